@@ -1,0 +1,3 @@
+//! The `nodewarden` binary: arguments to subcommands, nothing else.
+
+fn main() {}

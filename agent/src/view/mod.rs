@@ -1,0 +1,49 @@
+//! What is seen of the node at one moment: plain values that the gathering side (cgroup, kernel, runtime)
+//! fills in and that metrics, api and cli read. No file, clock or lock in here.
+//!
+//! Everything a place may be unable to know is an `Option`: `None` is left out of every output, never faked
+//! as zero.
+
+mod event;
+mod group;
+mod identity;
+mod kernel;
+mod status;
+mod usage;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub use event::{Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
+pub use group::GroupView;
+pub use identity::{ContainerNames, Identity, PodNames, QosClass};
+pub use kernel::{
+    BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
+    ReclaimCounters, WAIT_BUCKETS, WAIT_FIRST_SHIFT,
+};
+pub use status::{AgentCost, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
+pub use usage::{
+    CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine, Pressures,
+    ProcessUsage, Usage,
+};
+
+/// All that is known of the node and its cgroups at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When the files were read.
+    pub time: SystemTime,
+    /// The machine as a whole.
+    pub machine: Machine,
+    /// Every cgroup, parents before children, ordered by path. Removed ones stay for the retention time with
+    /// `removed` set.
+    pub groups: Vec<GroupView>,
+}
+
+/// What the agent lets its surfaces (gRPC, HTTP) ask. The daemon implements it; tests implement it with
+/// fixtures.
+pub trait Watch: Send + Sync + 'static {
+    /// A reading of the node made now (or shared with a caller that asked within the last few milliseconds).
+    fn snapshot(&self) -> Arc<Snapshot>;
+    /// What works, what is off and why, and what the agent itself costs.
+    fn status(&self) -> Status;
+}

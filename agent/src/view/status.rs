@@ -1,0 +1,123 @@
+//! What the agent can do here, and what it costs.
+
+use std::time::SystemTime;
+
+use super::EventType;
+
+/// The topics the kernel side gathers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Topic {
+    Cpu,
+    Oom,
+    Reclaim,
+    Process,
+    Network,
+    Block,
+    CgroupLife,
+}
+
+impl Topic {
+    pub const ALL: [Self; 7] =
+        [Self::Cpu, Self::Oom, Self::Reclaim, Self::Process, Self::Network, Self::Block, Self::CgroupLife];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Oom => "oom",
+            Self::Reclaim => "reclaim",
+            Self::Process => "process",
+            Self::Network => "network",
+            Self::Block => "block",
+            Self::CgroupLife => "cgroup",
+        }
+    }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HookState {
+    /// Works.
+    On,
+    /// Works, with something left out: the reason says what.
+    Partial,
+    /// Refused or missing: the reason says why.
+    Off,
+}
+
+impl HookState {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::On => "on",
+            Self::Partial => "partial",
+            Self::Off => "off",
+        }
+    }
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TopicStatus {
+    pub topic: Topic,
+    pub state: HookState,
+    /// Empty when on.
+    pub reason: String,
+}
+
+/// What one kernel program has cost since it was loaded (kernel's own figures, BPF_STATS_RUN_TIME).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProgramCost {
+    pub name: String,
+    pub topic: Topic,
+    /// Where it hangs: `tp_btf/sched_switch`.
+    pub hook: String,
+    pub run_count: u64,
+    pub run_time_ns: u64,
+    /// Kernel memory of the program in bytes.
+    pub memory_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EventCounts {
+    pub event_type: EventType,
+    /// Taken from the ring.
+    pub seen: u64,
+    /// Refused by a full ring.
+    pub lost: u64,
+}
+
+/// What the agent itself uses.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct AgentCost {
+    pub cpu_seconds: f64,
+    pub resident_bytes: u64,
+    /// All eBPF maps, as the kernel accounts them (fdinfo memlock).
+    pub map_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct Status {
+    pub version: String,
+    /// `observe` or `manage`.
+    pub mode: String,
+    pub started: SystemTime,
+    /// `v1`, `hybrid` or `v2`.
+    pub cgroup_layout: String,
+    /// Controllers in use, each with the hierarchy it is on: `memory (v1)`.
+    pub controllers: Vec<String>,
+    pub kernel_version: String,
+    pub topics: Vec<TopicStatus>,
+    pub programs: Vec<ProgramCost>,
+    pub events: Vec<EventCounts>,
+    /// Cgroups with counters now, how many there can be, and how many had to be left out so far.
+    pub cgroups: u64,
+    pub cgroup_capacity: u64,
+    pub cgroups_untracked: u64,
+    /// Counts that fell to cgroups without a slot.
+    pub untracked_counts: u64,
+    pub cost: AgentCost,
+    /// Where names come from: the runtime's endpoint, or why there are none.
+    pub runtime: String,
+    /// Anything else that is off or failing, in words (journal's disk full, a log that cannot be written).
+    pub warnings: Vec<String>,
+    /// The journal: events in memory, lines on disk not written because of an error.
+    pub journal_events: u64,
+    pub journal_write_errors: u64,
+}

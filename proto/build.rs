@@ -1,0 +1,12 @@
+//! Compiles the .proto files with protox: no protoc needed.
+
+use std::path::PathBuf;
+
+const FILES: [&str; 1] = ["proto/nodewarden/v1/nodewarden.proto"];
+
+fn main() -> Result<(), Box<dyn std::error::Error>> {
+    println!("cargo:rerun-if-changed=proto");
+    let descriptors = protox::compile(FILES, [PathBuf::from("proto")])?;
+    tonic_prost_build::configure().compile_fds(descriptors)?;
+    Ok(())
+}
