@@ -1,1 +1,29 @@
-//! (under construction)
+//! Everything eBPF: which fields the kernel has (`layout`, `symbols`), loading and attaching the programs
+//! (`load`, `topics`), reading their counters (`cells`, `slots`) and their events (`ring`, `decode`).
+//!
+//! The programs themselves are in the package nodewarden-ebpf; what both sides share is in nodewarden-ebpf-abi.
+
+mod cells;
+mod clock;
+mod cost;
+mod decode;
+mod error;
+mod fields;
+mod layout;
+mod load;
+mod ring;
+mod slots;
+mod spaces;
+mod symbols;
+mod topics;
+
+pub use cells::{Cells, RawCpu};
+pub use clock::MonotonicClock;
+pub use cost::{map_bytes, map_bytes_formula};
+pub use decode::{Record, decode, text};
+pub use error::KernelError;
+pub use layout::Layout;
+pub use load::{Kernel, LoadOptions, Loaded};
+pub use ring::RingReader;
+pub use slots::SlotPool;
+pub use spaces::{Space, Spaces};

@@ -1,0 +1,181 @@
+//! Where the running kernel keeps the fields the programs need, read from its BTF once at start.
+//!
+//! Rust cannot emit CO-RE relocations, so offsets are data: they reach the programs as constants before loading.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use btf_rs::{Btf, Type};
+
+use super::error::KernelError;
+use super::fields::FIELDS;
+use crate::view::Topic;
+
+/// The kernel's own types.
+const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
+
+/// Offsets and enum values of the running kernel.
+#[derive(Debug, Clone, Default)]
+pub struct Layout {
+    /// Global of the programs → value.
+    pub globals: BTreeMap<&'static str, u32>,
+    /// What this kernel lacks, by topic, in words.
+    pub missing: BTreeMap<Topic, Vec<String>>,
+    /// Index of a controller in css_set.subsys, by its kernel name (`memory`, `cpu`, `io`).
+    pub subsystems: BTreeMap<&'static str, u32>,
+}
+
+impl Layout {
+    /// Reads the running kernel's layout.
+    ///
+    /// # Errors
+    /// When the kernel shows no BTF at all; a missing field is no error but a topic that stays off.
+    pub fn read() -> Result<Self, KernelError> {
+        let path = Path::new(VMLINUX);
+        let btf = Btf::from_file(path).map_err(|source| KernelError::Btf { path: path.into(), source })?;
+        Ok(Self::from_btf(&btf))
+    }
+
+    fn from_btf(btf: &Btf) -> Self {
+        let mut layout = Self::default();
+        for field in FIELDS {
+            match field.paths.iter().find_map(|path| offset_of(btf, path)) {
+                Some((offset, _)) => {
+                    layout.globals.insert(field.global, offset);
+                }
+                None => layout.lacks(field.topics, field.paths[0]),
+            }
+        }
+        match rss_counters(btf) {
+            Some((offset, stride)) => {
+                layout.globals.insert("OFF_MM_RSS", offset);
+                layout.globals.insert("RSS_STRIDE", stride);
+            }
+            None => layout.lacks(&[Topic::Oom], "mm_struct.rss_stat"),
+        }
+        match structure(btf, "upid") {
+            Some(upid) => {
+                layout.globals.insert("UPID_SIZE", upid.size() as u32);
+            }
+            None => layout.lacks(&[Topic::Process], "upid"),
+        }
+        for name in ["memory", "cpu", "io"] {
+            if let Some(index) = enum_value(btf, "cgroup_subsys_id", &format!("{name}_cgrp_id")) {
+                layout.subsystems.insert(name, index);
+            }
+        }
+        if let Some(index) = layout.subsystems.get("memory") {
+            layout.globals.insert("MEMCG_SUBSYS", *index);
+        } else {
+            layout.lacks(&[Topic::Oom], "enum cgroup_subsys_id.memory_cgrp_id");
+        }
+        layout
+    }
+
+    fn lacks(&mut self, topics: &[Topic], what: &str) {
+        for topic in topics {
+            self.missing.entry(*topic).or_default().push(what.to_owned());
+        }
+    }
+}
+
+/// The structure of a name, if the kernel has one with members.
+fn structure(btf: &Btf, name: &str) -> Option<btf_rs::Struct> {
+    btf.resolve_types_by_name(name).ok()?.into_iter().find_map(|t| match t {
+        Type::Struct(s) | Type::Union(s) if !s.members.is_empty() => Some(s),
+        _ => None,
+    })
+}
+
+/// Byte offset of `struct.member.member` and the type there.
+fn offset_of(btf: &Btf, path: &str) -> Option<(u32, Type)> {
+    let mut names = path.split('.');
+    let mut at = structure(btf, names.next()?)?;
+    let mut offset = 0;
+    let mut names = names.peekable();
+    loop {
+        let (bits, found) = member(btf, &at, names.next()?)?;
+        offset += bits / 8;
+        if names.peek().is_none() {
+            return Some((offset, found));
+        }
+        match found {
+            Type::Struct(s) | Type::Union(s) => at = s,
+            _ => return None,
+        }
+    }
+}
+
+/// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without modifiers.
+fn member(btf: &Btf, of: &btf_rs::Struct, name: &str) -> Option<(u32, Type)> {
+    for m in &of.members {
+        let member_name = btf.resolve_name(m).unwrap_or_default();
+        let is_anonymous = member_name.is_empty();
+        if member_name != name && !is_anonymous {
+            continue;
+        }
+        let found = plain(btf, btf.resolve_chained_type(m).ok()?)?;
+        if !is_anonymous {
+            return Some((m.bit_offset(), found));
+        }
+        if let Type::Struct(inner) | Type::Union(inner) = &found
+            && let Some((bits, found)) = member(btf, inner, name)
+        {
+            return Some((m.bit_offset() + bits, found));
+        }
+    }
+    None
+}
+
+/// A type without typedefs and qualifiers.
+fn plain(btf: &Btf, mut t: Type) -> Option<Type> {
+    loop {
+        t = match &t {
+            Type::Typedef(x) => btf.resolve_chained_type(x).ok()?,
+            Type::Const(x) | Type::Volatile(x) | Type::Restrict(x) => btf.resolve_chained_type(x).ok()?,
+            Type::TypeTag(x) => btf.resolve_chained_type(x).ok()?,
+            _ => return Some(t),
+        };
+    }
+}
+
+/// Offset of the mm's first rss counter and the distance to the next: an array of percpu_counter since 6.2
+/// (their approximate `count`), before that `struct mm_rss_stat` with an array of longs.
+fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
+    let (offset, found) = offset_of(btf, "mm_struct.rss_stat")?;
+    match found {
+        Type::Array(_) => {
+            let (count, _) = offset_of(btf, "percpu_counter.count")?;
+            Some((offset + count, structure(btf, "percpu_counter")?.size() as u32))
+        }
+        Type::Struct(s) => Some((offset + member(btf, &s, "count")?.0 / 8, 8)),
+        _ => None,
+    }
+}
+
+/// Value of an enumerator.
+fn enum_value(btf: &Btf, name: &str, enumerator: &str) -> Option<u32> {
+    btf.resolve_types_by_name(name).ok()?.into_iter().find_map(|t| match t {
+        Type::Enum(e) => {
+            e.members.iter().find(|m| btf.resolve_name(*m).is_ok_and(|n| n == enumerator)).map(|m| m.val())
+        }
+        _ => None,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_running_kernel_has_every_field() {
+        if !Path::new(VMLINUX).exists() {
+            println!("skipped: this kernel shows no BTF");
+            return;
+        }
+        let layout = Layout::read().unwrap();
+        assert_eq!(layout.globals.len() + layout.missing.values().flatten().count(), FIELDS.len() + 4);
+        assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
+        assert!(layout.globals["OFF_TASK_TGID"] == layout.globals["OFF_TASK_PID"] + 4);
+    }
+}

@@ -1,0 +1,108 @@
+//! The slots of cgroups, from the agent's side: giving them to the cgroups that were there before, and taking
+//! them back from those that went.
+
+use aya::Ebpf;
+use aya::maps::{HashMap, MapData, MapError, Queue};
+use nodewarden_ebpf_abi::{UNTRACKED, slot_key};
+
+use super::error::KernelError;
+
+/// BPF_NOEXIST
+const NO_EXIST: u64 = 1;
+
+const FREE: [&str; 4] = ["FREE_0", "FREE_1", "FREE_2", "FREE_3"];
+
+/// Slot table and queues of free slots, shared with the kernel programs.
+pub struct SlotPool {
+    slots: HashMap<MapData, u64, u32>,
+    free: Vec<Queue<MapData, u32>>,
+    orphans: Queue<MapData, u64>,
+}
+
+impl SlotPool {
+    /// Takes the maps and fills the queues of `spaces` spaces with `capacity` − 1 slots each: slot 0 collects what
+    /// has no slot.
+    ///
+    /// # Errors
+    /// When a map is missing or refuses.
+    pub fn new(ebpf: &mut Ebpf, spaces: usize, capacity: u32) -> Result<Self, KernelError> {
+        let slots = ebpf.take_map("SLOTS").ok_or(KernelError::NoMap("SLOTS"))?;
+        let slots = HashMap::try_from(slots).map_err(|source| KernelError::Map { map: "SLOTS", source })?;
+        let orphans = ebpf.take_map("ORPHANS").ok_or(KernelError::NoMap("ORPHANS"))?;
+        let orphans = Queue::try_from(orphans).map_err(|source| KernelError::Map { map: "ORPHANS", source })?;
+        let mut free = Vec::with_capacity(FREE.len());
+        for (space, name) in FREE.into_iter().enumerate() {
+            let map = ebpf.take_map(name).ok_or(KernelError::NoMap(name))?;
+            let mut queue = Queue::try_from(map).map_err(|source| KernelError::Map { map: name, source })?;
+            if space < spaces {
+                for slot in 1..capacity {
+                    queue.push(slot, 0).map_err(|source| KernelError::Map { map: name, source })?;
+                }
+            }
+            free.push(queue);
+        }
+        Ok(Self { slots, free, orphans })
+    }
+
+    /// The slot of a cgroup, given now if it has none; `UNTRACKED` when all are taken.
+    ///
+    /// # Errors
+    /// When a map refuses for another reason than being full.
+    pub fn acquire(&mut self, space: usize, id: u64) -> Result<u32, KernelError> {
+        let key = slot_key(space as u32, id);
+        if let Some(slot) = self.get(key)? {
+            return Ok(slot);
+        }
+        let name = FREE[space];
+        let slot = match self.free[space].pop(0) {
+            Ok(slot) => slot,
+            Err(error) if is_empty(&error) => return Ok(UNTRACKED),
+            Err(source) => return Err(KernelError::Map { map: name, source }),
+        };
+        match self.slots.insert(key, slot, NO_EXIST) {
+            Ok(()) => Ok(slot),
+            // The kernel side was faster, or the table is full.
+            Err(_) => {
+                self.give_back(space, slot)?;
+                Ok(self.get(key)?.unwrap_or(UNTRACKED))
+            }
+        }
+    }
+
+    /// The slot of a key (see `slot_key`), if it has one.
+    fn get(&self, key: u64) -> Result<Option<u32>, KernelError> {
+        match self.slots.get(&key, 0) {
+            Ok(slot) => Ok(Some(slot)),
+            Err(MapError::KeyNotFound) => Ok(None),
+            Err(source) => Err(KernelError::Map { map: "SLOTS", source }),
+        }
+    }
+
+    /// Forgets a cgroup whose removal the kernel side could not note.
+    pub fn forget(&mut self, space: usize, id: u64) {
+        let _ = self.slots.remove(&slot_key(space as u32, id));
+    }
+
+    /// Puts a zeroed slot back into the queue.
+    ///
+    /// # Errors
+    /// When the queue refuses.
+    pub fn give_back(&mut self, space: usize, slot: u32) -> Result<(), KernelError> {
+        self.free[space].push(slot, 0).map_err(|source| KernelError::Map { map: FREE[space], source })
+    }
+
+    /// Slots of cgroups whose removal record was lost: space and slot.
+    pub fn orphans(&mut self) -> Vec<(usize, u32)> {
+        std::iter::from_fn(|| self.orphans.pop(0).ok())
+            .map(|key| ((key & 3) as usize, (key >> 2) as u32))
+            .collect()
+    }
+}
+
+fn is_empty(error: &MapError) -> bool {
+    match error {
+        MapError::SyscallError(e) => e.io_error.raw_os_error() == Some(libc::ENOENT),
+        MapError::KeyNotFound | MapError::ElementNotFound => true,
+        _ => false,
+    }
+}

@@ -1,0 +1,92 @@
+//! Which cgroup hierarchy counts for what. A *space* is a hierarchy that something is counted in; on pure v2
+//! there is one, on hybrid up to four.
+
+use nodewarden_ebpf_abi::SPACES;
+
+/// What a hierarchy is looked at for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// OOM, reclaim, processes, cgroup life: the memory controller's hierarchy.
+    Memory,
+    /// CPU time, wait and switches: the cpu controller's.
+    Cpu,
+    /// Block requests: the io (v1 blkio) controller's.
+    Io,
+    /// Network: the unified hierarchy.
+    Unified,
+}
+
+/// The hierarchies in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Spaces {
+    /// Kernel's hierarchy id of each space in use (0 is the unified one).
+    pub hierarchies: Vec<u32>,
+    /// Index into `hierarchies` for each use; `None` when the node has no such hierarchy.
+    pub memory: Option<usize>,
+    pub cpu: Option<usize>,
+    pub io: Option<usize>,
+    pub unified: Option<usize>,
+}
+
+impl Spaces {
+    /// From the hierarchy id of each controller (0 for the unified hierarchy), as `/proc/self/cgroup` numbers
+    /// them. Uses of the same hierarchy share a space; the memory controller's comes first: it is where pods
+    /// are primarily known.
+    pub fn new(memory: Option<u32>, cpu: Option<u32>, io: Option<u32>, unified: bool) -> Self {
+        let mut hierarchies = Vec::with_capacity(SPACES);
+        let mut place = |id: Option<u32>| {
+            let id = id?;
+            Some(hierarchies.iter().position(|h| *h == id).unwrap_or_else(|| {
+                hierarchies.push(id);
+                hierarchies.len() - 1
+            }))
+        };
+        let memory = place(memory);
+        let cpu = place(cpu);
+        let io = place(io);
+        let unified = place(unified.then_some(0));
+        Self { hierarchies, memory, cpu, io, unified }
+    }
+
+    pub fn of(&self, space: Space) -> Option<usize> {
+        match space {
+            Space::Memory => self.memory,
+            Space::Cpu => self.cpu,
+            Space::Io => self.io,
+            Space::Unified => self.unified,
+        }
+    }
+
+    /// Whether a use is on a v1 hierarchy of its own.
+    pub fn is_v1(&self, space: Space) -> bool {
+        self.of(space).is_some_and(|i| self.hierarchies[i] != 0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pure_v2_is_one_space() {
+        let s = Spaces::new(Some(0), Some(0), Some(0), true);
+        assert_eq!(s.hierarchies, [0]);
+        assert_eq!((s.memory, s.cpu, s.io, s.unified), (Some(0), Some(0), Some(0), Some(0)));
+        assert!(!s.is_v1(Space::Cpu));
+    }
+
+    #[test]
+    fn hybrid_keeps_controllers_apart() {
+        let s = Spaces::new(Some(4), Some(1), Some(7), true);
+        assert_eq!(s.hierarchies, [4, 1, 7, 0]);
+        assert_eq!((s.memory, s.cpu, s.io, s.unified), (Some(0), Some(1), Some(2), Some(3)));
+        assert!(s.is_v1(Space::Memory) && !s.is_v1(Space::Unified));
+    }
+
+    #[test]
+    fn v1_without_unified_or_io() {
+        let s = Spaces::new(Some(4), Some(4), None, false);
+        assert_eq!(s.hierarchies, [4]);
+        assert_eq!((s.cpu, s.io, s.unified), (Some(0), None, None));
+    }
+}

@@ -1,0 +1,68 @@
+//! Topic block: how long the device took for each request, by the cgroup that the request is for.
+
+use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
+use nodewarden_ebpf_abi::{LATENCY_BUCKETS, UNTRACKED};
+
+use crate::{
+    count::{add, bucket},
+    globals::*,
+    maps::{BLOCK_CELLS, REQUESTS},
+    read::{Ptr, probe},
+    slots::{css_cgroup_id, slot_of},
+};
+
+/// include/linux/blk_types.h: REQ_OP_MASK, REQ_OP_READ, REQ_OP_WRITE
+const OP_MASK: u32 = 0xff;
+const OP_READ: u32 = 0;
+const OP_WRITE: u32 = 1;
+
+/// The request's cgroup in the io controller's hierarchy: request->bio->bi_blkg->blkcg->css.
+#[inline(always)]
+fn slot(request: Ptr) -> Option<u32> {
+    let bio: Ptr = probe(request, get(&OFF_RQ_BIO))?;
+    let blkg: Ptr = probe(bio, get(&OFF_BIO_BLKG))?;
+    let blkcg: Ptr = probe(blkg, get(&OFF_BLKG_BLKCG))?;
+    let id = css_cgroup_id(blkcg.wrapping_add(get(&OFF_BLKCG_CSS) as usize))?;
+    Some(slot_of(get(&SPACE_IO), id))
+}
+
+#[btf_tracepoint(function = "block_rq_issue")]
+pub fn block_rq_issue(ctx: BtfTracePointContext) -> i32 {
+    let request: Ptr = ctx.arg(0);
+    let key: u64 = ctx.arg(0);
+    let op = probe(request, get(&OFF_RQ_CMD_FLAGS)).unwrap_or(u32::MAX) & OP_MASK;
+    if op != OP_READ && op != OP_WRITE {
+        return 0;
+    }
+    let slot = slot(request).unwrap_or(UNTRACKED);
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let _ = REQUESTS.insert(&key, &[now, u64::from(slot) << 1 | u64::from(op)], 0);
+    0
+}
+
+#[btf_tracepoint(function = "block_rq_complete")]
+pub fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
+    let request: Ptr = ctx.arg(0);
+    let key: u64 = ctx.arg(0);
+    let bytes: u64 = ctx.arg(2);
+    // A request may complete in parts; the last one counts.
+    if (bytes as u32) < probe(request, get(&OFF_RQ_DATA_LEN)).unwrap_or(0) {
+        return 0;
+    }
+    // SAFETY: copied at once.
+    let Some([issued, what]) = (unsafe { REQUESTS.get(&key).copied() }) else { return 0 };
+    let _ = REQUESTS.remove(&key);
+    let Some(cell) = BLOCK_CELLS.get_ptr_mut((what >> 1) as u32) else { return 0 };
+    // SAFETY: a map value; the indexes are bounded.
+    unsafe {
+        let latency = bpf_ktime_get_ns().saturating_sub(issued);
+        let i = bucket(latency);
+        let op = (what & 1) as usize;
+        if i < LATENCY_BUCKETS {
+            add(&raw mut (*cell).buckets[op][i], 1);
+        }
+        add(&raw mut (*cell).sum_ns[op], latency);
+    }
+    0
+}

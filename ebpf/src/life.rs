@@ -1,0 +1,146 @@
+//! Topic cgroup: created, removed, populated, emptied, task moved; and the slots. A new cgroup gets its slot in
+//! `cgroup_mkdir`, before any process can enter it, so its first count already has a place.
+
+use aya_ebpf::{helpers::bpf_probe_read_kernel_str_bytes, macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_log_ebpf::warn;
+use nodewarden_ebpf_abi::{
+    CgroupRecord, Kind, LifeRecord, NAME_LEN, UNTRACKED, cache_entry, cache_index, slot_key,
+};
+
+use crate::{
+    count::add,
+    globals::*,
+    maps::{ORPHANS, SLOT_CACHE, SLOTS, UNTRACKED_GROUPS},
+    read::{Ptr, field, probe},
+    ring::{command, emit, header},
+    slots::{cgroup_id, forget, free_slots, slot_of, space_of},
+};
+
+/// Space and id of a cgroup, or `None` when nothing is counted in its hierarchy.
+#[inline(always)]
+fn place(cgroup: Ptr) -> Option<(u32, u64)> {
+    // SAFETY: the tracepoint's typed argument.
+    unsafe {
+        let root: Ptr = field(cgroup, &OFF_CGROUP_ROOT);
+        let space = space_of(field(root, &OFF_ROOT_HIERARCHY))?;
+        Some((space, cgroup_id(cgroup)))
+    }
+}
+
+#[btf_tracepoint(function = "cgroup_mkdir")]
+pub fn cgroup_mkdir(ctx: BtfTracePointContext) -> i32 {
+    let cgroup: Ptr = ctx.arg(0);
+    let Some((space, id)) = place(cgroup) else { return 0 };
+    let key = slot_key(space, id);
+    let slot = take(space, key);
+    if slot == UNTRACKED {
+        if let Some(counter) = UNTRACKED_GROUPS.get_ptr_mut(space) {
+            // SAFETY: a word of the map.
+            unsafe { add(counter, 1) };
+        }
+        if get(&VERBOSE) != 0 {
+            warn!(&ctx, "no slot left for cgroup {} in space {}", id, space);
+        }
+    }
+    // SAFETY: the tracepoint's typed argument.
+    let (node, parent_css): (Ptr, Ptr) =
+        unsafe { (field(cgroup, &OFF_CGROUP_KN), field(cgroup, &OFF_CGROUP_SELF_PARENT)) };
+    let parent = parent_id(parent_css).unwrap_or(0);
+    emit::<CgroupRecord>(Kind::Created, |record| {
+        // SAFETY: the record is reserved and as large as its type; every field is written.
+        unsafe {
+            (*record).header = header(Kind::Created, space, id);
+            (*record).parent = parent;
+            (*record).slot = slot;
+            (*record).pad = 0;
+            (&raw mut (*record).name[0]).write(0);
+            let name: Ptr = probe(node, get(&OFF_KN_NAME)).unwrap_or(core::ptr::null());
+            let bytes = core::slice::from_raw_parts_mut((&raw mut (*record).name).cast::<u8>(), NAME_LEN);
+            let _ = bpf_probe_read_kernel_str_bytes(name, bytes);
+        }
+    });
+    0
+}
+
+/// Takes a free slot for a new cgroup; `UNTRACKED` when there is none.
+#[inline(always)]
+fn take(space: u32, key: u64) -> u32 {
+    let Ok(Some(slot)) = free_slots(space).pop() else { return UNTRACKED };
+    if SLOTS.insert(&key, &slot, 0).is_err() {
+        let _ = free_slots(space).push(slot, 0);
+        return UNTRACKED;
+    }
+    if let Some(cached) = SLOT_CACHE.get_ptr_mut(cache_index(key)) {
+        // SAFETY: one aligned word of the map.
+        unsafe { cached.write_volatile(cache_entry(key, slot)) };
+    }
+    slot
+}
+
+/// Id of the parent cgroup, whose `self` css is given.
+#[inline(always)]
+fn parent_id(css: Ptr) -> Option<u64> {
+    let cgroup: Ptr = probe(css, get(&OFF_CSS_CGROUP))?;
+    let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
+    probe(node, get(&OFF_KN_ID))
+}
+
+#[btf_tracepoint(function = "cgroup_rmdir")]
+pub fn cgroup_rmdir(ctx: BtfTracePointContext) -> i32 {
+    let cgroup: Ptr = ctx.arg(0);
+    let Some((space, id)) = place(cgroup) else { return 0 };
+    let key = slot_key(space, id);
+    let slot = slot_of(space, id);
+    forget(key);
+    let _ = SLOTS.remove(&key);
+    if !life(Kind::Removed, space, id, slot, 0, None) && slot != UNTRACKED {
+        let _ = ORPHANS.push(slot_key(space, slot.into()), 0);
+    }
+    0
+}
+
+#[btf_tracepoint(function = "cgroup_notify_populated")]
+pub fn cgroup_notify_populated(ctx: BtfTracePointContext) -> i32 {
+    let cgroup: Ptr = ctx.arg(0);
+    let populated: u64 = ctx.arg(2);
+    let Some((space, id)) = place(cgroup) else { return 0 };
+    let kind = if populated as u32 != 0 { Kind::Populated } else { Kind::Emptied };
+    life(kind, space, id, UNTRACKED, 0, None);
+    0
+}
+
+#[btf_tracepoint(function = "cgroup_attach_task")]
+pub fn cgroup_attach_task(ctx: BtfTracePointContext) -> i32 {
+    moved(&ctx)
+}
+
+#[btf_tracepoint(function = "cgroup_transfer_tasks")]
+pub fn cgroup_transfer_tasks(ctx: BtfTracePointContext) -> i32 {
+    moved(&ctx)
+}
+
+#[inline(always)]
+fn moved(ctx: &BtfTracePointContext) -> i32 {
+    let cgroup: Ptr = ctx.arg(0);
+    let task: Ptr = ctx.arg(2);
+    let Some((space, id)) = place(cgroup) else { return 0 };
+    let pid: u32 = probe(task, get(&OFF_TASK_TGID)).unwrap_or(0);
+    life(Kind::Moved, space, id, UNTRACKED, pid, Some(task));
+    0
+}
+
+#[inline(always)]
+fn life(kind: Kind, space: u32, id: u64, slot: u32, pid: u32, task: Option<Ptr>) -> bool {
+    emit::<LifeRecord>(kind, |record| {
+        // SAFETY: the record is reserved and as large as its type; every field is written.
+        unsafe {
+            (*record).header = header(kind, space, id);
+            (*record).slot = slot;
+            (*record).pid = pid;
+            (*record).command = match task {
+                Some(task) => command(task),
+                None => [0; 16],
+            };
+        }
+    })
+}

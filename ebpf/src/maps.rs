@@ -1,0 +1,63 @@
+//! All maps. Sizes written here are placeholders: the agent sets them from the configuration and the number of
+//! CPUs before loading.
+
+use aya_ebpf::{
+    macros::map,
+    maps::{Array, HashMap, LruHashMap, Queue, RingBuf},
+};
+use nodewarden_ebpf_abi::{BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, Kind, NetworkCell, SPACES};
+
+/// BPF_F_MMAPABLE: the agent maps the array and reads without a system call.
+const MMAPABLE: u32 = 1024;
+
+/// Rare events to the agent.
+#[map]
+pub static EVENTS: RingBuf = RingBuf::with_byte_size(4096, 0);
+/// Events that found the ring full, by kind.
+#[map]
+pub static LOST: Array<u64> = Array::with_max_entries(Kind::COUNT as u32, MMAPABLE);
+
+/// slot_key → slot.
+#[map]
+pub static SLOTS: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
+/// Direct-mapped cache in front of it.
+#[map]
+pub static SLOT_CACHE: Array<u64> = Array::with_max_entries(CACHE_ENTRIES, 0);
+/// Slots to give to new cgroups, by space.
+#[map]
+pub static FREE_0: Queue<u32> = Queue::with_max_entries(1, 0);
+#[map]
+pub static FREE_1: Queue<u32> = Queue::with_max_entries(1, 0);
+#[map]
+pub static FREE_2: Queue<u32> = Queue::with_max_entries(1, 0);
+#[map]
+pub static FREE_3: Queue<u32> = Queue::with_max_entries(1, 0);
+/// Slots (slot_key form) of cgroups whose removal could not be told because the ring was full.
+#[map]
+pub static ORPHANS: Queue<u64> = Queue::with_max_entries(1, 0);
+/// New cgroups that got no slot, by space.
+#[map]
+pub static UNTRACKED_GROUPS: Array<u64> = Array::with_max_entries(SPACES as u32, MMAPABLE);
+
+/// By CPU × slot.
+#[map]
+pub static CPU_CELLS: Array<CpuCell> = Array::with_max_entries(1, MMAPABLE);
+/// By CPU.
+#[map]
+pub static CPU_STATES: Array<CpuState> = Array::with_max_entries(1, MMAPABLE);
+/// By CPU × slot.
+#[map]
+pub static NETWORK_CELLS: Array<NetworkCell> = Array::with_max_entries(1, MMAPABLE);
+/// By slot.
+#[map]
+pub static GROUP_CELLS: Array<GroupCell> = Array::with_max_entries(1, MMAPABLE);
+/// By slot.
+#[map]
+pub static BLOCK_CELLS: Array<BlockCell> = Array::with_max_entries(1, MMAPABLE);
+
+/// Reclaim under way: task → when it began.
+#[map]
+pub static RECLAIMS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(4096, 0);
+/// Block requests under way: request → when issued, slot and direction.
+#[map]
+pub static REQUESTS: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(8192, 0);

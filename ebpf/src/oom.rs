@@ -1,0 +1,125 @@
+//! Topic oom: every victim of the OOM killer, with its own cgroup and the limit that was reached.
+//!
+//! `oom:mark_victim` runs in the task that ran out of memory; the victim is the tracepoint's argument. The mark
+//! is also given to tasks that were dying anyway, which are no kills: the return addresses on the stack tell
+//! (`__oom_kill_process` is there only for a kill), and they tell a cgroup OOM (`mem_cgroup_out_of_memory`)
+//! from a global one.
+
+use aya_ebpf::{helpers::generated::bpf_get_stack, macros::btf_tracepoint, programs::BtfTracePointContext, EbpfContext};
+use nodewarden_ebpf_abi::{Kind, OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN};
+
+use crate::{
+    count::{add, group_cell},
+    globals::*,
+    read::{Ptr, probe},
+    ring::{command, current, emit, header},
+    slots::{css_cgroup_id, memcg, memory_cgroup_id},
+};
+
+/// Frames looked at; the two functions are within the first dozen.
+const FRAMES: usize = 24;
+/// Levels of cgroups looked at above the victim.
+const LEVELS: usize = 32;
+/// PAGE_COUNTER_MAX: no limit (include/linux/page_counter.h, 4 KiB pages).
+const NO_LIMIT: u64 = (i64::MAX as u64) / 4096;
+
+#[btf_tracepoint(function = "mark_victim")]
+pub fn mark_victim(ctx: BtfTracePointContext) -> i32 {
+    let victim: Ptr = ctx.arg(0);
+    let (scope, killed) = how(&ctx);
+    if !killed {
+        return 0;
+    }
+    let cgroup = memory_cgroup_id(victim);
+    if let Some(cell) = group_cell(cgroup) {
+        // SAFETY: a map value.
+        unsafe { add(&raw mut (*cell).oom_kills, 1) };
+    }
+    let (limit_cgroup, limit_pages) = if scope == SCOPE_GLOBAL { (0, 0) } else { limit(victim) };
+    let mm: Ptr = probe(victim, get(&OFF_TASK_MM)).unwrap_or(core::ptr::null());
+    let signal: Ptr = probe(victim, get(&OFF_TASK_SIGNAL)).unwrap_or(core::ptr::null());
+    emit::<OomRecord>(Kind::Oom, |record| {
+        let trigger = current();
+        // SAFETY: the record is reserved and as large as its type; every field is written.
+        unsafe {
+            (*record).header = header(Kind::Oom, get(&SPACE_MEMORY), cgroup);
+            (*record).limit_cgroup = limit_cgroup;
+            (*record).limit_pages = limit_pages;
+            (*record).total_vm = probe(mm, get(&OFF_MM_TOTAL_VM)).unwrap_or(0);
+            // MM_FILEPAGES, MM_ANONPAGES, MM_SWAPENTS, MM_SHMEMPAGES (include/linux/mm_types_task.h)
+            (*record).file_rss = rss(mm, 0);
+            (*record).anon_rss = rss(mm, 1);
+            (*record).shmem_rss = rss(mm, 3);
+            (*record).trigger_cgroup = memory_cgroup_id(trigger);
+            (*record).pid = probe(victim, get(&OFF_TASK_TGID)).unwrap_or(0);
+            (*record).trigger_pid = probe(trigger, get(&OFF_TASK_TGID)).unwrap_or(0);
+            (*record).oom_score_adj = probe::<i16>(signal, get(&OFF_SIGNAL_OOM_ADJ)).unwrap_or(0).into();
+            (*record).scope = scope;
+            (*record).command = command(victim);
+            (*record).trigger_command = command(trigger);
+        }
+    });
+    0
+}
+
+/// One of the mm's counters in pages; approximate and possibly just below 0, as the kernel's own reading.
+#[inline(always)]
+fn rss(mm: Ptr, counter: u32) -> u64 {
+    let pages: i64 = probe(mm, get(&OFF_MM_RSS) + counter * get(&RSS_STRIDE)).unwrap_or(0);
+    if pages < 0 { 0 } else { pages as u64 }
+}
+
+/// Scope and whether it is a kill, from the return addresses on the stack.
+#[inline(always)]
+fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
+    if get(&SYM_OOM_KILL) == 0 {
+        return (SCOPE_UNKNOWN, true);
+    }
+    let mut frames = [0u64; FRAMES];
+    // SAFETY: the buffer and its true size.
+    let bytes = unsafe {
+        bpf_get_stack(ctx.as_ptr(), frames.as_mut_ptr().cast(), (FRAMES * 8) as u32, 0)
+    };
+    if bytes <= 0 {
+        return (SCOPE_UNKNOWN, true);
+    }
+    let (mut memcg, mut kill) = (false, false);
+    for frame in frames {
+        memcg |= frame > get(&SYM_MEMCG_OOM) && frame <= get(&SYM_MEMCG_OOM_END);
+        kill |= frame > get(&SYM_OOM_KILL) && frame <= get(&SYM_OOM_KILL_END);
+    }
+    let scope = match (get(&SYM_MEMCG_OOM) != 0, memcg) {
+        (false, _) => SCOPE_UNKNOWN,
+        (true, true) => SCOPE_CGROUP,
+        (true, false) => SCOPE_GLOBAL,
+    };
+    (scope, kill)
+}
+
+/// The cgroup at or above the victim's that has the least room left below its limit, and that limit in pages.
+/// The kernel checks the room of the cgroup it is about to kill for (mem_cgroup_out_of_memory(): fewer pages
+/// than asked for), so it is the one.
+#[inline(always)]
+fn limit(victim: Ptr) -> (u64, u64) {
+    let mut best: Ptr = core::ptr::null();
+    let mut best_room = u64::MAX;
+    let mut best_limit = 0;
+    let mut css = memcg(victim).unwrap_or(core::ptr::null());
+    for _ in 0..LEVELS {
+        if css.is_null() {
+            break;
+        }
+        let usage: u64 = probe(css, get(&OFF_MEMCG_USAGE)).unwrap_or(0);
+        let max: u64 = probe(css, get(&OFF_MEMCG_MAX)).unwrap_or(NO_LIMIT);
+        if max < NO_LIMIT {
+            let room = max.saturating_sub(usage);
+            if room < best_room {
+                best_room = room;
+                best = css;
+                best_limit = max;
+            }
+        }
+        css = probe(css, get(&OFF_CSS_PARENT)).unwrap_or(core::ptr::null());
+    }
+    if best.is_null() { (0, 0) } else { (css_cgroup_id(best).unwrap_or(0), best_limit) }
+}

@@ -1,0 +1,104 @@
+//! Topic process: forks, execs, exits, exits by signal; a record for an abnormal exit.
+
+use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use nodewarden_ebpf_abi::{ExitRecord, Kind};
+
+use crate::{
+    count::{add, group_cell},
+    globals::*,
+    read::{Ptr, probe},
+    ring::{command, emit, header},
+    slots::memory_cgroup_id,
+};
+
+/// include/linux/sched/signal.h
+const SIGNAL_GROUP_EXIT: u32 = 4;
+/// include/linux/sched.h
+const PF_KTHREAD: u32 = 0x0020_0000;
+
+#[btf_tracepoint(function = "sched_process_fork")]
+pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
+    let child: Ptr = ctx.arg(1);
+    let pid: u32 = probe(child, get(&OFF_TASK_PID)).unwrap_or(0);
+    let process: u32 = probe(child, get(&OFF_TASK_TGID)).unwrap_or(1);
+    if pid == process
+        && let Some(cell) = group_cell(memory_cgroup_id(child))
+    {
+        // SAFETY: a map value.
+        unsafe { add(&raw mut (*cell).forks, 1) };
+    }
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_exec")]
+pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
+    let task: Ptr = ctx.arg(0);
+    if let Some(cell) = group_cell(memory_cgroup_id(task)) {
+        // SAFETY: a map value.
+        unsafe { add(&raw mut (*cell).execs, 1) };
+    }
+    0
+}
+
+#[btf_tracepoint(function = "sched_process_exit")]
+pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
+    let task: Ptr = ctx.arg(0);
+    let _ = exit(task);
+    0
+}
+
+#[inline(always)]
+fn exit(task: Ptr) -> Option<()> {
+    let flags: u32 = probe(task, get(&OFF_TASK_FLAGS))?;
+    let signal: Ptr = probe(task, get(&OFF_TASK_SIGNAL))?;
+    let live: i32 = probe(signal, get(&OFF_SIGNAL_LIVE))?;
+    // Only the last thread ends a process.
+    if live != 0 || flags & PF_KTHREAD != 0 {
+        return None;
+    }
+    let group: u32 = probe(signal, get(&OFF_SIGNAL_FLAGS))?;
+    let status: u32 = if group & SIGNAL_GROUP_EXIT != 0 {
+        probe(signal, get(&OFF_SIGNAL_GROUP_EXIT))?
+    } else {
+        probe(task, get(&OFF_TASK_EXIT_CODE))?
+    };
+    let killed = status & 0x7f != 0;
+    let cgroup = memory_cgroup_id(task);
+    let cell = group_cell(cgroup)?;
+    // SAFETY: a map value.
+    unsafe {
+        add(&raw mut (*cell).exits, 1);
+        if killed {
+            add(&raw mut (*cell).signal_exits, 1);
+        }
+    }
+    if status & 0xff7f == 0 {
+        return None;
+    }
+    let namespace_pid = namespace_pid(task).unwrap_or(0);
+    let parent: Ptr = probe(task, get(&OFF_TASK_REAL_PARENT))?;
+    let main = memory_cgroup_id(parent) != cgroup;
+    if !killed && namespace_pid != 1 && !main {
+        return None;
+    }
+    emit::<ExitRecord>(Kind::Exit, |record| {
+        // SAFETY: the record is reserved and as large as its type; every field is written.
+        unsafe {
+            (*record).header = header(Kind::Exit, get(&SPACE_MEMORY), cgroup);
+            (*record).pid = probe(task, get(&OFF_TASK_TGID)).unwrap_or(0);
+            (*record).namespace_pid = namespace_pid;
+            (*record).status = status;
+            (*record).main = main.into();
+            (*record).command = command(task);
+        }
+    });
+    None
+}
+
+/// The process's number in its own pid namespace: `pid->numbers[pid->level].nr`.
+#[inline(always)]
+fn namespace_pid(task: Ptr) -> Option<u32> {
+    let pid: Ptr = probe(task, get(&OFF_TASK_THREAD_PID))?;
+    let level: u32 = probe(pid, get(&OFF_PID_LEVEL))?;
+    probe(pid, get(&OFF_PID_NUMBERS).wrapping_add((level & 31).wrapping_mul(get(&UPID_SIZE))))
+}

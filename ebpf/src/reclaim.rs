@@ -1,0 +1,76 @@
+//! Topic reclaim: tasks that had to wait while they freed memory themselves, directly (the node ran short) or for
+//! their memory cgroup (a limit was reached).
+
+use aya_ebpf::{
+    helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
+    macros::btf_tracepoint,
+    programs::BtfTracePointContext,
+};
+
+use crate::{
+    count::{add, group_cell},
+    maps::RECLAIMS,
+    ring::current,
+    slots::memory_cgroup_id,
+};
+
+#[inline(always)]
+fn begin() -> i32 {
+    // SAFETY: no arguments.
+    let now = unsafe { bpf_ktime_get_ns() };
+    let _ = RECLAIMS.insert(&bpf_get_current_pid_tgid(), &now, 0);
+    0
+}
+
+/// How long the current task's reclaim took; `None` when its beginning was not seen.
+#[inline(always)]
+fn end() -> Option<u64> {
+    let task = bpf_get_current_pid_tgid();
+    // SAFETY: copied at once; only this task writes its entry.
+    let began = unsafe { *RECLAIMS.get(&task)? };
+    let _ = RECLAIMS.remove(&task);
+    // SAFETY: no arguments.
+    Some(unsafe { bpf_ktime_get_ns() }.saturating_sub(began))
+}
+
+#[btf_tracepoint(function = "mm_vmscan_direct_reclaim_begin")]
+pub fn direct_reclaim_begin(_: BtfTracePointContext) -> i32 {
+    begin()
+}
+
+#[btf_tracepoint(function = "mm_vmscan_direct_reclaim_end")]
+pub fn direct_reclaim_end(ctx: BtfTracePointContext) -> i32 {
+    let pages: u64 = ctx.arg(0);
+    if let Some(stall) = end()
+        && let Some(cell) = group_cell(memory_cgroup_id(current()))
+    {
+        // SAFETY: a map value.
+        unsafe {
+            add(&raw mut (*cell).direct_count, 1);
+            add(&raw mut (*cell).direct_stall_ns, stall);
+            add(&raw mut (*cell).direct_pages, pages);
+        }
+    }
+    0
+}
+
+#[btf_tracepoint(function = "mm_vmscan_memcg_reclaim_begin")]
+pub fn memcg_reclaim_begin(_: BtfTracePointContext) -> i32 {
+    begin()
+}
+
+#[btf_tracepoint(function = "mm_vmscan_memcg_reclaim_end")]
+pub fn memcg_reclaim_end(ctx: BtfTracePointContext) -> i32 {
+    let pages: u64 = ctx.arg(0);
+    if let Some(stall) = end()
+        && let Some(cell) = group_cell(memory_cgroup_id(current()))
+    {
+        // SAFETY: a map value.
+        unsafe {
+            add(&raw mut (*cell).memcg_count, 1);
+            add(&raw mut (*cell).memcg_stall_ns, stall);
+            add(&raw mut (*cell).memcg_pages, pages);
+        }
+    }
+    0
+}

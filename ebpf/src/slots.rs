@@ -1,0 +1,143 @@
+//! Which slot a cgroup has, and which cgroup of a task counts for what.
+
+use aya_ebpf::maps::Queue;
+use nodewarden_ebpf_abi::{CACHE_ENTRIES, UNTRACKED, cache_entry, cache_index, slot_key};
+
+use crate::{
+    globals::*,
+    maps::{FREE_0, FREE_1, FREE_2, FREE_3, SLOT_CACHE, SLOTS},
+    read::{Ptr, field, probe},
+};
+
+/// Space of a hierarchy id, or `None` when nothing is counted there.
+#[inline(always)]
+pub fn space_of(hierarchy: u32) -> Option<u32> {
+    if hierarchy == get(&HIERARCHY_0) {
+        Some(0)
+    } else if hierarchy == get(&HIERARCHY_1) {
+        Some(1)
+    } else if hierarchy == get(&HIERARCHY_2) {
+        Some(2)
+    } else if hierarchy == get(&HIERARCHY_3) {
+        Some(3)
+    } else {
+        None
+    }
+}
+
+/// The queue of free slots of a space.
+#[inline(always)]
+pub fn free_slots(space: u32) -> &'static Queue<u32> {
+    match space {
+        0 => &FREE_0,
+        1 => &FREE_1,
+        2 => &FREE_2,
+        _ => &FREE_3,
+    }
+}
+
+/// The slot of a cgroup: a look in the cache, else in the table; `UNTRACKED` if it has none.
+#[inline(always)]
+pub fn slot_of(space: u32, id: u64) -> u32 {
+    let key = slot_key(space, id);
+    let Some(cached) = SLOT_CACHE.get_ptr_mut(cache_index(key) & (CACHE_ENTRIES - 1)) else {
+        return UNTRACKED;
+    };
+    // SAFETY: one aligned word of the map; other CPUs write it whole.
+    let entry = unsafe { cached.read_volatile() };
+    if entry >> 16 == key & 0xffff_ffff_ffff {
+        return (entry & 0xffff) as u32;
+    }
+    // SAFETY: the value is copied at once; entries are replaced whole.
+    match unsafe { SLOTS.get(&key) } {
+        Some(slot) => {
+            // SAFETY: as above.
+            unsafe { cached.write_volatile(cache_entry(key, *slot)) };
+            *slot
+        }
+        None => UNTRACKED,
+    }
+}
+
+/// Forgets what the cache holds for a cgroup that goes.
+#[inline(always)]
+pub fn forget(key: u64) {
+    if let Some(cached) = SLOT_CACHE.get_ptr_mut(cache_index(key) & (CACHE_ENTRIES - 1)) {
+        // SAFETY: one aligned word of the map.
+        unsafe {
+            if cached.read_volatile() >> 16 == key & 0xffff_ffff_ffff {
+                cached.write_volatile(0);
+            }
+        }
+    }
+}
+
+/// Kernel id of the cgroup a BTF-typed `struct cgroup *` points to.
+///
+/// # Safety
+/// The pointer's type must be known to the verifier.
+#[inline(always)]
+pub unsafe fn cgroup_id(cgroup: Ptr) -> u64 {
+    // SAFETY: cgroup->kn->id, both typed.
+    unsafe { field(field::<Ptr>(cgroup, &OFF_CGROUP_KN), &OFF_KN_ID) }
+}
+
+/// Id of the cgroup that counts for CPU time.
+///
+/// # Safety
+/// `task` must be a BTF-typed task_struct.
+#[inline(always)]
+pub unsafe fn cpu_cgroup_id(task: Ptr) -> u64 {
+    // SAFETY: task->cgroups->dfl_cgrp or task->cgroups->subsys[cpu]->cgroup, all typed.
+    unsafe {
+        let set: Ptr = field(task, &OFF_TASK_CGROUPS);
+        let subsys = get(&SUBSYS_CPU);
+        let cgroup: Ptr = if subsys == u32::MAX {
+            field(set, &OFF_CSSET_DFL)
+        } else {
+            let at = get(&OFF_CSSET_SUBSYS) + subsys * 8;
+            let css: Ptr = set.add(at as usize).cast::<Ptr>().read_volatile();
+            field(css, &OFF_CSS_CGROUP)
+        };
+        cgroup_id(cgroup)
+    }
+}
+
+/// The memory controller's css of a task on v1, else its default cgroup's: see `memory_cgroup`.
+#[inline(always)]
+fn subsys(task: Ptr, index: u32) -> Option<Ptr> {
+    let set: Ptr = probe(task, get(&OFF_TASK_CGROUPS))?;
+    probe(set, get(&OFF_CSSET_SUBSYS) + index * 8)
+}
+
+/// The task's mem_cgroup (its css), whichever hierarchy the controller is on.
+#[inline(always)]
+pub fn memcg(task: Ptr) -> Option<Ptr> {
+    subsys(task, get(&MEMCG_SUBSYS))
+}
+
+/// Id of the cgroup a css belongs to.
+#[inline(always)]
+pub fn css_cgroup_id(css: Ptr) -> Option<u64> {
+    let cgroup: Ptr = probe(css, get(&OFF_CSS_CGROUP))?;
+    let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
+    probe(node, get(&OFF_KN_ID))
+}
+
+/// Id of the cgroup of the memory hierarchy that a task is in; 0 if it cannot be read.
+#[inline(always)]
+pub fn memory_cgroup_id(task: Ptr) -> u64 {
+    memory_cgroup(task).unwrap_or(0)
+}
+
+#[inline(always)]
+fn memory_cgroup(task: Ptr) -> Option<u64> {
+    let index = get(&SUBSYS_MEMORY);
+    if index != u32::MAX {
+        return css_cgroup_id(subsys(task, index)?);
+    }
+    let set: Ptr = probe(task, get(&OFF_TASK_CGROUPS))?;
+    let cgroup: Ptr = probe(set, get(&OFF_CSSET_DFL))?;
+    let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
+    probe(node, get(&OFF_KN_ID))
+}
