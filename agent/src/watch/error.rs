@@ -1,0 +1,32 @@
+//! Why the agent cannot start or must end.
+
+use std::io;
+use std::path::PathBuf;
+
+use crate::api::grpc::GrpcError;
+use crate::api::http::BindError;
+use crate::cgroup::CgroupError;
+use crate::journal::JournalError;
+use crate::kernel::KernelError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error("the agent needs root (effective uid is {uid})")]
+    NotRoot { uid: u32 },
+    #[error("cannot make the state directory {path}: {source}")]
+    StateDir { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error("gRPC: {0}")]
+    Grpc(#[from] GrpcError),
+    #[error("HTTP: {0}")]
+    Bind(#[from] BindError),
+    #[error("HTTP server: {0}")]
+    Http(io::Error),
+    #[error("cannot start the {what}: {source}")]
+    Start { what: &'static str, source: io::Error },
+}

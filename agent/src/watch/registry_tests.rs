@@ -1,0 +1,188 @@
+//! Cases for the registry.
+
+use nodewarden_ebpf_abi::{COMMAND_LEN, Header, Kind, NAME_LEN};
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(1_000_000 + second).unwrap()
+}
+
+fn header(kind: Kind, space: u32, cgroup: u64) -> Header {
+    Header { kind: kind as u32, space, time_ns: 0, cgroup }
+}
+
+fn created(space: u32, id: u64, parent: u64, name: &str) -> Record {
+    let mut bytes = [0; NAME_LEN];
+    bytes[..name.len()].copy_from_slice(name.as_bytes());
+    let slot = id as u32;
+    Record::Created(CgroupRecord { header: header(Kind::Created, space, id), parent, slot, pad: 0, name: bytes })
+}
+
+fn life(kind: Kind, space: u32, id: u64) -> LifeRecord {
+    LifeRecord { header: header(kind, space, id), slot: 0, pid: 9, command: [0; COMMAND_LEN] }
+}
+
+fn removed(space: u32, id: u64) -> Record {
+    Record::Removed(life(Kind::Removed, space, id))
+}
+
+/// Two hierarchies with their roots.
+fn hybrid() -> Registry {
+    let mut registry = Registry::default();
+    registry.add(0, 1, 1, "/".into(), at(0));
+    registry.add(1, 1, 1, "/".into(), at(0));
+    registry
+}
+
+fn types(happened: impl IntoIterator<Item = Option<Happened>>) -> Vec<(String, &'static str)> {
+    happened.into_iter().flatten().map(|h| (h.path.to_string(), h.detail.event_type().name())).collect()
+}
+
+#[test]
+fn one_cgroup_in_two_hierarchies_is_told_once() {
+    let mut r = hybrid();
+    let records = [
+        created(1, 10, 1, "a"),
+        created(0, 20, 1, "a"),
+        Record::Populated(life(Kind::Populated, 1, 10)),
+        Record::Populated(life(Kind::Populated, 0, 20)),
+        Record::Moved(life(Kind::Moved, 0, 20)),
+        Record::Moved(life(Kind::Moved, 1, 10)),
+        Record::Emptied(life(Kind::Emptied, 0, 20)),
+        removed(0, 20),
+        removed(1, 10),
+    ];
+    let told = types(records.iter().map(|record| r.apply(record, at(1))));
+    let expected = ["cgroupCreated", "cgroupPopulated", "taskMoved", "cgroupEmptied", "cgroupRemoved"];
+    assert_eq!(told, expected.map(|t| ("/a".to_owned(), t)));
+    assert_eq!(r.alive(), 1);
+}
+
+#[test]
+fn children_get_their_parents_path() {
+    let mut r = hybrid();
+    r.apply(&created(0, 2, 1, "kubepods"), at(1));
+    r.apply(&created(0, 3, 2, "burstable"), at(1));
+    assert_eq!(r.path(0, 3).unwrap().as_ref(), "/kubepods/burstable");
+    assert!(!r.take_unknown());
+    assert!(r.apply(&created(0, 9, 77, "lost"), at(1)).is_none());
+    assert!(r.take_unknown(), "an unknown parent asks for a walk");
+}
+
+#[test]
+fn a_name_used_again_is_a_new_cgroup_and_its_old_slot_is_retired() {
+    let mut r = hybrid();
+    r.apply(&created(0, 2, 1, "a"), at(1));
+    r.apply(&removed(0, 2), at(2));
+    let first = r.groups().find(|g| &*g.path == "/a").unwrap().generation;
+    assert!(r.apply(&created(0, 3, 1, "a"), at(3)).is_some());
+    let group = r.groups().find(|g| &*g.path == "/a").unwrap();
+    assert!(group.generation > first && group.removed.is_none());
+    assert_eq!(r.take_retired(at(3)), [Retired { space: 0, slot: 2, removed: at(2) }]);
+    assert!(r.take_retired(at(9)).is_empty());
+}
+
+#[test]
+fn removed_ones_stay_for_their_time() {
+    let mut r = hybrid();
+    r.apply(&created(0, 2, 1, "a"), at(1));
+    r.apply(&removed(0, 2), at(2));
+    r.expire(at(2));
+    assert!(r.groups().any(|g| &*g.path == "/a"));
+    r.expire(at(3));
+    assert!(!r.groups().any(|g| &*g.path == "/a"));
+    assert_eq!(r.take_retired(at(9)).len(), 1, "its slot is given back even if nobody read it");
+}
+
+#[test]
+fn an_oom_in_a_cgroup_removed_since_has_its_path_from_the_records_order() {
+    let mut r = hybrid();
+    r.apply(&created(0, 2, 1, "a"), at(1));
+    let oom = Record::Oom(OomRecord {
+        header: header(Kind::Oom, 0, 2),
+        limit_cgroup: 1,
+        limit_pages: 10,
+        total_vm: 3,
+        file_rss: 2,
+        anon_rss: 1,
+        shmem_rss: 0,
+        trigger_cgroup: 2,
+        pid: 5,
+        trigger_pid: 6,
+        oom_score_adj: -7,
+        scope: SCOPE_CGROUP,
+        command: *b"eat\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        trigger_command: [0; COMMAND_LEN],
+    });
+    let told = r.apply(&oom, at(2)).unwrap();
+    r.apply(&removed(0, 2), at(3));
+    assert_eq!(&*told.path, "/a");
+    let Detail::Oom(kill) = told.detail else { panic!("{told:?}") };
+    assert_eq!((kill.limit_cgroup.as_str(), kill.limit_bytes), ("/", Some(40960)));
+    assert_eq!((kill.pid, kill.command.as_str(), kill.oom_score_adj), (5, "eat", -7));
+    assert_eq!((kill.anon_rss_bytes, kill.scope), (4096, LimitScope::Cgroup));
+}
+
+#[test]
+fn exit_status_as_wait_gives_it() {
+    let mut r = hybrid();
+    let exit = |status| ExitRecord {
+        header: header(Kind::Exit, 0, 1),
+        pid: 5,
+        namespace_pid: 1,
+        status,
+        main: 1,
+        command: [0; COMMAND_LEN],
+    };
+    for (status, code, signal) in [(0x300, 3, 0), (9, 0, 9), (0x8b, 0, 11)] {
+        let Detail::Exit(told) = r.exit(&exit(status), at(1)).detail else { panic!() };
+        assert_eq!((told.code, told.signal, told.main), (code, signal, true), "{status:#x}");
+    }
+}
+
+proptest! {
+    /// Whatever the order of creations and removals: no slot is in use twice, none is forgotten.
+    #[test]
+    fn every_slot_is_held_or_retired_once(steps in prop::collection::vec((0u32..2, 2u64..8, any::<bool>()), 0..80)) {
+        let mut r = hybrid();
+        let mut ids = std::collections::HashMap::new();
+        let mut next = 100u64;
+        let mut given = std::collections::HashSet::new();
+        let mut returned = std::collections::HashSet::new();
+        for (i, (space, name, create)) in steps.into_iter().enumerate() {
+            let time = at(i as i64);
+            match (create, ids.get(&(space, name)).copied()) {
+                (true, None) => {
+                    next += 1;
+                    ids.insert((space, name), next);
+                    given.insert((space as usize, next as u32));
+                    r.apply(&created(space, next, 1, &name.to_string()), time);
+                }
+                (false, Some(id)) => {
+                    ids.remove(&(space, name));
+                    r.apply(&removed(space, id), time);
+                }
+                _ => {}
+            }
+            if i % 7 == 0 {
+                r.expire(time);
+            }
+            for retired in r.take_retired(at(1000)) {
+                prop_assert!(returned.insert((retired.space, retired.slot)), "given back twice");
+            }
+        }
+        let mut held = std::collections::HashSet::new();
+        for group in r.groups() {
+            for (space, place) in group.places.iter().enumerate() {
+                if let Some(place) = place.filter(|p| p.id > 100) {
+                    prop_assert!(held.insert((space, place.slot)));
+                }
+            }
+        }
+        prop_assert!(held.is_disjoint(&returned));
+        let all: std::collections::HashSet<_> = held.union(&returned).copied().collect();
+        prop_assert_eq!(all, given);
+    }
+}
