@@ -12,3 +12,9 @@ pub mod metrics;
 pub mod runtime;
 pub mod view;
 pub mod watch;
+
+/// Version of this build: `git describe` when `cargo xtask build` knows it, else the package's.
+pub const VERSION: &str = match option_env!("NODEWARDEN_VERSION") {
+    Some(version) => version,
+    None => env!("CARGO_PKG_VERSION"),
+};

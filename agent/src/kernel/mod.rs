@@ -24,6 +24,6 @@ pub use decode::{Record, decode, text};
 pub use error::KernelError;
 pub use layout::Layout;
 pub use load::{Kernel, LoadOptions, Loaded};
-pub use ring::RingReader;
+pub use ring::{RingReader, raise_priority};
 pub use slots::SlotPool;
 pub use spaces::{Space, Spaces};

@@ -1,5 +1,6 @@
 //! The thread that takes records from the ring buffer the moment the kernel puts them there.
 
+use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
@@ -12,7 +13,6 @@ use tracing::{error, warn};
 use super::decode::{Record, decode};
 use super::error::KernelError;
 
-/// Nice value of the reader: it sleeps nearly always and must be on a CPU at once when something dies.
 const NICE: i32 = -20;
 
 /// Reads the ring until dropped.
@@ -22,32 +22,28 @@ pub struct RingReader {
 }
 
 impl RingReader {
-    /// Starts the thread; `on_record` is called on it for every record, `on_idle` when the ring has been emptied.
+    /// Starts the thread; `on_record` is called on it for every record.
     ///
     /// # Errors
     /// When the thread or its stop signal cannot be made.
     pub fn start(
         mut ring: RingBuf<MapData>,
         mut on_record: impl FnMut(Record) + Send + 'static,
-        mut on_idle: impl FnMut() + Send + 'static,
     ) -> Result<Self, KernelError> {
         let stop = Arc::new(EventFd::new().map_err(KernelError::Poll)?);
         let stopped = Arc::clone(&stop);
         let thread = thread::Builder::new()
             .name("events".into())
             .spawn(move || {
-                hurry();
+                if let Err(error) = raise_priority() {
+                    warn!(%error, "cannot raise the event reader's priority: events may come late under full load");
+                }
                 loop {
-                    let mut any = false;
                     while let Some(item) = ring.next() {
-                        any = true;
                         match decode(&item) {
                             Some(record) => on_record(record),
                             None => warn!(bytes = item.len(), "unknown record in the ring buffer"),
                         }
-                    }
-                    if any {
-                        on_idle();
                     }
                     match wait(&ring, &stopped) {
                         Ok(true) => {}
@@ -64,11 +60,16 @@ impl RingReader {
     }
 }
 
-/// Raises the calling thread's priority. Failing is no harm but latency under full load.
-fn hurry() {
+/// Raises the calling thread's priority to nice −20, for threads that sleep nearly always and must be on a CPU at
+/// once when something dies.
+///
+/// # Errors
+/// Without CAP_SYS_NICE; harmless but for latency under full load.
+pub fn raise_priority() -> io::Result<()> {
     // SAFETY: plain system call on the calling thread (who 0).
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } != 0 {
-        warn!("cannot raise the event reader's priority: events may come late under full load");
+    match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
     }
 }
 

@@ -1,1 +1,22 @@
-//! (under construction)
+//! The daemon in `observe` mode: starts what watches, serves what is seen, and leaves the machine clean.
+
+mod counters;
+mod error;
+mod files;
+mod names;
+mod observer;
+mod registry;
+mod sampler;
+mod start;
+mod tree;
+mod upkeep;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use error::WatchError;
+pub use start::run;
+
+/// Locks; a panic elsewhere while the lock was held leaves whole values here, so the agent goes on.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

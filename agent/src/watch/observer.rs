@@ -1,0 +1,263 @@
+//! The agent's eyes: holds the registry, the sampler and the kernel programs, and answers what the surfaces ask.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use nodewarden_ebpf_abi::Kind;
+
+use super::names::Names;
+use super::registry::{Happened, Registry};
+use super::sampler::Sampler;
+use super::{lock, tree};
+use crate::cgroup::{Hierarchy, Layout};
+use crate::journal::Journal;
+use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
+use crate::view::{
+    AgentCost, Detail, EventCounts, EventType, Identity, PodRef, Snapshot, Status, TopicStatus, Watch,
+};
+
+/// Readings asked for within this time of another share it.
+const SHARE: Duration = Duration::from_millis(20);
+
+/// Everything that does not change after start.
+pub struct Facts {
+    pub mode: &'static str,
+    pub started: SystemTime,
+    pub layout: Layout,
+    pub spaces: crate::kernel::Spaces,
+    pub kernel_version: String,
+    pub capacity: u64,
+    pub topics: Vec<TopicStatus>,
+}
+
+/// See the module.
+pub struct Observer {
+    pub facts: Facts,
+    pub registry: Arc<Mutex<Registry>>,
+    pub sampler: Mutex<Sampler>,
+    pub kernel: Mutex<Option<Kernel>>,
+    pub cells: Option<Arc<Cells>>,
+    pub journal: Journal,
+    pub names: Names,
+    pub seen: Arc<Seen>,
+    latest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    /// Cgroups that a walk found and that got no slot.
+    untracked: AtomicU64,
+    told_lost: Mutex<[u64; Kind::COUNT]>,
+}
+
+/// Events taken from the ring, by type.
+#[derive(Debug, Default)]
+pub struct Seen([AtomicU64; EventType::ALL.len()]);
+
+impl Seen {
+    pub fn count(&self, kind: EventType) {
+        self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn of(&self, kind: EventType) -> u64 {
+        self.0[kind as usize].load(Ordering::Relaxed)
+    }
+}
+
+impl Observer {
+    pub fn new(
+        facts: Facts,
+        registry: Arc<Mutex<Registry>>,
+        sampler: Sampler,
+        kernel: Option<Kernel>,
+        cells: Option<Arc<Cells>>,
+        journal: Journal,
+        names: Names,
+    ) -> Self {
+        Self {
+            facts,
+            registry,
+            sampler: Mutex::new(sampler),
+            kernel: Mutex::new(kernel),
+            cells,
+            journal,
+            names,
+            seen: Arc::default(),
+            latest: Mutex::new(None),
+            untracked: AtomicU64::new(0),
+            told_lost: Mutex::new([0; Kind::COUNT]),
+        }
+    }
+
+    /// Takes one record of the kernel side: into the registry, and into the journal if it tells something.
+    pub fn on_record(&self, record: &Record) {
+        let time = MonotonicClock::wall(record.header().time_ns);
+        self.seen.count(type_of(record));
+        let happened = lock(&self.registry).apply(record, time);
+        if let Some(happened) = happened {
+            self.tell(happened);
+        }
+    }
+
+    fn tell(&self, happened: Happened) {
+        let pod = happened.identity.as_ref().and_then(|identity| pod_ref(&self.names.name(identity)));
+        self.journal.append(happened.time, &*happened.path, pod, happened.detail);
+    }
+
+    /// Walks the tree and tells what the records missed.
+    pub fn reconcile(&self) {
+        let hierarchies: Vec<&Hierarchy> = tree::hierarchies(&self.facts.layout, &self.facts.spaces);
+        let walked = {
+            let mut sampler = lock(&self.sampler);
+            let mut pool = sampler.kernel.as_mut().map(|k| &mut k.pool);
+            let walked =
+                tree::reconcile(&hierarchies, &self.registry, pool.as_deref_mut(), Timestamp::now());
+            if let Some(pool) = pool {
+                walked.gone.iter().for_each(|(space, id)| pool.forget(*space, *id));
+            }
+            walked
+        };
+        self.count_untracked(walked.untracked);
+        for happened in walked.happened {
+            self.tell(happened);
+        }
+    }
+
+    /// Tells of records that found the ring full; true when cgroups came or went unseen by it.
+    pub fn tell_lost(&self) -> bool {
+        let Some(cells) = &self.cells else { return false };
+        let mut told = lock(&self.told_lost);
+        let mut tree_changed = false;
+        for kind in Kind::ALL {
+            let lost = cells.lost(kind);
+            let before = std::mem::replace(&mut told[kind as usize], lost);
+            if lost > before {
+                let lost_type = event_type(kind).name().to_owned();
+                let detail = Detail::Lost { lost_type, count: lost - before };
+                self.journal.append(Timestamp::now(), "", None, detail);
+                tree_changed |= matches!(kind, Kind::Created | Kind::Removed);
+            }
+        }
+        tree_changed
+    }
+
+    /// Reads everything now.
+    pub fn sample(&self) -> Arc<Snapshot> {
+        let mut sampler = lock(&self.sampler);
+        // Who waited for another reading takes that one.
+        if let Some((when, snapshot)) = &*lock(&self.latest)
+            && when.elapsed() < SHARE
+        {
+            return snapshot.clone();
+        }
+        let snapshot = Arc::new(sampler.sample(&self.registry, |identity| self.names.name(identity)));
+        *lock(&self.latest) = Some((Instant::now(), snapshot.clone()));
+        snapshot
+    }
+}
+
+impl Watch for Observer {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.sample()
+    }
+
+    fn status(&self) -> Status {
+        let journal = self.journal.stats();
+        let mut warnings: Vec<String> =
+            journal.disk_error.iter().map(|e| format!("journal on disk: {e}")).collect();
+        let missing = self.facts.layout.missing();
+        if !missing.is_empty() {
+            let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            warnings.push(format!("controllers that are not mounted: {}", names.join(", ")));
+        }
+        let lost = |kind: Kind| self.cells.as_ref().map_or(0, |cells| cells.lost(kind));
+        let events = EventType::ALL
+            .into_iter()
+            .map(|event_type| EventCounts {
+                event_type,
+                seen: self.seen.of(event_type),
+                lost: Kind::ALL.into_iter().filter(|k| self::event_type(*k) == event_type).map(lost).sum(),
+            })
+            .collect();
+        Status {
+            version: crate::VERSION.to_owned(),
+            mode: self.facts.mode.to_owned(),
+            started: self.facts.started,
+            cgroup_layout: self.facts.layout.kind().to_string(),
+            controllers: self.facts.layout.describe_controllers(),
+            kernel_version: self.facts.kernel_version.clone(),
+            topics: self.facts.topics.clone(),
+            programs: lock(&self.kernel).as_ref().map(Kernel::costs).unwrap_or_default(),
+            events,
+            cgroups: lock(&self.registry).alive() as u64,
+            cgroup_capacity: self.facts.capacity,
+            cgroups_untracked: self.untracked.load(Ordering::Relaxed)
+                + self.cells.as_ref().map_or(0, |cells| cells.untracked()),
+            untracked_counts: lock(&self.sampler).untracked_counts(),
+            cost: cost(),
+            runtime: self.names.describe(),
+            warnings,
+            journal_events: journal.events,
+            journal_write_errors: journal.write_errors,
+        }
+    }
+}
+
+fn type_of(record: &Record) -> EventType {
+    match record {
+        Record::Created(_) => EventType::CgroupCreated,
+        Record::Removed(_) => EventType::CgroupRemoved,
+        Record::Populated(_) => EventType::CgroupPopulated,
+        Record::Emptied(_) => EventType::CgroupEmptied,
+        Record::Moved(_) => EventType::TaskMoved,
+        Record::Oom(_) => EventType::Oom,
+        Record::Exit(_) => EventType::Exit,
+    }
+}
+
+fn event_type(kind: Kind) -> EventType {
+    match kind {
+        Kind::Created => EventType::CgroupCreated,
+        Kind::Removed => EventType::CgroupRemoved,
+        Kind::Populated => EventType::CgroupPopulated,
+        Kind::Emptied => EventType::CgroupEmptied,
+        Kind::Moved => EventType::TaskMoved,
+        Kind::Oom => EventType::Oom,
+        Kind::Exit => EventType::Exit,
+    }
+}
+
+/// Pod and container of an event's cgroup.
+fn pod_ref(identity: &Identity) -> Option<PodRef> {
+    let mut pod = PodRef {
+        uid: identity.pod_uid()?.to_owned(),
+        container_id: identity.container_id().unwrap_or_default().to_owned(),
+        ..PodRef::default()
+    };
+    let (names, container) = match identity {
+        Identity::Pod { names, .. } => (names.as_ref(), None),
+        Identity::Container { pod, names, .. } => (pod.as_ref(), names.as_ref()),
+        _ => (None, None),
+    };
+    if let Some(names) = names {
+        pod.namespace.clone_from(&names.namespace);
+        pod.name.clone_from(&names.name);
+    }
+    if let Some(container) = container {
+        pod.container_name.clone_from(&container.name);
+    }
+    Some(pod)
+}
+
+/// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are stated
+/// apart.
+fn cost() -> AgentCost {
+    use nix::sys::resource::{UsageWho, getrusage};
+    let cpu_seconds = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        [usage.user_time(), usage.system_time()]
+            .iter()
+            .map(|t| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6)
+            .sum()
+    });
+    let resident = procfs::process::Process::myself().and_then(|p| p.status()).ok();
+    let kilobytes = resident.map_or(0, |s| s.rssanon.unwrap_or(0) + s.rssfile.unwrap_or(0));
+    AgentCost { cpu_seconds, resident_bytes: kilobytes * 1024, map_bytes: map_bytes() }
+}

@@ -1,0 +1,198 @@
+//! Reads everything: counters from the kernel programs, figures from the files; and gives slots back.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+use jiff::{SignedDuration, Timestamp};
+use nodewarden_ebpf_abi::{CpuCell, GroupCell, UNTRACKED};
+use tracing::warn;
+
+use super::counters::{CpuTotals, Source, TopicsOn};
+use super::files::Files;
+use super::lock;
+use super::registry::{Group, Registry};
+use crate::kernel::{Cells, MonotonicClock, SlotPool, Spaces};
+use crate::view::{GroupView, Identity, KernelCounters, Snapshot, Usage};
+
+/// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
+const GRACE: SignedDuration = SignedDuration::from_millis(1500);
+
+/// What is remembered of a cgroup.
+#[derive(Default)]
+struct Remembered {
+    generation: u64,
+    cpu: CpuTotals,
+    counters: KernelCounters,
+    usage: Usage,
+    seen: u64,
+}
+
+/// The kernel side's counters; absent when eBPF is off altogether.
+pub struct KernelSide {
+    pub cells: Arc<Cells>,
+    pub pool: SlotPool,
+    pub spaces: Spaces,
+    pub on: TopicsOn,
+}
+
+/// Reads the node; one reading at a time.
+pub struct Sampler {
+    pub kernel: Option<KernelSide>,
+    files: Files,
+    remembered: HashMap<Arc<str>, Remembered>,
+    round: u64,
+}
+
+impl Sampler {
+    pub fn new(kernel: Option<KernelSide>, files: Files) -> Self {
+        Self { kernel, files, remembered: HashMap::new(), round: 0 }
+    }
+
+    /// Reads everything now. `name` fills in what a runtime knows of an identity.
+    pub fn sample(
+        &mut self,
+        registry: &Mutex<Registry>,
+        name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
+    ) -> Snapshot {
+        self.round += 1;
+        let groups: Vec<Group> = lock(registry).groups().cloned().collect();
+        let time = SystemTime::now();
+        self.counters(&groups);
+        let alive: Vec<&Group> = groups.iter().filter(|g| g.removed.is_none()).collect();
+        let machine = self.files.machine();
+        for (group, usage) in alive.iter().zip(self.files.read(&alive)) {
+            if let Some(usage) = usage
+                && let Some(remembered) = self.remembered.get_mut(&group.path)
+            {
+                remembered.usage = usage;
+            }
+        }
+        let views = groups
+            .iter()
+            .map(|group| {
+                let remembered = self.remembered.get(&group.path);
+                GroupView {
+                    path: group.path.clone(),
+                    identity: name(&group.identity),
+                    created: group.created.into(),
+                    removed: group.removed.map(SystemTime::from),
+                    usage: remembered.map(|r| r.usage.clone()).unwrap_or_default(),
+                    kernel: remembered.map(|r| r.counters.clone()).unwrap_or_default(),
+                }
+            })
+            .collect();
+        let round = self.round;
+        self.remembered.retain(|_, r| r.seen == round);
+        Snapshot { time, machine, groups: views }
+    }
+
+    /// Brings the counters of all groups up to date.
+    fn counters(&mut self, groups: &[Group]) {
+        let round = self.round;
+        let mut raw = Vec::with_capacity(groups.len());
+        for group in groups {
+            let remembered = self.remembered.entry(group.path.clone()).or_default();
+            if remembered.generation != group.generation {
+                *remembered = Remembered { generation: group.generation, ..Remembered::default() };
+            }
+            remembered.seen = round;
+        }
+        let Some(kernel) = &self.kernel else { return };
+        let source = kernel.source();
+        for group in groups {
+            raw.push(source.cpu(group));
+        }
+        // After the counters, see `Cells::running`.
+        let running = source.running(MonotonicClock::now_ns());
+        for (group, raw) in groups.iter().zip(raw) {
+            let Some(remembered) = self.remembered.get_mut(&group.path) else { continue };
+            if let Some((slot, raw)) = raw {
+                let now = running.get(&slot).copied().unwrap_or(0);
+                remembered.counters.cpu = Some(remembered.cpu.update(&raw, now));
+            }
+            source.others(group, &mut remembered.counters);
+        }
+    }
+
+    /// Reads the slots of removed cgroups for the last time and gives them back.
+    pub fn release(&mut self, registry: &Mutex<Registry>, now: Timestamp) {
+        let Some(before) = now.checked_sub(GRACE).ok() else { return };
+        let (ripe, retired) = {
+            let mut registry = lock(registry);
+            let ripe: Vec<Group> = registry
+                .groups()
+                .filter(|g| {
+                    g.places.iter().flatten().any(|p| !p.released && p.removed.is_some_and(|t| t < before))
+                })
+                .cloned()
+                .collect();
+            (ripe, registry.take_retired(before))
+        };
+        if !ripe.is_empty() {
+            self.last_reading(&ripe);
+        }
+        let Some(kernel) = &mut self.kernel else { return };
+        for group in &ripe {
+            for (space, place) in group.places.iter().enumerate() {
+                let Some(place) = place.filter(|p| !p.released && p.removed.is_some_and(|t| t < before)) else {
+                    continue;
+                };
+                lock(registry).released(&group.path, group.generation, space);
+                kernel.give_back(space, place.slot);
+            }
+        }
+        for retired in retired {
+            kernel.give_back(retired.space, retired.slot);
+        }
+        for (space, slot) in kernel.pool.orphans() {
+            kernel.give_back(space, slot);
+        }
+    }
+
+    /// Like `counters`, for groups that may never have been sampled while they lived.
+    fn last_reading(&mut self, groups: &[Group]) {
+        self.counters(groups);
+    }
+
+    /// Counts that fell to cgroups without a slot.
+    pub fn untracked_counts(&self) -> u64 {
+        let Some(kernel) = &self.kernel else { return 0 };
+        let cpu = kernel.cells.cpu(UNTRACKED);
+        let group = kernel.cells.group(UNTRACKED);
+        let network = kernel.cells.network(UNTRACKED);
+        let of_group = |g: GroupCell| g.oom_kills + g.direct_count + g.memcg_count + g.forks + g.execs + g.exits;
+        cpu.voluntary + cpu.preempted + group.map_or(0, of_group) + network.rx_packets + network.tx_packets
+    }
+}
+
+impl KernelSide {
+    fn source(&self) -> Source<'_> {
+        Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
+    }
+
+    /// Zeroes a slot in every array of its space and puts it back into the queue.
+    fn give_back(&mut self, space: usize, slot: u32) {
+        const _: () = assert!(size_of::<CpuCell>() == 128);
+        if slot == UNTRACKED {
+            return;
+        }
+        let of = |s| self.spaces.of(s) == Some(space);
+        use crate::kernel::Space;
+        if of(Space::Memory) {
+            self.cells.zero_group(slot);
+        }
+        if of(Space::Cpu) {
+            self.cells.zero_cpu(slot);
+        }
+        if of(Space::Io) {
+            self.cells.zero_block(slot);
+        }
+        if of(Space::Unified) {
+            self.cells.zero_network(slot);
+        }
+        if let Err(error) = self.pool.give_back(space, slot) {
+            warn!(%error, slot, "a counter slot is lost until the agent's next start");
+        }
+    }
+}

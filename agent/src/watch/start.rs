@@ -1,0 +1,233 @@
+//! Start and end of the daemon.
+
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::error::WatchError;
+use super::counters::TopicsOn;
+use super::files::Files;
+use super::names::Names;
+use super::observer::{Facts, Observer};
+use super::registry::Registry;
+use super::sampler::{KernelSide, Sampler};
+use super::{tree, upkeep};
+use crate::api::{grpc, http};
+use crate::cgroup::Layout;
+use crate::config::Config;
+use crate::journal::Journal;
+use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
+use crate::view::{Detail, HookState, Topic, TopicStatus};
+
+/// Threads that serve. More would only add to the agent's footprint.
+const SERVERS: usize = 2;
+
+/// Runs the agent until SIGINT or SIGTERM.
+///
+/// # Errors
+/// When something the agent cannot do without is missing. What it can do without only turns off a feature.
+pub fn run(config: Config) -> Result<(), WatchError> {
+    let uid = nix::unistd::geteuid();
+    if !uid.is_root() {
+        return Err(WatchError::NotRoot { uid: uid.as_raw() });
+    }
+    let start = |what| move |source| WatchError::Start { what, source };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&config.state_dir)
+        .map_err(|source| WatchError::StateDir { path: config.state_dir.clone(), source })?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(SERVERS)
+        .max_blocking_threads(4)
+        .thread_name("serve")
+        .on_thread_start(hurry)
+        .enable_all()
+        .build()
+        .map_err(start("server threads"))?;
+    let _in_runtime = runtime.enter();
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(start("signal handler"))?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(start("signal handler"))?;
+
+    // Taken first, so that a second agent is refused before it does anything.
+    let socket = grpc::Socket::claim(&config.socket)?;
+    let exposure =
+        if config.http_allow_remote { http::Exposure::Network } else { http::Exposure::Loopback };
+    let listener = runtime.block_on(http::bind(config.http_address, exposure))?;
+    let journal = Journal::open(&config.journal_dir(), config.journal)?;
+    let note = |reason: &str, message: String| {
+        let detail = Detail::Agent { reason: reason.into(), message };
+        journal.append(Timestamp::now(), "", None, detail);
+    };
+    for key in &config.ignored {
+        info!(key, "this kubelet setting has no effect here");
+    }
+
+    let watching = begin(&config, &journal)?;
+    let observer = watching.observer.clone();
+    note("Started", format!("nodewarden {} in {} mode", crate::VERSION, config.mode.name()));
+    for topic in observer.facts.topics.iter().filter(|t| t.state != HookState::On) {
+        note("FeatureOff", format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason));
+    }
+    let (stop_upkeep, upkeep_stopped) = mpsc::channel::<()>();
+    let upkeep = {
+        let observer = observer.clone();
+        let (sample, retention) = (config.sample, config.retention);
+        thread::Builder::new()
+            .name("upkeep".into())
+            .spawn(move || upkeep::run(&observer, sample, retention, &upkeep_stopped))
+            .map_err(start("upkeep thread"))?
+    };
+
+    let ready = Arc::new(AtomicBool::new(true));
+    let (stop, stopping) = watch::channel(false);
+    let stopped = |mut stopping: watch::Receiver<bool>| async move {
+        let _ = stopping.wait_for(|stop| *stop).await;
+    };
+    let grpc = runtime.spawn(grpc::serve_on(socket, observer.clone(), journal.clone(), stopped(stopping.clone())));
+    let http =
+        runtime.spawn(http::serve(listener, observer.clone(), ready.clone(), stopped(stopping.clone())));
+    info!(socket = %config.socket.display(), http = %config.http_address, "watching");
+    trim();
+
+    let outcome = runtime.block_on(async {
+        let (mut grpc, mut http) = (grpc, http);
+        let early = tokio::select! {
+            _ = interrupt.recv() => { info!("interrupted"); None }
+            _ = terminate.recv() => { info!("terminated"); None }
+            ended = &mut grpc => Some(ended.map(|r| r.map_err(WatchError::from))),
+            ended = &mut http => Some(ended.map(|r| r.map_err(WatchError::Http))),
+        };
+        ready.store(false, Ordering::Relaxed);
+        note("Stopping", String::from("told to stop"));
+        stop.send_replace(true);
+        match early {
+            Some(Ok(result)) => result,
+            Some(Err(panic)) => {
+                error!(%panic, "a server died");
+                Ok(())
+            }
+            None => {
+                let grpc = grpc.await.map_or(Ok(()), |r| r.map_err(WatchError::from));
+                let http = http.await.map_or(Ok(()), |r| r.map_err(WatchError::Http));
+                grpc.and(http)
+            }
+        }
+    });
+    drop(stop_upkeep);
+    let _ = upkeep.join();
+    drop(watching);
+    journal.close();
+    outcome
+}
+
+/// What watches; dropping it detaches all.
+struct Watching {
+    observer: Arc<Observer>,
+    _ring: Option<RingReader>,
+}
+
+/// Detects, loads, walks and attaches, in the order that leaves no cgroup unseen: first the programs that give new
+/// cgroups their slots, then the walk for those that were there, then the programs that count.
+fn begin(config: &Config, journal: &Journal) -> Result<Watching, WatchError> {
+    let layout = Layout::detect()?;
+    let spaces = tree::spaces(&layout);
+    info!(layout = %layout.kind(), controllers = layout.describe_controllers().join(", "), "cgroups");
+    let options = LoadOptions {
+        spaces: spaces.clone(),
+        max_cgroups: config.max_cgroups,
+        ring_bytes: config.ring_bytes,
+        unified: layout.unified().map(|h| h.mount.clone()),
+        program_stats: config.program_stats,
+        empty_programs: config.bench_empty_programs,
+        verbose: tracing::enabled!(tracing::Level::DEBUG),
+    };
+    let (mut loaded, topics_off) = match Kernel::load(options) {
+        Ok(loaded) => (Some(loaded), Vec::new()),
+        Err(error) => {
+            warn!(%error, "no eBPF here: only what the kernel's files tell will be seen");
+            (None, all_off(&error))
+        }
+    };
+    let registry = Arc::new(Mutex::new(Registry::default()));
+    let hierarchies = tree::hierarchies(&layout, &spaces);
+    let pool = loaded.as_mut().map(|l| &mut l.pool);
+    let walked = tree::reconcile(&hierarchies, &registry, pool, Timestamp::now());
+    if let Some(loaded) = &mut loaded {
+        loaded.kernel.attach();
+    }
+    let topics = loaded.as_ref().map_or(topics_off, |l| l.kernel.topics());
+    let facts = Facts {
+        mode: config.mode.name(),
+        started: SystemTime::now(),
+        kernel_version: nix::sys::utsname::uname()
+            .map(|u| u.release().to_string_lossy().into_owned())
+            .unwrap_or_default(),
+        capacity: config.max_cgroups.into(),
+        topics,
+        spaces: spaces.clone(),
+        layout: layout.clone(),
+    };
+    let names = Names::new(config.runtime_endpoint.as_ref());
+    let files = Files::new(layout, config.node_name.clone());
+    let (kernel, side, ring) = match loaded {
+        Some(Loaded { kernel, cells, pool, ring }) => {
+            let on = topics_on(&facts.topics);
+            (Some(kernel), Some(KernelSide { cells, pool, spaces, on }), Some(ring))
+        }
+        None => (None, None, None),
+    };
+    let cells = side.as_ref().map(|s| s.cells.clone());
+    let sampler = Sampler::new(side, files);
+    let observer =
+        Arc::new(Observer::new(facts, registry, sampler, kernel, cells, journal.clone(), names));
+    observer.count_untracked(walked.untracked);
+    let ring = match ring {
+        Some(ring) => {
+            let to = observer.clone();
+            Some(RingReader::start(ring, move |record| to.on_record(&record))?)
+        }
+        None => None,
+    };
+    Ok(Watching { observer, _ring: ring })
+}
+
+/// Every topic off for the one reason.
+fn all_off(error: &KernelError) -> Vec<TopicStatus> {
+    let off = |topic| TopicStatus { topic, state: HookState::Off, reason: error.to_string() };
+    Topic::ALL.into_iter().map(off).collect()
+}
+
+/// Which topics count at all.
+fn topics_on(topics: &[TopicStatus]) -> TopicsOn {
+    let mut on = TopicsOn::default();
+    for topic in topics {
+        on[topic.topic as usize] = topic.state != HookState::Off;
+    }
+    on
+}
+
+/// Lets the serving threads run before batch work: they sleep nearly always, and an event should reach its
+/// reader at once.
+fn hurry() {
+    if let Err(error) = crate::kernel::raise_priority() {
+        warn!(%error, "cannot raise the serving threads' priority: events may come late under full load");
+    }
+}
+
+/// Gives the memory back that loading needed: the kernel's types are tens of megabytes while they are parsed.
+fn trim() {
+    // SAFETY: no preconditions; glibc only.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::malloc_trim(0);
+    }
+}

@@ -1,0 +1,81 @@
+//! Walking the hierarchies: to make the cgroups known that were there before, and to find what the records missed.
+
+use std::collections::HashSet;
+use std::sync::Mutex;
+
+use jiff::Timestamp;
+use nodewarden_ebpf_abi::UNTRACKED;
+use tracing::warn;
+
+use super::lock;
+use super::registry::{Happened, Registry};
+use crate::cgroup::{Controller, Hierarchy, Layout, walk};
+use crate::kernel::{SlotPool, Spaces};
+
+/// The spaces of a layout: which hierarchy each controller is on.
+pub fn spaces(layout: &Layout) -> Spaces {
+    let id = |controller| layout.hierarchy(controller).map(|h| h.id);
+    Spaces::new(
+        id(Controller::Memory),
+        id(Controller::Cpu),
+        id(Controller::Io),
+        layout.unified().is_some(),
+    )
+}
+
+/// The hierarchy of each space, in order.
+pub fn hierarchies<'a>(layout: &'a Layout, spaces: &Spaces) -> Vec<&'a Hierarchy> {
+    spaces.hierarchies.iter().filter_map(|id| layout.hierarchies().iter().find(|h| h.id == *id)).collect()
+}
+
+/// What a walk changed.
+#[derive(Debug, Default)]
+pub struct Walked {
+    /// Removals that no record told.
+    pub happened: Vec<Happened>,
+    /// Cgroups found that have no slot because all are taken.
+    pub untracked: u64,
+    /// Keys to forget in the kernel's table: space and id.
+    pub gone: Vec<(usize, u64)>,
+}
+
+/// Walks every hierarchy and makes the registry agree. New cgroups get a slot from `pool`.
+pub fn reconcile(
+    hierarchies: &[&Hierarchy],
+    registry: &Mutex<Registry>,
+    mut pool: Option<&mut SlotPool>,
+    now: Timestamp,
+) -> Walked {
+    let mut walked = Walked::default();
+    for (space, hierarchy) in hierarchies.iter().enumerate() {
+        // Known before the walk: what is made meanwhile cannot be taken for gone.
+        let before: HashSet<u64> = lock(registry).missing(space, &HashSet::new()).into_iter().collect();
+        let mut found = HashSet::new();
+        for (path, id) in walk(hierarchy) {
+            found.insert(id);
+            if lock(registry).path(space, id).is_some() {
+                continue;
+            }
+            let slot = match pool.as_deref_mut().map(|pool| pool.acquire(space, id)) {
+                Some(Ok(slot)) => slot,
+                Some(Err(error)) => {
+                    warn!(%error, %path, "no counters for this cgroup");
+                    UNTRACKED
+                }
+                None => UNTRACKED,
+            };
+            if slot == UNTRACKED && pool.is_some() {
+                walked.untracked += 1;
+            }
+            lock(registry).add(space, id, slot, path, now);
+        }
+        let mut registry = lock(registry);
+        for id in registry.missing(space, &found) {
+            if before.contains(&id) {
+                walked.happened.extend(registry.remove(space, id, now));
+                walked.gone.push((space, id));
+            }
+        }
+    }
+    walked
+}

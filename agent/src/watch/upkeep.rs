@@ -1,0 +1,53 @@
+//! What has to be done from time to time: give slots back, tell of losses, walk the tree, read the files so that a
+//! removed cgroup's last figures are known.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use jiff::{SignedDuration, Timestamp};
+
+use super::lock;
+use super::observer::Observer;
+use crate::view::{HookState, Topic};
+
+/// How often slots are given back and losses told.
+const TICK: Duration = Duration::from_secs(1);
+/// How often the tree is walked even if nothing seems amiss.
+const WALK: Duration = Duration::from_secs(60);
+
+/// Runs until `stop` is dropped.
+pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop: &Receiver<()>) {
+    let blind = observer
+        .facts
+        .topics
+        .iter()
+        .any(|t| t.topic == Topic::CgroupLife && t.state != HookState::On && !t.reason.contains("transfer"));
+    let (mut walked, mut sampled) = (Instant::now(), Instant::now());
+    loop {
+        match stop.recv_timeout(TICK) {
+            Err(RecvTimeoutError::Timeout) => {}
+            Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let now = Timestamp::now();
+        let lost = observer.tell_lost();
+        let unknown = lock(&observer.registry).take_unknown();
+        let sample_due = sampled.elapsed() >= sample;
+        if lost || unknown || walked.elapsed() >= WALK || (blind && sample_due) {
+            observer.reconcile();
+            walked = Instant::now();
+        }
+        if sample_due {
+            observer.sample();
+            sampled = Instant::now();
+        }
+        lock(&observer.sampler).release(&observer.registry, now);
+        let kept = SignedDuration::try_from(retention).unwrap_or(SignedDuration::MAX);
+        if let Ok(before) = now.checked_sub(kept) {
+            lock(&observer.registry).expire(before);
+        }
+        if let Some(kernel) = lock(&observer.kernel).as_mut() {
+            kernel.flush_log();
+        }
+    }
+}
