@@ -1,1 +1,73 @@
-fn main() {}
+//! `cargo xtask`: sets up, builds, runs, tests and measures nodewarden.
+//!
+//! Every command first installs what it needs and finds missing (see [`setup`]), so a fresh machine with
+//! rustup, gcc and apt needs no other preparation.
+
+mod bench;
+mod build;
+mod layout;
+mod process;
+mod run;
+mod setup;
+mod test;
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use layout::Layout;
+
+/// Builds, runs, tests and measures nodewarden. Start with `cargo xtask run` (as root) or `cargo xtask test`.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+#[command(after_help = "Every command installs what it needs first, into the target directory and the Rust \
+    toolchain; nothing else on the machine is changed. The second time there is nothing left to do.")]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Install what is missing: the compiler's library source, bpf-linker, programs for the tests.
+    Setup(setup::Args),
+    /// Build the kernel programs and the agent that carries them: target/debug/nodewarden.
+    Build(build::Args),
+    /// Build, then run the agent in the foreground with a development configuration (needs root).
+    Run(run::Args),
+    /// Run the checks, the unit tests and the end-to-end tests, and count them.
+    Test(test::Args),
+    /// Measure on this machine and compare with the promised bounds.
+    Bench(bench::Args),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let layout = match Layout::find() {
+        Ok(layout) => layout,
+        Err(error) => return report(&error),
+    };
+    let done = match cli.command {
+        Command::Setup(args) => setup::run(&layout, &args).map_err(Into::into),
+        Command::Build(args) => build::run(&layout, &args).map_err(Into::into),
+        Command::Run(args) => run::run(&layout, &args).map_err(Into::into),
+        Command::Test(args) => return test::run(&layout, &args).unwrap_or_else(|error| report(&error)),
+        Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err::<(), Box<dyn Error>>(error) => report(error.as_ref()),
+    }
+}
+
+/// Prints the error and each of its causes.
+fn report(error: &dyn Error) -> ExitCode {
+    eprintln!("\nerror: {error}");
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        eprintln!("  because: {error}");
+        cause = error.source();
+    }
+    ExitCode::FAILURE
+}

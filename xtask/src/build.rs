@@ -1,0 +1,149 @@
+//! `cargo xtask build`: the kernel programs, then the agent that carries them.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use thiserror::Error;
+
+use crate::layout::{Layout, Profile};
+use crate::process::{self, CommandError};
+use crate::setup::{self, Purpose, SetupError};
+
+/// Arguments of `cargo xtask build`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// One optimised, self-contained binary: target/release/nodewarden
+    #[arg(long)]
+    release: bool,
+    /// Print nothing but warnings and errors
+    #[arg(long, short)]
+    quiet: bool,
+}
+
+/// The build failed.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// Something it needs could not be installed.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// cargo failed, and has shown why.
+    #[error(transparent)]
+    Cargo(#[from] CommandError),
+    /// The kernel programs could not be put where the agent's build looks for them.
+    #[error("cannot copy the kernel programs to {}", path.display())]
+    Object {
+        /// The copy.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// `cargo xtask build`.
+///
+/// # Errors
+/// When setup or cargo fails.
+pub fn run(layout: &Layout, args: &Args) -> Result<(), BuildError> {
+    setup::ensure(layout, Purpose::Build)?;
+    let profile = Profile::of(args.release);
+    kernel_programs(layout, args.quiet)?;
+    host_programs(layout, profile, &["nodewarden"], args.quiet)?;
+    if !args.quiet {
+        eprintln!("built {}", layout.short(&layout.program(profile, "nodewarden")).display());
+    }
+    Ok(())
+}
+
+/// Builds the kernel programs and leaves them at [`Layout::ebpf_object`].
+///
+/// # Errors
+/// When cargo fails or the object can't be copied.
+pub fn kernel_programs(layout: &Layout, quiet: bool) -> Result<(), BuildError> {
+    let target = layout.ebpf_target();
+    let mut cargo = layout.cargo();
+    cargo
+        .args(["build", "--package", "nodewarden-ebpf", "--profile", "bpf"])
+        .args(["--target", "bpfel-unknown-none", "-Z", "build-std=core", "--target-dir"])
+        .arg(&target)
+        // build-std is unstable; this lets the stable compiler do it, for this build alone.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.bpf_linker()));
+    say_less(&mut cargo, quiet);
+    process::show(&mut cargo)?;
+    let built = target.join("bpfel-unknown-none/bpf/nodewarden-ebpf");
+    let object = layout.ebpf_object();
+    copy_if_changed(&built, &object).map_err(|source| BuildError::Object { path: object, source })
+}
+
+/// Builds the binaries of `packages`, all with one call so that cargo shares what it can.
+///
+/// # Errors
+/// When cargo fails.
+pub fn host_programs(
+    layout: &Layout,
+    profile: Profile,
+    packages: &[&str],
+    quiet: bool,
+) -> Result<(), BuildError> {
+    let mut cargo = layout.cargo();
+    cargo.args(["build", "--bins"]);
+    for package in packages {
+        cargo.args(["--package", package]);
+    }
+    if profile == Profile::Release {
+        cargo.arg("--release");
+    }
+    say_less(&mut cargo, quiet);
+    Ok(process::show(&mut cargo)?)
+}
+
+/// Debug information becomes BTF, which the kernel needs for maps and for the verifier's messages.
+fn kernel_flags(linker: &Path) -> String {
+    let linker = format!("-Clinker={}", linker.display());
+    // The separator that CARGO_ENCODED_RUSTFLAGS has, so that a path may have spaces.
+    ["-Cdebuginfo=2", "-Clink-arg=--btf", &linker].join("\x1f")
+}
+
+fn say_less(cargo: &mut Command, quiet: bool) {
+    if quiet {
+        cargo.arg("--quiet");
+    }
+}
+
+/// Leaves an equal copy alone, so that its time stamp does not make cargo build the agent anew.
+fn copy_if_changed(from: &Path, to: &Path) -> io::Result<()> {
+    let new = fs::read(from)?;
+    if fs::read(to).is_ok_and(|old| old == new) {
+        return Ok(());
+    }
+    let partial = to.with_extension("partial");
+    fs::write(&partial, new)?;
+    fs::rename(partial, to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_equal_object_keeps_its_time_stamp() {
+        let temp = tempfile::tempdir().unwrap();
+        let (from, to) = (temp.path().join("a"), temp.path().join("b.o"));
+        fs::write(&from, "one").unwrap();
+        copy_if_changed(&from, &to).unwrap();
+        let before = fs::metadata(&to).unwrap().modified().unwrap();
+        copy_if_changed(&from, &to).unwrap();
+        assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), before);
+        fs::write(&from, "two").unwrap();
+        copy_if_changed(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "two");
+    }
+
+    #[test]
+    fn flags_survive_a_path_with_spaces() {
+        let flags = kernel_flags(Path::new("/my work/bpf-linker"));
+        assert_eq!(flags.split('\x1f').next_back(), Some("-Clinker=/my work/bpf-linker"));
+    }
+}

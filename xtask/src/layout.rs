@@ -1,0 +1,155 @@
+//! Where things are: the workspace, its target directory, and what the commands put there.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, io};
+
+use thiserror::Error;
+
+/// The places that the commands share.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The workspace root.
+    pub root: PathBuf,
+    /// Cargo's target directory, also when the user moved it.
+    pub target: PathBuf,
+}
+
+/// The workspace could not be located.
+#[derive(Debug, Error)]
+pub enum LayoutError {
+    /// The path of this program itself is unknown.
+    #[error("cannot tell where this program is")]
+    OwnPath(#[source] io::Error),
+    /// The manifest directory has no parent.
+    #[error("{0} is not a package inside the workspace")]
+    NoWorkspace(PathBuf),
+}
+
+/// A cargo profile of the host programs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Profile {
+    /// Quick to build.
+    Dev,
+    /// What is shipped and measured.
+    Release,
+}
+
+impl Profile {
+    /// The folder inside the target directory.
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::Dev => "debug",
+            Self::Release => "release",
+        }
+    }
+
+    /// Release if `release`.
+    pub fn of(release: bool) -> Self {
+        if release { Self::Release } else { Self::Dev }
+    }
+}
+
+impl Layout {
+    /// Finds the workspace from cargo's environment and the target directory from this program's own path.
+    pub fn find() -> Result<Self, LayoutError> {
+        let package = env::var_os("CARGO_MANIFEST_DIR")
+            .map_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")), PathBuf::from);
+        let root = package.parent().ok_or_else(|| LayoutError::NoWorkspace(package.clone()))?.to_owned();
+        let this = env::current_exe().map_err(LayoutError::OwnPath)?;
+        let target = target_dir_of(&this).unwrap_or_else(|| root.join("target"));
+        Ok(Self { root, target })
+    }
+
+    /// What `setup` installs.
+    pub fn tools(&self) -> PathBuf {
+        self.target.join("tools")
+    }
+
+    /// The linker of the kernel programs.
+    pub fn bpf_linker(&self) -> PathBuf {
+        self.tools().join("bin/bpf-linker")
+    }
+
+    /// Debian's prometheus package, unpacked: `prometheus` and `promtool` are in its `usr/bin`.
+    pub fn prometheus(&self) -> PathBuf {
+        self.tools().join("prometheus")
+    }
+
+    /// The target directory of the kernel programs, apart so that their flags do not disturb host builds.
+    pub fn ebpf_target(&self) -> PathBuf {
+        self.target.join("ebpf")
+    }
+
+    /// The kernel programs as `agent/build.rs` embeds them.
+    pub fn ebpf_object(&self) -> PathBuf {
+        self.ebpf_target().join("nodewarden-ebpf.o")
+    }
+
+    /// A program that cargo built in `profile`.
+    pub fn program(&self, profile: Profile, name: &str) -> PathBuf {
+        self.target.join(profile.folder()).join(name)
+    }
+
+    /// `path` as a user in the workspace root would type it.
+    pub fn short<'a>(&self, path: &'a Path) -> &'a Path {
+        path.strip_prefix(&self.root).unwrap_or(path)
+    }
+
+    /// The cargo that runs this program, started in the workspace root.
+    pub fn cargo(&self) -> Command {
+        self.command(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")))
+    }
+
+    /// A command started in the workspace root.
+    pub fn command(&self, program: impl Into<OsString>) -> Command {
+        let mut command = Command::new(program.into());
+        command.current_dir(&self.root);
+        command
+    }
+
+    /// `PATH` with the programs that `setup` unpacked for the tests in front.
+    pub fn path_with_tools(&self) -> OsString {
+        let mut path = self.prometheus().join("usr/bin").into_os_string();
+        if let Some(rest) = env::var_os("PATH") {
+            path.push(":");
+            path.push(rest);
+        }
+        path
+    }
+}
+
+/// Cargo marks every target directory with CACHEDIR.TAG.
+fn target_dir_of(program: &Path) -> Option<PathBuf> {
+    program.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").exists()).map(Path::to_owned)
+}
+
+/// Whether this process has root's rights (its effective user is 0).
+pub fn is_root() -> bool {
+    use std::os::unix::fs::MetadataExt;
+    std::fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_target_directory_is_the_marked_one() {
+        let temp = tempfile::tempdir().unwrap();
+        let program = temp.path().join("moved/debug/xtask");
+        assert_eq!(target_dir_of(&program), None);
+        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
+        std::fs::write(temp.path().join("moved/CACHEDIR.TAG"), "").unwrap();
+        assert_eq!(target_dir_of(&program), Some(temp.path().join("moved")));
+    }
+
+    #[test]
+    fn paths_are_short_only_inside_the_workspace() {
+        let layout = Layout { root: "/w".into(), target: "/w/target".into() };
+        let program = layout.program(Profile::Dev, "nodewarden");
+        assert_eq!(layout.short(&program), Path::new("target/debug/nodewarden"));
+        assert_eq!(layout.short(Path::new("/else/x")), Path::new("/else/x"));
+    }
+}

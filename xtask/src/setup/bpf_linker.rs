@@ -1,0 +1,48 @@
+//! bpf-linker: links the kernel programs with the compiler's own LLVM.
+
+use super::progress::Progress;
+use super::{StepError, files};
+use crate::layout::Layout;
+use crate::process;
+
+/// Later versions need a system LLVM; this one loads the compiler's.
+const VERSION: &str = "0.10.3";
+/// What [`VERSION`] prints as its version, and how the step is called.
+pub const NAME: &str = "bpf-linker 0.10.3";
+/// The LLVM that the default features of [`VERSION`] load.
+pub const LLVM_MAJOR: u32 = 22;
+
+/// Whether the right version runs.
+pub fn is_there(layout: &Layout) -> bool {
+    let linker = layout.bpf_linker();
+    // Asked only when it exists, so that nothing else of that name is.
+    linker.exists()
+        && process::capture(layout.command(&linker).arg("--version")).is_ok_and(|v| v.trim() == NAME)
+}
+
+/// Compiles it. `cargo install` puts the program in place with a rename; what is compiled so far stays in the
+/// tools folder, so an interrupted installation goes on where it stopped.
+///
+/// # Errors
+/// When cargo fails.
+pub fn install(layout: &Layout, progress: &mut Progress) -> Result<(), StepError> {
+    let build = layout.tools().join("bpf-linker-build");
+    let mut command = layout.cargo();
+    command.args(["install", "bpf-linker", "--version", VERSION, "--locked", "--force", "--root"]);
+    command.arg(layout.tools()).arg("--target-dir").arg(&build);
+    process::follow(&mut command, |line| progress.tick(line))?;
+    if !is_there(layout) {
+        return Err(StepError::StillMissing(layout.bpf_linker()));
+    }
+    files::remove(&build)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_has_the_version() {
+        assert_eq!(NAME, format!("bpf-linker {VERSION}"));
+    }
+}

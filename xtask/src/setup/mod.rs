@@ -1,0 +1,270 @@
+//! `cargo xtask setup`: installs what is missing, step by step; the second time there is nothing to do.
+//!
+//! A step installs beside its destination and renames at the end, so an interrupted one counts as not done.
+//! Programs go into the target directory, the compiler's library source into the Rust toolchain; no package
+//! is installed on the system.
+
+mod bpf_linker;
+mod debian;
+mod files;
+mod progress;
+mod prometheus;
+mod rust_src;
+mod rustup;
+mod sources;
+mod toolchain;
+
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use clap::ValueEnum;
+use thiserror::Error;
+
+use crate::layout::Layout;
+use crate::process::CommandError;
+use progress::Progress;
+use toolchain::Toolchain;
+
+/// What the installed things are for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Purpose {
+    /// Building the kernel programs and the agent.
+    Build,
+    /// Running the agent.
+    Run,
+    /// The checks and tests.
+    Test,
+    /// Measuring.
+    Bench,
+    /// Everything.
+    All,
+}
+
+/// Arguments of `cargo xtask setup`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    /// Install only what this command needs
+    #[arg(long = "for", value_name = "COMMAND", default_value = "all")]
+    purpose: Purpose,
+}
+
+/// Setup could not be completed.
+#[derive(Debug, Error)]
+pub enum SetupError {
+    /// The compiler can't be asked, or is the wrong one.
+    #[error(transparent)]
+    Toolchain(#[from] toolchain::ToolchainError),
+    /// The lock that keeps two setups apart.
+    #[error("cannot lock {}", path.display())]
+    Lock {
+        /// The lock file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A step failed.
+    #[error("setup could not install {step}\n  what to do: {advice}")]
+    Step {
+        /// Which one.
+        step: &'static str,
+        /// What the user can do.
+        advice: &'static str,
+        /// Why.
+        source: Box<StepError>,
+    },
+}
+
+/// Why one step failed.
+#[derive(Debug, Error)]
+pub enum StepError {
+    /// A program failed.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+    /// A file operation failed.
+    #[error("cannot {action} {}", path.display())]
+    File {
+        /// What was tried.
+        action: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The machine's apt sources name no archive to fetch packages from.
+    #[error("no Debian archive with main among the apt sources in {}", .0.display())]
+    NoArchive(PathBuf),
+    /// No suite has the package, or not in this version.
+    #[error("no {package}{} in {suites}", .version.as_ref().map(|v| format!(" of version {v}")).unwrap_or_default())]
+    NoPackage {
+        /// Debian package.
+        package: &'static str,
+        /// The upstream version that was wanted.
+        version: Option<String>,
+        /// Where it was looked for.
+        suites: String,
+    },
+    /// The step's commands succeeded and the thing is not there all the same.
+    #[error("it is still not there: {}", .0.display())]
+    StillMissing(PathBuf),
+    /// Neither rustup nor Debian has the library source.
+    #[error("rustup: {rustup}\n  Debian: {debian}{}", debian_causes(debian))]
+    RustSource {
+        /// Why the ordinary way failed.
+        rustup: CommandError,
+        /// Why the way round it failed.
+        debian: Box<StepError>,
+    },
+}
+
+fn debian_causes(error: &StepError) -> String {
+    std::error::Error::source(error).map(|cause| format!(": {cause}")).unwrap_or_default()
+}
+
+/// One thing to install.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step {
+    RustSource,
+    BpfLinker,
+    Checkers,
+    Prometheus,
+}
+
+impl Step {
+    fn of(purpose: Purpose) -> &'static [Self] {
+        match purpose {
+            Purpose::Build | Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker],
+            Purpose::Test | Purpose::All => {
+                &[Self::RustSource, Self::BpfLinker, Self::Checkers, Self::Prometheus]
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::RustSource => "compiler library source",
+            Self::BpfLinker => bpf_linker::NAME,
+            Self::Checkers => "rustfmt and clippy",
+            Self::Prometheus => "prometheus and promtool",
+        }
+    }
+
+    /// What installing it does, with the time it takes on two cores.
+    fn doing(self) -> &'static str {
+        match self {
+            Self::RustSource => "downloading, about 10 seconds",
+            Self::BpfLinker => "compiling, about 3 minutes",
+            Self::Checkers => "downloading",
+            Self::Prometheus => "downloading Debian's package, about 10 seconds",
+        }
+    }
+
+    /// Whether the tests can do without it; they then say what they skipped.
+    fn is_optional(self) -> bool {
+        matches!(self, Self::Checkers | Self::Prometheus)
+    }
+
+    fn advice(self) -> &'static str {
+        match self {
+            Self::RustSource => "let this machine reach rustup's server or its Debian mirror, then run again",
+            Self::BpfLinker => {
+                "let this machine reach crates.io, then run again: it goes on where it stopped"
+            }
+            Self::Checkers => "rustup component add rustfmt clippy",
+            Self::Prometheus => "let this machine reach its Debian mirror, then run again",
+        }
+    }
+
+    fn is_there(self, layout: &Layout, toolchain: &Toolchain) -> bool {
+        match self {
+            Self::RustSource => rust_src::is_there(&toolchain.sysroot),
+            Self::BpfLinker => bpf_linker::is_there(layout),
+            Self::Checkers => {
+                let here = |name: &str| toolchain.sysroot.join("bin").join(name).exists();
+                here("cargo-fmt") && here("rustfmt") && here("cargo-clippy") && here("clippy-driver")
+            }
+            Self::Prometheus => prometheus::is_there(layout),
+        }
+    }
+
+    fn install(
+        self,
+        layout: &Layout,
+        toolchain: &Toolchain,
+        progress: &mut Progress,
+    ) -> Result<(), StepError> {
+        match self {
+            Self::RustSource => rust_src::install(layout, toolchain, progress),
+            Self::BpfLinker => bpf_linker::install(layout, progress),
+            Self::Checkers => Ok(rustup::add(layout, &["rustfmt", "clippy"], progress)?),
+            Self::Prometheus => prometheus::install(layout, progress),
+        }
+    }
+}
+
+/// `cargo xtask setup`.
+///
+/// # Errors
+/// When a step that can't be done without fails.
+pub fn run(layout: &Layout, args: &Args) -> Result<(), SetupError> {
+    let toolchain = Toolchain::read(layout)?;
+    eprintln!("setup: rustc {} with LLVM {}", toolchain.release, toolchain.llvm_major);
+    if carry_out(layout, &toolchain, Step::of(args.purpose))? == 0 {
+        eprintln!("setup: nothing to do");
+    }
+    Ok(())
+}
+
+/// Makes sure that all is there for `purpose`; says nothing when it is.
+///
+/// # Errors
+/// When a step that can't be done without fails.
+pub fn ensure(layout: &Layout, purpose: Purpose) -> Result<(), SetupError> {
+    let toolchain = Toolchain::read(layout)?;
+    let steps = Step::of(purpose);
+    if steps.iter().any(|step| !step.is_there(layout, &toolchain)) {
+        carry_out(layout, &toolchain, steps)?;
+    }
+    Ok(())
+}
+
+/// Goes through `steps`; returns how many had something to do.
+fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<usize, SetupError> {
+    let _lock = lock(&layout.tools())?;
+    let mut done = 0;
+    for (index, step) in steps.iter().enumerate() {
+        let mut progress = Progress::new(index + 1, steps.len(), step.name());
+        if step.is_there(layout, toolchain) {
+            progress.end("there");
+            continue;
+        }
+        done += 1;
+        progress.begin(step.doing());
+        match step.install(layout, toolchain, &mut progress) {
+            Ok(()) => progress.end_timed(),
+            Err(error) if step.is_optional() => {
+                progress.end("not to be had; the tests that need it will be skipped");
+                eprintln!("      {error}\n      what to do: {}", step.advice());
+            }
+            Err(source) => {
+                progress.end("failed");
+                let source = Box::new(source);
+                return Err(SetupError::Step { step: step.name(), advice: step.advice(), source });
+            }
+        }
+    }
+    Ok(done)
+}
+
+/// Keeps two setups of one target directory apart; the kernel lets go when the process ends.
+fn lock(tools: &Path) -> Result<File, SetupError> {
+    let path = tools.join(".lock");
+    let held = std::fs::create_dir_all(tools).and_then(|()| File::create(&path)).and_then(|file| {
+        if file.try_lock().is_err() {
+            eprintln!("setup: waiting for another setup to end");
+            file.lock()?;
+        }
+        Ok(file)
+    });
+    held.map_err(|source| SetupError::Lock { path, source })
+}

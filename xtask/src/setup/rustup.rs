@@ -1,0 +1,15 @@
+//! The ordinary way to more of the compiler: `rustup component add`.
+
+use super::progress::Progress;
+use crate::layout::Layout;
+use crate::process::{self, CommandError};
+
+/// Adds `components` to the toolchain in use.
+///
+/// # Errors
+/// When there is no rustup, or it does not reach its server.
+pub fn add(layout: &Layout, components: &[&str], progress: &mut Progress) -> Result<(), CommandError> {
+    let mut command = layout.command("rustup");
+    command.args(["component", "add"]).args(components);
+    process::follow(&mut command, |line| progress.tick(line))
+}

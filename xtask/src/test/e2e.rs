@@ -1,0 +1,37 @@
+//! The agent on this machine's kernel, by the program `nodewarden-e2e`.
+
+use super::TestError;
+use super::tally::Tally;
+use crate::build;
+use crate::layout::{self, Layout, Profile};
+use crate::process;
+
+/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
+///
+/// The release build is what ships, and its timing is what the tests bound.
+///
+/// # Errors
+/// When they can't be built or started.
+pub fn run(layout: &Layout, filter: Option<&str>, quick: bool, tally: &mut Tally) -> Result<(), TestError> {
+    if !layout::is_root() {
+        tally.skip("end-to-end tests", "they load kernel programs, which needs root");
+        return Ok(());
+    }
+    let profile = Profile::of(!quick);
+    build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
+    let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
+    command.arg("--agent").arg(layout.program(profile, "nodewarden")).args(filter);
+    command.env("PATH", layout.path_with_tools());
+    println!("running {}", process::line(&command));
+
+    let mut ours = Tally::default();
+    let status = process::each_output_line(&mut command, |line| {
+        println!("{line}");
+        ours.line(line);
+    })?;
+    if ours.endings == 0 || (!status.success() && ours.counts.failed == 0) {
+        ours.fail(format!("the end-to-end tests, which did not come to their end ({status})"));
+    }
+    tally.add(ours);
+    Ok(())
+}

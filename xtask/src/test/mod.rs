@@ -1,0 +1,114 @@
+//! `cargo xtask test`: checks, unit tests and end-to-end tests, counted together.
+
+mod checks;
+mod e2e;
+mod tally;
+mod unit;
+
+use std::process::ExitCode;
+
+use clap::ValueEnum;
+use thiserror::Error;
+
+use crate::build::{self, BuildError};
+use crate::layout::Layout;
+use crate::process::CommandError;
+use crate::setup::{self, Purpose, SetupError};
+use tally::Tally;
+
+/// Which tests.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Kind {
+    /// Everything: formatting, lints, unit and end-to-end tests
+    All,
+    /// The tests in the code, the golden ones among them
+    Unit,
+    /// The tests that compare with the recorded kubelet
+    Golden,
+    /// The agent on this machine's kernel
+    E2e,
+}
+
+/// Arguments of `cargo xtask test`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Closes with the line `N passed, N failed, N skipped`. Formatting, lints and licences \
+    count as one test each. Recorded kubelet values are read from $NODEWARDEN_GOLDEN, else ../shared/golden."
+)]
+pub struct Args {
+    /// all, unit, golden or e2e; anything else is a filter over all
+    #[arg(value_name = "KIND")]
+    kind: Option<String>,
+    /// Only tests whose name contains this; leaves the checks out
+    filter: Option<String>,
+    /// Leave out formatting, lints and licences, and test the development build end to end
+    #[arg(long)]
+    quick: bool,
+}
+
+/// The tests could not be run (a failing test is not this).
+#[derive(Debug, Error)]
+pub enum TestError {
+    /// The first of two arguments is not a kind of tests.
+    #[error("{0:?} is no kind of tests; there are all, unit, golden and e2e")]
+    Kind(String),
+    /// Something they need could not be installed.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// The programs under test could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// A test runner could not be run.
+    #[error(transparent)]
+    Command(#[from] CommandError),
+}
+
+/// `cargo xtask test`.
+///
+/// # Errors
+/// When the tests can't be built or run. Failed tests are in the exit code.
+pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
+    let (kind, filter) = what(args.kind.as_deref(), args.filter.as_deref())?;
+    setup::ensure(layout, Purpose::Test)?;
+    build::kernel_programs(layout, true)?;
+
+    let mut tally = Tally::default();
+    if kind == Kind::All && filter.is_none() && !args.quick {
+        checks::run(layout, &mut tally)?;
+    }
+    if kind != Kind::E2e {
+        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter };
+        unit::run(layout, scope, &mut tally)?;
+    }
+    if matches!(kind, Kind::All | Kind::E2e) {
+        e2e::run(layout, filter, args.quick, &mut tally)?;
+    }
+    print!("\n{}", tally.summary());
+    Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// A lone argument that names no kind is a filter.
+fn what<'a>(kind: Option<&'a str>, filter: Option<&'a str>) -> Result<(Kind, Option<&'a str>), TestError> {
+    match (kind, filter) {
+        (None, filter) => Ok((Kind::All, filter)),
+        (Some(word), filter) => match (Kind::from_str(word, true), filter) {
+            (Ok(kind), filter) => Ok((kind, filter)),
+            (Err(_), None) => Ok((Kind::All, Some(word))),
+            (Err(_), Some(_)) => Err(TestError::Kind(word.to_owned())),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lone_word_is_a_kind_or_a_filter() {
+        assert_eq!(what(None, None).unwrap(), (Kind::All, None));
+        assert_eq!(what(Some("e2e"), None).unwrap(), (Kind::E2e, None));
+        assert_eq!(what(Some("oom"), None).unwrap(), (Kind::All, Some("oom")));
+        assert_eq!(what(Some("unit"), Some("oom")).unwrap(), (Kind::Unit, Some("oom")));
+        assert!(matches!(what(Some("units"), Some("oom")), Err(TestError::Kind(_))));
+    }
+}
