@@ -161,7 +161,7 @@ async fn live_events_come_once_and_in_order() {
     let mut all = journal.subscribe(Some(at(0)));
     let appender = {
         let journal = journal.clone();
-        std::thread::spawn(move || (2..=2000).for_each(|s| drop(append(&journal, s))))
+        std::thread::spawn(move || (2..=2000).for_each(|s| _ = append(&journal, s)))
     };
     for expected in 1..=2000 {
         assert_eq!(all.next().await.unwrap().seq, expected);
