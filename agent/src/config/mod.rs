@@ -1,7 +1,7 @@
 //! What an operator may set: a `KubeletConfiguration` file with a `nodewarden:` section, and flags over it.
 //! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
 
-mod defaults;
+pub mod defaults;
 mod error;
 mod fields;
 mod file;
