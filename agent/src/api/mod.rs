@@ -1,1 +1,4 @@
-//! (under construction)
+//! The surfaces: what other programs ask of the agent.
+
+pub mod grpc;
+pub mod http;

@@ -1,1 +1,131 @@
-//! (under construction)
+//! What an operator may set: a `KubeletConfiguration` file with a `nodewarden:` section, and flags over it.
+//! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
+
+pub mod defaults;
+mod error;
+mod fields;
+mod file;
+mod kubelet;
+mod show;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::journal::Limits;
+
+pub use error::{ConfigError, Problem};
+pub use file::{load, parse};
+
+/// Everything the agent is told, valid and complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub mode: Mode,
+    /// Unix socket of the gRPC interface.
+    pub socket: PathBuf,
+    /// Address of /metrics, /healthz and /readyz.
+    pub http_address: SocketAddr,
+    /// Allows `http_address` to be reachable from other machines.
+    pub http_allow_remote: bool,
+    /// What must survive a restart is kept below it.
+    pub state_dir: PathBuf,
+    /// The container runtime that is asked for names; without one the ids stand.
+    pub runtime_endpoint: Option<Endpoint>,
+    /// Cgroups that get counters in the kernel.
+    pub max_cgroups: u32,
+    /// Size of the kernel's event ring.
+    pub ring_bytes: u32,
+    /// How much the journal keeps.
+    pub journal: Limits,
+    /// How long the figures of a removed cgroup stay.
+    pub retention: Duration,
+    /// Time between two readings when nobody asks.
+    pub sample: Duration,
+    /// Name of the node in what is reported; the host name without it.
+    pub node_name: Option<String>,
+    /// Keys of the file that a kubelet knows and that do nothing here.
+    pub ignored: Vec<String>,
+}
+
+impl Config {
+    /// Directory of the journal's files.
+    pub fn journal_dir(&self) -> PathBuf {
+        self.state_dir.join("journal")
+    }
+}
+
+/// What the agent may do to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Only watch and tell.
+    Observe,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+        }
+    }
+}
+
+/// A container runtime's address: `unix:///run/containerd/containerd.sock`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint(PathBuf);
+
+impl Endpoint {
+    /// Reads `unix://` with an absolute path, or the bare path that a kubelet also takes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let path = text.strip_prefix("unix://").unwrap_or(text);
+        (path.starts_with('/') && !path.contains('\0')).then(|| Self(PathBuf::from(path)))
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix://{}", self.0.display())
+    }
+}
+
+/// Flags that override the file. Values are as typed; they are checked with the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub struct Overrides {
+    /// Unix socket of the gRPC interface
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<String>,
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http_address: Option<String>,
+    /// Directory for what must survive a restart
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<String>,
+    /// Container runtime to ask for pod and container names
+    #[arg(long, value_name = "unix://PATH")]
+    pub runtime_endpoint: Option<String>,
+    /// What the agent may do: observe
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+}
+
+impl Overrides {
+    /// The flags that are set: key in the `nodewarden:` section, flag, value.
+    fn set(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
+        [
+            ("socket", "--socket", &self.socket),
+            ("httpAddress", "--http-address", &self.http_address),
+            ("stateDir", "--state-dir", &self.state_dir),
+            ("runtimeEndpoint", "--runtime-endpoint", &self.runtime_endpoint),
+            ("mode", "--mode", &self.mode),
+        ]
+        .into_iter()
+        .filter_map(|(key, flag, value)| value.as_deref().map(|v| (key, flag, v)))
+    }
+}

@@ -1,0 +1,89 @@
+//! `nodewarden.v1` and `grpc.health.v1` on a Unix socket, for root only.
+
+pub mod cgroup;
+mod error;
+pub mod event;
+pub mod filter;
+#[cfg(test)]
+pub(crate) mod fixture;
+mod peer;
+mod service;
+mod socket;
+pub mod status;
+mod stream;
+#[cfg(test)]
+mod tests;
+pub mod time;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::service::InterceptorLayer;
+use tonic::transport::Server;
+
+use crate::journal::Journal;
+use crate::view::Watch;
+
+pub use error::GrpcError;
+use service::Service;
+pub use socket::Socket;
+
+/// How long a stop waits for clients that do not let go (a health watch never ends by itself).
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Takes the socket at `path` and serves on it until `shutdown` is done, then removes it.
+///
+/// # Errors
+/// The socket is in use or cannot be made, or the server fails.
+pub async fn serve(
+    path: &Path,
+    view: Arc<dyn Watch>,
+    journal: Journal,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), GrpcError> {
+    serve_on(Socket::claim(path)?, view, journal, shutdown).await
+}
+
+/// The same on a socket that was taken before: so that a second agent is refused before it does anything.
+///
+/// # Errors
+/// The server fails.
+pub async fn serve_on(
+    mut socket: Socket,
+    view: Arc<dyn Watch>,
+    journal: Journal,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), GrpcError> {
+    let incoming = UnixListenerStream::new(socket.listen()?);
+    let (stop, stopping) = watch::channel(false);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<NodewardenServer<Service>>().await;
+    let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
+    let mut stopped = stopping.clone();
+    let server = Server::builder()
+        .layer(InterceptorLayer::new(peer::check))
+        .add_service(health_service)
+        .add_service(service)
+        .serve_with_incoming_shutdown(incoming, async move {
+            // An error would mean that the sender is gone: stop as well.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        });
+    let mut server = std::pin::pin!(server);
+    tokio::select! {
+        result = &mut server => return result.map_err(|source| GrpcError::Serve { source }),
+        () = shutdown => {}
+    }
+    health.set_not_serving::<NodewardenServer<Service>>().await;
+    // Nobody new comes in; streams end with what they have.
+    socket.remove();
+    let _ = stop.send(true);
+    match tokio::time::timeout(GRACE, server).await {
+        Ok(result) => result.map_err(|source| GrpcError::Serve { source }),
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,157 @@
+//! A node for tests: a `Watch` whose counters grow with every reading, and a server of it on a real socket.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, SystemTime};
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::GrpcError;
+use crate::journal::{Journal, Limits};
+use crate::view::*;
+
+/// Reading `n` is `n` seconds after the first and shows a steady load.
+#[derive(Default)]
+pub struct Node {
+    readings: AtomicU64,
+    start: OnceLock<SystemTime>,
+}
+
+impl Node {
+    fn group(&self, path: &str, identity: Identity, load: u64, n: u64, time: SystemTime) -> GroupView {
+        let mut wait = Log2Histogram::default();
+        wait.buckets[3] = 1000 * n;
+        wait.sum_ns = load * 1_000_000 * n;
+        GroupView {
+            path: path.into(),
+            identity: Arc::new(identity),
+            created: time - Duration::from_secs(3600),
+            removed: None,
+            usage: Usage {
+                time: Some(time),
+                cpu: Some(CpuUsage { usage_ns: load * 10_000_000 * n, ..CpuUsage::default() }),
+                memory: Some(MemoryUsage {
+                    usage_bytes: (load + 1) << 20,
+                    working_set_bytes: load << 20,
+                    limit_bytes: (load > 10).then_some(128 << 20),
+                    ..MemoryUsage::default()
+                }),
+                processes: Some(ProcessUsage { threads: load, max: None }),
+                ..Usage::default()
+            },
+            kernel: KernelCounters {
+                cpu: Some(CpuCounters { wait, ..CpuCounters::default() }),
+                network: Some(NetworkCounters { rx_bytes: load * 1024 * n, ..NetworkCounters::default() }),
+                ..KernelCounters::default()
+            },
+        }
+    }
+}
+
+impl Watch for Node {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let n = self.readings.fetch_add(1, Ordering::Relaxed);
+        let time = *self.start.get_or_init(SystemTime::now) + Duration::from_secs(n);
+        let names = Some(PodNames { namespace: "shop".into(), name: "cart-5d9c".into() });
+        let pod = Identity::Pod { uid: "8c5e".into(), qos: QosClass::Burstable, names: names.clone() };
+        let container = Identity::Container {
+            pod_uid: "8c5e".into(),
+            qos: QosClass::Burstable,
+            id: "c0ffee".into(),
+            runtime: "cri-containerd".into(),
+            sandbox: false,
+            pod: names,
+            names: Some(ContainerNames { name: "web".into(), image: "shop/web:1".into() }),
+        };
+        let mut gone = self.group("/system.slice/old.service", Identity::Other, 1, n, time);
+        gone.removed = Some(time);
+        let groups = vec![
+            self.group("/", Identity::Root, 150, n, time),
+            self.group("/kubepods", Identity::Kubepods, 64, n, time),
+            self.group("/kubepods/burstable", Identity::Qos(QosClass::Burstable), 64, n, time),
+            self.group("/kubepods/burstable/pod8c5e", pod, 64, n, time),
+            self.group("/kubepods/burstable/pod8c5e/c0ffee", container, 63, n, time),
+            self.group("/system.slice", Identity::Other, 20, n, time),
+            self.group("/system.slice/cron.service", Identity::Other, 5, n, time),
+            gone,
+        ];
+        let machine =
+            Machine { node_name: "node-1".into(), cpus: 2, memory_bytes: 4 << 30, ..Machine::default() };
+        Arc::new(Snapshot { time, machine, groups })
+    }
+
+    fn status(&self) -> Status {
+        let topic = |topic, state, reason: &str| TopicStatus { topic, state, reason: reason.into() };
+        Status {
+            version: "0.1.0".into(),
+            mode: "observe".into(),
+            started: SystemTime::now() - Duration::from_secs(90),
+            cgroup_layout: "hybrid".into(),
+            controllers: vec!["cpu (v1)".into(), "memory (v1)".into()],
+            kernel_version: "6.18.0".into(),
+            topics: vec![
+                topic(Topic::Cpu, HookState::On, ""),
+                topic(Topic::Network, HookState::Off, "cgroup_skb: operation not permitted"),
+            ],
+            programs: vec![ProgramCost {
+                name: "sched_switch".into(),
+                topic: Topic::Cpu,
+                hook: "tp_btf/sched_switch".into(),
+                run_count: 1000,
+                run_time_ns: 150_000,
+                memory_bytes: 4096,
+            }],
+            events: vec![EventCounts { event_type: EventType::Oom, seen: 3, lost: 0 }],
+            cgroups: 8,
+            cgroup_capacity: 8192,
+            cgroups_untracked: 0,
+            untracked_counts: 0,
+            cost: AgentCost { cpu_seconds: 1.25, resident_bytes: 21 << 20, map_bytes: 30 << 20 },
+            runtime: "none configured: ids stand for names".into(),
+            warnings: vec!["journal: disk full".into()],
+            journal_events: 3,
+            journal_write_errors: 1,
+        }
+    }
+}
+
+/// A running server; ends when dropped or stopped.
+pub struct Running {
+    pub dir: tempfile::TempDir,
+    pub socket: PathBuf,
+    pub journal: Journal,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), GrpcError>>,
+}
+
+impl Running {
+    /// Serves a [`Node`] in a directory of its own.
+    pub async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("run/nodewarden.sock");
+        let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (path, served) = (socket.clone(), journal.clone());
+        let task = tokio::spawn(async move {
+            super::serve(&path, Arc::new(Node::default()), served, async {
+                let _ = stopped.await;
+            })
+            .await
+        });
+        wait_for(&socket).await;
+        Self { dir, socket, journal, stop: Some(stop), task }
+    }
+
+    pub async fn stop(mut self) -> Result<(), GrpcError> {
+        drop(self.stop.take());
+        self.task.await.unwrap()
+    }
+}
+
+async fn wait_for(socket: &Path) {
+    while !socket.exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

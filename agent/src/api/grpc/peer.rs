@@ -1,0 +1,35 @@
+//! Who may ask: root, by the credentials that the kernel took when the peer connected.
+
+use tonic::transport::server::UdsConnectInfo;
+use tonic::{Request, Status};
+
+/// Interceptor for every call on the socket.
+#[expect(clippy::result_large_err, reason = "the signature of a tonic interceptor")]
+pub fn check(request: Request<()>) -> Result<Request<()>, Status> {
+    let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred.as_ref());
+    match allowed(peer.map(|p| p.uid())) {
+        Ok(()) => Ok(request),
+        Err(why) => Err(Status::permission_denied(why)),
+    }
+}
+
+/// Root passes; anyone else, or someone unknown, learns why not.
+fn allowed(uid: Option<u32>) -> Result<(), String> {
+    match uid {
+        Some(0) => Ok(()),
+        Some(uid) => Err(format!("nodewarden answers root only, and you are uid {uid}")),
+        None => Err("nodewarden answers root only, and the kernel did not say who you are".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_only() {
+        assert!(allowed(Some(0)).is_ok());
+        assert!(allowed(Some(1000)).unwrap_err().contains("uid 1000"));
+        assert!(allowed(None).is_err());
+    }
+}

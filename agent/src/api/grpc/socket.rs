@@ -1,0 +1,187 @@
+//! The Unix socket: one agent has it, a dead agent's is replaced, nobody but root can open it.
+//!
+//! A lock file beside the socket tells a live agent from a dead one: the kernel drops the lock of a process
+//! that is gone, however it went. The socket is bound under another name, closed to others, and then renamed:
+//! at no moment is it there with wider rights, and a stale one is replaced in one step.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+
+use super::GrpcError;
+
+/// Added to the path while the socket is not ready: config::defaults::SOCKET_PATH_BYTES knows its length.
+const NEW: &str = ".new";
+
+/// A bound socket of ours. Dropping it removes the file.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    listener: Option<UnixListener>,
+    /// Device and inode: what is removed at the end must be what was made.
+    id: (u64, u64),
+    _lock: Flock<File>,
+}
+
+impl Socket {
+    /// Makes the directory (mode 0700) if it is missing, and the socket (mode 0600).
+    ///
+    /// # Errors
+    /// Another agent has it, something else is in the way, or a call fails.
+    pub fn claim(path: &Path) -> Result<Self, GrpcError> {
+        let bad = || GrpcError::BadPath { path: path.to_owned() };
+        let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).ok_or_else(bad)?;
+        path.file_name().ok_or_else(bad)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(GrpcError::at("mkdir", dir))?;
+        let lock = lock(path)?;
+        clear(path)?;
+        let new = with_suffix(path, NEW);
+        match fs::remove_file(&new) {
+            Err(e) if e.kind() != ErrorKind::NotFound => return Err(GrpcError::at("unlink", &new)(e)),
+            _ => {}
+        }
+        let listener = UnixListener::bind(&new).map_err(GrpcError::at("bind", &new))?;
+        fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(GrpcError::at("chmod", &new))?;
+        listener.set_nonblocking(true).map_err(GrpcError::at("fcntl", &new))?;
+        let metadata = fs::symlink_metadata(&new).map_err(GrpcError::at("stat", &new))?;
+        fs::rename(&new, path).map_err(GrpcError::at("rename", path))?;
+        let id = (metadata.dev(), metadata.ino());
+        Ok(Self { path: path.to_owned(), listener: Some(listener), id, _lock: lock })
+    }
+
+    /// The listener, once; must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// It was taken before, or the runtime cannot register it.
+    pub(super) fn listen(&mut self) -> Result<tokio::net::UnixListener, GrpcError> {
+        let listener = self.listener.take().ok_or_else(|| GrpcError::BadPath { path: self.path.clone() })?;
+        tokio::net::UnixListener::from_std(listener).map_err(GrpcError::at("epoll_ctl", &self.path))
+    }
+
+    /// Removes the file if it is still ours.
+    pub(super) fn remove(&self) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.id);
+        if ours && let Err(e) = fs::remove_file(&self.path) {
+            tracing::warn!("{}", GrpcError::at("unlink", &self.path)(e));
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Takes the lock file, which says who has it.
+fn lock(path: &Path) -> Result<Flock<File>, GrpcError> {
+    let lock_path = with_suffix(path, ".lock");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(GrpcError::at("open", &lock_path))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(mut lock) => {
+            // Only told in a message: not worth failing for.
+            let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+            Ok(lock)
+        }
+        Err((mut file, Errno::EWOULDBLOCK)) => {
+            let mut text = String::new();
+            let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+            let pid = read.ok().and_then(|_| text.trim().parse().ok());
+            Err(GrpcError::InUse { path: path.to_owned(), pid })
+        }
+        Err((_, errno)) => Err(GrpcError::at("flock", &lock_path)(errno)),
+    }
+}
+
+/// Whether the path may be taken: nothing is there, or a socket that nobody listens on.
+fn clear(path: &Path) -> Result<(), GrpcError> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(GrpcError::at("stat", path)(e)),
+        Ok(m) if !m.file_type().is_socket() => {
+            return Err(GrpcError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        // Someone without our lock: not this program, but alive.
+        Ok(_) => Err(GrpcError::InUse { path: path.to_owned(), pid: None }),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_to_others_and_gone_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/n.sock");
+        let socket = Socket::claim(&path).unwrap();
+        let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_live_agents_socket_is_refused_with_its_pid() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        let _socket = Socket::claim(&path).unwrap();
+        let text = Socket::claim(&path).unwrap_err().to_string();
+        assert!(text.contains(&format!("another nodewarden agent (pid {})", std::process::id())), "{text}");
+    }
+
+    #[test]
+    fn a_dead_agents_socket_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "left behind");
+        let _socket = Socket::claim(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_ours_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(Socket::claim(&path), Err(GrpcError::NotASocket { .. })));
+        fs::remove_file(&path).unwrap();
+        let _someone = UnixListener::bind(&path).unwrap();
+        assert!(matches!(Socket::claim(&path), Err(GrpcError::InUse { pid: None, .. })));
+        assert!(matches!(Socket::claim(Path::new("x")), Err(GrpcError::BadPath { .. })));
+    }
+
+    #[test]
+    fn another_file_of_that_name_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        let socket = Socket::claim(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        drop(socket);
+        assert!(path.exists());
+    }
+}

@@ -1,0 +1,58 @@
+//! `view::Status` as protobuf.
+
+use nodewarden_proto::nodewarden::v1 as proto;
+
+use super::time;
+use crate::view::Status;
+
+pub fn to_proto(status: Status) -> proto::GetStatusResponse {
+    proto::GetStatusResponse {
+        version: status.version,
+        mode: status.mode,
+        started: Some(time::from_system_time(status.started)),
+        cgroup_layout: status.cgroup_layout,
+        controllers: status.controllers,
+        kernel_version: status.kernel_version,
+        topics: status
+            .topics
+            .into_iter()
+            .map(|t| proto::TopicStatus {
+                topic: t.topic.name().to_owned(),
+                state: t.state.name().to_owned(),
+                reason: t.reason,
+            })
+            .collect(),
+        programs: status
+            .programs
+            .into_iter()
+            .map(|p| proto::ProgramCost {
+                name: p.name,
+                topic: p.topic.name().to_owned(),
+                hook: p.hook,
+                run_count: p.run_count,
+                run_time_ns: p.run_time_ns,
+                memory_bytes: p.memory_bytes,
+            })
+            .collect(),
+        events: status
+            .events
+            .into_iter()
+            .map(|e| proto::EventCounts {
+                r#type: e.event_type.name().to_owned(),
+                seen: e.seen,
+                lost: e.lost,
+            })
+            .collect(),
+        cgroups: status.cgroups,
+        cgroup_capacity: status.cgroup_capacity,
+        cgroups_untracked: status.cgroups_untracked,
+        untracked_counts: status.untracked_counts,
+        cpu_seconds: status.cost.cpu_seconds,
+        resident_bytes: status.cost.resident_bytes,
+        map_bytes: status.cost.map_bytes,
+        runtime: status.runtime,
+        warnings: status.warnings,
+        journal_events: status.journal_events,
+        journal_write_errors: status.journal_write_errors,
+    }
+}

@@ -1,0 +1,31 @@
+//! Defaults and bounds of the `nodewarden:` section.
+
+use std::ops::RangeInclusive;
+
+pub const SOCKET: &str = "/run/nodewarden/nodewarden.sock";
+pub const HTTP_ADDRESS: &str = "127.0.0.1:10350";
+pub const STATE_DIR: &str = "/var/lib/nodewarden";
+
+pub const MAX_CGROUPS: u64 = 8192;
+/// A slot number has 16 bits in the kernel's records and one value means "none".
+pub const MAX_CGROUPS_RANGE: RangeInclusive<u64> = 64..=65_535;
+
+pub const RING_BYTES: u64 = 4 << 20;
+pub const RING_BYTES_MAX: u64 = 256 << 20;
+
+pub const JOURNAL_MEMORY_EVENTS_RANGE: RangeInclusive<u64> = 100..=10_000_000;
+pub const JOURNAL_MEMORY_BYTES_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 30;
+pub const JOURNAL_FILE_BYTES_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 30;
+pub const JOURNAL_FILES_RANGE: RangeInclusive<u64> = 1..=100;
+
+/// Series of a removed container stay this long.
+pub const RETENTION_SECONDS: u64 = 300;
+pub const RETENTION_SECONDS_RANGE: RangeInclusive<u64> = 0..=86_400;
+
+/// The kubelet's own housekeeping interval is 10 s too.
+pub const SAMPLE_SECONDS: u64 = 10;
+pub const SAMPLE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
+
+/// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is
+/// four bytes longer (`api::grpc`).
+pub const SOCKET_PATH_BYTES: usize = 103;

@@ -1,0 +1,41 @@
+//! What can be wrong with a configuration, all of it told at once.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+/// One field that cannot stand.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    /// Path of the field (`nodewarden.journal.files`) or the flag (`--socket`).
+    pub field: String,
+    /// What was given; empty if something is missing.
+    pub value: String,
+    /// What would be right.
+    pub expected: String,
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.value.is_empty() {
+            write!(f, "{}: missing: expected {}", self.field, self.expected)
+        } else {
+            write!(f, "{}: {}: expected {}", self.field, self.value, self.expected)
+        }
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("cannot read the configuration file {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{origin} is not YAML: {source}")]
+    Yaml { origin: String, source: serde_yaml_ng::Error },
+    /// Every problem of the file and the flags, one a line.
+    #[error("{origin} is not valid:{}", list(problems))]
+    Invalid { origin: String, problems: Vec<Problem> },
+}
+
+fn list(problems: &[Problem]) -> String {
+    problems.iter().map(|p| format!("\n  {p}")).collect()
+}

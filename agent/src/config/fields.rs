@@ -1,0 +1,170 @@
+//! Takes typed values out of a YAML mapping and notes every problem on the way instead of stopping at the first.
+
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+
+use serde_yaml_ng::{Mapping, Value};
+
+use super::Problem;
+use super::kubelet::meant;
+
+/// A mapping under inspection. What nobody took is unknown.
+pub struct Fields<'p> {
+    /// Path of the mapping, empty at the top.
+    prefix: String,
+    map: Mapping,
+    known: Vec<&'static str>,
+    /// Keys that come from a flag, with its name.
+    flags: Vec<(&'static str, &'static str)>,
+    problems: &'p mut Vec<Problem>,
+}
+
+impl<'p> Fields<'p> {
+    pub fn new(
+        prefix: &str,
+        map: Mapping,
+        flags: Vec<(&'static str, &'static str)>,
+        problems: &'p mut Vec<Problem>,
+    ) -> Self {
+        Self { prefix: prefix.to_owned(), map, known: Vec::new(), flags, problems }
+    }
+
+    fn field(&self, key: &str) -> String {
+        if let Some((_, flag)) = self.flags.iter().find(|(k, _)| *k == key) {
+            return (*flag).to_owned();
+        }
+        join(&self.prefix, key)
+    }
+
+    /// The raw value, none if absent or null.
+    pub fn take(&mut self, key: &'static str) -> Option<Value> {
+        self.known.push(key);
+        self.map.shift_remove(key).filter(|v| !v.is_null())
+    }
+
+    /// Notes that the value of `key` cannot stand.
+    pub fn refuse(&mut self, key: &str, value: &str, expected: &str) {
+        let field = self.field(key);
+        self.problems.push(Problem { field, value: value.to_owned(), expected: expected.to_owned() });
+    }
+
+    /// A value that `read` understands, or the default with a problem noted.
+    fn read<T>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        read: impl Fn(&Value) -> Option<T>,
+    ) -> Option<T> {
+        let value = self.take(key)?;
+        let found = read(&value);
+        if found.is_none() {
+            self.refuse(key, &shown(&value), expected);
+        }
+        found
+    }
+
+    /// A text that `parse` understands.
+    pub fn text<T>(
+        &mut self,
+        key: &'static str,
+        expected: &str,
+        parse: impl Fn(&str) -> Option<T>,
+    ) -> Option<T> {
+        self.read(key, expected, |v| v.as_str().and_then(&parse))
+    }
+
+    pub fn flag(&mut self, key: &'static str) -> bool {
+        self.read(key, "true or false", Value::as_bool).unwrap_or(false)
+    }
+
+    pub fn path(&mut self, key: &'static str, default: &str, max_bytes: usize) -> PathBuf {
+        let expected = if max_bytes == usize::MAX {
+            "an absolute path".to_owned()
+        } else {
+            format!("an absolute path of at most {max_bytes} bytes")
+        };
+        self.text(key, &expected, |t| {
+            (t.starts_with('/') && !t.contains('\0') && t.len() <= max_bytes).then(|| PathBuf::from(t))
+        })
+        .unwrap_or_else(|| PathBuf::from(default))
+    }
+
+    pub fn number(&mut self, key: &'static str, default: u64, range: &RangeInclusive<u64>) -> u64 {
+        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).unwrap_or(default)
+    }
+
+    /// A size in bytes: a whole number, or with a suffix as Kubernetes writes it (`16Mi`).
+    pub fn bytes(
+        &mut self,
+        key: &'static str,
+        default: u64,
+        range: &RangeInclusive<u64>,
+        more: (&str, impl Fn(u64) -> bool),
+    ) -> u64 {
+        let expected =
+            format!("{}bytes from {} to {}, as a number or like 16Mi", more.0, range.start(), range.end());
+        self.read(key, &expected, |v| size(v).filter(|n| range.contains(n) && more.1(*n))).unwrap_or(default)
+    }
+
+    /// A mapping inside; empty if absent.
+    pub fn section(&mut self, key: &'static str) -> Mapping {
+        self.read(key, "a mapping", |v| v.as_mapping().cloned()).unwrap_or_default()
+    }
+
+    /// What is left: keys that nobody took, with what was shown of their values.
+    pub fn rest(&self) -> Vec<(String, String)> {
+        self.map.iter().map(|(k, v)| (shown(k), shown(v))).collect()
+    }
+
+    /// Ends with a problem for every key that nobody took.
+    pub fn finish(mut self) {
+        for (key, _) in self.rest() {
+            let expected = match meant(&key, self.known.iter().copied()) {
+                Some(near) => format!("a known key (did you mean {near}?)"),
+                None => format!("one of {}", self.known.join(", ")),
+            };
+            self.refuse(&key, "unknown key", &expected);
+        }
+    }
+}
+
+/// Path of `key` in the mapping at `prefix`.
+fn join(prefix: &str, key: &str) -> String {
+    if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
+}
+
+/// A value as one short line.
+pub fn shown(value: &Value) -> String {
+    const LONGEST: usize = 80;
+    let text = match value {
+        Value::String(s) => s.clone(),
+        Value::Sequence(_) => "a list".to_owned(),
+        Value::Mapping(_) => "a mapping".to_owned(),
+        other => serde_yaml_ng::to_string(other).unwrap_or_default().trim().to_owned(),
+    };
+    if text.is_empty() {
+        return "\"\"".to_owned();
+    }
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+/// Bytes from a number or a text with a binary suffix.
+fn size(value: &Value) -> Option<u64> {
+    if let Some(n) = value.as_u64() {
+        return Some(n);
+    }
+    let text = value.as_str()?;
+    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+    let shift = match &text[digits.len()..] {
+        "" => 0,
+        "Ki" => 10,
+        "Mi" => 20,
+        "Gi" => 30,
+        _ => return None,
+    };
+    digits.parse::<u64>().ok()?.checked_mul(1 << shift)
+}

@@ -1,0 +1,197 @@
+//! The whole way from text and flags to a configuration or its problems.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+
+use super::*;
+
+const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
+
+fn read(body: &str) -> Result<Config, ConfigError> {
+    parse("test.yaml", &format!("{HEAD}{body}"), &Overrides::default())
+}
+
+fn problems(body: &str) -> Vec<String> {
+    match read(body) {
+        Err(ConfigError::Invalid { problems, .. }) => problems.iter().map(ToString::to_string).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn defaults() {
+    let config = read("").unwrap();
+    assert_eq!(config.socket, Path::new("/run/nodewarden/nodewarden.sock"));
+    assert_eq!(config.http_address.to_string(), "127.0.0.1:10350");
+    assert_eq!(config.state_dir, Path::new("/var/lib/nodewarden"));
+    assert_eq!((config.max_cgroups, config.ring_bytes), (8192, 4 << 20));
+    assert_eq!((config.retention, config.sample), (Duration::from_secs(300), Duration::from_secs(10)));
+    assert_eq!((config.journal.file_bytes, config.journal.files), (16 << 20, 4));
+    assert_eq!(config, load(None, &Overrides::default()).unwrap());
+}
+
+#[test]
+fn a_kubelets_file_is_read_as_it_is() {
+    let config = read(
+        "maxPods: 110\nevictionHard:\n  memory.available: 100Mi\nfeatureGates: {MemoryQoS: true}\n\
+         containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
+    )
+    .unwrap();
+    assert_eq!(config.ignored, ["maxPods", "evictionHard", "featureGates"]);
+    let endpoint = config.runtime_endpoint.unwrap();
+    assert_eq!(endpoint.path(), Path::new("/run/containerd/containerd.sock"));
+}
+
+#[test]
+fn own_endpoint_goes_before_the_kubelets() {
+    let config = read("containerRuntimeEndpoint: unix:///a\nnodewarden: {runtimeEndpoint: /b}").unwrap();
+    assert_eq!(config.runtime_endpoint.unwrap().to_string(), "unix:///b");
+    assert_eq!(read("containerRuntimeEndpoint: ''").unwrap().runtime_endpoint, None);
+}
+
+#[test]
+fn one_problem_each() {
+    for (body, expected) in [
+        (
+            "nodewarden: {mode: manage}",
+            "nodewarden.mode: manage: expected observe: this version does not manage pods yet",
+        ),
+        ("nodewarden: {mode: watch}", "nodewarden.mode: watch: expected observe"),
+        (
+            "nodewarden: {socket: run/x}",
+            "nodewarden.socket: run/x: expected an absolute path of at most 103 bytes",
+        ),
+        (
+            "nodewarden: {maxCgroups: 63}",
+            "nodewarden.maxCgroups: 63: expected a whole number from 64 to 65535",
+        ),
+        (
+            "nodewarden: {maxCgroups: 65536}",
+            "nodewarden.maxCgroups: 65536: expected a whole number from 64 to 65535",
+        ),
+        (
+            "nodewarden: {maxCgroups: many}",
+            "nodewarden.maxCgroups: many: expected a whole number from 64 to 65535",
+        ),
+        (
+            "nodewarden: {sampleSeconds: 0}",
+            "nodewarden.sampleSeconds: 0: expected a whole number from 1 to 3600",
+        ),
+        ("nodewarden: {httpAllowRemote: maybe}", "nodewarden.httpAllowRemote: maybe: expected true or false"),
+        (
+            "nodewarden: {nodeName: Big_One}",
+            "nodewarden.nodeName: Big_One: expected a DNS name in lower case of at most 253 bytes",
+        ),
+        (
+            "nodewarden: {runtimeEndpoint: 'tcp://1.2.3.4:5'}",
+            "nodewarden.runtimeEndpoint: tcp://1.2.3.4:5: expected the runtime's Unix socket as unix:///path",
+        ),
+        (
+            "nodewarden: {journal: {files: 0}}",
+            "nodewarden.journal.files: 0: expected a whole number from 1 to 100",
+        ),
+        ("nodewarden: {journal: 5}", "nodewarden.journal: 5: expected a mapping"),
+        (
+            "nodewarden: {journal: {file: 0}}",
+            "nodewarden.journal.file: unknown key: expected a known key (did you mean files?)",
+        ),
+        (
+            "nodewarden: {Socket: /a}",
+            "nodewarden.Socket: unknown key: expected a known key (did you mean socket?)",
+        ),
+        (
+            "maxpods: 3",
+            "maxpods: unknown key: expected a key of KubeletConfiguration (did you mean maxPods?)",
+        ),
+        ("colour: red", "colour: unknown key: expected a key of KubeletConfiguration or nodewarden"),
+        ("nodewarden: []", "nodewarden: a list: expected a mapping"),
+    ] {
+        assert_eq!(problems(body), [expected], "{body}");
+    }
+    for body in
+        ["nodewarden: {ringBytes: 5000}", "nodewarden: {ringBytes: 2048}", "nodewarden: {ringBytes: 1Gi}"]
+    {
+        assert!(problems(body)[0].contains("expected a power of two of bytes from"), "{body}");
+    }
+}
+
+#[test]
+fn all_problems_at_once_in_the_message() {
+    let error = parse(
+        "/etc/x.yaml",
+        "kind: Pod\nnope: 1\nnodewarden:\n  ringBytes: 3\n  journal: {files: -1}\n",
+        &Overrides { socket: Some("x".into()), ..Overrides::default() },
+    )
+    .unwrap_err();
+    let text = error.to_string();
+    assert!(text.starts_with("/etc/x.yaml is not valid:\n"), "{text}");
+    for part in [
+        "apiVersion: missing: expected kubelet.config.k8s.io/v1beta1",
+        "kind: Pod: expected KubeletConfiguration",
+        "nope: unknown key",
+        "nodewarden.ringBytes: 3",
+        "nodewarden.journal.files: -1",
+        "--socket: x: expected an absolute path",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn remote_address_needs_consent() {
+    assert!(problems("nodewarden: {httpAddress: '0.0.0.0:80'}")[0].contains("httpAllowRemote: true"));
+    assert!(read("nodewarden: {httpAddress: '0.0.0.0:80', httpAllowRemote: true}").is_ok());
+    assert!(read("nodewarden: {httpAddress: '[::1]:80'}").is_ok());
+    let flags = Overrides { http_address: Some("10.0.0.1:1".into()), ..Overrides::default() };
+    assert!(load(None, &flags).unwrap_err().to_string().contains("--http-address: 10.0.0.1:1"));
+}
+
+#[test]
+fn flags_override() {
+    let flags = Overrides {
+        socket: Some("/tmp/a.sock".into()),
+        mode: Some("observe".into()),
+        state_dir: Some("/tmp/s".into()),
+        ..Overrides::default()
+    };
+    let config =
+        parse("f", &format!("{HEAD}nodewarden: {{mode: manage, socket: /b, sampleSeconds: 3}}"), &flags)
+            .unwrap();
+    assert_eq!(config.socket, Path::new("/tmp/a.sock"));
+    assert_eq!(config.journal_dir(), Path::new("/tmp/s/journal"));
+    assert_eq!(config.sample.as_secs(), 3);
+}
+
+#[test]
+fn sizes_take_suffixes() {
+    let config =
+        read("nodewarden: {ringBytes: 1Mi, journal: {fileBytes: 128Ki, memoryBytes: 65536}}").unwrap();
+    assert_eq!((config.ring_bytes, config.journal.file_bytes), (1 << 20, 128 << 10));
+}
+
+#[test]
+fn what_is_shown_reads_back_the_same() {
+    let config = read(
+        "nodewarden: {httpAddress: '[::]:1', httpAllowRemote: true, nodeName: '1234', runtimeEndpoint: 'unix:///a b', \
+         journal: {files: 7}, socket: '/x: y'}",
+    )
+    .unwrap();
+    assert_eq!(parse("again", &config.to_yaml(), &Overrides::default()).unwrap(), config);
+}
+
+#[test]
+fn no_yaml_and_no_file() {
+    assert!(matches!(parse("f", "a: [", &Overrides::default()), Err(ConfigError::Yaml { .. })));
+    assert!(matches!(parse("f", "just text", &Overrides::default()), Err(ConfigError::Invalid { .. })));
+    let missing = load(Some(Path::new("/nonexistent/x.yaml")), &Overrides::default()).unwrap_err();
+    assert!(missing.to_string().contains("/nonexistent/x.yaml"));
+}
+
+proptest! {
+    #[test]
+    fn never_panics(text in "(?s)[ -~\n]{0,200}") {
+        let _ = parse("f", &format!("{HEAD}nodewarden:\n{text}"), &Overrides::default());
+        let _ = parse("f", &text, &Overrides::default());
+    }
+}

@@ -1,0 +1,29 @@
+//! What the journal can fail at.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("the journal in {} is in use by another nodewarden agent", dir.display())]
+    InUse { dir: PathBuf },
+    #[error("cannot start the journal's writer thread: {source}")]
+    Thread { source: io::Error },
+}
+
+/// A call on one of the journal's files that failed. Never ends the agent.
+#[derive(Debug, thiserror::Error)]
+#[error("journal: {call} {}: {source}", path.display())]
+pub struct DiskError {
+    pub call: &'static str,
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+impl DiskError {
+    /// For `map_err`: names the call and the path.
+    pub fn at(call: &'static str, path: &std::path::Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self { call, path, source }
+    }
+}
