@@ -1,1 +1,194 @@
-//! (under construction)
+//! HTTP for Prometheus, for who reads a kubelet's `/stats/summary`, and for health checks.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/metrics` | the agent's own families |
+//! | `/metrics/cadvisor`, `/metrics/resource` | the kubelet's |
+//! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
+//! | `/healthz` | 200 as long as the server answers |
+//! | `/readyz` | 200 once the agent watches, 503 before |
+//!
+//! Nothing here asks who is there, so the address must be of the loopback unless the configuration says
+//! otherwise ([`bind`]).
+
+mod bind;
+mod endpoint;
+mod scrape;
+
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+
+pub use bind::{BindError, Exposure, bind};
+use endpoint::Endpoint;
+
+use crate::metrics::summary::{self, Readings};
+use crate::metrics::{cadvisor, own, recorder, resource};
+use crate::view::Watch;
+
+/// Scrapes that are served at once; more wait. Each holds a thread while it encodes.
+const CONCURRENT_SCRAPES: usize = 4;
+
+/// How long open connections may last after a shutdown was asked for.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+
+/// What every handler shares.
+struct App {
+    watch: Arc<dyn Watch>,
+    ready: Arc<AtomicBool>,
+    scrapes: Arc<Semaphore>,
+    /// What `/stats/summary` measures CPU rates from.
+    readings: Mutex<Readings>,
+}
+
+/// Serves until `shutdown` is done and the open answers are sent (at most 5 s more). `ready` is what `/readyz`
+/// tells.
+///
+/// # Errors
+///
+/// As of accepting connections.
+pub async fn serve(
+    listener: TcpListener,
+    watch: Arc<dyn Watch>,
+    ready: Arc<AtomicBool>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let (asked, wait_asked) = oneshot::channel();
+    let graceful = async move {
+        shutdown.await;
+        // Nobody listens when the server has ended by itself.
+        let _ = asked.send(());
+    };
+    let grace = async {
+        match wait_asked.await {
+            Ok(()) => tokio::time::sleep(SHUTDOWN_GRACE).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = axum::serve(listener, router(watch, ready)).with_graceful_shutdown(graceful).into_future() => ended,
+        () = grace => {
+            tracing::warn!("HTTP connections still open at shutdown are cut");
+            Ok(())
+        }
+    }
+}
+
+/// All routes.
+fn router(watch: Arc<dyn Watch>, ready: Arc<AtomicBool>) -> Router {
+    recorder::handle();
+    let app = App {
+        watch,
+        ready,
+        scrapes: Arc::new(Semaphore::new(CONCURRENT_SCRAPES)),
+        readings: Mutex::new(Readings::default()),
+    };
+    Router::new()
+        .route(
+            Endpoint::Index.path(),
+            get(async || plain(Endpoint::Index, StatusCode::OK, endpoint::listing())),
+        )
+        .route(Endpoint::Healthz.path(), get(async || plain(Endpoint::Healthz, StatusCode::OK, "ok\n")))
+        .route(Endpoint::Readyz.path(), get(readyz))
+        .route(Endpoint::Own.path(), get(own_metrics))
+        .route(Endpoint::Cadvisor.path(), get(cadvisor_metrics))
+        .route(Endpoint::Resource.path(), get(resource_metrics))
+        .route(Endpoint::Summary.path(), get(stats_summary))
+        .fallback(async || plain(Endpoint::Other, StatusCode::NOT_FOUND, "not found\n"))
+        .with_state(Arc::new(app))
+}
+
+fn plain(endpoint: Endpoint, status: StatusCode, text: impl Into<String>) -> Response {
+    let text = text.into();
+    endpoint.answered(status, Instant::now(), text.len());
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+async fn readyz(State(app): State<Arc<App>>) -> Response {
+    match app.ready.load(Ordering::Acquire) {
+        true => plain(Endpoint::Readyz, StatusCode::OK, "ok\n"),
+        false => {
+            plain(Endpoint::Readyz, StatusCode::SERVICE_UNAVAILABLE, "not ready: the agent is starting\n")
+        }
+    }
+}
+
+async fn own_metrics(State(app): State<Arc<App>>) -> Response {
+    let watch = app.watch.clone();
+    scrape::text(&app, Endpoint::Own, move || {
+        let (snapshot, status) = (watch.snapshot(), watch.status());
+        move |out| {
+            own::write(out, &snapshot, &status);
+            out.raw(&recorder::render());
+        }
+    })
+    .await
+}
+
+async fn cadvisor_metrics(State(app): State<Arc<App>>) -> Response {
+    let watch = app.watch.clone();
+    scrape::text(&app, Endpoint::Cadvisor, move || {
+        let snapshot = watch.snapshot();
+        move |out| cadvisor::write(out, &snapshot)
+    })
+    .await
+}
+
+async fn resource_metrics(State(app): State<Arc<App>>) -> Response {
+    let watch = app.watch.clone();
+    scrape::text(&app, Endpoint::Resource, move || {
+        let snapshot = watch.snapshot();
+        move |out| resource::write(out, &snapshot)
+    })
+    .await
+}
+
+#[derive(Deserialize)]
+struct SummaryQuery {
+    #[serde(default)]
+    only_cpu_and_memory: bool,
+}
+
+async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQuery>) -> Response {
+    let started = Instant::now();
+    let made = scrape::blocking(&app, {
+        let app = app.clone();
+        move || {
+            let snapshot = app.watch.snapshot();
+            let answer = {
+                let mut readings = app.readings.lock().unwrap_or_else(PoisonError::into_inner);
+                let answer = summary::summary(&snapshot, &readings);
+                if readings.stale(&snapshot) {
+                    *readings = Readings::of(&snapshot);
+                }
+                answer
+            };
+            let answer = if query.only_cpu_and_memory { answer.only_cpu_and_memory() } else { answer };
+            serde_json::to_vec(&answer)
+        }
+    })
+    .await;
+    match made {
+        Ok(Ok(json)) => {
+            Endpoint::Summary.answered(StatusCode::OK, started, json.len());
+            ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+        }
+        Ok(Err(error)) => scrape::failed(Endpoint::Summary, started, &error),
+        Err(error) => scrape::failed(Endpoint::Summary, started, &error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

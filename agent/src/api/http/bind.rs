@@ -1,0 +1,55 @@
+//! Where the server may listen.
+
+use std::io;
+use std::net::SocketAddr;
+
+use tokio::net::TcpListener;
+
+/// Who may reach the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Exposure {
+    /// Processes of this machine.
+    #[default]
+    Loopback,
+    /// Everyone who can reach the address: only by explicit configuration, as nothing is asked of a caller.
+    Network,
+}
+
+/// Why the server cannot listen.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    #[error("{address} is not a loopback address and the configuration does not expose HTTP to the network")]
+    NotLoopback { address: SocketAddr },
+    #[error("listen on {address}: {source}")]
+    Listen { address: SocketAddr, source: io::Error },
+}
+
+/// Listens on `address`.
+///
+/// # Errors
+///
+/// When `address` is not of the loopback and `exposure` does not allow that, and as of bind(2) and listen(2).
+pub async fn bind(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, BindError> {
+    if exposure == Exposure::Loopback && !address.ip().to_canonical().is_loopback() {
+        return Err(BindError::NotLoopback { address });
+    }
+    TcpListener::bind(address).await.map_err(|source| BindError::Listen { address, source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn only_the_loopback_unless_told() {
+        for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
+            let refused = bind(address.parse().unwrap(), Exposure::Loopback).await;
+            assert!(matches!(refused, Err(BindError::NotLoopback { .. })), "{address}");
+        }
+        let taken = bind("127.0.0.1:0".parse().unwrap(), Exposure::Loopback).await.unwrap();
+        let address = taken.local_addr().unwrap();
+        let error = bind(address, Exposure::Network).await.unwrap_err();
+        assert!(matches!(error, BindError::Listen { .. }));
+        assert!(error.to_string().starts_with(&format!("listen on {address}: ")), "{error}");
+    }
+}

@@ -1,0 +1,124 @@
+//! Against the families that a real kubelet showed: whatever is written under a kubelet's name has its type and
+//! its label keys, and whatever is missing is missing on purpose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use serde_json::Value;
+
+use super::cadvisor::names::{LEFT_OUT, ONLY_WITH_BLOCK_IO};
+use super::exposition::to_vec;
+use super::{Cadvisor, cadvisor, fixture, parsed, resource};
+
+/// Name, then type and label keys.
+type Recorded = BTreeMap<String, (String, Vec<String>)>;
+
+/// A recording as JSON; `None`, and said so, where the recordings are not at hand.
+fn golden(file: &str) -> Option<Value> {
+    let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
+        PathBuf::from,
+    );
+    let path = folder.join(file);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(serde_json::from_str(&text).expect("golden JSON")),
+        Err(error) => {
+            println!("skipped: {}: {error} (set NODEWARDEN_GOLDEN)", path.display());
+            None
+        }
+    }
+}
+
+fn recorded(endpoint: &str) -> Option<Recorded> {
+    let all = golden("metric-families.json")?;
+    let word = |v: &Value| v.as_str().expect("a string").to_owned();
+    let families = all[endpoint].as_array().expect("a list of families");
+    let family = |f: &Value| {
+        let sets = f["label_sets"].as_array().expect("label sets").iter().map(word).collect();
+        (word(&f["name"]), (word(&f["type"]), sets))
+    };
+    Some(families.iter().map(family).collect())
+}
+
+/// Compares `shown` with the recording; `extra` names are allowed beside it, `left_out` may be missing.
+fn compare(shown: &BTreeMap<String, parsed::Family>, golden: &Recorded, extra: &[&str], left_out: &[&str]) {
+    for (name, family) in shown {
+        let Some((kind, sets)) = golden.get(name) else {
+            assert!(extra.contains(&name.as_str()), "{name} is not a kubelet's");
+            continue;
+        };
+        assert_eq!(&family.kind, kind, "type of {name}");
+        for set in &family.label_sets {
+            assert!(sets.contains(set), "label keys of {name}: {set}, not {sets:?}");
+        }
+    }
+    for name in golden.keys() {
+        let out = left_out.contains(&name.as_str());
+        assert_ne!(
+            shown.contains_key(name),
+            out,
+            "{name} is neither shown nor left out with a reason, or both"
+        );
+    }
+    for name in left_out {
+        assert!(golden.contains_key(*name), "{name} is left out but no kubelet has it");
+    }
+}
+
+#[test]
+fn cadvisor_families() {
+    let Some(golden) = recorded("/metrics/cadvisor") else { return };
+    let shown = parsed::families(&to_vec(|e| cadvisor::write(e, &fixture::snapshot(3))));
+    assert_eq!(shown.len(), Cadvisor::ALL.len(), "the fixture shows every family");
+    let extra: Vec<_> = ONLY_WITH_BLOCK_IO.iter().map(|f| f.desc().name).collect();
+    let left_out: Vec<_> = LEFT_OUT.iter().map(|(name, _)| *name).collect();
+    compare(&shown, &golden, &extra, &left_out);
+}
+
+#[test]
+fn resource_families() {
+    let Some(golden) = recorded("/metrics/resource") else { return };
+    let shown = parsed::families(&to_vec(|e| resource::write(e, &fixture::snapshot(3))));
+    compare(&shown, &golden, &[], &[]);
+}
+
+/// Keys of ours that the recorded node had no occasion to show: it limited no swap at these levels.
+const ONLY_WITH_A_SWAP_LIMIT: [&str; 2] =
+    [".node.systemContainers.swap.swapAvailableBytes: number", ".pods.swap.swapAvailableBytes: number"];
+
+/// The key paths of our `/stats/summary` all occur in the kubelet's.
+#[test]
+fn summary_keys() {
+    let Some(golden) = golden("stats-summary-sample.json") else { return };
+    let golden = keys(&golden);
+    let snapshot = fixture::snapshot(2);
+    let mut later = snapshot.clone();
+    later.machine.usage.time = later.machine.usage.time.map(|t| t + std::time::Duration::from_secs(5));
+    let summary = super::summary::summary(&later, &super::summary::Readings::of(&snapshot));
+    let ours = keys(&serde_json::to_value(summary).expect("JSON"));
+    let strangers: Vec<_> =
+        ours.difference(&golden).filter(|k| !ONLY_WITH_A_SWAP_LIMIT.contains(&k.as_str())).collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+    let missing: Vec<_> = golden.difference(&ours).filter(|k| k.matches('.').count() <= 1).collect();
+    println!("left out of /stats/summary: {missing:?}");
+}
+
+/// Paths of keys with their JSON type, through lists.
+fn keys(value: &Value) -> BTreeSet<String> {
+    fn walk(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    walk(value, &format!("{path}.{key}"), found);
+                }
+            }
+            Value::Array(list) => list.iter().for_each(|v| walk(v, path, found)),
+            Value::Number(_) => drop(found.insert(format!("{path}: number"))),
+            Value::String(_) => drop(found.insert(format!("{path}: string"))),
+            Value::Bool(_) | Value::Null => drop(found.insert(format!("{path}: {value}"))),
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(value, "", &mut found);
+    found
+}

@@ -1,0 +1,73 @@
+//! The agent's own families. Also those that are counted through the `metrics` facade stand here, so that a name
+//! is written once.
+
+use crate::metrics::family::families;
+
+const NONE: &[&str] = &[];
+const GROUP: &[&str] = &["container", "id", "namespace", "pod"];
+const GROUP_KIND: &[&str] = &["container", "id", "kind", "namespace", "pod"];
+const GROUP_DIRECTION: &[&str] = &["container", "direction", "id", "namespace", "pod"];
+const GROUP_OPERATION: &[&str] = &["container", "id", "namespace", "operation", "pod"];
+const BUILD: &[&str] = &["version"];
+const INFO: &[&str] = &["cgroup_layout", "kernel", "mode"];
+const TOPIC: &[&str] = &["state", "topic"];
+const PROGRAM: &[&str] = &["hook", "program"];
+const TYPE: &[&str] = &["type"];
+const PATH: &[&str] = &["path"];
+const PATH_CODE: &[&str] = &["code", "path"];
+
+families! {
+    /// The families of `/metrics`.
+    pub enum Own {
+        CpuWait: Histogram "nodewarden_cgroup_cpu_wait_seconds" GROUP "Time tasks of the cgroup itself waited runnable for a CPU, each time one got it.";
+        OnCpu: Counter "nodewarden_cgroup_on_cpu_seconds_total" GROUP "Time tasks of the cgroup itself ran on a CPU, as the scheduler switched them.";
+        Switches: Counter "nodewarden_cgroup_cpu_switches_total" GROUP_KIND "Times a task of the cgroup itself left the CPU: voluntary or preempted.";
+        OomKills: Counter "nodewarden_cgroup_oom_kills_total" GROUP "Processes of the cgroup itself that the OOM killer killed.";
+        ReclaimStall: Counter "nodewarden_cgroup_reclaim_stall_seconds_total" GROUP_KIND "Time tasks of the cgroup itself stalled in memory reclaim: direct (node short) or memcg (limit reached).";
+        Reclaims: Counter "nodewarden_cgroup_reclaims_total" GROUP_KIND "Times a task of the cgroup itself had to reclaim memory: direct or memcg.";
+        ReclaimedPages: Counter "nodewarden_cgroup_reclaimed_pages_total" GROUP_KIND "Pages that tasks of the cgroup itself reclaimed: direct or memcg.";
+        Forks: Counter "nodewarden_cgroup_process_forks_total" GROUP "Processes that processes of the cgroup itself started.";
+        Execs: Counter "nodewarden_cgroup_process_execs_total" GROUP "Programs that processes of the cgroup itself executed.";
+        Exits: Counter "nodewarden_cgroup_process_exits_total" GROUP "Processes of the cgroup itself that ended.";
+        SignalExits: Counter "nodewarden_cgroup_process_signal_exits_total" GROUP "Processes of the cgroup itself that ended by a signal.";
+        NetworkBytes: Counter "nodewarden_cgroup_network_bytes_total" GROUP_DIRECTION "Bytes of IP packets of the cgroup itself: receive or transmit.";
+        NetworkPackets: Counter "nodewarden_cgroup_network_packets_total" GROUP_DIRECTION "IP packets of the cgroup itself: receive or transmit.";
+        BlockLatency: Histogram "nodewarden_cgroup_block_latency_seconds" GROUP_OPERATION "Time from issue to completion of block requests of the cgroup itself: read or write.";
+
+        BuildInfo: Gauge "nodewarden_build_info" BUILD "Constant 1, labelled by the agent's version.";
+        AgentInfo: Gauge "nodewarden_agent_info" INFO "Constant 1, labelled by how the agent runs: mode, cgroup layout and kernel version.";
+        StartTime: Gauge "nodewarden_start_time_seconds" NONE "When the agent started, in seconds since 1970.";
+        TopicState: Gauge "nodewarden_topic_state" TOPIC "1 for the state a kernel topic is in (on, partial, off), 0 for the others. The reason is in the status command.";
+        ProgramRuns: Counter "nodewarden_program_runs_total" PROGRAM "Runs of an eBPF program, as the kernel counts them.";
+        ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program, as the kernel measures it.";
+        ProgramMemory: Gauge "nodewarden_program_memory_bytes" PROGRAM "Kernel memory of an eBPF program.";
+        EventsSeen: Counter "nodewarden_events_seen_total" TYPE "Events taken from the kernel's ring buffer.";
+        EventsLost: Counter "nodewarden_events_lost_total" TYPE "Events that a full ring buffer refused.";
+        CgroupsTracked: Gauge "nodewarden_cgroups_tracked" NONE "Cgroups that have kernel counters now.";
+        CgroupCapacity: Gauge "nodewarden_cgroup_capacity" NONE "Cgroups that can have kernel counters at once.";
+        CgroupsUntracked: Counter "nodewarden_cgroups_untracked_total" NONE "Cgroups that found no room for kernel counters.";
+        UntrackedCounts: Counter "nodewarden_untracked_counts_total" NONE "Counts that fell to cgroups without kernel counters.";
+        MapMemory: Gauge "nodewarden_map_memory_bytes" NONE "Kernel memory of all eBPF maps.";
+        JournalEvents: Gauge "nodewarden_journal_events" NONE "Events that the journal holds in memory.";
+        JournalWriteErrors: Counter "nodewarden_journal_write_errors_total" NONE "Events that could not be written to the journal on disk.";
+        AgentCpu: Counter "nodewarden_agent_cpu_seconds_total" NONE "CPU time of the agent, user and system.";
+        AgentMemory: Gauge "nodewarden_agent_resident_memory_bytes" NONE "Resident memory of the agent.";
+        ProcessCpu: Counter "process_cpu_seconds_total" NONE "Total user and system CPU time spent in seconds.";
+        ProcessMemory: Gauge "process_resident_memory_bytes" NONE "Resident memory size in bytes.";
+
+        HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
+        HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
+        HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last answer.";
+    }
+}
+
+impl Own {
+    /// The families that are counted through the `metrics` facade: everything else is read from the status and
+    /// the snapshot at each scrape.
+    pub const FACADE: &[Self] = &[Self::HttpRequests, Self::HttpDuration, Self::HttpBytes];
+
+    /// The family's name, for the `metrics` macros.
+    pub fn name(self) -> &'static str {
+        self.desc().name
+    }
+}

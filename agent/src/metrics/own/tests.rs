@@ -1,0 +1,68 @@
+use super::*;
+use crate::metrics::exposition::to_vec;
+use crate::metrics::{fixture, parsed};
+use crate::view::WAIT_BUCKETS;
+
+fn text() -> String {
+    let bytes = to_vec(|e| write(e, &fixture::snapshot(2), &fixture::status()));
+    String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn every_family_is_written_with_its_type_and_labels() {
+    let shown = parsed::families(text().as_bytes());
+    let expected: Vec<Own> = Own::ALL.iter().copied().filter(|f| !Own::FACADE.contains(f)).collect();
+    assert_eq!(shown.len(), expected.len());
+    for family in expected {
+        let desc = family.desc();
+        let found = shown.get(desc.name).unwrap_or_else(|| panic!("{} is not shown", desc.name));
+        assert_eq!(found.kind, desc.kind.name(), "{}", desc.name);
+        assert!(desc.labels.is_sorted(), "label keys of {} are in order", desc.name);
+        assert!(found.label_sets.contains(&desc.labels.join(",")), "{}: {:?}", desc.name, found.label_sets);
+    }
+}
+
+#[test]
+fn a_topic_that_never_counted_is_left_out_but_for_oom() {
+    let shown = text();
+    let of_levels: Vec<&str> = shown.lines().filter(|l| l.contains(r#"id="/kubepods""#)).collect();
+    assert_eq!(
+        of_levels,
+        [r#"nodewarden_cgroup_oom_kills_total{container="",id="/kubepods",namespace="",pod=""} 0"#]
+    );
+    assert!(!shown.contains(r#"operation="write""#), "an empty histogram");
+}
+
+#[test]
+fn a_histogram_has_all_its_buckets() {
+    let shown = text();
+    let id = fixture::container_id(1);
+    let lines = |start: &str| {
+        shown.lines().filter(|l| l.starts_with(start) && l.contains(&format!("{id}\""))).count()
+    };
+    assert_eq!(lines("nodewarden_cgroup_cpu_wait_seconds_bucket{"), WAIT_BUCKETS);
+    assert_eq!(lines("nodewarden_cgroup_cpu_wait_seconds_sum{"), 1);
+    assert_eq!(lines("nodewarden_cgroup_cpu_wait_seconds_count{"), 1);
+    assert_eq!(lines("nodewarden_cgroup_block_latency_seconds_bucket{"), WAIT_BUCKETS);
+}
+
+#[test]
+fn topics_have_one_state_and_no_reason() {
+    let shown = text();
+    for (state, want) in [("on", 1), ("partial", 0), ("off", 0)] {
+        assert!(
+            shown.contains(&format!("nodewarden_topic_state{{topic=\"cpu\",state=\"{state}\"}} {want}\n"))
+        );
+    }
+    assert!(!shown.contains("EPERM"));
+}
+
+#[test]
+fn times_are_in_seconds() {
+    let shown = text();
+    assert!(shown.contains(
+        "nodewarden_program_run_seconds_total{program=\"on_switch\",hook=\"tp_btf/sched_switch\"} 0.00009\n"
+    ));
+    assert!(shown.contains("kind=\"memcg\"} 0.0015\n"));
+    assert!(shown.contains("process_cpu_seconds_total 1.25\n"));
+}

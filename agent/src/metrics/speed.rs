@@ -1,0 +1,43 @@
+//! What encoding costs. Printed by
+//! `cargo test --release -p nodewarden --lib metrics::speed -- --ignored --nocapture`.
+
+use std::time::{Duration, Instant};
+
+use super::exposition::Exposition;
+use super::{cadvisor, fixture, own, resource};
+
+/// Median and slowest of the runs, and the document's size.
+fn measure(write: impl Fn(&mut Exposition<'_>)) -> (Duration, Duration, usize) {
+    let mut bytes = 0;
+    let mut times: Vec<Duration> = (0..101)
+        .map(|_| {
+            bytes = 0;
+            let mut spill = |chunk: &mut Vec<u8>| bytes += chunk.len();
+            let start = Instant::now();
+            let mut exposition = Exposition::new(&mut spill);
+            write(&mut exposition);
+            exposition.finish();
+            start.elapsed()
+        })
+        .collect();
+    times.sort_unstable();
+    (times[times.len() / 2], times[times.len() - 1], bytes)
+}
+
+#[test]
+#[ignore = "a measurement: run it in release mode"]
+fn encoding() {
+    for pods in [100, 500] {
+        let (snapshot, status) = (fixture::snapshot(pods), fixture::status());
+        for (name, (median, slowest, bytes)) in [
+            ("/metrics/cadvisor", measure(|e| cadvisor::write(e, &snapshot))),
+            ("/metrics/resource", measure(|e| resource::write(e, &snapshot))),
+            ("/metrics", measure(|e| own::write(e, &snapshot, &status))),
+        ] {
+            println!(
+                "{pods} pods ({} cgroups) {name}: {bytes} bytes, median {median:?}, slowest {slowest:?}",
+                snapshot.groups.len()
+            );
+        }
+    }
+}
