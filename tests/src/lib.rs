@@ -1,1 +1,11 @@
-//! What the end-to-end tests and benches share.
+//! What the end-to-end tests and benches share: a harness of their own, fixtures that make and clean up real
+//! cgroups and processes, and the worker processes that play the workload.
+//!
+//! Everything is reached through two binaries, `nodewarden-e2e` and `nodewarden-bench`, that need neither cargo
+//! nor this source tree when they run: the same files run on the host and inside virtual machines.
+
+pub mod bench;
+pub mod e2e;
+pub mod fixture;
+pub mod harness;
+pub mod worker;

@@ -1,1 +1,7 @@
-fn main() {}
+//! `nodewarden-bench`: figures with their bounds, measured on this machine (and the worker processes it starts).
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nodewarden_tests::worker::run_if_asked().unwrap_or_else(nodewarden_tests::bench::main)
+}

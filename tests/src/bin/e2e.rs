@@ -1,1 +1,7 @@
-fn main() {}
+//! `nodewarden-e2e`: the end-to-end tests (and the worker processes they start).
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nodewarden_tests::worker::run_if_asked().unwrap_or_else(nodewarden_tests::e2e::main)
+}

@@ -1,0 +1,2 @@
+//! stub
+pub fn main() -> std::process::ExitCode { std::process::ExitCode::SUCCESS }

@@ -1,0 +1,79 @@
+//! CPU time by the scheduler's hooks against the kernel's files, and time waited against schedstat.
+
+use super::support::{count, known, settled, within};
+use crate::fixture::{Agent, AgentOptions, TestRoot, Worker};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::worker::report::Scheduled;
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[
+    Test::new("cpu_matches_files", matches_files).needs(&[
+        Capability::Root,
+        Capability::CpuCgroup,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+    Test::new("cpu_wait_matches_schedstat", wait_matches).needs(&[
+        Capability::Root,
+        Capability::Schedstat,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+];
+
+/// A busy ten seconds: within 2 %.
+fn matches_files(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let client = agent.client()?;
+    let group = root.child("busy")?;
+    let mut worker = Worker::spawn(context, Some(&group), &["spin", "10000"])?;
+    let before = settled(&client, &group)?;
+    let files_before = group.kernel_cpu_ns()?;
+    worker.go()?;
+    let _: Scheduled = worker.report(context.patiently(30))?;
+    let after = settled(&client, &group)?;
+    let files = group.kernel_cpu_ns()? - files_before;
+
+    let on_cpu = known(after.on_cpu_ns, "on_cpu_ns")? - known(before.on_cpu_ns, "on_cpu_ns")?;
+    println!("on CPU by eBPF {on_cpu} ns, by the files {files} ns");
+    ensure!(files > 1_000_000_000, "the worker got only {files} ns");
+    ensure!(within(on_cpu, files, 2.0), "eBPF counts {on_cpu} ns on CPU, the files {files} ns");
+    let read = known(after.cpu_usage_ns, "cpu_usage_ns")? - known(before.cpu_usage_ns, "cpu_usage_ns")?;
+    ensure!(within(read, files, 1.0), "the agent reads {read} ns from the file that says {files} ns");
+    Ok(())
+}
+
+/// Twice as many spinners as CPUs: what they waited, and how often, is in the histogram.
+fn wait_matches(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let client = agent.client()?;
+    let group = root.child("crowd")?;
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut workers = (0..2 * cpus)
+        .map(|_| Worker::spawn(context, Some(&group), &["spin", "4000"]))
+        .collect::<Result<Vec<_>, _>>()?;
+    let before = settled(&client, &group)?;
+    for worker in &mut workers {
+        worker.go()?;
+    }
+    let mut waited = 0;
+    for worker in &workers {
+        let scheduled: Scheduled = worker.report(context.patiently(60))?;
+        waited += scheduled.waited_ns;
+    }
+    let after = settled(&client, &group)?;
+
+    let sum = |group: &nodewarden_proto::nodewarden::v1::Cgroup| {
+        group.cpu_wait.as_ref().map(|histogram| histogram.sum_ns)
+    };
+    let seen = known(sum(&after), "cpu_wait")? - sum(&before).unwrap_or(0);
+    println!("waited by eBPF {seen} ns, by schedstat {waited} ns");
+    ensure!(waited > 100_000_000, "the spinners hardly competed: they waited {waited} ns");
+    ensure!(within(seen, waited, 5.0), "eBPF counts {seen} ns waited, schedstat {waited} ns");
+    ensure!(count(after.cpu_wait.as_ref()) > count(before.cpu_wait.as_ref()), "the histogram has no values");
+    ensure!(known(after.preempted_switches, "preempted_switches")? > 0, "no switch was a preemption");
+    ensure_eq!(after.cpu_wait.as_ref().map_or(0, |histogram| histogram.buckets.len()), 24, "buckets");
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! The end-to-end tests: what the agent says of real events, against the kernel's own counters.
+
+mod block;
+mod capacity;
+mod cgroup_life;
+mod command_line;
+mod cpu;
+mod endpoints;
+mod journal;
+mod network;
+mod oom;
+mod oom_storm;
+mod process;
+mod prometheus;
+mod reclaim;
+mod refused;
+mod shutdown;
+mod support;
+mod workloads;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::harness::{Options, Test, run};
+
+/// End-to-end tests of nodewarden on this machine's kernel. Needs root.
+#[derive(Parser)]
+#[command(name = "nodewarden-e2e", version)]
+struct Arguments {
+    /// Only tests whose name contains one of these
+    filters: Vec<String>,
+    /// The agent's binary (default: `nodewarden` beside this one)
+    #[arg(long)]
+    agent: Option<PathBuf>,
+    /// Print the names of the tests and what each needs
+    #[arg(long)]
+    list: bool,
+    /// One JSON object a test
+    #[arg(long)]
+    json: bool,
+    /// Factor on every time-out, for emulated machines
+    #[arg(long, default_value_t = 1)]
+    patience: u32,
+    #[arg(long, hide = true, requires = "runner", requires = "outcome")]
+    single: Option<String>,
+    #[arg(long, hide = true)]
+    runner: Option<u32>,
+    #[arg(long, hide = true)]
+    outcome: Option<PathBuf>,
+}
+
+/// Every test, in the order they run: the workloads first, since the others stand on them.
+pub fn tests() -> Vec<Test> {
+    [
+        workloads::TESTS,
+        endpoints::TESTS,
+        command_line::TESTS,
+        oom::TESTS,
+        oom_storm::TESTS,
+        cgroup_life::TESTS,
+        process::TESTS,
+        cpu::TESTS,
+        network::TESTS,
+        block::TESTS,
+        reclaim::TESTS,
+        capacity::TESTS,
+        journal::TESTS,
+        refused::TESTS,
+        prometheus::TESTS,
+        shutdown::TESTS,
+    ]
+    .concat()
+}
+
+/// Runs the command line of `nodewarden-e2e`.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    let tests = tests();
+    if arguments.list {
+        for test in &tests {
+            println!("{} {:?}", test.name, test.needs);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let single = match (arguments.single, arguments.runner, arguments.outcome) {
+        (Some(name), Some(runner), Some(outcome)) => Some((name, runner, outcome)),
+        _ => None,
+    };
+    run(
+        &tests,
+        &Options {
+            agent: crate::harness::agent_path(arguments.agent),
+            filters: arguments.filters,
+            json: arguments.json,
+            patience: arguments.patience.max(1),
+            single,
+        },
+    )
+}
+
+#[cfg(test)]
+mod unit {
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn names_are_unique() {
+        let tests = super::tests();
+        let names: BTreeSet<_> = tests.iter().map(|test| test.name).collect();
+        assert_eq!(names.len(), tests.len());
+    }
+}

@@ -1,0 +1,89 @@
+//! Forks, execs and exits counted exactly, and the abnormal ends of a cgroup's main process as events.
+
+use std::time::Duration;
+
+use nodewarden_proto::nodewarden::v1::event::Detail;
+use nodewarden_proto::nodewarden::v1::{Cgroup, Exit};
+
+use super::support::{known, settled};
+use crate::fixture::{Agent, AgentOptions, Events, Group, TestRoot, Worker};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::worker::report::Processed;
+use crate::{ensure, ensure_eq};
+
+const NEEDS: &[Capability] = &[Capability::Root, Capability::Btf, Capability::Loopback];
+
+pub const TESTS: &[Test] = &[
+    Test::new("process_counters", counters).needs(NEEDS),
+    Test::new("process_exit_events", exit_events).needs(NEEDS),
+];
+
+fn counters(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let client = agent.client()?;
+    let group = root.child("counted")?;
+    let arguments = ["processes", "200", "--execs", "50", "--killed", "30"];
+    let mut worker = Worker::spawn(context, Some(&group), &arguments)?;
+
+    // The worker entered after its fork and before its exec.
+    let before = settled(&client, &group)?;
+    ensure_eq!(read(&before)?, Processed { forks: 0, execs: 1, exits: 0, signal_exits: 0 }, "the worker's start");
+    worker.go()?;
+    let done: Processed = worker.report(context.patiently(20))?;
+    let after = settled(&client, &group)?;
+    let expected = Processed { execs: done.execs + 1, ..done };
+    ensure_eq!(read(&after)?, expected, "forks, execs, exits and exits by signal");
+
+    worker.finish(context.patiently(5))?;
+    let end = settled(&client, &group)?;
+    ensure_eq!(read(&end)?, Processed { exits: done.exits + 1, ..expected }, "after the worker's own end");
+    Ok(())
+}
+
+fn read(group: &Cgroup) -> Result<Processed, Failure> {
+    Ok(Processed {
+        forks: known(group.forks, "forks")?,
+        execs: known(group.execs, "execs")?,
+        exits: known(group.exits, "exits")?,
+        signal_exits: known(group.signal_exits, "signal_exits")?,
+    })
+}
+
+fn exit_events(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let client = agent.client()?;
+    let events = client.watch_types(&["exit"])?;
+
+    let group = root.child("main")?;
+    for (arguments, code, signal) in [
+        (["segv"].as_slice(), 0, libc::SIGSEGV as u32),
+        (["exit", "3"].as_slice(), 3, 0),
+    ] {
+        let mut worker = Worker::start(context, Some(&group), arguments)?;
+        worker.wait(context.patiently(5))?;
+        let exit = next_exit(context, &events, &group)?;
+        ensure_eq!(exit.pid, worker.pid(), "pid after {arguments:?}");
+        ensure_eq!((exit.code, exit.signal), (code, signal), "code and signal after {arguments:?}");
+        ensure!(exit.main, "after {arguments:?} the cgroup's first process is not reported as its main one");
+        ensure!(exit.command.starts_with("nodewarden"), "command after {arguments:?} is {:?}", exit.command);
+    }
+
+    // A good end is none of the abnormal ones, nor is a child that exits with a code.
+    let mut worker = Worker::start(context, Some(&group), &["exit", "0"])?;
+    worker.wait(context.patiently(5))?;
+    let more = events.collect(Duration::from_millis(500), context.patiently(2), |event| {
+        event.cgroup == group.path()
+    })?;
+    ensure!(more.is_empty(), "an event for an exit with 0: {:?}", more[0].event);
+    Ok(())
+}
+
+fn next_exit(context: &Context, events: &Events, group: &Group) -> Result<Exit, Failure> {
+    let received = events.find(context.patiently(3), |event| event.cgroup == group.path())?;
+    match known(received, "an abnormal exit")?.event.detail {
+        Some(Detail::Exit(exit)) => Ok(exit),
+        other => Err(Failure::Unexpected(format!("an exit event with {other:?}"))),
+    }
+}

@@ -1,0 +1,117 @@
+//! The workloads alone, against the kernel's counters: if one of these fails, what the others say means nothing.
+
+use std::os::unix::process::ExitStatusExt;
+
+use super::support::{MIB, count_victims, within};
+use crate::fixture::{IoOperations, TestRoot, Worker, file_of_zeros};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::worker::report::{Moved, Port, Processed, Scheduled, Took};
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[
+    Test::new("workload_oom", oom)
+        .needs(&[Capability::Root, Capability::MemoryCgroup])
+        .without_agent(),
+    Test::new("workload_spin", spin)
+        .needs(&[Capability::Root, Capability::CpuCgroup, Capability::Schedstat])
+        .without_agent(),
+    Test::new("workload_processes", processes).without_agent(),
+    Test::new("workload_reclaim", reclaim)
+        .needs(&[Capability::Root, Capability::MemoryCgroup, Capability::DiskTemp])
+        .without_agent(),
+    Test::new("workload_block", block)
+        .needs(&[Capability::Root, Capability::DiskTemp])
+        .without_agent(),
+    Test::new("workload_network", network)
+        .needs(&[Capability::Root, Capability::Loopback])
+        .without_agent(),
+];
+
+fn oom(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let parent = root.child("parent")?;
+    parent.limit_memory(16 * MIB)?;
+    let child = parent.child("child")?;
+    let victims = count_victims(context, &child, 10, 64 * MIB)?;
+    ensure_eq!(victims.len(), 10, "victims reported");
+    ensure_eq!(victims.iter().filter(|victim| victim.depth == 2).count(), 5, "grandchildren among them");
+    ensure_eq!(child.kernel_oom_kills()?, 10, "the kernel's oom_kill of the child");
+    ensure_eq!(parent.kernel_oom_kills()?, 0, "the kernel's oom_kill of the parent alone");
+    child.remove_when_empty(context.patiently(2))?;
+    Ok(())
+}
+
+fn spin(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let group = root.child("busy")?;
+    let before = group.kernel_cpu_ns()?;
+    let worker = Worker::start(context, Some(&group), &["spin", "1000"])?;
+    let scheduled: Scheduled = worker.report(context.patiently(20))?;
+    let used = group.kernel_cpu_ns()? - before;
+    ensure!(
+        within(scheduled.on_cpu_ns, used, 5.0) && used > 100_000_000,
+        "schedstat says {} ns on CPU, the cgroup's files {used} ns",
+        scheduled.on_cpu_ns
+    );
+    let status = worker.finish(context.patiently(5))?;
+    ensure!(status.success(), "the worker ended with {status}");
+    Ok(())
+}
+
+fn processes(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let group = root.child("many")?;
+    let arguments = ["processes", "30", "--execs", "10", "--killed", "5"];
+    let worker = Worker::start(context, Some(&group), &arguments)?;
+    let done: Processed = worker.report(context.patiently(20))?;
+    ensure_eq!(done, Processed { forks: 30, execs: 10, exits: 30, signal_exits: 5 }, "what was done");
+    worker.finish(context.patiently(5))?;
+    let mut worker = Worker::start(context, Some(&group), &["segv"])?;
+    ensure_eq!(worker.wait(context.patiently(5))?.signal(), Some(libc::SIGSEGV), "its signal");
+    let mut worker = Worker::start(context, Some(&group), &["exit", "3"])?;
+    ensure_eq!(worker.wait(context.patiently(5))?.code(), Some(3), "its exit code");
+    Ok(())
+}
+
+fn reclaim(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let group = root.child("small")?;
+    group.limit_memory(32 * MIB)?;
+    let file = context.temp.join("large");
+    file_of_zeros(&file, 128 * MIB).map_err(Failure::file(&file))?;
+    let path = file.display().to_string();
+    let worker = Worker::start(context, Some(&group), &["read-file", &path, "2"])?;
+    let _: Took = worker.report(context.patiently(20))?;
+    let hits = group.memory_limit_hits()?;
+    ensure!(hits > 0, "reading the file never met the memory limit");
+    ensure_eq!(group.kernel_oom_kills()?, 0, "page cache is reclaimed, not killed for: oom_kill");
+    Ok(())
+}
+
+fn block(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let group = root.child("disk")?;
+    let directory = context.temp.path();
+    let path = context.temp.join("direct").display().to_string();
+    let before = IoOperations::of_device(directory).map_err(Failure::file(directory))?;
+    let worker = Worker::start(context, Some(&group), &["write-direct", &path, "50", "65536"])?;
+    let moved: Moved = worker.report(context.patiently(20))?;
+    let device = IoOperations::of_device(directory).map_err(Failure::file(directory))?.since(before);
+    ensure_eq!(moved, Moved { count: 50, bytes: 50 * 65536 }, "blocks written");
+    ensure!(device.writes >= 50, "the device counts {} writes for 50 blocks", device.writes);
+    if let Ok(cgroup) = IoOperations::of_cgroup(&group) {
+        ensure!((50..=60).contains(&cgroup.writes), "io.stat counts {} writes for 50 blocks", cgroup.writes);
+    }
+    Ok(())
+}
+
+fn network(context: &Context) -> Result<(), Failure> {
+    let receiver = Worker::start(context, None, &["udp-receive", "200"])?;
+    let Port { port } = receiver.report(context.patiently(5))?;
+    let sender = Worker::start(context, None, &["udp-send", &port.to_string(), "200", "1000"])?;
+    let sent: Moved = sender.report(context.patiently(5))?;
+    let received: Moved = receiver.report(context.patiently(5))?;
+    ensure_eq!(sent, Moved { count: 200, bytes: 200_000 }, "datagrams sent");
+    ensure_eq!(received, sent, "datagrams received");
+    Ok(())
+}

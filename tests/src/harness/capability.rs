@@ -1,0 +1,102 @@
+//! What a test may need of the machine, each found by trying.
+
+use std::net::{TcpListener, TcpStream};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use crate::fixture::Layout;
+
+/// Something a machine may lack.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Capability {
+    Root,
+    /// A memory controller, on v1 or v2.
+    MemoryCgroup,
+    /// CPU time of a cgroup in a file: `cpuacct.usage` or `cpu.stat`.
+    CpuCgroup,
+    /// A cgroup v2 tree, with or without controllers.
+    UnifiedTree,
+    Btf,
+    /// 127.0.0.1 can be reached.
+    Loopback,
+    /// The temporary directory lies on a block device.
+    DiskTemp,
+    /// `/proc/<pid>/schedstat` counts.
+    Schedstat,
+    Prometheus,
+    Promtool,
+    /// The kubelet's recorded metric families (`shared/golden`).
+    Golden,
+}
+
+impl Capability {
+    /// `Err` says why it is missing.
+    pub fn probe(self, layout: &Layout, temp: &Path) -> Result<(), String> {
+        match self {
+            Self::Root => {
+                if nix::unistd::geteuid().is_root() { Ok(()) } else { Err("not root".into()) }
+            }
+            Self::MemoryCgroup => controller(layout, "memory"),
+            Self::CpuCgroup => controller(layout, "cpuacct").or_else(|_| controller(layout, "cpu")),
+            Self::UnifiedTree => {
+                layout.unified().map(drop).ok_or_else(|| "no cgroup v2 tree is mounted".into())
+            }
+            Self::Btf => readable("/sys/kernel/btf/vmlinux"),
+            Self::Loopback => loopback().map_err(|e| format!("127.0.0.1: {e}")),
+            Self::DiskTemp => on_disk(temp),
+            Self::Schedstat => {
+                let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
+                let counts = text.split_whitespace().next().is_some_and(|run| run != "0");
+                if counts { Ok(()) } else { Err("/proc/self/schedstat does not count".into()) }
+            }
+            Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
+            Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
+            Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
+        }
+    }
+}
+
+fn controller(layout: &Layout, name: &str) -> Result<(), String> {
+    layout.controller(name).map(drop).ok_or_else(|| format!("no {name} controller"))
+}
+
+fn readable(path: &str) -> Result<(), String> {
+    std::fs::File::open(path).map(drop).map_err(|e| format!("{path}: {e}"))
+}
+
+fn loopback() -> std::io::Result<()> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    TcpStream::connect_timeout(&listener.local_addr()?, std::time::Duration::from_secs(1)).map(drop)
+}
+
+fn on_disk(path: &Path) -> Result<(), String> {
+    let device = std::fs::metadata(path).map_err(|e| format!("{}: {e}", path.display()))?.dev();
+    let (major, minor) = (libc::major(device), libc::minor(device));
+    if Path::new(&format!("/sys/dev/block/{major}:{minor}")).exists() {
+        Ok(())
+    } else {
+        Err(format!("{} is not on a block device ({major}:{minor})", path.display()))
+    }
+}
+
+/// A program of Debian's prometheus package: unpacked beside our build (`cargo xtask setup` does that), or installed.
+pub fn tool(name: &str) -> Option<PathBuf> {
+    let unpacked = Path::new("tools/prometheus/usr/bin").join(name);
+    let beside_build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(&unpacked)));
+    let installed = std::env::var_os("PATH").into_iter().flat_map(|path| {
+        std::env::split_paths(&path).map(|directory| directory.join(name)).collect::<Vec<_>>()
+    });
+    [Some(Path::new("target").join(&unpacked)), beside_build]
+        .into_iter()
+        .flatten()
+        .chain(installed)
+        .find(|path| path.is_file())
+}
+
+/// A file of recorded kubelet values beside the project, found from the working directory.
+pub fn golden(name: &str) -> Option<PathBuf> {
+    ["../shared/golden", "shared/golden"]
+        .into_iter()
+        .map(|directory| Path::new(directory).join(name))
+        .find(|path| path.is_file())
+}

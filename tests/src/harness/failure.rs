@@ -1,0 +1,67 @@
+//! Why a test did not pass.
+
+use crate::fixture::{AgentError, BpfError, CgroupError, HttpError, PrometheusError, RpcError, WorkerError};
+
+/// What ends a test before its end.
+#[derive(Debug, thiserror::Error)]
+pub enum Failure {
+    /// The agent (or the kernel) did something else than the test expects: the text says what was seen and what
+    /// was expected.
+    #[error("{0}")]
+    Unexpected(String),
+    /// This machine cannot show it; found only while the test ran.
+    #[error("skipped: {0}")]
+    Skip(String),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error(transparent)]
+    Worker(#[from] WorkerError),
+    #[error(transparent)]
+    Rpc(#[from] RpcError),
+    #[error(transparent)]
+    Http(#[from] HttpError),
+    #[error(transparent)]
+    Prometheus(#[from] PrometheusError),
+    #[error(transparent)]
+    Bpf(#[from] BpfError),
+    #[error("{path}: {source}")]
+    File {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Failure {
+    /// For `map_err` on a file operation.
+    pub fn file(path: impl AsRef<std::path::Path>) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.as_ref().display().to_string();
+        move |source| Self::File { path, source }
+    }
+}
+
+/// Ends the test with [`Failure::Unexpected`] unless the condition holds.
+#[macro_export]
+macro_rules! ensure {
+    ($condition:expr, $($text:tt)+) => {
+        if !$condition {
+            return Err($crate::harness::Failure::Unexpected(format!($($text)+)));
+        }
+    };
+}
+
+/// Ends the test with [`Failure::Unexpected`], naming both values, unless they are equal.
+#[macro_export]
+macro_rules! ensure_eq {
+    ($seen:expr, $expected:expr, $($text:tt)+) => {{
+        let (seen, expected) = (&$seen, &$expected);
+        if seen != expected {
+            return Err($crate::harness::Failure::Unexpected(format!(
+                "{}: seen {seen:?}, expected {expected:?}",
+                format_args!($($text)+)
+            )));
+        }
+    }};
+}

@@ -1,0 +1,127 @@
+//! What a test left behind: cgroups, directories, mounts and processes that carry our name.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::{NAME_PREFIX, command_line_contains};
+use crate::fixture::{Layout, remove_tree};
+
+/// One thing that should be gone.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Leftover {
+    Cgroup(PathBuf),
+    Directory(PathBuf),
+    Mount(PathBuf),
+    Process(u32, String),
+}
+
+impl std::fmt::Display for Leftover {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Cgroup(path) => write!(f, "cgroup {}", path.display()),
+            Self::Directory(path) => write!(f, "directory {}", path.display()),
+            Self::Mount(path) => write!(f, "mount {}", path.display()),
+            Self::Process(pid, line) => write!(f, "process {pid}: {line}"),
+        }
+    }
+}
+
+/// Looks for what one runner's tests left.
+pub struct Sweep<'a> {
+    layout: &'a Layout,
+    /// Things of dead runners that were there before this one began: not ours to judge.
+    before: Vec<Leftover>,
+    runner: u32,
+}
+
+impl<'a> Sweep<'a> {
+    /// Remembers what is there now.
+    pub fn new(layout: &'a Layout, runner: u32) -> Self {
+        let before = all(layout, NAME_PREFIX);
+        Self { layout, before, runner }
+    }
+
+    /// What this runner left, and what appeared since the start and belongs to no living process. What other
+    /// runners alive at the same time use is left alone.
+    pub fn find(&self) -> Vec<Leftover> {
+        let own = format!("{NAME_PREFIX}{}-", self.runner);
+        all(self.layout, NAME_PREFIX)
+            .into_iter()
+            .filter(|found| {
+                let text = found.to_string();
+                text.contains(&own) || (!self.before.contains(found) && !owner_lives(&text))
+            })
+            .collect()
+    }
+
+    /// Kills and removes everything of this runner. Returns what there was.
+    pub fn clean(&self) -> Vec<Leftover> {
+        let prefix = format!("{NAME_PREFIX}{}-", self.runner);
+        let found = all(self.layout, &prefix);
+        // Sorted by kind: backwards it is processes, mounts, directories, cgroups. What is gone by then is
+        // as wanted, and what stays `find` will name: hence no error here.
+        for leftover in found.iter().rev() {
+            match leftover {
+                Leftover::Process(pid, _) => drop(kill(Pid::from_raw(*pid as i32), Signal::SIGKILL)),
+                Leftover::Mount(path) => drop(nix::mount::umount(path)),
+                Leftover::Directory(path) => drop(std::fs::remove_dir_all(path)),
+                Leftover::Cgroup(path) => drop(remove_tree(path, Instant::now() + Duration::from_secs(5))),
+            }
+        }
+        found
+    }
+}
+
+fn all(layout: &Layout, prefix: &str) -> Vec<Leftover> {
+    let cgroups = layout
+        .hierarchies()
+        .iter()
+        .flat_map(|hierarchy| named(&hierarchy.mount, prefix))
+        .map(Leftover::Cgroup);
+    let directories = named(&std::env::temp_dir(), prefix).map(Leftover::Directory);
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mounts = mounts
+        .lines()
+        .filter_map(|line| line.split(' ').nth(4))
+        .filter(|path| path.contains(prefix))
+        .map(|path| Leftover::Mount(path.into()))
+        .collect::<Vec<_>>();
+    let processes = command_line_contains(prefix).into_iter().map(|(pid, line)| Leftover::Process(pid, line));
+    let mut found: Vec<_> = mounts.into_iter().chain(processes).chain(directories).chain(cgroups).collect();
+    found.sort();
+    found
+}
+
+fn named(directory: &Path, prefix: &str) -> impl Iterator<Item = PathBuf> + use<> {
+    let prefix = prefix.to_owned();
+    std::fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .flatten()
+        .filter(move |entry| entry.file_name().to_string_lossy().starts_with(&prefix))
+        .map(|entry| entry.path())
+}
+
+/// Whether the process whose pid follows our prefix in `text` is alive.
+fn owner_lives(text: &str) -> bool {
+    text.split(NAME_PREFIX)
+        .nth(1)
+        .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
+        .and_then(|pid| pid.parse::<u32>().ok())
+        .is_some_and(|pid| Path::new(&format!("/proc/{pid}")).exists())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_owner_is_the_number_after_the_prefix() {
+        assert!(owner_lives(&format!("cgroup /x/{NAME_PREFIX}{}-storm/c1", std::process::id())));
+        assert!(!owner_lives("cgroup /x/nodewarden-test-4294967294-storm"));
+        assert!(!owner_lives("cgroup /x/nodewarden-test-golden"));
+    }
+}

@@ -1,0 +1,280 @@
+//! Runs the tests, each in a process of its own, and counts.
+
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, sigaction};
+use nix::unistd::Pid;
+use serde::{Deserialize, Serialize};
+
+use super::{Context, Failure, Sweep, Test};
+use crate::fixture::{Layout, die_with_parent};
+
+/// How to run them.
+pub struct Options {
+    pub agent: PathBuf,
+    /// Parts of names; a test runs if any matches, and all run if there is none.
+    pub filters: Vec<String>,
+    /// One JSON object a test instead of a line of text.
+    pub json: bool,
+    pub patience: u32,
+    /// Set in the process that runs a single test: its name and the runner's pid.
+    pub single: Option<(String, u32, PathBuf)>,
+}
+
+/// How one test ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "outcome", content = "detail", rename_all = "lowercase")]
+enum Outcome {
+    Ok,
+    Failed(String),
+    Skipped(String),
+}
+
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+extern "C" fn on_interrupt(_: libc::c_int) {
+    INTERRUPTED.store(true, Ordering::SeqCst);
+}
+
+/// Runs the tests that match and prints one line each and the count. Fails if a test failed or left something
+/// behind.
+pub fn run(tests: &[Test], options: &Options) -> ExitCode {
+    let layout = match Layout::detect() {
+        Ok(layout) => layout,
+        Err(error) => return abort(&error.to_string()),
+    };
+    if let Some((name, runner, outcome)) = &options.single {
+        return run_single(tests, options, name, *runner, outcome, layout);
+    }
+    let chosen: Vec<&Test> = tests.iter().filter(|test| matches(test.name, &options.filters)).collect();
+    if chosen.iter().any(|test| test.needs_agent) && !options.agent.is_file() {
+        return abort(&format!("no agent at {}", options.agent.display()));
+    }
+    let own = match std::env::current_exe() {
+        Ok(own) => own,
+        Err(error) => return abort(&format!("own path: {error}")),
+    };
+    catch_interrupts();
+    let files = std::env::temp_dir().join(format!("nodewarden-e2e-{}", std::process::id()));
+    if let Err(error) = std::fs::create_dir_all(&files) {
+        return abort(&format!("{}: {error}", files.display()));
+    }
+
+    let sweep = Sweep::new(&layout, std::process::id());
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    for test in chosen {
+        if INTERRUPTED.load(Ordering::SeqCst) {
+            break;
+        }
+        let begun = Instant::now();
+        let (outcome, output) = match missing(test, &layout) {
+            Some(reason) => (Outcome::Skipped(reason), String::new()),
+            None => spawn_and_wait(test, options, &own, &files, &sweep),
+        };
+        match outcome {
+            Outcome::Ok => passed += 1,
+            Outcome::Failed(_) => failed += 1,
+            Outcome::Skipped(_) => skipped += 1,
+        }
+        report(test.name, &outcome, &output, begun.elapsed(), options.json);
+    }
+    drop(std::fs::remove_dir_all(&files));
+
+    let left = sweep.find();
+    if !left.is_empty() {
+        failed += 1;
+        let list = left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
+        report("leftovers", &Outcome::Failed(list), "", Duration::ZERO, options.json);
+    }
+    println!("e2e: {passed} passed, {failed} failed, {skipped} skipped");
+    if INTERRUPTED.load(Ordering::SeqCst) {
+        return ExitCode::from(130);
+    }
+    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn abort(message: &str) -> ExitCode {
+    eprintln!("nodewarden-e2e: {message}");
+    ExitCode::FAILURE
+}
+
+fn matches(name: &str, filters: &[String]) -> bool {
+    filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+}
+
+fn missing(test: &Test, layout: &Layout) -> Option<String> {
+    let temp = std::env::temp_dir();
+    test.needs.iter().find_map(|capability| capability.probe(layout, &temp).err())
+}
+
+fn catch_interrupts() {
+    let action = SigAction::new(SigHandler::Handler(on_interrupt), SaFlags::empty(), SigSet::empty());
+    for signal in [Signal::SIGINT, Signal::SIGTERM] {
+        // SAFETY: the handler only stores to an atomic, which is async-signal-safe. Failing to install it would
+        // only cost the cleaning after Ctrl-C.
+        let _ = unsafe { sigaction(signal, &action) };
+    }
+}
+
+fn spawn_and_wait(
+    test: &Test,
+    options: &Options,
+    own: &Path,
+    files: &Path,
+    sweep: &Sweep<'_>,
+) -> (Outcome, String) {
+    let log = files.join(format!("{}.log", test.name));
+    let result = files.join(format!("{}.json", test.name));
+    let mut child = match spawn(test, options, own, &log, &result) {
+        Ok(child) => child,
+        Err(error) => return (Outcome::Failed(format!("{}: {error}", own.display())), String::new()),
+    };
+    let limit = Duration::from_secs(test.timeout_seconds) * options.patience;
+    let ended = wait(&mut child, limit);
+    // The test's processes share its group; the group is empty when the test cleaned up after itself.
+    let _ = killpg(Pid::from_raw(child.id() as i32), Signal::SIGKILL);
+    let _ = child.wait();
+    let left = sweep.clean();
+    let output = std::fs::read_to_string(&log).unwrap_or_default();
+    let outcome = match ended {
+        Ended::Interrupted => Outcome::Failed("interrupted".into()),
+        Ended::TimedOut => Outcome::Failed(format!("timed out after {} s", limit.as_secs())),
+        Ended::Exited(status) => match std::fs::read(&result).ok().and_then(|b| serde_json::from_slice(&b).ok()) {
+            Some(outcome) => outcome,
+            None => Outcome::Failed(format!("the test's process ended with {status}")),
+        },
+    };
+    let outcome = match outcome {
+        Outcome::Ok if !left.is_empty() => Outcome::Failed(format!(
+            "left behind: {}",
+            left.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        )),
+        other => other,
+    };
+    (outcome, output)
+}
+
+fn spawn(test: &Test, options: &Options, own: &Path, log: &Path, result: &Path) -> std::io::Result<Child> {
+    let log = File::create(log)?;
+    let mut command = Command::new(own);
+    command
+        .args(["--single", test.name, "--runner", &std::process::id().to_string()])
+        .arg("--outcome")
+        .arg(result)
+        .arg("--agent")
+        .arg(&options.agent)
+        .args(["--patience", &options.patience.to_string()])
+        .stdin(Stdio::null())
+        .stdout(log.try_clone()?)
+        .stderr(log)
+        .process_group(0);
+    die_with_parent(&mut command);
+    command.spawn()
+}
+
+enum Ended {
+    Exited(std::process::ExitStatus),
+    TimedOut,
+    Interrupted,
+}
+
+fn wait(child: &mut Child, limit: Duration) -> Ended {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Ok(Some(status)) = child.try_wait() {
+            return Ended::Exited(status);
+        }
+        if INTERRUPTED.load(Ordering::SeqCst) {
+            return Ended::Interrupted;
+        }
+        if Instant::now() >= deadline {
+            return Ended::TimedOut;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: bool) {
+    if json {
+        let mut line = serde_json::json!({ "test": name, "seconds": took.as_secs_f64() });
+        if let (Some(line), Ok(serde_json::Value::Object(fields))) =
+            (line.as_object_mut(), serde_json::to_value(outcome))
+        {
+            line.extend(fields);
+            if matches!(outcome, Outcome::Failed(_)) {
+                line.insert("output".into(), output.into());
+            }
+        }
+        println!("{line}");
+        return;
+    }
+    match outcome {
+        Outcome::Ok => println!("test {name} ... ok ({:.1} s)", took.as_secs_f64()),
+        Outcome::Skipped(reason) => println!("test {name} ... skipped: {reason}"),
+        Outcome::Failed(detail) => {
+            println!("test {name} ... FAILED ({:.1} s)", took.as_secs_f64());
+            for line in detail.lines().chain(output.lines()) {
+                println!("    {line}");
+            }
+        }
+    }
+}
+
+/// The test's own process: runs it, shows the agents' logs if it fails, and writes how it ended.
+fn run_single(
+    tests: &[Test],
+    options: &Options,
+    name: &str,
+    runner: u32,
+    outcome: &Path,
+    layout: Layout,
+) -> ExitCode {
+    let Some(test) = tests.iter().find(|test| test.name == name) else {
+        return abort(&format!("no test {name}"));
+    };
+    let context = std::env::current_exe().and_then(|own| {
+        Context::new(options.agent.clone(), own, name, runner, options.patience, layout)
+    });
+    let context = match context {
+        Ok(context) => context,
+        Err(error) => return abort(&error.to_string()),
+    };
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| (test.run)(&context)));
+    let problems = context.problems().take();
+    let ended = match result {
+        Ok(Ok(())) if problems.is_empty() => Outcome::Ok,
+        Ok(Ok(())) => Outcome::Failed(problems.join("\n")),
+        Ok(Err(Failure::Skip(reason))) => Outcome::Skipped(reason),
+        Ok(Err(failure)) => Outcome::Failed(explain(&failure, &problems)),
+        Err(_) => Outcome::Failed("panicked (see below)".into()),
+    };
+    if matches!(ended, Outcome::Failed(_)) {
+        context.temp.print_logs(40);
+    }
+    let written = serde_json::to_vec(&ended).map_err(std::io::Error::from);
+    if let Err(error) = written.and_then(|bytes| std::fs::write(outcome, bytes)) {
+        return abort(&format!("{}: {error}", outcome.display()));
+    }
+    ExitCode::SUCCESS
+}
+
+fn explain(failure: &Failure, problems: &[String]) -> String {
+    let mut text = failure.to_string();
+    let mut cause = std::error::Error::source(failure);
+    while let Some(error) = cause {
+        let next = error.to_string();
+        if !text.contains(&next) {
+            text = format!("{text}: {next}");
+        }
+        cause = error.source();
+    }
+    for problem in problems {
+        text = format!("{text}\nalso: {problem}");
+    }
+    text
+}

@@ -1,0 +1,32 @@
+//! Workloads that keep a CPU busy.
+
+use std::time::{Duration, Instant};
+
+use super::WorkError;
+use super::report::Scheduled;
+
+/// Spins for a while and reports what the kernel's `/proc/self/schedstat` says of it.
+pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
+    let before = schedstat()?;
+    let end = Instant::now() + Duration::from_millis(milliseconds);
+    let mut x = 1u64;
+    while Instant::now() < end {
+        for _ in 0..10_000 {
+            x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
+    // The kernel books the time on CPU when the task leaves it.
+    std::thread::sleep(Duration::from_millis(1));
+    let after = schedstat()?;
+    Ok(Scheduled {
+        on_cpu_ns: after.on_cpu_ns.saturating_sub(before.on_cpu_ns),
+        waited_ns: after.waited_ns.saturating_sub(before.waited_ns),
+    })
+}
+
+/// Documentation/scheduler/sched-stats.rst: time on CPU, time waiting for it (both ns), times run.
+fn schedstat() -> Result<Scheduled, WorkError> {
+    let text = std::fs::read_to_string("/proc/self/schedstat").map_err(WorkError::system("schedstat"))?;
+    let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
+    Ok(Scheduled { on_cpu_ns: numbers.next().unwrap_or(0), waited_ns: numbers.next().unwrap_or(0) })
+}

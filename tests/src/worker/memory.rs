@@ -1,0 +1,121 @@
+//! Workloads that run out of memory.
+
+use std::fs::File;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::sys::prctl;
+use nix::sys::signal::Signal;
+
+use super::report::{End, Took, Victim};
+use super::{WorkError, child, say, wait_for_line};
+
+/// Name of a process that eats memory, as `comm` shows it.
+pub const EATER: &std::ffi::CStr = c"nw-eater";
+
+const PAGE: usize = 4096;
+
+/// Maps and touches `bytes` of anonymous memory, page by page, and keeps them.
+pub fn eat(bytes: u64) -> Result<(), WorkError> {
+    prctl::set_name(EATER).map_err(WorkError::system("prctl"))?;
+    let length = bytes as usize;
+    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if start == libc::MAP_FAILED {
+        return Err(WorkError::system("mmap")(std::io::Error::last_os_error()));
+    }
+    // Small pages, so that memory grows evenly up to the limit. Kernels without huge pages refuse: as wanted.
+    // SAFETY: the range mapped above.
+    unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
+    for offset in (0..length).step_by(PAGE) {
+        // SAFETY: within the mapping made above.
+        unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
+    }
+    Ok(())
+}
+
+/// Victims of the OOM killer, one after the other.
+#[derive(clap::Args)]
+pub struct Victims {
+    /// How many must die.
+    count: u32,
+    /// How much each tries to take: more than the limit leaves.
+    bytes: u64,
+    /// Every second victim is a grandchild.
+    #[arg(long)]
+    grandchildren: bool,
+    /// Waits for a line before each.
+    #[arg(long)]
+    on_demand: bool,
+}
+
+impl Victims {
+    /// Reports each victim when it is dead.
+    pub fn run(&self) -> Result<(), WorkError> {
+        for i in 0..self.count {
+            if self.on_demand && i > 0 && !wait_for_line() {
+                break;
+            }
+            let depth = if self.grandchildren && i % 2 == 1 { 2 } else { 1 };
+            say(&self.one(depth)?)?;
+        }
+        Ok(())
+    }
+
+    fn one(&self, depth: u32) -> Result<Victim, WorkError> {
+        let bytes = self.bytes;
+        if depth == 1 {
+            return kill_one(bytes, depth);
+        }
+        // The child's own child is the victim; it reports it through a pipe.
+        let (mut reader, writer) = std::io::pipe().map_err(WorkError::system("pipe"))?;
+        let middle = child::spawn(|| {
+            let sent = kill_one(bytes, depth).and_then(|victim| Ok(serde_json::to_writer(writer, &victim)?));
+            i32::from(sent.is_err())
+        })?;
+        // The parent's copy of the writing end went into the closure and was dropped with it.
+        let mut line = String::new();
+        reader.read_to_string(&mut line).map_err(WorkError::system("read"))?;
+        match child::wait(middle)? {
+            End::Code(0) => Ok(serde_json::from_str(&line)?),
+            other => Err(WorkError::Child(other)),
+        }
+    }
+}
+
+/// Forks a child that eats memory until the kernel kills it.
+fn kill_one(bytes: u64, depth: u32) -> Result<Victim, WorkError> {
+    let victim = child::spawn(|| {
+        // The first to go: the kernel lets anyone raise it.
+        let preferred = std::fs::write("/proc/self/oom_score_adj", "1000");
+        if preferred.is_err() || eat(bytes).is_err() { 1 } else { 0 }
+    })?;
+    match child::wait(victim)? {
+        End::Signal(signal) if signal == Signal::SIGKILL as i32 => {
+            Ok(Victim { pid: victim.as_raw() as u32, depth, seen_dead_ns: child::now_ns() })
+        }
+        other => Err(WorkError::Child(other)),
+    }
+}
+
+/// Reads a file some times over and reports how long that took.
+pub fn read_file(path: &Path, passes: u32) -> Result<Took, WorkError> {
+    let error = |path: PathBuf| move |source| WorkError::File { path, source };
+    let begun = Instant::now();
+    let mut buffer = vec![0; 1 << 20];
+    for _ in 0..passes {
+        let mut file = File::open(path).map_err(error(path.to_owned()))?;
+        while file.read(&mut buffer).map_err(error(path.to_owned()))? > 0 {}
+    }
+    Ok(Took { took_ns: Duration::as_nanos(&begun.elapsed()) as u64 })
+}

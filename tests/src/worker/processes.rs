@@ -1,0 +1,81 @@
+//! Workloads of many processes.
+
+use std::convert::Infallible;
+use std::ffi::{CStr, CString};
+use std::os::unix::ffi::OsStrExt;
+
+use nix::sys::resource::{Resource, setrlimit};
+use nix::sys::signal::{SigHandler, Signal, raise, signal};
+
+use super::report::{End, Processed};
+use super::{WorkError, child};
+
+/// How many children to fork, one after the other, and what becomes of them.
+#[derive(clap::Args)]
+pub struct Plan {
+    /// All of them.
+    forks: u64,
+    /// Of these, so many exec `worker exit 0`.
+    #[arg(long, default_value_t = 0)]
+    execs: u64,
+    /// And so many die by SIGKILL; the others exit.
+    #[arg(long, default_value_t = 0)]
+    killed: u64,
+}
+
+impl Plan {
+    pub fn run(&self) -> Result<Processed, WorkError> {
+        let own = std::env::current_exe().map_err(WorkError::system("current_exe"))?;
+        let own = CString::new(own.as_os_str().as_bytes())
+            .map_err(|e| WorkError::system("current_exe")(std::io::Error::from(e)))?;
+        let mut done = Processed { forks: 0, execs: 0, exits: 0, signal_exits: 0 };
+        for i in 0..self.forks {
+            let (execs, killed) = (i < self.execs, i >= self.execs && i < self.execs + self.killed);
+            let pid = child::spawn(|| {
+                if execs {
+                    exec(&own);
+                } else if killed {
+                    // On success it does not return.
+                    let _ = raise(Signal::SIGKILL);
+                }
+                0
+            })?;
+            let end = child::wait(pid)?;
+            let expected = if killed { End::Signal(Signal::SIGKILL as i32) } else { End::Code(0) };
+            if end != expected {
+                return Err(WorkError::Child(end));
+            }
+            done.forks += 1;
+            done.exits += 1;
+            done.execs += u64::from(execs);
+            done.signal_exits += u64::from(killed);
+        }
+        Ok(done)
+    }
+}
+
+/// Replaces the process by one that ends at once: `--version` runs before anything else is looked at.
+fn exec(own: &CStr) -> Option<Infallible> {
+    // The new image must not write into the worker's report.
+    let null = std::fs::File::options().write(true).open("/dev/null").ok()?;
+    nix::unistd::dup2_stdout(&null).ok()?;
+    nix::unistd::execv(own, &[own, c"--version"]).ok()
+}
+
+/// Dies by SIGSEGV.
+pub fn segv() {
+    // A core file would only be left behind.
+    let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
+    // Rust's own handler only knows guard pages and would return.
+    // SAFETY: the default action needs no handler function.
+    let _ = unsafe { signal(Signal::SIGSEGV, SigHandler::SigDfl) };
+    let _ = raise(Signal::SIGSEGV);
+}
+
+/// Forks children that exit at once, until killed.
+pub fn fork_forever() -> Result<(), WorkError> {
+    loop {
+        let pid = child::spawn(|| 0)?;
+        child::wait(pid)?;
+    }
+}

@@ -1,0 +1,81 @@
+//! What workers report: the form that both sides share. Times are nanoseconds.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Ready {
+    pub ready: u32,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum End {
+    Code(i32),
+    Signal(i32),
+}
+
+/// One process killed for memory.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Victim {
+    pub pid: u32,
+    /// The worker's child (1) or grandchild (2).
+    pub depth: u32,
+    /// When its parent's `waitid` returned, since 1970.
+    pub seen_dead_ns: u64,
+}
+
+impl Victim {
+    pub fn seen_dead(&self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_nanos(self.seen_dead_ns)
+    }
+}
+
+/// What a worker's scheduling statistics grew by while it worked.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Scheduled {
+    pub on_cpu_ns: u64,
+    /// Runnable but waiting for a CPU.
+    pub waited_ns: u64,
+}
+
+/// What a worker did with its children. The worker itself is not counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Processed {
+    pub forks: u64,
+    pub execs: u64,
+    pub exits: u64,
+    pub signal_exits: u64,
+}
+
+/// How long some work took.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Took {
+    pub took_ns: u64,
+}
+
+/// Bytes and messages moved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Moved {
+    pub count: u64,
+    pub bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Port {
+    pub port: u16,
+}
+
+/// How the agent answered another user.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Asked {
+    /// The status was given.
+    Answered,
+    /// The socket could not be connected.
+    NotConnected(String),
+    /// The call was refused or cut off.
+    Refused(String),
+}

@@ -1,0 +1,62 @@
+//! A fixed amount of scheduler work, timed: what the agent slows down if it slows anything down.
+
+use std::io::{PipeReader, PipeWriter, Read, Write};
+use std::time::Instant;
+
+use super::report::{End, Took};
+use super::{WorkError, child};
+
+/// Pairs of processes that send a byte to and fro (two switches and two wake-ups a round), beside a loop of
+/// forks.
+#[derive(clap::Args)]
+pub struct Storm {
+    /// How many pairs at a time.
+    #[arg(long)]
+    pairs: u32,
+    /// How many rounds each pair does.
+    #[arg(long)]
+    rounds: u32,
+    /// How many processes the worker forks and waits for meanwhile.
+    #[arg(long)]
+    forks: u32,
+}
+
+impl Storm {
+    pub fn run(&self) -> Result<Took, WorkError> {
+        let begun = Instant::now();
+        let mut children = Vec::new();
+        for _ in 0..self.pairs {
+            let (reader_a, writer_b) = std::io::pipe().map_err(WorkError::system("pipe"))?;
+            let (reader_b, writer_a) = std::io::pipe().map_err(WorkError::system("pipe"))?;
+            let rounds = self.rounds;
+            children.push(child::spawn(|| play(reader_a, writer_a, rounds, true))?);
+            children.push(child::spawn(|| play(reader_b, writer_b, rounds, false))?);
+        }
+        for _ in 0..self.forks {
+            expect_zero(child::wait(child::spawn(|| 0)?)?)?;
+        }
+        for pid in children {
+            expect_zero(child::wait(pid)?)?;
+        }
+        Ok(Took { took_ns: begun.elapsed().as_nanos() as u64 })
+    }
+}
+
+fn expect_zero(end: End) -> Result<(), WorkError> {
+    if end == End::Code(0) { Ok(()) } else { Err(WorkError::Child(end)) }
+}
+
+fn play(mut reader: PipeReader, mut writer: PipeWriter, rounds: u32, serves: bool) -> i32 {
+    let mut byte = [0];
+    for _ in 0..rounds {
+        let done = if serves {
+            writer.write_all(&byte).and_then(|()| reader.read_exact(&mut byte))
+        } else {
+            reader.read_exact(&mut byte).and_then(|()| writer.write_all(&byte))
+        };
+        if done.is_err() {
+            return 1;
+        }
+    }
+    0
+}
