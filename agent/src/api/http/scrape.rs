@@ -80,6 +80,8 @@ where
     tokio::spawn(async move {
         match send(write, place, sender.clone()).await {
             Ok(bytes) => endpoint.answered(StatusCode::OK, started, bytes),
+            // Also a HEAD request, which wants no body.
+            Err(Cut::Gone) => tracing::debug!(path = endpoint.path(), "{}", Cut::Gone),
             Err(error) => {
                 tracing::warn!(path = endpoint.path(), %error, "HTTP answer cut");
                 // Waits until the client takes what was sent before, or is gone.

@@ -131,15 +131,34 @@ async fn a_failed_reading_is_an_error_not_an_empty_answer() {
     assert!(server.get("/healthz").await.0.starts_with("http/1.0 200"), "the server goes on");
 }
 
-/// Writing that fails after some chunks must not look complete.
-#[tokio::test]
-async fn a_broken_answer_breaks_the_connection() {
-    let app = App {
+fn one_place() -> App {
+    App {
         watch: Arc::new(Broken),
         ready: Arc::default(),
         scrapes: Arc::new(Semaphore::new(1)),
         readings: Mutex::default(),
-    };
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_place() {
+    let app = one_place();
+    let response = scrape::text(&app, Endpoint::Own, || {
+        |out: &mut crate::metrics::exposition::Exposition<'_>| {
+            (0..1_000).for_each(|_| out.raw(&[b'\n'; 10_000]));
+        }
+    })
+    .await;
+    assert_eq!(app.scrapes.available_permits(), 0, "nobody reads, so the writer waits");
+    drop(response);
+    let free = tokio::time::timeout(Duration::from_secs(5), app.scrapes.acquire()).await;
+    drop(free.expect("in time").unwrap());
+}
+
+/// Writing that fails after some chunks must not look complete.
+#[tokio::test]
+async fn a_broken_answer_breaks_the_connection() {
+    let app = one_place();
     let response = scrape::text(&app, Endpoint::Own, || {
         |out: &mut crate::metrics::exposition::Exposition<'_>| {
             out.raw(&[b'\n'; 200_000]);
