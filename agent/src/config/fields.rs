@@ -73,8 +73,8 @@ impl<'p> Fields<'p> {
         self.read(key, expected, |v| v.as_str().and_then(&parse))
     }
 
-    pub fn flag(&mut self, key: &'static str) -> bool {
-        self.read(key, "true or false", Value::as_bool).unwrap_or(false)
+    pub fn flag(&mut self, key: &'static str, default: bool) -> bool {
+        self.read(key, "true or false", Value::as_bool).unwrap_or(default)
     }
 
     pub fn path(&mut self, key: &'static str, default: &str, max_bytes: usize) -> PathBuf {

@@ -96,7 +96,7 @@ fn own_section(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Probl
     let mut f = Fields::new(SECTION, map, flags, problems);
     let mode = mode(&mut f);
     let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
-    let http_allow_remote = f.flag("httpAllowRemote");
+    let http_allow_remote = f.flag("httpAllowRemote", false);
     let http_address = http_address(&mut f, http_allow_remote);
     let state_dir = f.path("stateDir", d::STATE_DIR, usize::MAX);
     let runtime_endpoint = endpoint(&mut f, "runtimeEndpoint");
@@ -111,6 +111,8 @@ fn own_section(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Probl
     let retention = f.number("retentionSeconds", d::RETENTION_SECONDS, &d::RETENTION_SECONDS_RANGE);
     let sample = f.number("sampleSeconds", d::SAMPLE_SECONDS, &d::SAMPLE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
+    let program_stats = f.flag("programStats", true);
+    let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let journal = f.section("journal");
     f.finish();
     Config {
@@ -126,6 +128,8 @@ fn own_section(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Probl
         retention: Duration::from_secs(retention),
         sample: Duration::from_secs(sample),
         node_name,
+        program_stats,
+        bench_empty_programs,
         ignored: Vec::new(),
     }
 }

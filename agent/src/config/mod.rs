@@ -46,6 +46,10 @@ pub struct Config {
     pub sample: Duration,
     /// Name of the node in what is reported; the host name without it.
     pub node_name: Option<String>,
+    /// Lets the kernel measure the run time of each eBPF program (BPF_STATS_RUN_TIME: two more clock reads a run).
+    pub program_stats: bool,
+    /// Also attaches programs that do nothing, which `cargo xtask bench overhead` compares with.
+    pub bench_empty_programs: bool,
     /// Keys of the file that a kubelet knows and that do nothing here.
     pub ignored: Vec<String>,
 }

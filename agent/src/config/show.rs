@@ -28,6 +28,10 @@ impl Config {
         if let Some(name) = &self.node_name {
             line("nodeName", text(name));
         }
+        line("programStats", self.program_stats.to_string());
+        if self.bench_empty_programs {
+            line("benchEmptyPrograms", true.to_string());
+        }
         line("journal", String::new());
         line("  memoryEvents", self.journal.memory_events.to_string());
         line("  memoryBytes", self.journal.memory_bytes.to_string());

@@ -8,6 +8,7 @@ use crate::view::Identity;
 pub struct Names;
 
 impl Names {
+    pub fn new(_e: Option<&crate::config::Endpoint>) -> Self { Self }
     pub fn name(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         identity.clone()
     }

@@ -87,6 +87,11 @@ impl Observer {
         }
     }
 
+    /// Adds cgroups that were found and got no slot.
+    pub fn count_untracked(&self, cgroups: u64) {
+        self.untracked.fetch_add(cgroups, Ordering::Relaxed);
+    }
+
     /// Takes one record of the kernel side: into the registry, and into the journal if it tells something.
     pub fn on_record(&self, record: &Record) {
         let time = MonotonicClock::wall(record.header().time_ns);

@@ -1,0 +1,71 @@
+//! The controllers that matter here and their names in each version.
+
+use std::fmt;
+
+/// Which cgroup interface a hierarchy speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Version {
+    V1,
+    V2,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "v1",
+            Self::V2 => "v2",
+        })
+    }
+}
+
+/// A controller of interest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Controller {
+    Cpu,
+    /// CPU accounting: a controller of its own on v1; on v2 every cgroup has `cpu.stat`.
+    CpuAcct,
+    Memory,
+    Pids,
+    /// `blkio` on v1, `io` on v2.
+    Io,
+    Cpuset,
+    Hugetlb,
+}
+
+impl Controller {
+    pub const ALL: [Self; 7] =
+        [Self::Cpu, Self::CpuAcct, Self::Memory, Self::Pids, Self::Io, Self::Cpuset, Self::Hugetlb];
+
+    /// Its name among a v1 mount's options and in `/proc/<pid>/cgroup`.
+    pub fn v1_name(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::CpuAcct => "cpuacct",
+            Self::Memory => "memory",
+            Self::Pids => "pids",
+            Self::Io => "blkio",
+            Self::Cpuset => "cpuset",
+            Self::Hugetlb => "hugetlb",
+        }
+    }
+
+    /// Its name in v2's `cgroup.controllers`; `None` where v2 needs no controller for it.
+    pub fn v2_name(self) -> Option<&'static str> {
+        match self {
+            Self::CpuAcct => None,
+            Self::Io => Some("io"),
+            other => Some(other.v1_name()),
+        }
+    }
+
+    /// The agent cannot do its work without it.
+    pub fn required(self) -> bool {
+        matches!(self, Self::Cpu | Self::Memory)
+    }
+}
+
+impl fmt::Display for Controller {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.v1_name())
+    }
+}

@@ -1,0 +1,252 @@
+//! Which controller is on which hierarchy of this machine.
+//!
+//! [`Layout::decide`] is a pure function of [`Facts`]; [`Facts::gather`] reads them.
+
+use std::fmt;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
+
+use super::mountinfo::{CgroupMount, Membership, parse_memberships, parse_mountinfo};
+use super::{CgroupError, Controller, Version};
+
+/// How a machine uses cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LayoutKind {
+    /// Only v1 hierarchies.
+    V1,
+    /// Controllers on v1, and the v2 tree beside them.
+    Hybrid,
+    /// Everything on v2.
+    V2,
+}
+
+impl fmt::Display for LayoutKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::V1 => "v1",
+            Self::Hybrid => "hybrid",
+            Self::V2 => "v2",
+        })
+    }
+}
+
+/// One mounted hierarchy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hierarchy {
+    /// The kernel's number of it (`cgrp->root->hierarchy_id`): what tells hierarchies apart in kernel programs.
+    /// 0 is v2.
+    pub id: u32,
+    pub mount: PathBuf,
+    /// Which cgroup is shown at `mount`: anything but `/` means that only a part of the tree can be seen from
+    /// here and that the kernel's own paths begin elsewhere.
+    pub mount_root: String,
+    pub version: Version,
+    /// Controllers of interest that are really on it.
+    pub controllers: Vec<Controller>,
+}
+
+/// What the decision is made from.
+#[derive(Debug, Clone, Default)]
+pub struct Facts {
+    pub mounts: Vec<MountFact>,
+    pub memberships: Vec<Membership>,
+}
+
+/// One cgroup mount as found.
+#[derive(Debug, Clone)]
+pub struct MountFact {
+    pub root: String,
+    pub mount_point: PathBuf,
+    pub version: Version,
+    /// v1: the file system's options. v2: the words of `cgroup.controllers` at the mount point.
+    pub controllers: Vec<String>,
+    /// statfs at the mount point says that this file system is what one sees there (nothing mounted over it).
+    pub visible: bool,
+}
+
+impl Facts {
+    /// Reads them from `root`'s /proc and the mounts named there. With a `root` other than `/` (a fixture, or a
+    /// host's tree mounted in a container) the mount points are looked for below it, and whether they really
+    /// are cgroup file systems is not checked, since a copied tree cannot be one.
+    pub fn gather(root: &Path) -> Result<Self, CgroupError> {
+        let read = |path: PathBuf| {
+            fs::read_to_string(&path).map_err(|source| CgroupError::file("read", &path, source))
+        };
+        let mountinfo = read(root.join("proc/self/mountinfo"))?;
+        let memberships = parse_memberships(&read(root.join("proc/self/cgroup"))?);
+        let check = root == Path::new("/");
+        let mounts = parse_mountinfo(&mountinfo).into_iter().map(|m| MountFact::of(m, root, check)).collect();
+        Ok(Self { mounts, memberships })
+    }
+}
+
+impl MountFact {
+    fn of(mount: CgroupMount, root: &Path, check: bool) -> Self {
+        let below = mount.mount_point.strip_prefix("/").unwrap_or(&mount.mount_point);
+        let mount_point = root.join(below);
+        let (version, magic) =
+            if mount.v2 { (Version::V2, CGROUP2_SUPER_MAGIC) } else { (Version::V1, CGROUP_SUPER_MAGIC) };
+        let visible = !check || statfs(&mount_point).is_ok_and(|s| s.filesystem_type() == magic);
+        let controllers = match version {
+            Version::V1 => mount.options,
+            // Unreadable is the same as none: the mount cannot serve then.
+            Version::V2 => fs::read_to_string(mount_point.join("cgroup.controllers"))
+                .unwrap_or_default()
+                .split_whitespace()
+                .map(str::to_owned)
+                .collect(),
+        };
+        Self { root: mount.root, mount_point, version, controllers, visible }
+    }
+}
+
+/// Where everything is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Layout {
+    kind: LayoutKind,
+    hierarchies: Vec<Hierarchy>,
+    missing: Vec<Controller>,
+}
+
+impl Layout {
+    /// Looks at this machine.
+    pub fn detect() -> Result<Self, CgroupError> {
+        Self::detect_at(Path::new("/"))
+    }
+
+    /// Looks at the machine, or the fixture, whose root directory is `root` (see [`Facts::gather`]).
+    pub fn detect_at(root: &Path) -> Result<Self, CgroupError> {
+        Self::decide(&Facts::gather(root)?).map_err(|err| match err {
+            CgroupError::NotMounted { .. } => {
+                CgroupError::NotMounted { mountinfo: root.join("proc/self/mountinfo") }
+            }
+            other => other,
+        })
+    }
+
+    /// The layout that the facts describe.
+    ///
+    /// A controller is on the v1 hierarchy that is mounted with it, else on v2 if the v2 root offers it. Without
+    /// cpu or memory there is no layout; other controllers may be [`Layout::missing`].
+    pub fn decide(facts: &Facts) -> Result<Self, CgroupError> {
+        let mut hierarchies: Vec<Hierarchy> = Vec::new();
+        for fact in facts.mounts.iter().filter(|m| m.visible) {
+            let controllers = fact.controllers_of_interest();
+            let id = match fact.version {
+                Version::V2 => Some(0),
+                // A hierarchy without a controller of interest (name=systemd, freezer) is none of ours.
+                Version::V1 if controllers.is_empty() => continue,
+                Version::V1 => hierarchy_id(&facts.memberships, &controllers),
+            };
+            let Some(id) = id else {
+                return Err(CgroupError::UnknownHierarchy { mount: fact.mount_point.clone() });
+            };
+            let found = Hierarchy {
+                id,
+                mount: fact.mount_point.clone(),
+                mount_root: fact.root.clone(),
+                version: fact.version,
+                controllers,
+            };
+            match hierarchies.iter_mut().find(|h| h.id == id) {
+                Some(known) if better_mount(&found, known) => *known = found,
+                Some(_) => {}
+                None => hierarchies.push(found),
+            }
+        }
+        if hierarchies.is_empty() {
+            return Err(CgroupError::NotMounted { mountinfo: PathBuf::from("/proc/self/mountinfo") });
+        }
+        let on_v1: Vec<Controller> =
+            hierarchies.iter().filter(|h| h.version == Version::V1).flat_map(|h| h.controllers.clone()).collect();
+        if let Some(v2) = hierarchies.iter_mut().find(|h| h.version == Version::V2) {
+            v2.controllers.retain(|c| !on_v1.contains(c));
+        }
+        let kind = match (on_v1.is_empty(), hierarchies.iter().any(|h| h.version == Version::V2)) {
+            (true, _) => LayoutKind::V2,
+            (false, true) => LayoutKind::Hybrid,
+            (false, false) => LayoutKind::V1,
+        };
+        let missing: Vec<Controller> = Controller::ALL
+            .into_iter()
+            .filter(|c| !hierarchies.iter().any(|h| h.controllers.contains(c)))
+            .collect();
+        if let Some(controller) = missing.iter().copied().find(|c| c.required()) {
+            return Err(CgroupError::ControllerMissing { controller });
+        }
+        hierarchies.sort_by_key(|h| h.id);
+        Ok(Self { kind, hierarchies, missing })
+    }
+
+    pub fn kind(&self) -> LayoutKind {
+        self.kind
+    }
+
+    /// Where a controller is; `None` if it is missing.
+    pub fn hierarchy(&self, controller: Controller) -> Option<&Hierarchy> {
+        self.hierarchies.iter().find(|h| h.controllers.contains(&controller))
+    }
+
+    /// Every mounted hierarchy with a controller of interest, and the v2 tree; each once, by id.
+    pub fn hierarchies(&self) -> &[Hierarchy] {
+        &self.hierarchies
+    }
+
+    /// The v2 tree, if it is mounted.
+    pub fn unified(&self) -> Option<&Hierarchy> {
+        self.hierarchies.iter().find(|h| h.version == Version::V2)
+    }
+
+    /// Controllers of interest that this machine lacks (never cpu or memory).
+    pub fn missing(&self) -> &[Controller] {
+        &self.missing
+    }
+
+    /// Each controller in use with the version it is on, as `nodewarden status` shows it: `memory (v1)`.
+    pub fn describe_controllers(&self) -> Vec<String> {
+        Controller::ALL
+            .into_iter()
+            .filter_map(|c| self.hierarchy(c).map(|h| format!("{} ({})", display_name(c, h.version), h.version)))
+            .collect()
+    }
+}
+
+fn display_name(controller: Controller, version: Version) -> &'static str {
+    match version {
+        Version::V1 => controller.v1_name(),
+        Version::V2 => controller.v2_name().unwrap_or("cpuacct"),
+    }
+}
+
+impl MountFact {
+    fn controllers_of_interest(&self) -> Vec<Controller> {
+        let has = |name: &str| self.controllers.iter().any(|c| c == name);
+        Controller::ALL
+            .into_iter()
+            .filter(|c| match self.version {
+                Version::V1 => has(c.v1_name()),
+                Version::V2 => c.v2_name().is_none_or(has),
+            })
+            .collect()
+    }
+}
+
+fn hierarchy_id(memberships: &[Membership], controllers: &[Controller]) -> Option<u32> {
+    memberships
+        .iter()
+        .find(|m| controllers.iter().any(|c| m.controllers.iter().any(|name| name == c.v1_name())))
+        .map(|m| m.id)
+}
+
+/// Of several mounts of one hierarchy the one that shows it whole, then the one with the shorter path (others
+/// are bind mounts for containers).
+fn better_mount(new: &Hierarchy, known: &Hierarchy) -> bool {
+    let rank = |h: &Hierarchy| (h.mount_root != "/", h.mount.as_os_str().len());
+    rank(new) < rank(known)
+}
+
+#[cfg(test)]
+#[path = "layout_tests.rs"]
+mod tests;
