@@ -3,22 +3,31 @@
 //! - [`Layout`]: which controller lives on which mounted hierarchy, found from the mounts themselves (never from
 //!   `/proc/cgroups`, which newer kernels fill with controllers that no longer exist).
 //! - [`walk`]: every cgroup of a hierarchy with its kernel id.
-//! - [`GroupReader`]: the files of one cgroup, read with `pread` on kept-open descriptors, as [`crate::view::Usage`].
+//! - [`GroupReader`]: the files of one cgroup, read through kept-open descriptors, as [`crate::view::Usage`].
 //! - [`identify`]: which pod and container a path is, by the kubelet's shapes.
 //! - [`MachineReader`]: the node as a whole.
 
 mod controller;
 mod error;
+mod files;
 mod group_path;
 mod layout;
+mod machine;
 mod mountinfo;
+mod parse;
+mod reader;
 #[cfg(test)]
 mod testing;
+mod v1;
+mod v2;
 mod walk;
 
 pub use controller::{Controller, Version};
-pub use error::{CgroupError, Malformed};
+pub use error::CgroupError;
+pub use files::Budget;
 pub fn identify(_p: &str) -> crate::view::Identity { crate::view::Identity::Other }
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
+pub use machine::MachineReader;
 pub use mountinfo::Membership;
+pub use reader::GroupReader;
 pub use walk::{Walk, walk};

@@ -63,7 +63,7 @@ pub struct MemoryUsage {
     pub limit_bytes: Option<u64>,
     /// v1 memory+swap limit, v2 swap limit; `None` without one.
     pub swap_limit_bytes: Option<u64>,
-    /// v1 soft limit or v2 `memory.low`.
+    /// v1 soft limit or v2 `memory.min`, as cAdvisor; `None` without one.
     pub reservation_bytes: Option<u64>,
     /// v2 `memory.high`.
     pub high_bytes: Option<u64>,

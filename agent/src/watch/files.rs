@@ -1,10 +1,94 @@
-//! tmp
-use crate::cgroup::Layout;
+//! The file readers of all cgroups, kept from one reading to the next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use super::registry::Group;
+use crate::cgroup::{Budget, GroupReader, Layout, MachineReader};
 use crate::view::{Machine, Usage};
-pub struct Files;
+
+/// Descriptors left for everything that is not a cgroup's file.
+const RESERVED: u64 = 512;
+
+/// Reads the files of every cgroup and of the machine.
+pub struct Files {
+    layout: Layout,
+    budget: Budget,
+    readers: HashMap<Arc<str>, (u64, GroupReader)>,
+    machine: MachineReader,
+    devices: HashMap<(u32, u32), Option<String>>,
+}
+
 impl Files {
-    pub fn new(_l: Layout, _n: Option<String>) -> Self { Self }
-    pub fn machine(&mut self) -> Machine { Machine::default() }
-    pub fn read(&mut self, g: &[&Group]) -> Vec<Option<Usage>> { vec![None; g.len()] }
+    pub fn new(layout: Layout, node_name: Option<String>) -> Self {
+        let budget = Budget::new(usize::try_from(descriptors().saturating_sub(RESERVED)).unwrap_or(0));
+        let machine = MachineReader::new(&layout, node_name, &budget);
+        Self { layout, budget, readers: HashMap::new(), machine, devices: HashMap::new() }
+    }
+
+    pub fn machine(&mut self) -> Machine {
+        self.machine.read(&mut Vec::new())
+    }
+
+    /// One reading of each, in order. Readers of cgroups that are not among them are dropped.
+    pub fn read(&mut self, groups: &[&Group]) -> Vec<Usage> {
+        let mut readers = HashMap::with_capacity(groups.len());
+        let mut work: Vec<(u64, Arc<str>, GroupReader)> = groups
+            .iter()
+            .map(|group| {
+                let reader = match self.readers.remove(&group.path) {
+                    Some((generation, reader)) if generation == group.generation => reader,
+                    _ => GroupReader::new(&self.layout, &group.path, &self.budget),
+                };
+                (group.generation, group.path.clone(), reader)
+            })
+            .collect();
+        let mut usages = read_all(&mut work);
+        for usage in &mut usages {
+            for io in &mut usage.io {
+                let device = self.devices.entry((io.major, io.minor));
+                io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
+            }
+        }
+        for (generation, path, reader) in work {
+            readers.insert(path, (generation, reader));
+        }
+        self.readers = readers;
+        usages
+    }
+}
+
+/// Cgroups from which on a second thread is worth starting.
+const SPLIT: usize = 200;
+
+fn read_all(work: &mut [(u64, Arc<str>, GroupReader)]) -> Vec<Usage> {
+    let one = |work: &mut [(u64, Arc<str>, GroupReader)]| {
+        let mut buffer = Vec::with_capacity(8192);
+        work.iter_mut().map(|(_, _, reader)| reader.read(&mut buffer)).collect::<Vec<_>>()
+    };
+    if work.len() < SPLIT {
+        return one(work);
+    }
+    let (left, right) = work.split_at_mut(work.len() / 2);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| one(right));
+        let mut usages = one(left);
+        if let Ok(rest) = other.join() {
+            usages.extend(rest);
+        }
+        usages
+    })
+}
+
+/// Raises the soft limit of open files to the hard one and returns it.
+fn descriptors() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+}
+
+/// `/dev/NAME` of a block device, from sysfs.
+fn device_path(major: u32, minor: u32) -> Option<String> {
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(format!("/dev/{}", link.file_name()?.to_string_lossy().replace('!', "/")))
 }

@@ -62,9 +62,7 @@ impl Sampler {
         let alive: Vec<&Group> = groups.iter().filter(|g| g.removed.is_none()).collect();
         let machine = self.files.machine();
         for (group, usage) in alive.iter().zip(self.files.read(&alive)) {
-            if let Some(usage) = usage
-                && let Some(remembered) = self.remembered.get_mut(&group.path)
-            {
+            if let Some(remembered) = self.remembered.get_mut(&group.path) {
                 remembered.usage = usage;
             }
         }

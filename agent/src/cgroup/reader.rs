@@ -1,0 +1,109 @@
+//! All files of one cgroup, over all hierarchies, as one reading.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::files::{Budget, Cadence, KeptFile, Spec};
+use super::group_path::join;
+use super::{Layout, Version, v1, v2};
+use crate::view::Usage;
+
+/// Files of cadence `Slow` are read again after this time.
+const SLOW: Duration = Duration::from_secs(15);
+
+/// Reads one cgroup again and again.
+#[derive(Debug)]
+pub struct GroupReader {
+    files: Vec<(&'static Spec, PathIndex, KeptFile)>,
+    dirs: Vec<PathBuf>,
+    /// The last reading: what is read slowly stays from it.
+    usage: Usage,
+    slow_read: Option<Instant>,
+}
+
+/// Index into `dirs`.
+type PathIndex = usize;
+
+impl GroupReader {
+    /// Prepares to read cgroup `path` in the hierarchies of `layout` where it exists. Opens nothing yet.
+    pub fn new(layout: &Layout, path: &str, budget: &Budget) -> Self {
+        let mut reader = Self { files: Vec::new(), dirs: Vec::new(), usage: Usage::default(), slow_read: None };
+        for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
+            for spec in specs {
+                let hierarchy = spec.controller.and_then(|c| layout.hierarchy(c));
+                if let Some(h) = hierarchy.filter(|h| h.version == version) {
+                    reader.add(spec, join(&h.mount, path), budget);
+                }
+            }
+        }
+        if let Some(unified) = layout.unified() {
+            for spec in v2::PRESSURES {
+                reader.add(spec, join(&unified.mount, path), budget);
+            }
+        }
+        reader
+    }
+
+    fn add(&mut self, spec: &'static Spec, dir: PathBuf, budget: &Budget) {
+        let at = match self.dirs.iter().position(|d| *d == dir) {
+            Some(at) => at,
+            None => {
+                self.dirs.push(dir);
+                self.dirs.len() - 1
+            }
+        };
+        self.files.push((spec, at, KeptFile::new(budget)));
+    }
+
+    /// Reads now. What of it is gone (a directory removed in one hierarchy or in all) keeps its last values.
+    pub fn read(&mut self, buffer: &mut Vec<u8>) -> Usage {
+        let now = Instant::now();
+        let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
+        let mut usage = self.last_without_counts();
+        let mut gone = 0u64;
+        for (spec, at, file) in &mut self.files {
+            if (spec.cadence == Cadence::Slow && !slow_due) || gone & (1 << *at) != 0 {
+                continue;
+            }
+            match file.read(&self.dirs[*at], spec.name, buffer) {
+                Ok(true) => (spec.parse)(buffer, &mut usage),
+                Ok(false) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
+                Err(error) => tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read"),
+            }
+        }
+        if slow_due {
+            self.slow_read = Some(now);
+        }
+        usage.time = Some(SystemTime::now());
+        self.usage = usage.clone();
+        usage
+    }
+
+    /// The last reading, to be read over: what is gone since keeps its last value.
+    fn last_without_counts(&self) -> Usage {
+        let mut usage = self.usage.clone();
+        usage.io.clear();
+        usage.pressures = Default::default();
+        usage
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_machines_own_root_reads() {
+        let Ok(layout) = Layout::detect() else {
+            println!("skipped: no cgroups here");
+            return;
+        };
+        let mut reader = GroupReader::new(&layout, "/", &Budget::new(64));
+        let mut buffer = Vec::new();
+        let first = reader.read(&mut buffer);
+        let cpu = first.cpu.expect("the root has CPU accounting").usage_ns;
+        let second = reader.read(&mut buffer);
+        assert!(second.cpu.unwrap().usage_ns >= cpu);
+    }
+}
