@@ -25,7 +25,7 @@ pub enum CliError {
     Connect { socket: PathBuf, source: io::Error },
     #[error("cannot speak with the agent on {}: {source}", socket.display())]
     Transport { socket: PathBuf, source: tonic::transport::Error },
-    #[error("the agent refused {call}: {}", status.message())]
+    #[error("the agent did not answer {call}: {}", status.message())]
     Call { call: &'static str, status: Box<tonic::Status> },
     #[error("the agent on {} stopped", socket.display())]
     Stopped { socket: PathBuf },

@@ -72,9 +72,11 @@ fn ended(exit: &Exit, place: &str) -> String {
     } else {
         format!("exited with {}", exit.code)
     };
-    let inside = (exit.namespace_pid != exit.pid && exit.namespace_pid != 0)
-        .then(|| format!(", {} inside", exit.namespace_pid))
-        .unwrap_or_default();
+    let inside = match exit.namespace_pid {
+        0 => String::new(),
+        same if same == exit.pid => String::new(),
+        inner => format!(", {inner} inside"),
+    };
     let main = if exit.main { ", main process" } else { "" };
     format!("{} (pid {}{inside}{main}) {how} in {place}", exit.command, exit.pid)
 }

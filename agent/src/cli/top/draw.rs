@@ -114,7 +114,10 @@ fn footer(view: &View<'_>, width: u16) -> String {
         format!("{set}  sort c m w i n p a(name)  Tab pods/containers/all  +/- speed  ↑↓ scroll  q quit");
     let short = format!("{set}  cmwinpa sort  Tab show  q quit");
     let width = usize::from(width);
-    [long, short, "q quit".to_owned()].into_iter().find(|t| t.chars().count() <= width).unwrap_or_default()
+    [long, short, format!("{set}  q quit"), "q quit".to_owned()]
+        .into_iter()
+        .find(|t| t.chars().count() <= width)
+        .unwrap_or_default()
 }
 
 #[cfg(test)]
