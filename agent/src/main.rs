@@ -1,3 +1,7 @@
 //! The `nodewarden` binary: arguments to subcommands, nothing else.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    nodewarden::cli::main()
+}

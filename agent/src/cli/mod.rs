@@ -1,1 +1,89 @@
-//! (under construction)
+//! The command line: one module a subcommand. Texts come from pure functions; printing and asking the agent
+//! stand beside them.
+
+mod agent;
+
+mod client;
+mod config;
+mod error;
+mod event_line;
+mod events;
+mod format;
+mod output;
+mod since;
+mod status;
+mod table;
+#[cfg(test)]
+mod tests;
+mod top;
+mod tree;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::config::defaults;
+pub use error::CliError;
+
+const HELP: &str = "\
+Examples:
+  nodewarden agent --config /etc/nodewarden/config.yaml   start the agent (as root)
+  nodewarden top                                          which pod or service uses what, live
+  nodewarden events --since 10m --type oom                who was killed for memory, and follow
+  nodewarden tree /kubepods                               limits and use, level by level
+  nodewarden status                                       what works here, what is off and why
+
+Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied.";
+
+/// Watches what the kernel does to each pod and cgroup of this machine
+#[derive(Debug, Parser)]
+#[command(name = "nodewarden", version = version(), after_help = HELP, disable_help_subcommand = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Agent(agent::AgentArgs),
+    Top(top::TopArgs),
+    Events(events::EventsArgs),
+    Tree(tree::TreeArgs),
+    Status(status::StatusArgs),
+    Config(config::ConfigArgs),
+}
+
+/// How to reach the agent.
+#[derive(Debug, Clone, Args)]
+struct SocketArg {
+    /// The agent's Unix socket
+    #[arg(long, value_name = "PATH", default_value = defaults::SOCKET)]
+    socket: PathBuf,
+}
+
+/// The version, with the commit if the build knows it.
+pub fn version() -> &'static str {
+    option_env!("NODEWARDEN_VERSION").unwrap_or(env!("CARGO_PKG_VERSION"))
+}
+
+/// Runs what the arguments say and gives the exit status.
+pub fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Agent(args) => agent::run(&args),
+        Command::Config(args) => config::run(&args),
+        Command::Top(args) => client::block_on(top::run(args)),
+        Command::Events(args) => client::block_on(events::run(args)),
+        Command::Tree(args) => client::block_on(tree::run(args)),
+        Command::Status(args) => client::block_on(status::run(args)),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        // Whoever read us has seen enough.
+        Err(e) if e.is_broken_pipe() => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("nodewarden: {e}");
+            ExitCode::from(e.exit_status())
+        }
+    }
+}

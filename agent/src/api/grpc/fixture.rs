@@ -27,7 +27,7 @@ impl Node {
         GroupView {
             path: path.into(),
             identity: Arc::new(identity),
-            created: time - Duration::from_secs(3600),
+            created: time - Duration::from_secs(3600 + n),
             removed: None,
             usage: Usage {
                 time: Some(time),
@@ -35,7 +35,7 @@ impl Node {
                 memory: Some(MemoryUsage {
                     usage_bytes: (load + 1) << 20,
                     working_set_bytes: load << 20,
-                    limit_bytes: (load > 10).then_some(128 << 20),
+                    limit_bytes: (10..100).contains(&load).then_some(128 << 20),
                     ..MemoryUsage::default()
                 }),
                 processes: Some(ProcessUsage { threads: load, max: None }),

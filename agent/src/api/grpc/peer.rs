@@ -4,7 +4,6 @@ use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
 
 /// Interceptor for every call on the socket.
-#[expect(clippy::result_large_err, reason = "the signature of a tonic interceptor")]
 pub fn check(request: Request<()>) -> Result<Request<()>, Status> {
     let peer = request.extensions().get::<UdsConnectInfo>().and_then(|info| info.peer_cred.as_ref());
     match allowed(peer.map(|p| p.uid())) {

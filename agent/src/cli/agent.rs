@@ -1,0 +1,52 @@
+//! `nodewarden agent`: the daemon.
+
+use std::path::PathBuf;
+
+use clap::Args;
+use tracing_subscriber::EnvFilter;
+
+use super::CliError;
+use crate::config::{self, Overrides};
+use crate::watch;
+
+/// Start the agent in the foreground (needs root)
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything has a default, so a file is needed only to change something. Flags go before the file.
+A kubelet's own configuration file can be used; its keys that do nothing here are listed at start.
+Set NODEWARDEN_LOG to change what is logged: error, warn, info (default), debug, trace, or by module.
+
+Examples:
+  nodewarden agent
+  nodewarden agent --config /var/lib/kubelet/config.yaml --http-address 127.0.0.1:9999
+  NODEWARDEN_LOG=nodewarden::journal=debug nodewarden agent --state-dir /tmp/state")]
+pub struct AgentArgs {
+    /// KubeletConfiguration file with a `nodewarden:` section
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    overrides: Overrides,
+}
+
+pub fn run(args: &AgentArgs) -> Result<(), CliError> {
+    let config = config::load(args.config.as_deref(), &args.overrides)?;
+    log_to_stderr();
+    if !config.ignored.is_empty() {
+        tracing::info!("the kubelet's keys that do nothing here: {}", config.ignored.join(", "));
+    }
+    watch::run(config)?;
+    Ok(())
+}
+
+fn log_to_stderr() {
+    let filter = EnvFilter::builder()
+        .with_env_var("NODEWARDEN_LOG")
+        .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
+        .from_env_lossy();
+    let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
+    let logger =
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color);
+    if let Err(e) = logger.try_init() {
+        eprintln!("nodewarden: logging is set up already: {e}");
+    }
+}

@@ -1,0 +1,40 @@
+//! The connection to the agent.
+
+use std::future::Future;
+use std::path::{Path, PathBuf};
+
+use hyper_util::rt::TokioIo;
+use nodewarden_proto::nodewarden::v1::nodewarden_client::NodewardenClient;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint, Uri};
+
+use super::CliError;
+
+/// A node with all its 65,535 cgroups answers with some 30 MiB.
+const LARGEST_ANSWER: usize = 128 << 20;
+
+/// Connects, and tells apart why it cannot be done. The connection renews itself when the agent is restarted.
+pub async fn connect(socket: &Path) -> Result<NodewardenClient<Channel>, CliError> {
+    // Asked apart: the transport wraps the reason beyond recognition.
+    UnixStream::connect(socket).await.map_err(|e| CliError::connecting(socket, e))?;
+    let path: PathBuf = socket.to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    // The address is not used: the connector knows where to go.
+    let channel = Endpoint::from_static("http://nodewarden")
+        .connect_with_connector(connector)
+        .await
+        .map_err(|source| CliError::Transport { socket: socket.to_owned(), source })?;
+    Ok(NodewardenClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
+}
+
+/// Runs a subcommand that asks the agent.
+pub fn block_on(command: impl Future<Output = Result<(), CliError>>) -> Result<(), CliError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| CliError::Runtime { source })?
+        .block_on(command)
+}

@@ -1,0 +1,53 @@
+//! `nodewarden config`: is a file right, and what would the agent run with.
+
+use std::io::Write;
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::CliError;
+use super::output::stdout;
+use crate::config::{self, Overrides};
+
+/// Check a configuration file or show what the agent would run with
+#[derive(Debug, Args)]
+pub struct ConfigArgs {
+    #[command(subcommand)]
+    command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ConfigCommand {
+    /// Tell every problem of a file at once; fails if there is one
+    Check {
+        /// KubeletConfiguration file with a `nodewarden:` section
+        file: PathBuf,
+    },
+    /// Print every setting, from defaults, file and flags, as a file
+    Show {
+        /// KubeletConfiguration file with a `nodewarden:` section
+        #[arg(long, value_name = "FILE")]
+        config: Option<PathBuf>,
+        #[command(flatten)]
+        overrides: Overrides,
+    },
+}
+
+pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
+    let mut out = stdout();
+    match &args.command {
+        ConfigCommand::Check { file } => {
+            let config = config::load(Some(file), &Overrides::default())?;
+            writeln!(out, "{} is valid", file.display())?;
+            if !config.ignored.is_empty() {
+                writeln!(out, "the kubelet's keys that do nothing here: {}", config.ignored.join(", "))?;
+            }
+        }
+        ConfigCommand::Show { config, overrides } => {
+            let config = config::load(config.as_deref(), overrides)?;
+            out.write_all(config.to_yaml().as_bytes())?;
+        }
+    }
+    out.flush()?;
+    Ok(())
+}

@@ -1,0 +1,100 @@
+//! `nodewarden events`: what happened and what happens.
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, ValueEnum};
+use jiff::Timestamp;
+use nodewarden_proto::nodewarden::v1::{WatchEventsRequest, WatchEventsResponse};
+use tokio::time::MissedTickBehavior;
+
+use super::output::{reader_is_gone, stdout};
+use super::{CliError, SocketArg, client, event_line, since};
+use crate::api::grpc::{event, time};
+use crate::view::{Event, EventType};
+
+/// Print events: out-of-memory kills, crashes, cgroups that come and go
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Without --since only what happens from now on is shown. With --no-follow and without --since, all of the
+journal.
+
+Examples:
+  nodewarden events                                   follow everything
+  nodewarden events --since 1h --type oom,exit        who died in the last hour, and follow
+  nodewarden events --since 2026-11-21T04:00:00Z --pod shop/cart --no-follow
+  nodewarden events --no-follow --output json | jq 'select(.type == \"oom\") | .cgroup'")]
+pub struct EventsArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// First the journal's events since then: a span before now (10m, 1h30m, 2d) or an RFC 3339 time
+    #[arg(long, value_name = "WHEN", value_parser = |t: &str| since::parse(t, Timestamp::now()))]
+    since: Option<Timestamp>,
+    /// Only these types, separated by commas
+    #[arg(long = "type", value_name = "TYPES", value_delimiter = ',',
+          value_parser = EventType::ALL.map(EventType::name))]
+    types: Vec<String>,
+    /// Only events of this pod: its uid, its name or namespace/name
+    #[arg(long)]
+    pod: Option<String>,
+    /// End after what the journal holds
+    #[arg(long)]
+    no_follow: bool,
+    /// A line for people or a JSON object for programs, one an event
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    Text,
+    Json,
+}
+
+pub async fn run(args: EventsArgs) -> Result<(), CliError> {
+    let socket = args.socket.socket;
+    let request = WatchEventsRequest {
+        since: args.since.map(time::from_timestamp),
+        types: args.types,
+        pod: args.pod.unwrap_or_default(),
+        no_follow: args.no_follow,
+    };
+    let mut client = client::connect(&socket).await?;
+    let mut stream = client.watch_events(request).await.map_err(CliError::call("WatchEvents"))?.into_inner();
+    // A reader that went away is noticed also when nothing happens.
+    let mut check = tokio::time::interval(Duration::from_secs(1));
+    check.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            message = stream.message() => match message.map_err(CliError::call("WatchEvents"))? {
+                Some(message) => print(message, args.output)?,
+                None if args.no_follow => return Ok(()),
+                None => return Err(CliError::Stopped { socket }),
+            },
+            _ = check.tick() => if reader_is_gone() { return Ok(()) },
+        }
+    }
+}
+
+/// Writes one event and flushes: whoever waits for it gets it now.
+fn print(message: WatchEventsResponse, output: Output) -> Result<(), CliError> {
+    let Some(message) = message.event else { return Ok(()) };
+    match event::from_proto(message) {
+        Ok(event) => {
+            let mut out = stdout();
+            writeln!(out, "{}", text(&event, output))?;
+            out.flush()?;
+        }
+        // A newer agent's event: say so, go on.
+        Err(e) => eprintln!("nodewarden: {e}"),
+    }
+    Ok(())
+}
+
+fn text(event: &Event, output: Output) -> String {
+    match output {
+        Output::Text => event_line::line(event),
+        // Only a map with keys that are no texts could fail, and an event has none.
+        Output::Json => serde_json::to_string(event).unwrap_or_default(),
+    }
+}

@@ -1,0 +1,135 @@
+//! Numbers and times as people read them. Pure.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+/// Bytes with a binary unit and three significant digits: `64.0Mi`, `512`, `1.50Gi`.
+pub fn bytes(n: u64) -> String {
+    scaled(n as f64, 1024.0, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
+}
+
+/// A count with a decimal unit: `12.3k`.
+pub fn count(n: u64) -> String {
+    scaled(n as f64, 1000.0, &["", "k", "M", "G", "T", "P", "E"])
+}
+
+fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
+    let mut unit = 0;
+    // What would be rounded up to four digits takes the next unit.
+    while (n >= 999.5 && unit > 0 || n >= 1000.0) && unit + 1 < units.len() {
+        n /= step;
+        unit += 1;
+    }
+    match n {
+        n if unit == 0 || n >= 99.95 => format!("{n:.0}{}", units[unit]),
+        n if n >= 9.995 => format!("{n:.1}{}", units[unit]),
+        n => format!("{n:.2}{}", units[unit]),
+    }
+}
+
+/// Nanoseconds in the unit that fits: `850ns`, `1.25ms`.
+pub fn nanos(n: u64) -> String {
+    match n {
+        0..1_000 => format!("{n}ns"),
+        1_000..1_000_000 => format!("{:.1}µs", n as f64 / 1e3),
+        1_000_000..1_000_000_000 => format!("{:.1}ms", n as f64 / 1e6),
+        _ => format!("{:.2}s", n as f64 / 1e9),
+    }
+}
+
+/// A span as its two largest units: `3d4h`, `90s` as `1m30s`.
+pub fn span(d: Duration) -> String {
+    let s = d.as_secs();
+    match s {
+        0..60 => format!("{s}s"),
+        60..3600 => format!("{}m{}s", s / 60, s % 60),
+        3600..86_400 => format!("{}h{}m", s / 3600, s % 3600 / 60),
+        _ => format!("{}d{}h", s / 86_400, s % 86_400 / 3600),
+    }
+}
+
+/// RFC 3339 in UTC to the millisecond: sorts as text, and can be given to `--since`.
+pub fn time(t: Timestamp) -> String {
+    format!("{t:.3}")
+}
+
+/// Shortened in the middle to at most `width` characters: the ends of a path or name tell most.
+pub fn shorten(text: &str, width: usize) -> String {
+    let length = text.chars().count();
+    if length <= width {
+        return text.to_owned();
+    }
+    if width == 0 {
+        return String::new();
+    }
+    let head = (width - 1) / 3;
+    let tail = width - 1 - head;
+    let start: String = text.chars().take(head).collect();
+    let end: String = text.chars().skip(length - tail).collect();
+    format!("{start}…{end}")
+}
+
+/// Text from elsewhere without what would move the cursor: command names and paths may hold any byte.
+pub fn printable(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn units() {
+        for (n, expected) in [
+            (0, "0"),
+            (999, "999"),
+            (1000, "0.98Ki"),
+            (1024, "1.00Ki"),
+            (64 << 20, "64.0Mi"),
+            (1023 << 20, "1.00Gi"),
+            (3 << 29, "1.50Gi"),
+            (128 << 30, "128Gi"),
+            (u64::MAX, "16.0Ei"),
+        ] {
+            assert_eq!(bytes(n), expected);
+        }
+        assert_eq!([0, 999, 1500, 999_999].map(count), ["0", "999", "1.50k", "1.00M"]);
+        assert_eq!([5, 1500, 2_500_000, 3_000_000_000].map(nanos), ["5ns", "1.5µs", "2.5ms", "3.00s"]);
+        assert_eq!(
+            [5, 90, 3700, 100_000].map(|s| span(Duration::from_secs(s))),
+            ["5s", "1m30s", "1h1m", "1d3h"]
+        );
+    }
+
+    #[test]
+    fn times_sort_as_text() {
+        let t = Timestamp::new(1_700_000_000, 5_000_000).unwrap();
+        assert_eq!(time(t), "2023-11-14T22:13:20.005Z");
+    }
+
+    #[test]
+    fn nothing_moves_the_cursor() {
+        assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
+    }
+
+    proptest! {
+        #[test]
+        fn narrow(n in any::<u64>()) {
+            prop_assert!(bytes(n).len() <= 6, "{}", bytes(n));
+            prop_assert!(count(n).len() <= 5, "{}", count(n));
+        }
+
+        #[test]
+        fn shortened_fits_and_keeps_the_ends(text in "[a-zé/]{0,60}", width in 0usize..70) {
+            let short = shorten(&text, width);
+            prop_assert!(short.chars().count() <= width);
+            if width > 3 && !text.is_empty() {
+                prop_assert_eq!(short.chars().last(), text.chars().last());
+                prop_assert_eq!(short.chars().next(), text.chars().next());
+            }
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Standard output: locked, buffered, and watched for a reader that went away.
+
+use std::io::{BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+
+/// Buffered: the caller flushes.
+pub fn stdout() -> impl Write {
+    BufWriter::new(std::io::stdout().lock())
+}
+
+pub fn is_terminal() -> bool {
+    std::io::stdout().is_terminal()
+}
+
+/// Whether the reader of our pipe is gone: seen without having anything to write.
+pub fn reader_is_gone() -> bool {
+    let out = std::io::stdout();
+    let mut fds = [PollFd::new(out.as_fd(), PollFlags::empty())];
+    poll(&mut fds, PollTimeout::ZERO).is_ok()
+        && fds[0].revents().is_some_and(|r| r.intersects(PollFlags::POLLERR | PollFlags::POLLNVAL))
+}

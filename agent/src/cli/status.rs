@@ -1,0 +1,170 @@
+//! `nodewarden status`: what works, what is off and why, what the agent costs.
+
+use std::fmt::Write as _;
+use std::io::Write;
+use std::time::SystemTime;
+
+use clap::Args;
+use nodewarden_proto::nodewarden::v1::{GetStatusRequest, GetStatusResponse, ProgramCost};
+use serde_json::json;
+
+use super::events::Output;
+use super::format::{bytes, count, nanos, span};
+use super::output::stdout;
+use super::table::{Align, table};
+use super::{CliError, SocketArg, client};
+use crate::api::grpc::time;
+
+/// Print what works here, what is off and why, and what the agent itself costs
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  nodewarden status
+  nodewarden status --output json | jq '.topics[] | select(.state != \"on\")'")]
+pub struct StatusArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Text for people or one JSON object for programs
+    #[arg(long, short, value_enum, default_value_t = Output::Text)]
+    output: Output,
+}
+
+pub async fn run(args: StatusArgs) -> Result<(), CliError> {
+    let mut client = client::connect(&args.socket.socket).await?;
+    let status =
+        client.get_status(GetStatusRequest {}).await.map_err(CliError::call("GetStatus"))?.into_inner();
+    let text = match args.output {
+        Output::Text => text(&status, SystemTime::now()),
+        Output::Json => format!("{}\n", json(&status)),
+    };
+    let mut out = stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+/// Mean run time in nanoseconds; `None` before the first run (or where the kernel does not measure).
+fn mean_ns(program: &ProgramCost) -> Option<u64> {
+    (program.run_time_ns > 0).then(|| program.run_time_ns.checked_div(program.run_count)).flatten()
+}
+
+fn text(s: &GetStatusResponse, now: SystemTime) -> String {
+    let up = s
+        .started
+        .and_then(|t| time::between(&t, &time::from_system_time(now)))
+        .map(|d| format!(", up {}", span(d)))
+        .unwrap_or_default();
+    let mut out = format!("nodewarden {} in mode {}{up}\n", s.version, s.mode);
+    // Writing to a String cannot fail.
+    let _ = writeln!(out, "kernel     {}", s.kernel_version);
+    let _ = writeln!(out, "cgroups    {}: {}", s.cgroup_layout, s.controllers.join(", "));
+    let _ = writeln!(out, "counted    {} of at most {} cgroups", s.cgroups, s.cgroup_capacity);
+    if s.cgroups_untracked > 0 || s.untracked_counts > 0 {
+        let (groups, counts) = (s.cgroups_untracked, count(s.untracked_counts));
+        let _ = writeln!(out, "           {groups} left out so far, with {counts} counts: raise maxCgroups");
+    }
+    let _ = writeln!(out, "names      {}", s.runtime);
+    let errors = match s.journal_write_errors {
+        0 => String::new(),
+        n => format!(", {n} could not be written at once"),
+    };
+    let _ = writeln!(out, "journal    {} events in memory{errors}", s.journal_events);
+    let (cpu, rss, maps) = (s.cpu_seconds, bytes(s.resident_bytes), bytes(s.map_bytes));
+    let _ = writeln!(out, "cost       {cpu:.2} CPU seconds, {rss} resident, {maps} in eBPF maps");
+    for warning in &s.warnings {
+        let _ = writeln!(out, "warning    {warning}");
+    }
+    let row = |cells: &[&str]| cells.iter().map(|c| (*c).to_owned()).collect::<Vec<_>>();
+    let left = Align::Left;
+    let right = Align::Right;
+
+    let mut topics = vec![row(&["TOPIC", "STATE", "REASON"])];
+    topics.extend(s.topics.iter().map(|t| row(&[&t.topic, &t.state, &t.reason])));
+    let _ = write!(out, "\n{}", table(&topics, &[left, left, left]));
+
+    let mut programs = vec![row(&["PROGRAM", "TOPIC", "HOOK", "RUNS", "MEAN", "MEMORY"])];
+    programs.extend(s.programs.iter().map(|p| {
+        let mean = mean_ns(p).map_or_else(|| "-".to_owned(), nanos);
+        row(&[&p.name, &p.topic, &p.hook, &count(p.run_count), &mean, &bytes(p.memory_bytes)])
+    }));
+    let _ = write!(out, "\n{}", table(&programs, &[left, left, left, right, right, right]));
+
+    let mut events = vec![row(&["EVENT", "SEEN", "LOST"])];
+    events.extend(s.events.iter().map(|e| row(&[&e.r#type, &e.seen.to_string(), &e.lost.to_string()])));
+    let _ = write!(out, "\n{}", table(&events, &[left, right, right]));
+    out
+}
+
+fn json(s: &GetStatusResponse) -> serde_json::Value {
+    let started = s.started.as_ref().and_then(time::to_timestamp).map(|t| t.to_string());
+    json!({
+        "version": s.version,
+        "mode": s.mode,
+        "started": started,
+        "kernelVersion": s.kernel_version,
+        "cgroupLayout": s.cgroup_layout,
+        "controllers": s.controllers,
+        "topics": s.topics.iter().map(|t| json!({
+            "topic": t.topic, "state": t.state, "reason": t.reason,
+        })).collect::<Vec<_>>(),
+        "programs": s.programs.iter().map(|p| json!({
+            "name": p.name, "topic": p.topic, "hook": p.hook, "runCount": p.run_count,
+            "runTimeNs": p.run_time_ns, "meanNs": mean_ns(p), "memoryBytes": p.memory_bytes,
+        })).collect::<Vec<_>>(),
+        "events": s.events.iter().map(|e| json!({
+            "type": e.r#type, "seen": e.seen, "lost": e.lost,
+        })).collect::<Vec<_>>(),
+        "cgroups": s.cgroups,
+        "cgroupCapacity": s.cgroup_capacity,
+        "cgroupsUntracked": s.cgroups_untracked,
+        "untrackedCounts": s.untracked_counts,
+        "cost": {
+            "cpuSeconds": s.cpu_seconds, "residentBytes": s.resident_bytes, "mapBytes": s.map_bytes,
+        },
+        "runtime": s.runtime,
+        "warnings": s.warnings,
+        "journalEvents": s.journal_events,
+        "journalWriteErrors": s.journal_write_errors,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::grpc::{fixture::Node, status::to_proto};
+    use crate::view::Watch;
+
+    #[test]
+    fn says_what_is_off_and_why() {
+        let status = Node::default().status();
+        let now = status.started + Duration::from_secs(90);
+        let text = text(&to_proto(status), now);
+        for part in [
+            "nodewarden 0.1.0 in mode observe, up 1m30s\n",
+            "cgroups    hybrid: cpu (v1), memory (v1)\n",
+            "warning    journal: disk full\n",
+            "cpu      on\n",
+            "network  off    cgroup_skb: operation not permitted\n",
+            "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
+            "oom       3     0\n",
+        ] {
+            assert!(text.contains(part), "{part:?} in\n{text}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_same() {
+        let json = json(&to_proto(Node::default().status()));
+        assert_eq!(json["programs"][0]["meanNs"], 150);
+        assert_eq!(json["topics"][1]["state"], "off");
+        assert_eq!(json["cost"]["cpuSeconds"], 1.25);
+    }
+
+    #[test]
+    fn no_mean_without_a_measure() {
+        let program = ProgramCost { run_count: 5, ..ProgramCost::default() };
+        assert_eq!(mean_ns(&program), None);
+    }
+}

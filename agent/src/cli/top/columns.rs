@@ -1,0 +1,177 @@
+//! The columns of the table: which fit, and what stands in them. Pure.
+
+use super::rates::Row;
+use crate::cli::format::{bytes, count, nanos};
+
+/// A column right of the name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Column {
+    Cpu,
+    Memory,
+    Limit,
+    Wait,
+    WaitP99,
+    Throttled,
+    Read,
+    Write,
+    Rx,
+    Tx,
+    Pids,
+    Oom,
+}
+
+impl Column {
+    /// In the order they stand.
+    pub const ALL: [Self; 12] = [
+        Self::Cpu,
+        Self::Wait,
+        Self::WaitP99,
+        Self::Throttled,
+        Self::Memory,
+        Self::Limit,
+        Self::Read,
+        Self::Write,
+        Self::Rx,
+        Self::Tx,
+        Self::Pids,
+        Self::Oom,
+    ];
+
+    /// In the order they are given up when there is no room, the last first.
+    const WORTH: [Self; 12] = [
+        Self::Cpu,
+        Self::Memory,
+        Self::Wait,
+        Self::Limit,
+        Self::Rx,
+        Self::Tx,
+        Self::Read,
+        Self::Write,
+        Self::Pids,
+        Self::Oom,
+        Self::WaitP99,
+        Self::Throttled,
+    ];
+
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Cpu => "CPU",
+            Self::Memory => "MEM",
+            Self::Limit => "LIMIT",
+            Self::Wait => "WAIT",
+            Self::WaitP99 => "P99WAIT",
+            Self::Throttled => "THROTT",
+            Self::Read => "READ/s",
+            Self::Write => "WRITE/s",
+            Self::Rx => "RX/s",
+            Self::Tx => "TX/s",
+            Self::Pids => "PIDS",
+            Self::Oom => "OOM",
+        }
+    }
+
+    /// Widest cell in characters.
+    pub fn width(self) -> usize {
+        match self {
+            Self::WaitP99 | Self::Write => 7,
+            Self::Oom => 5,
+            _ => 6,
+        }
+    }
+
+    pub fn cell(self, row: &Row) -> String {
+        let rate = |r: Option<f64>| r.map(|r| bytes(r as u64));
+        let share = |s: Option<f64>| s.map(|s| format!("{:.0}%", s * 100.0));
+        let text = match self {
+            Self::Cpu => row.cpu.map(cores),
+            Self::Wait => share(row.wait),
+            Self::WaitP99 => row.wait_p99_ns.map(nanos),
+            Self::Throttled => share(row.throttled),
+            Self::Memory => row.memory.map(bytes),
+            Self::Limit => row.memory_limit.map(bytes),
+            Self::Read => rate(row.read),
+            Self::Write => rate(row.write),
+            Self::Rx => rate(row.rx),
+            Self::Tx => rate(row.tx),
+            Self::Pids => row.threads.map(|n| if n < 100_000 { n.to_string() } else { count(n) }),
+            Self::Oom => row.oom_kills.map(|n| if n < 10_000 { n.to_string() } else { count(n) }),
+        };
+        text.unwrap_or_else(|| "-".to_owned())
+    }
+}
+
+fn cores(n: f64) -> String {
+    if n < 100.0 { format!("{n:.2}") } else { format!("{n:.0}") }
+}
+
+/// The name has at least so many characters, if there are as many.
+pub const NAME_LEAST: usize = 24;
+
+/// What fits into `width` characters: the name's width and the columns, each with a space before it.
+pub fn fit(width: usize) -> (usize, Vec<Column>) {
+    let mut left = width.saturating_sub(NAME_LEAST);
+    let mut chosen = Vec::new();
+    for column in Column::WORTH {
+        let needed = column.width() + 1;
+        if needed > left {
+            break;
+        }
+        left -= needed;
+        chosen.push(column);
+    }
+    let columns: Vec<Column> = Column::ALL.into_iter().filter(|c| chosen.contains(c)).collect();
+    let taken: usize = columns.iter().map(|c| c.width() + 1).sum();
+    (width - taken, columns)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn by_width() {
+        let titles = |w| fit(w).1.into_iter().map(Column::title).collect::<Vec<_>>().join(" ");
+        for (width, expected) in [
+            (10, ""),
+            (40, "CPU MEM"),
+            (60, "CPU WAIT MEM LIMIT RX/s"),
+            (81, "CPU WAIT MEM LIMIT READ/s WRITE/s RX/s TX/s"),
+            (120, "CPU WAIT P99WAIT THROTT MEM LIMIT READ/s WRITE/s RX/s TX/s PIDS OOM"),
+        ] {
+            assert_eq!(titles(width), expected, "{width}");
+        }
+    }
+
+    #[test]
+    fn every_column_has_its_worth() {
+        for column in Column::ALL {
+            assert!(Column::WORTH.contains(&column), "{column:?}");
+            assert!(column.title().len() <= column.width());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn fits(width in 0usize..300) {
+            let (name, columns) = fit(width);
+            let used: usize = columns.iter().map(|c| c.width() + 1).sum();
+            prop_assert_eq!(name + used, width);
+            prop_assert!(name >= NAME_LEAST.min(width));
+        }
+
+        #[test]
+        fn cells_fit(n in any::<u64>(), f in 0.0f64..10_000.0, share in 0.0f64..500.0) {
+            let row = Row {
+                cpu: Some(f), wait: Some(share), wait_p99_ns: Some(n >> 31), memory: Some(n),
+                memory_limit: Some(n), read: Some(n as f64), write: Some(n as f64), rx: Some(n as f64),
+                tx: Some(n as f64), threads: Some(n), oom_kills: Some(n), throttled: Some(1.0),
+                ..Row::default()
+            };
+            for column in Column::ALL {
+                prop_assert!(column.cell(&row).chars().count() <= column.width(), "{:?} {}", column, column.cell(&row));
+            }
+        }
+    }
+}
