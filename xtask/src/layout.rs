@@ -7,6 +7,9 @@ use std::{env, io};
 
 use thiserror::Error;
 
+/// Names the folder of recorded kubelet values, if it is not in its usual place.
+pub const GOLDEN_VARIABLE: &str = "NODEWARDEN_GOLDEN";
+
 /// The places that the commands share.
 #[derive(Debug, Clone)]
 pub struct Layout {
@@ -90,6 +93,12 @@ impl Layout {
     /// A program that cargo built in `profile`.
     pub fn program(&self, profile: Profile, name: &str) -> PathBuf {
         self.target.join(profile.folder()).join(name)
+    }
+
+    /// The folder of recorded kubelet values, if it is on this machine.
+    pub fn golden(&self) -> Option<PathBuf> {
+        let folder = env::var_os(GOLDEN_VARIABLE).unwrap_or_else(|| "../shared/golden".into());
+        self.root.join(folder).canonicalize().ok().filter(|folder| folder.is_dir())
     }
 
     /// `path` as a user in the workspace root would type it.

@@ -1,9 +1,9 @@
 //! The agent on this machine's kernel, by the program `nodewarden-e2e`.
 
 use super::TestError;
-use super::tally::Tally;
+use super::tally::{Counts, Tally};
 use crate::build;
-use crate::layout::{self, Layout, Profile};
+use crate::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
 use crate::process;
 
 /// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
@@ -22,6 +22,9 @@ pub fn run(layout: &Layout, filter: Option<&str>, quick: bool, tally: &mut Tally
     let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
     command.arg("--agent").arg(layout.program(profile, "nodewarden")).args(filter);
     command.env("PATH", layout.path_with_tools());
+    if let Some(golden) = layout.golden() {
+        command.env(GOLDEN_VARIABLE, golden);
+    }
     println!("running {}", process::line(&command));
 
     let mut ours = Tally::default();
@@ -29,7 +32,9 @@ pub fn run(layout: &Layout, filter: Option<&str>, quick: bool, tally: &mut Tally
         println!("{line}");
         ours.line(line);
     })?;
-    if ours.endings == 0 || (!status.success() && ours.counts.failed == 0) {
+    // A filter that is meant for unit tests leaves none to run, which the program finds wrong.
+    let none_chosen = filter.is_some() && ours.endings == 1 && ours.counts == Counts::default();
+    if ours.endings == 0 || (!status.success() && ours.counts.failed == 0 && !none_chosen) {
         ours.fail(format!("the end-to-end tests, which did not come to their end ({status})"));
     }
     tally.add(ours);

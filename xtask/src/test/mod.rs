@@ -63,28 +63,40 @@ pub enum TestError {
     Command(#[from] CommandError),
 }
 
-/// `cargo xtask test`.
+/// `cargo xtask test`. Always closes with the counts: an error on the way counts as a failed test.
 ///
 /// # Errors
-/// When the tests can't be built or run. Failed tests are in the exit code.
+/// When the arguments make no sense.
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let (kind, filter) = what(args.kind.as_deref(), args.filter.as_deref())?;
-    setup::ensure(layout, Purpose::Test)?;
-    build::kernel_programs(layout, true)?;
-
     let mut tally = Tally::default();
-    if kind == Kind::All && filter.is_none() && !args.quick {
-        checks::run(layout, &mut tally)?;
-    }
-    if kind != Kind::E2e {
-        let scope = unit::Scope { golden_only: kind == Kind::Golden, filter };
-        unit::run(layout, scope, &mut tally)?;
-    }
-    if matches!(kind, Kind::All | Kind::E2e) {
-        e2e::run(layout, filter, args.quick, &mut tally)?;
+    if let Err(error) = run_kind(layout, kind, filter, args.quick, &mut tally) {
+        crate::report(&error);
+        tally.fail("not all tests could be built and run, see the error above");
     }
     print!("\n{}", tally.summary());
     Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn run_kind(
+    layout: &Layout,
+    kind: Kind,
+    filter: Option<&str>,
+    quick: bool,
+    tally: &mut Tally,
+) -> Result<(), TestError> {
+    setup::ensure(layout, Purpose::Test)?;
+    build::kernel_programs(layout, true)?;
+    if kind == Kind::All && filter.is_none() && !quick {
+        checks::run(layout, tally)?;
+    }
+    if kind != Kind::E2e {
+        unit::run(layout, unit::Scope { golden_only: kind == Kind::Golden, filter }, tally)?;
+    }
+    if matches!(kind, Kind::All | Kind::E2e) {
+        e2e::run(layout, filter, quick, tally)?;
+    }
+    Ok(())
 }
 
 /// A lone argument that names no kind is a filter.

@@ -1,16 +1,13 @@
 //! The tests in the code, by `cargo test`.
 
-use std::env;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 use super::TestError;
 use super::tally::Tally;
-use crate::layout::Layout;
+use crate::layout::{GOLDEN_VARIABLE, Layout};
 use crate::process;
 
-/// Where the recorded values are, if not in their usual place.
-const GOLDEN_VARIABLE: &str = "NODEWARDEN_GOLDEN";
 /// Part of the name of each test that reads them.
 const GOLDEN: &str = "golden::";
 
@@ -30,7 +27,7 @@ pub struct Scope<'a> {
 pub fn run(layout: &Layout, scope: Scope, tally: &mut Tally) -> Result<(), TestError> {
     // Compiled apart, so that an error of the compiler is not taken for a failed test.
     process::show(cargo_test(layout).arg("--no-run"))?;
-    let golden = golden_folder(layout);
+    let golden = layout.golden();
     let names = if golden.is_none() || scope.golden_only { golden_names(layout, scope)? } else { Vec::new() };
     let mut ours = Tally::default();
     if golden.is_none() {
@@ -78,12 +75,6 @@ fn cargo_test(layout: &Layout) -> Command {
     let mut command = layout.cargo();
     command.args(["test", "--workspace", "--exclude", "nodewarden-ebpf", "--lib", "--bins"]);
     command
-}
-
-fn golden_folder(layout: &Layout) -> Option<PathBuf> {
-    let folder = env::var_os(GOLDEN_VARIABLE)
-        .map_or_else(|| layout.root.join("../shared/golden"), |folder| layout.root.join(folder));
-    folder.canonicalize().ok().filter(|folder| folder.is_dir())
 }
 
 /// The names of the tests in scope that read recorded values.
