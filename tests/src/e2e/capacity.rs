@@ -21,8 +21,7 @@ fn surplus(context: &Context) -> Result<(), Failure> {
     let options = AgentOptions { max_cgroups: Some(CAPACITY), ..Default::default() };
     let agent = Agent::start(context, &options)?;
     let client = agent.client()?;
-    let groups =
-        (0..CGROUPS).map(|i| root.child(&format!("g{i}"))).collect::<Result<Vec<_>, _>>()?;
+    let groups = (0..CGROUPS).map(|i| root.child(&format!("g{i}"))).collect::<Result<Vec<_>, _>>()?;
 
     let least = (CGROUPS - CAPACITY as usize) as u64;
     let status = eventually(context.patiently(5), "the surplus is not counted", || {
@@ -33,7 +32,8 @@ fn surplus(context: &Context) -> Result<(), Failure> {
     ensure!(status.cgroups <= status.cgroup_capacity, "{} cgroups tracked", status.cgroups);
     let samples = parse_samples(&agent.get("/metrics")?.text());
     let metric = |name: &str| samples.iter().find(|sample| sample.name == name).map(|sample| sample.value);
-    let untracked = known(metric("nodewarden_cgroups_untracked_total"), "how many are untracked, as a metric")?;
+    let untracked =
+        known(metric("nodewarden_cgroups_untracked_total"), "how many are untracked, as a metric")?;
     ensure!(untracked >= least as f64, "the metric says {untracked} untracked");
     ensure!(metric("nodewarden_cgroup_capacity") == Some(f64::from(CAPACITY)), "the metric of the capacity");
 

@@ -19,17 +19,22 @@ pub const TESTS: &[Test] = &[
     ]),
 ];
 
-const READING: [&[&str]; 4] = [&["status"], &["tree"], &["events", "--no-follow"], &["top", "--once"]];
+const READING: [&[&str]; 4] =
+    [&["status"], &["tree"], &["events", "--no-follow"], &["top", "--iterations", "1"]];
 
 /// It says so, in words, and exits with 3.
 fn without_agent(context: &Context) -> Result<(), Failure> {
-    let socket = context.temp.join("nobody.sock");
-    for arguments in READING {
-        let output = command_line(&context.agent, &socket, arguments)?;
+    let nobody = context.temp.join("nobody.sock");
+    // What an agent that was killed leaves behind: a socket where nobody listens.
+    let dead = context.temp.join("dead.sock");
+    drop(std::os::unix::net::UnixListener::bind(&dead).map_err(Failure::file(&dead))?);
+    for (socket, arguments) in [&nobody, &dead].into_iter().flat_map(|s| READING.map(|a| (s, a))) {
+        let output = command_line(&context.agent, socket, arguments)?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure_eq!(output.status.code(), Some(3), "exit code of {arguments:?} without an agent ({errors})");
         ensure!(output.stdout.is_empty(), "{arguments:?} without an agent prints to standard output");
-        ensure!(errors.contains("nobody.sock"), "{arguments:?} does not name the socket: {errors}");
+        let named = errors.contains(&socket.display().to_string());
+        ensure!(named, "{arguments:?} does not name the socket: {errors}");
         ensure!(!errors.contains('\u{1b}'), "{arguments:?} writes escape codes to a pipe");
         ensure!(!errors.contains("panicked"), "{arguments:?} panicked: {errors}");
     }

@@ -21,7 +21,9 @@ pub const TESTS: &[Test] = &[
 
 fn answer(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
-    for path in ["/healthz", "/readyz", "/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary"] {
+    for path in
+        ["/healthz", "/readyz", "/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary"]
+    {
         let response = agent.get(path)?;
         ensure_eq!(response.status, 200, "status of {path}");
         ensure!(!response.body.is_empty(), "{path} is empty");
@@ -88,10 +90,7 @@ fn kubelet_families(context: &Context) -> Result<(), Failure> {
         .map_err(|error| Failure::Unexpected(format!("{}: {error}", path.display())))?;
 
     let root = TestRoot::new(context)?;
-    let pod = root
-        .child("kubepods")?
-        .child("burstable")?
-        .child("pod8c5e7f1a-0d3b-4c4e-9a55-2f6d1b0c9e77")?;
+    let pod = root.child("kubepods")?.child("burstable")?.child("pod8c5e7f1a-0d3b-4c4e-9a55-2f6d1b0c9e77")?;
     let container = pod.child(&"a1".repeat(32))?;
     let _worker = Worker::start(context, Some(&container), &["sleep"])?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -99,14 +98,17 @@ fn kubelet_families(context: &Context) -> Result<(), Failure> {
         let body = agent.get("/metrics/cadvisor")?.text();
         Ok(body.contains(container.path()).then_some(()))
     })?;
-    for (path, golden) in [("/metrics/cadvisor", &families.cadvisor), ("/metrics/resource", &families.resource)] {
+    for (path, golden) in
+        [("/metrics/cadvisor", &families.cadvisor), ("/metrics/resource", &families.resource)]
+    {
         compare(path, &agent.get(path)?.text(), golden)?;
     }
     Ok(())
 }
 
 fn compare(path: &str, body: &str, golden: &[Family]) -> Result<(), Failure> {
-    let golden: BTreeMap<&str, &Family> = golden.iter().map(|family| (family.name.as_str(), family)).collect();
+    let golden: BTreeMap<&str, &Family> =
+        golden.iter().map(|family| (family.name.as_str(), family)).collect();
     let mut faults = BTreeSet::new();
     let mut seen = 0;
     for line in body.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
@@ -122,7 +124,8 @@ fn compare(path: &str, body: &str, golden: &[Family]) -> Result<(), Failure> {
         let Some(family) = golden.get(sample.name.as_str()) else { continue };
         let keys = sample.labels.keys().map(String::as_str).collect::<Vec<_>>().join(",");
         if !family.label_sets.contains(&keys) {
-            faults.insert(format!("{} has labels {keys}, the kubelet's {:?}", family.name, family.label_sets));
+            faults
+                .insert(format!("{} has labels {keys}, the kubelet's {:?}", family.name, family.label_sets));
         }
     }
     ensure!(faults.is_empty(), "{path}: {}", faults.into_iter().collect::<Vec<_>>().join("; "));

@@ -63,7 +63,10 @@ fn restart(context: &Context) -> Result<(), Failure> {
         String::from_utf8_lossy(&output.stderr)
     );
     for pid in pids {
-        ensure!(text.contains(&format!("\"pid\":{pid}")), "`nodewarden events --since` does not show pid {pid}");
+        ensure!(
+            text.contains(&format!("\"pid\":{pid}")),
+            "`nodewarden events --since` does not show pid {pid}"
+        );
     }
     Ok(())
 }
@@ -87,7 +90,8 @@ fn since_then_live(context: &Context) -> Result<(), Failure> {
     request.no_follow = false;
     let events = client.watch(request)?;
     let (second, _) = die_of_memory(context, &group, 64 * MIB)?;
-    let seen = events.collect(context.patiently(1), context.patiently(5), |event| event.cgroup == group.path())?;
+    let seen =
+        events.collect(context.patiently(1), context.patiently(5), |event| event.cgroup == group.path())?;
     let pids: Vec<u32> =
         seen.iter().filter_map(|received| oom_of(&received.event)).map(|oom| oom.pid).collect();
     ensure_eq!(pids, [first, second], "pids of past and live kills");

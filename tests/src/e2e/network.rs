@@ -6,12 +6,11 @@ use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Moved, Port};
 use crate::{ensure, ensure_eq};
 
-const NEEDS: &[Capability] = &[Capability::Root, Capability::UnifiedTree, Capability::Loopback, Capability::Btf];
+const NEEDS: &[Capability] =
+    &[Capability::Root, Capability::UnifiedTree, Capability::Loopback, Capability::Btf];
 
-pub const TESTS: &[Test] = &[
-    Test::new("network_udp_exact", udp).needs(NEEDS),
-    Test::new("network_tcp", tcp).needs(NEEDS),
-];
+pub const TESTS: &[Test] =
+    &[Test::new("network_udp_exact", udp).needs(NEEDS), Test::new("network_tcp", tcp).needs(NEEDS)];
 
 /// IPv4 header without options, and UDP header.
 const HEADERS: u64 = 20 + 8;

@@ -28,7 +28,8 @@ fn single(context: &Context) -> Result<(), Failure> {
 
     let before = SystemTime::now();
     let (pid, seen_dead) = die_of_memory(context, &group, 4 * LIMIT)?;
-    let received = events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
+    let received =
+        events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
     let received = known(received, "that a process was killed for memory")?;
 
     let late = received.at.duration_since(seen_dead).unwrap_or_default();
@@ -84,7 +85,8 @@ fn ancestor(context: &Context) -> Result<(), Failure> {
     let child = parent.child("child")?;
 
     let (pid, _) = die_of_memory(context, &child, 4 * LIMIT)?;
-    let received = events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
+    let received =
+        events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
     let received = known(received, "that a process was killed for memory")?;
     let oom = known(oom_of(&received.event), "the details of the kill")?;
     ensure_eq!(received.event.cgroup, child.path(), "the victim's cgroup");
@@ -109,7 +111,8 @@ fn other_cgroups(context: &Context) -> Result<(), Failure> {
     late.limit_memory(2 * LIMIT)?;
     for (group, limit) in [(&early, LIMIT), (&late, 2 * LIMIT), (&early, LIMIT)] {
         let (pid, _) = die_of_memory(context, group, 4 * limit)?;
-        let received = events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
+        let received =
+            events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
         let received = known(received, "that a process was killed for memory")?;
         let oom = known(oom_of(&received.event), "the details of the kill")?;
         ensure_eq!(received.event.cgroup, group.path(), "the victim's cgroup");

@@ -55,7 +55,8 @@ fn storm(context: &Context) -> Result<(), Failure> {
     let prefix = format!("{}/", root.group().path());
     let quiet = Duration::from_secs(2) * context.patience;
     let seen = events.collect(quiet, context.patiently(30), |event| {
-        oom_of(event).is_some_and(|oom| oom.limit_cgroup.starts_with(&prefix)) || event.cgroup.starts_with(&prefix)
+        oom_of(event).is_some_and(|oom| oom.limit_cgroup.starts_with(&prefix))
+            || event.cgroup.starts_with(&prefix)
     })?;
 
     same_victims(&killed, &seen)?;
@@ -147,7 +148,12 @@ fn same_counts(killed: &[Killed], client: &Client, prefix: &str) -> Result<(), F
     let counted: BTreeMap<&str, u64> =
         listed.iter().map(|group| (group.path.as_str(), group.oom_kills.unwrap_or(0))).collect();
     for one in killed {
-        ensure_eq!(counted.get(one.path.as_str()), Some(&one.kernel_oom_kills), "counted kills of {}", one.path);
+        ensure_eq!(
+            counted.get(one.path.as_str()),
+            Some(&one.kernel_oom_kills),
+            "counted kills of {}",
+            one.path
+        );
     }
     Ok(())
 }

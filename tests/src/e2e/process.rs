@@ -28,7 +28,11 @@ fn counters(context: &Context) -> Result<(), Failure> {
 
     // The worker entered after its fork and before its exec.
     let before = settled(&client, &group)?;
-    ensure_eq!(read(&before)?, Processed { forks: 0, execs: 1, exits: 0, signal_exits: 0 }, "the worker's start");
+    ensure_eq!(
+        read(&before)?,
+        Processed { forks: 0, execs: 1, exits: 0, signal_exits: 0 },
+        "the worker's start"
+    );
     worker.go()?;
     let done: Processed = worker.report(context.patiently(20))?;
     let after = settled(&client, &group)?;
@@ -57,10 +61,9 @@ fn exit_events(context: &Context) -> Result<(), Failure> {
     let events = client.watch_types(&["exit"])?;
 
     let group = root.child("main")?;
-    for (arguments, code, signal) in [
-        (["segv"].as_slice(), 0, libc::SIGSEGV as u32),
-        (["exit", "3"].as_slice(), 3, 0),
-    ] {
+    for (arguments, code, signal) in
+        [(["segv"].as_slice(), 0, libc::SIGSEGV as u32), (["exit", "3"].as_slice(), 3, 0)]
+    {
         let mut worker = Worker::start(context, Some(&group), arguments)?;
         worker.wait(context.patiently(5))?;
         let exit = next_exit(context, &events, &group)?;
@@ -73,9 +76,8 @@ fn exit_events(context: &Context) -> Result<(), Failure> {
     // A good end is none of the abnormal ones, nor is a child that exits with a code.
     let mut worker = Worker::start(context, Some(&group), &["exit", "0"])?;
     worker.wait(context.patiently(5))?;
-    let more = events.collect(Duration::from_millis(500), context.patiently(2), |event| {
-        event.cgroup == group.path()
-    })?;
+    let more = events
+        .collect(Duration::from_millis(500), context.patiently(2), |event| event.cgroup == group.path())?;
     ensure!(more.is_empty(), "an event for an exit with 0: {:?}", more[0].event);
     Ok(())
 }

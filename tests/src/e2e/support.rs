@@ -93,9 +93,8 @@ pub fn count_victims(
 ) -> Result<Vec<Victim>, Failure> {
     let arguments = ["oom-victims", &count.to_string(), &bytes.to_string(), "--grandchildren"];
     let worker = Worker::start(context, Some(group), &arguments)?;
-    let victims = (0..count)
-        .map(|_| worker.report(context.patiently(20)))
-        .collect::<Result<Vec<Victim>, _>>()?;
+    let victims =
+        (0..count).map(|_| worker.report(context.patiently(20))).collect::<Result<Vec<Victim>, _>>()?;
     worker.finish(context.patiently(5))?;
     Ok(victims)
 }

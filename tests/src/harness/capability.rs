@@ -34,7 +34,11 @@ impl Capability {
     pub fn probe(self, layout: &Layout, temp: &Path) -> Result<(), String> {
         match self {
             Self::Root => {
-                if nix::unistd::geteuid().is_root() { Ok(()) } else { Err("not root".into()) }
+                if nix::unistd::geteuid().is_root() {
+                    Ok(())
+                } else {
+                    Err("not root".into())
+                }
             }
             Self::MemoryCgroup => controller(layout, "memory"),
             Self::CpuCgroup => controller(layout, "cpuacct").or_else(|_| controller(layout, "cpu")),
@@ -82,7 +86,8 @@ fn on_disk(path: &Path) -> Result<(), String> {
 /// A program of Debian's prometheus package: unpacked beside our build (`cargo xtask setup` does that), or installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let unpacked = Path::new("tools/prometheus/usr/bin").join(name);
-    let beside_build = std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(&unpacked)));
+    let beside_build =
+        std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(&unpacked)));
     let installed = std::env::var_os("PATH").into_iter().flat_map(|path| {
         std::env::split_paths(&path).map(|directory| directory.join(name)).collect::<Vec<_>>()
     });

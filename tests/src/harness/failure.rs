@@ -46,7 +46,8 @@ impl Failure {
 #[macro_export]
 macro_rules! ensure {
     ($condition:expr, $($text:tt)+) => {
-        if !$condition {
+        let holds: bool = $condition;
+        if !holds {
             return Err($crate::harness::Failure::Unexpected(format!($($text)+)));
         }
     };

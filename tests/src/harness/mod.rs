@@ -53,7 +53,5 @@ pub const NAME_PREFIX: &str = "nodewarden-test-";
 
 /// The agent's binary: as given, else beside this one.
 pub fn agent_path(given: Option<std::path::PathBuf>) -> std::path::PathBuf {
-    given.unwrap_or_else(|| {
-        std::env::current_exe().unwrap_or_default().with_file_name("nodewarden")
-    })
+    given.unwrap_or_else(|| std::env::current_exe().unwrap_or_default().with_file_name("nodewarden"))
 }

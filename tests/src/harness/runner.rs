@@ -144,10 +144,12 @@ fn spawn_and_wait(
     let outcome = match ended {
         Ended::Interrupted => Outcome::Failed("interrupted".into()),
         Ended::TimedOut => Outcome::Failed(format!("timed out after {} s", limit.as_secs())),
-        Ended::Exited(status) => match std::fs::read(&result).ok().and_then(|b| serde_json::from_slice(&b).ok()) {
-            Some(outcome) => outcome,
-            None => Outcome::Failed(format!("the test's process ended with {status}")),
-        },
+        Ended::Exited(status) => {
+            match std::fs::read(&result).ok().and_then(|b| serde_json::from_slice(&b).ok()) {
+                Some(outcome) => outcome,
+                None => Outcome::Failed(format!("the test's process ended with {status}")),
+            }
+        }
     };
     let outcome = match outcome {
         Outcome::Ok if !left.is_empty() => Outcome::Failed(format!(
@@ -237,9 +239,8 @@ fn run_single(
     let Some(test) = tests.iter().find(|test| test.name == name) else {
         return abort(&format!("no test {name}"));
     };
-    let context = std::env::current_exe().and_then(|own| {
-        Context::new(options.agent.clone(), own, name, runner, options.patience, layout)
-    });
+    let context = std::env::current_exe()
+        .and_then(|own| Context::new(options.agent.clone(), own, name, runner, options.patience, layout));
     let context = match context {
         Ok(context) => context,
         Err(error) => return abort(&error.to_string()),

@@ -28,7 +28,8 @@ pub fn udp_send(port: u16, packets: u64, payload: usize) -> Result<Moved, WorkEr
     let buffer = vec![7; payload];
     let mut moved = Moved { count: 0, bytes: 0 };
     for i in 0..packets {
-        let sent = socket.send_to(&buffer, (Ipv4Addr::LOCALHOST, port)).map_err(WorkError::system("sendto"))?;
+        let sent =
+            socket.send_to(&buffer, (Ipv4Addr::LOCALHOST, port)).map_err(WorkError::system("sendto"))?;
         moved.count += 1;
         moved.bytes += sent as u64;
         if i % 20 == 19 {
@@ -55,8 +56,7 @@ pub fn tcp_receive() -> Result<(), WorkError> {
 
 /// Sends one stream.
 pub fn tcp_send(port: u16, bytes: u64) -> Result<Moved, WorkError> {
-    let mut stream =
-        TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(WorkError::system("connect"))?;
+    let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(WorkError::system("connect"))?;
     let buffer = vec![7; 65536];
     let mut left = bytes;
     while left > 0 {

@@ -1,0 +1,185 @@
+//! What the kernel programs cost under a storm of forks and context switches.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use nodewarden_proto::nodewarden::v1::ProgramCost;
+
+use super::{Bench, Bound, Figure, Run};
+use crate::ensure;
+use crate::fixture::{Agent, AgentOptions, Client, Group, TestRoot, Worker};
+use crate::harness::{Context, Failure};
+use crate::worker::report::Took;
+
+pub struct Overhead;
+
+/// A mean over fewer runs says little.
+const FEWEST_RUNS: u64 = 1000;
+
+impl Bench for Overhead {
+    fn name(&self) -> &'static str {
+        "overhead"
+    }
+
+    fn about(&self) -> &'static str {
+        "slow-down of a fork and switch storm by the agent, and each program's run time beside an empty one"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let root = TestRoot::new(run.context)?;
+        let group = root.child("storm")?;
+        let storm = Storm::calibrated(run, &group)?;
+        let mut figures = slow_down(run, &storm, &group)?;
+        figures.extend(program_costs(run, &storm, &group)?);
+        Ok(figures)
+    }
+}
+
+/// The fixed work of this run.
+struct Storm {
+    pairs: String,
+    rounds: String,
+    forks: String,
+}
+
+impl Storm {
+    fn new(rounds: u32) -> Self {
+        let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            pairs: (2 * cpus).to_string(),
+            rounds: rounds.to_string(),
+            forks: (rounds / 20).max(1).to_string(),
+        }
+    }
+
+    /// As much work as takes about this long here without an agent.
+    fn calibrated(run: &Run<'_>, group: &Group) -> Result<Self, Failure> {
+        let target = if run.quick { 0.7 } else { 2.0 };
+        let mut rounds = 2000;
+        for _ in 0..3 {
+            let took = Self::new(rounds).once(run.context, group)?.as_secs_f64();
+            rounds = (f64::from(rounds) * target / took.max(0.001)).clamp(100.0, 10_000_000.0) as u32;
+        }
+        let storm = Self::new(rounds);
+        run.progress(&format!("{} pairs of {rounds} rounds, {} forks", storm.pairs, storm.forks));
+        Ok(storm)
+    }
+
+    fn once(&self, context: &Context, group: &Group) -> Result<Duration, Failure> {
+        let arguments = ["storm", "--pairs", &self.pairs, "--rounds", &self.rounds, "--forks", &self.forks];
+        let worker = Worker::start(context, Some(group), &arguments)?;
+        let Took { took_ns } = worker.report(Duration::from_secs(120))?;
+        worker.finish(Duration::from_secs(5))?;
+        Ok(Duration::from_nanos(took_ns))
+    }
+}
+
+/// With and without the agent in turn, first one first, then the other. The kernel's own run-time statistics are
+/// off: they would be part of what is measured.
+fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
+    let rounds = if run.quick { 4 } else { 12 };
+    let options = AgentOptions { program_stats: Some(false), ..Default::default() };
+    let with = || -> Result<f64, Failure> {
+        let _agent = Agent::start(run.context, &options)?;
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(storm.once(run.context, group)?.as_secs_f64())
+    };
+    let without = || -> Result<f64, Failure> {
+        std::thread::sleep(Duration::from_millis(500));
+        Ok(storm.once(run.context, group)?.as_secs_f64())
+    };
+    let (mut on, mut off) = (Vec::new(), Vec::new());
+    for i in 0..rounds {
+        run.progress(&format!("round {} of {rounds}", i + 1));
+        if i % 2 == 0 {
+            off.push(without()?);
+            on.push(with()?);
+        } else {
+            on.push(with()?);
+            off.push(without()?);
+        }
+    }
+    let percent: Vec<f64> = on.iter().zip(&off).map(|(on, off)| (on / off - 1.0) * 100.0).collect();
+    Ok(vec![
+        Figure::of("overhead", "storm without the agent", "s", &off, Bound::NONE),
+        Figure::of("overhead", "storm with the agent", "s", &on, Bound::NONE),
+        Figure::of("overhead", "slow-down (paired rounds)", "%", &percent, Bound::p50(5.0)),
+    ])
+}
+
+/// Each program's mean run time in a storm, and how far it is above the empty program on the same hook.
+fn program_costs(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
+    let rounds = if run.quick { 3 } else { 10 };
+    let options = AgentOptions { program_stats: Some(true), empty_programs: true, ..Default::default() };
+    let agent = Agent::start(run.context, &options)?;
+    let client = agent.client()?;
+    let mut means: BTreeMap<(String, String), Vec<f64>> = BTreeMap::new();
+    let mut runs: BTreeMap<(String, String), u64> = BTreeMap::new();
+    for i in 0..rounds {
+        run.progress(&format!("programs, round {} of {rounds}", i + 1));
+        let before = costs(&client)?;
+        storm.once(run.context, group)?;
+        for (key, after) in costs(&client)? {
+            let Some(before) = before.get(&key) else { continue };
+            let count = after.run_count - before.run_count;
+            *runs.entry(key.clone()).or_default() += count;
+            if count >= FEWEST_RUNS {
+                let time = (after.run_time_ns - before.run_time_ns) as f64;
+                means.entry(key).or_default().push(time / count as f64);
+            }
+        }
+    }
+    figures_of(&means)
+}
+
+/// By hook and name.
+fn costs(client: &Client) -> Result<BTreeMap<(String, String), ProgramCost>, Failure> {
+    let programs = client.status()?.programs;
+    Ok(programs.into_iter().map(|p| ((p.hook.clone(), p.name.clone()), p)).collect())
+}
+
+fn figures_of(means: &BTreeMap<(String, String), Vec<f64>>) -> Result<Vec<Figure>, Failure> {
+    let mut figures = Vec::new();
+    let mut compared = 0;
+    for ((hook, name), values) in means {
+        figures.push(Figure::of("overhead", format!("{name}: run time"), "ns", values, Bound::NONE));
+        if is_empty(name) {
+            continue;
+        }
+        let empty = means.iter().find(|((other, name), _)| other == hook && is_empty(name));
+        let Some((_, empty)) = empty else { continue };
+        let above: Vec<f64> = values.iter().zip(empty).map(|(ours, empty)| ours - empty).collect();
+        let scheduler = hook.contains("sched_switch") || hook.contains("sched_wakeup");
+        let bound = if scheduler { Bound::p50(150.0) } else { Bound::NONE };
+        compared += usize::from(scheduler);
+        figures.push(Figure::of("overhead", format!("{name}: above an empty program"), "ns", &above, bound));
+    }
+    ensure!(compared > 0, "the status shows no scheduler program beside an empty one on its hook");
+    Ok(figures)
+}
+
+fn is_empty(name: &str) -> bool {
+    name.starts_with("empty_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_held_against_the_empty_one_on_its_hook() {
+        let key = |hook: &str, name: &str| (hook.to_owned(), name.to_owned());
+        let means = BTreeMap::from([
+            (key("tp_btf/sched_switch", "sched_switch"), vec![190.0, 210.0]),
+            (key("tp_btf/sched_switch", "empty_sched_switch"), vec![30.0, 40.0]),
+            (key("tp_btf/cgroup_mkdir", "cgroup_mkdir"), vec![900.0]),
+        ]);
+        let figures = figures_of(&means).unwrap();
+        let above: Vec<&Figure> = figures.iter().filter(|f| f.name.contains("above")).collect();
+        assert_eq!(above.len(), 1);
+        assert_eq!((above[0].p50, above[0].p99), (160.0, Some(170.0)));
+        assert!(!above[0].holds);
+        assert_eq!(figures.len(), 4);
+        assert!(figures_of(&BTreeMap::new()).is_err());
+    }
+}

@@ -1,0 +1,124 @@
+//! What a scrape of `/metrics/cadvisor` takes with many containers, and what the agent itself takes.
+
+use std::time::Duration;
+
+use super::{Bench, Bound, Figure, Run};
+use crate::ensure;
+use crate::fixture::{Agent, AgentOptions, Group, TestRoot, Worker};
+use crate::harness::Failure;
+
+pub struct Scrape;
+
+/// Containers with a process inside, at most.
+const RUNNING: usize = 100;
+/// Longer than the agent lets callers share a reading: every scrape reads anew.
+const BETWEEN: Duration = Duration::from_millis(60);
+
+impl Bench for Scrape {
+    fn name(&self) -> &'static str {
+        "scrape"
+    }
+
+    fn about(&self) -> &'static str {
+        "/metrics/cadvisor with 100 and 500 containers; the agent's memory, and its CPU time when idle"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let mut figures = with_containers(run, 100, 10.0)?;
+        figures.extend(with_containers(run, 500, 40.0)?);
+        Ok(figures)
+    }
+}
+
+fn with_containers(run: &Run<'_>, containers: usize, bound_ms: f64) -> Result<Vec<Figure>, Failure> {
+    let context = run.context;
+    run.progress(&format!("{containers} containers"));
+    let root = TestRoot::named(context, &format!("-{containers}"))?;
+    let groups = make(&root, containers)?;
+    let _sleepers = groups
+        .iter()
+        .take(RUNNING)
+        .map(|group| Worker::start(context, Some(group), &["sleep"]))
+        .collect::<Result<Vec<_>, _>>()?;
+    let agent = Agent::start(context, &AgentOptions::default())?;
+
+    let mut figures = scrapes(run, &agent, &root, containers, bound_ms)?;
+    figures.extend(memory(&agent, containers)?);
+    if containers == 100 {
+        figures.push(idle(run, &agent, containers)?);
+    }
+    Ok(figures)
+}
+
+/// As the kubelet's cgroupfs driver names them: a Burstable pod each, with one container.
+fn make(root: &TestRoot, containers: usize) -> Result<Vec<Group>, Failure> {
+    let burstable = root.child("kubepods")?.child("burstable")?;
+    (0..containers)
+        .map(|i| {
+            let pod = burstable.child(&format!("pod{i:08x}-1111-4222-8333-{containers:012x}"))?;
+            let container = pod.child(&format!("{:064x}", 0xabc0_0000 + i))?;
+            container.limit_memory(256 << 20)?;
+            Ok(container)
+        })
+        .collect()
+}
+
+fn scrapes(
+    run: &Run<'_>,
+    agent: &Agent,
+    root: &TestRoot,
+    containers: usize,
+    bound_ms: f64,
+) -> Result<Vec<Figure>, Failure> {
+    let count = if run.quick { 20 } else { 50 };
+    let (mut times, mut body) = (Vec::new(), String::new());
+    for i in 0..count + 3 {
+        let response = agent.get("/metrics/cadvisor")?;
+        ensure!(response.status == 200, "/metrics/cadvisor answers {}", response.status);
+        // The first ones warm up.
+        if i >= 3 {
+            times.push(response.took.as_secs_f64() * 1e3);
+        }
+        body = response.text();
+        std::thread::sleep(BETWEEN);
+    }
+    let series = body.lines().filter(|line| !line.starts_with('#') && !line.is_empty()).count();
+    let ours = body
+        .lines()
+        .filter(|line| {
+            line.starts_with("container_memory_usage_bytes{") && line.contains(root.group().path())
+        })
+        .filter(|line| line.contains("/pod") && line.contains("abc"))
+        .count();
+    ensure!(ours >= containers, "only {ours} of {containers} containers are in the answer");
+    let name = |what: &str| format!("{what}, {containers} containers");
+    Ok(vec![
+        Figure::of("scrape", name("GET /metrics/cadvisor"), "ms", &times, Bound::p50(bound_ms)),
+        Figure::one("scrape", name("size"), "kB", body.len() as f64 / 1e3, Bound::NONE),
+        Figure::one("scrape", name("series"), "series", series as f64, Bound::NONE),
+    ])
+}
+
+/// Resident memory without the mapped eBPF maps, and the maps.
+fn memory(agent: &Agent, containers: usize) -> Result<Vec<Figure>, Failure> {
+    let (resident, mapped) = agent.resident_bytes()?;
+    let maps = agent.client()?.status()?.map_bytes;
+    let name = |what: &str| format!("{what}, {containers} containers");
+    let own = (resident - mapped) as f64 / 1e6;
+    Ok(vec![
+        Figure::one("scrape", name("memory without maps"), "MB", own, Bound::p50(30.0)),
+        Figure::one("scrape", name("mapped eBPF maps, resident"), "MB", mapped as f64 / 1e6, Bound::NONE),
+        Figure::one("scrape", name("eBPF maps, in the kernel"), "MB", maps as f64 / 1e6, Bound::NONE),
+    ])
+}
+
+/// CPU time with nobody asking.
+fn idle(run: &Run<'_>, agent: &Agent, containers: usize) -> Result<Figure, Failure> {
+    let seconds = if run.quick { 20 } else { 60 };
+    run.progress(&format!("idle for {seconds} s"));
+    let before = agent.cpu_time()?;
+    std::thread::sleep(Duration::from_secs(seconds));
+    let used = (agent.cpu_time()? - before).as_secs_f64() * 60.0 / seconds as f64;
+    let name = format!("idle CPU time, {containers} containers");
+    Ok(Figure::one("scrape", name, "s/min", used, Bound::p50(0.4)))
+}
