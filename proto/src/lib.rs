@@ -6,3 +6,10 @@ pub mod nodewarden {
         tonic::include_proto!("nodewarden.v1");
     }
 }
+
+/// The container runtime interface (CRI), as far as it is used here.
+pub mod runtime {
+    pub mod v1 {
+        tonic::include_proto!("runtime.v1");
+    }
+}

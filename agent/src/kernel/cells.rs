@@ -104,6 +104,18 @@ impl Cells {
         })
     }
 
+    /// Bytes mapped into this process: they count as resident, though they are the kernel's.
+    pub fn mapped_bytes(&self) -> u64 {
+        let bytes = self.cpu.map.len()
+            + self.states.map.len()
+            + self.network.map.len()
+            + self.group.map.len()
+            + self.block.map.len()
+            + self.lost.map.len()
+            + self.untracked.map.len();
+        bytes as u64
+    }
+
     /// CPU counters of a slot, without the turns that are still running.
     pub fn cpu(&self, slot: u32) -> RawCpu {
         let mut sum = RawCpu::default();

@@ -1,1 +1,20 @@
-//! (under construction)
+//! The container runtime, asked over CRI v1 for the names behind the ids in cgroup paths.
+//!
+//! - [`Client`]: the calls that are used, each with a time limit.
+//! - [`Table`]: which pod and container an id is, kept for a while after the runtime forgot it.
+//! - [`enrich`]: an identity with the names of a table.
+//! - [`Names`]: a table kept up to date in the background and looked up without waiting.
+
+mod cache;
+mod client;
+mod enrich;
+mod error;
+mod names;
+mod pace;
+mod table;
+
+pub use client::{Client, Version};
+pub use enrich::enrich;
+pub use error::RuntimeError;
+pub use names::{Names, State};
+pub use table::{Listing, Table};

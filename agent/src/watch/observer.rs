@@ -197,7 +197,7 @@ impl Watch for Observer {
             cgroups_untracked: self.untracked.load(Ordering::Relaxed)
                 + self.cells.as_ref().map_or(0, |cells| cells.untracked()),
             untracked_counts: lock(&self.sampler).untracked_counts(),
-            cost: cost(),
+            cost: cost(self.cells.as_ref().map_or(0, |cells| cells.mapped_bytes())),
             runtime: self.names.describe(),
             warnings,
             journal_events: journal.events,
@@ -254,7 +254,7 @@ fn pod_ref(identity: &Identity) -> Option<PodRef> {
 
 /// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are stated
 /// apart.
-fn cost() -> AgentCost {
+fn cost(mapped_bytes: u64) -> AgentCost {
     use nix::sys::resource::{UsageWho, getrusage};
     let cpu_seconds = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
         [usage.user_time(), usage.system_time()]
@@ -262,7 +262,7 @@ fn cost() -> AgentCost {
             .map(|t| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6)
             .sum()
     });
-    let resident = procfs::process::Process::myself().and_then(|p| p.status()).ok();
-    let kilobytes = resident.map_or(0, |s| s.rssanon.unwrap_or(0) + s.rssfile.unwrap_or(0));
-    AgentCost { cpu_seconds, resident_bytes: kilobytes * 1024, map_bytes: map_bytes() }
+    let status = procfs::process::Process::myself().and_then(|p| p.status()).ok();
+    let resident = status.and_then(|s| s.vmrss).map_or(0, |kilobytes| kilobytes * 1024);
+    AgentCost { cpu_seconds, resident_bytes: resident.saturating_sub(mapped_bytes), map_bytes: map_bytes() }
 }

@@ -1,0 +1,52 @@
+//! How often the runtime is asked. Pure.
+
+use std::time::{Duration, Instant};
+
+/// Refreshes start at least this far apart.
+pub const LEAST: Duration = Duration::from_secs(1);
+/// A refresh nobody asked for.
+pub const REGULAR: Duration = Duration::from_secs(60);
+
+/// Pause after the `n`th failure (or vain question) in a row, from 1: 1 s doubling to 60 s.
+pub fn back_off(n: u32) -> Duration {
+    LEAST.saturating_mul(1 << n.saturating_sub(1).min(6)).min(REGULAR)
+}
+
+/// Names asked for in vain: a pod's cgroup exists before its sandbox does, and some containers are not the
+/// runtime's at all; neither may keep the runtime busy.
+#[derive(Debug, Default)]
+pub struct Misses {
+    count: u32,
+    next: Option<Instant>,
+}
+
+impl Misses {
+    /// Notes the question; says whether the runtime should be asked again.
+    pub fn ask(&mut self, now: Instant) -> bool {
+        if self.next.is_some_and(|next| now < next) {
+            return false;
+        }
+        self.count = self.count.saturating_add(1);
+        self.next = Some(now + back_off(self.count));
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn back_off_doubles_to_a_minute() {
+        for (n, seconds) in [(0, 1), (1, 1), (2, 2), (3, 4), (6, 32), (7, 60), (8, 60), (u32::MAX, 60)] {
+            assert_eq!(back_off(n), Duration::from_secs(seconds), "{n}");
+        }
+    }
+
+    #[test]
+    fn vain_questions_get_rare() {
+        let (start, mut misses) = (Instant::now(), Misses::default());
+        let asked: Vec<u64> = (0..200).filter(|s| misses.ask(start + Duration::from_secs(*s))).collect();
+        assert_eq!(asked, [0, 1, 3, 7, 15, 31, 63, 123, 183]);
+    }
+}
