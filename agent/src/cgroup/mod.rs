@@ -24,14 +24,9 @@ mod v2;
 mod walk;
 
 pub use controller::{Controller, Version};
-<<<<<<< HEAD
 pub use error::CgroupError;
 pub use files::Budget;
-pub fn identify(_p: &str) -> crate::view::Identity { crate::view::Identity::Other }
-=======
-pub use error::{CgroupError, Malformed};
 pub use identity::identify;
->>>>>>> names
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
 pub use machine::MachineReader;
 pub use mountinfo::Membership;
