@@ -8,19 +8,20 @@
 //!
 //! Some kernels make a few switches without calling the tracepoint (seen: 4 in 1,000). Then `prev` is not the
 //! task that was switched in last, and the time in between is divided by the kernel's own note of when `prev`
-//! got its CPU, `sched_info.last_arrival`.
+//! got its CPU, `sched_info.last_arrival`. For its wait, each task's run_delay at the end of its turn is remembered
+//! in a small table by pid.
 
 use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
     macros::btf_tracepoint,
     programs::BtfTracePointContext,
 };
-use nodewarden_ebpf_abi::{CpuCell, CpuState, LATENCY_BUCKETS, NO_SLOT};
+use nodewarden_ebpf_abi::{CpuCell, CpuState, LATENCY_BUCKETS, LastTurn, NO_SLOT};
 
 use crate::{
     count::bucket,
     globals::*,
-    maps::{CPU_CELLS, CPU_STATES},
+    maps::{CPU_CELLS, CPU_STATES, LAST_TURNS, LAST_TURNS_BITS},
     read::{Ptr, field},
     slots::{cpu_cgroup_id, slot_of},
 };
@@ -44,6 +45,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
                 turn(&mut *state, cpu, prev, now, voluntary);
             }
         } else if (*state).since_ns != 0 {
+            (*state).untraced += 1;
             untraced(&*state, cpu, prev, now, voluntary);
         }
         (*state).since_ns = now;
@@ -78,6 +80,26 @@ unsafe fn switched(cell: *mut CpuCell, voluntary: bool) {
     }
 }
 
+/// # Safety
+/// As `switched`.
+#[inline(always)]
+unsafe fn waited(cell: *mut CpuCell, ns: u64) {
+    let i = bucket(ns);
+    // SAFETY: as the caller says; the index is bounded.
+    unsafe {
+        (*cell).wait_ns += ns;
+        if i < LATENCY_BUCKETS {
+            (*cell).wait[i] += 1;
+        }
+    }
+}
+
+/// Where a task's last turn is remembered. Two tasks may share a place: the pid tells.
+#[inline(always)]
+fn last_turn(pid: u32) -> Option<*mut LastTurn> {
+    LAST_TURNS.get_ptr_mut(pid.wrapping_mul(0x9E37_79B1) >> (32 - LAST_TURNS_BITS))
+}
+
 /// Counts the turn that ends now: `prev` has run since the last switch seen here.
 ///
 /// # Safety
@@ -90,19 +112,18 @@ unsafe fn turn(state: &mut CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
         let run_delay: u64 = field(prev, &OFF_TASK_RUN_DELAY);
         let arrival: u64 = field(prev, &OFF_TASK_LAST_ARRIVAL);
         state.clock_offset_ns = arrival.wrapping_sub(state.since_ns);
-        let wait = run_delay.wrapping_sub(state.run_delay_ns);
         (*cell).on_cpu_ns += now.wrapping_sub(state.since_ns);
-        (*cell).wait_ns += wait;
-        let i = bucket(wait);
-        if i < LATENCY_BUCKETS {
-            (*cell).wait[i] += 1;
-        }
+        waited(cell, run_delay.wrapping_sub(state.run_delay_ns));
         switched(cell, voluntary);
+        if let Some(last) = last_turn(state.pid) {
+            (*last).pid = state.pid.into();
+            (*last).run_delay_ns = run_delay;
+        }
     }
 }
 
 /// Divides the time since the last switch seen here between the task that was switched in then and `prev`, which
-/// took over without the tracepoint. How long `prev` waited is not known.
+/// took over without the tracepoint.
 ///
 /// # Safety
 /// `prev` must be a BTF-typed task_struct.
@@ -122,6 +143,14 @@ unsafe fn untraced(state: &CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
         {
             (*cell).on_cpu_ns += now - arrival;
             switched(cell, voluntary);
+            let pid: u32 = field(prev, &OFF_TASK_PID);
+            if let Some(last) = last_turn(pid)
+                && (*last).pid == u64::from(pid)
+            {
+                let run_delay: u64 = field(prev, &OFF_TASK_RUN_DELAY);
+                waited(cell, run_delay.wrapping_sub((*last).run_delay_ns));
+                (*last).run_delay_ns = run_delay;
+            }
         }
     }
 }

@@ -5,7 +5,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, LruHashMap, Queue, RingBuf},
 };
-use nodewarden_ebpf_abi::{BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, Kind, NetworkCell, SPACES};
+use nodewarden_ebpf_abi::{BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, Kind, LastTurn, NetworkCell, SPACES};
 
 /// BPF_F_MMAPABLE: the agent maps the array and reads without a system call.
 const MMAPABLE: u32 = 1024;
@@ -45,6 +45,11 @@ pub static CPU_CELLS: Array<CpuCell> = Array::with_max_entries(1, MMAPABLE);
 /// By CPU.
 #[map]
 pub static CPU_STATES: Array<CpuState> = Array::with_max_entries(1, MMAPABLE);
+/// log2 of the places in `LAST_TURNS`.
+pub const LAST_TURNS_BITS: u32 = 13;
+/// By a hash of the pid.
+#[map]
+pub static LAST_TURNS: Array<LastTurn> = Array::with_max_entries(1 << LAST_TURNS_BITS, 0);
 /// By CPU × slot.
 #[map]
 pub static NETWORK_CELLS: Array<NetworkCell> = Array::with_max_entries(1, MMAPABLE);

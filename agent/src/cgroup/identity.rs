@@ -143,7 +143,7 @@ fn pod<'a>(qos: QosClass, name: &'a str, slice: bool) -> Place<'a> {
 fn container(component: &str) -> Option<(&str, &str)> {
     let name = component.strip_suffix(".scope").unwrap_or(component);
     let (runtime, id) = match name.rsplit_once('-') {
-        Some((runtime, _)) if runtime.is_empty() => return None,
+        Some(("", _)) => return None,
         Some(parts) => parts,
         None => ("", name),
     };

@@ -174,9 +174,9 @@ impl Cells {
         self.lost.read(kind as usize).unwrap_or(0)
     }
 
-    /// New cgroups that got no slot, over all spaces.
+    /// New cgroups that got no slot, in the hierarchy where most did not.
     pub fn untracked(&self) -> u64 {
-        (0..SPACES).filter_map(|i| self.untracked.read(i)).sum()
+        (0..SPACES).filter_map(|i| self.untracked.read(i)).max().unwrap_or(0)
     }
 
     /// Zeroes a slot's CPU counters before it is given away again.

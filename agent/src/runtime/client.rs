@@ -40,14 +40,7 @@ pub struct Client {
 impl Client {
     /// Must be called inside a tokio runtime; does not connect yet.
     pub fn new(endpoint: &Endpoint) -> Self {
-        let path = endpoint.path().to_owned();
-        let connector = tower::service_fn(move |_: Uri| {
-            let path = path.clone();
-            async move { UnixStream::connect(path).await.map(TokioIo::new) }
-        });
-        // The name is only the :authority of the requests.
-        let channel = Transport::from_static("http://localhost").connect_with_connector_lazy(connector);
-        let service = cri::runtime_service_client::RuntimeServiceClient::new(channel)
+        let service = cri::runtime_service_client::RuntimeServiceClient::new(channel(endpoint))
             .max_decoding_message_size(LARGEST_ANSWER);
         Self { endpoint: endpoint.clone(), service, limit: LIMIT }
     }
@@ -90,6 +83,16 @@ impl Client {
             Err(_) => Err(RuntimeError::TimedOut { call, endpoint: endpoint(), limit: self.limit }),
         }
     }
+}
+
+pub(super) fn channel(endpoint: &Endpoint) -> Channel {
+    let path = endpoint.path().to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    // The name is only the :authority of the requests.
+    Transport::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
 #[cfg(test)]

@@ -7,6 +7,12 @@
 
 mod cache;
 mod client;
+#[cfg(test)]
+mod containerd_calls;
+#[cfg(test)]
+mod containerd_fixture;
+#[cfg(test)]
+mod containerd_tests;
 mod enrich;
 mod error;
 mod names;

@@ -192,7 +192,7 @@ impl Watch for Observer {
             topics: self.facts.topics.clone(),
             programs: lock(&self.kernel).as_ref().map(Kernel::costs).unwrap_or_default(),
             events,
-            cgroups: lock(&self.registry).alive() as u64,
+            cgroups: lock(&self.registry).counted() as u64,
             cgroup_capacity: self.facts.capacity,
             cgroups_untracked: self.untracked.load(Ordering::Relaxed)
                 + self.cells.as_ref().map_or(0, |cells| cells.untracked()),

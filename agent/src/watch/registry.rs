@@ -68,7 +68,6 @@ pub struct Registry {
     groups: BTreeMap<Arc<str>, Group>,
     retired: Vec<Retired>,
     generations: u64,
-    removed: usize,
     /// A record named a cgroup that is not known: the tree has to be walked.
     unknown: bool,
 }
@@ -79,9 +78,13 @@ impl Registry {
         self.groups.values()
     }
 
-    /// Cgroups that exist now.
-    pub fn alive(&self) -> usize {
-        self.groups.len() - self.removed
+    /// Cgroups with counters now: slots in use in the hierarchy that has most.
+    pub fn counted(&self) -> usize {
+        let in_use = |space: usize| {
+            let places = self.groups.values().filter_map(|g| g.places[space]);
+            places.filter(|p| p.slot != 0 && p.removed.is_none()).count()
+        };
+        (0..SPACES).map(in_use).max().unwrap_or(0)
     }
 
     /// Path of a cgroup by its kernel id.
@@ -154,7 +157,6 @@ impl Registry {
             return false;
         }
         if let Some(old) = self.groups.remove(&path) {
-            self.removed -= 1;
             for (space, place) in old.places.into_iter().enumerate() {
                 self.retire(space, place);
             }
@@ -187,7 +189,6 @@ impl Registry {
             return None;
         }
         group.removed = Some(time);
-        self.removed += 1;
         Some(self.happened(&path, time, Detail::CgroupRemoved {}))
     }
 
@@ -213,7 +214,6 @@ impl Registry {
             .collect();
         for path in gone {
             if let Some(group) = self.groups.remove(&path) {
-                self.removed -= 1;
                 for (space, place) in group.places.into_iter().enumerate() {
                     self.retire(space, place);
                 }

@@ -31,6 +31,16 @@ pub struct CpuState {
     pub pid: u32,
     /// The scheduler's clock less CLOCK_MONOTONIC, as of the last turn.
     pub clock_offset_ns: u64,
+    /// Switches that the tracepoint did not show.
+    pub untraced: u64,
+}
+
+/// What a task had waited in all when its last turn ended.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct LastTurn {
+    pub pid: u64,
+    pub run_delay_ns: u64,
 }
 
 /// Network use of one cgroup on one CPU.

@@ -1,0 +1,112 @@
+//! Against a real containerd. Without one these say that they are skipped.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::containerd_calls as calls;
+use super::containerd_fixture::{Containerd, IMAGE, cgroup_root, group_directories};
+use super::*;
+use crate::cgroup::identify;
+use crate::view::{ContainerNames, Identity, PodNames, QosClass};
+
+const UID: &str = "9911b0ba-8d82-5259-9f90-48ee916d7a2f";
+
+async fn until(what: &str, mut holds: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !holds() {
+        assert!(Instant::now() < deadline, "not within 20 s: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn names_of_a_real_pod() {
+    let Some(containerd) = Containerd::start() else { return };
+    let client = Client::new(&containerd.endpoint());
+    let version = client.version().await.unwrap();
+    assert_eq!(version.name, "containerd");
+    assert!(!version.version.is_empty());
+    assert_eq!(client.list().await.unwrap(), Listing::default());
+
+    let names = Names::new(&containerd.endpoint());
+    until("the runtime is reached", || names.state() == State::Reached(version.clone())).await;
+    if !containerd.import_image() {
+        return;
+    }
+
+    // A pod as the kubelet makes it, on the node's network.
+    let channel = client::channel(&containerd.endpoint());
+    let parent = format!("{}/kubepods/burstable/pod{UID}", cgroup_root());
+    let namespaces = calls::NamespaceOption { network: calls::NODE, ipc: calls::NODE };
+    let config = calls::SandboxConfig {
+        metadata: Some(cri::PodSandboxMetadata {
+            name: "web-0".into(),
+            uid: UID.into(),
+            namespace: "shop".into(),
+            attempt: 0,
+        }),
+        linux: Some(calls::LinuxSandbox {
+            cgroup_parent: parent.clone(),
+            security_context: Some(calls::SandboxSecurity { namespaces: Some(namespaces) }),
+        }),
+    };
+    let run = calls::RunPodSandbox { config: Some(config.clone()) };
+    let sandbox: calls::Id = calls::call(&channel, "RunPodSandbox", run).await;
+    let create = calls::CreateContainer {
+        sandbox: sandbox.id.clone(),
+        config: Some(calls::ContainerConfig {
+            metadata: Some(cri::ContainerMetadata { name: "nginx".into(), attempt: 0 }),
+            image: Some(cri::ImageSpec { image: IMAGE.into(), ..Default::default() }),
+            labels: HashMap::from([("io.kubernetes.container.name".into(), "nginx".into())]),
+        }),
+        sandbox_config: Some(config),
+    };
+    let container: calls::Id = calls::call(&channel, "CreateContainer", create).await;
+    let _started: () = calls::call(&channel, "StartContainer", container.clone()).await;
+
+    // The cgroups are where identify() expects them, and their names are found without anybody waiting.
+    let pod = Some(PodNames { namespace: "shop".into(), name: "web-0".into() });
+    let of = |id: &str, sandbox, names| Identity::Container {
+        pod_uid: UID.into(),
+        qos: QosClass::Burstable,
+        id: id.into(),
+        runtime: String::new(),
+        sandbox,
+        pod: pod.clone(),
+        names,
+    };
+    let nginx = ContainerNames { name: "nginx".into(), image: IMAGE.into() };
+    let pod_expected = Identity::Pod { uid: UID.into(), qos: QosClass::Burstable, names: pod.clone() };
+    let cases = [
+        (parent.clone(), pod_expected),
+        (format!("{parent}/{}", sandbox.id), of(&sandbox.id, true, None)),
+        (format!("{parent}/{}", container.id), of(&container.id, false, Some(nginx))),
+    ];
+    for (path, expected) in &cases {
+        assert!(!group_directories(path).is_empty(), "no cgroup {path}");
+        let identity = Arc::new(identify(path));
+        until(&format!("{path} is {expected:?}"), || *names.name(&identity) == *expected).await;
+    }
+
+    // Gone from the runtime, and still named.
+    let _stopped: () = calls::call(&channel, "StopPodSandbox", sandbox.clone()).await;
+    let _removed: () = calls::call(&channel, "RemovePodSandbox", sandbox.clone()).await;
+    assert_eq!(client.list().await.unwrap(), Listing::default());
+    for (path, expected) in &cases {
+        assert_eq!(*names.name(&Arc::new(identify(path))), *expected);
+    }
+
+    // The runtime goes away: said so, and the names stay.
+    drop(containerd);
+    let unknown = Arc::new(identify("/kubepods/podunknown"));
+    until("the runtime is away", || {
+        names.name(&unknown);
+        matches!(names.state(), State::Away(_))
+    })
+    .await;
+    assert_eq!(*names.name(&Arc::new(identify(&cases[0].0))), cases[0].1);
+    assert_eq!(group_directories(&cgroup_root()), Vec::<std::path::PathBuf>::new(), "cgroups left behind");
+}
