@@ -44,8 +44,8 @@ fn object_path(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
     }
     let package = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or("cargo sets CARGO_MANIFEST_DIR")?);
     let usual = package.parent().ok_or("the package has no workspace")?.join("target");
-    // Cargo marks target directories.
-    let this = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
+    // OUT_DIR is <target>/<profile>/build/<package>/out.
+    let this = out.ancestors().nth(4);
     let [in_this, in_usual] =
         [this.unwrap_or(&usual), &usual].map(|folder| folder.join(OBJECT_FOLDER).join(OBJECT_NAME));
     Ok(if in_usual.exists() && !in_this.exists() { in_usual } else { in_this })

@@ -129,9 +129,12 @@ impl Layout {
     }
 }
 
-/// Cargo marks every target directory with CACHEDIR.TAG.
+/// Cargo leaves a program in `<target>/<profile>/`. (Its mark, CACHEDIR.TAG, is missing in a target directory that
+/// someone else made, such as a CI's cache.)
 fn target_dir_of(program: &Path) -> Option<PathBuf> {
-    program.ancestors().skip(1).find(|folder| folder.join("CACHEDIR.TAG").exists()).map(Path::to_owned)
+    let profile = program.parent()?;
+    let known = [Profile::Dev, Profile::Release].iter().any(|known| profile.ends_with(known.folder()));
+    profile.parent().filter(|_| known).map(Path::to_owned)
 }
 
 /// Whether this process has root's rights (its effective user is 0).
@@ -145,13 +148,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_target_directory_is_the_marked_one() {
-        let temp = tempfile::tempdir().unwrap();
-        let program = temp.path().join("moved/debug/xtask");
-        assert_eq!(target_dir_of(&program), None);
-        std::fs::create_dir_all(program.parent().unwrap()).unwrap();
-        std::fs::write(temp.path().join("moved/CACHEDIR.TAG"), "").unwrap();
-        assert_eq!(target_dir_of(&program), Some(temp.path().join("moved")));
+    fn the_target_directory_holds_the_profile_of_this_program() {
+        for (program, target) in [
+            ("/w/target/debug/xtask", Some("/w/target")),
+            ("/cache/release/xtask", Some("/cache")),
+            ("/usr/local/bin/xtask", None),
+        ] {
+            assert_eq!(target_dir_of(Path::new(program)).as_deref(), target.map(Path::new));
+        }
     }
 
     #[test]

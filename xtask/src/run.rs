@@ -162,10 +162,10 @@ nodewarden watches this machine and changes nothing on it. Ctrl-C ends it.
 
 In a second terminal:
 
-  {program}{socket} status    what it can see here
-  {program}{socket} top       who uses what, live
-  {program}{socket} events    what happens, as it happens
-  {program}{socket} tree      the cgroups with limits and use
+  {program} status{socket}    what it can see here
+  {program} top{socket}       who uses what, live
+  {program} events{socket}    what happens, as it happens
+  {program} tree{socket}      the cgroups with limits and use
 
 ",
         layout.short(configuration).display(),
@@ -200,6 +200,6 @@ mod tests {
             where_to_look(&layout, &agent, Path::new("/w/target/run/n.yaml"), &settings(socket, None))
         };
         assert!(look(SOCKET).contains("  target/debug/nodewarden events "));
-        assert!(look("/tmp/s").contains("  target/debug/nodewarden --socket /tmp/s events "));
+        assert!(look("/tmp/s").contains("  target/debug/nodewarden events --socket /tmp/s "));
     }
 }

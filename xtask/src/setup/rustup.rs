@@ -10,6 +10,7 @@ use crate::process::{self, CommandError};
 /// When there is no rustup, or it does not reach its server.
 pub fn add(layout: &Layout, components: &[&str], progress: &mut Progress) -> Result<(), CommandError> {
     let mut command = layout.command("rustup");
-    command.args(["component", "add"]).args(components);
+    // A backtrace would push the cause out of the error's last lines.
+    command.args(["component", "add"]).args(components).env("RUST_BACKTRACE", "0");
     process::follow(&mut command, |line| progress.tick(line))
 }
