@@ -1,7 +1,9 @@
 //! Topic cgroup: created, removed, populated, emptied, task moved; and the slots. A new cgroup gets its slot in
 //! `cgroup_mkdir`, before any process can enter it, so its first count already has a place.
 
-use aya_ebpf::{helpers::bpf_probe_read_kernel_str_bytes, macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{
+    helpers::bpf_probe_read_kernel_str_bytes, macros::btf_tracepoint, programs::BtfTracePointContext,
+};
 use aya_log_ebpf::warn;
 use nodewarden_ebpf_abi::{
     CgroupRecord, Kind, LifeRecord, NAME_LEN, UNTRACKED, cache_entry, cache_index, slot_key,

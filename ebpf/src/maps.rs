@@ -5,7 +5,9 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, LruHashMap, Queue, RingBuf},
 };
-use nodewarden_ebpf_abi::{BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, Kind, LastTurn, NetworkCell, SPACES};
+use nodewarden_ebpf_abi::{
+    BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, Kind, LastTurn, NetworkCell, SPACES,
+};
 
 /// BPF_F_MMAPABLE: the agent maps the array and reads without a system call.
 const MMAPABLE: u32 = 1024;

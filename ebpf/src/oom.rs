@@ -5,7 +5,9 @@
 //! (`__oom_kill_process` is there only for a kill), and they tell a cgroup OOM (`mem_cgroup_out_of_memory`)
 //! from a global one.
 
-use aya_ebpf::{helpers::generated::bpf_get_stack, macros::btf_tracepoint, programs::BtfTracePointContext, EbpfContext};
+use aya_ebpf::{
+    EbpfContext, helpers::generated::bpf_get_stack, macros::btf_tracepoint, programs::BtfTracePointContext,
+};
 use nodewarden_ebpf_abi::{Kind, OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN};
 
 use crate::{
@@ -77,9 +79,7 @@ fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
     }
     let mut frames = [0u64; FRAMES];
     // SAFETY: the buffer and its true size.
-    let bytes = unsafe {
-        bpf_get_stack(ctx.as_ptr(), frames.as_mut_ptr().cast(), (FRAMES * 8) as u32, 0)
-    };
+    let bytes = unsafe { bpf_get_stack(ctx.as_ptr(), frames.as_mut_ptr().cast(), (FRAMES * 8) as u32, 0) };
     if bytes <= 0 {
         return (SCOPE_UNKNOWN, true);
     }

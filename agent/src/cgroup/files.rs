@@ -27,9 +27,29 @@ pub struct Spec {
     pub name: &'static str,
     pub cadence: Cadence,
     pub parse: fn(&[u8], &mut Usage),
+    /// Whether it can say anything, from what was read before it.
+    pub when: fn(&Usage) -> bool,
 }
 
-/// How many descriptors may be kept open. Beyond it files are opened for each reading.
+impl Spec {
+    pub const fn new(
+        controller: Option<Controller>,
+        name: &'static str,
+        cadence: Cadence,
+        parse: fn(&[u8], &mut Usage),
+    ) -> Self {
+        Self { controller, name, cadence, parse, when: |_| true }
+    }
+
+    /// Read only where `when` says so.
+    pub const fn when(mut self, when: fn(&Usage) -> bool) -> Self {
+        self.when = when;
+        self
+    }
+}
+
+/// How many descriptors may be kept open. Beyond it files are opened for each reading, which takes about four times
+/// as long; an open one costs 4.4 KiB of kernel memory.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<AtomicUsize>);
 
@@ -70,42 +90,44 @@ impl KeptFile {
         Self { state: State::Unknown, budget: budget.clone() }
     }
 
-    /// Reads the file of `dir` from its start into `buffer` (emptied first). False when there is none.
+    /// Reads the file that `spec` names in `dir` from its start. `None` when there is none.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
-    pub fn read(&mut self, dir: &Path, name: &str, buffer: &mut Vec<u8>) -> io::Result<bool> {
-        buffer.clear();
+    pub fn read<'b>(
+        &mut self,
+        dir: &Path,
+        spec: &Spec,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Option<&'b [u8]>> {
         match &self.state {
-            State::Absent => return Ok(false),
-            State::Open(file) => return pread_all(file, buffer).map(|()| true),
+            State::Absent => return Ok(None),
+            State::Open(file) => return pread_all(file, buffer).map(Some),
             State::Unknown | State::Passing => {}
         }
-        let file = match File::open(dir.join(name)) {
+        let file = match File::open(dir.join(spec.name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // The whole cgroup may be gone: then it is no file that this kernel lacks.
                 if dir.exists() {
                     self.state = State::Absent;
-                    return Ok(false);
+                    return Ok(None);
                 }
                 return Err(io::Error::from_raw_os_error(libc::ENODEV));
             }
             Err(error) => return Err(error),
         };
-        let result = pread_all(&file, buffer);
-        if result.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::EOPNOTSUPP)) {
+        let text = match pread_all(&file, buffer) {
             // Pressure files exist but answer so where PSI is off.
-            self.state = State::Absent;
-            return Ok(false);
-        }
-        result?;
-        self.state = if matches!(self.state, State::Unknown) && self.budget.take() {
-            State::Open(file)
-        } else {
-            State::Passing
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                self.state = State::Absent;
+                return Ok(None);
+            }
+            result => result?,
         };
-        Ok(true)
+        let keep = spec.cadence == Cadence::Hot && matches!(self.state, State::Unknown) && self.budget.take();
+        self.state = if keep { State::Open(file) } else { State::Passing };
+        Ok(Some(text))
     }
 }
 
@@ -120,29 +142,29 @@ impl Drop for KeptFile {
 /// First guess of a file's size: nearly all fit.
 const CHUNK: usize = 4096;
 
-fn pread_all(file: &File, buffer: &mut Vec<u8>) -> io::Result<()> {
+/// Reads the whole file. The buffer only ever grows, so that nothing is cleared between two files.
+fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let mut filled = 0;
     loop {
-        buffer.resize(filled + CHUNK, 0);
+        if buffer.len() < filled + CHUNK {
+            buffer.resize(filled + CHUNK, 0);
+        }
+        let room = buffer.len() - filled;
         match file.read_at(&mut buffer[filled..], filled as u64) {
-            Ok(0) => break,
-            // A short read is the end: the kernel fills whole pages of such files.
-            Ok(n) if n < CHUNK => {
-                filled += n;
-                break;
-            }
+            // A short read is the end: the kernel fills what it is given of such files.
+            Ok(n) if n < room => return Ok(&buffer[..filled + n]),
             Ok(n) => filled += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
-    buffer.truncate(filled);
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const F: Spec = Spec::new(None, "f", Cadence::Hot, |_, _| {});
 
     #[test]
     fn reads_again_what_changed_with_or_without_budget() {
@@ -150,22 +172,24 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("f"), "1").unwrap();
             let mut file = KeptFile::new(&budget);
-            let mut text = Vec::new();
-            assert!(file.read(dir.path(), "f", &mut text).unwrap());
-            assert_eq!(text, b"1");
-            std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK + 1)).unwrap();
-            assert!(file.read(dir.path(), "f", &mut text).unwrap());
-            assert_eq!(text.len(), 3 * CHUNK + 1);
+            let mut buffer = Vec::new();
+            assert_eq!(file.read(dir.path(), &F, &mut buffer).unwrap(), Some(&b"1"[..]));
+            std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
+            assert_eq!(file.read(dir.path(), &F, &mut buffer).unwrap().unwrap().len(), 3 * CHUNK);
+            std::fs::write(dir.path().join("f"), "22").unwrap();
+            assert_eq!(file.read(dir.path(), &F, &mut buffer).unwrap(), Some(&b"22"[..]));
         }
     }
 
     #[test]
-    fn a_descriptor_goes_back_to_the_budget() {
+    fn a_descriptor_goes_back_to_the_budget_and_slow_files_take_none() {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
+        let slow = Spec { cadence: Cadence::Slow, ..F };
+        KeptFile::new(&budget).read(dir.path(), &slow, &mut Vec::new()).unwrap();
         let mut file = KeptFile::new(&budget);
-        file.read(dir.path(), "f", &mut Vec::new()).unwrap();
+        file.read(dir.path(), &F, &mut Vec::new()).unwrap();
         assert!(!budget.take());
         drop(file);
         assert!(budget.take());
@@ -175,10 +199,10 @@ mod tests {
     fn a_file_that_is_not_there_is_no_error_but_a_cgroup_that_is_gone_is() {
         let budget = Budget::new(9);
         let dir = tempfile::tempdir().unwrap();
-        let mut text = Vec::new();
-        assert!(!KeptFile::new(&budget).read(dir.path(), "none", &mut text).unwrap());
+        let mut buffer = Vec::new();
+        assert_eq!(KeptFile::new(&budget).read(dir.path(), &F, &mut buffer).unwrap(), None);
         let gone = dir.path().join("gone");
-        let error = KeptFile::new(&budget).read(&gone, "none", &mut text).unwrap_err();
+        let error = KeptFile::new(&budget).read(&gone, &F, &mut buffer).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -159,8 +159,11 @@ impl Layout {
         if hierarchies.is_empty() {
             return Err(CgroupError::NotMounted { mountinfo: PathBuf::from("/proc/self/mountinfo") });
         }
-        let on_v1: Vec<Controller> =
-            hierarchies.iter().filter(|h| h.version == Version::V1).flat_map(|h| h.controllers.clone()).collect();
+        let on_v1: Vec<Controller> = hierarchies
+            .iter()
+            .filter(|h| h.version == Version::V1)
+            .flat_map(|h| h.controllers.clone())
+            .collect();
         if let Some(v2) = hierarchies.iter_mut().find(|h| h.version == Version::V2) {
             v2.controllers.retain(|c| !on_v1.contains(c));
         }
@@ -208,7 +211,9 @@ impl Layout {
     pub fn describe_controllers(&self) -> Vec<String> {
         Controller::ALL
             .into_iter()
-            .filter_map(|c| self.hierarchy(c).map(|h| format!("{} ({})", display_name(c, h.version), h.version)))
+            .filter_map(|c| {
+                self.hierarchy(c).map(|h| format!("{} ({})", display_name(c, h.version), h.version))
+            })
             .collect()
     }
 }

@@ -22,7 +22,8 @@ impl MachineReader {
     /// Reads what does not change. `node_name` overrides the host name.
     pub fn new(layout: &Layout, node_name: Option<String>, budget: &Budget) -> Self {
         let text = |path: &str| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
-        let host = || nix::unistd::gethostname().map(|h| h.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let host =
+            || nix::unistd::gethostname().map(|h| h.to_string_lossy().to_lowercase()).unwrap_or_default();
         let fixed = Machine {
             node_name: node_name.unwrap_or_else(host),
             boot_time: procfs::KernelStats::current()
@@ -59,7 +60,8 @@ impl MachineReader {
         // As the kubelet: capacity less what cannot be reclaimed without swapping.
         machine.memory_available_bytes =
             machine.usage.memory.as_ref().map(|m| machine.memory_bytes.saturating_sub(m.working_set_bytes));
-        machine.max_pids = fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|t| t.trim().parse().ok());
+        machine.max_pids =
+            fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|t| t.trim().parse().ok());
         machine.processes = loadavg_threads();
         machine.fs = statvfs("/").ok().map(|s| {
             let block = s.fragment_size();
@@ -107,11 +109,14 @@ fn loadavg_threads() -> Option<u64> {
     procfs::LoadAverage::current().ok().map(|l| l.max.into())
 }
 
+/// Interfaces that cAdvisor leaves out too: their traffic is the node's or the pods' already.
+const IGNORED: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
+
 fn interfaces() -> Vec<Interface> {
     let Ok(devices) = procfs::net::dev_status() else { return Vec::new() };
     let mut found: Vec<Interface> = devices
         .into_values()
-        .filter(|d| d.name != "lo")
+        .filter(|d| !IGNORED.iter().any(|prefix| d.name.starts_with(prefix)))
         .map(|d| Interface {
             name: d.name,
             rx_bytes: d.recv_bytes,
@@ -134,7 +139,10 @@ mod tests {
 
     #[test]
     fn os_names() {
-        assert_eq!(os_version("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"), "Debian GNU/Linux 12 (bookworm)");
+        assert_eq!(
+            os_version("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
         assert_eq!(os_version("ID=x"), "");
     }
 

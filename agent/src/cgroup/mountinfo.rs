@@ -75,7 +75,8 @@ pub fn parse_memberships(text: &str) -> Vec<Membership> {
         .filter_map(|line| {
             let mut fields = line.splitn(3, ':');
             let id = fields.next()?.parse().ok()?;
-            let controllers = fields.next()?.split(',').filter(|c| !c.is_empty()).map(str::to_owned).collect();
+            let controllers =
+                fields.next()?.split(',').filter(|c| !c.is_empty()).map(str::to_owned).collect();
             Some(Membership { id, controllers, path: fields.next()?.to_owned() })
         })
         .collect()

@@ -27,7 +27,8 @@ type PathIndex = usize;
 impl GroupReader {
     /// Prepares to read cgroup `path` in the hierarchies of `layout` where it exists. Opens nothing yet.
     pub fn new(layout: &Layout, path: &str, budget: &Budget) -> Self {
-        let mut reader = Self { files: Vec::new(), dirs: Vec::new(), usage: Usage::default(), slow_read: None };
+        let mut reader =
+            Self { files: Vec::new(), dirs: Vec::new(), usage: Usage::default(), slow_read: None };
         for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
             for spec in specs {
                 let hierarchy = spec.controller.and_then(|c| layout.hierarchy(c));
@@ -62,14 +63,17 @@ impl GroupReader {
         let mut usage = self.last_without_counts();
         let mut gone = 0u64;
         for (spec, at, file) in &mut self.files {
-            if (spec.cadence == Cadence::Slow && !slow_due) || gone & (1 << *at) != 0 {
+            if (spec.cadence == Cadence::Slow && !slow_due) || gone & (1 << *at) != 0 || !(spec.when)(&usage)
+            {
                 continue;
             }
-            match file.read(&self.dirs[*at], spec.name, buffer) {
-                Ok(true) => (spec.parse)(buffer, &mut usage),
-                Ok(false) => {}
+            match file.read(&self.dirs[*at], spec, buffer) {
+                Ok(Some(text)) => (spec.parse)(text, &mut usage),
+                Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
-                Err(error) => tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read"),
+                Err(error) => {
+                    tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read")
+                }
             }
         }
         if slow_due {

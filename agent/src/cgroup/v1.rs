@@ -1,20 +1,20 @@
 //! Files of cgroup v1 (Documentation/admin-guide/cgroup-v1/).
 
+use super::Controller;
 use super::files::{Cadence, Spec};
 use super::parse::{device, lines, number, pairs};
 use super::v2::{cpu, memory, on_memory};
-use super::Controller;
 use crate::view::{IoUsage, ProcessUsage, Usage};
 
 /// Limits from here on mean none: PAGE_COUNTER_MAX in bytes, whatever the page size.
 const NO_LIMIT: u64 = 0x7fff_ffff_fff0_0000;
 
 const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec { controller: Some(controller), name, cadence: Cadence::Hot, parse }
+    Spec::new(Some(controller), name, Cadence::Hot, parse)
 }
 
 const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec { controller: Some(controller), name, cadence: Cadence::Slow, parse }
+    Spec::new(Some(controller), name, Cadence::Slow, parse)
 }
 
 /// In the order they are read: the use before what is computed from it.
@@ -24,13 +24,13 @@ pub const FILES: &[Spec] = &[
             cpu(u).usage_ns = ns;
         }
     }),
-    hot(Controller::CpuAcct, "cpuacct.usage_user", |t, u| cpu(u).user_ns = number(t)),
-    hot(Controller::CpuAcct, "cpuacct.usage_sys", |t, u| cpu(u).system_ns = number(t)),
-    hot(Controller::Cpu, "cpu.stat", cpu_stat),
+    // The kernel's tick samples, as the kubelet reads them too; usage_user and usage_sys are no better.
+    hot(Controller::CpuAcct, "cpuacct.stat", cpuacct_stat),
     slow(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),
     // −1 for none, which is no number here.
     slow(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
     slow(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
+    hot(Controller::Cpu, "cpu.stat", cpu_stat).when(|u| u.cpu.as_ref().is_some_and(|c| c.quota_us.is_some())),
     hot(Controller::Memory, "memory.usage_in_bytes", |t, u| {
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
@@ -38,11 +38,19 @@ pub const FILES: &[Spec] = &[
     }),
     hot(Controller::Memory, "memory.stat", memory_stat),
     hot(Controller::Memory, "memory.oom_control", oom_control),
-    hot(Controller::Memory, "memory.max_usage_in_bytes", |t, u| on_memory(u, |m| m.max_usage_bytes = number(t))),
-    hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t))),
-    hot(Controller::Memory, "memory.kmem.usage_in_bytes", |t, u| on_memory(u, |m| m.kernel_bytes = number(t))),
     slow(Controller::Memory, "memory.limit_in_bytes", |t, u| on_memory(u, |m| m.limit_bytes = limit(t))),
-    slow(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| on_memory(u, |m| m.swap_limit_bytes = limit(t))),
+    // Without a limit nothing can fail against it.
+    hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))
+        .when(|u| u.memory.as_ref().is_some_and(|m| m.limit_bytes.is_some() || m.failcnt.is_none())),
+    slow(Controller::Memory, "memory.max_usage_in_bytes", |t, u| {
+        on_memory(u, |m| m.max_usage_bytes = number(t))
+    }),
+    slow(Controller::Memory, "memory.kmem.usage_in_bytes", |t, u| {
+        on_memory(u, |m| m.kernel_bytes = number(t))
+    }),
+    slow(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| {
+        on_memory(u, |m| m.swap_limit_bytes = limit(t))
+    }),
     slow(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
         on_memory(u, |m| m.reservation_bytes = limit(t));
     }),
@@ -68,6 +76,20 @@ fn on_cpu(usage: &mut Usage, change: impl FnOnce(&mut crate::view::CpuUsage)) {
     if let Some(cpu) = &mut usage.cpu {
         change(cpu);
     }
+}
+
+/// `user N` and `system N` in USER_HZ, which is 100 on every architecture of ours.
+fn cpuacct_stat(text: &[u8], usage: &mut Usage) {
+    const TICK_NS: u64 = 10_000_000;
+    on_cpu(usage, |cpu| {
+        for (key, ticks) in pairs(text) {
+            match key {
+                b"user" => cpu.user_ns = Some(ticks * TICK_NS),
+                b"system" => cpu.system_ns = Some(ticks * TICK_NS),
+                _ => {}
+            }
+        }
+    });
 }
 
 fn limit(text: &[u8]) -> Option<u64> {
@@ -148,7 +170,10 @@ mod tests {
 
     #[test]
     fn memory_counts_the_children() {
-        let mut u = Usage { memory: Some(MemoryUsage { usage_bytes: 100, ..Default::default() }), ..Default::default() };
+        let mut u = Usage {
+            memory: Some(MemoryUsage { usage_bytes: 100, ..Default::default() }),
+            ..Default::default()
+        };
         let text = b"rss 1\npgfault 4\ntotal_rss 60\ntotal_inactive_file 30\ntotal_pgfault 9\n";
         memory_stat(text, &mut u);
         oom_control(b"oom_kill_disable 0\nunder_oom 0\noom_kill 3\n", &mut u);
@@ -168,6 +193,9 @@ mod tests {
             (spec.parse)(text, &mut u);
         }
         assert_eq!(u.io.len(), 1);
-        assert_eq!((u.io[0].read_bytes, u.io[0].write_bytes, u.io[0].reads, u.io[0].writes), (4096, 8192, 1, 2));
+        assert_eq!(
+            (u.io[0].read_bytes, u.io[0].write_bytes, u.io[0].reads, u.io[0].writes),
+            (4096, 8192, 1, 2)
+        );
     }
 }

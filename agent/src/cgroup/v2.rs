@@ -1,20 +1,20 @@
 //! Files of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst).
 
+use super::Controller;
 use super::files::{Cadence, Spec};
 use super::parse::{device, fields, lines, number, pairs, pressure};
-use super::Controller;
 use crate::view::{CpuUsage, IoUsage, MemoryUsage, ProcessUsage, Usage};
 
 const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec { controller: Some(controller), name, cadence: Cadence::Hot, parse }
+    Spec::new(Some(controller), name, Cadence::Hot, parse)
 }
 
 const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec { controller: Some(controller), name, cadence: Cadence::Slow, parse }
+    Spec::new(Some(controller), name, Cadence::Slow, parse)
 }
 
 const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec { controller: None, name, cadence: Cadence::Hot, parse }
+    Spec::new(None, name, Cadence::Hot, parse)
 }
 
 /// PSI: on hybrid too, from the unified tree.
@@ -161,7 +161,10 @@ mod tests {
     #[test]
     fn a_v2_cgroup() {
         let mut u = Usage::default();
-        cpu_stat(b"usage_usec 12\nuser_usec 5\nsystem_usec 7\nnr_periods 3\nnr_throttled 1\nthrottled_usec 9\n", &mut u);
+        cpu_stat(
+            b"usage_usec 12\nuser_usec 5\nsystem_usec 7\nnr_periods 3\nnr_throttled 1\nthrottled_usec 9\n",
+            &mut u,
+        );
         cpu_max(b"78000 100000\n", &mut u);
         let cpu = u.cpu.clone().unwrap();
         assert_eq!((cpu.usage_ns, cpu.user_ns, cpu.throttled_ns), (12_000, Some(5000), Some(9000)));
@@ -172,7 +175,10 @@ mod tests {
 
     #[test]
     fn working_set_is_usage_without_inactive_file_and_never_negative() {
-        let mut u = Usage { memory: Some(MemoryUsage { usage_bytes: 100, ..Default::default() }), ..Default::default() };
+        let mut u = Usage {
+            memory: Some(MemoryUsage { usage_bytes: 100, ..Default::default() }),
+            ..Default::default()
+        };
         memory_stat(b"anon 60\nfile 40\ninactive_file 30\n", &mut u);
         assert_eq!(u.memory.as_ref().unwrap().working_set_bytes, 70);
         memory_stat(b"inactive_file 130\n", &mut u);

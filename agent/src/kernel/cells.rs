@@ -29,10 +29,11 @@ impl<T: Copy> Array<T> {
         debug_assert_eq!(size_of::<T>() % 8, 0);
         let bytes = len * size_of::<T>();
         let fd = data.fd().as_fd();
-        let map = MmapOptions::new()
-            .len(bytes)
-            .map_raw(&fd)
-            .map_err(|source| KernelError::Mmap { map: name, bytes, source })?;
+        let map = MmapOptions::new().len(bytes).map_raw(&fd).map_err(|source| KernelError::Mmap {
+            map: name,
+            bytes,
+            source,
+        })?;
         Ok(Self { map, len, of: std::marker::PhantomData })
     }
 

@@ -31,7 +31,8 @@ pub fn map_bytes() -> u64 {
     fds.flatten()
         .filter(|fd| is_map(&fd.file_name()))
         .filter_map(|fd| {
-            let info = fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.file_name().to_string_lossy())).ok()?;
+            let info =
+                fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.file_name().to_string_lossy())).ok()?;
             info.lines().find_map(|l| l.strip_prefix("memlock:")?.trim().parse::<u64>().ok())
         })
         .sum()

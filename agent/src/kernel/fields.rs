@@ -17,8 +17,15 @@ const fn field(global: &'static str, paths: &'static [&'static str], topics: &'s
 /// By task: everything that is counted to a task's cgroup.
 const TASK: &[Topic] = &[Topic::Cpu, Topic::Oom, Topic::Reclaim, Topic::Process];
 /// By any cgroup at all.
-const GROUP: &[Topic] =
-    &[Topic::Cpu, Topic::Oom, Topic::Reclaim, Topic::Process, Topic::Block, Topic::CgroupLife, Topic::Network];
+const GROUP: &[Topic] = &[
+    Topic::Cpu,
+    Topic::Oom,
+    Topic::Reclaim,
+    Topic::Process,
+    Topic::Block,
+    Topic::CgroupLife,
+    Topic::Network,
+];
 const CPU: &[Topic] = &[Topic::Cpu];
 const OOM: &[Topic] = &[Topic::Oom];
 const PROCESS: &[Topic] = &[Topic::Process];

@@ -47,7 +47,8 @@ pub struct LoadOptions {
 /// nothing is pinned.
 pub struct Kernel {
     ebpf: Ebpf,
-    btf: Btf,
+    /// Tens of megabytes: kept only until everything is attached.
+    btf: Option<Btf>,
     options: LoadOptions,
     layout: Layout,
     results: Vec<(ProgramSpec, Result<(), String>)>,
@@ -85,7 +86,11 @@ impl Kernel {
         }
         let space = |s: Space| options.spaces.of(s).unwrap_or(0) as u32;
         let subsystem = |s: Space, name: &str| {
-            if options.spaces.is_v1(s) { layout.subsystems.get(name).copied().unwrap_or(u32::MAX) } else { u32::MAX }
+            if options.spaces.is_v1(s) {
+                layout.subsystems.get(name).copied().unwrap_or(u32::MAX)
+            } else {
+                u32::MAX
+            }
         };
         let places = [space(Space::Memory), space(Space::Cpu), space(Space::Io), space(Space::Unified)];
         let subsystems = [subsystem(Space::Memory, "memory"), subsystem(Space::Cpu, "cpu")];
@@ -116,7 +121,8 @@ impl Kernel {
         for (i, map) in ["FREE_0", "FREE_1", "FREE_2", "FREE_3"].into_iter().enumerate() {
             loader.map_max_entries(map, if i < spaces as usize { capacity } else { 1 });
         }
-        for (i, name) in ["HIERARCHY_0", "HIERARCHY_1", "HIERARCHY_2", "HIERARCHY_3"].into_iter().enumerate() {
+        for (i, name) in ["HIERARCHY_0", "HIERARCHY_1", "HIERARCHY_2", "HIERARCHY_3"].into_iter().enumerate()
+        {
             loader.override_global(name, &hierarchies[i], true);
         }
         for (i, name) in ["SPACE_MEMORY", "SPACE_CPU", "SPACE_IO", "SPACE_UNIFIED"].into_iter().enumerate() {
@@ -142,14 +148,17 @@ impl Kernel {
         let ring = RingBuf::try_from(ring).map_err(|source| KernelError::Map { map: "EVENTS", source })?;
         let logger = if options.verbose { aya_log::EbpfLogger::init(&mut ebpf).ok() } else { None };
         let stats = options.program_stats.then(|| aya::sys::enable_stats(aya::sys::Stats::RunTime)).and_then(
-            |stats| stats.inspect_err(|error| warn!(%error, "the kernel does not measure program run times")).ok(),
+            |stats| {
+                stats.inspect_err(|error| warn!(%error, "the kernel does not measure program run times")).ok()
+            },
         );
-        let mut kernel = Self { ebpf, btf, options, layout, results: Vec::new(), logger, _stats: stats };
+        let mut kernel =
+            Self { ebpf, btf: Some(btf), options, layout, results: Vec::new(), logger, _stats: stats };
         kernel.attach_where(|topic| topic == Topic::CgroupLife);
         Ok(Loaded { kernel, cells, pool, ring })
     }
 
-    /// Attaches everything else.
+    /// Attaches everything else. Called once.
     pub fn attach(&mut self) {
         self.attach_where(|topic| topic != Topic::CgroupLife);
         if self.options.empty_programs {
@@ -157,6 +166,7 @@ impl Kernel {
                 self.attach_one(spec);
             }
         }
+        self.btf = None;
         for topic in self.topics() {
             match topic.state {
                 HookState::On => {}
@@ -175,9 +185,10 @@ impl Kernel {
     }
 
     fn attach_one(&mut self, spec: &ProgramSpec) {
-        let result = match self.lacking(spec.topic) {
-            Some(reason) => Err(reason),
-            None => topics::attach(&mut self.ebpf, &self.btf, spec, self.options.unified.as_deref()),
+        let result = match (self.lacking(spec.topic), &self.btf) {
+            (Some(reason), _) => Err(reason),
+            (None, Some(btf)) => topics::attach(&mut self.ebpf, btf, spec, self.options.unified.as_deref()),
+            (None, None) => Err("attached too late".into()),
         };
         self.results.push((*spec, result));
     }
@@ -217,7 +228,8 @@ impl Kernel {
 }
 
 fn possible_cpus() -> Result<u32, KernelError> {
-    let count = aya::util::nr_cpus().map_err(|(path, source)| KernelError::Read { path: path.into(), source })?;
+    let count =
+        aya::util::nr_cpus().map_err(|(path, source)| KernelError::Read { path: path.into(), source })?;
     Ok(count as u32)
 }
 

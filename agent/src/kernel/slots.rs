@@ -29,7 +29,8 @@ impl SlotPool {
         let slots = ebpf.take_map("SLOTS").ok_or(KernelError::NoMap("SLOTS"))?;
         let slots = HashMap::try_from(slots).map_err(|source| KernelError::Map { map: "SLOTS", source })?;
         let orphans = ebpf.take_map("ORPHANS").ok_or(KernelError::NoMap("ORPHANS"))?;
-        let orphans = Queue::try_from(orphans).map_err(|source| KernelError::Map { map: "ORPHANS", source })?;
+        let orphans =
+            Queue::try_from(orphans).map_err(|source| KernelError::Map { map: "ORPHANS", source })?;
         let mut free = Vec::with_capacity(FREE.len());
         for (space, name) in FREE.into_iter().enumerate() {
             let map = ebpf.take_map(name).ok_or(KernelError::NoMap(name))?;

@@ -76,7 +76,10 @@ mod tests {
 
     #[test]
     fn lines() {
-        assert_eq!(parse("ffffffff81595b90 t mark_oom_victim\n"), Some((0xffff_ffff_8159_5b90, "mark_oom_victim")));
+        assert_eq!(
+            parse("ffffffff81595b90 t mark_oom_victim\n"),
+            Some((0xffff_ffff_8159_5b90, "mark_oom_victim"))
+        );
         assert_eq!(parse("ffffffffc0000000 t x\t[module]\n"), Some((0xffff_ffff_c000_0000, "x")));
         assert_eq!(parse(""), None);
         assert_eq!(parse("zzz t x"), None);

@@ -78,9 +78,8 @@ pub const EMPTY_PROGRAMS: &[ProgramSpec] = &[on("empty_sched_switch", Topic::Cpu
 /// # Errors
 /// In words, for the status: what the kernel said.
 pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &ProgramSpec, unified: Option<&Path>) -> Result<(), String> {
-    let program = ebpf
-        .program_mut(spec.name)
-        .ok_or_else(|| format!("the eBPF object has no program {}", spec.name))?;
+    let program =
+        ebpf.program_mut(spec.name).ok_or_else(|| format!("the eBPF object has no program {}", spec.name))?;
     let hook = spec.hook;
     let explain = |what: &str, error: &ProgramError| format!("{hook}: {what}: {}", chain(error));
     match hook {
@@ -145,7 +144,9 @@ mod tests {
     fn outcome(topic: Topic, failing: &[&str]) -> TopicStatus {
         let results: Vec<_> = PROGRAMS
             .iter()
-            .map(|s| (*s, if failing.contains(&s.name) { Err(format!("{} refused", s.name)) } else { Ok(()) }))
+            .map(|s| {
+                (*s, if failing.contains(&s.name) { Err(format!("{} refused", s.name)) } else { Ok(()) })
+            })
             .collect();
         status(topic, &results)
     }
@@ -159,7 +160,10 @@ mod tests {
 
     #[test]
     fn half_a_topic_is_partial() {
-        assert_eq!(outcome(Topic::Reclaim, &["direct_reclaim_begin", "direct_reclaim_end"]).state, HookState::Partial);
+        assert_eq!(
+            outcome(Topic::Reclaim, &["direct_reclaim_begin", "direct_reclaim_end"]).state,
+            HookState::Partial
+        );
         assert_eq!(outcome(Topic::CgroupLife, &["cgroup_transfer_tasks"]).state, HookState::Partial);
         assert_eq!(outcome(Topic::Network, &["network_ingress", "network_egress"]).state, HookState::Off);
     }

@@ -82,7 +82,8 @@ impl Source<'_> {
                 tx_packets: cell.tx_packets,
             });
         }
-        if let Some(cell) = self.slot(group, Topic::Block, Space::Io).and_then(|slot| self.cells.block(slot)) {
+        if let Some(cell) = self.slot(group, Topic::Block, Space::Io).and_then(|slot| self.cells.block(slot))
+        {
             totals.block = Some(block(&cell));
         }
         let group_cell = |topic| self.cells.group(self.slot(group, topic, Space::Memory)?);

@@ -9,6 +9,8 @@ use crate::view::{Machine, Usage};
 
 /// Descriptors left for everything that is not a cgroup's file.
 const RESERVED: u64 = 512;
+/// Descriptors kept open at most: 1,400 cgroups' worth, 70 MB of kernel memory.
+const MOST: u64 = 16_384;
 
 /// Reads the files of every cgroup and of the machine.
 pub struct Files {
@@ -21,7 +23,7 @@ pub struct Files {
 
 impl Files {
     pub fn new(layout: Layout, node_name: Option<String>) -> Self {
-        let budget = Budget::new(usize::try_from(descriptors().saturating_sub(RESERVED)).unwrap_or(0));
+        let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let machine = MachineReader::new(&layout, node_name, &budget);
         Self { layout, budget, readers: HashMap::new(), machine, devices: HashMap::new() }
     }

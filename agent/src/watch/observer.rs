@@ -113,8 +113,7 @@ impl Observer {
         let walked = {
             let mut sampler = lock(&self.sampler);
             let mut pool = sampler.kernel.as_mut().map(|k| &mut k.pool);
-            let walked =
-                tree::reconcile(&hierarchies, &self.registry, pool.as_deref_mut(), Timestamp::now());
+            let walked = tree::reconcile(&hierarchies, &self.registry, pool.as_deref_mut(), Timestamp::now());
             if let Some(pool) = pool {
                 walked.gone.iter().for_each(|(space, id)| pool.forget(*space, *id));
             }

@@ -165,8 +165,14 @@ impl Registry {
         let mut places = [None; SPACES];
         places[space] = Some(place);
         let identity = Arc::new(identify(&path));
-        let group =
-            Group { path: path.clone(), identity, generation: self.generations, created: time, removed: None, places };
+        let group = Group {
+            path: path.clone(),
+            identity,
+            generation: self.generations,
+            created: time,
+            removed: None,
+            places,
+        };
         self.groups.insert(path, group);
         true
     }

@@ -17,7 +17,13 @@ fn created(space: u32, id: u64, parent: u64, name: &str) -> Record {
     let mut bytes = [0; NAME_LEN];
     bytes[..name.len()].copy_from_slice(name.as_bytes());
     let slot = id as u32;
-    Record::Created(CgroupRecord { header: header(Kind::Created, space, id), parent, slot, pad: 0, name: bytes })
+    Record::Created(CgroupRecord {
+        header: header(Kind::Created, space, id),
+        parent,
+        slot,
+        pad: 0,
+        name: bytes,
+    })
 }
 
 fn life(kind: Kind, space: u32, id: u64) -> LifeRecord {

@@ -133,7 +133,8 @@ impl Sampler {
         let Some(kernel) = &mut self.kernel else { return };
         for group in &ripe {
             for (space, place) in group.places.iter().enumerate() {
-                let Some(place) = place.filter(|p| !p.released && p.removed.is_some_and(|t| t < before)) else {
+                let Some(place) = place.filter(|p| !p.released && p.removed.is_some_and(|t| t < before))
+                else {
                     continue;
                 };
                 lock(registry).released(&group.path, group.generation, space);
@@ -159,7 +160,8 @@ impl Sampler {
         let cpu = kernel.cells.cpu(UNTRACKED);
         let group = kernel.cells.group(UNTRACKED);
         let network = kernel.cells.network(UNTRACKED);
-        let of_group = |g: GroupCell| g.oom_kills + g.direct_count + g.memcg_count + g.forks + g.execs + g.exits;
+        let of_group =
+            |g: GroupCell| g.oom_kills + g.direct_count + g.memcg_count + g.forks + g.execs + g.exits;
         cpu.voluntary + cpu.preempted + group.map_or(0, of_group) + network.rx_packets + network.tx_packets
     }
 }

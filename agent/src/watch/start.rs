@@ -12,8 +12,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::error::WatchError;
 use super::counters::TopicsOn;
+use super::error::WatchError;
 use super::files::Files;
 use super::names::Names;
 use super::observer::{Facts, Observer};
@@ -39,6 +39,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     if !uid.is_root() {
         return Err(WatchError::NotRoot { uid: uid.as_raw() });
     }
+    one_heap();
     let start = |what| move |source| WatchError::Start { what, source };
     DirBuilder::new()
         .recursive(true)
@@ -59,8 +60,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
 
     // Taken first, so that a second agent is refused before it does anything.
     let socket = grpc::Socket::claim(&config.socket)?;
-    let exposure =
-        if config.http_allow_remote { http::Exposure::Network } else { http::Exposure::Loopback };
+    let exposure = if config.http_allow_remote { http::Exposure::Network } else { http::Exposure::Loopback };
     let listener = runtime.block_on(http::bind(config.http_address, exposure))?;
     let journal = Journal::open(&config.journal_dir(), config.journal)?;
     let note = |reason: &str, message: String| {
@@ -92,7 +92,8 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    let grpc = runtime.spawn(grpc::serve_on(socket, observer.clone(), journal.clone(), stopped(stopping.clone())));
+    let grpc =
+        runtime.spawn(grpc::serve_on(socket, observer.clone(), journal.clone(), stopped(stopping.clone())));
     let http =
         runtime.spawn(http::serve(listener, observer.clone(), ready.clone(), stopped(stopping.clone())));
     info!(socket = %config.socket.display(), http = %config.http_address, "watching");
@@ -187,8 +188,7 @@ fn begin(config: &Config, journal: &Journal) -> Result<Watching, WatchError> {
     };
     let cells = side.as_ref().map(|s| s.cells.clone());
     let sampler = Sampler::new(side, files);
-    let observer =
-        Arc::new(Observer::new(facts, registry, sampler, kernel, cells, journal.clone(), names));
+    let observer = Arc::new(Observer::new(facts, registry, sampler, kernel, cells, journal.clone(), names));
     observer.count_untracked(walked.untracked);
     let ring = match ring {
         Some(ring) => {
@@ -220,6 +220,16 @@ fn topics_on(topics: &[TopicStatus]) -> TopicsOn {
 fn hurry() {
     if let Err(error) = crate::kernel::raise_priority() {
         warn!(%error, "cannot raise the serving threads' priority: events may come late under full load");
+    }
+}
+
+/// Keeps the heap together: readings are made and dropped by several threads, and glibc would let each keep a heap
+/// of its own.
+fn one_heap() {
+    // SAFETY: no preconditions; glibc only.
+    #[cfg(target_env = "gnu")]
+    unsafe {
+        libc::mallopt(libc::M_ARENA_MAX, 1);
     }
 }
 

@@ -15,12 +15,7 @@ use crate::kernel::{SlotPool, Spaces};
 /// The spaces of a layout: which hierarchy each controller is on.
 pub fn spaces(layout: &Layout) -> Spaces {
     let id = |controller| layout.hierarchy(controller).map(|h| h.id);
-    Spaces::new(
-        id(Controller::Memory),
-        id(Controller::Cpu),
-        id(Controller::Io),
-        layout.unified().is_some(),
-    )
+    Spaces::new(id(Controller::Memory), id(Controller::Cpu), id(Controller::Io), layout.unified().is_some())
 }
 
 /// The hierarchy of each space, in order.

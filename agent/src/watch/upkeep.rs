@@ -18,11 +18,10 @@ const WALK: Duration = Duration::from_secs(60);
 
 /// Runs until `stop` is dropped.
 pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop: &Receiver<()>) {
-    let blind = observer
-        .facts
-        .topics
-        .iter()
-        .any(|t| t.topic == Topic::CgroupLife && t.state != HookState::On && !t.reason.contains("transfer"));
+    let blind =
+        observer.facts.topics.iter().any(|t| {
+            t.topic == Topic::CgroupLife && t.state != HookState::On && !t.reason.contains("transfer")
+        });
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());
     loop {
         match stop.recv_timeout(TICK) {

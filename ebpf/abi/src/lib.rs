@@ -8,10 +8,12 @@
 mod cells;
 mod records;
 
-pub use cells::{BlockCell, CpuCell, CpuState, GroupCell, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT, LastTurn, NetworkCell};
+pub use cells::{
+    BlockCell, CpuCell, CpuState, GroupCell, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT, LastTurn, NetworkCell,
+};
 pub use records::{
-    COMMAND_LEN, CgroupRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL,
-    SCOPE_UNKNOWN,
+    COMMAND_LEN, CgroupRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord, SCOPE_CGROUP,
+    SCOPE_GLOBAL, SCOPE_UNKNOWN,
 };
 
 /// How many hierarchies can matter at once: the memory, cpu and io controllers' and the unified one.
