@@ -72,7 +72,7 @@ impl GroupReader {
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
                 Err(error) => {
-                    tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read")
+                    tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read");
                 }
             }
         }
@@ -95,12 +95,23 @@ impl GroupReader {
 
 #[cfg(test)]
 mod tests {
+    use std::thread::sleep;
+
+    use super::super::Controller;
+    use super::super::testing::TestTree;
     use super::*;
+
+    fn limit_file(layout: &Layout) -> &'static str {
+        match layout.hierarchy(Controller::Memory).map(|h| h.version) {
+            Some(Version::V1) => "memory.limit_in_bytes",
+            _ => "memory.max",
+        }
+    }
 
     #[test]
     fn the_machines_own_root_reads() {
         let Ok(layout) = Layout::detect() else {
-            println!("skipped: no cgroups here");
+            println!("SKIPPED: no cgroups here");
             return;
         };
         let mut reader = GroupReader::new(&layout, "/", &Budget::new(64));
@@ -109,5 +120,30 @@ mod tests {
         let cpu = first.cpu.expect("the root has CPU accounting").usage_ns;
         let second = reader.read(&mut buffer);
         assert!(second.cpu.unwrap().usage_ns >= cpu);
+    }
+
+    #[test]
+    fn a_busy_cgroup_and_what_stays_of_it_when_it_is_gone() {
+        let Some(tree) = TestTree::make("reader") else { return };
+        let path = tree.group("busy");
+        tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
+        let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
+        let mut buffer = Vec::new();
+        let idle = reader.read(&mut buffer);
+        assert_eq!(idle.memory.unwrap().limit_bytes, Some(67_108_864));
+        let pid = tree.run("busy", "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done");
+        sleep(Duration::from_millis(800));
+        let busy = reader.read(&mut buffer);
+        assert!(busy.cpu.as_ref().unwrap().usage_ns > idle.cpu.unwrap().usage_ns + 50_000_000);
+        assert_eq!(busy.processes.unwrap().threads, 1);
+        let memory = busy.memory.unwrap();
+        assert!(memory.usage_bytes > 0 && memory.working_set_bytes <= memory.usage_bytes);
+        assert_eq!(memory.limit_bytes, Some(67_108_864), "limits stay between their own readings");
+
+        tree.stop(pid);
+        tree.remove("busy");
+        let gone = reader.read(&mut buffer);
+        assert!(gone.cpu.unwrap().usage_ns >= busy.cpu.unwrap().usage_ns, "the last values stay");
+        assert_eq!(gone.memory.unwrap().limit_bytes, Some(67_108_864));
     }
 }

@@ -75,7 +75,18 @@ impl TestTree {
     /// Removes a cgroup from every hierarchy.
     pub fn remove(&self, below: &str) {
         for hierarchy in self.layout.hierarchies() {
-            fs::remove_dir(join(&hierarchy.mount, &self.path(below))).expect("removing a test cgroup");
+            let dir = join(&hierarchy.mount, &self.path(below));
+            // A process that was just reaped may still count for a moment.
+            let removed = (0..100).any(|_| {
+                fs::remove_dir(&dir).map_or_else(
+                    |_| {
+                        sleep(Duration::from_millis(10));
+                        false
+                    },
+                    |()| true,
+                )
+            });
+            assert!(removed, "removing {}", dir.display());
         }
     }
 
@@ -98,6 +109,15 @@ impl TestTree {
         child.stdin.take().expect("piped").write_all(b"\n").expect("the shell reads");
         self.children.lock().expect("no panic while held").push(child);
         pid
+    }
+
+    /// Ends a process that `run` started.
+    pub fn stop(&self, pid: u32) {
+        let mut children = self.children.lock().expect("no panic while held");
+        let at = children.iter().position(|c| c.id() == pid).expect("a child of this tree");
+        let mut child = children.remove(at);
+        let _ = child.kill();
+        let _ = child.wait();
     }
 
     /// Writes a file of a cgroup in the hierarchy of a controller.

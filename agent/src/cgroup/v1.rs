@@ -43,13 +43,13 @@ pub const FILES: &[Spec] = &[
     hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))
         .when(|u| u.memory.as_ref().is_some_and(|m| m.limit_bytes.is_some() || m.failcnt.is_none())),
     slow(Controller::Memory, "memory.max_usage_in_bytes", |t, u| {
-        on_memory(u, |m| m.max_usage_bytes = number(t))
+        on_memory(u, |m| m.max_usage_bytes = number(t));
     }),
     slow(Controller::Memory, "memory.kmem.usage_in_bytes", |t, u| {
-        on_memory(u, |m| m.kernel_bytes = number(t))
+        on_memory(u, |m| m.kernel_bytes = number(t));
     }),
     slow(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| {
-        on_memory(u, |m| m.swap_limit_bytes = limit(t))
+        on_memory(u, |m| m.swap_limit_bytes = limit(t));
     }),
     slow(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
         on_memory(u, |m| m.reservation_bytes = limit(t));
