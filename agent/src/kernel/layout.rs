@@ -59,6 +59,9 @@ impl Layout {
             }
             None => layout.lacks(&[Topic::Process], "upid"),
         }
+        if !gives_a_task(btf, "btf_trace_mark_victim", 1) {
+            layout.lacks(&[Topic::Oom], "task in the tracepoint oom:mark_victim (Linux 6.9)");
+        }
         for name in ["memory", "cpu", "io"] {
             if let Some(index) = enum_value(btf, "cgroup_subsys_id", &format!("{name}_cgrp_id")) {
                 layout.subsystems.insert(name, index);
@@ -153,6 +156,23 @@ fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
     }
 }
 
+/// Whether argument `n` (0 is the tracepoint's private data) of a BTF tracepoint is a pointer. Before Linux 6.9
+/// oom:mark_victim gave only a pid.
+fn gives_a_task(btf: &Btf, tracepoint: &str, n: usize) -> bool {
+    let prototype = btf.resolve_types_by_name(tracepoint).ok().into_iter().flatten().find_map(|t| match t {
+        Type::Typedef(x) => match btf.resolve_chained_type(&x).ok()? {
+            Type::Ptr(pointer) => match btf.resolve_chained_type(&pointer).ok()? {
+                Type::FuncProto(prototype) => Some(prototype),
+                _ => None,
+            },
+            _ => None,
+        },
+        _ => None,
+    });
+    let argument = prototype.and_then(|p| btf.resolve_chained_type(p.parameters.get(n)?).ok());
+    matches!(argument, Some(Type::Ptr(_)))
+}
+
 /// Value of an enumerator.
 fn enum_value(btf: &Btf, name: &str, enumerator: &str) -> Option<u32> {
     btf.resolve_types_by_name(name).ok()?.into_iter().find_map(|t| match t {
@@ -176,6 +196,10 @@ mod tests {
         let layout = Layout::read().unwrap();
         assert_eq!(layout.globals.len() + layout.missing.values().flatten().count(), FIELDS.len() + 4);
         assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
+        let btf = Btf::from_file(VMLINUX).unwrap();
+        assert!(!gives_a_task(&btf, "btf_trace_sched_switch", 1), "preempt is a bool");
+        assert!(gives_a_task(&btf, "btf_trace_sched_switch", 2));
+        assert!(!gives_a_task(&btf, "btf_trace_no_such_thing", 1));
         assert!(layout.globals["OFF_TASK_TGID"] == layout.globals["OFF_TASK_PID"] + 4);
     }
 }
