@@ -12,7 +12,7 @@ use nodewarden_ebpf_abi::{
 use crate::{
     count::add,
     globals::*,
-    maps::{ORPHANS, SLOT_CACHE, SLOTS, UNTRACKED_GROUPS},
+    maps::{SLOT_CACHE, SLOTS, UNTRACKED_GROUPS},
     read::{Ptr, field, probe},
     ring::{command, emit, header},
     slots::{cgroup_id, forget, free_slots, slot_of, space_of},
@@ -94,9 +94,10 @@ pub fn cgroup_rmdir(ctx: BtfTracePointContext) -> i32 {
     let key = slot_key(space, id);
     let slot = slot_of(space, id);
     forget(key);
-    let _ = SLOTS.remove(&key);
-    if !life(Kind::Removed, space, id, slot, 0, None) && slot != UNTRACKED {
-        let _ = ORPHANS.push(slot_key(space, slot.into()), 0);
+    // If the ring is full the entry stays: the agent's walk finds it and gives the slot back. Ids are never used
+    // again, so nothing else can be counted there meanwhile.
+    if life(Kind::Removed, space, id, slot, 0, None) {
+        let _ = SLOTS.remove(&key);
     }
     0
 }

@@ -34,9 +34,6 @@ pub static FREE_1: Queue<u32> = Queue::with_max_entries(1, 0);
 pub static FREE_2: Queue<u32> = Queue::with_max_entries(1, 0);
 #[map]
 pub static FREE_3: Queue<u32> = Queue::with_max_entries(1, 0);
-/// Slots (slot_key form) of cgroups whose removal could not be told because the ring was full.
-#[map]
-pub static ORPHANS: Queue<u64> = Queue::with_max_entries(1, 0);
 /// New cgroups that got no slot, by space.
 #[map]
 pub static UNTRACKED_GROUPS: Array<u64> = Array::with_max_entries(SPACES as u32, MMAPABLE);

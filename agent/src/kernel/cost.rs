@@ -44,8 +44,8 @@ pub fn map_bytes_formula(cgroups: u64, cpus: u64, spaces: u64, ring: u64) -> u64
     let slots = cgroups + 1;
     let per_cpu = (size_of::<CpuCell>() + size_of::<NetworkCell>()) as u64;
     let shared = (size_of::<GroupCell>() + size_of::<BlockCell>()) as u64;
-    // A hash element with its bucket, a free-slot and an orphan entry a slot and hierarchy.
-    let table = 64 + 16 + 4 + 8;
+    // A hash element with its bucket and a place in the free queue for each slot and hierarchy.
+    let table = 64 + 16 + 4;
     slots * cpus * per_cpu
         + slots * shared
         + slots * spaces * table

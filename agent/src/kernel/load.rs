@@ -106,7 +106,6 @@ impl Kernel {
         let sizes = [
             ("EVENTS", options.ring_bytes),
             ("SLOTS", capacity * spaces),
-            ("ORPHANS", capacity * spaces),
             ("CPU_CELLS", capacity * cpus),
             ("CPU_STATES", cpus),
             ("NETWORK_CELLS", capacity * cpus),

@@ -16,7 +16,6 @@ const FREE: [&str; 4] = ["FREE_0", "FREE_1", "FREE_2", "FREE_3"];
 pub struct SlotPool {
     slots: HashMap<MapData, u64, u32>,
     free: Vec<Queue<MapData, u32>>,
-    orphans: Queue<MapData, u64>,
 }
 
 impl SlotPool {
@@ -28,9 +27,6 @@ impl SlotPool {
     pub fn new(ebpf: &mut Ebpf, spaces: usize, capacity: u32) -> Result<Self, KernelError> {
         let slots = ebpf.take_map("SLOTS").ok_or(KernelError::NoMap("SLOTS"))?;
         let slots = HashMap::try_from(slots).map_err(|source| KernelError::Map { map: "SLOTS", source })?;
-        let orphans = ebpf.take_map("ORPHANS").ok_or(KernelError::NoMap("ORPHANS"))?;
-        let orphans =
-            Queue::try_from(orphans).map_err(|source| KernelError::Map { map: "ORPHANS", source })?;
         let mut free = Vec::with_capacity(FREE.len());
         for (space, name) in FREE.into_iter().enumerate() {
             let map = ebpf.take_map(name).ok_or(KernelError::NoMap(name))?;
@@ -42,7 +38,7 @@ impl SlotPool {
             }
             free.push(queue);
         }
-        Ok(Self { slots, free, orphans })
+        Ok(Self { slots, free })
     }
 
     /// The slot of a cgroup, given now if it has none; `UNTRACKED` when all are taken.
@@ -92,11 +88,9 @@ impl SlotPool {
         self.free[space].push(slot, 0).map_err(|source| KernelError::Map { map: FREE[space], source })
     }
 
-    /// Slots of cgroups whose removal record was lost: space and slot.
-    pub fn orphans(&mut self) -> Vec<(usize, u32)> {
-        std::iter::from_fn(|| self.orphans.pop(0).ok())
-            .map(|key| ((key & 3) as usize, (key >> 2) as u32))
-            .collect()
+    /// Every cgroup that has a slot: space, id and slot. One system call each, so only for when records were lost.
+    pub fn entries(&self) -> Vec<(usize, u64, u32)> {
+        self.slots.iter().flatten().map(|(key, slot)| ((key & 3) as usize, key >> 2, slot)).collect()
     }
 }
 

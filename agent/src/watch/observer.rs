@@ -1,5 +1,6 @@
 //! The agent's eyes: holds the registry, the sampler and the kernel programs, and answers what the surfaces ask.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -46,6 +47,7 @@ pub struct Observer {
     /// Cgroups that a walk found and that got no slot.
     untracked: AtomicU64,
     told_lost: Mutex<[u64; Kind::COUNT]>,
+    suspects: Mutex<HashSet<(usize, u64)>>,
 }
 
 /// Events taken from the ring, by type.
@@ -84,6 +86,7 @@ impl Observer {
             latest: Mutex::new(None),
             untracked: AtomicU64::new(0),
             told_lost: Mutex::new([0; Kind::COUNT]),
+            suspects: Mutex::default(),
         }
     }
 
@@ -107,22 +110,22 @@ impl Observer {
         self.journal.append(happened.time, &*happened.path, pod, happened.detail);
     }
 
-    /// Walks the tree and tells what the records missed.
-    pub fn reconcile(&self) {
+    /// Walks the tree and tells what the records missed. True when another walk is needed soon.
+    pub fn reconcile(&self, after_loss: bool) -> bool {
         let hierarchies: Vec<&Hierarchy> = tree::hierarchies(&self.facts.layout, &self.facts.spaces);
+        let mut suspects = lock(&self.suspects);
         let walked = {
             let mut sampler = lock(&self.sampler);
-            let mut pool = sampler.kernel.as_mut().map(|k| &mut k.pool);
-            let walked = tree::reconcile(&hierarchies, &self.registry, pool.as_deref_mut(), Timestamp::now());
-            if let Some(pool) = pool {
-                walked.gone.iter().for_each(|(space, id)| pool.forget(*space, *id));
-            }
-            walked
+            let pool = sampler.kernel.as_mut().map(|k| &mut k.pool);
+            let again = after_loss || !suspects.is_empty();
+            tree::reconcile(&hierarchies, &self.registry, pool, Timestamp::now(), again, &suspects)
         };
         self.count_untracked(walked.untracked);
         for happened in walked.happened {
             self.tell(happened);
         }
+        *suspects = walked.suspects;
+        !suspects.is_empty()
     }
 
     /// Tells of records that found the ring full; true when cgroups came or went unseen by it.

@@ -177,6 +177,11 @@ impl Registry {
         true
     }
 
+    /// The slot of a cgroup that came and went without a record that could be kept.
+    pub fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
+        self.retired.push(Retired { space, slot, removed });
+    }
+
     fn retire(&mut self, space: usize, place: Option<Place>) {
         if let Some(Place { slot, removed: Some(removed), released: false, .. }) = place
             && slot != 0

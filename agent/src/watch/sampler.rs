@@ -144,9 +144,6 @@ impl Sampler {
         for retired in retired {
             kernel.give_back(retired.space, retired.slot);
         }
-        for (space, slot) in kernel.pool.orphans() {
-            kernel.give_back(space, slot);
-        }
     }
 
     /// Like `counters`, for groups that may never have been sampled while they lived.

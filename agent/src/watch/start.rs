@@ -1,5 +1,6 @@
 //! Start and end of the daemon.
 
+use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -161,7 +162,7 @@ fn begin(config: &Config, journal: &Journal) -> Result<Watching, WatchError> {
     let registry = Arc::new(Mutex::new(Registry::default()));
     let hierarchies = tree::hierarchies(&layout, &spaces);
     let pool = loaded.as_mut().map(|l| &mut l.pool);
-    let walked = tree::reconcile(&hierarchies, &registry, pool, Timestamp::now());
+    let walked = tree::reconcile(&hierarchies, &registry, pool, Timestamp::now(), false, &HashSet::new());
     if let Some(loaded) = &mut loaded {
         loaded.kernel.attach();
     }

@@ -30,24 +30,35 @@ pub struct Walked {
     pub happened: Vec<Happened>,
     /// Cgroups found that have no slot because all are taken.
     pub untracked: u64,
-    /// Keys to forget in the kernel's table: space and id.
-    pub gone: Vec<(usize, u64)>,
+    /// Cgroups with a slot that neither the walk nor the registry knows: if it is still so at the next walk, they
+    /// came and went unseen.
+    pub suspects: HashSet<(usize, u64)>,
 }
 
-/// Walks every hierarchy and makes the registry agree. New cgroups get a slot from `pool`.
+/// Walks every hierarchy and makes the registry agree. New cgroups get a slot from `pool`. After a loss of records
+/// the slot table is looked through as well; `suspects` are those of the walk before.
 pub fn reconcile(
     hierarchies: &[&Hierarchy],
     registry: &Mutex<Registry>,
     mut pool: Option<&mut SlotPool>,
     now: Timestamp,
+    after_loss: bool,
+    suspects: &HashSet<(usize, u64)>,
 ) -> Walked {
     let mut walked = Walked::default();
+    // Before the walk: what is made meanwhile is not among them.
+    let entries = match &pool {
+        Some(pool) if after_loss => pool.entries(),
+        _ => Vec::new(),
+    };
+    let mut all_found = HashSet::new();
     for (space, hierarchy) in hierarchies.iter().enumerate() {
         // Known before the walk: what is made meanwhile cannot be taken for gone.
         let before: HashSet<u64> = lock(registry).missing(space, &HashSet::new()).into_iter().collect();
         let mut found = HashSet::new();
         for (path, id) in walk(hierarchy) {
             found.insert(id);
+            all_found.insert((space, id));
             if lock(registry).path(space, id).is_some() {
                 continue;
             }
@@ -68,8 +79,24 @@ pub fn reconcile(
         for id in registry.missing(space, &found) {
             if before.contains(&id) {
                 walked.happened.extend(registry.remove(space, id, now));
-                walked.gone.push((space, id));
+                if let Some(pool) = pool.as_deref_mut() {
+                    pool.forget(space, id);
+                }
             }
+        }
+    }
+    let mut registry = lock(registry);
+    for (space, id, slot) in entries {
+        if all_found.contains(&(space, id)) || registry.path(space, id).is_some() {
+            continue;
+        }
+        if suspects.contains(&(space, id)) {
+            registry.retire_unknown(space, slot, now);
+            if let Some(pool) = pool.as_deref_mut() {
+                pool.forget(space, id);
+            }
+        } else {
+            walked.suspects.insert((space, id));
         }
     }
     walked

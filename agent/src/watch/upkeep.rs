@@ -23,6 +23,7 @@ pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop
             t.topic == Topic::CgroupLife && t.state != HookState::On && !t.reason.contains("transfer")
         });
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());
+    let mut again = false;
     loop {
         match stop.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -32,8 +33,8 @@ pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop
         let lost = observer.tell_lost();
         let unknown = lock(&observer.registry).take_unknown();
         let sample_due = sampled.elapsed() >= sample;
-        if lost || unknown || walked.elapsed() >= WALK || (blind && sample_due) {
-            observer.reconcile();
+        if lost || unknown || again || walked.elapsed() >= WALK || (blind && sample_due) {
+            again = observer.reconcile(lost);
             walked = Instant::now();
         }
         if sample_due {

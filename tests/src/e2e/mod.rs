@@ -6,6 +6,7 @@ mod cgroup_life;
 mod command_line;
 mod cpu;
 mod endpoints;
+mod full_ring;
 mod journal;
 mod network;
 mod oom;
@@ -66,6 +67,7 @@ pub fn tests() -> Vec<Test> {
         block::TESTS,
         reclaim::TESTS,
         capacity::TESTS,
+        full_ring::TESTS,
         journal::TESTS,
         refused::TESTS,
         prometheus::TESTS,
