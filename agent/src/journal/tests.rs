@@ -331,3 +331,57 @@ fn memory_is_bounded_for_real() {
     // Other tests of this process allocate at the same time.
     assert!(grown < 64 << 20, "{grown}");
 }
+
+const VICTIM_DIR: &str = "NODEWARDEN_TEST_JOURNAL";
+
+/// The process that [`killed_under_load`] kills; does nothing by itself.
+#[test]
+#[ignore = "run by killed_under_load"]
+fn victim() {
+    let Some(dir) = std::env::var_os(VICTIM_DIR) else { return };
+    let limits = Limits { file_bytes: 64 << 10, ..Limits::default() };
+    let journal = Journal::open(Path::new(&dir), limits).unwrap();
+    for second in 0.. {
+        append(&journal, second);
+        if second % 100 == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// kill -9 while events are written and files rotate: every start finds clean lines and gives new numbers.
+#[test]
+fn killed_under_load() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut last = 0;
+    for round in 0..10 {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "journal::tests::victim", "--ignored"])
+            .env(VICTIM_DIR, dir.path())
+            .stdout(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let newest = dir.path().join("events.jsonl");
+        until("lines", || newest.exists());
+        std::thread::sleep(Duration::from_millis(20 + 7 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let journal =
+            Journal::open(dir.path(), Limits { file_bytes: 64 << 10, ..Limits::default() }).unwrap();
+        let seq = append(&journal, 0);
+        assert!(seq > last, "{seq} after {last}");
+        assert_eq!(journal.stats().lines_skipped, 0, "only a torn last line, and that was cut off");
+        last = seq;
+    }
+    let mut previous = 0;
+    for n in (0..4).rev() {
+        let Ok(text) = std::fs::read_to_string(dir.path().join(files::name(n))) else { continue };
+        assert!(text.len() <= 64 << 10);
+        for line in text.lines() {
+            let event: Event = serde_json::from_str(line).unwrap();
+            assert!(event.seq > previous, "{} after {previous}", event.seq);
+            previous = event.seq;
+        }
+    }
+    assert_eq!(previous, last);
+}

@@ -175,7 +175,7 @@ mod tests {
                 "shop/cart-5d9c7b8f6-abcde    1.25  127Mi",
                 "shop/db-0                    0.50 64.0Mi",
                 "a/very-l…t-anywhere-at-all   0.25 1.00Mi",
-                "q quit",
+                "pods by cpu, every 2.00s  q quit",
             ]
         );
     }
