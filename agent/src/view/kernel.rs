@@ -37,7 +37,8 @@ impl Log2Histogram {
         for (i, n) in self.buckets.iter().enumerate() {
             seen += n;
             if seen >= rank {
-                return Self::upper_bound_ns(i).unwrap_or(1 << (WAIT_FIRST_SHIFT as usize + WAIT_BUCKETS - 2));
+                return Self::upper_bound_ns(i)
+                    .unwrap_or(1 << (WAIT_FIRST_SHIFT as usize + WAIT_BUCKETS - 2));
             }
         }
         0

@@ -23,8 +23,8 @@ pub use kernel::{
 };
 pub use status::{AgentCost, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
 pub use usage::{
-    CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine, Pressures,
-    ProcessUsage, Usage,
+    CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
+    Pressures, ProcessUsage, Usage,
 };
 
 /// All that is known of the node and its cgroups at one moment.
