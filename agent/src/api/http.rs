@@ -42,7 +42,7 @@ use crate::view::Watch;
 const CONCURRENT_SCRAPES: usize = 4;
 
 /// How long open connections may last after a shutdown was asked for.
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(5);
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// What every handler shares.
 struct App {
@@ -53,7 +53,7 @@ struct App {
     readings: Mutex<Readings>,
 }
 
-/// Serves until `shutdown` is done and the open answers are sent (at most 5 s more). `ready` is what `/readyz`
+/// Serves until `shutdown` is done and the open answers are sent (at most 2 s more). `ready` is what `/readyz`
 /// tells.
 ///
 /// # Errors

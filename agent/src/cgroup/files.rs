@@ -32,13 +32,19 @@ pub struct Spec {
 }
 
 impl Spec {
-    pub const fn new(
-        controller: Option<Controller>,
-        name: &'static str,
-        cadence: Cadence,
-        parse: fn(&[u8], &mut Usage),
-    ) -> Self {
-        Self { controller, name, cadence, parse, when: |_| true }
+    /// A file read at every reading, on the hierarchy of `controller`.
+    pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { controller: Some(controller), name, cadence: Cadence::Hot, parse, when: |_| true }
+    }
+
+    /// A file read from time to time.
+    pub const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { cadence: Cadence::Slow, ..Self::hot(controller, name, parse) }
+    }
+
+    /// A file of the unified hierarchy whatever is on it, read at every reading.
+    pub const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { controller: None, ..Self::hot(Controller::Cpu, name, parse) }
     }
 
     /// Read only where `when` says so.
@@ -164,7 +170,7 @@ fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
 mod tests {
     use super::*;
 
-    const F: Spec = Spec::new(None, "f", Cadence::Hot, |_, _| {});
+    const F: Spec = Spec::unified("f", |_, _| {});
 
     #[test]
     fn reads_again_what_changed_with_or_without_budget() {

@@ -1,73 +1,60 @@
 //! Files of cgroup v1 (Documentation/admin-guide/cgroup-v1/).
 
 use super::Controller;
-use super::files::{Cadence, Spec};
+use super::files::Spec;
 use super::parse::{device, lines, number, pairs};
-use super::v2::{cpu, memory, on_memory};
-use crate::view::{IoUsage, ProcessUsage, Usage};
+use super::v2::{cpu, memory, on_memory, pids_current, pids_max};
+use crate::view::{IoUsage, Usage};
 
 /// Limits from here on mean none: PAGE_COUNTER_MAX in bytes, whatever the page size.
 const NO_LIMIT: u64 = 0x7fff_ffff_fff0_0000;
 
-const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec::new(Some(controller), name, Cadence::Hot, parse)
-}
-
-const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec::new(Some(controller), name, Cadence::Slow, parse)
-}
-
 /// In the order they are read: the use before what is computed from it.
 pub const FILES: &[Spec] = &[
-    hot(Controller::CpuAcct, "cpuacct.usage", |t, u| {
+    Spec::hot(Controller::CpuAcct, "cpuacct.usage", |t, u| {
         if let Some(ns) = number(t) {
             cpu(u).usage_ns = ns;
         }
     }),
     // The kernel's tick samples, as the kubelet reads them too; usage_user and usage_sys are no better.
-    hot(Controller::CpuAcct, "cpuacct.stat", cpuacct_stat),
-    slow(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),
+    Spec::hot(Controller::CpuAcct, "cpuacct.stat", cpuacct_stat),
+    Spec::slow(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),
     // −1 for none, which is no number here.
-    slow(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
-    slow(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
-    hot(Controller::Cpu, "cpu.stat", cpu_stat).when(|u| u.cpu.as_ref().is_some_and(|c| c.quota_us.is_some())),
-    hot(Controller::Memory, "memory.usage_in_bytes", |t, u| {
+    Spec::slow(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
+    Spec::slow(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
+    Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat)
+        .when(|u| u.cpu.as_ref().is_some_and(|c| c.quota_us.is_some())),
+    Spec::hot(Controller::Memory, "memory.usage_in_bytes", |t, u| {
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
         }
     }),
-    hot(Controller::Memory, "memory.stat", memory_stat),
-    hot(Controller::Memory, "memory.oom_control", oom_control),
-    slow(Controller::Memory, "memory.limit_in_bytes", |t, u| on_memory(u, |m| m.limit_bytes = limit(t))),
+    Spec::hot(Controller::Memory, "memory.stat", memory_stat),
+    Spec::hot(Controller::Memory, "memory.oom_control", oom_control),
+    Spec::slow(Controller::Memory, "memory.limit_in_bytes", |t, u| {
+        on_memory(u, |m| m.limit_bytes = limit(t))
+    }),
     // Without a limit nothing can fail against it.
-    hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))
+    Spec::hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))
         .when(|u| u.memory.as_ref().is_some_and(|m| m.limit_bytes.is_some() || m.failcnt.is_none())),
-    slow(Controller::Memory, "memory.max_usage_in_bytes", |t, u| {
+    Spec::slow(Controller::Memory, "memory.max_usage_in_bytes", |t, u| {
         on_memory(u, |m| m.max_usage_bytes = number(t));
     }),
-    slow(Controller::Memory, "memory.kmem.usage_in_bytes", |t, u| {
+    Spec::slow(Controller::Memory, "memory.kmem.usage_in_bytes", |t, u| {
         on_memory(u, |m| m.kernel_bytes = number(t));
     }),
-    slow(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| {
+    Spec::slow(Controller::Memory, "memory.memsw.limit_in_bytes", |t, u| {
         on_memory(u, |m| m.swap_limit_bytes = limit(t));
     }),
-    slow(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
+    Spec::slow(Controller::Memory, "memory.soft_limit_in_bytes", |t, u| {
         on_memory(u, |m| m.reservation_bytes = limit(t));
     }),
-    hot(Controller::Pids, "pids.current", |t, u| {
-        if let Some(threads) = number(t) {
-            u.processes.get_or_insert(ProcessUsage::default()).threads = threads;
-        }
-    }),
-    slow(Controller::Pids, "pids.max", |t, u| {
-        if let Some(processes) = &mut u.processes {
-            processes.max = number(t);
-        }
-    }),
-    hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {
+    Spec::hot(Controller::Pids, "pids.current", pids_current),
+    Spec::slow(Controller::Pids, "pids.max", pids_max),
+    Spec::hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {
         blkio(t, u, |io, read, n| *(if read { &mut io.read_bytes } else { &mut io.write_bytes }) = n);
     }),
-    hot(Controller::Io, "blkio.throttle.io_serviced_recursive", |t, u| {
+    Spec::hot(Controller::Io, "blkio.throttle.io_serviced_recursive", |t, u| {
         blkio(t, u, |io, read, n| *(if read { &mut io.reads } else { &mut io.writes }) = n);
     }),
 ];

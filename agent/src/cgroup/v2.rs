@@ -1,60 +1,42 @@
 //! Files of cgroup v2 (Documentation/admin-guide/cgroup-v2.rst).
 
 use super::Controller;
-use super::files::{Cadence, Spec};
+use super::files::Spec;
 use super::parse::{device, fields, lines, number, pairs, pressure};
 use crate::view::{CpuUsage, IoUsage, MemoryUsage, ProcessUsage, Usage};
 
-const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec::new(Some(controller), name, Cadence::Hot, parse)
-}
-
-const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec::new(Some(controller), name, Cadence::Slow, parse)
-}
-
-const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Spec {
-    Spec::new(None, name, Cadence::Hot, parse)
-}
-
 /// PSI: on hybrid too, from the unified tree.
 pub const PRESSURES: &[Spec] = &[
-    unified("cpu.pressure", |t, u| u.pressures.cpu = pressure(t)),
-    unified("memory.pressure", |t, u| u.pressures.memory = pressure(t)),
-    unified("io.pressure", |t, u| u.pressures.io = pressure(t)),
+    Spec::unified("cpu.pressure", |t, u| u.pressures.cpu = pressure(t)),
+    Spec::unified("memory.pressure", |t, u| u.pressures.memory = pressure(t)),
+    Spec::unified("io.pressure", |t, u| u.pressures.io = pressure(t)),
 ];
 
 /// In the order they are read: `memory.current` before what is computed from it.
 pub const FILES: &[Spec] = &[
-    hot(Controller::Cpu, "cpu.stat", cpu_stat),
-    slow(Controller::Cpu, "cpu.weight", |t, u| cpu(u).weight = number(t)),
-    slow(Controller::Cpu, "cpu.max", cpu_max),
-    hot(Controller::Memory, "memory.current", |t, u| {
+    Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat),
+    Spec::slow(Controller::Cpu, "cpu.weight", |t, u| cpu(u).weight = number(t)),
+    Spec::slow(Controller::Cpu, "cpu.max", cpu_max),
+    Spec::hot(Controller::Memory, "memory.current", |t, u| {
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
         }
     }),
-    hot(Controller::Memory, "memory.stat", memory_stat),
-    hot(Controller::Memory, "memory.events", memory_events),
-    hot(Controller::Memory, "memory.swap.current", |t, u| on_memory(u, |m| m.swap_bytes = number(t))),
-    hot(Controller::Memory, "memory.peak", |t, u| on_memory(u, |m| m.max_usage_bytes = number(t))),
-    slow(Controller::Memory, "memory.max", |t, u| on_memory(u, |m| m.limit_bytes = number(t))),
-    slow(Controller::Memory, "memory.high", |t, u| on_memory(u, |m| m.high_bytes = number(t))),
-    slow(Controller::Memory, "memory.min", |t, u| {
+    Spec::hot(Controller::Memory, "memory.stat", memory_stat),
+    Spec::hot(Controller::Memory, "memory.events", memory_events),
+    Spec::hot(Controller::Memory, "memory.swap.current", |t, u| on_memory(u, |m| m.swap_bytes = number(t))),
+    Spec::hot(Controller::Memory, "memory.peak", |t, u| on_memory(u, |m| m.max_usage_bytes = number(t))),
+    Spec::slow(Controller::Memory, "memory.max", |t, u| on_memory(u, |m| m.limit_bytes = number(t))),
+    Spec::slow(Controller::Memory, "memory.high", |t, u| on_memory(u, |m| m.high_bytes = number(t))),
+    Spec::slow(Controller::Memory, "memory.min", |t, u| {
         on_memory(u, |m| m.reservation_bytes = number(t).filter(|n| *n > 0));
     }),
-    slow(Controller::Memory, "memory.swap.max", |t, u| on_memory(u, |m| m.swap_limit_bytes = number(t))),
-    hot(Controller::Pids, "pids.current", |t, u| {
-        if let Some(threads) = number(t) {
-            u.processes.get_or_insert(ProcessUsage::default()).threads = threads;
-        }
+    Spec::slow(Controller::Memory, "memory.swap.max", |t, u| {
+        on_memory(u, |m| m.swap_limit_bytes = number(t))
     }),
-    slow(Controller::Pids, "pids.max", |t, u| {
-        if let Some(processes) = &mut u.processes {
-            processes.max = number(t);
-        }
-    }),
-    hot(Controller::Io, "io.stat", io_stat),
+    Spec::hot(Controller::Pids, "pids.current", pids_current),
+    Spec::slow(Controller::Pids, "pids.max", pids_max),
+    Spec::hot(Controller::Io, "io.stat", io_stat),
 ];
 
 /// The CPU part, made when a file of it is there.
@@ -71,6 +53,20 @@ pub fn memory(usage: &mut Usage) -> &mut MemoryUsage {
 pub fn on_memory(usage: &mut Usage, change: impl FnOnce(&mut MemoryUsage)) {
     if let Some(memory) = &mut usage.memory {
         change(memory);
+    }
+}
+
+/// Threads now; the same file on v1.
+pub fn pids_current(text: &[u8], usage: &mut Usage) {
+    if let Some(threads) = number(text) {
+        usage.processes.get_or_insert(ProcessUsage::default()).threads = threads;
+    }
+}
+
+/// `max` for no limit; the same file on v1.
+pub fn pids_max(text: &[u8], usage: &mut Usage) {
+    if let Some(processes) = &mut usage.processes {
+        processes.max = number(text);
     }
 }
 

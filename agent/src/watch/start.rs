@@ -9,6 +9,7 @@ use std::thread;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
+use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
@@ -47,6 +48,9 @@ pub fn run(config: Config) -> Result<(), WatchError> {
         .mode(0o700)
         .create(&config.state_dir)
         .map_err(|source| WatchError::StateDir { path: config.state_dir.clone(), source })?;
+    // Whoever started the agent may have blocked the signals that end it; threads inherit that.
+    let ends = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
+    ends.thread_unblock().map_err(|e| WatchError::Start { what: "signal handler", source: e.into() })?;
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVERS)
         .max_blocking_threads(4)

@@ -6,7 +6,7 @@ use crate::fixture::Layout;
 use crate::harness::Sweep;
 
 /// From now on SIGINT and SIGTERM remove every cgroup, process and directory of this process, then end it. Call
-/// it before any thread is started: they inherit the blocked signals (children started with `Command` do not).
+/// it before any thread is started: they inherit the blocked signals.
 pub fn clean_up_when_interrupted() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
