@@ -3,6 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
 use super::registry::Group;
 use crate::cgroup::{Budget, GroupReader, Layout, MachineReader};
 use crate::view::{Machine, Usage};
@@ -61,7 +64,7 @@ impl Files {
 }
 
 /// Cgroups from which on a second thread is worth starting.
-const SPLIT: usize = 200;
+const SPLIT: usize = 100;
 
 fn read_all(work: &mut [(u64, Arc<str>, GroupReader)]) -> Vec<Usage> {
     let one = |work: &mut [(u64, Arc<str>, GroupReader)]| {
@@ -73,13 +76,28 @@ fn read_all(work: &mut [(u64, Arc<str>, GroupReader)]) -> Vec<Usage> {
     }
     let (left, right) = work.split_at_mut(work.len() / 2);
     std::thread::scope(|scope| {
-        let other = scope.spawn(|| one(right));
+        let elsewhere = another_cpu();
+        let other = scope.spawn(move || {
+            if let Some(cpus) = elsewhere {
+                // Failing only means that the two may share a CPU.
+                let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
+            }
+            one(right)
+        });
         let mut usages = one(left);
         if let Ok(rest) = other.join() {
             usages.extend(rest);
         }
         usages
     })
+}
+
+/// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake each
+/// other on one CPU, and two readers there are no faster than one.
+fn another_cpu() -> Option<CpuSet> {
+    let mut cpus = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    cpus.unset(sched_getcpu().ok()?).ok()?;
+    (0..CpuSet::count()).any(|cpu| cpus.is_set(cpu).unwrap_or(false)).then_some(cpus)
 }
 
 /// Raises the soft limit of open files to the hard one and returns it.

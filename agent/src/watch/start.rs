@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 use std::time::SystemTime;
@@ -221,8 +221,13 @@ fn topics_on(topics: &[TopicStatus]) -> TopicsOn {
 }
 
 /// Lets the serving threads run before batch work: they sleep nearly always, and an event should reach its
-/// reader at once.
+/// reader at once. They are the first threads that the runtime starts; those that read and encode come later and are
+/// in no hurry.
 fn hurry() {
+    static STARTED: AtomicUsize = AtomicUsize::new(0);
+    if STARTED.fetch_add(1, Ordering::Relaxed) >= SERVERS {
+        return;
+    }
     if let Err(error) = crate::kernel::raise_priority() {
         warn!(%error, "cannot raise the serving threads' priority: events may come late under full load");
     }
