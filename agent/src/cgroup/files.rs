@@ -10,36 +10,27 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Controller;
 use crate::view::Usage;
 
-/// How often a file is worth a look.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cadence {
-    /// At every reading: it counts.
-    Hot,
-    /// Limits and the like: they change when somebody writes them.
-    Slow,
-}
-
 /// A file to read and what to do with its text.
 #[derive(Debug)]
 pub struct Spec {
     /// On whose hierarchy it is; `None` for the unified one.
     pub controller: Option<Controller>,
     pub name: &'static str,
-    pub cadence: Cadence,
     pub parse: fn(&[u8], &mut Usage),
-    /// Whether it can say anything, from what was read before it.
-    pub when: fn(&Usage) -> bool,
+    /// Whether it is worth a look at every reading, from what was read before it; else it is read from time to
+    /// time.
+    pub hot: fn(&Usage) -> bool,
 }
 
 impl Spec {
-    /// A file read at every reading, on the hierarchy of `controller`.
+    /// A file that counts: read at every reading, on the hierarchy of `controller`.
     pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
-        Self { controller: Some(controller), name, cadence: Cadence::Hot, parse, when: |_| true }
+        Self { controller: Some(controller), name, parse, hot: |_| true }
     }
 
-    /// A file read from time to time.
+    /// Limits and the like: they change when somebody writes them.
     pub const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
-        Self { cadence: Cadence::Slow, ..Self::hot(controller, name, parse) }
+        Self { hot: |_| false, ..Self::hot(controller, name, parse) }
     }
 
     /// A file of the unified hierarchy whatever is on it, read at every reading.
@@ -47,10 +38,9 @@ impl Spec {
         Self { controller: None, ..Self::hot(Controller::Cpu, name, parse) }
     }
 
-    /// Read only where `when` says so.
-    pub const fn when(mut self, when: fn(&Usage) -> bool) -> Self {
-        self.when = when;
-        self
+    /// Read at every reading only where `hot` says so.
+    pub const fn hot_when(self, hot: fn(&Usage) -> bool) -> Self {
+        Self { hot, ..self }
     }
 }
 
@@ -96,14 +86,16 @@ impl KeptFile {
         Self { state: State::Unknown, budget: budget.clone() }
     }
 
-    /// Reads the file that `spec` names in `dir` from its start. `None` when there is none.
+    /// Reads file `name` of `dir` from its start. `None` when there is none. `keep` it open for the next time, if the
+    /// budget allows.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
     pub fn read<'b>(
         &mut self,
         dir: &Path,
-        spec: &Spec,
+        name: &str,
+        keep: bool,
         buffer: &'b mut Vec<u8>,
     ) -> io::Result<Option<&'b [u8]>> {
         match &self.state {
@@ -111,7 +103,7 @@ impl KeptFile {
             State::Open(file) => return pread_all(file, buffer).map(Some),
             State::Unknown | State::Passing => {}
         }
-        let file = match File::open(dir.join(spec.name)) {
+        let file = match File::open(dir.join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // The whole cgroup may be gone: then it is no file that this kernel lacks.
@@ -131,8 +123,7 @@ impl KeptFile {
             }
             result => result?,
         };
-        let keep = spec.cadence == Cadence::Hot && matches!(self.state, State::Unknown) && self.budget.take();
-        self.state = if keep { State::Open(file) } else { State::Passing };
+        self.state = if keep && self.budget.take() { State::Open(file) } else { State::Passing };
         Ok(Some(text))
     }
 }
@@ -170,8 +161,6 @@ fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
 mod tests {
     use super::*;
 
-    const F: Spec = Spec::unified("f", |_, _| {});
-
     #[test]
     fn reads_again_what_changed_with_or_without_budget() {
         for budget in [Budget::new(1), Budget::new(0)] {
@@ -179,23 +168,22 @@ mod tests {
             std::fs::write(dir.path().join("f"), "1").unwrap();
             let mut file = KeptFile::new(&budget);
             let mut buffer = Vec::new();
-            assert_eq!(file.read(dir.path(), &F, &mut buffer).unwrap(), Some(&b"1"[..]));
+            assert_eq!(file.read(dir.path(), "f", true, &mut buffer).unwrap(), Some(&b"1"[..]));
             std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
-            assert_eq!(file.read(dir.path(), &F, &mut buffer).unwrap().unwrap().len(), 3 * CHUNK);
+            assert_eq!(file.read(dir.path(), "f", true, &mut buffer).unwrap().unwrap().len(), 3 * CHUNK);
             std::fs::write(dir.path().join("f"), "22").unwrap();
-            assert_eq!(file.read(dir.path(), &F, &mut buffer).unwrap(), Some(&b"22"[..]));
+            assert_eq!(file.read(dir.path(), "f", true, &mut buffer).unwrap(), Some(&b"22"[..]));
         }
     }
 
     #[test]
-    fn a_descriptor_goes_back_to_the_budget_and_slow_files_take_none() {
+    fn a_descriptor_goes_back_to_the_budget_and_what_is_not_kept_takes_none() {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
-        let slow = Spec { cadence: Cadence::Slow, ..F };
-        KeptFile::new(&budget).read(dir.path(), &slow, &mut Vec::new()).unwrap();
+        KeptFile::new(&budget).read(dir.path(), "f", false, &mut Vec::new()).unwrap();
         let mut file = KeptFile::new(&budget);
-        file.read(dir.path(), &F, &mut Vec::new()).unwrap();
+        file.read(dir.path(), "f", true, &mut Vec::new()).unwrap();
         assert!(!budget.take());
         drop(file);
         assert!(budget.take());
@@ -206,9 +194,9 @@ mod tests {
         let budget = Budget::new(9);
         let dir = tempfile::tempdir().unwrap();
         let mut buffer = Vec::new();
-        assert_eq!(KeptFile::new(&budget).read(dir.path(), &F, &mut buffer).unwrap(), None);
+        assert_eq!(KeptFile::new(&budget).read(dir.path(), "f", true, &mut buffer).unwrap(), None);
         let gone = dir.path().join("gone");
-        let error = KeptFile::new(&budget).read(&gone, &F, &mut buffer).unwrap_err();
+        let error = KeptFile::new(&budget).read(&gone, "f", true, &mut buffer).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::files::{Budget, Cadence, KeptFile, Spec};
+use super::files::{Budget, KeptFile, Spec};
 use super::group_path::join;
 use super::{Layout, Version, v1, v2};
 use crate::view::Usage;
 
-/// Files of cadence `Slow` are read again after this time.
+/// Files that are not hot are read again after this time.
 const SLOW: Duration = Duration::from_secs(15);
 
 /// Reads one cgroup again and again.
@@ -60,14 +60,16 @@ impl GroupReader {
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Usage {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
-        let mut usage = self.last_without_counts();
+        // The last reading is read over: what is gone since keeps its last value.
+        let mut usage = self.usage.clone();
+        usage.pressures = Default::default();
         let mut gone = 0u64;
         for (spec, at, file) in &mut self.files {
-            if (spec.cadence == Cadence::Slow && !slow_due) || gone & (1 << *at) != 0 || !(spec.when)(&usage)
-            {
+            let hot = (spec.hot)(&usage);
+            if !(hot || slow_due) || gone & (1 << *at) != 0 {
                 continue;
             }
-            match file.read(&self.dirs[*at], spec, buffer) {
+            match file.read(&self.dirs[*at], spec.name, hot, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
@@ -81,14 +83,6 @@ impl GroupReader {
         }
         usage.time = Some(SystemTime::now());
         self.usage = usage.clone();
-        usage
-    }
-
-    /// The last reading, to be read over: what is gone since keeps its last value.
-    fn last_without_counts(&self) -> Usage {
-        let mut usage = self.usage.clone();
-        usage.io.clear();
-        usage.pressures = Default::default();
         usage
     }
 }

@@ -23,20 +23,21 @@ pub const FILES: &[Spec] = &[
     Spec::slow(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
     Spec::slow(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
     Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat)
-        .when(|u| u.cpu.as_ref().is_some_and(|c| c.quota_us.is_some())),
+        .hot_when(|u| u.cpu.as_ref().is_some_and(|c| c.quota_us.is_some())),
     Spec::hot(Controller::Memory, "memory.usage_in_bytes", |t, u| {
         if let Some(bytes) = number(t) {
             memory(u).usage_bytes = bytes;
         }
     }),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
-    Spec::hot(Controller::Memory, "memory.oom_control", oom_control),
+    // The kernel programs tell at once.
+    Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
     Spec::slow(Controller::Memory, "memory.limit_in_bytes", |t, u| {
         on_memory(u, |m| m.limit_bytes = limit(t))
     }),
     // Without a limit nothing can fail against it.
     Spec::hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))
-        .when(|u| u.memory.as_ref().is_some_and(|m| m.limit_bytes.is_some() || m.failcnt.is_none())),
+        .hot_when(|u| u.memory.as_ref().is_some_and(|m| m.limit_bytes.is_some())),
     Spec::slow(Controller::Memory, "memory.max_usage_in_bytes", |t, u| {
         on_memory(u, |m| m.max_usage_bytes = number(t));
     }),
@@ -51,12 +52,16 @@ pub const FILES: &[Spec] = &[
     }),
     Spec::hot(Controller::Pids, "pids.current", pids_current),
     Spec::slow(Controller::Pids, "pids.max", pids_max),
+    // Since Linux 6.10 only where a throttling rule was set; elsewhere there is nothing to read.
     Spec::hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {
+        u.io.clear();
         blkio(t, u, |io, read, n| *(if read { &mut io.read_bytes } else { &mut io.write_bytes }) = n);
-    }),
+    })
+    .hot_when(|u| !u.io.is_empty()),
     Spec::hot(Controller::Io, "blkio.throttle.io_serviced_recursive", |t, u| {
         blkio(t, u, |io, read, n| *(if read { &mut io.reads } else { &mut io.writes }) = n);
-    }),
+    })
+    .hot_when(|u| !u.io.is_empty()),
 ];
 
 fn on_cpu(usage: &mut Usage, change: impl FnOnce(&mut crate::view::CpuUsage)) {

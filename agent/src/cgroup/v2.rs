@@ -128,6 +128,7 @@ fn memory_events(text: &[u8], usage: &mut Usage) {
 
 /// `MAJ:MIN rbytes=… wbytes=… rios=… wios=… …`
 fn io_stat(text: &[u8], usage: &mut Usage) {
+    usage.io.clear();
     for line in lines(text) {
         let Some((major, minor)) = line.split(|b| *b == b' ').next().and_then(device) else { continue };
         let mut io = IoUsage { major, minor, ..IoUsage::default() };
