@@ -6,9 +6,9 @@ use nodewarden_ebpf_abi::{ExitRecord, Kind};
 use crate::{
     count::{add, group_cell},
     globals::*,
-    read::{Ptr, probe},
+    read::{Ptr, field, probe},
     ring::{command, emit, header},
-    slots::memory_cgroup_id,
+    slots::{memory_cgroup_id, typed_memory_cgroup_id},
 };
 
 /// include/linux/sched/signal.h
@@ -19,13 +19,13 @@ const PF_KTHREAD: u32 = 0x0020_0000;
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
     let child: Ptr = ctx.arg(1);
-    let pid: u32 = probe(child, get(&OFF_TASK_PID)).unwrap_or(0);
-    let process: u32 = probe(child, get(&OFF_TASK_TGID)).unwrap_or(1);
-    if pid == process
-        && let Some(cell) = group_cell(memory_cgroup_id(child))
-    {
-        // SAFETY: a map value.
-        unsafe { add(&raw mut (*cell).forks, 1) };
+    // SAFETY: the tracepoint's typed argument; a map value.
+    unsafe {
+        if field::<u32>(child, &OFF_TASK_PID) == field::<u32>(child, &OFF_TASK_TGID)
+            && let Some(cell) = group_cell(typed_memory_cgroup_id(child))
+        {
+            add(&raw mut (*cell).forks, 1);
+        }
     }
     0
 }
@@ -33,9 +33,11 @@ pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "sched_process_exec")]
 pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
     let task: Ptr = ctx.arg(0);
-    if let Some(cell) = group_cell(memory_cgroup_id(task)) {
-        // SAFETY: a map value.
-        unsafe { add(&raw mut (*cell).execs, 1) };
+    // SAFETY: the tracepoint's typed argument; a map value.
+    unsafe {
+        if let Some(cell) = group_cell(typed_memory_cgroup_id(task)) {
+            add(&raw mut (*cell).execs, 1);
+        }
     }
     0
 }
@@ -49,21 +51,23 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
 
 #[inline(always)]
 fn exit(task: Ptr) -> Option<()> {
-    let flags: u32 = probe(task, get(&OFF_TASK_FLAGS))?;
-    let signal: Ptr = probe(task, get(&OFF_TASK_SIGNAL))?;
-    let live: i32 = probe(signal, get(&OFF_SIGNAL_LIVE))?;
-    // Only the last thread ends a process.
-    if live != 0 || flags & PF_KTHREAD != 0 {
-        return None;
-    }
-    let group: u32 = probe(signal, get(&OFF_SIGNAL_FLAGS))?;
-    let status: u32 = if group & SIGNAL_GROUP_EXIT != 0 {
-        probe(signal, get(&OFF_SIGNAL_GROUP_EXIT))?
-    } else {
-        probe(task, get(&OFF_TASK_EXIT_CODE))?
+    // SAFETY: the tracepoint's typed argument, and what it points to by type.
+    let (status, cgroup) = unsafe {
+        let flags: u32 = field(task, &OFF_TASK_FLAGS);
+        let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
+        let live: u32 = field(signal, &OFF_SIGNAL_LIVE);
+        // Only the last thread ends a process.
+        if live != 0 || flags & PF_KTHREAD != 0 {
+            return None;
+        }
+        let status: u32 = if field::<u32>(signal, &OFF_SIGNAL_FLAGS) & SIGNAL_GROUP_EXIT != 0 {
+            field(signal, &OFF_SIGNAL_GROUP_EXIT)
+        } else {
+            field(task, &OFF_TASK_EXIT_CODE)
+        };
+        (status, typed_memory_cgroup_id(task))
     };
     let killed = status & 0x7f != 0;
-    let cgroup = memory_cgroup_id(task);
     let cell = group_cell(cgroup)?;
     // SAFETY: a map value.
     unsafe {

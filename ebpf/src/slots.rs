@@ -88,10 +88,27 @@ pub unsafe fn cgroup_id(cgroup: Ptr) -> u64 {
 /// `task` must be a BTF-typed task_struct.
 #[inline(always)]
 pub unsafe fn cpu_cgroup_id(task: Ptr) -> u64 {
-    // SAFETY: task->cgroups->dfl_cgrp or task->cgroups->subsys[cpu]->cgroup, all typed.
+    // SAFETY: as the caller says.
+    unsafe { typed_cgroup_id(task, get(&SUBSYS_CPU)) }
+}
+
+/// Id of the cgroup of the memory hierarchy that a task is in, by plain loads.
+///
+/// # Safety
+/// `task` must be a BTF-typed task_struct.
+#[inline(always)]
+pub unsafe fn typed_memory_cgroup_id(task: Ptr) -> u64 {
+    // SAFETY: as the caller says.
+    unsafe { typed_cgroup_id(task, get(&SUBSYS_MEMORY)) }
+}
+
+/// # Safety
+/// `task` must be a BTF-typed task_struct.
+#[inline(always)]
+unsafe fn typed_cgroup_id(task: Ptr, subsys: u32) -> u64 {
+    // SAFETY: task->cgroups->dfl_cgrp or task->cgroups->subsys[i]->cgroup, all typed.
     unsafe {
         let set: Ptr = field(task, &OFF_TASK_CGROUPS);
-        let subsys = get(&SUBSYS_CPU);
         let cgroup: Ptr = if subsys == u32::MAX {
             field(set, &OFF_CSSET_DFL)
         } else {

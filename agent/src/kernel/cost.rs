@@ -1,5 +1,6 @@
 //! What the programs and maps cost, as the kernel accounts it.
 
+use std::collections::HashMap;
 use std::fs;
 
 use aya::programs::Program;
@@ -28,14 +29,18 @@ pub fn map_bytes() -> u64 {
         fs::read_link(format!("/proc/self/fd/{}", name.to_string_lossy()))
             .is_ok_and(|target| target.as_os_str() == "anon_inode:bpf-map")
     };
-    fds.flatten()
+    // A map may be held by several descriptors.
+    let by_id: HashMap<u64, u64> = fds
+        .flatten()
         .filter(|fd| is_map(&fd.file_name()))
         .filter_map(|fd| {
-            let info =
-                fs::read_to_string(format!("/proc/self/fdinfo/{}", fd.file_name().to_string_lossy())).ok()?;
-            info.lines().find_map(|l| l.strip_prefix("memlock:")?.trim().parse::<u64>().ok())
+            let path = format!("/proc/self/fdinfo/{}", fd.file_name().to_string_lossy());
+            let info = fs::read_to_string(path).ok()?;
+            let field = |key| info.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
+            Some((field("map_id:")?, field("memlock:")?))
         })
-        .sum()
+        .collect();
+    by_id.values().sum()
 }
 
 /// Memory the maps take, in bytes, as a formula of capacity (cgroups a hierarchy), CPUs, hierarchies and ring

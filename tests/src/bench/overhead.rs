@@ -74,8 +74,8 @@ impl Storm {
     }
 }
 
-/// With and without the agent in turn, first one first, then the other. The kernel's own run-time statistics are
-/// off: they would be part of what is measured.
+/// With and without the agent in turn, first one first, then the other. The agent runs as it does by default: with
+/// the kernel's run-time statistics of its programs, which are part of what it costs.
 fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
     let rounds = if run.quick { 4 } else { 12 };
     let options = AgentOptions { program_stats: Some(false), ..Default::default() };

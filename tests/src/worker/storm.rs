@@ -3,11 +3,15 @@
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Instant;
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
+
 use super::report::{End, Took};
 use super::{WorkError, child};
 
 /// Pairs of processes that send a byte to and fro (two switches and two wake-ups a round), beside a loop of
-/// forks.
+/// forks. Each pair is bound to a CPU, and the loop to the first: where the scheduler would put them from one run to
+/// the next makes a difference of several times what is looked for.
 #[derive(clap::Args)]
 pub struct Storm {
     /// How many pairs at a time.
@@ -23,15 +27,18 @@ pub struct Storm {
 
 impl Storm {
     pub fn run(&self) -> Result<Took, WorkError> {
+        let cpus = cpus().map_err(WorkError::system("sched_getaffinity"))?;
         let begun = Instant::now();
         let mut children = Vec::new();
-        for _ in 0..self.pairs {
+        for pair in 0..self.pairs as usize {
+            let cpu = cpus[pair % cpus.len()];
             let (reader_a, writer_b) = std::io::pipe().map_err(WorkError::system("pipe"))?;
             let (reader_b, writer_a) = std::io::pipe().map_err(WorkError::system("pipe"))?;
             let rounds = self.rounds;
-            children.push(child::spawn(|| play(reader_a, writer_a, rounds, true))?);
-            children.push(child::spawn(|| play(reader_b, writer_b, rounds, false))?);
+            children.push(child::spawn(|| bound(cpu, || play(reader_a, writer_a, rounds, true)))?);
+            children.push(child::spawn(|| bound(cpu, || play(reader_b, writer_b, rounds, false)))?);
         }
+        bind(cpus[0]).map_err(WorkError::system("sched_setaffinity"))?;
         for _ in 0..self.forks {
             expect_zero(child::wait(child::spawn(|| 0)?)?)?;
         }
@@ -40,6 +47,22 @@ impl Storm {
         }
         Ok(Took { took_ns: begun.elapsed().as_nanos() as u64 })
     }
+}
+
+/// The CPUs that this process may use.
+fn cpus() -> nix::Result<Vec<usize>> {
+    let allowed = sched_getaffinity(Pid::from_raw(0))?;
+    Ok((0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect())
+}
+
+fn bind(cpu: usize) -> nix::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(cpu)?;
+    sched_setaffinity(Pid::from_raw(0), &set)
+}
+
+fn bound(cpu: usize, work: impl FnOnce() -> i32) -> i32 {
+    if bind(cpu).is_ok() { work() } else { 2 }
 }
 
 fn expect_zero(end: End) -> Result<(), WorkError> {
