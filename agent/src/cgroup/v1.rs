@@ -33,7 +33,7 @@ pub const FILES: &[Spec] = &[
     // The kernel programs tell at once.
     Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
     Spec::slow(Controller::Memory, "memory.limit_in_bytes", |t, u| {
-        on_memory(u, |m| m.limit_bytes = limit(t))
+        on_memory(u, |m| m.limit_bytes = limit(t));
     }),
     // Without a limit nothing can fail against it.
     Spec::hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))

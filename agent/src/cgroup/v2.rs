@@ -32,7 +32,7 @@ pub const FILES: &[Spec] = &[
         on_memory(u, |m| m.reservation_bytes = number(t).filter(|n| *n > 0));
     }),
     Spec::slow(Controller::Memory, "memory.swap.max", |t, u| {
-        on_memory(u, |m| m.swap_limit_bytes = number(t))
+        on_memory(u, |m| m.swap_limit_bytes = number(t));
     }),
     Spec::hot(Controller::Pids, "pids.current", pids_current),
     Spec::slow(Controller::Pids, "pids.max", pids_max),

@@ -88,6 +88,8 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
         row(&[&p.name, &p.topic, &p.hook, &count(p.run_count), &mean, &bytes(p.memory_bytes)])
     }));
     let _ = write!(out, "\n{}", table(&programs, &[left, left, left, right, right, right]));
+    let _ =
+        writeln!(out, "(runs of the {:.0} s in which the kernel measured them)", s.programs_measured_seconds);
 
     let mut events = vec![row(&["EVENT", "SEEN", "LOST"])];
     events.extend(s.events.iter().map(|e| row(&[&e.r#type, &e.seen.to_string(), &e.lost.to_string()])));
@@ -107,6 +109,7 @@ fn json(s: &GetStatusResponse) -> serde_json::Value {
         "topics": s.topics.iter().map(|t| json!({
             "topic": t.topic, "state": t.state, "reason": t.reason,
         })).collect::<Vec<_>>(),
+        "programsMeasuredSeconds": s.programs_measured_seconds,
         "programs": s.programs.iter().map(|p| json!({
             "name": p.name, "topic": p.topic, "hook": p.hook, "runCount": p.run_count,
             "runTimeNs": p.run_time_ns, "meanNs": mean_ns(p), "memoryBytes": p.memory_bytes,

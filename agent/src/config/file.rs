@@ -10,7 +10,7 @@ use serde_yaml_ng::{Mapping, Value};
 use super::defaults as d;
 use super::fields::{Fields, shown};
 use super::kubelet;
-use super::{Config, ConfigError, Endpoint, Mode, Overrides, Problem};
+use super::{Config, ConfigError, Endpoint, Mode, Overrides, Problem, ProgramStats};
 use crate::journal::Limits;
 
 const SECTION: &str = "nodewarden";
@@ -111,7 +111,11 @@ fn own_section(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Probl
     let retention = f.number("retentionSeconds", d::RETENTION_SECONDS, &d::RETENTION_SECONDS_RANGE);
     let sample = f.number("sampleSeconds", d::SAMPLE_SECONDS, &d::SAMPLE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
-    let program_stats = f.flag("programStats", true);
+    let program_stats = f
+        .text("programStats", "Always, Sampled or Off", |t| {
+            ProgramStats::ALL.into_iter().find(|s| s.name() == t)
+        })
+        .unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let journal = f.section("journal");
     f.finish();

@@ -46,8 +46,8 @@ pub struct Config {
     pub sample: Duration,
     /// Name of the node in what is reported; the host name without it.
     pub node_name: Option<String>,
-    /// Lets the kernel measure the run time of each eBPF program (BPF_STATS_RUN_TIME: two more clock reads a run).
-    pub program_stats: bool,
+    /// When the kernel measures the run time of each eBPF program.
+    pub program_stats: ProgramStats,
     /// Also attaches programs that do nothing, which `cargo xtask bench overhead` compares with.
     pub bench_empty_programs: bool,
     /// Keys of the file that a kubelet knows and that do nothing here.
@@ -72,6 +72,27 @@ impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Self::Observe => "observe",
+        }
+    }
+}
+
+/// When the kernel measures the eBPF programs (BPF_STATS_RUN_TIME: two clock reads more a run, about 40 ns).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramStats {
+    Always,
+    /// A second in ten.
+    Sampled,
+    Off,
+}
+
+impl ProgramStats {
+    pub const ALL: [Self; 3] = [Self::Always, Self::Sampled, Self::Off];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::Sampled => "Sampled",
+            Self::Off => "Off",
         }
     }
 }

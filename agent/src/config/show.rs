@@ -28,7 +28,7 @@ impl Config {
         if let Some(name) = &self.node_name {
             line("nodeName", text(name));
         }
-        line("programStats", self.program_stats.to_string());
+        line("programStats", self.program_stats.name().to_owned());
         if self.bench_empty_programs {
             line("benchEmptyPrograms", true.to_string());
         }

@@ -3,11 +3,12 @@
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
 use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
 use nodewarden_ebpf_abi::NO_SLOT;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use super::cells::Cells;
 use super::cost;
@@ -35,8 +36,6 @@ pub struct LoadOptions {
     pub ring_bytes: u32,
     /// Root of the unified hierarchy.
     pub unified: Option<PathBuf>,
-    /// Let the kernel measure each program's run time.
-    pub program_stats: bool,
     /// The bench's programs that do nothing.
     pub empty_programs: bool,
     /// Kernel-side diagnostics through aya-log.
@@ -53,7 +52,9 @@ pub struct Kernel {
     layout: Layout,
     results: Vec<(ProgramSpec, Result<(), String>)>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
-    _stats: Option<OwnedFd>,
+    /// Since when the kernel measures the programs; it does while the descriptor is open.
+    measuring: Option<(Instant, OwnedFd)>,
+    measured: Duration,
 }
 
 /// What loading gives, each to its owner.
@@ -146,13 +147,16 @@ impl Kernel {
         let ring = ebpf.take_map("EVENTS").ok_or(KernelError::NoMap("EVENTS"))?;
         let ring = RingBuf::try_from(ring).map_err(|source| KernelError::Map { map: "EVENTS", source })?;
         let logger = if options.verbose { aya_log::EbpfLogger::init(&mut ebpf).ok() } else { None };
-        let stats = options.program_stats.then(|| aya::sys::enable_stats(aya::sys::Stats::RunTime)).and_then(
-            |stats| {
-                stats.inspect_err(|error| warn!(%error, "the kernel does not measure program run times")).ok()
-            },
-        );
-        let mut kernel =
-            Self { ebpf, btf: Some(btf), options, layout, results: Vec::new(), logger, _stats: stats };
+        let mut kernel = Self {
+            ebpf,
+            btf: Some(btf),
+            options,
+            layout,
+            results: Vec::new(),
+            logger,
+            measuring: None,
+            measured: Duration::ZERO,
+        };
         kernel.attach_where(|topic| topic == Topic::CgroupLife);
         Ok(Loaded { kernel, cells, pool, ring })
     }
@@ -212,7 +216,27 @@ impl Kernel {
         Topic::ALL.into_iter().map(|topic| topics::status(topic, &self.results)).collect()
     }
 
-    /// What the programs have cost so far.
+    /// Lets the kernel measure the programs' runs from now on, or no longer.
+    pub fn measure(&mut self, on: bool) {
+        match (&self.measuring, on) {
+            (None, true) => match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
+                Ok(stats) => self.measuring = Some((Instant::now(), stats)),
+                Err(error) => debug!(%error, "the kernel does not measure program run times"),
+            },
+            (Some((since, _)), false) => {
+                self.measured += since.elapsed();
+                self.measuring = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long the programs were measured.
+    pub fn measured(&self) -> Duration {
+        self.measured + self.measuring.as_ref().map_or(Duration::ZERO, |(since, _)| since.elapsed())
+    }
+
+    /// What the programs have cost while they were measured.
     pub fn costs(&self) -> Vec<ProgramCost> {
         let on = self.results.iter().filter(|(_, result)| result.is_ok());
         on.filter_map(|(spec, _)| cost::of(self.ebpf.program(spec.name)?, spec)).collect()

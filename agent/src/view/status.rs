@@ -61,7 +61,7 @@ pub struct TopicStatus {
     pub reason: String,
 }
 
-/// What one kernel program has cost since it was loaded (kernel's own figures, BPF_STATS_RUN_TIME).
+/// What one kernel program has cost while it was measured (kernel's own figures, BPF_STATS_RUN_TIME).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramCost {
     pub name: String,
@@ -105,6 +105,8 @@ pub struct Status {
     pub kernel_version: String,
     pub topics: Vec<TopicStatus>,
     pub programs: Vec<ProgramCost>,
+    /// How long the kernel has measured the programs' runs: their counts and times are of that time.
+    pub programs_measured_seconds: f64,
     pub events: Vec<EventCounts>,
     /// Cgroups with counters now, how many there can be, and how many had to be left out so far.
     pub cgroups: u64,

@@ -184,6 +184,8 @@ impl Watch for Observer {
                 lost: Kind::ALL.into_iter().filter(|k| self::event_type(*k) == event_type).map(lost).sum(),
             })
             .collect();
+        let (programs, measured) =
+            lock(&self.kernel).as_ref().map(|k| (k.costs(), k.measured())).unwrap_or_default();
         Status {
             version: crate::VERSION.to_owned(),
             mode: self.facts.mode.to_owned(),
@@ -192,7 +194,8 @@ impl Watch for Observer {
             controllers: self.facts.layout.describe_controllers(),
             kernel_version: self.facts.kernel_version.clone(),
             topics: self.facts.topics.clone(),
-            programs: lock(&self.kernel).as_ref().map(Kernel::costs).unwrap_or_default(),
+            programs,
+            programs_measured_seconds: measured.as_secs_f64(),
             events,
             cgroups: lock(&self.registry).counted() as u64,
             cgroup_capacity: self.facts.capacity,

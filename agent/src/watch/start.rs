@@ -85,10 +85,14 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let (stop_upkeep, upkeep_stopped) = mpsc::channel::<()>();
     let upkeep = {
         let observer = observer.clone();
-        let (sample, retention) = (config.sample, config.retention);
+        let pace = upkeep::Pace {
+            sample: config.sample,
+            retention: config.retention,
+            program_stats: config.program_stats,
+        };
         thread::Builder::new()
             .name("upkeep".into())
-            .spawn(move || upkeep::run(&observer, sample, retention, &upkeep_stopped))
+            .spawn(move || upkeep::run(&observer, &pace, &upkeep_stopped))
             .map_err(start("upkeep thread"))?
     };
 
@@ -152,7 +156,6 @@ fn begin(config: &Config, journal: &Journal) -> Result<Watching, WatchError> {
         max_cgroups: config.max_cgroups,
         ring_bytes: config.ring_bytes,
         unified: layout.unified().map(|h| h.mount.clone()),
-        program_stats: config.program_stats,
         empty_programs: config.bench_empty_programs,
         verbose: tracing::enabled!(tracing::Level::DEBUG),
     };

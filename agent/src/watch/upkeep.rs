@@ -9,6 +9,7 @@ use jiff::{SignedDuration, Timestamp};
 
 use super::lock;
 use super::observer::Observer;
+use crate::config::ProgramStats;
 use crate::view::{HookState, Topic};
 
 /// How often slots are given back and losses told.
@@ -16,15 +17,36 @@ const TICK: Duration = Duration::from_secs(1);
 /// How often the tree is walked even if nothing seems amiss.
 const WALK: Duration = Duration::from_secs(60);
 
+/// With sampled program statistics: one tick in so many is measured.
+const MEASURED: u32 = 10;
+
+/// How often what is done.
+pub struct Pace {
+    /// Reading everything, when nobody asks.
+    pub sample: Duration,
+    /// How long removed cgroups are kept.
+    pub retention: Duration,
+    pub program_stats: ProgramStats,
+}
+
 /// Runs until `stop` is dropped.
-pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop: &Receiver<()>) {
+pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
     let blind =
         observer.facts.topics.iter().any(|t| {
             t.topic == Topic::CgroupLife && t.state != HookState::On && !t.reason.contains("transfer")
         });
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());
     let mut again = false;
+    let mut tick = 0u32;
     loop {
+        if let Some(kernel) = lock(&observer.kernel).as_mut() {
+            kernel.measure(match pace.program_stats {
+                ProgramStats::Always => true,
+                ProgramStats::Sampled => tick.is_multiple_of(MEASURED),
+                ProgramStats::Off => false,
+            });
+        }
+        tick = tick.wrapping_add(1);
         match stop.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
@@ -32,7 +54,7 @@ pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop
         let now = Timestamp::now();
         let lost = observer.tell_lost();
         let unknown = lock(&observer.registry).take_unknown();
-        let sample_due = sampled.elapsed() >= sample;
+        let sample_due = sampled.elapsed() >= pace.sample;
         if lost || unknown || again || walked.elapsed() >= WALK || (blind && sample_due) {
             again = observer.reconcile(lost);
             walked = Instant::now();
@@ -42,7 +64,7 @@ pub fn run(observer: &Arc<Observer>, sample: Duration, retention: Duration, stop
             sampled = Instant::now();
         }
         lock(&observer.sampler).release(&observer.registry, now);
-        let kept = SignedDuration::try_from(retention).unwrap_or(SignedDuration::MAX);
+        let kept = SignedDuration::try_from(pace.retention).unwrap_or(SignedDuration::MAX);
         if let Ok(before) = now.checked_sub(kept) {
             lock(&observer.registry).expire(before);
         }

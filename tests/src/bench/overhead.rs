@@ -74,11 +74,11 @@ impl Storm {
     }
 }
 
-/// With and without the agent in turn, first one first, then the other. The agent runs as it does by default: with
-/// the kernel's run-time statistics of its programs, which are part of what it costs.
+/// With and without the agent in turn, first one first, then the other. The agent runs as it does by default:
+/// the kernel measures its programs a second in ten, which is part of what it costs.
 fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
     let rounds = if run.quick { 4 } else { 12 };
-    let options = AgentOptions { program_stats: Some(false), ..Default::default() };
+    let options = AgentOptions::default();
     let with = || -> Result<f64, Failure> {
         let _agent = Agent::start(run.context, &options)?;
         std::thread::sleep(Duration::from_millis(500));

@@ -112,6 +112,7 @@ impl Watch for Node {
             runtime: "none configured: ids stand for names".into(),
             warnings: vec!["journal: disk full".into()],
             journal_events: 3,
+            programs_measured_seconds: 6.0,
             journal_write_errors: 1,
         }
     }

@@ -54,5 +54,6 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         warnings: status.warnings,
         journal_events: status.journal_events,
         journal_write_errors: status.journal_write_errors,
+        programs_measured_seconds: status.programs_measured_seconds,
     }
 }

@@ -56,6 +56,7 @@ fn topics(out: &mut Exposition<'_>, status: &Status) {
 }
 
 fn programs(out: &mut Exposition<'_>, status: &Status) {
+    out.single(Own::ProgramsMeasured.desc(), Value::Float(status.programs_measured_seconds));
     type PickCost = fn(&ProgramCost) -> Value;
     let families: [(Own, PickCost); 3] = [
         (Own::ProgramRuns, |p| Value::Int(p.run_count)),

@@ -38,8 +38,9 @@ families! {
         AgentInfo: Gauge "nodewarden_agent_info" INFO "Constant 1, labelled by how the agent runs: mode, cgroup layout and kernel version.";
         StartTime: Gauge "nodewarden_start_time_seconds" NONE "When the agent started, in seconds since 1970.";
         TopicState: Gauge "nodewarden_topic_state" TOPIC "1 for the state a kernel topic is in (on, partial, off), 0 for the others. The reason is in the status command.";
-        ProgramRuns: Counter "nodewarden_program_runs_total" PROGRAM "Runs of an eBPF program, as the kernel counts them.";
-        ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program, as the kernel measures it.";
+        ProgramRuns: Counter "nodewarden_program_runs_total" PROGRAM "Runs of an eBPF program while runs were measured, as the kernel counts them.";
+        ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program while runs were measured, as the kernel measures it.";
+        ProgramsMeasured: Counter "nodewarden_programs_measured_seconds_total" NONE "How long the kernel has measured the runs of eBPF programs: by default a second in ten.";
         ProgramMemory: Gauge "nodewarden_program_memory_bytes" PROGRAM "Kernel memory of an eBPF program.";
         EventsSeen: Counter "nodewarden_events_seen_total" TYPE "Events taken from the kernel's ring buffer.";
         EventsLost: Counter "nodewarden_events_lost_total" TYPE "Events that a full ring buffer refused.";
