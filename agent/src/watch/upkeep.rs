@@ -42,7 +42,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         if let Some(kernel) = lock(&observer.kernel).as_mut() {
             kernel.measure(match pace.program_stats {
                 ProgramStats::Always => true,
-                ProgramStats::Sampled => tick.is_multiple_of(MEASURED),
+                ProgramStats::Sampled => tick % MEASURED == MEASURED / 2,
                 ProgramStats::Off => false,
             });
         }
