@@ -5,14 +5,14 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
-use nodewarden_ebpf_abi::{CpuCell, GroupCell, UNTRACKED};
+use nodewarden_ebpf_abi::{GroupCell, UNTRACKED};
 use tracing::warn;
 
 use super::counters::{CpuTotals, Source, TopicsOn};
 use super::files::Files;
 use super::lock;
 use super::registry::{Group, Registry};
-use crate::kernel::{Cells, MonotonicClock, SlotPool, Spaces};
+use crate::kernel::{Cells, MonotonicClock, SlotPool, Space, Spaces};
 use crate::view::{GroupView, Identity, KernelCounters, Snapshot, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
@@ -128,7 +128,8 @@ impl Sampler {
             (ripe, registry.take_retired(before))
         };
         if !ripe.is_empty() {
-            self.last_reading(&ripe);
+            // They may never have been sampled while they lived.
+            self.counters(&ripe);
         }
         let Some(kernel) = &mut self.kernel else { return };
         for group in &ripe {
@@ -144,11 +145,6 @@ impl Sampler {
         for retired in retired {
             kernel.give_back(retired.space, retired.slot);
         }
-    }
-
-    /// Like `counters`, for groups that may never have been sampled while they lived.
-    fn last_reading(&mut self, groups: &[Group]) {
-        self.counters(groups);
     }
 
     /// Counts that fell to cgroups without a slot.
@@ -170,12 +166,10 @@ impl KernelSide {
 
     /// Zeroes a slot in every array of its space and puts it back into the queue.
     fn give_back(&mut self, space: usize, slot: u32) {
-        const _: () = assert!(size_of::<CpuCell>() == 128);
         if slot == UNTRACKED {
             return;
         }
         let of = |s| self.spaces.of(s) == Some(space);
-        use crate::kernel::Space;
         if of(Space::Memory) {
             self.cells.zero_group(slot);
         }

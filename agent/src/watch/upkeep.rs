@@ -31,10 +31,9 @@ pub struct Pace {
 
 /// Runs until `stop` is dropped.
 pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
+    // Where records of cgroup life are not all to be had, every reading begins with a walk.
     let blind =
-        observer.facts.topics.iter().any(|t| {
-            t.topic == Topic::CgroupLife && t.state != HookState::On && !t.reason.contains("transfer")
-        });
+        observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLife && t.state != HookState::On);
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());
     let mut again = false;
     let mut tick = 0u32;
