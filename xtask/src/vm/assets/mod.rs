@@ -1,0 +1,49 @@
+//! What a virtual machine is made of: QEMU, Debian's kernels, a Debian root with systemd, an empty disk.
+//!
+//! All of it is downloaded by an apt of our own, unpacked (never installed) into `target/vm` and kept there by
+//! version, so a second run needs no network.
+
+use std::path::PathBuf;
+
+/// A family of kernels: the newest Debian cloud kernel of it is used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Family {
+    /// Debian 12's: the only one here with every v1 controller.
+    V6_1,
+    /// Debian 13's.
+    V6_12,
+    /// The newest that Debian has.
+    V7,
+}
+
+/// An unpacked QEMU.
+#[derive(Debug, Clone)]
+pub struct Qemu {
+    /// Where its packages are unpacked.
+    pub folder: PathBuf,
+    /// Its Debian version.
+    pub version: String,
+}
+
+/// An unpacked kernel.
+#[derive(Debug, Clone)]
+pub struct Kernel {
+    /// Which one this is the newest of.
+    pub family: Family,
+    /// What `uname -r` says in the guest.
+    pub release: String,
+    /// The ELF image that QEMU boots.
+    pub vmlinux: PathBuf,
+    /// A newc cpio archive: `/modules/*.ko`, unpacked, and `/modules/order`, their names (no suffix) a line each in
+    /// an order in which they can be loaded.
+    pub modules: PathBuf,
+}
+
+/// A Debian root file system.
+#[derive(Debug, Clone)]
+pub struct Root {
+    /// An ext4 image; booted with `snapshot=on`, so it never changes.
+    pub image: PathBuf,
+    /// What is in it: Debian release, systemd, containerd and runc versions.
+    pub description: String,
+}
