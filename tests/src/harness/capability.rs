@@ -83,6 +83,21 @@ fn on_disk(path: &Path) -> Result<(), String> {
     }
 }
 
+/// Lowers this process's own oom_score_adj by one and puts it back.
+///
+/// # Errors
+/// Says why it cannot: without CAP_SYS_RESOURCE it only goes up (fs/proc/base.c, `__set_oom_adj`).
+pub fn lower_own_oom_score() -> Result<(), String> {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    let text = std::fs::read_to_string(PATH).map_err(|e| format!("{PATH}: {e}"))?;
+    let now: i32 = text.trim().parse().map_err(|_| format!("{PATH}: {text:?}"))?;
+    if now <= -1000 {
+        return Err(format!("{PATH} is {now}: it goes no lower"));
+    }
+    std::fs::write(PATH, (now - 1).to_string()).map_err(|e| format!("write {} to {PATH}: {e}", now - 1))?;
+    std::fs::write(PATH, now.to_string()).map_err(|e| format!("write {now} to {PATH}: {e}"))
+}
+
 /// A program of Debian's prometheus package: unpacked beside our build (`cargo xtask setup` does that), or installed.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let unpacked = Path::new("tools/prometheus/usr/bin").join(name);
