@@ -9,8 +9,11 @@ mod endpoints;
 mod features;
 mod full_ring;
 mod journal;
+mod limits;
 mod network;
+mod offsets;
 mod oom;
+mod oom_score;
 mod oom_storm;
 mod process;
 mod prometheus;
@@ -63,6 +66,9 @@ pub fn tests() -> Vec<Test> {
         endpoints::TESTS,
         command_line::TESTS,
         oom::TESTS,
+        oom_score::TESTS,
+        offsets::TESTS,
+        limits::TESTS,
         oom_storm::TESTS,
         cgroup_life::TESTS,
         process::TESTS,
