@@ -10,6 +10,8 @@ mod process;
 mod run;
 mod setup;
 mod test;
+#[allow(dead_code)]
+mod vm;
 
 use std::error::Error;
 use std::process::ExitCode;
