@@ -2,7 +2,7 @@
 
 mod checks;
 mod e2e;
-mod tally;
+pub mod tally;
 mod unit;
 
 use std::process::ExitCode;

@@ -12,28 +12,15 @@ use super::job::{Fault, Job, Layout as CgroupLayout, Task};
 use super::machine::{Console, Machine, Plan};
 use super::prepare::Prepared;
 use super::received::{Feature, Received};
+use super::site::Site;
 use super::verdict::{Evidence, Exit, Limit, Verdict, judge, warnings};
 use super::{initramfs, interrupt};
-use crate::layout::Layout;
 use crate::test::tally::Tally;
 
 /// How many lines of a failed guest's console are shown.
 const CONSOLE_LINES: usize = 40;
 /// How often a waiting loop looks at the clock and for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
-
-/// What all guests of a run share.
-#[derive(Debug)]
-pub struct Surroundings<'a> {
-    /// The workspace.
-    pub layout: &'a Layout,
-    /// QEMU, kernels and disks.
-    pub prepared: &'a Prepared,
-    /// The archive of our programs.
-    pub programs: &'a Path,
-    /// Where temporary files go; removed by its owner.
-    pub temp: &'a Path,
-}
 
 /// One guest to boot.
 #[derive(Debug, Clone)]
@@ -107,11 +94,11 @@ pub struct Outcome {
 ///
 /// # Errors
 /// When it can't be packed or QEMU not be started, and when the user wants to stop.
-pub fn boot(around: &Surroundings, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, VmError> {
+pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, VmError> {
     let begun = Instant::now();
-    let folder = around.temp.join(order.name.replace([' ', '/'], "-"));
+    let folder = site.temp().join(order.name.replace([' ', '/'], "-"));
     std::fs::create_dir_all(&folder).map_err(VmError::file("make", &folder))?;
-    let kernel = &around.prepared.kernels[&order.guest.family];
+    let kernel = &site.prepared.kernels[&order.guest.family];
     let job = Job {
         layout: order.guest.layout,
         task: order.task,
@@ -120,21 +107,15 @@ pub fn boot(around: &Surroundings, order: &Order, show: &dyn Fn(&str)) -> Result
         features: order.features,
         fault: order.fault,
     };
-    let archive = initramfs::initramfs(
-        around.layout,
-        kernel,
-        around.programs,
-        &job,
-        order.agent.as_deref(),
-        &folder,
-    )?;
+    let archive =
+        initramfs::initramfs(site.layout, kernel, &site.programs, &job, order.agent.as_deref(), &folder)?;
     let console = folder.join("console");
     let plan = Plan {
-        qemu: &around.prepared.qemu,
+        qemu: &site.prepared.qemu,
         kernel: &kernel.vmlinux,
         initramfs: &archive,
-        root: root_disk(order.guest, around.prepared),
-        scratch: Some(&around.prepared.scratch),
+        root: root_disk(order.guest, &site.prepared),
+        scratch: Some(&site.prepared.scratch),
         console: Console::File(&console),
     };
     let (received, exit, timed_out) = attend(&plan, order, show)?;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::assets::ArchiveError;
+use super::assets::archive::ArchiveError;
 use super::guest::ChoiceError;
 use super::prepare::PrepareError;
 use crate::build::BuildError;
@@ -52,6 +52,9 @@ pub enum VmError {
     /// An agent that the verifier refuses could not be made for the harness's own test.
     #[error("cannot make an agent that the kernel refuses: {0}")]
     Refused(#[from] super::refused::RefusedError),
+    /// A shell is for one guest.
+    #[error("a shell needs one kernel: --kernel 6.1, 6.12 or 7")]
+    OneKernel,
     /// The user wants to stop.
     #[error("interrupted")]
     Interrupted,
@@ -63,4 +66,10 @@ impl VmError {
         let path = path.into();
         move |source| Self::File { action, path, source }
     }
+}
+
+/// The error and its causes on one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }

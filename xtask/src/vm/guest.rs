@@ -136,7 +136,8 @@ mod tests {
             (V7, Some(V1), false, "7 v1"),
             (V7, Some(V2), true, "7 systemd"),
         ] {
-            let names = choose(kernel, layout, systemd).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
+            let names =
+                choose(kernel, layout, systemd).unwrap().iter().map(ToString::to_string).collect::<Vec<_>>();
             assert_eq!(names.join(", "), expected, "{kernel:?} {layout:?} {systemd}");
         }
         assert_eq!(choose(All, Some(V1), true), Err(ChoiceError::SystemdOnV1));

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::assets::archive::concatenate;
-use super::assets::{Archive, Kernel};
+use super::assets::Kernel;
+use super::assets::archive::{Archive, concatenate};
 use super::error::VmError;
 use super::job::{HOME, JOB_FILE, Job};
 use crate::layout::{Layout, Profile};

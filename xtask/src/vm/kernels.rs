@@ -32,7 +32,8 @@ pub fn page(columns: &[Column], date: &str, qemu: &str) -> String {
     line(format!("| feature | {} |", heads.join(" | ")));
     line(format!("|---|{}", "---|".repeat(columns.len())));
     for name in names(columns) {
-        let cells = columns.iter().map(|column| find(column, name).map_or("not told", |feature| word(feature.state)));
+        let cells =
+            columns.iter().map(|column| find(column, name).map_or("not told", |feature| word(feature.state)));
         line(format!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | ")));
     }
     line(String::new());
@@ -92,8 +93,13 @@ fn reasons(columns: &[Column]) -> Vec<String> {
     for name in names(columns) {
         let mut known: Vec<(State, &str, Vec<String>)> = Vec::new();
         for column in columns {
-            let Some(feature) = find(column, name).filter(|feature| feature.state != State::Works) else { continue };
-            match known.iter_mut().find(|known| (known.0, known.1) == (feature.state, feature.reason.as_str())) {
+            let Some(feature) = find(column, name).filter(|feature| feature.state != State::Works) else {
+                continue;
+            };
+            match known
+                .iter_mut()
+                .find(|known| (known.0, known.1) == (feature.state, feature.reason.as_str()))
+            {
                 Some(known) => known.2.push(head(column.guest)),
                 None => known.push((feature.state, &feature.reason, vec![head(column.guest)])),
             }
@@ -119,7 +125,11 @@ mod tests {
             state: *state,
             reason: (*reason).into(),
         };
-        Column { guest: MATRIX[index], release: release.into(), features: features.iter().map(feature).collect() }
+        Column {
+            guest: MATRIX[index],
+            release: release.into(),
+            features: features.iter().map(feature).collect(),
+        }
     }
 
     #[test]
@@ -127,11 +137,11 @@ mod tests {
         let old = "mark_victim has no task before Linux 6.9";
         let columns = [
             column(0, "6.1.0-50", &[("cpu", State::Works, ""), ("oom", State::Off, old)]),
-            column(1, "6.1.0-50", &[
-                ("cpu", State::Works, ""),
-                ("oom", State::Off, old),
-                ("network", State::Off, "no v2 tree"),
-            ]),
+            column(
+                1,
+                "6.1.0-50",
+                &[("cpu", State::Works, ""), ("oom", State::Off, old), ("network", State::Off, "no v2 tree")],
+            ),
             column(3, "7.2.13", &[("cpu", State::Works, ""), ("oom", State::FallsBack, "")]),
         ];
         let page = page(&columns, "2026-01-31", "10.0.2");

@@ -61,10 +61,13 @@ impl Plan<'_> {
         // A comma in a path is written twice (QEMU's documentation of its option syntax).
         let file = |path: &Path| path.to_string_lossy().replace(',', ",,");
         let (console, results) = match self.console {
-            Console::File(path) => (format!("file,id=console,path={}", file(path)), "stdio,id=results,signal=off".into()),
-            Console::Terminal { results } => {
-                ("stdio,id=console,mux=on,signal=off".into(), format!("file,id=results,path={}", file(results)))
+            Console::File(path) => {
+                (format!("file,id=console,path={}", file(path)), "stdio,id=results,signal=off".into())
             }
+            Console::Terminal { results } => (
+                "stdio,id=console,mux=on,signal=off".into(),
+                format!("file,id=results,path={}", file(results)),
+            ),
         };
         let mut add = |option: &str, value: String| arguments.extend([option.into(), value.into()]);
         for (id, chardev) in [("console", console), ("results", results)] {
@@ -77,7 +80,10 @@ impl Plan<'_> {
         for (path, serial) in [(self.root, ROOT_DISK), (self.scratch, SCRATCH_DISK)] {
             let Some(path) = path else { continue };
             // What a guest writes goes to a temporary file that is gone with QEMU; nothing there has to survive.
-            add("-drive", format!("if=none,id={serial},format=raw,snapshot=on,cache=unsafe,file={}", file(path)));
+            add(
+                "-drive",
+                format!("if=none,id={serial},format=raw,snapshot=on,cache=unsafe,file={}", file(path)),
+            );
             add("-device", format!("virtio-blk-pci,drive={serial},serial={serial}"));
         }
         add("-kernel", self.kernel.to_string_lossy().into_owned());
@@ -198,7 +204,10 @@ mod tests {
     #[test]
     fn the_first_serial_port_is_the_console() {
         let line = arguments(Console::File(Path::new("/c")), None);
-        assert!(line.contains("-chardev file,id=console,path=/c -serial chardev:console -chardev stdio"), "{line}");
+        assert!(
+            line.contains("-chardev file,id=console,path=/c -serial chardev:console -chardev stdio"),
+            "{line}"
+        );
         let line = arguments(Console::Terminal { results: Path::new("/r") }, None);
         assert!(line.contains("-chardev stdio,id=console,mux=on"), "{line}");
     }

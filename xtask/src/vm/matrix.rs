@@ -5,15 +5,16 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::thread;
 
-use super::boot::{Order, Outcome, Surroundings, boot};
+use super::boot::{Order, Outcome, boot};
 use super::error::VmError;
+use super::site::Site;
 use super::verdict::Verdict;
 
 /// Boots every one of `orders`, `jobs` at a time, in their order. The outcomes come in the same order.
 ///
 /// # Errors
 /// The first guest that could not be booted at all; no further one is begun then.
-pub fn run(around: &Surroundings, orders: &[Order], jobs: usize) -> Result<Vec<Outcome>, VmError> {
+pub fn run(site: &Site, orders: &[Order], jobs: usize) -> Result<Vec<Outcome>, VmError> {
     let width = orders.iter().map(|order| order.name.len()).max().unwrap_or(0);
     let waiting = Mutex::new(orders.iter().enumerate().collect::<VecDeque<_>>());
     let done = Mutex::new(Vec::new());
@@ -22,7 +23,7 @@ pub fn run(around: &Surroundings, orders: &[Order], jobs: usize) -> Result<Vec<O
         for _ in 0..jobs.max(1).min(orders.len()) {
             scope.spawn(|| {
                 while let Some((index, order)) = take() {
-                    let outcome = boot(around, order, &|line| println!("{:<width$} | {line}", order.name));
+                    let outcome = boot(site, order, &|line| println!("{:<width$} | {line}", order.name));
                     if let Ok(outcome) = &outcome {
                         println!("{:<width$} | {}", order.name, closing(outcome));
                     } else {
@@ -61,7 +62,10 @@ pub fn temporary_folder(parent: &Path) -> Result<tempfile::TempDir, VmError> {
         }
     }
     let prefix = format!("{PREFIX}{}-", std::process::id());
-    tempfile::Builder::new().prefix(&prefix).tempdir_in(parent).map_err(VmError::file("make a folder in", parent))
+    tempfile::Builder::new()
+        .prefix(&prefix)
+        .tempdir_in(parent)
+        .map_err(VmError::file("make a folder in", parent))
 }
 
 const PREFIX: &str = "run-";

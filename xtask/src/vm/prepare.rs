@@ -23,22 +23,41 @@ pub struct Prepared {
     pub kernels: BTreeMap<Family, Kernel>,
     pub root: Option<Root>,
     pub scratch: PathBuf,
+    pub busybox: Option<PathBuf>,
+    pub guests: Vec<Guest>,
+    pub missing: Vec<(Guest, PrepareError)>,
 }
 
-pub fn prepare(_layout: &Layout, guests: &[Guest], _update: bool) -> Result<Prepared, PrepareError> {
+pub fn prepare(
+    _layout: &Layout,
+    guests: &[Guest],
+    _update: bool,
+    shell: bool,
+) -> Result<Prepared, PrepareError> {
     let mut kernels = BTreeMap::new();
     for guest in guests {
         let name = family_name(guest.family);
-        kernels.insert(guest.family, Kernel {
-            family: guest.family,
-            release: name.into(),
-            vmlinux: format!("/tmp/vm/vmlinux-{name}").into(),
-            modules: "/dev/null".into(),
-        });
+        kernels.insert(
+            guest.family,
+            Kernel {
+                family: guest.family,
+                release: name.into(),
+                vmlinux: format!("/tmp/vm/vmlinux-{name}").into(),
+                modules: "/dev/null".into(),
+            },
+        );
     }
-    let root = guests.iter().any(|guest| guest.layout == CgroupLayout::Systemd).then(|| Root {
-        image: "/tmp/vm/root.ext4".into(),
-        description: "?".into(),
-    });
-    Ok(Prepared { qemu: Qemu { folder: "/tmp/vm/qemu".into(), version: "?".into() }, kernels, root, scratch: "/tmp/vm/scratch.ext4".into() })
+    let root = guests
+        .iter()
+        .any(|guest| guest.layout == CgroupLayout::Systemd)
+        .then(|| Root { image: "/tmp/vm/root.ext4".into(), description: "?".into() });
+    Ok(Prepared {
+        qemu: Qemu { folder: "/tmp/vm/qemu".into(), version: "?".into() },
+        kernels,
+        root,
+        scratch: "/tmp/vm-boot/scratch.ext4".into(),
+        busybox: shell.then(|| "/usr/bin/busybox".into()),
+        guests: guests.to_vec(),
+        missing: vec![],
+    })
 }

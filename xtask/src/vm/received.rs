@@ -153,7 +153,8 @@ mod tests {
 
     #[test]
     fn tests_without_an_end_are_counted_by_their_lines() {
-        let received = Received::of(&["test a ... ok (1.0 s)", "test b ... FAILED (1 s)", "test c ... skipped: x"]);
+        let received =
+            Received::of(&["test a ... ok (1.0 s)", "test b ... FAILED (1 s)", "test c ... skipped: x"]);
         let counts = received.counted().counts;
         assert_eq!((counts.passed, counts.failed, counts.skipped), (1, 1, 1));
     }

@@ -54,7 +54,12 @@ pub enum RefusedError {
 ///
 /// # Errors
 /// When they do not belong together or a file operation fails.
-pub fn copy_with_refused(agent: &Path, object: &Path, program: &str, copy: &Path) -> Result<(), RefusedError> {
+pub fn copy_with_refused(
+    agent: &Path,
+    object: &Path,
+    program: &str,
+    copy: &Path,
+) -> Result<(), RefusedError> {
     let file = |path: &Path| {
         let path = path.to_owned();
         move |source| RefusedError::File { path, source }
@@ -74,7 +79,8 @@ pub fn copy_with_refused(agent: &Path, object: &Path, program: &str, copy: &Path
 /// Where in an object file the code of a program begins.
 fn first_instruction(object: &[u8], program: &str) -> Result<Option<usize>, object::Error> {
     let file = object::File::parse(object)?;
-    let Some(symbol) = file.symbols().find(|symbol| symbol.is_definition() && symbol.name() == Ok(program)) else {
+    let Some(symbol) = file.symbols().find(|symbol| symbol.is_definition() && symbol.name() == Ok(program))
+    else {
         return Ok(None);
     };
     let Some(section) = symbol.section_index() else { return Ok(None) };
@@ -84,7 +90,7 @@ fn first_instruction(object: &[u8], program: &str) -> Result<Option<usize>, obje
     Ok((inside + OUT_OF_BOUNDS.len() as u64 <= size).then_some((start + inside) as usize))
 }
 
-/// Where `needle` begins. Candidates are told by eight bytes from the middle, which an ELF file has not often.
+/// Where `needle` begins. (Its first byte first: the agent has tens of megabytes.)
 fn find(hay: &[u8], needle: &[u8]) -> Option<usize> {
     hay.windows(needle.len()).position(|window| window.first() == needle.first() && window == needle)
 }

@@ -97,9 +97,10 @@ impl fmt::Display for Reason {
 /// Judges one guest. `counts` says whether tests ran, which close with their count.
 pub fn judge(evidence: &Evidence, counts: bool) -> Verdict {
     let Evidence { console, received, exit, timed_out } = evidence;
-    let said = |words: &[&str]| kernel_line(console, words).or_else(|| {
-        received.kernel.iter().find_map(|record| kernel_line(record, words))
-    });
+    let said = |words: &[&str]| {
+        kernel_line(console, words)
+            .or_else(|| received.kernel.iter().find_map(|record| kernel_line(record, words)))
+    };
     let reason = if let Some(line) = said(&["Kernel panic"]) {
         // Why it panicked says more than that it did so as PANIC_ON_OOPS asks.
         Reason::Panic(line)
@@ -116,7 +117,9 @@ pub fn judge(evidence: &Evidence, counts: bool) -> Verdict {
     } else {
         match received.end {
             None => Reason::NoEnd,
-            Some(_) if received.counted().counts.failed > 0 => Reason::Tests(received.counted().counts.failed),
+            Some(_) if received.counted().counts.failed > 0 => {
+                Reason::Tests(received.counted().counts.failed)
+            }
             Some(status) if status != 0 => Reason::Status(status),
             Some(_) if counts && received.tally.endings == 0 => Reason::NoCount,
             Some(_) => return Verdict::Passed,
@@ -141,7 +144,8 @@ pub fn warnings(console: &str, received: &Received) -> Vec<String> {
 fn kernel_line(text: &str, words: &[&str]) -> Option<String> {
     text.lines().find_map(|line| {
         let starts = words.iter().filter_map(|word| line.find(word));
-        let start = starts.filter(|at| !line[..*at].ends_with(|before: char| before.is_alphanumeric())).min()?;
+        let start =
+            starts.filter(|at| !line[..*at].ends_with(|before: char| before.is_alphanumeric())).min()?;
         Some(line[start..].trim_end().to_owned())
     })
 }
@@ -165,7 +169,8 @@ mod tests {
     fn each_kind_of_failure() {
         let limit = Some(Limit::Whole(Duration::from_secs(9)));
         let boot = Some(Limit::Boot(Duration::from_secs(9)));
-        let failed = &["test a ... FAILED (1 s)", "e2e: 3 passed, 1 failed, 0 skipped", "nodewarden-guest: end 1"];
+        let failed =
+            &["test a ... FAILED (1 s)", "e2e: 3 passed, 1 failed, 0 skipped", "nodewarden-guest: end 1"];
         for (console, lines, exit, timed_out, expected) in [
             ("", &[STARTED, END][..], Exit::Clean, None, "passed"),
             ("[ 1.0] DEBUG: fine", &[STARTED, END], Exit::Clean, None, "passed"),
@@ -179,7 +184,13 @@ mod tests {
             // A panic explains the time-out, the missing end and all else.
             ("Kernel panic - x", &[], Exit::Killed, limit, "kernel panic: Kernel panic - x"),
             ("Oops: 0000 [#1]\r\n", &[STARTED, END], Exit::Clean, None, "kernel oops: Oops: 0000 [#1]"),
-            ("a\n[1] BUG: soft lockup", &[STARTED, END], Exit::Clean, None, "fault of the kernel: BUG: soft lockup"),
+            (
+                "a\n[1] BUG: soft lockup",
+                &[STARTED, END],
+                Exit::Clean,
+                None,
+                "fault of the kernel: BUG: soft lockup",
+            ),
             (
                 "",
                 &[STARTED, "nodewarden-guest: kernel BUG: sleeping", END],
