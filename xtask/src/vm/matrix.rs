@@ -44,7 +44,7 @@ fn closing(outcome: &Outcome) -> String {
     let seconds = outcome.took.as_secs_f64();
     match &outcome.verdict {
         Verdict::Passed => format!("ended well after {seconds:.1} s"),
-        Verdict::Failed(reason) => format!("FAILED after {seconds:.1} s: {reason}"),
+        Verdict::Failed(reason) => format!("failed after {seconds:.1} s: {reason}"),
     }
 }
 

@@ -31,7 +31,6 @@ const PROGRAM: &str = "sched_switch";
 
 /// A guest with a known fault, and what must come of it.
 struct Case {
-    name: &'static str,
     order: Order,
     check: fn(&Outcome) -> Result<(), String>,
 }
@@ -44,7 +43,7 @@ pub fn guests() -> Vec<Guest> {
 /// Whether any test is called like that.
 pub fn any_matches(filters: &[String]) -> bool {
     let noop = guests().into_iter().map(noop_name);
-    NAMES.into_iter().map(|name| format!("{PREFIX}{name}")).chain(noop).any(|name| matches(&name, filters))
+    NAMES.into_iter().map(str::to_owned).chain(noop).any(|name| matches(&name, filters))
 }
 
 const SOUND: &str = "a_sound_guest_passes";
@@ -69,7 +68,7 @@ pub fn run(site: &Site, filters: &[String], patience: u32, jobs: usize) -> Resul
     }
     let mut cases = Vec::new();
     for name in NAMES {
-        if matches(&format!("{PREFIX}{name}"), filters) {
+        if matches(name, filters) {
             cases.push(case(name, site, patience)?);
         }
     }
@@ -85,15 +84,16 @@ fn boot_all(site: &Site, orders: &[Order], jobs: usize) -> Result<Vec<Outcome>, 
 }
 
 fn noop_name(guest: Guest) -> String {
-    format!("{PREFIX}noop_{}_is_quick", family_name(guest.family).replace('.', "_"))
+    format!("noop_{}_is_quick", family_name(guest.family).replace('.', "_"))
 }
 
 fn matches(name: &str, filters: &[String]) -> bool {
+    let name = format!("{PREFIX}{name}");
     filters.is_empty() || filters.iter().any(|filter| name.contains(filter))
 }
 
-fn case(name: &'static str, site: &Site, patience: u32) -> Result<Case, VmError> {
-    let noop = Order { name: format!("{PREFIX}{name}"), patience, ..Order::noop(QUICK) };
+fn case(name: &str, site: &Site, patience: u32) -> Result<Case, VmError> {
+    let noop = Order { name: name.to_owned(), patience, ..Order::noop(QUICK) };
     let tests = |filters: &[&str]| Order {
         task: Task::Test,
         filters: filters.iter().map(|&filter| filter.to_owned()).collect(),
@@ -106,7 +106,7 @@ fn case(name: &'static str, site: &Site, patience: u32) -> Result<Case, VmError>
         REFUSED => (Order { agent: Some(refused_agent(site)?), ..tests(&[TOPICS_TEST]) }, refused_program),
         _ => (Order { fault: Fault::Hang, limit: HANG_LIMIT, ..noop }, hung),
     };
-    Ok(Case { name, order, check })
+    Ok(Case { order, check })
 }
 
 fn refused_agent(site: &Site) -> Result<std::path::PathBuf, VmError> {
@@ -121,13 +121,13 @@ fn count(tally: &mut Tally, name: &str, result: Result<(), String>, outcome: &Ou
     let seconds = outcome.took.as_secs_f64();
     match result {
         Ok(()) => {
-            println!("test {name} ... ok ({seconds:.1} s)");
+            println!("test {PREFIX}{name} ... ok ({seconds:.1} s)");
             tally.pass();
         }
         Err(why) => {
-            println!("test {name} ... FAILED ({seconds:.1} s)\n    {why}");
+            println!("test {PREFIX}{name} ... FAILED ({seconds:.1} s)\n    {why}");
             outcome.console_end.iter().for_each(|line| println!("    console: {line}"));
-            tally.fail(name);
+            tally.fail(format!("{PREFIX}{name}"));
         }
     }
 }
