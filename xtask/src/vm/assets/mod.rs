@@ -3,7 +3,14 @@
 //! All of it is downloaded by an apt of our own, unpacked (never installed) into `target/vm` and kept there by
 //! version, so a second run needs no network.
 
+pub mod archive;
+pub mod cpio;
+pub mod libraries;
+mod strip;
+
 use std::path::PathBuf;
+
+use crate::layout::Layout;
 
 /// A family of kernels: the newest Debian cloud kernel of it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -46,4 +53,9 @@ pub struct Root {
     pub image: PathBuf,
     /// What is in it: Debian release, systemd, containerd and runc versions.
     pub description: String,
+}
+
+/// The folder of everything here.
+pub fn folder(layout: &Layout) -> PathBuf {
+    layout.target.join("vm")
 }
