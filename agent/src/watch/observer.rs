@@ -186,6 +186,10 @@ impl Watch for Observer {
             .collect();
         let (programs, measured) =
             lock(&self.kernel).as_ref().map(|k| (k.costs(), k.measured())).unwrap_or_default();
+        // Each in a statement of its own: a guard inside the literal below would be held to its end, and whoever
+        // holds the sampler waits for the registry.
+        let cgroups = lock(&self.registry).counted() as u64;
+        let untracked_counts = lock(&self.sampler).untracked_counts();
         Status {
             version: crate::VERSION.to_owned(),
             mode: self.facts.mode.to_owned(),
@@ -197,11 +201,11 @@ impl Watch for Observer {
             programs,
             programs_measured_seconds: measured.as_secs_f64(),
             events,
-            cgroups: lock(&self.registry).counted() as u64,
+            cgroups,
             cgroup_capacity: self.facts.capacity,
             cgroups_untracked: self.untracked.load(Ordering::Relaxed)
                 + self.cells.as_ref().map_or(0, |cells| cells.untracked()),
-            untracked_counts: lock(&self.sampler).untracked_counts(),
+            untracked_counts,
             cost: cost(self.cells.as_ref().map_or(0, |cells| cells.mapped_bytes())),
             runtime: self.names.describe(),
             warnings,

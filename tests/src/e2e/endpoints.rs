@@ -1,17 +1,23 @@
 //! The agent's surfaces answer, and in the forms they promise.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
 
 use serde::Deserialize;
 
 use super::support::eventually;
-use crate::fixture::{Agent, AgentOptions, TestRoot, Worker, parse_samples};
+use crate::fixture::{Agent, AgentOptions, Group, TestRoot, Worker, parse_samples};
 use crate::harness::{Capability, Context, Failure, Test, golden};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("endpoints_answer", answer).needs(&[Capability::Root, Capability::Loopback]),
     Test::new("topics_are_on", topics).needs(&[Capability::Root, Capability::Loopback, Capability::Btf]),
+    Test::new("answers_while_cgroups_come_and_go", answer_always).needs(&[
+        Capability::Root,
+        Capability::Loopback,
+        Capability::Btf,
+    ]),
     Test::new("kubelet_families", kubelet_families).needs(&[
         Capability::Root,
         Capability::Loopback,
@@ -61,6 +67,44 @@ fn topics(context: &Context) -> Result<(), Failure> {
         ensure!(!topic.reason.is_empty(), "topic {} is {} without a reason", topic.topic, topic.state);
     }
     Ok(())
+}
+
+/// Every question is answered, whatever the agent is busy with: asked from several sides while the tree changes and
+/// is walked again and again, because a small ring loses records.
+fn answer_always(context: &Context) -> Result<(), Failure> {
+    const BUSY: Duration = Duration::from_secs(5);
+    let root = TestRoot::new(context)?;
+    let agent = Agent::start(context, &AgentOptions { ring_bytes: Some(4096), ..Default::default() })?;
+    let end = Instant::now() + BUSY;
+    let until_end = |ask: &dyn Fn() -> Result<(), Failure>| {
+        while Instant::now() < end {
+            ask()?;
+        }
+        Ok(())
+    };
+    let status = || {
+        let client = agent.client()?;
+        until_end(&|| Ok(client.status().map(drop)?))
+    };
+    let list = || {
+        let client = agent.client()?;
+        until_end(&|| Ok(client.list("").map(drop)?))
+    };
+    let metrics = || until_end(&|| Ok(agent.get("/metrics").map(drop)?));
+    let churn = || {
+        until_end(&|| {
+            let groups = (0..40).map(|i| root.child(&format!("g{i}"))).collect::<Result<Vec<_>, _>>()?;
+            groups.iter().try_for_each(Group::remove).map_err(Failure::from)
+        })
+    };
+    let asking: [&(dyn Fn() -> Result<(), Failure> + Sync); 5] = [&status, &status, &list, &metrics, &churn];
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = asking.into_iter().map(|ask| scope.spawn(ask)).collect();
+        threads.into_iter().try_for_each(|thread| match thread.join() {
+            Ok(result) => result,
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    })
 }
 
 #[derive(Deserialize)]

@@ -1,5 +1,7 @@
 //! More events than the ring holds: each loss is counted by type, and the tree is made good by a walk.
 
+use std::time::Duration;
+
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -16,19 +18,24 @@ pub const TESTS: &[Test] = &[Test::new("full_ring_is_counted_and_made_good", ful
 
 /// The smallest ring there is: a dozen records.
 const RING: u32 = 4096;
-const CGROUPS: usize = 60;
-/// Room for a little more than one round: a slot lost in any of them would show.
-const CAPACITY: u32 = 100;
-const ROUNDS: usize = 4;
+/// More records than that, even with a single hierarchy and one record for each.
+const CGROUPS: usize = 120;
+/// Room for this much more than one round: more slots lost in all rounds would show.
+const SPARE: usize = 40;
+/// Few where every one takes long.
+const ROUNDS: [usize; 2] = [4, 2];
+/// A slot is given back so long after its cgroup went, and ticks are a second apart.
+const GIVEN_BACK: Duration = Duration::from_secs(4);
 
 fn full(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
-    let options = AgentOptions { ring_bytes: Some(RING), max_cgroups: Some(CAPACITY), ..Default::default() };
+    let capacity = (CGROUPS + SPARE + context.layout.cgroups()) as u32;
+    let options = AgentOptions { ring_bytes: Some(RING), max_cgroups: Some(capacity), ..Default::default() };
     let agent = Agent::start(context, &options)?;
     let client = agent.client()?;
     let pid = Pid::from_raw(agent.pid().cast_signed());
     let below = format!("{}/", root.group().path());
-    for round in 0..ROUNDS {
+    for round in 0..context.scaled(ROUNDS) {
         let lost_before = lost(&client, "cgroupCreated")?;
         let groups = stopped(pid, || {
             Ok((0..CGROUPS).map(|i| root.child(&format!("r{round}g{i}"))).collect::<Result<Vec<_>, _>>()?)
@@ -54,12 +61,12 @@ fn full(context: &Context) -> Result<(), Failure> {
             Ok((living(&client, &below)? == 0).then_some(()))
         })?;
         // Slots are given back some time after the removal.
-        std::thread::sleep(context.patiently(4));
+        std::thread::sleep(GIVEN_BACK);
     }
     let status = client.status()?;
     ensure_eq!(status.cgroups_untracked, 0, "a slot was lost: cgroups without counters");
     let told = client.watch(super::support::since(std::time::UNIX_EPOCH, &["lost"]))?;
-    let told = told.collect(std::time::Duration::from_millis(500), context.patiently(5), |_| true)?;
+    let told = told.collect(Duration::from_millis(500), context.patiently(5), |_| true)?;
     ensure!(!told.is_empty(), "the journal says nothing of the losses");
     Ok(())
 }

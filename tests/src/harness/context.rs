@@ -58,6 +58,12 @@ impl Context {
         Duration::from_secs(seconds) * self.patience
     }
 
+    /// How often to do something: the first number on an ordinary machine, the second on an emulated one (where
+    /// time-outs are stretched).
+    pub fn scaled<N: Copy>(&self, [full, few]: [N; 2]) -> N {
+        if self.patience > 1 { few } else { full }
+    }
+
     /// Where fixtures put what goes wrong while they are dropped: it fails the test in the end.
     pub fn problems(&self) -> Problems {
         Problems(Arc::clone(&self.problems))
