@@ -27,8 +27,7 @@ fn life(context: &Context) -> Result<(), Failure> {
     worker.finish(context.patiently(5))?;
     group.remove_when_empty(context.patiently(5))?;
 
-    let seen = events
-        .collect(SOON * context.patience, context.patiently(5), |event| event.cgroup == group.path())?;
+    let seen = events.expect(TYPES.len(), SOON * context.patience, |event| event.cgroup == group.path())?;
     let types: Vec<&str> = seen.iter().map(|received| received.event.r#type.as_str()).collect();
     ensure_eq!(types, TYPES, "events of the cgroup");
     for pair in seen.windows(2) {

@@ -72,10 +72,9 @@ fn topics(context: &Context) -> Result<(), Failure> {
 /// Every question is answered, whatever the agent is busy with: asked from several sides while the tree changes and
 /// is walked again and again, because a small ring loses records.
 fn answer_always(context: &Context) -> Result<(), Failure> {
-    const BUSY: Duration = Duration::from_secs(5);
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions { ring_bytes: Some(4096), ..Default::default() })?;
-    let end = Instant::now() + BUSY;
+    let end = Instant::now() + Duration::from_secs(context.scaled([5, 3]));
     let until_end = |ask: &dyn Fn() -> Result<(), Failure>| {
         while Instant::now() < end {
             ask()?;

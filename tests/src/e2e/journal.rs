@@ -17,6 +17,9 @@ pub const TESTS: &[Test] = &[
     Test::new("journal_since_then_live", since_then_live).needs(NEEDS),
 ];
 
+/// Longer than the journal keeps an event from the disk.
+const FLUSHED: Duration = Duration::from_secs(1);
+
 /// Both a good end and kill -9 (after what a flush may take).
 fn restart(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
@@ -37,15 +40,16 @@ fn restart(context: &Context) -> Result<(), Failure> {
         let seq = known(seen, "the kill")?.event.seq;
         ensure!(seq > last_seq, "the sequence number fell from {last_seq} to {seq}");
         last_seq = seq;
-        std::thread::sleep(Duration::from_secs(1) * context.patience);
+        std::thread::sleep(FLUSHED);
         drop(client);
         agent.end(end, context.patiently(5))?;
     }
 
     let agent = Agent::start(context, &options)?;
     let client = agent.client()?;
+    // It ends with what is kept.
     let kept = client.watch(since(begun, &["oom"]))?.collect(
-        context.patiently(1),
+        context.patiently(5),
         context.patiently(5),
         |event| event.cgroup == group.path(),
     )?;
@@ -90,8 +94,7 @@ fn since_then_live(context: &Context) -> Result<(), Failure> {
     request.no_follow = false;
     let events = client.watch(request)?;
     let (second, _) = die_of_memory(context, &group, 64 * MIB)?;
-    let seen =
-        events.collect(context.patiently(1), context.patiently(5), |event| event.cgroup == group.path())?;
+    let seen = events.expect(2, context.patiently(5), |event| event.cgroup == group.path())?;
     let pids: Vec<u32> =
         seen.iter().filter_map(|received| oom_of(&received.event)).map(|oom| oom.pid).collect();
     ensure_eq!(pids, [first, second], "pids of past and live kills");

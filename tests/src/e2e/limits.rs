@@ -44,7 +44,7 @@ fn memory_max(context: &Context) -> Result<(), Failure> {
     let inner = tenant.child("inner")?;
 
     let victims = count_victims(context, &inner, KILLS, 4 * LIMIT)?;
-    let seen = events.collect(context.patiently(1), context.patiently(5), |event| {
+    let seen = events.expect(KILLS as usize, context.patiently(5), |event| {
         event.cgroup.starts_with(root.group().path())
     })?;
     ensure_eq!(pids(&seen), victims.iter().map(|victim| victim.pid).collect::<Vec<_>>(), "pids killed");
@@ -91,8 +91,7 @@ fn oom_group(context: &Context) -> Result<(), Failure> {
         ensure_eq!(status.signal(), Some(libc::SIGKILL), "signal that ended a process of the group");
         expected.push(worker.pid());
     }
-    let seen =
-        events.collect(context.patiently(1), context.patiently(5), |event| event.cgroup == group.path())?;
+    let seen = events.expect(expected.len(), context.patiently(5), |event| event.cgroup == group.path())?;
     let mut killed = pids(&seen);
     killed.sort_unstable();
     expected.sort_unstable();

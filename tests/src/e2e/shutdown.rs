@@ -18,7 +18,8 @@ pub const TESTS: &[Test] = &[
 
 /// The kernel frees programs and links some time after their last user went.
 const FREED: Duration = Duration::from_secs(2);
-const KILLS: u64 = 50;
+/// On an ordinary and on an emulated machine.
+const KILLS: [u64; 2] = [50, 10];
 
 /// Ctrl-C and SIGTERM: exit code 0 within 5 s, with and without a client that follows.
 fn interrupt(context: &Context) -> Result<(), Failure> {
@@ -37,7 +38,7 @@ fn interrupt(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// kill -9, fifty times, while processes and cgroups come and go: once ready, and on the way there.
+/// kill -9, again and again, while processes and cgroups come and go: once ready, and on the way there.
 fn kill9(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let busy = root.child("busy")?;
@@ -62,14 +63,14 @@ fn kill9(context: &Context) -> Result<(), Failure> {
     let status = agent.client()?.status()?;
     for topic in status.topics.iter().filter(|topic| topic.state == "off") {
         let needs_unified = topic.topic == "network" && context.layout.unified().is_none();
-        ensure!(needs_unified, "after {KILLS} kills topic {} is off: {}", topic.topic, topic.reason);
+        ensure!(needs_unified, "after the kills topic {} is off: {}", topic.topic, topic.reason);
     }
     Ok(())
 }
 
 fn kill_often(context: &Context, options: &AgentOptions) -> Result<(), Failure> {
     let before = BpfObjects::all()?;
-    for i in 0..KILLS {
+    for i in 0..context.scaled(KILLS) {
         let mut agent = Agent::spawn(context, options)?;
         if i % 5 == 4 {
             // On its way up: each time a little further.
