@@ -31,6 +31,8 @@ pub enum Suite {
     Own,
     /// Newer packages for the release that this machine runs.
     OwnBackports,
+    /// The security updates of the release that this machine runs.
+    OwnSecurity,
     /// This one.
     Named(&'static str),
     /// The security updates of this release.
@@ -107,6 +109,7 @@ impl Archive {
         match suite {
             Suite::Own => self.codename.clone(),
             Suite::OwnBackports => format!("{}-backports", self.codename),
+            Suite::OwnSecurity => format!("{}-security", self.codename),
             Suite::Named(name) => name.to_owned(),
             Suite::Security(release) => format!("{release}-security"),
         }
@@ -117,9 +120,12 @@ impl Archive {
         let signed = keyring.map(|path| format!(" signed-by={path}")).unwrap_or_default();
         let components = match suite {
             Suite::Own => self.source.components.join(" "),
-            Suite::OwnBackports | Suite::Named(_) | Suite::Security(_) => "main".to_owned(),
+            _ => "main".to_owned(),
         };
-        let source = if matches!(suite, Suite::Security(_)) { self.security.as_ref()? } else { &self.source };
+        let source = match suite {
+            Suite::OwnSecurity | Suite::Security(_) => self.security.as_ref()?,
+            _ => &self.source,
+        };
         let name = self.suite_name(suite);
         Some(format!("deb [targets=Packages{signed}] {} {name} {components}", source.uri))
     }

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 pub use apt::Apt;
-pub use list::Row;
+pub use list::{Row, newest, upstream};
 pub use machine::{Archive, Package, Suite};
 pub use version::compare;
 
