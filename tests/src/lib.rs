@@ -2,10 +2,12 @@
 //! cgroups and processes, and the worker processes that play the workload.
 //!
 //! Everything is reached through two binaries, `nodewarden-e2e` and `nodewarden-bench`, that need neither cargo
-//! nor this source tree when they run: the same files run on the host and inside virtual machines.
+//! nor this source tree when they run: the same files run on the host and inside virtual machines. There
+//! `nodewarden-guest` starts them.
 
 pub mod bench;
 pub mod e2e;
 pub mod fixture;
+pub mod guest;
 pub mod harness;
 pub mod worker;

@@ -13,7 +13,6 @@ mod progress;
 mod run;
 mod setup;
 mod test;
-#[allow(dead_code)]
 mod vm;
 
 use std::error::Error;
@@ -43,6 +42,8 @@ enum Command {
     Run(run::Args),
     /// Run the checks, the unit tests and the end-to-end tests, and count them.
     Test(test::Args),
+    /// Run the tests on other kernels, in virtual machines.
+    Vm(vm::Args),
     /// Measure on this machine and compare with the promised bounds.
     Bench(bench::Args),
 }
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&layout, &args).map_err(Into::into),
         Command::Run(args) => run::run(&layout, &args).map_err(Into::into),
         Command::Test(args) => return test::run(&layout, &args).unwrap_or_else(|error| report(&error)),
+        Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
     };
     match done {

@@ -3,7 +3,6 @@
 
 mod events;
 mod figure;
-mod interrupt;
 mod overhead;
 mod scrape;
 mod statistics;
@@ -86,7 +85,7 @@ pub fn main() -> ExitCode {
         eprintln!("nodewarden-bench: no agent at {}", agent.display());
         return ExitCode::from(2);
     }
-    interrupt::clean_up_when_interrupted();
+    crate::harness::clean_up_when_interrupted();
 
     let mut good = true;
     for bench in chosen {

@@ -6,10 +6,14 @@ mod cgroup_life;
 mod command_line;
 mod cpu;
 mod endpoints;
+mod features;
 mod full_ring;
 mod journal;
+mod limits;
 mod network;
+mod offsets;
 mod oom;
+mod oom_score;
 mod oom_storm;
 mod process;
 mod prometheus;
@@ -38,6 +42,9 @@ struct Arguments {
     /// Print the names of the tests and what each needs
     #[arg(long)]
     list: bool,
+    /// Instead of tests: what works, falls back or is off on this kernel, one JSON object a line
+    #[arg(long)]
+    features: bool,
     /// One JSON object a test
     #[arg(long)]
     json: bool,
@@ -59,6 +66,9 @@ pub fn tests() -> Vec<Test> {
         endpoints::TESTS,
         command_line::TESTS,
         oom::TESTS,
+        oom_score::TESTS,
+        offsets::TESTS,
+        limits::TESTS,
         oom_storm::TESTS,
         cgroup_life::TESTS,
         process::TESTS,
@@ -86,20 +96,22 @@ pub fn main() -> ExitCode {
         }
         return ExitCode::SUCCESS;
     }
+    let agent = crate::harness::agent_path(arguments.agent);
+    let patience = arguments.patience.max(1);
+    if arguments.features {
+        return match features::report(agent, patience) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                eprintln!("nodewarden-e2e: {failure}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let single = match (arguments.single, arguments.runner, arguments.outcome) {
         (Some(name), Some(runner), Some(outcome)) => Some((name, runner, outcome)),
         _ => None,
     };
-    run(
-        &tests,
-        &Options {
-            agent: crate::harness::agent_path(arguments.agent),
-            filters: arguments.filters,
-            json: arguments.json,
-            patience: arguments.patience.max(1),
-            single,
-        },
-    )
+    run(&tests, &Options { agent, filters: arguments.filters, json: arguments.json, patience, single })
 }
 
 #[cfg(test)]

@@ -12,6 +12,16 @@ pub enum Capability {
     Root,
     /// A memory controller, on v1 or v2.
     MemoryCgroup,
+    /// A memory controller on v2.
+    MemoryV2,
+    /// CFS bandwidth of cgroups.
+    CpuQuota,
+    /// A pids controller, on v1 or v2.
+    PidsCgroup,
+    /// An `oom_score_adj` can be lowered (CAP_SYS_RESOURCE).
+    LowerOomScore,
+    /// The machine has so little memory, and no swap, that it can be let run out of it: nobody else lives there.
+    SmallMemory,
     /// CPU time of a cgroup in a file: `cpuacct.usage` or `cpu.stat`.
     CpuCgroup,
     /// A cgroup v2 tree, with or without controllers.
@@ -41,6 +51,18 @@ impl Capability {
                 }
             }
             Self::MemoryCgroup => controller(layout, "memory"),
+            Self::MemoryV2 => match layout.controller("memory") {
+                Some(hierarchy) if hierarchy.v2 => Ok(()),
+                Some(_) => Err("the memory controller is on cgroup v1".into()),
+                None => Err("no memory controller".into()),
+            },
+            Self::CpuQuota => cpu_quota(layout),
+            Self::PidsCgroup => controller(layout, "pids"),
+            Self::LowerOomScore => lower_own_oom_score(),
+            Self::SmallMemory => {
+                let path = "/proc/meminfo";
+                small_memory(&std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?)
+            }
             Self::CpuCgroup => controller(layout, "cpuacct").or_else(|_| controller(layout, "cpu")),
             Self::UnifiedTree => {
                 layout.unified().map(drop).ok_or_else(|| "no cgroup v2 tree is mounted".into())
@@ -64,6 +86,33 @@ fn controller(layout: &Layout, name: &str) -> Result<(), String> {
     layout.controller(name).map(drop).ok_or_else(|| format!("no {name} controller"))
 }
 
+/// On v1 the root has the file; on v2 it has none, but `cpu.stat` counts periods only with quotas.
+fn cpu_quota(layout: &Layout) -> Result<(), String> {
+    let hierarchy = layout.controller("cpu").ok_or("no cpu controller")?;
+    if !hierarchy.v2 {
+        return readable(&hierarchy.mount.join("cpu.cfs_quota_us").display().to_string());
+    }
+    let path = hierarchy.mount.join("cpu.stat");
+    let text = std::fs::read_to_string(&path).map_err(|e| format!("{}: {e}", path.display()))?;
+    let counts = text.lines().any(|line| line.starts_with("nr_periods "));
+    if counts { Ok(()) } else { Err(format!("{} has no nr_periods", path.display())) }
+}
+
+/// At most 2 GiB and no swap.
+fn small_memory(meminfo: &str) -> Result<(), String> {
+    const MOST_KIB: u64 = 2 << 20;
+    let kib = |key: &str| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'));
+        line.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok())
+    };
+    match (kib("MemTotal"), kib("SwapTotal")) {
+        (Some(total), Some(0)) if total <= MOST_KIB => Ok(()),
+        (Some(_), Some(0)) => Err("this machine is too large to be let run out of memory".into()),
+        (Some(_), Some(_)) => Err("this machine has swap".into()),
+        _ => Err("/proc/meminfo does not say how much there is".into()),
+    }
+}
+
 fn readable(path: &str) -> Result<(), String> {
     std::fs::File::open(path).map(drop).map_err(|e| format!("{path}: {e}"))
 }
@@ -81,6 +130,21 @@ fn on_disk(path: &Path) -> Result<(), String> {
     } else {
         Err(format!("{} is not on a block device ({major}:{minor})", path.display()))
     }
+}
+
+/// Lowers this process's own oom_score_adj by one and puts it back.
+///
+/// # Errors
+/// Says why it cannot: without CAP_SYS_RESOURCE it only goes up (fs/proc/base.c, `__set_oom_adj`).
+pub fn lower_own_oom_score() -> Result<(), String> {
+    const PATH: &str = "/proc/self/oom_score_adj";
+    let text = std::fs::read_to_string(PATH).map_err(|e| format!("{PATH}: {e}"))?;
+    let now: i32 = text.trim().parse().map_err(|_| format!("{PATH}: {text:?}"))?;
+    if now <= -1000 {
+        return Err(format!("{PATH} is {now}: it goes no lower"));
+    }
+    std::fs::write(PATH, (now - 1).to_string()).map_err(|e| format!("write {} to {PATH}: {e}", now - 1))?;
+    std::fs::write(PATH, now.to_string()).map_err(|e| format!("write {now} to {PATH}: {e}"))
 }
 
 /// A program of Debian's prometheus package: unpacked beside our build (`cargo xtask setup` does that), or installed.
@@ -104,4 +168,19 @@ pub fn golden(name: &str) -> Option<PathBuf> {
         .into_iter()
         .map(|directory| Path::new(directory).join(name))
         .find(|path| path.is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_small_machine_without_swap_may_run_out() {
+        let meminfo =
+            |total: u64, swap: u64| format!("MemTotal: {total} kB\nMemFree: 1 kB\nSwapTotal: {swap} kB\n");
+        assert_eq!(small_memory(&meminfo(1 << 20, 0)), Ok(()));
+        assert!(small_memory(&meminfo(1 << 20, 1)).is_err());
+        assert!(small_memory(&meminfo((2 << 20) + 1, 0)).is_err());
+        assert!(small_memory("MemTotal: 5 kB\n").is_err());
+    }
 }

@@ -4,13 +4,15 @@
 mod capability;
 mod context;
 mod failure;
+mod interrupt;
 mod leftovers;
 mod process;
 mod runner;
 
-pub use capability::{Capability, golden, tool};
+pub use capability::{Capability, golden, lower_own_oom_score, tool};
 pub use context::{Context, Problems};
 pub use failure::Failure;
+pub use interrupt::clean_up_when_interrupted;
 pub use leftovers::{Leftover, Sweep};
 pub use process::command_line_contains;
 pub use runner::{Options, run};

@@ -14,7 +14,7 @@ use super::{WorkError, child, say, wait_for_line};
 /// Name of a process that eats memory, as `comm` shows it.
 pub const EATER: &std::ffi::CStr = c"nw-eater";
 
-const PAGE: usize = 4096;
+pub(super) const PAGE: usize = 4096;
 
 /// Maps and touches `bytes` of anonymous memory, page by page, and keeps them.
 pub fn eat(bytes: u64) -> Result<(), WorkError> {

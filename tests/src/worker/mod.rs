@@ -1,6 +1,7 @@
 //! The processes that play the workload: `nodewarden-e2e worker …`, hidden from users. Each says `{"ready":pid}`,
 //! waits for a line on standard input, does its work, and reports JSON lines on standard output.
 
+mod balloon;
 mod block;
 mod child;
 mod cpu;
@@ -57,6 +58,8 @@ enum Work {
     Segv,
     /// Touches memory until done, then waits.
     EatMemory { bytes: u64 },
+    /// Holds memory of each kind, reports it, and on the next line takes more until killed.
+    Balloon(balloon::Balloon),
     /// Lets victims die by the memory limit and reports each.
     OomVictims(memory::Victims),
     /// Reads a file again and again through the page cache.
@@ -65,6 +68,10 @@ enum Work {
     Spin { milliseconds: u64 },
     /// Forks children of which some exec, some exit and some are killed.
     Processes(processes::Plan),
+    /// Forks children that stay, until the kernel refuses one, and reports how many there are.
+    ForkUntilRefused { at_most: u64 },
+    /// Exits with a code as the first process of a pid namespace.
+    ExitInNamespace { code: u8 },
     /// Forks short-lived children until killed.
     ForkForever,
     /// A fixed amount of switches and forks, timed.
@@ -110,10 +117,13 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::Exit { code } => return Ok(ExitCode::from(code)),
         Work::Segv => processes::segv(),
         Work::EatMemory { bytes } => memory::eat(bytes)?,
+        Work::Balloon(balloon) => balloon.run()?,
         Work::OomVictims(victims) => victims.run()?,
         Work::ReadFile { path, passes } => say(&memory::read_file(&path, passes)?)?,
         Work::Spin { milliseconds } => say(&cpu::spin(milliseconds)?)?,
         Work::Processes(plan) => say(&plan.run()?)?,
+        Work::ForkUntilRefused { at_most } => say(&processes::fork_until_refused(at_most)?)?,
+        Work::ExitInNamespace { code } => say(&processes::exit_in_namespace(code)?)?,
         Work::ForkForever => processes::fork_forever()?,
         Work::Storm(storm) => say(&storm.run()?)?,
         Work::UdpReceive { packets } => network::udp_receive(packets)?,

@@ -4,10 +4,11 @@ use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
 
+use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, setrlimit};
 use nix::sys::signal::{SigHandler, Signal, raise, signal};
 
-use super::report::{End, Processed};
+use super::report::{End, Ended, Processed, Refused};
 use super::{WorkError, child};
 
 /// How many children to fork, one after the other, and what becomes of them.
@@ -78,4 +79,29 @@ pub fn fork_forever() -> Result<(), WorkError> {
         let pid = child::spawn(|| 0)?;
         child::wait(pid)?;
     }
+}
+
+/// Forks children that wait for a signal, `at_most` so many. They end with this process.
+pub fn fork_until_refused(at_most: u64) -> Result<Refused, WorkError> {
+    for forked in 0..at_most {
+        let child = child::spawn(|| {
+            nix::unistd::pause();
+            0
+        });
+        match child {
+            Ok(_) => {}
+            Err(WorkError::System { source, .. }) => {
+                return Ok(Refused { forked, errno: source.raw_os_error().unwrap_or(0) });
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(Refused { forked: at_most, errno: 0 })
+}
+
+/// Forks a child into a pid namespace of its own, where it is number 1, and lets it exit with a code.
+pub fn exit_in_namespace(code: u8) -> Result<Ended, WorkError> {
+    unshare(CloneFlags::CLONE_NEWPID).map_err(WorkError::system("unshare"))?;
+    let pid = child::spawn(|| i32::from(code))?;
+    Ok(Ended { pid: pid.as_raw() as u32, end: child::wait(pid)? })
 }

@@ -50,6 +50,21 @@ pub struct Processed {
     pub signal_exits: u64,
 }
 
+/// Children forked until the kernel refused one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refused {
+    pub forked: u64,
+    /// The error of the one refused; 0 if none was.
+    pub errno: i32,
+}
+
+/// A process that ended, by its number in the reporter's pid namespace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Ended {
+    pub pid: u32,
+    pub end: End,
+}
+
 /// How long some work took.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Took {

@@ -1,9 +1,10 @@
-//! `cargo xtask test`: checks, unit tests and end-to-end tests, counted together.
+//! `cargo xtask test`: checks, unit tests and end-to-end tests on this kernel and on others, counted together.
 
 mod checks;
 mod e2e;
-mod tally;
+pub mod tally;
 mod unit;
+mod vm;
 
 use std::process::ExitCode;
 
@@ -14,12 +15,13 @@ use crate::build::{self, BuildError};
 use crate::layout::Layout;
 use crate::process::CommandError;
 use crate::setup::{self, Purpose, SetupError};
+use crate::vm::VmError;
 use tally::Tally;
 
 /// Which tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
-    /// Everything: formatting, lints, unit and end-to-end tests
+    /// Everything: formatting, lints, unit and end-to-end tests, also on other kernels
     All,
     /// The tests in the code, the golden ones among them
     Unit,
@@ -27,6 +29,8 @@ enum Kind {
     Golden,
     /// The agent on this machine's kernel
     E2e,
+    /// The agent on other kernels, in virtual machines
+    Vm,
 }
 
 /// Arguments of `cargo xtask test`.
@@ -36,12 +40,12 @@ enum Kind {
     count as one test each. Recorded kubelet values are read from $NODEWARDEN_GOLDEN, else ../shared/golden."
 )]
 pub struct Args {
-    /// all, unit, golden or e2e; anything else is a filter over all
+    /// all, unit, golden, e2e or vm; anything else is a filter over all
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only tests whose name contains this; leaves the checks out
     filter: Option<String>,
-    /// Leave out formatting, lints and licences, and test the development build end to end
+    /// Leave out formatting, lints, licences and other kernels, and test the development build end to end
     #[arg(long)]
     quick: bool,
 }
@@ -50,7 +54,7 @@ pub struct Args {
 #[derive(Debug, Error)]
 pub enum TestError {
     /// The first of two arguments is not a kind of tests.
-    #[error("{0:?} is no kind of tests; there are all, unit, golden and e2e")]
+    #[error("{0:?} is no kind of tests; there are all, unit, golden, e2e and vm")]
     Kind(String),
     /// Something they need could not be installed.
     #[error(transparent)]
@@ -61,6 +65,9 @@ pub enum TestError {
     /// A test runner could not be run.
     #[error(transparent)]
     Command(#[from] CommandError),
+    /// Guests could not be booted.
+    #[error(transparent)]
+    Vm(#[from] VmError),
 }
 
 /// `cargo xtask test`. Always closes with the counts: an error on the way counts as a failed test.
@@ -90,11 +97,14 @@ fn run_kind(
     if kind == Kind::All && filter.is_none() && !quick {
         checks::run(layout, tally)?;
     }
-    if kind != Kind::E2e {
+    if !matches!(kind, Kind::E2e | Kind::Vm) {
         unit::run(layout, unit::Scope { golden_only: kind == Kind::Golden, filter }, tally)?;
     }
     if matches!(kind, Kind::All | Kind::E2e) {
         e2e::run(layout, filter, quick, tally)?;
+    }
+    if kind == Kind::Vm || (kind == Kind::All && !quick) {
+        vm::run(layout, filter, tally)?;
     }
     Ok(())
 }
@@ -119,6 +129,7 @@ mod tests {
     fn a_lone_word_is_a_kind_or_a_filter() {
         assert_eq!(what(None, None).unwrap(), (Kind::All, None));
         assert_eq!(what(Some("e2e"), None).unwrap(), (Kind::E2e, None));
+        assert_eq!(what(Some("vm"), Some("oom")).unwrap(), (Kind::Vm, Some("oom")));
         assert_eq!(what(Some("oom"), None).unwrap(), (Kind::All, Some("oom")));
         assert_eq!(what(Some("unit"), Some("oom")).unwrap(), (Kind::Unit, Some("oom")));
         assert!(matches!(what(Some("units"), Some("oom")), Err(TestError::Kind(_))));

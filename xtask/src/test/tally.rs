@@ -15,7 +15,7 @@ pub struct Counts {
 }
 
 /// The counts, and what is worth repeating at the end.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tally {
     /// The counts so far.
     pub counts: Counts,

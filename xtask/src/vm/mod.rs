@@ -1,3 +1,182 @@
 //! `cargo xtask vm`: real Debian kernels in QEMU, to run the end-to-end tests where this machine's kernel can't.
 
 pub mod assets;
+mod boot;
+mod error;
+mod guest;
+mod initramfs;
+mod interrupt;
+// The one definition of what both sides of a guest's boundary exchange.
+#[path = "../../../tests/src/guest/job.rs"]
+mod job;
+mod kernels;
+mod machine;
+mod matrix;
+mod prepare;
+mod received;
+mod refused;
+mod selftest;
+mod shell;
+mod site;
+mod suite;
+mod table;
+mod verdict;
+
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+use crate::build;
+use crate::layout::{Layout, Profile};
+use crate::setup::{self, Purpose};
+use crate::test::tally::Tally;
+pub use error::VmError;
+use guest::{KernelChoice, LayoutChoice, MATRIX, choose};
+use site::Site;
+use suite::Suite;
+
+/// Time-outs in emulated machines, unless said otherwise, are this many times those on the host.
+const PATIENCE: u32 = 5;
+/// Guests at a time, unless said otherwise.
+const JOBS: usize = 2;
+
+/// Arguments of `cargo xtask vm`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the end-to-end tests on other kernels; without options on all of the matrix
+    Test(TestArgs),
+    /// A guest on this terminal, with the agent and the tests in it
+    Shell(ShellArgs),
+    /// Test the harness itself: guests that must fail, and how long an idle one takes
+    Selftest(SelftestArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct TestArgs {
+    /// Only on this kernel
+    #[arg(long, default_value = "all")]
+    kernel: KernelChoice,
+    /// Only with this cgroup layout
+    #[arg(long)]
+    layout: Option<LayoutChoice>,
+    /// Only with a Debian root and systemd
+    #[arg(long)]
+    systemd: bool,
+    /// Look for newer kernels and a newer QEMU first
+    #[arg(long)]
+    update: bool,
+    /// Write docs/KERNELS.md: what each feature does on each kernel
+    #[arg(long)]
+    write_table: bool,
+    #[command(flatten)]
+    pace: Pace,
+    /// Only tests whose name contains one of these
+    filter: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct ShellArgs {
+    /// Which kernel
+    #[arg(long)]
+    kernel: KernelChoice,
+    /// Which cgroup layout
+    #[arg(long, default_value = "v2")]
+    layout: LayoutChoice,
+    /// A Debian root with systemd, containerd and runc
+    #[arg(long)]
+    systemd: bool,
+}
+
+#[derive(Debug, clap::Args)]
+struct SelftestArgs {
+    #[command(flatten)]
+    pace: Pace,
+    /// Only those whose name contains one of these
+    filter: Vec<String>,
+}
+
+#[derive(Debug, Clone, Copy, clap::Args)]
+struct Pace {
+    /// Factor on every time-out of the tests, since emulated machines are slow
+    #[arg(long, default_value_t = PATIENCE)]
+    patience: u32,
+    /// How many guests run at a time
+    #[arg(long, default_value_t = JOBS)]
+    jobs: usize,
+}
+
+/// `cargo xtask vm`.
+///
+/// # Errors
+/// When guests can't be booted at all.
+pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, VmError> {
+    let tally = match &args.command {
+        Command::Test(args) => {
+            let guests = choose(args.kernel, args.layout, args.systemd)?;
+            build(layout)?;
+            let site = Site::new(layout, &guests, args.update, false)?;
+            let suite =
+                Suite { filters: args.filter.clone(), write_table: args.write_table, ..Suite::of(args.pace) };
+            let mut tally = suite.run(&site)?;
+            // Who asks for a guest by its name is not content to read that it could not be had.
+            for (guest, reason) in site.missing() {
+                tally.fail(format!("{guest}: {reason}"));
+            }
+            tally
+        }
+        Command::Selftest(args) => {
+            build(layout)?;
+            let site = Site::new(layout, &selftest::guests(), false, false)?;
+            selftest::run(&site, &args.filter, args.pace.patience, args.pace.jobs)?
+        }
+        Command::Shell(args) => {
+            let layout_choice = (!args.systemd).then_some(args.layout);
+            let guests = choose(args.kernel, layout_choice, args.systemd)?;
+            let [guest] = guests[..] else { return Err(VmError::OneKernel) };
+            build(layout)?;
+            shell::run(&Site::new(layout, &[guest], false, true)?, guest)?;
+            return Ok(ExitCode::SUCCESS);
+        }
+    };
+    print!("\n{}", tally.summary());
+    Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The matrix and the harness's own tests, for `cargo xtask test`; the programs are built. What this machine can't
+/// boot is counted as skipped.
+///
+/// # Errors
+/// When guests can't be booted for another reason than that something for them can't be had.
+pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmError> {
+    let filters = filter.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let mut tally = Tally::default();
+    let site = match Site::new(layout, &MATRIX, false, false) {
+        Err(VmError::Prepare(error)) => {
+            tally.skip("all tests in virtual machines", error::chain(&error));
+            return Ok(tally);
+        }
+        site => site?,
+    };
+    let pace = Pace { patience: PATIENCE, jobs: JOBS };
+    tally.add(Suite { filters: filters.clone(), ..Suite::of(pace) }.run(&site)?);
+    for (guest, reason) in site.missing() {
+        tally.skip(format!("{guest}: all tests"), reason);
+    }
+    if selftest::any_matches(&filters) {
+        tally.add(selftest::run(&site, &filters, pace.patience, pace.jobs)?);
+    }
+    Ok(tally)
+}
+
+/// What guests run is the development build: the release build's timing is measured on the host.
+fn build(layout: &Layout) -> Result<(), VmError> {
+    setup::ensure(layout, Purpose::Build)?;
+    build::kernel_programs(layout, true)?;
+    Ok(build::host_programs(layout, Profile::Dev, &["nodewarden", "nodewarden-tests"], false)?)
+}

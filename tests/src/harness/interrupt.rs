@@ -1,9 +1,9 @@
-//! Ctrl-C during a bench: what it made goes with it.
+//! Ctrl-C outside the tests (benches, the feature report): what was made goes with it.
 
 use nix::sys::signal::{SigSet, Signal};
 
+use super::Sweep;
 use crate::fixture::Layout;
-use crate::harness::Sweep;
 
 /// From now on SIGINT and SIGTERM remove every cgroup, process and directory of this process, then end it. Call
 /// it before any thread is started: they inherit the blocked signals.

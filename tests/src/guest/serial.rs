@@ -1,0 +1,35 @@
+//! The second serial port, which carries the results.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::os::fd::AsFd;
+
+use nix::sys::termios::{SetArg, cfmakeraw, tcdrain, tcgetattr, tcsetattr};
+
+use super::job::Mark;
+
+/// The port.
+pub const RESULTS: &str = "/dev/ttyS1";
+
+/// Opens the port so that lines go through it as they are.
+///
+/// # Errors
+/// When it is not there.
+pub fn open() -> io::Result<File> {
+    let port = File::options().append(true).open(RESULTS)?;
+    let mut settings = tcgetattr(&port)?;
+    cfmakeraw(&mut settings);
+    tcsetattr(&port, SetArg::TCSANOW, &settings)?;
+    Ok(port)
+}
+
+/// Writes a mark and waits until it has gone out; on the console if the port can't be written.
+pub fn tell(mark: &Mark) {
+    let told = open().and_then(|mut port| {
+        port.write_all(format!("{mark}\n").as_bytes())?;
+        Ok(tcdrain(port.as_fd())?)
+    });
+    if let Err(error) = told {
+        eprintln!("{RESULTS}: {error}\n{mark}");
+    }
+}

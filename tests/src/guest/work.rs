@@ -1,0 +1,124 @@
+//! The job itself, once the machine is up: the same in every guest.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use nix::errno::Errno;
+use nix::sys::wait::{WaitStatus, wait};
+
+use super::job::{Job, Mark, Task};
+use super::serial::{self, tell};
+use super::{GuestError, fault, kernel_log};
+
+/// The folders of a guest's programs after ours.
+const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
+
+/// In the initramfs of a shell.
+const BUSYBOX: &str = "/bin/busybox";
+/// The first serial port.
+const CONSOLE: &str = "/dev/ttyS0";
+
+/// Does the job with the programs in `home`/bin. Returns the tests' exit status.
+///
+/// # Errors
+/// When a program can't be run.
+pub fn run(job: &Job, home: &Path) -> Result<i32, GuestError> {
+    tell(&Mark::Started(release()));
+    fault::apply(job.fault)?;
+    let status = match job.task {
+        Task::Noop => 0,
+        Task::Shell => shell(home)?,
+        Task::Test => tests(job, home)?,
+    };
+    kernel_log::tell_faults().map_err(GuestError::read("/dev/kmsg"))?;
+    Ok(status)
+}
+
+fn release() -> String {
+    nix::sys::utsname::uname()
+        .map_or_else(|_| "?".into(), |names| names.release().to_string_lossy().into_owned())
+}
+
+fn tests(job: &Job, home: &Path) -> Result<i32, GuestError> {
+    let port = || serial::open().map_err(GuestError::read(serial::RESULTS));
+    let agent = home.join("bin/nodewarden");
+    let mut command = command(home, home.join("bin/nodewarden-e2e"));
+    command.arg("--agent").arg(&agent);
+    command.args(["--patience", &job.patience.to_string()]).args(&job.filters);
+    command.stdout(port()?).stderr(port()?);
+    let status = complete(&mut command)?;
+    if job.features {
+        features(home, &agent, job.patience)?;
+    }
+    Ok(status)
+}
+
+/// Passes on what each feature does here.
+fn features(home: &Path, agent: &Path, patience: u32) -> Result<(), GuestError> {
+    let mut command = command(home, home.join("bin/nodewarden-e2e"));
+    command.arg("--features").arg("--agent").arg(agent).args(["--patience", &patience.to_string()]);
+    command.stdout(Stdio::piped());
+    let mut child = start(&mut command)?;
+    for line in child.stdout.take().map(BufReader::new).into_iter().flat_map(BufRead::lines) {
+        let line = line.map_err(GuestError::read("the output of nodewarden-e2e --features"))?;
+        // The others are the agent's own words.
+        if line.starts_with('{') {
+            tell(&Mark::Feature(line));
+        }
+    }
+    match finish(&command, child)? {
+        0 => Ok(()),
+        status => Err(GuestError::Failed { path: "nodewarden-e2e --features".into(), status }),
+    }
+}
+
+/// A shell on the first serial port: systemd made it this service's terminal, process 1 has to do so itself.
+fn shell(home: &Path) -> Result<i32, GuestError> {
+    if std::process::id() != 1 {
+        let mut command = command(home, "/bin/bash".into());
+        return complete(command.arg("-i"));
+    }
+    let mut applets = command(home, BUSYBOX.into());
+    complete(applets.args(["--install", "-s", "/bin"]))?;
+    let console = || File::options().read(true).write(true).open(CONSOLE).map_err(GuestError::read(CONSOLE));
+    // Process 1 has no terminal: without one of its own the shell could not stop jobs.
+    let mut command = command(home, BUSYBOX.into());
+    command.args(["setsid", "-c", "sh", "-i"]).stdin(console()?).stdout(console()?).stderr(console()?);
+    complete(&mut command)
+}
+
+fn command(home: &Path, program: PathBuf) -> Command {
+    let mut command = Command::new(program);
+    command
+        .current_dir(home.join("work"))
+        .env("PATH", format!("{}:{SYSTEM_PATH}", home.join("bin").display()))
+        .env("HOME", "/root");
+    command
+}
+
+fn start(command: &mut Command) -> Result<Child, GuestError> {
+    command.spawn().map_err(|source| GuestError::Start { path: command.get_program().into(), source })
+}
+
+fn complete(command: &mut Command) -> Result<i32, GuestError> {
+    let child = start(command)?;
+    finish(command, child)
+}
+
+/// Waits for `child`, and as process 1 for every orphan that ends meanwhile.
+fn finish(command: &Command, child: Child) -> Result<i32, GuestError> {
+    loop {
+        let status = match wait() {
+            Ok(WaitStatus::Exited(pid, code)) if pid.as_raw() == child.id() as i32 => code,
+            // As a shell tells it.
+            Ok(WaitStatus::Signaled(pid, signal, _)) if pid.as_raw() == child.id() as i32 => {
+                128 + signal as i32
+            }
+            Ok(_) | Err(Errno::EINTR) => continue,
+            Err(source) => return Err(GuestError::Wait { path: command.get_program().into(), source }),
+        };
+        return Ok(status);
+    }
+}

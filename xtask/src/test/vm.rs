@@ -1,0 +1,19 @@
+//! The agent on other kernels, in virtual machines.
+
+use super::TestError;
+use super::tally::Tally;
+use crate::build;
+use crate::layout::{Layout, Profile};
+use crate::vm;
+
+/// Builds the programs for the guests, runs the end-to-end tests in every one, and tests the harness itself. A
+/// machine that can't boot them has them counted as skipped.
+///
+/// # Errors
+/// When the programs can't be built, or guests not be booted for a fault of ours.
+pub fn run(layout: &Layout, filter: Option<&str>, tally: &mut Tally) -> Result<(), TestError> {
+    build::host_programs(layout, Profile::Dev, &["nodewarden", "nodewarden-tests"], false)?;
+    println!("running the end-to-end tests in virtual machines");
+    tally.add(vm::everything(layout, filter)?);
+    Ok(())
+}
