@@ -122,6 +122,17 @@ impl Cache {
         Ok(folder)
     }
 
+    /// Gives what was made in `partial` the name `name`, in place of what has it.
+    ///
+    /// # Errors
+    /// When that can't be done.
+    pub fn keep(&self, name: &str, partial: &Path) -> Result<PathBuf, AssetError> {
+        let folder = self.folder.join(name);
+        files::remove(&folder)?;
+        files::rename(partial, &folder)?;
+        Ok(folder)
+    }
+
     /// Removes everything whose name begins with `prefix`, apart from `keep`.
     ///
     /// # Errors

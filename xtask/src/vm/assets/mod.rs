@@ -4,6 +4,7 @@
 //! version, so a second run needs no network.
 
 pub mod archive;
+mod busybox;
 mod cache;
 pub mod cpio;
 mod error;
@@ -21,6 +22,7 @@ use crate::layout::Layout;
 #[allow(unused_imports)] // until the boot uses them
 pub use {
     archive::{Archive, ArchiveError},
+    busybox::busybox,
     cache::Lookup,
     error::AssetError,
     ext4::scratch,
@@ -93,7 +95,8 @@ mod tests {
             let kernels = [Family::V6_1, Family::V6_12, Family::V7]
                 .map(|family| kernel(&layout, family, Lookup::Cached).unwrap());
             let root = root(&layout, Lookup::Cached).unwrap();
-            (qemu, kernels, root, scratch(&layout).unwrap())
+            let busybox = busybox(&layout, Lookup::Cached).unwrap();
+            (qemu, kernels, root, busybox, scratch(&layout).unwrap())
         };
         println!("{:#?}", get());
         let started = Instant::now();

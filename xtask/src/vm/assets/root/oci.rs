@@ -1,6 +1,7 @@
-//! Container images of one layer as archives that `ctr images import` reads: the OCI image layout
+//! Container images of one layer in an archive that `ctr images import` reads: the OCI image layout
 //! (github.com/opencontainers/image-spec, image-layout.md) in a tar file.
 
+use std::collections::BTreeMap;
 use std::io;
 
 use serde_json::{Value, json};
@@ -8,7 +9,7 @@ use sha2::{Digest, Sha256};
 use tar::{Builder, EntryType, Header};
 
 /// What an image has and runs.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub struct Image<'a> {
     /// Its full name, such as `nodewarden.test/pause:1`.
     pub name: &'a str,
@@ -25,20 +26,17 @@ const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 
-impl Image<'_> {
-    /// The archive; the same image always gives the same bytes.
-    ///
-    /// # Errors
-    /// When a path is too long for a tar file.
-    pub fn archive(&self) -> io::Result<Vec<u8>> {
-        let layer = self.layer()?;
-        let config = json!({
-            "architecture": "amd64",
-            "os": "linux",
-            "config": { "Env": ["PATH=/bin"], "Cmd": self.command },
-            "rootfs": { "type": "layers", "diff_ids": [digest(&layer)] },
-        });
-        let config = config.to_string().into_bytes();
+/// An archive of `images`; the same images always give the same bytes.
+///
+/// # Errors
+/// When a path is too long for a tar file.
+pub fn archive(images: &[Image<'_>]) -> io::Result<Vec<u8>> {
+    // By digest: images may have blobs in common.
+    let mut blobs = BTreeMap::new();
+    let mut listed = Vec::new();
+    for image in images {
+        let layer = image.layer()?;
+        let config = image.config(&layer).to_string().into_bytes();
         let manifest = json!({
             "schemaVersion": 2,
             "mediaType": MANIFEST,
@@ -46,20 +44,32 @@ impl Image<'_> {
             "layers": [descriptor(LAYER, &layer)],
         });
         let manifest = manifest.to_string().into_bytes();
-        let mut listed = descriptor(MANIFEST, &manifest);
-        let tag = self.name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
+        let mut descriptor = descriptor(MANIFEST, &manifest);
+        let tag = image.name.rsplit_once(':').map_or("latest", |(_, tag)| tag);
         // containerd takes the full name from the first; the second is the format's own.
-        listed["annotations"] =
-            json!({ "io.containerd.image.name": self.name, "org.opencontainers.image.ref.name": tag });
-        let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": [listed] });
+        descriptor["annotations"] =
+            json!({ "io.containerd.image.name": image.name, "org.opencontainers.image.ref.name": tag });
+        listed.push(descriptor);
+        blobs.extend([layer, config, manifest].map(|blob| (hash(&blob), blob)));
+    }
+    let index = json!({ "schemaVersion": 2, "mediaType": INDEX, "manifests": listed });
+    let mut tar = Builder::new(Vec::new());
+    append(&mut tar, "oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
+    append(&mut tar, "index.json", 0o644, index.to_string().as_bytes())?;
+    for (hash, blob) in blobs {
+        append(&mut tar, &format!("blobs/sha256/{hash}"), 0o644, &blob)?;
+    }
+    tar.into_inner()
+}
 
-        let mut tar = Builder::new(Vec::new());
-        append(&mut tar, "oci-layout", 0o644, br#"{"imageLayoutVersion":"1.0.0"}"#)?;
-        append(&mut tar, "index.json", 0o644, index.to_string().as_bytes())?;
-        for blob in [&manifest, &config, &layer] {
-            append(&mut tar, &digest(blob).replacen("sha256:", "blobs/sha256/", 1), 0o644, blob)?;
-        }
-        tar.into_inner()
+impl Image<'_> {
+    fn config(&self, layer: &[u8]) -> Value {
+        json!({
+            "architecture": "amd64",
+            "os": "linux",
+            "config": { "Env": ["PATH=/bin"], "Cmd": self.command },
+            "rootfs": { "type": "layers", "diff_ids": [digest(layer)] },
+        })
     }
 
     fn layer(&self) -> io::Result<Vec<u8>> {
@@ -109,7 +119,6 @@ pub fn hash(data: &[u8]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeMap;
     use std::io::Read;
 
     use super::*;
@@ -133,8 +142,10 @@ mod tests {
             links: &[("bin/sh", "busybox")],
             command: &["/bin/sh"],
         };
-        let archive = image.archive().unwrap();
-        assert_eq!(archive, image.archive().unwrap());
+        let other = Image { name: "nodewarden.test/other:2", command: &["/bin/busybox"], ..image };
+        let images = [image, other];
+        let archive = archive(&images).unwrap();
+        assert_eq!(archive, super::archive(&images).unwrap());
         let files = files(&archive);
         let follow = |descriptor: &Value| {
             let digest = descriptor["digest"].as_str().unwrap();
@@ -145,6 +156,11 @@ mod tests {
         };
         let index: Value = serde_json::from_slice(&files["index.json"]).unwrap();
         let listed = &index["manifests"][0];
+        assert_eq!(
+            index["manifests"][1]["annotations"]["io.containerd.image.name"],
+            "nodewarden.test/other:2"
+        );
+        assert_eq!(files.len(), 7, "one layer, which both have in common: {:?}", files.keys());
         assert_eq!(listed["annotations"]["io.containerd.image.name"], "nodewarden.test/thing:1");
         let manifest: Value = serde_json::from_slice(&follow(listed)).unwrap();
         let layer = follow(&manifest["layers"][0]);

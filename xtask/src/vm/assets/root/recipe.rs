@@ -24,8 +24,8 @@ pub const REMOVED: [&str; 6] = [
 ];
 /// The size of the file system in bytes.
 pub const SIZE: u64 = 2 << 30;
-/// Where archives of container images are; a service imports them.
-pub const IMAGES: &str = "usr/share/nodewarden/images";
+/// The archive of container images; a service imports it.
+pub const IMAGES: &str = "usr/share/nodewarden/images.tar";
 
 /// The image of pod sandboxes.
 pub const PAUSE_IMAGE: &str = "nodewarden.test/pause:1";
@@ -59,6 +59,16 @@ pub const FILES: [File; 10] = [
     (
         "etc/containerd/config.toml",
         r#"version = 2
+disabled_plugins = [
+  "io.containerd.internal.v1.tracing",
+  "io.containerd.nri.v1.nri",
+  "io.containerd.snapshotter.v1.blockfile",
+  "io.containerd.snapshotter.v1.btrfs",
+  "io.containerd.snapshotter.v1.devmapper",
+  "io.containerd.snapshotter.v1.native",
+  "io.containerd.snapshotter.v1.zfs",
+  "io.containerd.tracing.processor.v1.otlp",
+]
 
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "nodewarden.test/pause:1"
@@ -71,18 +81,20 @@ pub const FILES: [File; 10] = [
   SystemdCgroup = true
 "#,
     ),
-    // modprobe finds no modules: the initramfs has loaded what there is.
+    // Debian's waits for D-Bus to be up, where its socket will do, and for modprobe, which finds no modules here: the
+    // initramfs has loaded what there is.
     (
-        "etc/systemd/system/containerd.service.d/nodewarden.conf",
-        "[Service]\nExecStartPre=\nTimeoutStartSec=120s\n",
+        "etc/systemd/system/containerd.service",
+        "[Unit]\nDescription=containerd\nAfter=dbus.socket local-fs.target\n\n\
+         [Service]\nType=notify\nExecStart=/usr/bin/containerd\nDelegate=yes\nKillMode=process\n\
+         TimeoutStartSec=120s\nLimitNPROC=infinity\nLimitCORE=infinity\nTasksMax=infinity\nOOMScoreAdjust=-999\n",
     ),
     (
         "usr/lib/systemd/system/nodewarden-images.service",
         "[Unit]\nDescription=Container images for tests\nRequires=containerd.service\nAfter=containerd.service\n\
          Before=nodewarden-guest.service\n\n\
          [Service]\nType=oneshot\nRemainAfterExit=yes\n\
-         ExecStart=/bin/sh -c 'for image in /usr/share/nodewarden/images/*.tar; do \
-         ctr --namespace k8s.io images import --no-unpack \"$image\" || exit; done'\n",
+         ExecStart=/usr/bin/ctr --namespace k8s.io images import --no-unpack /usr/share/nodewarden/images.tar\n",
     ),
     // Below /usr, so that a unit of the same name in /run takes its place.
     (
@@ -112,7 +124,7 @@ pub const LINKS: [(&str, &str); 4] = [
 ];
 
 /// Units that never start; ones that the release does not have do no harm.
-pub const MASKED: [&str; 37] = [
+pub const MASKED: [&str; 46] = [
     "apt-daily.service",
     "apt-daily.timer",
     "apt-daily-upgrade.service",
@@ -133,12 +145,16 @@ pub const MASKED: [&str; 37] = [
     "modprobe@.service",
     "networking.service",
     "proc-sys-fs-binfmt_misc.automount",
+    "run-lock.mount",
     "serial-getty@ttyS0.service",
     "sys-fs-fuse-connections.mount",
     "sys-kernel-config.mount",
     "systemd-binfmt.service",
     "systemd-firstboot.service",
     "systemd-hwdb-update.service",
+    "systemd-initctl.socket",
+    "systemd-journal-catalog-update.service",
+    "systemd-logind.service",
     "systemd-machine-id-commit.service",
     "systemd-modules-load.service",
     "systemd-networkd.service",
@@ -146,9 +162,14 @@ pub const MASKED: [&str; 37] = [
     "systemd-pstore.service",
     "systemd-random-seed.service",
     "systemd-remount-fs.service",
+    "systemd-sysctl.service",
+    "systemd-sysusers.service",
     "systemd-timesyncd.service",
+    "systemd-tmpfiles-setup-dev-early.service",
     "systemd-tmpfiles-clean.timer",
+    "systemd-update-done.service",
     "systemd-update-utmp.service",
+    "systemd-user-sessions.service",
     "tmp.mount",
 ];
 
@@ -177,9 +198,7 @@ mod tests {
     #[test]
     fn the_sandbox_image_is_the_one_that_is_imported() {
         assert!(file("etc/containerd/config.toml").contains(&format!("sandbox_image = \"{PAUSE_IMAGE}\"")));
-        assert!(
-            file("usr/lib/systemd/system/nodewarden-images.service").contains(&format!("/{IMAGES}/*.tar"))
-        );
+        assert!(file("usr/lib/systemd/system/nodewarden-images.service").contains(&format!("/{IMAGES}\n")));
     }
 
     #[test]
