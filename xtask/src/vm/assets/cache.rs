@@ -195,6 +195,8 @@ mod tests {
         assert!(second.ends_with("thing-2"));
         assert!(!first.exists(), "what nobody uses any more is removed");
         assert_eq!(cache.get("thing").unwrap(), second);
+        assert_eq!(ensure(&cache, Lookup::Newest, "thing-2").unwrap(), second);
+        assert!(second.join("file").exists(), "the newest was there already");
     }
 
     #[test]
