@@ -1,15 +1,16 @@
 //! Topic cpu: time on CPU, run-queue wait, switches. One program at `sched_switch` does it all.
 //!
 //! The wait is the kernel's own figure: `task->sched_info.run_delay` grows by the time a task was runnable
-//! without running, at the moment it gets a CPU (kernel/sched/stats.h, CONFIG_SCHED_INFO). The tracepoint comes
-//! just before that, so the figure read when a task is `next` and the one read when the same turn ends, as
-//! `prev`, differ by exactly the wait before this turn. No program at wake-up is needed: the busiest hooks of
-//! the scheduler stay free.
+//! without running, when it gets a CPU and when it is taken off one run queue to wait on another
+//! (sched_info_arrive() and sched_info_dequeue() in kernel/sched/stats.h, CONFIG_SCHED_INFO). Each task's figure at the
+//! end of its turn is remembered in a small table by pid: the growth from one end to the next is the wait in
+//! between, wherever it was spent. A task that the table does not remember is taken by its figure when it is `next`:
+//! the tracepoint comes just before sched_info_arrive(), so only waits on a run queue it has left are missing. No
+//! program at wake-up is needed: the busiest hooks of the scheduler stay free.
 //!
 //! Some kernels make a few switches without calling the tracepoint (seen: 4 in 1,000). Then `prev` is not the
 //! task that was switched in last, and the time in between is divided by the kernel's own note of when `prev`
-//! got its CPU, `sched_info.last_arrival`. For its wait, each task's run_delay at the end of its turn is remembered
-//! in a small table by pid.
+//! got its CPU, `sched_info.last_arrival`.
 
 use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
@@ -113,12 +114,17 @@ unsafe fn turn(state: &mut CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
         let arrival: u64 = field(prev, &OFF_TASK_LAST_ARRIVAL);
         state.clock_offset_ns = arrival.wrapping_sub(state.since_ns);
         (*cell).on_cpu_ns += now.wrapping_sub(state.since_ns);
-        waited(cell, run_delay.wrapping_sub(state.run_delay_ns));
         switched(cell, voluntary);
+        let mut before = state.run_delay_ns;
         if let Some(last) = last_turn(state.pid) {
+            // A greater figure is that of a former task with this pid.
+            if (*last).pid == u64::from(state.pid) && (*last).run_delay_ns < before {
+                before = (*last).run_delay_ns;
+            }
             (*last).pid = state.pid.into();
             (*last).run_delay_ns = run_delay;
         }
+        waited(cell, run_delay.wrapping_sub(before));
     }
 }
 

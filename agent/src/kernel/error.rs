@@ -3,11 +3,13 @@
 use std::io;
 use std::path::PathBuf;
 
+use super::btf::BtfError;
+
 /// What can go wrong between the agent and the kernel's eBPF.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
-    #[error("cannot read the kernel's types from {path}: {source} (the kernel needs CONFIG_DEBUG_INFO_BTF)")]
-    Btf { path: PathBuf, source: btf_rs::Error },
+    #[error("the kernel's types in {path}: {source} (the kernel needs CONFIG_DEBUG_INFO_BTF)")]
+    Btf { path: PathBuf, source: BtfError },
     #[error("cannot read {path}: {source}")]
     Read { path: PathBuf, source: io::Error },
     #[error("cannot load the eBPF object: {0}")]

@@ -5,8 +5,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use btf_rs::{Btf, Type};
-
+use super::btf::{Btf, Struct, Type};
 use super::error::KernelError;
 use super::fields::FIELDS;
 use crate::view::Topic;
@@ -55,7 +54,7 @@ impl Layout {
         }
         match structure(btf, "upid") {
             Some(upid) => {
-                layout.globals.insert("UPID_SIZE", upid.size() as u32);
+                layout.globals.insert("UPID_SIZE", upid.size);
             }
             None => layout.lacks(&[Topic::Process], "upid"),
         }
@@ -83,9 +82,9 @@ impl Layout {
 }
 
 /// The structure of a name, if the kernel has one with members.
-fn structure(btf: &Btf, name: &str) -> Option<btf_rs::Struct> {
-    btf.resolve_types_by_name(name).ok()?.into_iter().find_map(|t| match t {
-        Type::Struct(s) | Type::Union(s) if !s.members.is_empty() => Some(s),
+fn structure(btf: &Btf, name: &str) -> Option<Struct> {
+    btf.named(name).find_map(|t| match t {
+        Type::Struct(s) if btf.members(s).next().is_some() => Some(s),
         _ => None,
     })
 }
@@ -97,49 +96,25 @@ fn offset_of(btf: &Btf, path: &str) -> Option<(u32, Type)> {
     let mut offset = 0;
     let mut names = names.peekable();
     loop {
-        let (bits, found) = member(btf, &at, names.next()?)?;
+        let (bits, found) = member(btf, at, names.next()?)?;
         offset += bits / 8;
         if names.peek().is_none() {
             return Some((offset, found));
         }
         match found {
-            Type::Struct(s) | Type::Union(s) => at = s,
+            Type::Struct(s) => at = s,
             _ => return None,
         }
     }
 }
 
 /// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without modifiers.
-fn member(btf: &Btf, of: &btf_rs::Struct, name: &str) -> Option<(u32, Type)> {
-    for m in &of.members {
-        let member_name = btf.resolve_name(m).unwrap_or_default();
-        let is_anonymous = member_name.is_empty();
-        if member_name != name && !is_anonymous {
-            continue;
-        }
-        let found = plain(btf, btf.resolve_chained_type(m).ok()?)?;
-        if !is_anonymous {
-            return Some((m.bit_offset(), found));
-        }
-        if let Type::Struct(inner) | Type::Union(inner) = &found
-            && let Some((bits, found)) = member(btf, inner, name)
-        {
-            return Some((m.bit_offset() + bits, found));
-        }
-    }
-    None
-}
-
-/// A type without typedefs and qualifiers.
-fn plain(btf: &Btf, mut t: Type) -> Option<Type> {
-    loop {
-        t = match &t {
-            Type::Typedef(x) => btf.resolve_chained_type(x).ok()?,
-            Type::Const(x) | Type::Volatile(x) | Type::Restrict(x) => btf.resolve_chained_type(x).ok()?,
-            Type::TypeTag(x) => btf.resolve_chained_type(x).ok()?,
-            _ => return Some(t),
-        };
-    }
+fn member(btf: &Btf, of: Struct, name: &str) -> Option<(u32, Type)> {
+    btf.members(of).find_map(|m| match (m.name, btf.plain(m.type_id)) {
+        (own, found) if own == name => Some((m.offset, found)),
+        ("", Type::Struct(inner)) => member(btf, inner, name).map(|(bits, found)| (m.offset + bits, found)),
+        _ => None,
+    })
 }
 
 /// Offset of the mm's first rss counter and the distance to the next: an array of percpu_counter since 6.2
@@ -147,11 +122,11 @@ fn plain(btf: &Btf, mut t: Type) -> Option<Type> {
 fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
     let (offset, found) = offset_of(btf, "mm_struct.rss_stat")?;
     match found {
-        Type::Array(_) => {
+        Type::Array => {
             let (count, _) = offset_of(btf, "percpu_counter.count")?;
-            Some((offset + count, structure(btf, "percpu_counter")?.size() as u32))
+            Some((offset + count, structure(btf, "percpu_counter")?.size))
         }
-        Type::Struct(s) => Some((offset + member(btf, &s, "count")?.0 / 8, 8)),
+        Type::Struct(s) => Some((offset + member(btf, s, "count")?.0 / 8, 8)),
         _ => None,
     }
 }
@@ -159,26 +134,20 @@ fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
 /// Whether argument `n` (0 is the tracepoint's private data) of a BTF tracepoint is a pointer. Before Linux 6.9
 /// oom:mark_victim gave only a pid.
 fn gives_a_task(btf: &Btf, tracepoint: &str, n: usize) -> bool {
-    let prototype = btf.resolve_types_by_name(tracepoint).ok().into_iter().flatten().find_map(|t| match t {
-        Type::Typedef(x) => match btf.resolve_chained_type(&x).ok()? {
-            Type::Ptr(pointer) => match btf.resolve_chained_type(&pointer).ok()? {
-                Type::FuncProto(prototype) => Some(prototype),
-                _ => None,
-            },
+    let prototype = btf.named(tracepoint).find_map(|t| match t {
+        Type::Alias(pointer) => match btf.plain(pointer) {
+            Type::Pointer(to) => Some(btf.plain(to)),
             _ => None,
         },
         _ => None,
     });
-    let argument = prototype.and_then(|p| btf.resolve_chained_type(p.parameters.get(n)?).ok());
-    matches!(argument, Some(Type::Ptr(_)))
+    matches!(prototype, Some(Type::Prototype(p)) if matches!(btf.parameter(p, n), Some(Type::Pointer(_))))
 }
 
 /// Value of an enumerator.
 fn enum_value(btf: &Btf, name: &str, enumerator: &str) -> Option<u32> {
-    btf.resolve_types_by_name(name).ok()?.into_iter().find_map(|t| match t {
-        Type::Enum(e) => {
-            e.members.iter().find(|m| btf.resolve_name(*m).is_ok_and(|n| n == enumerator)).map(|m| m.val())
-        }
+    btf.named(name).find_map(|t| match t {
+        Type::Enum(e) => btf.enumerators(e).find(|(name, _)| *name == enumerator).map(|(_, value)| value),
         _ => None,
     })
 }
@@ -196,7 +165,7 @@ mod tests {
         let layout = Layout::read().unwrap();
         assert_eq!(layout.globals.len() + layout.missing.values().flatten().count(), FIELDS.len() + 4);
         assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
-        let btf = Btf::from_file(VMLINUX).unwrap();
+        let btf = Btf::from_file(Path::new(VMLINUX)).unwrap();
         assert!(!gives_a_task(&btf, "btf_trace_sched_switch", 1), "preempt is a bool");
         assert!(gives_a_task(&btf, "btf_trace_sched_switch", 2));
         assert!(!gives_a_task(&btf, "btf_trace_no_such_thing", 1));

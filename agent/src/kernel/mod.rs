@@ -3,6 +3,7 @@
 //!
 //! The programs themselves are in the package nodewarden-ebpf; what both sides share is in nodewarden-ebpf-abi.
 
+mod btf;
 mod cells;
 mod clock;
 mod cost;

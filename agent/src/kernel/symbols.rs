@@ -24,41 +24,50 @@ const MEMCG_OUT_OF_MEMORY: &str = "mem_cgroup_out_of_memory";
 const OOM_KILL_PROCESS: &str = "__oom_kill_process";
 
 impl OomSymbols {
-    /// Reads `/proc/kallsyms`.
+    /// Reads `/proc/kallsyms`, no further than needed: the kernel writes each of its lines anew.
     ///
     /// # Errors
     /// When the file cannot be read.
     pub fn read() -> Result<Self, KernelError> {
         let path = "/proc/kallsyms";
         let error = |source| KernelError::Read { path: path.into(), source };
-        let mut starts = [0u64; 2];
-        let mut ends = [u64::MAX; 2];
-        let mut line = String::new();
-        // Two passes, since the file is not wholly sorted and holding a hundred thousand addresses is waste.
-        for pass in 0..2 {
-            let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(error)?);
-            loop {
-                line.clear();
-                if file.read_line(&mut line).map_err(error)? == 0 {
-                    break;
-                }
-                let Some((address, name)) = parse(&line) else { continue };
-                for (i, wanted) in [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].iter().enumerate() {
-                    if pass == 0 && name == *wanted {
-                        starts[i] = address;
-                    } else if pass == 1 && address > starts[i] && address < ends[i] {
-                        ends[i] = address;
-                    }
-                }
-            }
-            if starts == [0; 2] {
-                break;
+        let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(error)?);
+        let mut search = Search::default();
+        let mut line = Vec::new();
+        while !search.is_done() && file.read_until(b'\n', &mut line).map_err(error)? > 0 {
+            search.line(&String::from_utf8_lossy(&line));
+            line.clear();
+        }
+        Ok(Self { memcg_out_of_memory: search.range(0), oom_kill_process: search.range(1) })
+    }
+}
+
+/// Looks for both functions. A function ends where the next symbol begins: the kernel's own symbols are in the order of
+/// their addresses (sort_symbols() in scripts/kallsyms.c).
+#[derive(Debug, Default)]
+struct Search {
+    starts: [u64; 2],
+    ends: [u64; 2],
+}
+
+impl Search {
+    fn line(&mut self, line: &str) {
+        let Some((address, name)) = parse(line) else { return };
+        for (i, wanted) in [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].iter().enumerate() {
+            if self.starts[i] == 0 && name == *wanted {
+                self.starts[i] = address;
+            } else if self.starts[i] != 0 && self.ends[i] == 0 && address > self.starts[i] {
+                self.ends[i] = address;
             }
         }
-        let range = |i: usize| {
-            (starts[i] != 0 && ends[i] != u64::MAX).then(|| Range { start: starts[i], end: ends[i] })
-        };
-        Ok(Self { memcg_out_of_memory: range(0), oom_kill_process: range(1) })
+    }
+
+    fn is_done(&self) -> bool {
+        self.ends.iter().all(|end| *end != 0)
+    }
+
+    fn range(&self, i: usize) -> Option<Range> {
+        (self.ends[i] != 0).then_some(Range { start: self.starts[i], end: self.ends[i] })
     }
 }
 
@@ -73,6 +82,35 @@ fn parse(line: &str) -> Option<(u64, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_function_ends_at_the_next_address() {
+        let mut search = Search::default();
+        for line in [
+            "0000000000000000 A fixed_percpu_data",
+            "ffffffff81000010 t __oom_kill_process",
+            "ffffffff81000010 t __pfx_alias",
+            "ffffffff81000090 t next",
+            "ffffffff81000100 t mem_cgroup_out_of_memory",
+        ] {
+            search.line(line);
+            assert!(!search.is_done());
+        }
+        assert_eq!(search.range(0), None);
+        search.line("ffffffff81000180 t after");
+        assert!(search.is_done());
+        assert_eq!(search.range(0), Some(Range { start: 0xffff_ffff_8100_0100, end: 0xffff_ffff_8100_0180 }));
+        assert_eq!(search.range(1), Some(Range { start: 0xffff_ffff_8100_0010, end: 0xffff_ffff_8100_0090 }));
+    }
+
+    #[test]
+    fn hidden_addresses_are_no_range() {
+        let mut search = Search::default();
+        for name in ["__oom_kill_process", "x", "mem_cgroup_out_of_memory", "y"] {
+            search.line(&format!("0000000000000000 t {name}"));
+        }
+        assert_eq!((search.range(0), search.range(1)), (None, None));
+    }
 
     #[test]
     fn lines() {

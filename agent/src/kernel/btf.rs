@@ -1,0 +1,331 @@
+//! The kernel's type information, read as far as the layout needs it: structures, typedefs, enums, prototypes.
+//!
+//! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One walk notes where each type is; a
+//! type is decoded when it is asked for.
+
+use std::path::Path;
+
+use memchr::{memchr, memmem};
+
+/// BTF_MAGIC in this machine's byte order.
+const MAGIC: u16 = 0xeb9f;
+/// `struct btf_type`: name_off, info, size or type.
+const RECORD: usize = 12;
+
+/// Why type information can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum BtfError {
+    #[error("cannot be read")]
+    Read(#[from] std::io::Error),
+    #[error("begins with {0:#06x}, not with {MAGIC:#06x}")]
+    Magic(u16),
+    #[error("ends in the middle of something: nothing at byte {0}")]
+    Truncated(usize),
+    #[error("type {id} is of kind {kind}, which is not known")]
+    Kind { id: usize, kind: u32 },
+}
+
+/// BTF as a kernel shows it in `/sys/kernel/btf/vmlinux`.
+pub struct Btf {
+    bytes: Vec<u8>,
+    /// Where the string section begins and ends.
+    strings: (usize, usize),
+    /// Where each type's record is; type 0 is `void` and has none.
+    records: Vec<usize>,
+    /// Name offset and id of each named structure, union, typedef and enum.
+    named: Vec<(u32, u32)>,
+}
+
+/// One type, seen as far as needed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Type {
+    Pointer(u32),
+    Array,
+    /// A structure or union.
+    Struct(Struct),
+    /// Another name for a type, or a type with a qualifier: typedef, const, volatile, restrict, type tag.
+    Alias(u32),
+    Enum(Members),
+    /// A function's prototype; its members are the parameters.
+    Prototype(Members),
+    Other,
+}
+
+/// A structure or union.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Struct {
+    /// Bytes.
+    pub size: u32,
+    members: Members,
+    /// Whether an offset's upper 8 bits are the size of a bit field (kind_flag).
+    bit_fields: bool,
+}
+
+/// Where the members of a type are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Members {
+    at: usize,
+    count: usize,
+}
+
+/// A member of a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Member<'a> {
+    /// Empty for an anonymous structure or union.
+    pub name: &'a str,
+    pub type_id: u32,
+    /// Bits from the structure's beginning.
+    pub offset: u32,
+}
+
+impl Btf {
+    /// Reads a file of BTF.
+    ///
+    /// # Errors
+    /// When it cannot be read or is not BTF of this machine's byte order.
+    pub fn from_file(path: &Path) -> Result<Self, BtfError> {
+        Self::parse(std::fs::read(path)?)
+    }
+
+    fn parse(bytes: Vec<u8>) -> Result<Self, BtfError> {
+        let word = |at: usize| word(&bytes, at).ok_or(BtfError::Truncated(at));
+        let magic = (word(0)? & 0xffff) as u16;
+        if magic != MAGIC {
+            return Err(BtfError::Magic(magic));
+        }
+        // struct btf_header: magic, version, flags, hdr_len, type_off, type_len, str_off, str_len
+        let header = word(4)? as usize;
+        let types = header + word(8)? as usize;
+        let end = types + word(12)? as usize;
+        let strings = header + word(16)? as usize;
+        let strings = (strings, strings + word(20)? as usize);
+        if bytes.len() < end.max(strings.1) {
+            return Err(BtfError::Truncated(bytes.len()));
+        }
+        let (mut records, mut named) = (vec![0], Vec::new());
+        let mut at = types;
+        while at < end {
+            let info = word(at + 4)?;
+            let (kind, count) = kind_and_count(info);
+            let id = records.len();
+            let more = match kind {
+                kind::INT | kind::VAR | kind::DECL_TAG => 4,
+                kind::ARRAY => 12,
+                kind::STRUCT | kind::UNION | kind::DATASEC | kind::ENUM64 => count * 12,
+                kind::ENUM | kind::FUNC_PROTO => count * 8,
+                kind::PTR..=kind::FUNC | kind::FLOAT | kind::TYPE_TAG => 0,
+                _ => return Err(BtfError::Kind { id, kind }),
+            };
+            let name = word(at)?;
+            if name != 0 && matches!(kind, kind::STRUCT | kind::UNION | kind::TYPEDEF | kind::ENUM) {
+                named.push((name, id as u32));
+            }
+            records.push(at);
+            at += RECORD + more;
+        }
+        if at != end {
+            return Err(BtfError::Truncated(at));
+        }
+        Ok(Self { bytes, strings, records, named })
+    }
+
+    /// Structures, unions, typedefs and enums of this name.
+    pub fn named(&self, name: &str) -> impl Iterator<Item = Type> {
+        // Each string is stored once (btf__dedup() in libbpf), between zero bytes.
+        let wanted = [b"\0", name.as_bytes(), b"\0"].concat();
+        let strings = self.bytes.get(self.strings.0..self.strings.1).unwrap_or_default();
+        let offset = memmem::find(strings, &wanted).map(|before| before as u32 + 1);
+        self.named.iter().filter(move |(name, _)| Some(*name) == offset).map(|(_, id)| self.get(*id))
+    }
+
+    /// The type of an id.
+    pub fn get(&self, id: u32) -> Type {
+        let Some(&at) = self.records.get(id as usize).filter(|_| id != 0) else { return Type::Other };
+        let (Some(info), Some(third)) = (word(&self.bytes, at + 4), word(&self.bytes, at + 8)) else {
+            return Type::Other;
+        };
+        let (kind, count) = kind_and_count(info);
+        let members = Members { at: at + RECORD, count };
+        match kind {
+            kind::PTR => Type::Pointer(third),
+            kind::ARRAY => Type::Array,
+            kind::STRUCT | kind::UNION => {
+                Type::Struct(Struct { size: third, members, bit_fields: info >> 31 == 1 })
+            }
+            kind::ENUM => Type::Enum(members),
+            kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
+                Type::Alias(third)
+            }
+            kind::FUNC_PROTO => Type::Prototype(members),
+            _ => Type::Other,
+        }
+    }
+
+    /// The type of an id without typedefs and qualifiers.
+    pub fn plain(&self, mut id: u32) -> Type {
+        // As many steps as there are types, should a file run in circles.
+        for _ in 0..self.records.len() {
+            match self.get(id) {
+                Type::Alias(next) => id = next,
+                other => return other,
+            }
+        }
+        Type::Other
+    }
+
+    /// The members of a structure, in their order.
+    pub fn members(&self, of: Struct) -> impl Iterator<Item = Member<'_>> {
+        self.entries(of.members, 12).map(move |at| {
+            let offset = self.word(at + 8);
+            Member {
+                name: self.string(self.word(at)),
+                type_id: self.word(at + 4),
+                offset: if of.bit_fields { offset & 0x00ff_ffff } else { offset },
+            }
+        })
+    }
+
+    /// Names and values of an enum.
+    pub fn enumerators(&self, of: Members) -> impl Iterator<Item = (&str, u32)> {
+        self.entries(of, 8).map(|at| (self.string(self.word(at)), self.word(at + 4)))
+    }
+
+    /// The type of a prototype's parameter.
+    pub fn parameter(&self, of: Members, n: usize) -> Option<Type> {
+        self.entries(of, 8).nth(n).map(|at| self.plain(self.word(at + 4)))
+    }
+
+    fn entries(&self, of: Members, size: usize) -> impl Iterator<Item = usize> + use<> {
+        (0..of.count).map(move |i| of.at + i * size)
+    }
+
+    /// A word that the walk has seen to be there.
+    fn word(&self, at: usize) -> u32 {
+        word(&self.bytes, at).unwrap_or_default()
+    }
+
+    fn string(&self, offset: u32) -> &str {
+        let begin = self.strings.0 + offset as usize;
+        let rest = self.bytes.get(begin..self.strings.1).unwrap_or_default();
+        let end = memchr(0, rest).unwrap_or_default();
+        std::str::from_utf8(&rest[..end]).unwrap_or_default()
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+/// Bits 24 to 28 and 0 to 15 of `btf_type.info`.
+fn kind_and_count(info: u32) -> (u32, usize) {
+    ((info >> 24) & 0x1f, (info & 0xffff) as usize)
+}
+
+/// BTF_KIND_*.
+mod kind {
+    pub const INT: u32 = 1;
+    pub const PTR: u32 = 2;
+    pub const ARRAY: u32 = 3;
+    pub const STRUCT: u32 = 4;
+    pub const UNION: u32 = 5;
+    pub const ENUM: u32 = 6;
+    pub const TYPEDEF: u32 = 8;
+    pub const VOLATILE: u32 = 9;
+    pub const CONST: u32 = 10;
+    pub const RESTRICT: u32 = 11;
+    pub const FUNC: u32 = 12;
+    pub const FUNC_PROTO: u32 = 13;
+    pub const VAR: u32 = 14;
+    pub const DATASEC: u32 = 15;
+    pub const FLOAT: u32 = 16;
+    pub const DECL_TAG: u32 = 17;
+    pub const TYPE_TAG: u32 = 18;
+    pub const ENUM64: u32 = 19;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `struct s { union { u64 a; }; const int b : 3; }; typedef struct s t; enum e { E = 7 };`
+    fn sample() -> Vec<u8> {
+        let strings = b"\0s\0a\0b\0t\0e\0E\0int\0";
+        let name = |n: &str| {
+            let wanted = format!("\0{n}\0");
+            strings.windows(wanted.len()).position(|w| w == wanted.as_bytes()).unwrap() as u32 + 1
+        };
+        let types: Vec<u32> = [
+            vec![name("int"), kind::INT << 24, 4, 32],          // 1
+            vec![0, kind::UNION << 24 | 1, 8, name("a"), 1, 0], // 2
+            vec![0, kind::CONST << 24, 1],                      // 3
+            vec![name("s"), 1 << 31 | kind::STRUCT << 24 | 2, 16, 0, 2, 0, name("b"), 3, 3 << 24 | 64], // 4
+            vec![name("t"), kind::TYPEDEF << 24, 4],            // 5
+            vec![name("e"), kind::ENUM << 24 | 1, 4, name("E"), 7], // 6
+            vec![0, kind::PTR << 24, 5],                        // 7
+            vec![0, kind::FUNC_PROTO << 24 | 2, 0, 0, 1, 0, 7], // 8
+        ]
+        .concat();
+        let length = (types.len() * 4) as u32;
+        let header = [u32::from(MAGIC) | 1 << 16, 24, 0, length, length, strings.len() as u32];
+        let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
+        words.chain(strings.iter().copied()).collect()
+    }
+
+    #[test]
+    fn structures_with_their_members() {
+        let btf = Btf::parse(sample()).unwrap();
+        let Some(Type::Struct(s)) = btf.named("s").next() else { panic!() };
+        assert_eq!(s.size, 16);
+        let members: Vec<_> = btf.members(s).collect();
+        assert_eq!(members[0], Member { name: "", type_id: 2, offset: 0 });
+        assert_eq!(members[1], Member { name: "b", type_id: 3, offset: 64 });
+        assert_eq!(btf.plain(3), Type::Other, "int");
+        assert_eq!(btf.plain(5), Type::Struct(s));
+        assert_eq!(btf.named("a").next(), None, "a member is no type");
+        assert_eq!(btf.named("no").next(), None);
+    }
+
+    #[test]
+    fn enums_and_prototypes() {
+        let btf = Btf::parse(sample()).unwrap();
+        let Some(Type::Enum(e)) = btf.named("e").next() else { panic!() };
+        assert_eq!(btf.enumerators(e).collect::<Vec<_>>(), [("E", 7)]);
+        let Type::Prototype(p) = btf.get(8) else { panic!() };
+        assert_eq!(btf.parameter(p, 1), Some(Type::Pointer(5)));
+        assert_eq!(btf.parameter(p, 2), None);
+        assert_eq!((btf.get(0), btf.get(99)), (Type::Other, Type::Other));
+    }
+
+    #[test]
+    fn whatever_is_cut_off_is_an_error() {
+        let whole = sample();
+        for length in 0..whole.len() {
+            assert!(Btf::parse(whole[..length].to_vec()).is_err(), "{length}");
+        }
+    }
+
+    #[test]
+    fn other_files_are_refused() {
+        assert!(matches!(Btf::parse(b"\x7fELF....".to_vec()), Err(BtfError::Magic(0x457f))));
+        let mut unknown = sample();
+        unknown[24 + 7] = 31;
+        assert!(matches!(Btf::parse(unknown), Err(BtfError::Kind { id: 1, kind: 31 })));
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn no_byte_makes_it_panic(at in 0usize..200, value: u8) {
+            let mut bytes = sample();
+            let at = at % bytes.len();
+            bytes[at] = value;
+            if let Ok(btf) = Btf::parse(bytes) {
+                for found in ["s", "t", "e"].into_iter().flat_map(|name| btf.named(name)) {
+                    if let Type::Struct(s) = found {
+                        proptest::prop_assert!(btf.members(s).all(|m| m.name.len() < 200));
+                    }
+                }
+                proptest::prop_assert!((0..10).all(|id| !matches!(btf.plain(id), Type::Alias(_))));
+            }
+        }
+    }
+}
