@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::guest::{Guest, family_name, layout_name};
+use super::guest::{Guest, layout_name};
 use super::received::{Feature, State};
 
 /// What one guest found.
@@ -52,7 +52,7 @@ pub fn page(columns: &[Column], date: &str, qemu: &str) -> String {
 }
 
 fn head(guest: Guest) -> String {
-    format!("{} {}", family_name(guest.family), layout_name(guest.layout))
+    format!("{} {}", guest.family.name(), layout_name(guest.layout))
 }
 
 fn cgroups(guest: Guest) -> &'static str {

@@ -2,6 +2,7 @@
 
 pub mod assets;
 mod boot;
+mod busybox;
 mod error;
 mod guest;
 mod initramfs;
