@@ -64,7 +64,7 @@ impl Archive {
     }
 
     /// Downloads `package` from the first of `suites` that has it and unpacks it into `folder`, which is
-    /// emptied before.
+    /// emptied before. apt works beside it.
     ///
     /// # Errors
     /// When no suite has it, or apt or dpkg fails.
@@ -76,7 +76,7 @@ impl Archive {
         folder: &Path,
         progress: &mut Progress,
     ) -> Result<(), DebianError> {
-        let apt = Apt::at(layout, layout.tools().join("apt"))?;
+        let apt = Apt::at(layout, folder.with_file_name("apt"))?;
         for suite in suites {
             apt.update(&self.source_lines(&[*suite]), progress)?;
             let rows = apt.versions(&[&package.name])?;

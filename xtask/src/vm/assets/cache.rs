@@ -122,6 +122,21 @@ impl Cache {
         Ok(folder)
     }
 
+    /// Removes everything whose name begins with `prefix`, apart from `keep`.
+    ///
+    /// # Errors
+    /// When something can't be removed.
+    pub fn remove_others(&self, prefix: &str, keep: &str) -> Result<(), FileError> {
+        let entries = fs::read_dir(&self.folder).map_err(FileError::of("read", &self.folder))?;
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            if name.to_str().is_some_and(|name| name.starts_with(prefix) && name != keep) {
+                files::remove(&entry.path())?;
+            }
+        }
+        Ok(())
+    }
+
     /// Puts `folder` in use for `link` and removes the one used before.
     fn link(&self, link: &str, folder: &Path) -> Result<(), FileError> {
         let before = self.get(link);

@@ -11,6 +11,7 @@ mod ext4;
 mod kernel;
 pub mod libraries;
 mod qemu;
+mod root;
 mod strip;
 
 use std::path::PathBuf;
@@ -25,6 +26,7 @@ pub use {
     ext4::scratch,
     kernel::kernel,
     qemu::qemu,
+    root::root,
 };
 
 /// A family of kernels: the newest Debian cloud kernel of it is used.
@@ -90,8 +92,8 @@ mod tests {
             let qemu = qemu(&layout, Lookup::Cached).unwrap();
             let kernels = [Family::V6_1, Family::V6_12, Family::V7]
                 .map(|family| kernel(&layout, family, Lookup::Cached).unwrap());
-            let scratch = scratch(&layout).unwrap();
-            (qemu, kernels, scratch)
+            let root = root(&layout, Lookup::Cached).unwrap();
+            (qemu, kernels, root, scratch(&layout).unwrap())
         };
         println!("{:#?}", get());
         let started = Instant::now();
