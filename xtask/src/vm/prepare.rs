@@ -1,6 +1,7 @@
 //! What has to be there before guests can boot: QEMU, their kernels, their disks.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -86,9 +87,16 @@ pub fn prepare(
 }
 
 impl Prepared {
+    /// What guests are made of, in a line.
+    pub fn description(&self) -> String {
+        let kernels = self.kernels.values().map(|kernel| format!("Linux {}", kernel.release));
+        let parts = std::iter::once(format!("QEMU {}", self.qemu.version)).chain(kernels);
+        parts.chain(self.root.iter().map(|root| root.description.clone())).collect::<Vec<_>>().join("; ")
+    }
+
     fn add(&mut self, layout: &Layout, guest: Guest, lookup: Lookup) -> Result<(), PrepareError> {
-        if !self.kernels.contains_key(&guest.family) {
-            self.kernels.insert(guest.family, assets::kernel(layout, guest.family, lookup)?);
+        if let Entry::Vacant(place) = self.kernels.entry(guest.family) {
+            place.insert(assets::kernel(layout, guest.family, lookup)?);
         }
         if guest.layout == CgroupLayout::Systemd && self.root.is_none() {
             self.root = Some(assets::root(layout, lookup)?);
