@@ -1,7 +1,6 @@
 //! What has to be there before guests can boot: QEMU, their kernels, their disks.
 
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::path::PathBuf;
 
 use thiserror::Error;
@@ -95,8 +94,9 @@ impl Prepared {
     }
 
     fn add(&mut self, layout: &Layout, guest: Guest, lookup: Lookup) -> Result<(), PrepareError> {
-        if let Entry::Vacant(place) = self.kernels.entry(guest.family) {
-            place.insert(assets::kernel(layout, guest.family, lookup)?);
+        if !self.kernels.contains_key(&guest.family) {
+            let kernel = assets::kernel(layout, guest.family, lookup)?;
+            self.kernels.insert(kernel.family, kernel);
         }
         if guest.layout == CgroupLayout::Systemd && self.root.is_none() {
             self.root = Some(assets::root(layout, lookup)?);

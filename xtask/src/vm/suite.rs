@@ -44,7 +44,7 @@ impl Suite {
     /// When a guest can't be booted at all, or the table not be written.
     pub fn run(&self, site: &Site) -> Result<Tally, VmError> {
         let guests = &site.prepared.guests;
-        println!("{} guests, {} at a time: {}", guests.len(), self.jobs, site.prepared.description());
+        println!("guests: {}, {} at a time; {}", guests.len(), self.jobs, site.prepared.description());
         let mut orders = guests.iter().map(|guest| self.order(*guest)).collect::<Vec<_>>();
         // The longest first, so that none runs on alone in the end.
         orders.sort_by_key(|order| order.guest.layout != CgroupLayout::Systemd);
