@@ -16,6 +16,7 @@ mod oom;
 mod oom_score;
 mod oom_storm;
 mod process;
+mod programs;
 mod prometheus;
 mod reclaim;
 mod refused;
@@ -64,6 +65,7 @@ pub fn tests() -> Vec<Test> {
     [
         workloads::TESTS,
         endpoints::TESTS,
+        programs::TESTS,
         command_line::TESTS,
         oom::TESTS,
         oom_score::TESTS,

@@ -16,12 +16,15 @@ pub enum Capability {
     MemoryV2,
     /// CFS bandwidth of cgroups.
     CpuQuota,
+    /// A cpuset controller on v1.
+    CpusetV1,
     /// A pids controller, on v1 or v2.
     PidsCgroup,
     /// An `oom_score_adj` can be lowered (CAP_SYS_RESOURCE).
     LowerOomScore,
-    /// The machine has so little memory, and no swap, that it can be let run out of it: nobody else lives there.
-    SmallMemory,
+    /// The machine is so small (and without swap) that nobody else can live there: it may be let run out of memory
+    /// and lose a CPU.
+    OwnMachine,
     /// CPU time of a cgroup in a file: `cpuacct.usage` or `cpu.stat`.
     CpuCgroup,
     /// A cgroup v2 tree, with or without controllers.
@@ -57,9 +60,13 @@ impl Capability {
                 None => Err("no memory controller".into()),
             },
             Self::CpuQuota => cpu_quota(layout),
+            Self::CpusetV1 => match layout.controller("cpuset") {
+                Some(hierarchy) if !hierarchy.v2 => Ok(()),
+                _ => Err("no cpuset controller on cgroup v1".into()),
+            },
             Self::PidsCgroup => controller(layout, "pids"),
             Self::LowerOomScore => lower_own_oom_score(),
-            Self::SmallMemory => {
+            Self::OwnMachine => {
                 let path = "/proc/meminfo";
                 small_memory(&std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?)
             }
@@ -107,7 +114,9 @@ fn small_memory(meminfo: &str) -> Result<(), String> {
     };
     match (kib("MemTotal"), kib("SwapTotal")) {
         (Some(total), Some(0)) if total <= MOST_KIB => Ok(()),
-        (Some(_), Some(0)) => Err("this machine is too large to be let run out of memory".into()),
+        (Some(_), Some(0)) => {
+            Err("this machine is too large to be ours alone: it is not let run out of memory".into())
+        }
         (Some(_), Some(_)) => Err("this machine has swap".into()),
         _ => Err("/proc/meminfo does not say how much there is".into()),
     }
