@@ -15,6 +15,7 @@ mod offsets;
 mod oom;
 mod oom_score;
 mod oom_storm;
+mod pods;
 mod process;
 mod programs;
 mod prometheus;
@@ -81,6 +82,7 @@ pub fn tests() -> Vec<Test> {
         capacity::TESTS,
         full_ring::TESTS,
         journal::TESTS,
+        pods::TESTS,
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,

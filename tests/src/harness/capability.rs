@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::Layout;
+use crate::fixture::{Containerd, Layout, systemd_answers};
 
 /// Something a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,6 +38,10 @@ pub enum Capability {
     Schedstat,
     Prometheus,
     Promtool,
+    /// systemd is process 1 and makes units.
+    Systemd,
+    /// A container runtime, or the programs for a private one.
+    Cri,
     /// The kubelet's recorded metric families (`shared/golden`).
     Golden,
 }
@@ -82,6 +86,8 @@ impl Capability {
                 let counts = text.split_whitespace().next().is_some_and(|run| run != "0");
                 if counts { Ok(()) } else { Err("/proc/self/schedstat does not count".into()) }
             }
+            Self::Systemd => systemd_answers(),
+            Self::Cri => Containerd::probe(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
