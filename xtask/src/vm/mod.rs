@@ -2,7 +2,6 @@
 
 pub mod assets;
 mod boot;
-mod busybox;
 mod error;
 mod guest;
 mod initramfs;

@@ -6,10 +6,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::assets::{self, AssetError, Family, Kernel, Lookup, Qemu, Root};
-use super::busybox::busybox;
 use super::guest::Guest;
 use super::job::Layout as CgroupLayout;
-use crate::debian::DebianError;
 use crate::layout::Layout;
 
 /// Something for guests is not to be had.
@@ -28,9 +26,6 @@ pub enum PrepareError {
     /// One of Debian's things.
     #[error(transparent)]
     Asset(#[from] AssetError),
-    /// The shell.
-    #[error("a shell needs busybox")]
-    Busybox(#[from] DebianError),
 }
 
 /// All that is to be had.
@@ -72,7 +67,7 @@ pub fn prepare(
         kernels: BTreeMap::new(),
         root: None,
         scratch: assets::scratch(layout)?,
-        busybox: shell.then(|| busybox(layout)).transpose()?,
+        busybox: shell.then(|| assets::busybox(layout, lookup)).transpose()?,
         guests: Vec::new(),
         missing: Vec::new(),
     };
