@@ -15,7 +15,9 @@ mod offsets;
 mod oom;
 mod oom_score;
 mod oom_storm;
+mod pods;
 mod process;
+mod programs;
 mod prometheus;
 mod reclaim;
 mod refused;
@@ -64,6 +66,7 @@ pub fn tests() -> Vec<Test> {
     [
         workloads::TESTS,
         endpoints::TESTS,
+        programs::TESTS,
         command_line::TESTS,
         oom::TESTS,
         oom_score::TESTS,
@@ -79,6 +82,7 @@ pub fn tests() -> Vec<Test> {
         capacity::TESTS,
         full_ring::TESTS,
         journal::TESTS,
+        pods::TESTS,
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,

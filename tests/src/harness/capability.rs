@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::Layout;
+use crate::fixture::{Containerd, Layout, systemd_answers};
 
 /// Something a machine may lack.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +16,15 @@ pub enum Capability {
     MemoryV2,
     /// CFS bandwidth of cgroups.
     CpuQuota,
+    /// A cpuset controller on v1.
+    CpusetV1,
     /// A pids controller, on v1 or v2.
     PidsCgroup,
     /// An `oom_score_adj` can be lowered (CAP_SYS_RESOURCE).
     LowerOomScore,
-    /// The machine has so little memory, and no swap, that it can be let run out of it: nobody else lives there.
-    SmallMemory,
+    /// The machine is so small (and without swap) that nobody else can live there: it may be let run out of memory
+    /// and lose a CPU.
+    OwnMachine,
     /// CPU time of a cgroup in a file: `cpuacct.usage` or `cpu.stat`.
     CpuCgroup,
     /// A cgroup v2 tree, with or without controllers.
@@ -35,6 +38,10 @@ pub enum Capability {
     Schedstat,
     Prometheus,
     Promtool,
+    /// systemd is process 1 and makes units.
+    Systemd,
+    /// A container runtime, or the programs for a private one.
+    Cri,
     /// The kubelet's recorded metric families (`shared/golden`).
     Golden,
 }
@@ -57,9 +64,13 @@ impl Capability {
                 None => Err("no memory controller".into()),
             },
             Self::CpuQuota => cpu_quota(layout),
+            Self::CpusetV1 => match layout.controller("cpuset") {
+                Some(hierarchy) if !hierarchy.v2 => Ok(()),
+                _ => Err("no cpuset controller on cgroup v1".into()),
+            },
             Self::PidsCgroup => controller(layout, "pids"),
             Self::LowerOomScore => lower_own_oom_score(),
-            Self::SmallMemory => {
+            Self::OwnMachine => {
                 let path = "/proc/meminfo";
                 small_memory(&std::fs::read_to_string(path).map_err(|e| format!("{path}: {e}"))?)
             }
@@ -75,6 +86,8 @@ impl Capability {
                 let counts = text.split_whitespace().next().is_some_and(|run| run != "0");
                 if counts { Ok(()) } else { Err("/proc/self/schedstat does not count".into()) }
             }
+            Self::Systemd => systemd_answers(),
+            Self::Cri => Containerd::probe(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
@@ -107,7 +120,9 @@ fn small_memory(meminfo: &str) -> Result<(), String> {
     };
     match (kib("MemTotal"), kib("SwapTotal")) {
         (Some(total), Some(0)) if total <= MOST_KIB => Ok(()),
-        (Some(_), Some(0)) => Err("this machine is too large to be let run out of memory".into()),
+        (Some(_), Some(0)) => {
+            Err("this machine is too large to be ours alone: it is not let run out of memory".into())
+        }
         (Some(_), Some(_)) => Err("this machine has swap".into()),
         _ => Err("/proc/meminfo does not say how much there is".into()),
     }

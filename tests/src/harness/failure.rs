@@ -1,6 +1,8 @@
 //! Why a test did not pass.
 
-use crate::fixture::{AgentError, BpfError, CgroupError, HttpError, PrometheusError, RpcError, WorkerError};
+use crate::fixture::{
+    AgentError, BpfError, CgroupError, ContainerdError, HttpError, PrometheusError, RpcError, WorkerError,
+};
 
 /// What ends a test before its end.
 #[derive(Debug, thiserror::Error)]
@@ -22,6 +24,8 @@ pub enum Failure {
     Rpc(#[from] RpcError),
     #[error(transparent)]
     Http(#[from] HttpError),
+    #[error(transparent)]
+    Containerd(#[from] ContainerdError),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
     #[error(transparent)]

@@ -19,7 +19,6 @@ use std::path::PathBuf;
 
 use crate::layout::Layout;
 
-#[allow(unused_imports)] // until the boot uses them
 pub use {
     archive::{Archive, ArchiveError},
     busybox::busybox,

@@ -1,0 +1,187 @@
+//! Pods as systemd and a container runtime make them: who they are, what they may use, and what became of them.
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use nodewarden_proto::nodewarden::v1::Cgroup;
+
+use super::support::{MIB, eventually, known, oom_of, settled, within};
+use crate::fixture::{
+    Agent, AgentOptions, BUSYBOX_IMAGE, Client, Containerd, Cri, Group, PodSpec, Slice, TestRoot, Worker,
+    parse_samples, slice_path,
+};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::worker::report::Scheduled;
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[
+    Test::new("systemd_units_are_pods", units).needs(&[
+        Capability::Root,
+        Capability::Systemd,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+    Test::new("cri_pod_has_its_names", names).timeout(120).needs(&[
+        Capability::Root,
+        Capability::Cri,
+        Capability::MemoryCgroup,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+];
+
+const UID: &str = "3f1d9c52-6b0e-4a57-8e21-5d0c7a9b4e66";
+const LIMIT: u64 = 64 * MIB;
+
+/// A scope in a pod's slice, as runc makes it: the pod's identity, the unit's limits, and its CPU time.
+fn units(context: &Context) -> Result<(), Failure> {
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let client = agent.client()?;
+    let slice = Slice::new(context);
+    let pod = slice.of_pod("burstable", UID);
+    let id = "c0".repeat(32);
+    let scope = format!("cri-containerd-{id}.scope");
+    let limit = format!("MemoryMax={LIMIT}");
+    let properties = [limit.as_str(), "CPUQuota=50%", "TasksMax=30"];
+    let mut worker =
+        Worker::spawn_through(context, slice.scope(&pod, &scope, &properties), &["spin", "2000"])?;
+
+    let path = format!("{}/{scope}", slice_path(&pod));
+    let group = Group::new(context.layout.clone(), path.clone());
+    let container = eventually(context.patiently(5), "the scope is not listed", || {
+        Ok(client.cgroups(&path)?.into_iter().find(|cgroup| cgroup.path == path))
+    })?;
+    is(&container, "container", &id)?;
+    is(&client.cgroup(&slice_path(&pod))?, "pod", "")?;
+    let above = slice_path(&pod.replace(&format!("-pod{}", UID.replace('-', "_")), ""));
+    let above = client.cgroup(&above)?;
+    ensure_eq!(
+        (above.kind.as_str(), above.qos.as_str()),
+        ("qos", "Burstable"),
+        "kind and QoS of {}",
+        above.path
+    );
+
+    worker.go()?;
+    let scheduled: Scheduled = worker.report(context.patiently(20))?;
+    let container = settled(&client, &group)?;
+    let on_cpu = known(container.on_cpu_ns, "on_cpu_ns")?;
+    ensure!(
+        within(on_cpu, scheduled.on_cpu_ns, 10.0),
+        "{on_cpu} ns on CPU counted, the worker's schedstat says {}",
+        scheduled.on_cpu_ns
+    );
+    ensure_eq!(container.memory_limit_bytes, Some(LIMIT), "MemoryMax");
+    ensure_eq!((container.cpu_quota_us, container.cpu_period_us), (Some(50_000), Some(100_000)), "CPUQuota");
+    ensure_eq!(container.threads_max, Some(30), "TasksMax");
+    worker.finish(context.patiently(5))?;
+    eventually(context.patiently(5), "the scope's end is not seen", || {
+        let cgroups = client.cgroups(&path)?;
+        Ok(cgroups.iter().find(|cgroup| cgroup.path == path).and_then(|cgroup| cgroup.removed))
+    })?;
+    Ok(())
+}
+
+fn is(cgroup: &Cgroup, kind: &str, id: &str) -> Result<(), Failure> {
+    let pod = cgroup.pod.as_ref().map(|pod| (pod.uid.as_str(), pod.container_id.as_str()));
+    ensure_eq!(cgroup.kind, kind, "kind of {}", cgroup.path);
+    ensure_eq!(pod, Some((UID, id)), "uid and container id of {}", cgroup.path);
+    ensure_eq!(cgroup.qos, "Burstable", "QoS of {}", cgroup.path);
+    Ok(())
+}
+
+/// A pod made through CRI gets its names in the list, the metrics, and the event of a container that runs out of
+/// memory; with cgroupfs or systemd, as the runtime does it.
+fn names(context: &Context) -> Result<(), Failure> {
+    let containerd = Containerd::start(context)?;
+    let cri = Cri::connect(containerd.socket())?;
+    let systemd = cri.uses_systemd()?;
+    let root = if systemd { None } else { Some(TestRoot::new(context)?) };
+    let slice = systemd.then(|| Slice::new(context));
+    let parent = match (&root, &slice) {
+        (Some(root), _) => format!("{}/kubepods/burstable/pod{UID}", root.group().path()),
+        (None, Some(slice)) => slice.of_pod("burstable", UID),
+        (None, None) => return Err(Failure::Unexpected("neither cgroupfs nor systemd".into())),
+    };
+    let pod_path = if systemd { slice_path(&parent) } else { parent.clone() };
+    let container_path = |id: &str| {
+        if systemd { format!("{pod_path}/cri-containerd-{id}.scope") } else { format!("{pod_path}/{id}") }
+    };
+
+    let options = AgentOptions { runtime: Some(containerd.socket().to_owned()), ..Default::default() };
+    let agent = Agent::start(context, &options)?;
+    let client = agent.client()?;
+    let events = client.watch_types(&["oom"])?;
+    eventually(context.patiently(5), "the runtime is not reached", || {
+        Ok(client.status()?.runtime.starts_with("containerd ").then_some(()))
+    })?;
+
+    let spec = PodSpec { name: "web-0", namespace: "shop", uid: UID, cgroup_parent: &parent };
+    let mut pod = cri.run_pod(&spec, context.problems())?;
+    let sleeps = ["/bin/busybox", "sleep", "600"];
+    let nginx = pod.start_container("nginx", BUSYBOX_IMAGE, &sleeps, LIMIT.cast_signed())?;
+    named(context, &client, &container_path(&nginx), "container", "nginx")?;
+    named(context, &client, &container_path(pod.sandbox()), "sandbox", "")?;
+    named(context, &client, &pod_path, "pod", "")?;
+    let listed = client.cgroup(&container_path(&nginx))?;
+    ensure_eq!(listed.image, BUSYBOX_IMAGE, "image");
+    ensure_eq!(listed.memory_limit_bytes, Some(LIMIT), "memory limit");
+    let samples = parse_samples(&agent.get("/metrics/cadvisor")?.text());
+    let labels = [("container", "nginx"), ("pod", "web-0"), ("namespace", "shop"), ("name", &nginx)];
+    let described = samples.iter().any(|sample| {
+        let has = |(key, value): &(&str, &str)| sample.labels.get(*key).is_some_and(|v| v == value);
+        sample.name == "container_memory_working_set_bytes" && labels.iter().all(has)
+    });
+    ensure!(described, "no series of the container with its names in /metrics/cadvisor");
+
+    // The signal makes it read more at once than its limit. It has to live until the runtime was asked for its name.
+    let script = "trap 'exec /bin/busybox dd if=/dev/zero of=/dev/null bs=256M count=1' USR1; \
+                  while true; do /bin/busybox sleep 0.2; done";
+    let command = ["/bin/busybox", "sh", "-c", script];
+    let hungry = pod.start_container("hungry", BUSYBOX_IMAGE, &command, LIMIT.cast_signed())?;
+    let path = container_path(&hungry);
+    named(context, &client, &path, "container", "hungry")?;
+    signal_all(&Group::new(context.layout.clone(), path.clone()))?;
+    let received = events.find(context.patiently(10), |event| event.cgroup == path)?;
+    let event = known(received, "that the container ran out of memory")?.event;
+    let oom = known(oom_of(&event), "the details of the kill")?;
+    ensure_eq!(
+        (oom.limit_cgroup.as_str(), oom.limit_bytes),
+        (path.as_str(), Some(LIMIT)),
+        "limit of the kill"
+    );
+    let pod_ref = known(event.pod.as_ref(), "whose container was killed")?;
+    let names = (pod_ref.namespace.as_str(), pod_ref.name.as_str(), pod_ref.container_name.as_str());
+    ensure_eq!(
+        (names, pod_ref.uid.as_str(), pod_ref.container_id.as_str()),
+        (("shop", "web-0", "hungry"), UID, hungry.as_str()),
+        "names in the event"
+    );
+    pod.remove()?;
+    Ok(())
+}
+
+/// SIGUSR1 to every process of a cgroup.
+fn signal_all(group: &Group) -> Result<(), Failure> {
+    let procs = group.directory(group.hierarchy("memory")?).join("cgroup.procs");
+    let pids = std::fs::read_to_string(&procs).map_err(Failure::file(&procs))?;
+    for pid in pids.lines().filter_map(|line| line.parse().ok()) {
+        // Those that are gone by now had only slept.
+        let _ = kill(Pid::from_raw(pid), Signal::SIGUSR1);
+    }
+    Ok(())
+}
+
+fn named(context: &Context, client: &Client, path: &str, kind: &str, container: &str) -> Result<(), Failure> {
+    let wanted = ("shop", "web-0", container);
+    let mut last = None;
+    let found = eventually(context.patiently(10), "", || {
+        last = client.cgroups(path)?.into_iter().find(|cgroup| cgroup.path == path);
+        let pod = last.as_ref().and_then(|cgroup| cgroup.pod.as_ref());
+        let names = pod.map(|p| (p.namespace.as_str(), p.name.as_str(), p.container_name.as_str()));
+        Ok((names == Some(wanted)).then_some(()))
+    });
+    found.map_err(|_| Failure::Unexpected(format!("{path} should be {wanted:?} and is {last:?}")))?;
+    let seen = last.map(|cgroup| cgroup.kind).unwrap_or_default();
+    ensure_eq!(seen, kind, "kind of {path}");
+    Ok(())
+}

@@ -1,0 +1,234 @@
+//! Every eBPF program of the object is accepted by this kernel's verifier, hangs at its hook, and runs when what it
+//! watches happens.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use super::support::{MIB, die_of_memory, eventually, known, oom_of};
+use crate::fixture::{Agent, AgentOptions, CgroupError, Client, TestRoot, Worker};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::worker::report::{Moved, Port, Processed};
+use crate::{ensure, ensure_eq};
+
+const NEEDS: &[Capability] =
+    &[Capability::Root, Capability::MemoryCgroup, Capability::Btf, Capability::Loopback];
+
+pub const TESTS: &[Test] = &[
+    Test::new("programs_are_accepted", accepted).needs(&[
+        Capability::Root,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+    Test::new("programs_count", count).needs(NEEDS),
+    Test::new("programs_count_network", network).needs(&[
+        Capability::Root,
+        Capability::UnifiedTree,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+    Test::new("programs_count_block", block).needs(&[
+        Capability::Root,
+        Capability::DiskTemp,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+    Test::new("programs_count_transfer", transfer).needs(&[
+        Capability::Root,
+        Capability::OwnMachine,
+        Capability::CpusetV1,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+    Test::new("programs_count_node_oom", node_oom).needs(&[
+        Capability::Root,
+        Capability::OwnMachine,
+        Capability::Btf,
+        Capability::Loopback,
+    ]),
+];
+
+/// What a program needs besides its hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Needs {
+    Nothing,
+    /// The v2 tree.
+    Unified,
+    /// A hierarchy of the memory controller.
+    Memory,
+    Cpu,
+    Io,
+    /// The hook may be missing: its topic works without it.
+    Hook,
+}
+
+const LIFE: [&str; 4] = ["cgroup_mkdir", "cgroup_rmdir", "cgroup_notify_populated", "cgroup_attach_task"];
+const TRANSFER: [&str; 1] = ["cgroup_transfer_tasks"];
+const CPU: [&str; 1] = ["sched_switch"];
+const PROCESS: [&str; 3] = ["sched_process_fork", "sched_process_exec", "sched_process_exit"];
+const OOM: [&str; 1] = ["mark_victim"];
+const RECLAIM: [&str; 2] = ["memcg_reclaim_begin", "memcg_reclaim_end"];
+const DIRECT: [&str; 2] = ["direct_reclaim_begin", "direct_reclaim_end"];
+const NETWORK: [&str; 2] = ["network_ingress", "network_egress"];
+const BLOCK: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
+
+/// All of the object, as the agent's status names them.
+const PROGRAMS: [(&[&str], Needs); 9] = [
+    (&LIFE, Needs::Nothing),
+    (&TRANSFER, Needs::Hook),
+    (&CPU, Needs::Cpu),
+    (&PROCESS, Needs::Memory),
+    (&OOM, Needs::Memory),
+    (&RECLAIM, Needs::Memory),
+    (&DIRECT, Needs::Memory),
+    (&NETWORK, Needs::Unified),
+    (&BLOCK, Needs::Io),
+];
+
+/// Each is attached, or the machine lacks what it watches. A refused one is named with the kernel's words.
+fn accepted(context: &Context) -> Result<(), Failure> {
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let status = agent.client()?.status()?;
+    let attached: Vec<&str> = status.programs.iter().map(|program| program.name.as_str()).collect();
+    let has = |controller: &str| context.layout.controller(controller).is_some();
+    let may_be_missing = |needs| match needs {
+        Needs::Nothing => false,
+        Needs::Hook => true,
+        Needs::Unified => context.layout.unified().is_none(),
+        Needs::Memory => !has("memory"),
+        Needs::Cpu => !has("cpu"),
+        Needs::Io => !has("io") && !has("blkio"),
+    };
+    let mut missing: Vec<&str> = Vec::new();
+    for (names, needs) in PROGRAMS {
+        missing
+            .extend(names.iter().copied().filter(|name| !attached.contains(name) && !may_be_missing(needs)));
+    }
+    let reasons = status.topics.iter().filter(|topic| !topic.reason.is_empty());
+    let reasons: Vec<_> = reasons.map(|topic| format!("{}: {}", topic.topic, topic.reason)).collect();
+    ensure!(missing.is_empty(), "not attached: {}; {}", missing.join(", "), reasons.join("; "));
+    let unknown = |name: &&str| !PROGRAMS.iter().any(|(names, _)| names.contains(name));
+    ensure_eq!(attached.iter().copied().find(unknown), None, "a program that no test lets run");
+    Ok(())
+}
+
+/// Run counts by program.
+type Runs = BTreeMap<String, u64>;
+
+/// An agent whose programs are measured all the time.
+fn measured(context: &Context) -> Result<Agent, Failure> {
+    let options = AgentOptions { program_stats: Some(true), ..Default::default() };
+    Ok(Agent::start(context, &options)?)
+}
+
+fn runs(client: &Client) -> Result<Runs, Failure> {
+    Ok(client.status()?.programs.into_iter().map(|program| (program.name, program.run_count)).collect())
+}
+
+/// Waits until each of `names` has run since `before`.
+fn all_ran(context: &Context, client: &Client, before: &Runs, names: &[&str]) -> Result<(), Failure> {
+    let mut still = Vec::new();
+    let result = eventually(context.patiently(3), "", || {
+        let now = runs(client)?;
+        let grown = |name: &str| now.get(name) > before.get(name);
+        still = names.iter().filter(|name| !grown(name)).copied().collect();
+        Ok(still.is_empty().then_some(()))
+    });
+    result.map_err(|_| Failure::Unexpected(format!("attached, but not run: {}", still.join(", "))))
+}
+
+/// Cgroups, processes and memory that runs out.
+fn count(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let agent = measured(context)?;
+    let client = agent.client()?;
+    let before = runs(&client)?;
+
+    let group = root.child("life")?;
+    let worker = Worker::start(context, Some(&group), &["processes", "3", "--execs", "1"])?;
+    let _: Processed = worker.report(context.patiently(10))?;
+    worker.finish(context.patiently(5))?;
+    group.remove_when_empty(context.patiently(5))?;
+    let group = root.child("victim")?;
+    group.limit_memory(16 * MIB)?;
+    die_of_memory(context, &group, 64 * MIB)?;
+    all_ran(context, &client, &before, &[&LIFE[..], &CPU, &PROCESS, &OOM, &RECLAIM].concat())
+}
+
+fn network(context: &Context) -> Result<(), Failure> {
+    let agent = measured(context)?;
+    let client = agent.client()?;
+    let before = runs(&client)?;
+    let receiver = Worker::start(context, None, &["udp-receive", "10"])?;
+    let Port { port } = receiver.report(context.patiently(5))?;
+    let sender = Worker::start(context, None, &["udp-send", &port.to_string(), "10", "100"])?;
+    let _: Moved = sender.report(context.patiently(5))?;
+    all_ran(context, &client, &before, &NETWORK)
+}
+
+fn block(context: &Context) -> Result<(), Failure> {
+    let agent = measured(context)?;
+    let client = agent.client()?;
+    let before = runs(&client)?;
+    let path = context.temp.join("direct").display().to_string();
+    let worker = Worker::start(context, None, &["write-direct", &path, "5", "65536"])?;
+    let _: Moved = worker.report(context.patiently(10))?;
+    all_ran(context, &client, &before, &BLOCK)
+}
+
+/// A v1 cpuset that loses its last CPU hands its processes to its parent.
+fn transfer(context: &Context) -> Result<(), Failure> {
+    let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
+    if !switch.exists() {
+        return Err(Failure::Skip("no second CPU that can be taken away".into()));
+    }
+    let root = TestRoot::new(context)?;
+    let agent = measured(context)?;
+    let client = agent.client()?;
+    let before = runs(&client)?;
+    if !before.contains_key(TRANSFER[0]) {
+        return Err(Failure::Skip("this kernel has no such hook".into()));
+    }
+    let group = root.child("one-cpu")?;
+    let hierarchy = group.hierarchy("cpuset")?;
+    let cpus = group.directory(hierarchy).join("cpuset.cpus");
+    std::fs::write(&cpus, "1").map_err(Failure::file(&cpus))?;
+    let _worker = Worker::spawn(context, Some(&group), &["sleep"])?;
+    std::fs::write(switch, "0").map_err(Failure::file(switch))?;
+    let ran = all_ran(context, &client, &before, &TRANSFER);
+    std::fs::write(switch, "1").map_err(Failure::file(switch))?;
+    ran
+}
+
+/// The whole machine out of memory: it reclaims first, then kills; the agent says that no cgroup's limit was met.
+fn node_oom(context: &Context) -> Result<(), Failure> {
+    let root = TestRoot::new(context)?;
+    let agent = measured(context)?;
+    let client = agent.client()?;
+    let events = client.watch_types(&["oom"])?;
+    let before = runs(&client)?;
+
+    let group = root.child("greedy")?;
+    let bytes = (2 * machine_memory()?).to_string();
+    let mut worker = Worker::spawn(context, Some(&group), &["eat-memory", &bytes])?;
+    let path = format!("/proc/{}/oom_score_adj", worker.pid());
+    std::fs::write(&path, "1000").map_err(Failure::file(&path))?;
+    worker.go()?;
+    worker.wait(context.patiently(20))?;
+    let received = events.find(context.patiently(5), |event| event.cgroup == group.path())?;
+    let received = known(received, "that a process was killed for memory")?;
+    let oom = known(oom_of(&received.event), "the details of the kill")?;
+    ensure_eq!((oom.pid, oom.scope.as_str()), (worker.pid(), "global"), "victim and scope");
+    ensure_eq!((oom.limit_cgroup.as_str(), oom.limit_bytes), ("", None), "the limit");
+    let own = group.kernel_oom_kills();
+    ensure!(matches!(own, Ok(1) | Err(CgroupError::NoController { .. })), "the kernel's own count: {own:?}");
+    all_ran(context, &client, &before, &[&OOM[..], &DIRECT].concat())
+}
+
+/// `MemTotal` in bytes.
+fn machine_memory() -> Result<u64, Failure> {
+    let path = "/proc/meminfo";
+    let text = std::fs::read_to_string(path).map_err(Failure::file(path))?;
+    let total = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let kib = total.and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
+    kib.map(|kib| kib * 1024).ok_or_else(|| Failure::Unexpected(format!("{path} has no MemTotal")))
+}
