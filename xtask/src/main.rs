@@ -5,8 +5,11 @@
 
 mod bench;
 mod build;
+mod debian;
+mod files;
 mod layout;
 mod process;
+mod progress;
 mod run;
 mod setup;
 mod test;

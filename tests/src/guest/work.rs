@@ -11,6 +11,7 @@ use nix::sys::wait::{WaitStatus, wait};
 use super::job::{Job, Mark, Task};
 use super::serial::{self, tell};
 use super::{GuestError, fault, kernel_log};
+use crate::harness::OWN_MACHINE;
 
 /// The folders of a guest's programs after ours.
 const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -94,7 +95,8 @@ fn command(home: &Path, program: PathBuf) -> Command {
     command
         .current_dir(home.join("work"))
         .env("PATH", format!("{}:{SYSTEM_PATH}", home.join("bin").display()))
-        .env("HOME", "/root");
+        .env("HOME", "/root")
+        .env(OWN_MACHINE, "1");
     command
 }
 

@@ -1,9 +1,10 @@
 //! bpf-linker: links the kernel programs with the compiler's own LLVM.
 
-use super::progress::Progress;
-use super::{StepError, files};
+use super::StepError;
+use crate::files;
 use crate::layout::Layout;
 use crate::process;
+use crate::progress::Progress;
 
 /// Later versions need a system LLVM; this one loads the compiler's.
 const VERSION: &str = "0.10.3";
@@ -34,7 +35,7 @@ pub fn install(layout: &Layout, progress: &mut Progress) -> Result<(), StepError
     if !is_there(layout) {
         return Err(StepError::StillMissing(layout.bpf_linker()));
     }
-    files::remove(&build)
+    Ok(files::remove(&build)?)
 }
 
 #[cfg(test)]

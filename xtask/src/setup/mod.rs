@@ -5,25 +5,21 @@
 //! is installed on the system.
 
 mod bpf_linker;
-mod debian;
-mod files;
-mod progress;
 mod prometheus;
 mod rust_src;
 mod rustup;
-mod sources;
 mod toolchain;
 
-use std::fs::File;
-use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::ValueEnum;
 use thiserror::Error;
 
+use crate::debian::DebianError;
+use crate::files::{self, FileError};
 use crate::layout::Layout;
 use crate::process::CommandError;
-use progress::Progress;
+use crate::progress::Progress;
 use toolchain::Toolchain;
 
 /// What the installed things are for.
@@ -56,13 +52,8 @@ pub enum SetupError {
     #[error(transparent)]
     Toolchain(#[from] toolchain::ToolchainError),
     /// The lock that keeps two setups apart.
-    #[error("cannot lock {}", path.display())]
-    Lock {
-        /// The lock file.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
+    #[error(transparent)]
+    Lock(#[from] FileError),
     /// A step failed.
     #[error("setup could not install {step}\n  what to do: {advice}")]
     Step {
@@ -82,28 +73,11 @@ pub enum StepError {
     #[error(transparent)]
     Command(#[from] CommandError),
     /// A file operation failed.
-    #[error("cannot {action} {}", path.display())]
-    File {
-        /// What was tried.
-        action: &'static str,
-        /// On which file or folder.
-        path: PathBuf,
-        /// Why.
-        source: io::Error,
-    },
-    /// The machine's apt sources name no archive to fetch packages from.
-    #[error("no Debian archive with main among the apt sources in {}", .0.display())]
-    NoArchive(PathBuf),
-    /// No suite has the package, or not in this version.
-    #[error("no {package}{} in {suites}", .version.as_ref().map(|v| format!(" of version {v}")).unwrap_or_default())]
-    NoPackage {
-        /// Debian package.
-        package: &'static str,
-        /// The upstream version that was wanted.
-        version: Option<String>,
-        /// Where it was looked for.
-        suites: String,
-    },
+    #[error(transparent)]
+    File(#[from] FileError),
+    /// Debian's package can't be had.
+    #[error(transparent)]
+    Debian(#[from] DebianError),
     /// The step's commands succeeded and the thing is not there all the same.
     #[error("it is still not there: {}", .0.display())]
     StillMissing(PathBuf),
@@ -230,7 +204,7 @@ pub fn ensure(layout: &Layout, purpose: Purpose) -> Result<(), SetupError> {
 
 /// Goes through `steps`; returns how many had something to do.
 fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<usize, SetupError> {
-    let _lock = lock(&layout.tools())?;
+    let _lock = files::lock(&layout.tools(), "setup")?;
     let mut done = 0;
     for (index, step) in steps.iter().enumerate() {
         let mut progress = Progress::new(index + 1, steps.len(), step.name());
@@ -254,17 +228,4 @@ fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<u
         }
     }
     Ok(done)
-}
-
-/// Keeps two setups of one target directory apart; the kernel lets go when the process ends.
-fn lock(tools: &Path) -> Result<File, SetupError> {
-    let path = tools.join(".lock");
-    let held = std::fs::create_dir_all(tools).and_then(|()| File::create(&path)).and_then(|file| {
-        if file.try_lock().is_err() {
-            eprintln!("setup: waiting for another setup to end");
-            file.lock()?;
-        }
-        Ok(file)
-    });
-    held.map_err(|source| SetupError::Lock { path, source })
 }

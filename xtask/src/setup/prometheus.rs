@@ -2,11 +2,11 @@
 //!
 //! Unpacked and not installed: installing it would start a server on this machine.
 
-use super::debian::{Archive, Package};
-use super::progress::Progress;
-use super::sources::Suite;
-use super::{StepError, files};
+use super::StepError;
+use crate::debian::{Archive, Package, Suite};
+use crate::files;
 use crate::layout::Layout;
+use crate::progress::Progress;
 
 /// Whether both programs are there; the folder appears by a rename when it is whole.
 pub fn is_there(layout: &Layout) -> bool {
@@ -20,7 +20,7 @@ pub fn is_there(layout: &Layout) -> bool {
 /// When it can't be downloaded.
 pub fn install(layout: &Layout, progress: &mut Progress) -> Result<(), StepError> {
     let archive = Archive::of_this_machine()?;
-    let package = Package { name: "prometheus", version: None };
+    let package = Package { name: "prometheus".to_owned(), version: None };
     let partial = layout.tools().join("prometheus.partial");
     archive.unpack(layout, &package, &[Suite::Own], &partial, progress)?;
     files::remove(&layout.prometheus())?;

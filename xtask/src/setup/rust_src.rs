@@ -5,13 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
-use super::debian::{Archive, Package};
-use super::progress::Progress;
-use super::sources::Suite;
 use super::toolchain::Toolchain;
-use super::{StepError, files, rustup};
+use super::{StepError, rustup};
+use crate::debian::{Archive, Package, Suite};
+use crate::files;
 use crate::layout::Layout;
 use crate::process;
+use crate::progress::Progress;
 
 /// Where Debian keeps newer compilers than its stable release has, the smallest package list first.
 const SUITES: [Suite; 3] = [Suite::Named("trixie-backports"), Suite::Named("forky"), Suite::Named("sid")];
@@ -48,12 +48,12 @@ pub fn install(layout: &Layout, toolchain: &Toolchain, progress: &mut Progress) 
 
 fn from_debian(layout: &Layout, toolchain: &Toolchain, progress: &mut Progress) -> Result<(), StepError> {
     let archive = Archive::of_this_machine()?;
-    let package = Package { name: "rust-src", version: Some(toolchain.release.clone()) };
+    let package = Package { name: "rust-src".to_owned(), version: Some(toolchain.release.clone()) };
     let unpacked = layout.tools().join("rust-src.partial");
     archive.unpack(layout, &package, &SUITES, &unpacked, progress)?;
     let source = unpacked.join("usr/src").join(format!("rustc-{}", toolchain.release)).join("library");
     put_in_place(layout, &source, &folder(&toolchain.sysroot), progress)?;
-    files::remove(&unpacked)
+    Ok(files::remove(&unpacked)?)
 }
 
 /// Copies `library` into the compiler's folder `rust`: copied and not linked, since the target directory may be
@@ -72,7 +72,7 @@ fn put_in_place(
     process::follow(&mut copy, |line| progress.tick(line))?;
     // What stands there is a dangling link or has no whole library: `is_there` was asked before.
     files::remove(rust)?;
-    files::rename(&partial, rust)
+    Ok(files::rename(&partial, rust)?)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! The ordinary way to more of the compiler: `rustup component add`.
 
-use super::progress::Progress;
 use crate::layout::Layout;
 use crate::process::{self, CommandError};
+use crate::progress::Progress;
 
 /// Adds `components` to the toolchain in use.
 ///

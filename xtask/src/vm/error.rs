@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::assets::archive::ArchiveError;
+use super::assets::ArchiveError;
 use super::guest::ChoiceError;
 use super::prepare::PrepareError;
 use crate::build::BuildError;

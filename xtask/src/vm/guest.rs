@@ -95,16 +95,7 @@ pub fn choose(
 impl fmt::Display for Guest {
     /// `6.12 systemd`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(&format!("{} {}", family_name(self.family), layout_name(self.layout)))
-    }
-}
-
-/// As the user names it.
-pub fn family_name(family: Family) -> &'static str {
-    match family {
-        Family::V6_1 => "6.1",
-        Family::V6_12 => "6.12",
-        Family::V7 => "7",
+        f.pad(&format!("{} {}", self.family.name(), layout_name(self.layout)))
     }
 }
 

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::assets::Kernel;
-use super::assets::archive::{Archive, concatenate};
+use super::assets::archive::concatenate;
+use super::assets::{Archive, Kernel};
 use super::error::VmError;
 use super::job::{HOME, JOB_FILE, Job};
 use crate::layout::{Layout, Profile};
@@ -35,7 +35,7 @@ pub fn programs(layout: &Layout, busybox: Option<&Path>, folder: &Path) -> Resul
         recorded_values(&mut archive, &golden)?;
     }
     if let Some(busybox) = busybox {
-        archive.program_alone(busybox, "/bin/busybox")?;
+        archive.program(busybox, "/bin/busybox")?;
     }
     let path = folder.join("programs.cpio");
     archive.write_to(&path)?;

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::guest::{Guest, family_name, layout_name};
+use super::guest::{Guest, layout_name};
 use super::received::{Feature, State};
 
 /// What one guest found.
@@ -16,13 +16,12 @@ pub struct Column {
     pub features: Vec<Feature>,
 }
 
-/// The text of the page. `date` is the day of the run, `qemu` its version.
-pub fn page(columns: &[Column], date: &str, qemu: &str) -> String {
+/// The text of the page. `date` is the day of the run; `made_of` says what its guests were.
+pub fn page(columns: &[Column], date: &str, made_of: &str) -> String {
     let mut text = format!(
         "# nodewarden on other kernels\n\n\
          What each feature does, as found by trying on each kernel: *works*, *falls back* (another way, or with less) \
-         or *off*.\nWritten by `cargo xtask vm test --write-table` on {date}, in virtual machines (QEMU {qemu}) with \
-         Debian's cloud kernels;\ndo not edit.\n\n"
+         or *off*.\nWritten by `cargo xtask vm test --write-table` on {date}; do not edit.\nThe machines: {made_of}.\n\n"
     );
     let mut line = |line: String| {
         text.push_str(&line);
@@ -52,7 +51,7 @@ pub fn page(columns: &[Column], date: &str, qemu: &str) -> String {
 }
 
 fn head(guest: Guest) -> String {
-    format!("{} {}", family_name(guest.family), layout_name(guest.layout))
+    format!("{} {}", guest.family.name(), layout_name(guest.layout))
 }
 
 fn cgroups(guest: Guest) -> &'static str {
@@ -144,9 +143,9 @@ mod tests {
             ),
             column(3, "7.2.13", &[("cpu", State::Works, ""), ("oom", State::FallsBack, "")]),
         ];
-        let page = page(&columns, "2026-01-31", "10.0.2");
+        let page = page(&columns, "2026-01-31", "QEMU 10.0.2");
         for expected in [
-            "on 2026-01-31, in virtual machines (QEMU 10.0.2)",
+            "on 2026-01-31; do not edit.\nThe machines: QEMU 10.0.2.\n",
             "| feature | 6.1 v2 | 6.1 v1 | 7 v2 |\n|---|---|---|---|\n| cpu | works | works | works |\n",
             "| oom | off | off | falls back |\n| network | not told | off | not told |\n\n## Why\n\n",
             "- **oom** off on 6.1 v2, 6.1 v1: mark_victim has no task before Linux 6.9\n- **oom** falls back on 7 v2.\n",

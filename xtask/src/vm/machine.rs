@@ -49,10 +49,9 @@ pub enum Console<'a> {
 }
 
 impl Plan<'_> {
-    /// QEMU's arguments.
-    pub fn arguments(&self) -> Vec<OsString> {
-        let share = |name: &str| self.qemu.folder.join("usr/share").join(name).into_os_string();
-        let mut arguments: Vec<OsString> = vec!["-L".into(), share("qemu"), "-L".into(), share("seabios")];
+    /// QEMU's arguments, without those that it always has.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::<OsString>::new();
         let machine = format!(
             "-accel tcg,thread=multi -cpu Nehalem -M q35 -smp 2 -m {MEMORY_MIB} -nodefaults -no-user-config \
              -display none -no-reboot"
@@ -94,12 +93,8 @@ impl Plan<'_> {
 
     /// The command that starts it.
     pub fn command(&self) -> Command {
-        let folder = &self.qemu.folder;
-        let mut command = Command::new(folder.join("usr/bin/qemu-system-x86_64"));
-        let mut libraries = folder.join("usr/lib/x86_64-linux-gnu").into_os_string();
-        libraries.push(":");
-        libraries.push(folder.join("lib/x86_64-linux-gnu"));
-        command.env("LD_LIBRARY_PATH", libraries).args(self.arguments());
+        let mut command = self.qemu.command();
+        command.args(self.arguments());
         command
     }
 }

@@ -111,12 +111,25 @@ struct Pace {
     jobs: usize,
 }
 
+/// What a shell makes of a program that Ctrl-C has ended: 128 and the number of SIGINT.
+const INTERRUPTED: u8 = 130;
+
 /// `cargo xtask vm`.
 ///
 /// # Errors
 /// When guests can't be booted at all.
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, VmError> {
-    let tally = match &args.command {
+    match run_command(layout, &args.command) {
+        Err(VmError::Interrupted) => {
+            eprintln!("\ninterrupted");
+            Ok(ExitCode::from(INTERRUPTED))
+        }
+        done => done,
+    }
+}
+
+fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> {
+    let tally = match command {
         Command::Test(args) => {
             let guests = choose(args.kernel, args.layout, args.systemd)?;
             build(layout)?;

@@ -1,63 +1,101 @@
-//! What has to be there before guests can boot. (Stand-in.)
+//! What has to be there before guests can boot: QEMU, their kernels, their disks.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::assets::{Family, Kernel, Qemu, Root};
-use super::guest::{Guest, family_name};
+use super::assets::{self, AssetError, Family, Kernel, Lookup, Qemu, Root};
+use super::guest::Guest;
 use super::job::Layout as CgroupLayout;
 use crate::layout::Layout;
 
+/// Something for guests is not to be had.
 #[derive(Debug, Error)]
 pub enum PrepareError {
-    #[error("this machine is no x86-64 Linux")]
-    Platform,
+    /// QEMU and the kernels are for one kind of machine only.
+    #[error(
+        "guests are x86-64 and packed from this machine's programs, which are not: it is {os} on {architecture}"
+    )]
+    Platform {
+        /// Rust's name of the system.
+        os: &'static str,
+        /// Rust's name of the processor.
+        architecture: &'static str,
+    },
+    /// One of Debian's things.
+    #[error(transparent)]
+    Asset(#[from] AssetError),
 }
 
-/// All of it.
+/// All that is to be had.
 #[derive(Debug)]
 pub struct Prepared {
+    /// The QEMU.
     pub qemu: Qemu,
+    /// By family.
     pub kernels: BTreeMap<Family, Kernel>,
+    /// If a guest wants one.
     pub root: Option<Root>,
+    /// An empty ext4 disk.
     pub scratch: PathBuf,
+    /// If a guest wants a shell.
     pub busybox: Option<PathBuf>,
+    /// The guests that can be booted.
     pub guests: Vec<Guest>,
+    /// Those that can't, and why.
     pub missing: Vec<(Guest, PrepareError)>,
 }
 
+/// Gets what `guests` need. A kernel or root that is not to be had costs only the guests that need it.
+///
+/// # Errors
+/// When there is nothing to boot guests with.
 pub fn prepare(
-    _layout: &Layout,
+    layout: &Layout,
     guests: &[Guest],
-    _update: bool,
+    update: bool,
     shell: bool,
 ) -> Result<Prepared, PrepareError> {
-    let mut kernels = BTreeMap::new();
-    for guest in guests {
-        let name = family_name(guest.family);
-        kernels.insert(
-            guest.family,
-            Kernel {
-                family: guest.family,
-                release: name.into(),
-                vmlinux: format!("/tmp/vm/vmlinux-{name}").into(),
-                modules: "/dev/null".into(),
-            },
-        );
+    let (os, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    if (os, architecture) != ("linux", "x86_64") {
+        return Err(PrepareError::Platform { os, architecture });
     }
-    let root = guests
-        .iter()
-        .any(|guest| guest.layout == CgroupLayout::Systemd)
-        .then(|| Root { image: "/tmp/vm/root.ext4".into(), description: "?".into() });
-    Ok(Prepared {
-        qemu: Qemu { folder: "/tmp/vm/qemu".into(), version: "?".into() },
-        kernels,
-        root,
-        scratch: "/tmp/vm-boot/scratch.ext4".into(),
-        busybox: shell.then(|| "/usr/bin/busybox".into()),
-        guests: guests.to_vec(),
-        missing: vec![],
-    })
+    let lookup = Lookup::of(update);
+    let mut prepared = Prepared {
+        qemu: assets::qemu(layout, lookup)?,
+        kernels: BTreeMap::new(),
+        root: None,
+        scratch: assets::scratch(layout)?,
+        busybox: shell.then(|| assets::busybox(layout, lookup)).transpose()?,
+        guests: Vec::new(),
+        missing: Vec::new(),
+    };
+    for guest in guests {
+        match prepared.add(layout, *guest, lookup) {
+            Ok(()) => prepared.guests.push(*guest),
+            Err(error) => prepared.missing.push((*guest, error)),
+        }
+    }
+    Ok(prepared)
+}
+
+impl Prepared {
+    /// What guests are made of, in a line.
+    pub fn description(&self) -> String {
+        let kernels = self.kernels.values().map(|kernel| format!("Linux {}", kernel.release));
+        let parts = std::iter::once(format!("QEMU {}", self.qemu.version)).chain(kernels);
+        parts.chain(self.root.iter().map(|root| root.description.clone())).collect::<Vec<_>>().join("; ")
+    }
+
+    fn add(&mut self, layout: &Layout, guest: Guest, lookup: Lookup) -> Result<(), PrepareError> {
+        if !self.kernels.contains_key(&guest.family) {
+            let kernel = assets::kernel(layout, guest.family, lookup)?;
+            self.kernels.insert(kernel.family, kernel);
+        }
+        if guest.layout == CgroupLayout::Systemd && self.root.is_none() {
+            self.root = Some(assets::root(layout, lookup)?);
+        }
+        Ok(())
+    }
 }

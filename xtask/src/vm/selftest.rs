@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::assets::Family;
 use super::boot::{Order, Outcome};
 use super::error::VmError;
-use super::guest::{Guest, family_name};
+use super::guest::Guest;
 use super::job::{Fault, Layout, Task};
 use super::site::Site;
 use super::verdict::{Limit, Reason, Verdict};
@@ -84,7 +84,7 @@ fn boot_all(site: &Site, orders: &[Order], jobs: usize) -> Result<Vec<Outcome>, 
 }
 
 fn noop_name(guest: Guest) -> String {
-    format!("noop_{}_is_quick", family_name(guest.family).replace('.', "_"))
+    format!("noop_{}_is_quick", guest.family.name().replace('.', "_"))
 }
 
 fn matches(name: &str, filters: &[String]) -> bool {

@@ -45,9 +45,4 @@ impl<'a> Site<'a> {
     pub fn missing(&self) -> impl Iterator<Item = (Guest, String)> {
         self.prepared.missing.iter().map(|(guest, error)| (*guest, super::error::chain(error)))
     }
-
-    /// Whether `guest` can be booted.
-    pub fn has(&self, guest: Guest) -> bool {
-        !self.prepared.missing.iter().any(|(missing, _)| *missing == guest)
-    }
 }

@@ -43,8 +43,8 @@ impl Suite {
     /// # Errors
     /// When a guest can't be booted at all, or the table not be written.
     pub fn run(&self, site: &Site) -> Result<Tally, VmError> {
-        let guests =
-            site.prepared.guests.iter().copied().filter(|guest| site.has(*guest)).collect::<Vec<_>>();
+        let guests = &site.prepared.guests;
+        println!("guests: {}, {} at a time; {}", guests.len(), self.jobs, site.prepared.description());
         let mut orders = guests.iter().map(|guest| self.order(*guest)).collect::<Vec<_>>();
         // The longest first, so that none runs on alone in the end.
         orders.sort_by_key(|order| order.guest.layout != CgroupLayout::Systemd);
@@ -103,7 +103,7 @@ fn write_table(site: &Site, outcomes: Vec<Outcome>) -> Result<(), VmError> {
     let columns = columns.collect::<Vec<_>>();
     let date = jiff::Timestamp::now().strftime("%Y-%m-%d").to_string();
     let path = site.layout.root.join(TABLE);
-    std::fs::write(&path, page(&columns, &date, &site.prepared.qemu.version))
+    std::fs::write(&path, page(&columns, &date, &site.prepared.description()))
         .map_err(VmError::file("write", &path))?;
     println!("wrote {TABLE}");
     Ok(())

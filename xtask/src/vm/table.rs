@@ -25,9 +25,7 @@ pub fn table(rows: &[Row]) -> String {
     let cells = rows.iter().map(|row| {
         let Counts { passed, failed, skipped } = row.tally.counts;
         [
-            row.release.clone().unwrap_or_else(|| {
-                format!("{} (never came up)", super::guest::family_name(row.guest.family))
-            }),
+            row.release.clone().unwrap_or_else(|| format!("{} (never came up)", row.guest.family.name())),
             layout_name(row.guest.layout).to_owned(),
             passed.to_string(),
             failed.to_string(),

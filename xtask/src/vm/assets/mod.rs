@@ -4,13 +4,31 @@
 //! version, so a second run needs no network.
 
 pub mod archive;
+mod busybox;
+mod cache;
 pub mod cpio;
+mod error;
+mod ext4;
+mod kernel;
 pub mod libraries;
+mod qemu;
+mod root;
 mod strip;
 
 use std::path::PathBuf;
 
 use crate::layout::Layout;
+
+pub use {
+    archive::{Archive, ArchiveError},
+    busybox::busybox,
+    cache::Lookup,
+    error::AssetError,
+    ext4::scratch,
+    kernel::kernel,
+    qemu::qemu,
+    root::root,
+};
 
 /// A family of kernels: the newest Debian cloud kernel of it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -58,4 +76,30 @@ pub struct Root {
 /// The folder of everything here.
 pub fn folder(layout: &Layout) -> PathBuf {
     layout.target.join("vm")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+
+    /// What a first run downloads is there at once in a second; `cargo test -p xtask -- --ignored real_assets`.
+    #[test]
+    #[ignore = "downloads a hundred megabytes"]
+    fn real_assets_are_made_once() {
+        let layout = Layout::find().unwrap();
+        let get = || {
+            let qemu = qemu(&layout, Lookup::Cached).unwrap();
+            let kernels = [Family::V6_1, Family::V6_12, Family::V7]
+                .map(|family| kernel(&layout, family, Lookup::Cached).unwrap());
+            let root = root(&layout, Lookup::Cached).unwrap();
+            let busybox = busybox(&layout, Lookup::Cached).unwrap();
+            (qemu, kernels, root, busybox, scratch(&layout).unwrap())
+        };
+        println!("{:#?}", get());
+        let started = Instant::now();
+        get();
+        assert!(started.elapsed() < Duration::from_millis(100), "{:?}", started.elapsed());
+    }
 }

@@ -11,15 +11,6 @@ pub struct Source {
     pub components: Vec<String>,
 }
 
-/// A suite to look for a package in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Suite {
-    /// The release that this machine runs.
-    Own,
-    /// This one.
-    Named(&'static str),
-}
-
 /// Sources in one-line format: `deb [options] uri suite component...`.
 pub fn parse_list(text: &str) -> Vec<Source> {
     text.lines().filter_map(parse_line).collect()

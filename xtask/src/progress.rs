@@ -21,8 +21,12 @@ pub struct Progress {
 impl Progress {
     /// Step `number` of `total`, not yet shown.
     pub fn new(number: usize, total: usize, name: &str) -> Self {
-        let now = Instant::now();
-        let label = format!("[{number}/{total}] {name}");
+        Self::labelled(format!("[{number}/{total}] {name}"))
+    }
+
+    /// A step that is none of several, not yet shown.
+    pub fn labelled(label: impl Into<String>) -> Self {
+        let (now, label) = (Instant::now(), label.into());
         Self { label, doing: String::new(), started: now, shown: now, terminal: stderr().is_terminal() }
     }
 
