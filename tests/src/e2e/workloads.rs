@@ -38,8 +38,10 @@ fn oom(context: &Context) -> Result<(), Failure> {
 fn spin(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("busy")?;
+    let mut worker = Worker::spawn(context, Some(&group), &["spin", "1000"])?;
+    // Its start is in the files and not in what it reports.
     let before = group.kernel_cpu_ns()?;
-    let worker = Worker::start(context, Some(&group), &["spin", "1000"])?;
+    worker.go()?;
     let scheduled: Scheduled = worker.report(context.patiently(20))?;
     let used = group.kernel_cpu_ns()? - before;
     ensure!(
