@@ -124,7 +124,11 @@ fn names(context: &Context) -> Result<(), Failure> {
     named(context, &client, &pod_path, "pod", "")?;
     let listed = client.cgroup(&container_path(&nginx))?;
     ensure_eq!(listed.image, BUSYBOX_IMAGE, "image");
-    ensure_eq!(listed.memory_limit_bytes, Some(LIMIT), "memory limit");
+    // The runtime may set limits after the cgroup is there and was read.
+    eventually(context.patiently(15), "the memory limit is not the one asked for", || {
+        let limit = client.cgroup(&container_path(&nginx))?.memory_limit_bytes;
+        Ok((limit == Some(LIMIT)).then_some(()))
+    })?;
     let samples = parse_samples(&agent.get("/metrics/cadvisor")?.text());
     let labels = [("container", "nginx"), ("pod", "web-0"), ("namespace", "shop"), ("name", &nginx)];
     let described = samples.iter().any(|sample| {
