@@ -31,12 +31,12 @@ fn matches_files(context: &Context) -> Result<(), Failure> {
     let before = settled(&client, &group)?;
     let files_before = group.kernel_cpu_ns()?;
     worker.go()?;
-    let _: Scheduled = worker.report(context.patiently(30))?;
+    let scheduled: Scheduled = worker.report(context.patiently(30))?;
     let after = settled(&client, &group)?;
     let files = group.kernel_cpu_ns()? - files_before;
 
     let on_cpu = known(after.on_cpu_ns, "on_cpu_ns")? - known(before.on_cpu_ns, "on_cpu_ns")?;
-    println!("on CPU by eBPF {on_cpu} ns, by the files {files} ns");
+    println!("on CPU by eBPF {on_cpu} ns, by the files {files} ns, by schedstat {scheduled:?}");
     ensure!(files > 1_000_000_000, "the worker got only {files} ns");
     ensure!(within(on_cpu, files, 2.0), "eBPF counts {on_cpu} ns on CPU, the files {files} ns");
     let read = known(after.cpu_usage_ns, "cpu_usage_ns")? - known(before.cpu_usage_ns, "cpu_usage_ns")?;

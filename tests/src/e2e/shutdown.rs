@@ -19,7 +19,7 @@ pub const TESTS: &[Test] = &[
 /// The kernel frees programs and links some time after their last user went.
 const FREED: Duration = Duration::from_secs(2);
 /// On an ordinary and on an emulated machine.
-const KILLS: [u64; 2] = [50, 10];
+const KILLS: [u64; 2] = [50, 6];
 
 /// Ctrl-C and SIGTERM: exit code 0 within 5 s, with and without a client that follows.
 fn interrupt(context: &Context) -> Result<(), Failure> {
@@ -42,10 +42,9 @@ fn interrupt(context: &Context) -> Result<(), Failure> {
 fn kill9(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let busy = root.child("busy")?;
-    let _load = [
-        Worker::start(context, Some(&busy), &["fork-forever"])?,
-        Worker::start(context, Some(&busy), &["fork-forever"])?,
-    ];
+    let _load = (0..context.scaled([2, 1]))
+        .map(|_| Worker::start(context, Some(&busy), &["fork-forever"]))
+        .collect::<Result<Vec<_>, _>>()?;
     let state = context.temp.join("state");
     let options = AgentOptions { state: Some(state), ..Default::default() };
     let done = AtomicBool::new(false);
