@@ -125,16 +125,21 @@ fn chain(error: &dyn std::error::Error) -> String {
 /// A topic's state from what became of its programs.
 pub fn status(topic: Topic, results: &[(ProgramSpec, Result<(), String>)]) -> TopicStatus {
     let of_topic: Vec<_> = results.iter().filter(|(spec, _)| spec.topic == topic).collect();
-    let failures: Vec<&str> =
-        of_topic.iter().filter_map(|(_, r)| r.as_ref().err().map(String::as_str)).collect();
+    // What several programs lack is said once.
+    let mut reasons: Vec<&str> = Vec::new();
+    for reason in of_topic.iter().filter_map(|(_, r)| r.as_ref().err()) {
+        if !reasons.contains(&reason.as_str()) {
+            reasons.push(reason);
+        }
+    }
     let required_failed = of_topic.iter().filter(|(s, r)| r.is_err() && !s.optional).count();
     let required = of_topic.iter().filter(|(s, _)| !s.optional).count();
-    let state = match (failures.len(), required_failed) {
+    let state = match (reasons.len(), required_failed) {
         (0, _) if !of_topic.is_empty() => HookState::On,
         (_, n) if n < required => HookState::Partial,
         _ => HookState::Off,
     };
-    TopicStatus { topic, state, reason: failures.join("; ") }
+    TopicStatus { topic, state, reason: reasons.join("; ") }
 }
 
 #[cfg(test)]
@@ -156,6 +161,13 @@ mod tests {
         assert_eq!(outcome(Topic::Cpu, &["sched_switch"]).state, HookState::Off);
         assert_eq!(outcome(Topic::Cpu, &["sched_switch"]).reason, "sched_switch refused");
         assert_eq!(outcome(Topic::Oom, &["sched_switch"]).state, HookState::On);
+    }
+
+    #[test]
+    fn a_common_reason_is_said_once() {
+        let lacking: Vec<_> = PROGRAMS.iter().map(|s| (*s, Err("no such field".to_owned()))).collect();
+        let told = status(Topic::Network, &lacking);
+        assert_eq!((told.state, told.reason.as_str()), (HookState::Off, "no such field"));
     }
 
     #[test]
