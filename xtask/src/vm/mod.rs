@@ -153,7 +153,9 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             let guests = choose(args.kernel, layout_choice, args.systemd)?;
             let [guest] = guests[..] else { return Err(VmError::OneKernel) };
             build(layout)?;
-            shell::run(&Site::new(layout, &[guest], false, true)?, guest)?;
+            // A Debian root has a shell.
+            let busybox = guest.layout != job::Layout::Systemd;
+            shell::run(&Site::new(layout, &[guest], false, busybox)?, guest)?;
             return Ok(ExitCode::SUCCESS);
         }
     };

@@ -28,8 +28,8 @@ impl<'a> Site<'a> {
     ///
     /// # Errors
     /// When QEMU or every kernel is not to be had, or packing fails.
-    pub fn new(layout: &'a Layout, guests: &[Guest], update: bool, shell: bool) -> Result<Self, VmError> {
-        let prepared = prepare::prepare(layout, guests, update, shell)?;
+    pub fn new(layout: &'a Layout, guests: &[Guest], update: bool, busybox: bool) -> Result<Self, VmError> {
+        let prepared = prepare::prepare(layout, guests, update, busybox)?;
         interrupt::catch();
         let temp = matrix::temporary_folder(&assets::folder(layout))?;
         let programs = initramfs::programs(layout, prepared.busybox.as_deref(), temp.path())?;
