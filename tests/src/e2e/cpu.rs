@@ -55,14 +55,17 @@ fn wait_matches(context: &Context) -> Result<(), Failure> {
         .map(|_| Worker::spawn(context, Some(&group), &["spin", "4000"]))
         .collect::<Result<Vec<_>, _>>()?;
     let before = settled(&client, &group)?;
+    // From outside, since a worker waits for a CPU before it can look itself.
+    let waited_before = workers.iter().map(|worker| waited_ns(worker.pid())).sum::<Result<u64, _>>()?;
     for worker in &mut workers {
         worker.go()?;
     }
     let mut waited = 0;
     for worker in &workers {
         let scheduled: Scheduled = worker.report(context.patiently(60))?;
-        waited += scheduled.waited_ns;
+        waited += scheduled.waited_in_all_ns;
     }
+    let waited = waited - waited_before;
     let after = settled(&client, &group)?;
 
     let sum = |group: &nodewarden_proto::nodewarden::v1::Cgroup| {
@@ -76,4 +79,12 @@ fn wait_matches(context: &Context) -> Result<(), Failure> {
     ensure!(known(after.preempted_switches, "preempted_switches")? > 0, "no switch was a preemption");
     ensure_eq!(after.cpu_wait.as_ref().map_or(0, |histogram| histogram.buckets.len()), 24, "buckets");
     Ok(())
+}
+
+/// What a process has waited for a CPU so far (Documentation/scheduler/sched-stats.rst).
+fn waited_ns(pid: u32) -> Result<u64, Failure> {
+    let path = format!("/proc/{pid}/schedstat");
+    let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
+    let waited = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
+    waited.ok_or_else(|| Failure::Unexpected(format!("{path} says {text:?}")))
 }

@@ -21,12 +21,18 @@ pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
     Ok(Scheduled {
         on_cpu_ns: after.on_cpu_ns.saturating_sub(before.on_cpu_ns),
         waited_ns: after.waited_ns.saturating_sub(before.waited_ns),
+        waited_in_all_ns: after.waited_ns,
     })
 }
 
 /// Documentation/scheduler/sched-stats.rst: time on CPU, time waiting for it (both ns), times run.
-fn schedstat() -> Result<Scheduled, WorkError> {
+fn schedstat() -> Result<Times, WorkError> {
     let text = std::fs::read_to_string("/proc/self/schedstat").map_err(WorkError::system("schedstat"))?;
     let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));
-    Ok(Scheduled { on_cpu_ns: numbers.next().unwrap_or(0), waited_ns: numbers.next().unwrap_or(0) })
+    Ok(Times { on_cpu_ns: numbers.next().unwrap_or(0), waited_ns: numbers.next().unwrap_or(0) })
+}
+
+struct Times {
+    on_cpu_ns: u64,
+    waited_ns: u64,
 }

@@ -39,6 +39,8 @@ pub struct Scheduled {
     pub on_cpu_ns: u64,
     /// Runnable but waiting for a CPU.
     pub waited_ns: u64,
+    /// The same since the worker began.
+    pub waited_in_all_ns: u64,
 }
 
 /// What a worker did with its children. The worker itself is not counted.
