@@ -21,6 +21,7 @@ pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
     Ok(Scheduled {
         on_cpu_ns: after.on_cpu_ns.saturating_sub(before.on_cpu_ns),
         waited_ns: after.waited_ns.saturating_sub(before.waited_ns),
+        on_cpu_in_all_ns: after.on_cpu_ns,
         waited_in_all_ns: after.waited_ns,
     })
 }

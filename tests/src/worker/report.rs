@@ -39,7 +39,8 @@ pub struct Scheduled {
     pub on_cpu_ns: u64,
     /// Runnable but waiting for a CPU.
     pub waited_ns: u64,
-    /// The same since the worker began.
+    /// Both since the worker began.
+    pub on_cpu_in_all_ns: u64,
     pub waited_in_all_ns: u64,
 }
 

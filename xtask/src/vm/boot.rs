@@ -59,8 +59,9 @@ impl Order {
             features: false,
             fault: Fault::None,
             agent: None,
-            boot_limit: Duration::from_secs(120),
-            limit: Duration::from_secs(240),
+            // Two seconds on an idle machine, and with systemd ten times as long.
+            boot_limit: Duration::from_secs(240),
+            limit: Duration::from_secs(300),
         }
     }
 }
