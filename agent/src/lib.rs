@@ -8,8 +8,13 @@ pub mod cli;
 pub mod config;
 pub mod journal;
 pub mod kernel;
+pub mod manage;
 pub mod metrics;
+pub mod node;
+pub mod pod;
+pub mod qos;
 pub mod runtime;
+pub mod source;
 pub mod view;
 pub mod watch;
 

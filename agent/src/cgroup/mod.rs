@@ -6,7 +6,9 @@
 //! - [`GroupReader`]: the files of one cgroup, read through kept-open descriptors, as [`crate::view::Usage`].
 //! - [`identify`]: which pod and container a path is, by the kubelet's shapes.
 //! - [`MachineReader`]: the node as a whole.
+//! - [`control`]: making, changing and removing them.
 
+pub mod control;
 mod controller;
 mod error;
 mod files;

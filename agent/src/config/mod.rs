@@ -6,6 +6,7 @@ mod error;
 mod fields;
 mod file;
 mod kubelet;
+mod node;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ use crate::journal::Limits;
 
 pub use error::{ConfigError, Problem};
 pub use file::{load, parse};
+pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior, Threshold};
 
 /// Everything the agent is told, valid and complete.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,0 +1,1 @@
+//! The driver that uses directories and files alone.

@@ -1,0 +1,43 @@
+//! Who makes and changes cgroups: the file system alone, or systemd.
+
+use std::fmt;
+
+use super::{CgroupName, Limits};
+use crate::cgroup::CgroupError;
+
+/// The kubelet's `cgroupDriver`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DriverKind {
+    Cgroupfs,
+    Systemd,
+}
+
+impl fmt::Display for DriverKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Cgroupfs => "cgroupfs",
+            Self::Systemd => "systemd",
+        })
+    }
+}
+
+/// What differs between the drivers. A path is a cgroup's below the mounts (`/kubepods/burstable`).
+pub trait Driver: Send + Sync + fmt::Debug {
+    fn kind(&self) -> DriverKind;
+
+    /// The path that this driver gives to a name.
+    fn path(&self, name: &CgroupName) -> String;
+
+    /// Makes the cgroup where it is missing, in every hierarchy, and sets `limits`. Its parent must exist. Finishes
+    /// what an interrupted call left.
+    fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
+
+    /// Sets what `limits` tells of an existing cgroup.
+    fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
+
+    /// Removes a cgroup without processes and without children. Not there is no error.
+    fn remove(&self, path: &str) -> Result<(), CgroupError>;
+
+    /// What the files will say after [`Driver::set`]: systemd rounds a CPU quota up to 10 ms per second.
+    fn settled(&self, limits: &Limits) -> Limits;
+}

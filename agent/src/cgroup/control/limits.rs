@@ -1,0 +1,46 @@
+//! What can be set on one cgroup, in the terms that v1, v2 and systemd share.
+
+use std::collections::BTreeMap;
+
+use super::{Bound, CpuQuota, PageSize};
+
+/// Limits of one cgroup. `None` means "not told": a writer leaves it, a reader could not read it (its controller is
+/// missing, or this version of cgroups does not have it).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Limits {
+    /// How the CPU is shared.
+    pub cpu: Option<CpuShare>,
+    pub cpu_quota: Option<CpuQuota>,
+    /// v2 `cpu.idle`.
+    pub cpu_idle: Option<bool>,
+    /// CPUs as a list (`0-3,7`); empty on v2: whatever the parent has.
+    pub cpuset_cpus: Option<String>,
+    /// Bytes: `memory.max`, v1 `memory.limit_in_bytes`.
+    pub memory_max: Option<Bound>,
+    /// v2, bytes.
+    pub memory_min: Option<u64>,
+    /// v2, bytes.
+    pub memory_low: Option<u64>,
+    /// v2, bytes.
+    pub memory_high: Option<Bound>,
+    /// v2 `memory.swap.max`, bytes of swap alone.
+    pub swap_max: Option<Bound>,
+    /// v1 `memory.memsw.limit_in_bytes`, bytes of memory and swap together.
+    pub memsw_max: Option<Bound>,
+    /// v2 `memory.oom.group`.
+    pub oom_group: Option<bool>,
+    pub pids_max: Option<Bound>,
+    /// Bytes for each page size.
+    pub hugetlb: BTreeMap<PageSize, Bound>,
+}
+
+/// A cgroup's share of the CPU among its siblings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum CpuShare {
+    /// In v1's unit (2 to 262,144). On v2 it is written as the weight of the linear formula, as the kubelet does for
+    /// its own levels.
+    Shares(u64),
+    /// In v2's unit (1 to 10,000), already converted: what a v2 cgroup is read as, and what containers get whose
+    /// runtime uses another formula.
+    Weight(u64),
+}

@@ -1,0 +1,1 @@
+//! The driver that asks systemd for slices over D-Bus.

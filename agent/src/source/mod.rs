@@ -1,0 +1,1 @@
+//! Where pods come from: a manifest directory today.
