@@ -162,6 +162,20 @@ impl Bus {
         }
     }
 
+    /// The processes in its cgroup and below: each one's cgroup, pid and command. None if it is not loaded.
+    pub async fn processes(&self, unit: &Unit) -> Result<Vec<(String, u32, String)>, SystemdError> {
+        const CALL: &str = "GetUnitProcesses";
+        match self.manager(CALL, unit.name(), &(unit.name(),)).await {
+            Err(error) if error.is_named(NO_SUCH_UNIT) => Ok(Vec::new()),
+            Err(error) => Err(error),
+            Ok(reply) => reply.body().deserialize().map_err(|source| SystemdError::Call {
+                call: CALL,
+                unit: unit.name().into(),
+                source,
+            }),
+        }
+    }
+
     /// Its `ActiveState`. systemd loads a unit that is asked for: one that is not there is `inactive`.
     pub async fn state(&self, unit: &Unit) -> Result<String, SystemdError> {
         self.property(unit.name(), &unit.object(), UNIT, "ActiveState").await

@@ -14,6 +14,8 @@ pub enum SystemdError {
     Elsewhere { path: String, unit: String, place: String },
     #[error("{unit} is not active, and only who starts its processes can make it")]
     NotASlice { unit: String },
+    #[error("stop {unit}: process {pid} ({command}) is in {group}")]
+    Busy { unit: String, group: String, pid: u32, command: String },
     #[error("CPU list {list:?}: {part:?} is neither a number up to 65535 nor a range")]
     CpuList { list: String, part: String },
     #[error("start a runtime for D-Bus: {source}")]

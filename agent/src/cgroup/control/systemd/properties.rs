@@ -87,6 +87,13 @@ pub fn of_slice(unit: &Unit, cpus: &[u8], dialect: Dialect) -> Vec<Property> {
     all
 }
 
+/// Those of [`of_slice`] that a slice of someone else's making can still be given.
+pub fn adopted(made_with: Vec<Property>) -> impl Iterator<Item = Property> {
+    made_with
+        .into_iter()
+        .filter(|property| !matches!(property.name, "Description" | "DefaultDependencies" | "Wants"))
+}
+
 /// Those of the limits that systemd has properties for; all others are for the files alone.
 ///
 /// # Errors

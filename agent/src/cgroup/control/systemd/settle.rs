@@ -12,6 +12,8 @@ const LONGEST_US: u64 = 1_000_000;
 
 /// Range of v2's `cpu.weight`.
 const WEIGHTS: (u64, u64) = (1, 10_000);
+/// The greatest `pids.max` that is a number, on 64 bits.
+const MOST_TASKS: u64 = 4 << 20;
 /// Range of v1's `cpu.shares`.
 const SHARES: (u64, u64) = (2, 262_144);
 
@@ -44,9 +46,12 @@ pub fn share(told: CpuShare) -> CpuShare {
     }
 }
 
-/// `TasksMax` can't be nought.
+/// `TasksMax` can't be nought, and what is more than the kernel can have (`PID_MAX_LIMIT`) it would refuse.
 pub fn tasks(told: Bound) -> Bound {
-    told.max(Bound::At(1))
+    match told {
+        Bound::At(n) if n <= MOST_TASKS => Bound::At(n.max(1)),
+        _ => Bound::Max,
+    }
 }
 
 /// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, a weight in its range, at
@@ -112,5 +117,7 @@ mod tests {
         assert_eq!(share(CpuShare::Weight(0)), CpuShare::Weight(1));
         assert_eq!(share(CpuShare::Weight(10_001)), CpuShare::Weight(10_000));
         assert_eq!(tasks(Bound::Max), Bound::Max);
+        assert_eq!(tasks(Bound::At(4_194_304)), Bound::At(4_194_304));
+        assert_eq!(tasks(Bound::At(4_194_305)), Bound::Max);
     }
 }
