@@ -12,4 +12,4 @@ mod systemd;
 pub use bound::{Bound, CpuQuota, PageSize};
 pub use driver::{Driver, DriverKind};
 pub use limits::{CpuShare, Limits};
-pub use name::CgroupName;
+pub use name::{CgroupName, NameError};
