@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::Controller;
+use super::control::SystemdError;
 
 /// Finding, walking or reading cgroups failed.
 #[derive(Debug, Error)]
@@ -18,6 +19,8 @@ pub enum CgroupError {
     UnknownHierarchy { mount: PathBuf },
     #[error("{call} {path}: {source}")]
     File { call: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
 }
 
 impl CgroupError {

@@ -13,3 +13,4 @@ pub use bound::{Bound, CpuQuota, PageSize};
 pub use driver::{Driver, DriverKind};
 pub use limits::{CpuShare, Limits};
 pub use name::{CgroupName, NameError};
+pub use systemd::{Systemd, SystemdError};
