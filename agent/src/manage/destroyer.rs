@@ -10,6 +10,8 @@ use std::time::{Duration, Instant};
 use super::timed::{Operation, timed};
 use crate::cgroup::control::Manager;
 
+/// How long one attempt goes on; the next one follows with the next reconcile.
+const PATIENCE: Duration = Duration::from_secs(20);
 /// Removals at once.
 const WORKERS: usize = 4;
 
@@ -69,7 +71,7 @@ fn work(manager: &Manager, orders: &Mutex<Receiver<String>>, done: &dyn Fn(Outco
         let order = orders.lock().unwrap_or_else(PoisonError::into_inner).recv();
         let Ok(path) = order else { return };
         let started = Instant::now();
-        let result = timed(Operation::Destroy, || manager.destroy(&path));
+        let result = timed(Operation::Destroy, || manager.destroy(&path, PATIENCE));
         let result = result.map(|destroyed| destroyed.killed).map_err(|e| e.to_string());
         done(Outcome { path, took: started.elapsed(), result });
     }

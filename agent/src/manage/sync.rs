@@ -15,11 +15,11 @@ use super::problems::Problems;
 use super::steps::{ByPath, Step, differences, steps};
 use super::timed::{Operation, timed};
 use crate::cgroup::Version;
-use crate::cgroup::control::{Bound, CgroupName, Limits, Manager};
+use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
 use crate::node;
-use crate::qos;
+use crate::qos::{self, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
 use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
 
@@ -27,13 +27,14 @@ use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
 #[derive(Debug)]
 pub struct Setup {
     pub settings: NodeSettings,
-    pub facts: qos::Facts,
+    pub facts: HierarchyFacts,
+    pub levels: Levels,
     pub manager: Arc<Manager>,
     pub owned: Owned,
     pub journal: Journal,
     /// Who named the driver.
     pub driver_from: &'static str,
-    /// Whose file system the ephemeral storage is of.
+    /// On the file system that the ephemeral storage is of.
     pub state_dir: PathBuf,
 }
 
@@ -133,37 +134,46 @@ impl Syncer {
                 return None;
             }
         };
-        let pods: Vec<Sourced> = self.desired.iter().flat_map(|d| d.pods.iter().cloned()).collect();
-        let plain: Vec<_> = pods.iter().map(|s| s.pod.clone()).collect();
-        let tree = match qos::tree(&plain, &self.setup.settings, &capacity, &self.setup.facts) {
+        let Self { setup, desired, problems, .. } = self;
+        let mut pods = BTreeMap::new();
+        for sourced in desired.iter().flat_map(|d| &d.pods) {
+            match setup.levels.pod(sourced.pod.qos, &sourced.pod.uid) {
+                Ok(name) => drop(pods.insert(setup.manager.path(&name), sourced.clone())),
+                Err(error) => drop(problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin))),
+            }
+        }
+        let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
+        let mut tree = match qos::tree(pods.values().map(|s| &*s.pod), node) {
             Ok(tree) => tree,
             Err(error) => {
-                self.problems.add("node", error.to_string());
+                problems.add("node", error.to_string());
                 return None;
             }
         };
-        let driver = self.setup.manager.driver();
-        let settled = |limits: &Limits| driver.settled(limits);
-        let mut limits = ByPath::new();
-        let mut by_path = BTreeMap::new();
-        for (name, level) in &tree.levels {
-            limits.insert(driver.path(name), settled(level));
+        let usage = |name: &CgroupName| setup.manager.usage(&setup.manager.path(name)).ok()?.memory_bytes;
+        if setup.settings.qos_reserved_memory_percent.is_some() {
+            tree.yield_to(usage);
         }
-        for sourced in pods {
-            let Some(pod) = tree.pods.get(&sourced.pod.uid) else { continue };
-            let path = driver.path(&pod.name);
-            limits.insert(path.clone(), settled(&pod.limits));
-            by_path.insert(path, sourced);
+        let settled = |limits| setup.manager.settled(limits);
+        let limits = tree.groups.iter().map(|(name, group)| (setup.manager.path(name), settled(&group.limits)));
+        let mut limits: ByPath = limits.collect();
+        for reserved in &tree.reserved {
+            let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
+            match path {
+                // Somebody else's: gets limits, is never made.
+                Ok(path) if setup.manager.exists(&path) => drop(limits.insert(path, settled(&reserved.limits))),
+                Ok(path) => drop(problems.add(&path, format!("{} does not exist any more", reserved.cgroup))),
+                Err(error) => drop(problems.add(&reserved.cgroup, error.to_string())),
+            }
         }
-        Some(Wanted { limits, pods: by_path })
+        Some(Wanted { limits, pods })
     }
 
     fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> ByPath {
         let mut found = ByPath::new();
-        for path in paths {
+        for path in paths.filter(|path| self.setup.manager.exists(path)) {
             match self.setup.manager.read(path) {
-                Ok(Some(limits)) => drop(found.insert(path.clone(), limits)),
-                Ok(None) => {}
+                Ok(limits) => drop(found.insert(path.clone(), limits)),
                 Err(error) => drop(self.problems.add(path, error.to_string())),
             }
         }
@@ -260,14 +270,17 @@ impl Syncer {
 
     /// Pod cgroups that are there: children of the levels that are named like pods', and our own wherever they are.
     fn present(&mut self) -> BTreeSet<String> {
-        let manager = self.setup.manager.clone();
-        let mut present: BTreeSet<String> =
-            self.setup.owned.pods().keys().filter(|p| manager.exists(p)).cloned().collect();
-        for level in qos::pod_parents(&self.setup.settings) {
-            let level = manager.driver().path(&level);
-            match manager.children(&level) {
-                Ok(children) => present.extend(children.into_iter().filter(|c| qos::is_pod_path(c))),
-                Err(error) => drop(self.problems.add(&level, error.to_string())),
+        let Self { setup, problems, .. } = self;
+        let there = |path: &&String| setup.manager.presence(path) != Presence::Nowhere;
+        let mut present: BTreeSet<String> = setup.owned.pods().keys().filter(there).cloned().collect();
+        let levels = [&setup.levels.kubepods, &setup.levels.burstable, &setup.levels.best_effort];
+        for level in levels.map(|level| setup.manager.path(level)) {
+            match setup.manager.children(&level) {
+                Ok(children) => {
+                    let pods = children.iter().filter(|name| is_pod(name));
+                    present.extend(pods.map(|name| format!("{level}/{name}")));
+                }
+                Err(error) => drop(problems.add(&level, error.to_string())),
             }
         }
         present
@@ -330,9 +343,9 @@ impl Syncer {
         });
         let owned = self.setup.owned.pods();
         let status = HierarchyStatus {
-            driver: self.setup.manager.driver().kind().to_string(),
+            driver: self.setup.manager.kind().to_string(),
             driver_from: self.setup.driver_from.to_owned(),
-            kubepods: self.setup.manager.driver().path(&qos::kubepods(&self.setup.settings)),
+            kubepods: self.setup.manager.path(&self.setup.levels.kubepods),
             pods: pods.collect(),
             removing: removing.collect(),
             foreign: self.foreign.iter().cloned().collect(),
@@ -344,7 +357,7 @@ impl Syncer {
     }
 
     fn version(&self) -> Version {
-        if self.setup.facts.v2 { Version::V2 } else { Version::V1 }
+        self.setup.facts.version
     }
 }
 
@@ -382,4 +395,9 @@ fn merged(under: &Limits, over: &Limits) -> Limits {
         pids_max: over.pids_max.or(under.pids_max),
         hugetlb,
     }
+}
+
+/// Whether a child of a level is named like a pod's cgroup, by either driver.
+fn is_pod(name: &str) -> bool {
+    name.starts_with("pod") || (name.ends_with(".slice") && name.contains("-pod"))
 }
