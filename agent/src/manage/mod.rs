@@ -1,1 +1,9 @@
 //! The daemon in manage mode: gathers pods and the state of the hierarchy, and carries out what `qos` decides.
+//!
+//! One thread keeps the hierarchy ([`keeper`]): woken by changed pods and once in a while, it reads what is, plans
+//! ([`steps`], a pure function) and writes. What it has made is noted on disk before it is made ([`owned`]), so that
+//! after a crash it finishes or removes its own and never touches what somebody else made.
+
+mod entry;
+mod owned;
+mod steps;
