@@ -3,6 +3,7 @@
 use crate::config::fields::{Fields, shown};
 use crate::config::node::{Enforce, NodeSettings};
 use crate::config::settings::path;
+use crate::node::gather::cpu_count;
 use crate::pod::{Quantity, ResourceList};
 
 /// Resources that can be reserved (the kubelet's `parseResourceList`).
@@ -44,7 +45,8 @@ fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
 /// `reservedSystemCPUs`: the number of its CPUs stands for both reservations of CPU, as in the kubelet.
 fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     let key = "reservedSystemCPUs";
-    let cpus = top.text(key, "CPUs as a list like 0-1,4", |t| if t.is_empty() { Some(0) } else { cpus(t) });
+    let cpus =
+        top.text(key, "CPUs as a list like 0-1,4", |t| if t.is_empty() { Some(0) } else { cpu_count(t) });
     let Some(cpus) = cpus.filter(|n| *n > 0) else { return };
     let cgroups = [
         ("kubeReservedCgroup", &settings.kube_reserved_cgroup),
@@ -56,24 +58,7 @@ fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
         }
     }
     settings.kube_reserved.remove("cpu");
-    if let Ok(quantity) = Quantity::parse(&cpus.to_string()) {
-        settings.system_reserved.insert("cpu".to_owned(), quantity);
-    }
-}
-
-/// How many CPUs a list like `0-1,4` names.
-fn cpus(text: &str) -> Option<usize> {
-    let mut found = std::collections::BTreeSet::new();
-    for part in text.split(',') {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        // The kernel's largest number of CPUs is far below.
-        let (first, last) = (first.parse::<u16>().ok()?, last.parse::<u16>().ok()?);
-        if first > last {
-            return None;
-        }
-        found.extend(first..=last);
-    }
-    Some(found.len())
+    settings.system_reserved.insert("cpu".to_owned(), Quantity::from_whole(cpus.into()));
 }
 
 /// The words of `enforceNodeAllocatable`, in the order of [`Enforce`].
@@ -132,27 +117,5 @@ fn check(top: &mut Fields<'_>, settings: &NodeSettings) {
             "false",
             &format!("true, because {ENFORCE} has {words} (none turns it off)"),
         );
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn counts_cpus() {
-        for (text, count) in [
-            ("0", Some(1)),
-            ("0-3", Some(4)),
-            ("0-1,4", Some(3)),
-            ("0,0-1,1", Some(2)),
-            ("3-1", None),
-            ("", None),
-            ("a", None),
-            ("0-", None),
-            ("1,,2", None),
-        ] {
-            assert_eq!(cpus(text), count, "{text}");
-        }
     }
 }
