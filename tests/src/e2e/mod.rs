@@ -24,6 +24,8 @@ mod reclaim;
 mod refused;
 mod shutdown;
 mod support;
+mod systemd_driver;
+mod systemd_driver_life;
 mod workloads;
 
 use std::path::PathBuf;
@@ -84,6 +86,8 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         journal::TESTS,
         pods::TESTS,
+        systemd_driver::TESTS,
+        systemd_driver_life::TESTS,
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,
