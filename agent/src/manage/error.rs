@@ -6,12 +6,15 @@ use std::path::PathBuf;
 use super::owned::OwnedError;
 use crate::cgroup::CgroupError;
 use crate::cgroup::control::NameError;
+use crate::node::GatherError;
 
 /// Starting mode manage failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ManageError {
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Node(#[from] GatherError),
     #[error(transparent)]
     Owned(#[from] OwnedError),
     #[error("{field}: {value}: {source}")]

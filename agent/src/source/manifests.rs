@@ -38,6 +38,17 @@ impl Manifests {
         &self.dir
     }
 
+    /// What one file alone says.
+    pub fn file(path: &Path, node: &str) -> Desired {
+        let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
+        let known = match read(path) {
+            Ok(text) => parse(path, text, node, Known::default()),
+            Err(error) => Known { problems: vec![error.to_string()], ..Known::default() },
+        };
+        one.files.insert(path.to_owned(), known);
+        one.desired()
+    }
+
     /// Reads every file anew. A file that cannot be read or has a bad document keeps the pods that were known from it
     /// and are not told anew; a directory that cannot be listed keeps all.
     pub fn scan(&mut self) -> Desired {
