@@ -1,5 +1,7 @@
 //! What the node has, what is set aside, and what is left for pods.
 
+pub mod allocatable;
+
 use std::collections::BTreeMap;
 
 use crate::cgroup::control::PageSize;
