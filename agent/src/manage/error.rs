@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use super::owned::OwnedError;
 use crate::cgroup::CgroupError;
 use crate::cgroup::control::NameError;
-use crate::node::GatherError;
+use crate::node::gather::GatherError;
 
 /// Starting mode manage failed.
 #[derive(Debug, thiserror::Error)]

@@ -19,6 +19,7 @@ mod sync;
 mod timed;
 
 pub use error::ManageError;
+
 pub use machine::node_name;
 pub use plan::{Plan, PlannedPod, file_values};
 pub use start::{Managing, start};

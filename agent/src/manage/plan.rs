@@ -1,6 +1,7 @@
 //! What would be made of some pods on this machine, without making it.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use super::ManageError;
@@ -9,8 +10,9 @@ use super::machine;
 use crate::cgroup::control::{Limits, Manager};
 use crate::cgroup::{Layout, Version};
 use crate::config::Config;
-use crate::node;
+use crate::node::gather::Sources;
 use crate::pod::Pod;
+use crate::qos::container::{parameters, sandbox};
 use crate::qos::{self, ContainerParameters, Levels, Role};
 use crate::source::Desired;
 
@@ -46,7 +48,7 @@ impl Plan {
         let root = |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
         let levels = Levels::below(&settings.cgroup_root).map_err(root)?;
         let facts = machine::facts(&layout, &manager.path(&levels.kubepods));
-        let capacity = node::gather(&config.state_dir)?;
+        let capacity = Sources::default().capacity(existing(&config.state_dir))?;
         let node = qos::Node { settings, capacity: &capacity, facts: &facts };
         let pods: BTreeMap<&str, &Arc<Pod>> = desired.pods.iter().map(|s| (s.pod.uid.as_str(), &s.pod)).collect();
         let name = |source| ManageError::Name { field: "metadata.uid", value: String::new(), source };
@@ -72,8 +74,8 @@ fn containers(pod: &Pod, node: qos::Node<'_>) -> BTreeMap<String, ContainerParam
     pod.init_containers
         .iter()
         .chain(&pod.containers)
-        .map(|c| (c.name.clone(), qos::parameters(pod, c, node)))
-        .chain([("<sandbox>".to_owned(), qos::sandbox(pod, node))])
+        .map(|c| (c.name.clone(), parameters(pod, c, node)))
+        .chain([("<sandbox>".to_owned(), sandbox(pod, node))])
         .collect()
 }
 
@@ -89,4 +91,9 @@ pub fn file_values(limits: &Limits, version: Version) -> Vec<(String, String)> {
             _ => vec![(limit.file(version), value.to_string())],
         })
         .collect()
+}
+
+/// The nearest directory above that is there: the state directory may not have been made yet.
+fn existing(path: &Path) -> Option<&Path> {
+    path.ancestors().find(|p| p.is_dir())
 }

@@ -18,7 +18,7 @@ use crate::cgroup::Version;
 use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
-use crate::node;
+use crate::node::gather::Sources;
 use crate::qos::{self, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
 use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
@@ -127,7 +127,7 @@ impl Syncer {
 
     /// `None` when the tree cannot be computed, with the problem noted.
     fn wanted(&mut self) -> Option<Wanted> {
-        let capacity = match node::gather(&self.setup.state_dir) {
+        let capacity = match Sources::default().capacity(Some(&self.setup.state_dir)) {
             Ok(capacity) => capacity,
             Err(error) => {
                 self.problems.add("node", error.to_string());

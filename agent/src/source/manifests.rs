@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::{Desired, SourceError, Sourced, uid};
-use crate::pod::{Pod, manifest};
+use super::parse_tmp as manifest;
+use crate::pod::Pod;
 
 /// Longest manifest in bytes: the kubelet's `maxConfigLength`.
 const LONGEST: u64 = 10 << 20;
