@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::{Map, Value, json};
@@ -11,6 +11,7 @@ use serde_json::{Map, Value, json};
 use super::CliError;
 use super::events::Output;
 use super::output::stdout;
+use crate::cgroup::control::Limits;
 use crate::config::{self, Overrides};
 use crate::manage::{Plan, PlannedPod, file_values};
 use crate::qos::ContainerParameters;
@@ -56,7 +57,8 @@ pub fn run(args: &PlanArgs) -> Result<(), CliError> {
 fn read(manifests: &[PathBuf], node: &str) -> Result<Desired, CliError> {
     let mut all = Desired::default();
     for path in manifests {
-        let some = if path.is_dir() { Manifests::new(path, node).scan() } else { Manifests::file(path, node) };
+        let some =
+            if path.is_dir() { Manifests::new(path, node).scan() } else { Manifests::file(path, node) };
         all.pods.extend(some.pods);
         all.problems.extend(some.problems);
     }
@@ -90,14 +92,12 @@ fn parameters_text(parameters: &ContainerParameters) -> Vec<(String, String)> {
     let value = runtime(parameters);
     let fields = value.as_object().into_iter().flatten();
     fields
-        .map(|(name, value)| {
-            (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned))
-        })
+        .map(|(name, value)| (name.clone(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
         .collect()
 }
 
 fn json(plan: &Plan) -> Value {
-    let limits = |limits| -> Map<String, Value> {
+    let limits = |limits: &Limits| -> Map<String, Value> {
         file_values(limits, plan.version).into_iter().map(|(k, v)| (k, v.into())).collect()
     };
     let levels: Vec<_> =
@@ -165,12 +165,13 @@ mod tests {
     fn a_bad_manifest_is_named() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a.yaml");
-        std::fs::write(&path, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec: {containers: []}\n").unwrap();
+        std::fs::write(&path, "kind: Pod\napiVersion: v1\nmetadata: {name: a}\nspec: {containers: []}\n")
+            .unwrap();
         for given in [dir.path().to_owned(), path.clone()] {
             let error = read(&[given], "").unwrap_err().to_string();
             assert!(error.contains("a.yaml") && error.contains("spec.containers"), "{error}");
         }
-        let missing = read(&[Path::new("/nowhere/at-all.yaml").to_owned()], "").unwrap_err().to_string();
+        let missing = read(&["/nowhere/at-all.yaml".into()], "").unwrap_err().to_string();
         assert!(missing.contains("/nowhere/at-all.yaml"), "{missing}");
     }
 }

@@ -22,7 +22,9 @@ pub enum ManageError {
     /// The kubelet ends with the same demand ("cgroup-root doesn't exist", "cgroup does not exist").
     #[error("{field}: {value}: there is no such cgroup ({}); make it first{hint}", list(missing))]
     Missing { field: &'static str, value: String, missing: Vec<PathBuf>, hint: &'static str },
-    #[error("cgroupDriver is systemd (by {from}), but systemd is not process 1 here (no /run/systemd/system)")]
+    #[error(
+        "cgroupDriver is systemd (by {from}), but systemd is not process 1 here (no /run/systemd/system)"
+    )]
     NoSystemd { from: &'static str },
     #[error("cannot start the {what}: {source}")]
     Start { what: &'static str, source: io::Error },

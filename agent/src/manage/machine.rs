@@ -13,14 +13,18 @@ use crate::qos::{HierarchyFacts, OptionalFiles};
 ///
 /// # Errors
 /// systemd is asked for and is not running.
-pub fn driver(kind: DriverKind, from: &'static str, layout: &Arc<Layout>) -> Result<Arc<dyn Driver>, ManageError> {
+pub fn driver(
+    kind: DriverKind,
+    from: &'static str,
+    layout: &Arc<Layout>,
+) -> Result<Arc<dyn Driver>, ManageError> {
     match kind {
         DriverKind::Cgroupfs => Ok(driver_to_name(kind, layout)),
         // sd_booted(3)
-        DriverKind::Systemd if !Path::new("/run/systemd/system").is_dir() => Err(ManageError::NoSystemd { from }),
-        DriverKind::Systemd => {
-            Ok(driver_to_name(kind, layout))
+        DriverKind::Systemd if !Path::new("/run/systemd/system").is_dir() => {
+            Err(ManageError::NoSystemd { from })
         }
+        DriverKind::Systemd => Ok(driver_to_name(kind, layout)),
     }
 }
 
@@ -44,7 +48,8 @@ pub fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
         below(kubepods) || below("/") || below_top(&files, controller, file)
     };
     let optional = OptionalFiles {
-        swap: has(Controller::Memory, "memory.swap.max") || has(Controller::Memory, "memory.memsw.limit_in_bytes"),
+        swap: has(Controller::Memory, "memory.swap.max")
+            || has(Controller::Memory, "memory.memsw.limit_in_bytes"),
         cpu_idle: has(Controller::Cpu, "cpu.idle"),
         oom_group: has(Controller::Memory, "memory.oom.group"),
     };

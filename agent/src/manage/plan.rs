@@ -45,12 +45,14 @@ impl Plan {
         let settings = &config.node;
         let layout = Arc::new(Layout::detect()?);
         let manager = Manager::new(machine::driver_to_name(settings.cgroup_driver, &layout), layout.clone());
-        let root = |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
+        let root =
+            |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
         let levels = Levels::below(&settings.cgroup_root).map_err(root)?;
         let facts = machine::facts(&layout, &manager.path(&levels.kubepods));
         let capacity = Sources::default().capacity(existing(&config.state_dir))?;
         let node = qos::Node { settings, capacity: &capacity, facts: &facts };
-        let pods: BTreeMap<&str, &Arc<Pod>> = desired.pods.iter().map(|s| (s.pod.uid.as_str(), &s.pod)).collect();
+        let pods: BTreeMap<&str, &Arc<Pod>> =
+            desired.pods.iter().map(|s| (s.pod.uid.as_str(), &s.pod)).collect();
         let name = |source| ManageError::Name { field: "metadata.uid", value: String::new(), source };
         let tree = qos::tree(pods.values().map(|p| &***p), node).map_err(name)?;
         let mut plan = Self { version: facts.version, levels: BTreeMap::new(), pods: Vec::new() };

@@ -7,9 +7,9 @@ use tracing::{info, warn};
 
 use super::ManageError;
 use super::keeper::Keeper;
+use super::machine::{driver, facts, node_name};
 use super::owned::Owned;
 use super::sync::{Setup, Syncer};
-use super::machine::{driver, facts, node_name};
 use crate::cgroup::Layout;
 use crate::cgroup::control::{DriverKind, Limits, Manager, Presence};
 use crate::config::{Config, Endpoint, Enforce, NodeSettings};
@@ -41,7 +41,8 @@ pub fn start(
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
-    let name = |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
+    let name =
+        |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
     let levels = Levels::below(&settings.cgroup_root).map_err(name)?;
     if let Some(root) = levels.kubepods.parent() {
         must_exist(&manager, "cgroupRoot", &settings.cgroup_root, &manager.path(&root), "")?;
@@ -93,7 +94,7 @@ fn driver_kind(
 ) -> (DriverKind, &'static str) {
     let Some(endpoint) = endpoint else { return (settings.cgroup_driver, "configuration") };
     let client = Client::new(endpoint);
-    match runtime.block_on(client.cgroup_driver()) {
+    match tmp(&client, runtime) {
         Ok(Some(kind)) => {
             if kind != settings.cgroup_driver {
                 info!(runtime = %kind, configured = %settings.cgroup_driver, "the runtime names the cgroup driver");
@@ -140,10 +141,13 @@ fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), Mana
             ),
         };
         let Some(value) = value else { continue };
-        let name = crate::qos::reserved_name(value, manager.kind());
+        let name = crate::qos::reserved::name(value, manager.kind());
         let name = name.map_err(|source| ManageError::Name { field, value: value.to_owned(), source })?;
         must_exist(manager, field, value, &manager.path(&name), hint)?;
     }
     Ok(())
 }
 
+fn tmp(_: &Client, _: &tokio::runtime::Handle) -> Result<Option<DriverKind>, crate::runtime::RuntimeError> {
+    Ok(None)
+}

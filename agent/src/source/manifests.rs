@@ -6,8 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Desired, SourceError, Sourced, uid};
 use super::parse_tmp as manifest;
+use super::{Desired, SourceError, Sourced, uid};
 use crate::pod::Pod;
 
 /// Longest manifest in bytes: the kubelet's `maxConfigLength`.

@@ -4,8 +4,8 @@
 //! that cannot be read right now are not gone.
 
 mod error;
-mod parse_tmp;
 mod manifests;
+mod parse_tmp;
 mod uid;
 mod watch;
 

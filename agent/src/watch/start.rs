@@ -26,8 +26,8 @@ use crate::api::{grpc, http};
 use crate::cgroup::Layout;
 use crate::config::{Config, Mode};
 use crate::journal::Journal;
-use crate::manage;
 use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
+use crate::manage;
 use crate::view::{Detail, HookState, Topic, TopicStatus};
 
 /// Threads that serve. More would only add to the agent's footprint.

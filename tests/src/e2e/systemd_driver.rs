@@ -7,9 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden::cgroup::Layout;
-use nodewarden::cgroup::control::{
-    Bound, CgroupName, CpuQuota, CpuShare, Driver, Limits, PageSize, Systemd,
-};
+use nodewarden::cgroup::control::{Bound, CgroupName, CpuQuota, CpuShare, Driver, Limits, PageSize, Systemd};
 
 use crate::fixture::{Slice, Worker, show_unit, systemctl};
 use crate::harness::{Capability, Context, Failure, Test};
