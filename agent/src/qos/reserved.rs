@@ -27,10 +27,18 @@ impl Reserved {
     /// # Errors
     /// When the text is no such name.
     pub fn name(&self, driver: DriverKind) -> Result<CgroupName, NameError> {
-        match driver {
-            DriverKind::Cgroupfs => CgroupName::from_cgroupfs_path(&self.cgroup),
-            DriverKind::Systemd => CgroupName::from_systemd_path(&self.cgroup),
-        }
+        name(&self.cgroup, driver)
+    }
+}
+
+/// The name that a configured text is, for a driver.
+///
+/// # Errors
+/// When it is none.
+pub fn name(cgroup: &str, driver: DriverKind) -> Result<CgroupName, NameError> {
+    match driver {
+        DriverKind::Cgroupfs => CgroupName::from_cgroupfs_path(cgroup),
+        DriverKind::Systemd => CgroupName::from_systemd_path(cgroup),
     }
 }
 
