@@ -52,7 +52,7 @@ pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> Container
         memory_limit: effective(amount::memory_bytes).unwrap_or(0),
     };
     let mut told = demand.parameters(node);
-    told.oom_score_adj = Some(oom::container(pod, container, node.capacity.memory_bytes));
+    told.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
     told.hugepage_limits = hugepage_limits(&own.limits, node);
     set_swap(&mut told, pod, container, node);
     if node.memory_qos() {
