@@ -8,6 +8,7 @@ mod cpu;
 mod endpoints;
 mod features;
 mod full_ring;
+mod hierarchy;
 mod journal;
 mod limits;
 mod network;
@@ -90,6 +91,7 @@ pub fn tests() -> Vec<Test> {
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,
+        &hierarchy::tests(),
     ]
     .concat()
 }
