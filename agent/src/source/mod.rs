@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 pub use error::SourceError;
 pub use manifests::Manifests;
-pub use watch::{Watching, watch};
+pub use watch::{Watching, report, watch};
 
 use crate::pod::Pod;
 
