@@ -94,7 +94,7 @@ fn driver_kind(
 ) -> (DriverKind, &'static str) {
     let Some(endpoint) = endpoint else { return (settings.cgroup_driver, "configuration") };
     let client = Client::new(endpoint);
-    match tmp(&client, runtime) {
+    match runtime.block_on(client.cgroup_driver()) {
         Ok(Some(kind)) => {
             if kind != settings.cgroup_driver {
                 info!(runtime = %kind, configured = %settings.cgroup_driver, "the runtime names the cgroup driver");
@@ -146,8 +146,4 @@ fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), Mana
         must_exist(manager, field, value, &manager.path(&name), hint)?;
     }
     Ok(())
-}
-
-fn tmp(_: &Client, _: &tokio::runtime::Handle) -> Result<Option<DriverKind>, crate::runtime::RuntimeError> {
-    Ok(None)
 }
