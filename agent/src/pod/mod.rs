@@ -9,6 +9,7 @@ mod defaults;
 mod effective;
 #[cfg(test)]
 mod golden;
+pub mod manifest;
 pub mod names;
 mod priority;
 mod problem;
