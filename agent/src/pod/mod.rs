@@ -17,6 +17,8 @@ mod qos;
 mod quantity;
 mod read;
 mod resources;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use std::sync::Arc;

@@ -98,7 +98,7 @@ fn documents(text: &str, line: usize) -> Vec<Result<Document<'_>, Mismatch>> {
             }
             Err(error) => {
                 let quoted = inside.trim_start().starts_with(['"', '}']);
-                if !quoted || (documents.is_empty() && decode::<IgnoredAny>(&yaml).is_ok()) {
+                if !quoted || decode::<IgnoredAny>(&yaml).is_ok() {
                     return vec![Ok(yaml)];
                 }
                 let line = line + error.line().saturating_sub(1);

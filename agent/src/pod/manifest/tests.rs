@@ -41,6 +41,7 @@ fn documents() {
     check(&json_pod("a").replace('{', "{\n\t").replace(',', ",\n\t"), &["a"]);
     // JSON but for what YAML allows beyond it.
     check(&json_pod("a").replace(r#"}]}}"#, "},]}}"), &["a"]);
+    check(&format!("{} # a comment\n", json_pod("a")), &["a"]);
     check("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}", &["a"]);
     // A block scalar may hold a line of dashes that is indented.
     check(&pod("a").replace("{name: c}", "{name: c, image: '\n ---\n '}"), &["a"]);
