@@ -6,6 +6,8 @@ pub mod api;
 pub mod cgroup;
 pub mod cli;
 pub mod config;
+#[cfg(test)]
+mod golden;
 pub mod journal;
 pub mod kernel;
 pub mod manage;

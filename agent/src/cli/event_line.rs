@@ -15,6 +15,10 @@ pub fn line(event: &Event) -> String {
         | Detail::CgroupPopulated {}
         | Detail::CgroupEmptied {} => place,
         Detail::TaskMoved { pid, command } => format!("{command} (pid {pid}) into {place}"),
+        Detail::LimitCorrected(c) => {
+            format!("{} was {}, put back to {} in {place}", c.limit, c.found, c.written)
+        }
+        Detail::Hierarchy { reason, message } => format!("{reason}: {message} in {place}"),
         Detail::Lost { lost_type, count } => lost(lost_type, *count),
         Detail::Agent { reason, message } => format!("{reason}: {message}"),
     };
@@ -99,6 +103,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
+    use crate::view::Correction;
 
     fn oom() -> OomKill {
         OomKill {
@@ -182,6 +187,20 @@ mod tests {
             ),
             (None, Detail::CgroupPopulated {}, "cgroupPopulated /a"),
             (None, Detail::TaskMoved { pid: 1, command: "x".into() }, "taskMoved       x (pid 1) into /a"),
+            (
+                None,
+                Detail::LimitCorrected(Correction {
+                    limit: "memory.max".into(),
+                    found: "max".into(),
+                    written: "4096".into(),
+                }),
+                "limitCorrected  memory.max was max, put back to 4096 in /a",
+            ),
+            (
+                None,
+                Detail::Hierarchy { reason: "PodCgroupDestroyed".into(), message: "3 processes".into() },
+                "hierarchy       PodCgroupDestroyed: 3 processes in /a",
+            ),
             (
                 None,
                 Detail::Lost { lost_type: "oom".into(), count: 2 },

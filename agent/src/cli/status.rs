@@ -5,7 +5,9 @@ use std::io::Write;
 use std::time::SystemTime;
 
 use clap::Args;
-use nodewarden_proto::nodewarden::v1::{GetStatusRequest, GetStatusResponse, ProgramCost};
+use nodewarden_proto::nodewarden::v1::{
+    GetStatusRequest, GetStatusResponse, HierarchyStatus, PodCgroup, ProgramCost,
+};
 use serde_json::json;
 
 use super::events::Output;
@@ -64,6 +66,9 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
         let _ = writeln!(out, "           {groups} left out so far, with {counts} counts: raise maxCgroups");
     }
     let _ = writeln!(out, "names      {}", s.runtime);
+    if let Some(h) = &s.hierarchy {
+        hierarchy(&mut out, h);
+    }
     let errors = match s.journal_write_errors {
         0 => String::new(),
         n => format!(", {n} could not be written at once"),
@@ -97,6 +102,51 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     out
 }
 
+fn hierarchy(out: &mut String, h: &HierarchyStatus) {
+    let _ = writeln!(out, "hierarchy  {} by {} ({})", h.kubepods, h.driver, h.driver_from);
+    let failed = h.pods.iter().filter(|p| !p.problem.is_empty());
+    let removing = match h.removing.len() {
+        0 => String::new(),
+        n => format!(", {n} being removed"),
+    };
+    let _ = writeln!(
+        out,
+        "pods       {}{removing}; {} limits put right since start",
+        h.pods.len(),
+        h.corrections
+    );
+    for pod in failed.chain(&h.removing).filter(|p| !p.problem.is_empty()) {
+        let name =
+            if pod.name.is_empty() { pod.uid.clone() } else { format!("{}/{}", pod.namespace, pod.name) };
+        let _ = writeln!(out, "           {name} [{}]: {}", pod.path, pod.problem);
+    }
+    for path in &h.foreign {
+        let _ = writeln!(out, "           {path} is somebody else's and left alone");
+    }
+    for problem in &h.problems {
+        let _ = writeln!(out, "warning    {problem}");
+    }
+}
+
+fn hierarchy_json(h: &HierarchyStatus) -> serde_json::Value {
+    let pods = |pods: &[PodCgroup]| {
+        pods.iter()
+            .map(|p| {
+                json!({
+                    "uid": p.uid, "namespace": p.namespace, "name": p.name, "qos": p.qos, "path": p.path,
+                    "problem": p.problem,
+                })
+            })
+            .collect::<Vec<_>>()
+    };
+    let last = h.last_reconcile.as_ref().and_then(time::to_timestamp).map(|t| t.to_string());
+    json!({
+        "driver": h.driver, "driverFrom": h.driver_from, "kubepods": h.kubepods,
+        "pods": pods(&h.pods), "removing": pods(&h.removing), "foreign": h.foreign,
+        "lastReconcile": last, "corrections": h.corrections, "problems": h.problems,
+    })
+}
+
 fn json(s: &GetStatusResponse) -> serde_json::Value {
     let started = s.started.as_ref().and_then(time::to_timestamp).map(|t| t.to_string());
     json!({
@@ -128,6 +178,7 @@ fn json(s: &GetStatusResponse) -> serde_json::Value {
         "warnings": s.warnings,
         "journalEvents": s.journal_events,
         "journalWriteErrors": s.journal_write_errors,
+        "hierarchy": s.hierarchy.as_ref().map(hierarchy_json),
     })
 }
 
@@ -152,6 +203,9 @@ mod tests {
             "network  off    cgroup_skb: operation not permitted\n",
             "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
             "oom       3     0\n",
+            "hierarchy  /kubepods by cgroupfs (configuration)\npods       1, 1 being removed; 4 limits put right since start\n",
+            "           u2 [/kubepods/podu2]: pid 7 does not die\n",
+            "           /kubepods/podx is somebody else's and left alone\nwarning    the manifest directory is gone\n",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::SignedDuration;
 
 use super::*;
-use crate::view::{EventType, Exit, LimitScope, OomKill};
+use crate::view::{Correction, EventType, Exit, LimitScope, OomKill};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_700_000_000 + second)
@@ -71,6 +71,12 @@ fn every_detail_survives_the_file() {
         Detail::CgroupPopulated {},
         Detail::CgroupEmptied {},
         Detail::TaskMoved { pid: 1, command: "m".into() },
+        Detail::LimitCorrected(Correction {
+            limit: "memory.max".into(),
+            found: "1".into(),
+            written: "2".into(),
+        }),
+        Detail::Hierarchy { reason: "PodCgroupDestroyed".into(), message: "m".into() },
         Detail::Lost { lost_type: "oom".into(), count: 5 },
         Detail::Agent { reason: "started".into(), message: "m".into() },
     ];

@@ -5,9 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use crate::view::{
     AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, EventCounts, EventType, FsUsage,
-    GroupView, HookState, Identity, Interface, IoUsage, KernelCounters, Log2Histogram, Machine, MemoryEvents,
-    MemoryUsage, NetworkCounters, PodNames, Pressure, PressureLine, Pressures, ProcessCounters, ProcessUsage,
-    ProgramCost, QosClass, ReclaimCounters, Snapshot, Status, Topic, TopicStatus, Usage, Watch,
+    GroupView, HierarchyStatus, HookState, Identity, Interface, IoUsage, KernelCounters, Log2Histogram,
+    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, Pressure, PressureLine, Pressures,
+    ProcessCounters, ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot, Status, Topic,
+    TopicStatus, Usage, Watch,
 };
 
 /// When the fixture's files were read.
@@ -266,6 +267,14 @@ pub fn status() -> Status {
         journal_events: 12,
         programs_measured_seconds: 6.0,
         journal_write_errors: 0,
+        hierarchy: Some(HierarchyStatus {
+            driver: "cgroupfs".into(),
+            kubepods: "/kubepods".into(),
+            foreign: vec!["/kubepods/podother".into()],
+            last_reconcile: Some(at(1_700_000_060_000)),
+            corrections: 3,
+            ..HierarchyStatus::default()
+        }),
     }
 }
 

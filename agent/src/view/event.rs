@@ -50,6 +50,11 @@ pub enum Detail {
     CgroupEmptied {},
     /// A process was moved into the cgroup.
     TaskMoved { pid: u32, command: String },
+    /// A limit that was not what it should be was put right.
+    LimitCorrected(Correction),
+    /// What was done to the hierarchy, or could not be: `PodCgroupDestroyed`, `DestroyFailed`, `LimitDeferred`, ….
+    #[serde(rename_all = "camelCase")]
+    Hierarchy { reason: String, message: String },
     /// Events that the kernel side could not hand over (full ring buffer), by type.
     #[serde(rename_all = "camelCase")]
     Lost { lost_type: String, count: u64 },
@@ -112,6 +117,17 @@ pub struct Exit {
     pub main: bool,
 }
 
+/// One limit of one cgroup that somebody else had changed, or that an earlier agent left otherwise.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Correction {
+    /// The file that holds it: `memory.max`.
+    pub limit: String,
+    /// As the kernel writes them.
+    pub found: String,
+    pub written: String,
+}
+
 /// The types of events, for filters and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -123,12 +139,14 @@ pub enum EventType {
     CgroupPopulated,
     CgroupEmptied,
     TaskMoved,
+    LimitCorrected,
+    Hierarchy,
     Lost,
     Agent,
 }
 
 impl EventType {
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Oom,
         Self::Exit,
         Self::CgroupCreated,
@@ -136,6 +154,8 @@ impl EventType {
         Self::CgroupPopulated,
         Self::CgroupEmptied,
         Self::TaskMoved,
+        Self::LimitCorrected,
+        Self::Hierarchy,
         Self::Lost,
         Self::Agent,
     ];
@@ -150,6 +170,8 @@ impl EventType {
             Self::CgroupPopulated => "cgroupPopulated",
             Self::CgroupEmptied => "cgroupEmptied",
             Self::TaskMoved => "taskMoved",
+            Self::LimitCorrected => "limitCorrected",
+            Self::Hierarchy => "hierarchy",
             Self::Lost => "lost",
             Self::Agent => "agent",
         }
@@ -170,6 +192,8 @@ impl Detail {
             Self::CgroupPopulated {} => EventType::CgroupPopulated,
             Self::CgroupEmptied {} => EventType::CgroupEmptied,
             Self::TaskMoved { .. } => EventType::TaskMoved,
+            Self::LimitCorrected(_) => EventType::LimitCorrected,
+            Self::Hierarchy { .. } => EventType::Hierarchy,
             Self::Lost { .. } => EventType::Lost,
             Self::Agent { .. } => EventType::Agent,
         }

@@ -6,6 +6,7 @@
 
 mod event;
 mod group;
+mod hierarchy;
 mod identity;
 mod kernel;
 mod status;
@@ -14,8 +15,9 @@ mod usage;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub use event::{Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
+pub use event::{Correction, Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
 pub use group::GroupView;
+pub use hierarchy::{HierarchyStatus, PodCgroup};
 pub use identity::{ContainerNames, Identity, PodNames, QosClass};
 pub use kernel::{
     BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::EventType;
+use super::{EventType, HierarchyStatus};
 
 /// The topics the kernel side gathers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -122,4 +122,6 @@ pub struct Status {
     /// The journal: events in memory, lines on disk not written because of an error.
     pub journal_events: u64,
     pub journal_write_errors: u64,
+    /// In manage mode only.
+    pub hierarchy: Option<HierarchyStatus>,
 }

@@ -16,7 +16,8 @@ use crate::cgroup::{Hierarchy, Layout};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::view::{
-    AgentCost, Detail, EventCounts, EventType, Identity, PodRef, Snapshot, Status, TopicStatus, Watch,
+    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, Identity, PodRef, Snapshot, Status,
+    TopicStatus, Watch,
 };
 
 /// Readings asked for within this time of another share it.
@@ -33,6 +34,9 @@ pub struct Facts {
     pub topics: Vec<TopicStatus>,
 }
 
+/// How the status of the hierarchy is had, in manage mode.
+type HierarchyReader = Box<dyn Fn() -> HierarchyStatus + Send>;
+
 /// See the module.
 pub struct Observer {
     pub facts: Facts,
@@ -48,6 +52,7 @@ pub struct Observer {
     untracked: AtomicU64,
     told_lost: Mutex<[u64; Kind::COUNT]>,
     suspects: Mutex<HashSet<(usize, u64)>>,
+    hierarchy: Mutex<Option<HierarchyReader>>,
 }
 
 /// Events taken from the ring, by type.
@@ -87,7 +92,13 @@ impl Observer {
             untracked: AtomicU64::new(0),
             told_lost: Mutex::new([0; Kind::COUNT]),
             suspects: Mutex::default(),
+            hierarchy: Mutex::default(),
         }
+    }
+
+    /// From now on the status shows what `read` tells of the hierarchy.
+    pub fn show_hierarchy(&self, read: impl Fn() -> HierarchyStatus + Send + 'static) {
+        *lock(&self.hierarchy) = Some(Box::new(read));
     }
 
     /// Adds cgroups that were found and got no slot.
@@ -211,6 +222,7 @@ impl Watch for Observer {
             warnings,
             journal_events: journal.events,
             journal_write_errors: journal.write_errors,
+            hierarchy: lock(&self.hierarchy).as_ref().map(|read| read()),
         }
     }
 }

@@ -4,7 +4,7 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use proto::event::Detail as ProtoDetail;
 
 use super::time;
-use crate::view::{Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
+use crate::view::{Correction, Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
 
 /// A message that is no event of this version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -43,6 +43,12 @@ pub fn from_proto(event: proto::Event) -> Result<Event, EventError> {
         (Some(EventType::TaskMoved), Some(ProtoDetail::TaskMoved(t))) => {
             Detail::TaskMoved { pid: t.pid, command: t.command }
         }
+        (Some(EventType::LimitCorrected), Some(ProtoDetail::LimitCorrected(c))) => {
+            Detail::LimitCorrected(Correction { limit: c.limit, found: c.found, written: c.written })
+        }
+        (Some(EventType::Hierarchy), Some(ProtoDetail::Hierarchy(h))) => {
+            Detail::Hierarchy { reason: h.reason, message: h.message }
+        }
         (Some(EventType::Lost), Some(ProtoDetail::Lost(l))) => {
             Detail::Lost { lost_type: l.lost_type, count: l.count }
         }
@@ -69,6 +75,14 @@ fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
         }),
         Detail::TaskMoved { pid, command } => {
             ProtoDetail::TaskMoved(proto::TaskMoved { pid: *pid, command: command.clone() })
+        }
+        Detail::LimitCorrected(c) => ProtoDetail::LimitCorrected(proto::LimitCorrected {
+            limit: c.limit.clone(),
+            found: c.found.clone(),
+            written: c.written.clone(),
+        }),
+        Detail::Hierarchy { reason, message } => {
+            ProtoDetail::Hierarchy(proto::AgentNote { reason: reason.clone(), message: message.clone() })
         }
         Detail::Lost { lost_type, count } => {
             ProtoDetail::Lost(proto::Lost { lost_type: lost_type.clone(), count: *count })
@@ -195,6 +209,10 @@ mod tests {
             Just(Detail::CgroupPopulated {}),
             Just(Detail::CgroupEmptied {}),
             (any::<u32>(), text).prop_map(|(pid, command)| Detail::TaskMoved { pid, command }),
+            (text, text, text).prop_map(|(limit, found, written)| {
+                Detail::LimitCorrected(Correction { limit, found, written })
+            }),
+            (text, text).prop_map(|(reason, message)| Detail::Hierarchy { reason, message }),
             (text, any::<u64>()).prop_map(|(lost_type, count)| Detail::Lost { lost_type, count }),
             (text, text).prop_map(|(reason, message)| Detail::Agent { reason, message }),
         ]

@@ -114,6 +114,7 @@ impl Watch for Node {
             journal_events: 3,
             programs_measured_seconds: 6.0,
             journal_write_errors: 1,
+            hierarchy: Some(hierarchy()),
         }
     }
 }
@@ -154,5 +155,27 @@ impl Running {
 async fn wait_for(socket: &Path) {
     while !socket.exists() {
         tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+fn hierarchy() -> HierarchyStatus {
+    let pod = |uid: &str, problem: &str| PodCgroup {
+        uid: uid.into(),
+        namespace: String::new(),
+        name: String::new(),
+        qos: None,
+        path: format!("/kubepods/pod{uid}"),
+        problem: problem.into(),
+    };
+    HierarchyStatus {
+        driver: "cgroupfs".into(),
+        driver_from: "configuration".into(),
+        kubepods: "/kubepods".into(),
+        pods: vec![pod("u1", "")],
+        removing: vec![pod("u2", "pid 7 does not die")],
+        foreign: vec!["/kubepods/podx".into()],
+        last_reconcile: None,
+        corrections: 4,
+        problems: vec!["the manifest directory is gone".into()],
     }
 }

@@ -3,7 +3,7 @@
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::time;
-use crate::view::Status;
+use crate::view::{HierarchyStatus, PodCgroup, Status};
 
 pub fn to_proto(status: Status) -> proto::GetStatusResponse {
     proto::GetStatusResponse {
@@ -55,5 +55,31 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         journal_events: status.journal_events,
         journal_write_errors: status.journal_write_errors,
         programs_measured_seconds: status.programs_measured_seconds,
+        hierarchy: status.hierarchy.map(hierarchy),
+    }
+}
+
+fn hierarchy(h: HierarchyStatus) -> proto::HierarchyStatus {
+    proto::HierarchyStatus {
+        driver: h.driver,
+        driver_from: h.driver_from,
+        kubepods: h.kubepods,
+        pods: h.pods.into_iter().map(pod).collect(),
+        removing: h.removing.into_iter().map(pod).collect(),
+        foreign: h.foreign,
+        last_reconcile: h.last_reconcile.map(time::from_system_time),
+        corrections: h.corrections,
+        problems: h.problems,
+    }
+}
+
+fn pod(p: PodCgroup) -> proto::PodCgroup {
+    proto::PodCgroup {
+        uid: p.uid,
+        namespace: p.namespace,
+        name: p.name,
+        qos: p.qos.map(|q| q.to_string()).unwrap_or_default(),
+        path: p.path,
+        problem: p.problem,
     }
 }

@@ -8,6 +8,7 @@
 
 mod agent;
 mod cgroup;
+mod hierarchy;
 mod names;
 
 pub use names::Own;
@@ -18,6 +19,9 @@ use crate::view::{Snapshot, Status};
 /// Writes the whole document but the families of [`Own::FACADE`].
 pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status) {
     agent::write(out, status);
+    if let Some(status) = &status.hierarchy {
+        hierarchy::write(out, status);
+    }
     cgroup::write(out, snapshot);
 }
 

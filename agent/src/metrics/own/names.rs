@@ -13,6 +13,8 @@ const INFO: &[&str] = &["cgroup_layout", "kernel", "mode"];
 const TOPIC: &[&str] = &["state", "topic"];
 const PROGRAM: &[&str] = &["hook", "program"];
 const TYPE: &[&str] = &["type"];
+const STATE: &[&str] = &["state"];
+const OPERATION: &[&str] = &["operation_type"];
 const PATH: &[&str] = &["path"];
 const PATH_CODE: &[&str] = &["code", "path"];
 
@@ -56,6 +58,12 @@ families! {
         ProcessCpu: Counter "process_cpu_seconds_total" NONE "Total user and system CPU time spent in seconds.";
         ProcessMemory: Gauge "process_resident_memory_bytes" NONE "Resident memory size in bytes.";
 
+        PodCgroups: Gauge "nodewarden_pod_cgroups" STATE "Pod cgroups below kubepods in mode manage: ready, failed (a limit could not be set), removing, or foreign (made by somebody else).";
+        LimitCorrections: Counter "nodewarden_limit_corrections_total" NONE "Limits that were not what they should be and were put right.";
+        HierarchyProblems: Gauge "nodewarden_hierarchy_problems" NONE "What of the hierarchy is not as it should be now. The status command tells them.";
+        LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "When every limit was last compared with what it should be, in seconds since 1970.";
+        CgroupManager: Histogram "kubelet_cgroup_manager_duration_seconds" OPERATION "Duration in seconds for cgroup manager operations: create, update or destroy.";
+
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
         HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last answer.";
@@ -65,7 +73,8 @@ families! {
 impl Own {
     /// The families that are counted through the `metrics` facade: everything else is read from the status and
     /// the snapshot at each scrape.
-    pub const FACADE: &[Self] = &[Self::HttpRequests, Self::HttpDuration, Self::HttpBytes];
+    pub const FACADE: &[Self] =
+        &[Self::CgroupManager, Self::HttpRequests, Self::HttpDuration, Self::HttpBytes];
 
     /// The family's name, for the `metrics` macros.
     pub fn name(self) -> &'static str {

@@ -1,0 +1,77 @@
+//! From what should be and what is to the order in which it is written.
+//!
+//! A parent is never below its children on the way: first, from the top down, what is missing is made and what grows
+//! is written; then, from the bottom up, what shrinks. Where both trees hold that order, every state between them
+//! does (cgroup v1 refuses a child's CPU quota above its parent's; memory.min and memory.low only protect as far as
+//! the parent's does).
+
+use std::collections::BTreeMap;
+
+use super::entry::{Limit, Value, entries, only};
+use crate::cgroup::control::Limits;
+
+/// Limits by path. A parent's path is a prefix of its children's, so that it comes first.
+pub type ByPath = BTreeMap<String, Limits>;
+
+/// One write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Step {
+    /// Make the cgroup and set all of it.
+    Create { path: String, limits: Limits },
+    /// Set only these.
+    Set { path: String, limits: Limits },
+}
+
+impl Step {
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Create { path, .. } | Self::Set { path, .. } => path,
+        }
+    }
+}
+
+/// A limit that is not what it should be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Difference {
+    pub limit: Limit,
+    pub found: Value,
+    pub wanted: Value,
+}
+
+/// What differs. What could not be read is not compared: its controller or file is missing here.
+pub fn differences(wanted: &Limits, found: &Limits) -> Vec<Difference> {
+    let found: BTreeMap<Limit, Value> = entries(found).into_iter().collect();
+    entries(wanted)
+        .into_iter()
+        .filter_map(|(limit, wanted)| {
+            let found = found.get(&limit)?.clone();
+            (found != wanted).then_some(Difference { limit, found, wanted })
+        })
+        .collect()
+}
+
+/// The writes that turn `found` into `wanted`. Cgroups in `found` alone are left alone.
+pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
+    let mut steps = Vec::new();
+    let mut shrinking = Vec::new();
+    for (path, limits) in wanted {
+        let Some(there) = found.get(path) else {
+            steps.push(Step::Create { path: path.clone(), limits: limits.clone() });
+            continue;
+        };
+        let (grow, shrink): (Vec<_>, Vec<_>) =
+            differences(limits, there).into_iter().partition(|d| d.wanted.at_least(&d.found));
+        for (changes, to) in [(grow, &mut steps), (shrink, &mut shrinking)] {
+            if !changes.is_empty() {
+                let limits = only(limits, |l| changes.iter().any(|d| d.limit == l));
+                to.push(Step::Set { path: path.clone(), limits });
+            }
+        }
+    }
+    steps.extend(shrinking.into_iter().rev());
+    steps
+}
+
+#[cfg(test)]
+#[path = "steps_tests.rs"]
+mod tests;

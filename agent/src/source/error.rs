@@ -1,0 +1,15 @@
+//! What can go wrong with a manifest directory.
+
+use std::io;
+use std::path::PathBuf;
+
+/// Reading manifests failed. None of these takes a pod away.
+#[derive(Debug, thiserror::Error)]
+pub enum SourceError {
+    #[error("{call} {}: {source}", path.display())]
+    File { call: &'static str, path: PathBuf, source: io::Error },
+    #[error("{}: {bytes} bytes, a manifest has at most {most}", path.display())]
+    TooLong { path: PathBuf, bytes: u64, most: u64 },
+    #[error("{}: not UTF-8 from byte {at} on", path.display())]
+    NotText { path: PathBuf, at: usize },
+}
