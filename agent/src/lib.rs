@@ -6,6 +6,8 @@ pub mod api;
 pub mod cgroup;
 pub mod cli;
 pub mod config;
+#[cfg(test)]
+mod golden;
 pub mod journal;
 pub mod kernel;
 pub mod manage;
@@ -14,7 +16,7 @@ pub mod node;
 pub mod pod;
 pub mod qos;
 pub mod runtime;
-// pub mod source;
+pub mod source;
 pub mod view;
 pub mod watch;
 

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 use super::Controller;
-use super::control::NameError;
+use super::control::{NameError, SystemdError};
 
 /// Finding, walking, reading or changing cgroups failed.
 #[derive(Debug, Error)]
@@ -29,15 +29,15 @@ pub enum CgroupError {
     Root,
     #[error(transparent)]
     Name(#[from] NameError),
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
 }
 
 impl CgroupError {
     pub(super) fn file(call: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::File { call, path: path.to_owned(), source: source.into() }
     }
-}
 
-impl CgroupError {
     /// What the kernel said, if it was the kernel that refused.
     pub fn errno(&self) -> Option<i32> {
         match self {

@@ -24,12 +24,15 @@ pub struct AgentArgs {
     /// KubeletConfiguration file with a `nodewarden:` section
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
+    /// Directory of drop-in files (*.conf), merged over the file in lexical order
+    #[arg(long, value_name = "DIR")]
+    config_dir: Option<PathBuf>,
     #[command(flatten)]
     overrides: Overrides,
 }
 
 pub fn run(args: &AgentArgs) -> Result<(), CliError> {
-    let config = config::load(args.config.as_deref(), &args.overrides)?;
+    let config = config::load(args.config.as_deref(), args.config_dir.as_deref(), &args.overrides)?;
     log_to_stderr();
     if !config.ignored.is_empty() {
         tracing::info!("the kubelet's keys that do nothing here: {}", config.ignored.join(", "));

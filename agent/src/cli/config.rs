@@ -22,12 +22,18 @@ enum ConfigCommand {
     Check {
         /// KubeletConfiguration file with a `nodewarden:` section
         file: PathBuf,
+        /// Directory of drop-in files (*.conf), merged over the file in lexical order
+        #[arg(long, value_name = "DIR")]
+        config_dir: Option<PathBuf>,
     },
     /// Print every setting, from defaults, file and flags, as a file
     Show {
         /// KubeletConfiguration file with a `nodewarden:` section
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
+        /// Directory of drop-in files (*.conf), merged over the file in lexical order
+        #[arg(long, value_name = "DIR")]
+        config_dir: Option<PathBuf>,
         #[command(flatten)]
         overrides: Overrides,
     },
@@ -36,15 +42,18 @@ enum ConfigCommand {
 pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
     let mut out = stdout();
     match &args.command {
-        ConfigCommand::Check { file } => {
-            let config = config::load(Some(file), &Overrides::default())?;
-            writeln!(out, "{} is valid", file.display())?;
+        ConfigCommand::Check { file, config_dir } => {
+            let config = config::load(Some(file), config_dir.as_deref(), &Overrides::default())?;
+            match config_dir {
+                None => writeln!(out, "{} is valid", file.display())?,
+                Some(dir) => writeln!(out, "{} with {} is valid", file.display(), dir.display())?,
+            }
             if !config.ignored.is_empty() {
                 writeln!(out, "the kubelet's keys that do nothing here: {}", config.ignored.join(", "))?;
             }
         }
-        ConfigCommand::Show { config, overrides } => {
-            let config = config::load(config.as_deref(), overrides)?;
+        ConfigCommand::Show { config, config_dir, overrides } => {
+            let config = config::load(config.as_deref(), config_dir.as_deref(), overrides)?;
             out.write_all(config.to_yaml().as_bytes())?;
         }
     }

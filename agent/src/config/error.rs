@@ -7,6 +7,8 @@ use std::path::PathBuf;
 /// One field that cannot stand.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
+    /// Which file says so, where there are several.
+    pub file: Option<PathBuf>,
     /// Path of the field (`nodewarden.journal.files`) or the flag (`--socket`).
     pub field: String,
     /// What was given; empty if something is missing.
@@ -15,8 +17,17 @@ pub struct Problem {
     pub expected: String,
 }
 
+impl Problem {
+    pub fn new(field: &str, value: &str, expected: &str) -> Self {
+        Self { file: None, field: field.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
+    }
+}
+
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(file) = &self.file {
+            write!(f, "{}: ", file.display())?;
+        }
         if self.value.is_empty() {
             write!(f, "{}: missing: expected {}", self.field, self.expected)
         } else {
@@ -29,6 +40,8 @@ impl fmt::Display for Problem {
 pub enum ConfigError {
     #[error("cannot read the configuration file {}: {source}", path.display())]
     Read { path: PathBuf, source: io::Error },
+    #[error("cannot read the drop-in directory {}: {source}", path.display())]
+    Directory { path: PathBuf, source: io::Error },
     #[error("{origin} is not YAML: {source}")]
     Yaml { origin: String, source: serde_yaml_ng::Error },
     /// Every problem of the file and the flags, one a line.

@@ -1,12 +1,14 @@
 //! Takes typed values out of a YAML mapping and notes every problem on the way instead of stopping at the first.
 
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::Problem;
 use super::kubelet::meant;
+use super::{Problem, duration};
 
 /// A mapping under inspection. What nobody took is unknown.
 pub struct Fields<'p> {
@@ -45,7 +47,18 @@ impl<'p> Fields<'p> {
     /// Notes that the value of `key` cannot stand.
     pub fn refuse(&mut self, key: &str, value: &str, expected: &str) {
         let field = self.field(key);
-        self.problems.push(Problem { field, value: value.to_owned(), expected: expected.to_owned() });
+        self.problems.push(Problem::new(&field, value, expected));
+    }
+
+    /// Whether something is wrong with `key` already.
+    pub fn has_problem(&self, key: &str) -> bool {
+        let field = self.field(key);
+        self.problems.iter().any(|p| p.field == field)
+    }
+
+    /// Takes over problems that were found elsewhere.
+    pub fn refuse_all(&mut self, found: Vec<Problem>) {
+        self.problems.extend(found);
     }
 
     /// A value that `read` understands, or the default with a problem noted.
@@ -77,6 +90,11 @@ impl<'p> Fields<'p> {
         self.read(key, "true or false", Value::as_bool).unwrap_or(default)
     }
 
+    /// True or false; none if absent.
+    pub fn optional_flag(&mut self, key: &'static str) -> Option<bool> {
+        self.read(key, "true or false", Value::as_bool)
+    }
+
     pub fn path(&mut self, key: &'static str, default: &str, max_bytes: usize) -> PathBuf {
         let expected = if max_bytes == usize::MAX {
             "an absolute path".to_owned()
@@ -92,6 +110,59 @@ impl<'p> Fields<'p> {
     pub fn number(&mut self, key: &'static str, default: u64, range: &RangeInclusive<u64>) -> u64 {
         let expected = format!("a whole number from {} to {}", range.start(), range.end());
         self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).unwrap_or(default)
+    }
+
+    /// A whole number that may be negative; none if absent.
+    pub fn integer(&mut self, key: &'static str, expected: &str, range: &RangeInclusive<i64>) -> Option<i64> {
+        self.read(key, expected, |v| v.as_i64().filter(|n| range.contains(n)))
+    }
+
+    /// A number that `fits`; none if absent.
+    pub fn float(&mut self, key: &'static str, expected: &str, fits: impl Fn(f64) -> bool) -> Option<f64> {
+        self.read(key, expected, |v| v.as_f64().filter(|n| fits(*n)))
+    }
+
+    /// A time that is not negative, written as Go writes it (`1m30s`); none if absent.
+    pub fn duration(&mut self, key: &'static str) -> Option<Duration> {
+        self.text(key, "a time like 20s or 1m30s", duration::parse)
+    }
+
+    /// A list of texts; none if absent.
+    pub fn texts(&mut self, key: &'static str) -> Option<Vec<String>> {
+        self.read(key, "a list of texts", |v| {
+            v.as_sequence()?.iter().map(|i| i.as_str().map(str::to_owned)).collect()
+        })
+    }
+
+    /// A mapping of texts to texts; none if absent. Entries that are not texts are noted and left out.
+    pub fn text_map(&mut self, key: &'static str) -> Option<BTreeMap<String, String>> {
+        let map = self.read(key, "a mapping", |v| v.as_mapping().cloned())?;
+        let mut texts = BTreeMap::new();
+        for (name, value) in map {
+            let name = shown(&name);
+            match value {
+                Value::String(text) => {
+                    texts.insert(name, text);
+                }
+                other => self.refuse(&join(key, &name), &shown(&other), "a text in quotation marks"),
+            }
+        }
+        Some(texts)
+    }
+
+    /// A mapping of names to true or false; empty if absent. Other entries are noted and left out.
+    pub fn switches(&mut self, key: &'static str) -> BTreeMap<String, bool> {
+        let mut switches = BTreeMap::new();
+        for (name, value) in self.section(key) {
+            let name = shown(&name);
+            match value {
+                Value::Bool(on) => {
+                    switches.insert(name, on);
+                }
+                other => self.refuse(&join(key, &name), &shown(&other), "true or false"),
+            }
+        }
+        switches
     }
 
     /// A size in bytes: a whole number, or with a suffix as Kubernetes writes it (`16Mi`).
@@ -130,7 +201,7 @@ impl<'p> Fields<'p> {
 }
 
 /// Path of `key` in the mapping at `prefix`.
-fn join(prefix: &str, key: &str) -> String {
+pub fn join(prefix: &str, key: &str) -> String {
     if prefix.is_empty() { key.to_owned() } else { format!("{prefix}.{key}") }
 }
 

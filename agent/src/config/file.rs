@@ -1,70 +1,114 @@
-//! From the file's text and the flags to a [`Config`].
+//! From the text of the file, of the drop-in files and the flags to a [`Config`].
 
 use std::fs;
-use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::defaults as d;
 use super::fields::{Fields, shown};
-use super::kubelet;
-use super::{Config, ConfigError, Endpoint, Mode, Overrides, Problem, ProgramStats};
-use crate::journal::Limits;
+use super::merge::Layers;
+use super::section::{self, SECTION};
+use super::settings::{self, eviction};
+use super::{Config, ConfigError, Overrides, Problem, dropin, kubelet};
 
-const SECTION: &str = "nodewarden";
-
-/// Reads the file, if one is given, and puts the flags over it.
+/// Reads the file, if one is given, lays the files of the drop-in directory over it, and then the flags.
 ///
 /// # Errors
-/// The file cannot be read, is not YAML, or something in it or in the flags is not valid.
-pub fn load(path: Option<&Path>, flags: &Overrides) -> Result<Config, ConfigError> {
-    let Some(path) = path else {
-        return build("the command line", Mapping::new(), false, flags);
+/// The file or the directory cannot be read, the file is not YAML, or something in the files or the flags is not valid:
+/// then every problem at once.
+pub fn load(file: Option<&Path>, directory: Option<&Path>, flags: &Overrides) -> Result<Config, ConfigError> {
+    let mut problems = Vec::new();
+    let mut origin = "the command line".to_owned();
+    let mut layers = Layers::new(None, Mapping::new());
+    if let Some(path) = file {
+        let text =
+            fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
+        origin = path.display().to_string();
+        layers = Layers::new(Some(path), content(yaml(&origin, &text)?, &mut problems));
+    }
+    let Some(directory) = directory else {
+        return build(&origin, layers, problems, flags);
     };
-    let text =
-        fs::read_to_string(path).map_err(|source| ConfigError::Read { path: path.to_owned(), source })?;
-    parse(&path.display().to_string(), &text, flags)
+    eviction::fill_in_defaults(layers.map_mut());
+    name_files(&mut problems, &layers);
+    for path in dropin::files(directory)? {
+        let mut found = Vec::new();
+        let read = fs::read_to_string(&path).map_err(|e| e.to_string());
+        match read.and_then(|text| serde_yaml_ng::from_str(&text).map_err(|e| e.to_string())) {
+            Ok(value) => layers.lay(&path, content(value, &mut found)),
+            Err(cause) => found.push(Problem::new("file", &cause, "YAML that can be read")),
+        }
+        problems.extend(found.into_iter().map(|p| Problem { file: Some(path.clone()), ..p }));
+    }
+    let origin = match file {
+        Some(_) => format!("{origin} with {}", directory.display()),
+        None => directory.display().to_string(),
+    };
+    let known = layers.clone();
+    build(&origin, layers, problems, flags).map_err(|mut error| {
+        if let ConfigError::Invalid { problems, .. } = &mut error {
+            name_files(problems, &known);
+        }
+        error
+    })
 }
 
-/// The same from a text; `origin` is what errors call it.
+/// A configuration from the text of one file; `origin` is what errors call it.
 ///
 /// # Errors
 /// As [`load`].
 pub fn parse(origin: &str, text: &str, flags: &Overrides) -> Result<Config, ConfigError> {
-    let value: Value = serde_yaml_ng::from_str(text)
-        .map_err(|source| ConfigError::Yaml { origin: origin.to_owned(), source })?;
-    let map = match value {
+    let mut problems = Vec::new();
+    let map = content(yaml(origin, text)?, &mut problems);
+    build(origin, Layers::new(None, map), problems, flags)
+}
+
+fn yaml(origin: &str, text: &str) -> Result<Value, ConfigError> {
+    serde_yaml_ng::from_str(text).map_err(|source| ConfigError::Yaml { origin: origin.to_owned(), source })
+}
+
+/// Says of each problem that has no file yet which one it is; flags have none.
+fn name_files(problems: &mut [Problem], layers: &Layers) {
+    for problem in problems {
+        if problem.file.is_none() && !problem.field.starts_with("--") {
+            problem.file = layers.file_of(&problem.field).map(Path::to_owned);
+        }
+    }
+}
+
+/// The keys of one file, which must say what it is.
+fn content(value: Value, problems: &mut Vec<Problem>) -> Mapping {
+    let mut map = match value {
         Value::Mapping(map) => map,
         Value::Null => Mapping::new(),
         other => {
-            let problem = Problem {
-                field: "file".to_owned(),
-                value: shown(&other),
-                expected: format!("a mapping of kind {}", kubelet::KIND),
-            };
-            return Err(ConfigError::Invalid { origin: origin.to_owned(), problems: vec![problem] });
+            let expected = format!("a mapping of kind {}", kubelet::KIND);
+            problems.push(Problem::new("file", &shown(&other), &expected));
+            return Mapping::new();
         }
     };
-    build(origin, map, true, flags)
-}
-
-fn build(origin: &str, map: Mapping, is_file: bool, flags: &Overrides) -> Result<Config, ConfigError> {
-    let mut problems = Vec::new();
-    let mut top = Fields::new("", map, Vec::new(), &mut problems);
-    if is_file {
-        for (key, expected) in [("apiVersion", kubelet::API_VERSION), ("kind", kubelet::KIND)] {
-            match top.take(key) {
-                Some(v) if v.as_str() == Some(expected) => {}
-                Some(v) => top.refuse(key, &shown(&v), expected),
-                None => top.refuse(key, "", expected),
-            }
+    for (key, expected) in [("apiVersion", kubelet::API_VERSION), ("kind", kubelet::KIND)] {
+        match map.shift_remove(key) {
+            Some(v) if v.as_str() == Some(expected) => {}
+            Some(v) => problems.push(Problem::new(key, &shown(&v), expected)),
+            None => problems.push(Problem::new(key, "", expected)),
         }
     }
+    map
+}
+
+/// Everything in the merged files, with the flags over it.
+fn build(
+    origin: &str,
+    layers: Layers,
+    mut problems: Vec<Problem>,
+    flags: &Overrides,
+) -> Result<Config, ConfigError> {
+    let mut top = Fields::new("", layers.into_map(), Vec::new(), &mut problems);
     let section = top.section(SECTION);
-    let kubelet_endpoint = endpoint(&mut top, kubelet::RUNTIME_ENDPOINT);
+    let kubelet_endpoint = section::endpoint(&mut top, kubelet::RUNTIME_ENDPOINT);
     let mut ignored = Vec::new();
+    let (node, gates) = settings::take(&mut top, &mut ignored);
     for (key, _) in top.rest() {
         if kubelet::knows(&key) {
             ignored.push(key);
@@ -77,135 +121,14 @@ fn build(origin: &str, map: Mapping, is_file: bool, flags: &Overrides) -> Result
             top.refuse(&key, "unknown key", &expected);
         }
     }
-    let mut config = own_section(section, flags, &mut problems);
+    let mut config = section::take(section, flags, &mut problems);
     config.runtime_endpoint = config.runtime_endpoint.or(kubelet_endpoint);
+    config.node = super::NodeSettings { runtime_cgroups: config.node.runtime_cgroups, ..node };
+    config.gates = gates;
     config.ignored = ignored;
     if problems.is_empty() {
         Ok(config)
     } else {
         Err(ConfigError::Invalid { origin: origin.to_owned(), problems })
     }
-}
-
-fn own_section(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>) -> Config {
-    let mut flags = Vec::new();
-    for (key, flag, value) in overrides.set() {
-        map.insert(key.into(), value.into());
-        flags.push((key, flag));
-    }
-    let mut f = Fields::new(SECTION, map, flags, problems);
-    let mode = mode(&mut f);
-    let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
-    let http_allow_remote = f.flag("httpAllowRemote", false);
-    let http_address = http_address(&mut f, http_allow_remote);
-    let state_dir = f.path("stateDir", d::STATE_DIR, usize::MAX);
-    let runtime_endpoint = endpoint(&mut f, "runtimeEndpoint");
-    let max_cgroups = f.number("maxCgroups", d::MAX_CGROUPS, &d::MAX_CGROUPS_RANGE);
-    let page = page_bytes();
-    let ring_bytes = f.bytes(
-        "ringBytes",
-        d::RING_BYTES,
-        &(page..=d::RING_BYTES_MAX),
-        ("a power of two of ", u64::is_power_of_two),
-    );
-    let retention = f.number("retentionSeconds", d::RETENTION_SECONDS, &d::RETENTION_SECONDS_RANGE);
-    let sample = f.number("sampleSeconds", d::SAMPLE_SECONDS, &d::SAMPLE_SECONDS_RANGE);
-    let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
-    let program_stats = f
-        .text("programStats", "Always, Sampled or Off", |t| {
-            ProgramStats::ALL.into_iter().find(|s| s.name() == t)
-        })
-        .unwrap_or(ProgramStats::Sampled);
-    let bench_empty_programs = f.flag("benchEmptyPrograms", false);
-    let journal = f.section("journal");
-    f.finish();
-    Config {
-        mode,
-        socket,
-        http_address,
-        http_allow_remote,
-        state_dir,
-        runtime_endpoint,
-        max_cgroups: max_cgroups as u32, // within MAX_CGROUPS_RANGE
-        ring_bytes: ring_bytes as u32,   // within RING_BYTES_MAX
-        journal: journal_limits(journal, problems),
-        retention: Duration::from_secs(retention),
-        sample: Duration::from_secs(sample),
-        node_name,
-        program_stats,
-        bench_empty_programs,
-        ignored: Vec::new(),
-    }
-}
-
-fn journal_limits(map: Mapping, problems: &mut Vec<Problem>) -> Limits {
-    let default = Limits::default();
-    let any = ("", |_| true);
-    let mut f = Fields::new("nodewarden.journal", map, Vec::new(), problems);
-    let limits = Limits {
-        memory_events: f.number("memoryEvents", default.memory_events as u64, &d::JOURNAL_MEMORY_EVENTS_RANGE)
-            as usize,
-        memory_bytes: f.bytes("memoryBytes", default.memory_bytes as u64, &d::JOURNAL_MEMORY_BYTES_RANGE, any)
-            as usize,
-        file_bytes: f.bytes("fileBytes", default.file_bytes, &d::JOURNAL_FILE_BYTES_RANGE, any),
-        files: f.number("files", u64::from(default.files), &d::JOURNAL_FILES_RANGE) as u32,
-    };
-    f.finish();
-    limits
-}
-
-fn mode(f: &mut Fields<'_>) -> Mode {
-    let Some(value) = f.take("mode") else { return Mode::Observe };
-    match value.as_str() {
-        Some("observe") => {}
-        Some("manage") => {
-            f.refuse("mode", "manage", "observe: this version does not manage pods yet");
-        }
-        _ => f.refuse("mode", &shown(&value), "observe"),
-    }
-    Mode::Observe
-}
-
-fn http_address(f: &mut Fields<'_>, allow_remote: bool) -> SocketAddr {
-    let default = SocketAddr::from(([127, 0, 0, 1], 10350));
-    debug_assert_eq!(default.to_string(), d::HTTP_ADDRESS);
-    let key = "httpAddress";
-    let Some(address) =
-        f.text(key, "an IP address and port like 127.0.0.1:10350", |t| t.parse::<SocketAddr>().ok())
-    else {
-        return default;
-    };
-    if !allow_remote && !address.ip().to_canonical().is_loopback() {
-        f.refuse(
-            key,
-            &address.to_string(),
-            "a loopback address, or nodewarden.httpAllowRemote: true (anyone who reaches the port reads everything)",
-        );
-    }
-    address
-}
-
-/// A runtime endpoint; empty text is none, as for the kubelet.
-fn endpoint(f: &mut Fields<'_>, key: &'static str) -> Option<Endpoint> {
-    f.text(key, "the runtime's Unix socket as unix:///path", |t| match t {
-        "" => Some(None),
-        t => Endpoint::parse(t).map(Some),
-    })
-    .flatten()
-}
-
-/// A DNS-1123 subdomain, as a node's name must be.
-fn node_name(text: &str) -> Option<String> {
-    let label = |l: &str| {
-        !l.is_empty()
-            && !l.starts_with('-')
-            && !l.ends_with('-')
-            && l.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
-    };
-    (text.len() <= 253 && text.split('.').all(label)).then(|| text.to_owned())
-}
-
-fn page_bytes() -> u64 {
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    page.and_then(|p| u64::try_from(p).ok()).unwrap_or(4096)
 }

@@ -2,14 +2,22 @@
 //! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
 
 pub mod defaults;
+mod dropin;
+mod duration;
 mod error;
 mod fields;
 mod file;
 mod kubelet;
+#[cfg(test)]
+mod layers_tests;
+mod merge;
 mod node;
+mod section;
+mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
+mod threshold;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -20,10 +28,12 @@ use crate::journal::Limits;
 
 pub use error::{ConfigError, Problem};
 pub use file::{load, parse};
-pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior, Threshold};
+pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
+pub use settings::FeatureGates;
+pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
 
 /// Everything the agent is told, valid and complete.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub mode: Mode,
     /// Unix socket of the gRPC interface.
@@ -52,6 +62,10 @@ pub struct Config {
     pub program_stats: ProgramStats,
     /// Also attaches programs that do nothing, which `cargo xtask bench overhead` compares with.
     pub bench_empty_programs: bool,
+    /// The node's cgroups: the kubelet's keys.
+    pub node: NodeSettings,
+    /// The kubelet's feature gates that matter here.
+    pub gates: FeatureGates,
     /// Keys of the file that a kubelet knows and that do nothing here.
     pub ignored: Vec<String>,
 }
@@ -68,13 +82,20 @@ impl Config {
 pub enum Mode {
     /// Only watch and tell.
     Observe,
+    /// Own the pods of the manifest directory: their cgroups, and what runs in them.
+    Manage,
 }
 
 impl Mode {
     pub fn name(self) -> &'static str {
         match self {
             Self::Observe => "observe",
+            Self::Manage => "manage",
         }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Observe, Self::Manage].into_iter().find(|m| m.name() == name)
     }
 }
 
@@ -137,7 +158,7 @@ pub struct Overrides {
     /// Container runtime to ask for pod and container names
     #[arg(long, value_name = "unix://PATH")]
     pub runtime_endpoint: Option<String>,
-    /// What the agent may do: observe
+    /// What the agent may do: observe (write nothing) or manage (own the pods of staticPodPath)
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::threshold::Threshold;
 use crate::cgroup::control::DriverKind;
 use crate::pod::ResourceList;
 
@@ -24,7 +25,7 @@ pub struct NodeSettings {
     /// Absolute abstract paths.
     pub kube_reserved_cgroup: Option<String>,
     pub system_reserved_cgroup: Option<String>,
-    /// `evictionHard`, in the text that the kubelet takes: signal to quantity or percentage.
+    /// `evictionHard` by signal (`memory.available`), without those that are turned off.
     pub eviction_hard: BTreeMap<String, Threshold>,
     /// `podPidsLimit`; none for -1.
     pub pod_pids_limit: Option<u64>,
@@ -43,6 +44,8 @@ pub struct NodeSettings {
     /// `memorySwap.swapBehavior`.
     pub swap_behavior: SwapBehavior,
     pub fail_swap_on: bool,
+    /// `failCgroupV1`: refuse to start where cgroup v2 is not alone.
+    pub fail_cgroup_v1: bool,
     /// `singleProcessOOMKill`; none: false on v2, true on v1.
     pub single_process_oom_kill: Option<bool>,
     /// `oomScoreAdj` of the agent itself.
@@ -69,12 +72,25 @@ pub enum Enforce {
     KubeReservedCompressible,
 }
 
-/// How much of a signal's resource must be left.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Threshold {
-    Quantity(crate::pod::Quantity),
-    /// 0 to 1 of the capacity.
-    Fraction(f64),
+impl Enforce {
+    pub const ALL: [Self; 5] = [
+        Self::Pods,
+        Self::SystemReserved,
+        Self::KubeReserved,
+        Self::SystemReservedCompressible,
+        Self::KubeReservedCompressible,
+    ];
+
+    /// The kubelet's word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pods => "pods",
+            Self::SystemReserved => "system-reserved",
+            Self::KubeReserved => "kube-reserved",
+            Self::SystemReservedCompressible => "system-reserved-compressible",
+            Self::KubeReservedCompressible => "kube-reserved-compressible",
+        }
+    }
 }
 
 /// Where MemoryQoS writes requests.
@@ -106,7 +122,7 @@ impl Default for NodeSettings {
             system_reserved: ResourceList::new(),
             kube_reserved_cgroup: None,
             system_reserved_cgroup: None,
-            eviction_hard: BTreeMap::new(),
+            eviction_hard: super::settings::eviction::default_hard(),
             pod_pids_limit: None,
             cpu_cfs_quota: true,
             cpu_cfs_quota_period: Duration::from_millis(100),
@@ -116,6 +132,7 @@ impl Default for NodeSettings {
             memory_reservation: MemoryReservation::Unset,
             swap_behavior: SwapBehavior::NoSwap,
             fail_swap_on: true,
+            fail_cgroup_v1: false,
             single_process_oom_kill: None,
             oom_score_adj: -999,
             kubelet_cgroups: None,

@@ -1,42 +1,119 @@
 //! The effective configuration as a file that would give the same one.
 
-use std::fmt::Write as _;
+use serde_yaml_ng::{Mapping, Value};
 
-use super::{Config, kubelet};
+use super::node::{MemoryReservation, NodeSettings, SwapBehavior};
+use super::{Config, duration, kubelet};
+use crate::pod::ResourceList;
 
 impl Config {
-    /// YAML with every setting spelled out.
+    /// YAML with every setting spelled out; keys that would say "none" are left out.
     pub fn to_yaml(&self) -> String {
-        let text = |t: &str| serde_yaml_ng::to_string(t).unwrap_or_default().trim_end().to_owned();
-        let mut out = format!("apiVersion: {}\nkind: {}\nnodewarden:\n", kubelet::API_VERSION, kubelet::KIND);
-        let mut line = |key: &str, value: String| {
-            // Writing to a String cannot fail.
-            let _ = writeln!(out, "  {key}: {value}");
-        };
-        line("mode", self.mode.name().to_owned());
-        line("socket", text(&self.socket.to_string_lossy()));
-        line("httpAddress", text(&self.http_address.to_string()));
-        line("httpAllowRemote", self.http_allow_remote.to_string());
-        line("stateDir", text(&self.state_dir.to_string_lossy()));
-        if let Some(endpoint) = &self.runtime_endpoint {
-            line("runtimeEndpoint", text(&endpoint.to_string()));
+        let mut top = Map::default();
+        top.put("apiVersion", kubelet::API_VERSION);
+        top.put("kind", kubelet::KIND);
+        node(&mut top, &self.node);
+        top.put(
+            "featureGates",
+            self.gates.list().into_iter().map(|(n, on)| pair(n, on)).collect::<Mapping>(),
+        );
+        top.put("nodewarden", self.section());
+        let text = serde_yaml_ng::to_string(&top.0).unwrap_or_default();
+        if self.ignored.is_empty() {
+            return text;
         }
-        line("maxCgroups", self.max_cgroups.to_string());
-        line("ringBytes", self.ring_bytes.to_string());
-        line("retentionSeconds", self.retention.as_secs().to_string());
-        line("sampleSeconds", self.sample.as_secs().to_string());
-        if let Some(name) = &self.node_name {
-            line("nodeName", text(name));
+        format!("# The kubelet's keys that do nothing here: {}\n{text}", self.ignored.join(", "))
+    }
+
+    fn section(&self) -> Mapping {
+        let mut map = Map::default();
+        map.put("mode", self.mode.name());
+        map.put("socket", &*self.socket.to_string_lossy());
+        map.put("httpAddress", self.http_address.to_string());
+        map.put("httpAllowRemote", self.http_allow_remote);
+        map.put("stateDir", &*self.state_dir.to_string_lossy());
+        map.put_some("runtimeEndpoint", self.runtime_endpoint.as_ref().map(ToString::to_string));
+        map.put_some("runtimeCgroups", self.node.runtime_cgroups.clone());
+        map.put("maxCgroups", self.max_cgroups);
+        map.put("ringBytes", self.ring_bytes);
+        map.put("retentionSeconds", self.retention.as_secs());
+        map.put("sampleSeconds", self.sample.as_secs());
+        map.put_some("nodeName", self.node_name.clone());
+        map.put("programStats", self.program_stats.name());
+        map.put_some("benchEmptyPrograms", self.bench_empty_programs.then_some(true));
+        let mut journal = Map::default();
+        journal.put("memoryEvents", self.journal.memory_events as u64);
+        journal.put("memoryBytes", self.journal.memory_bytes as u64);
+        journal.put("fileBytes", self.journal.file_bytes);
+        journal.put("files", self.journal.files);
+        map.put("journal", journal.0);
+        map.0
+    }
+}
+
+/// The kubelet's keys.
+fn node(top: &mut Map, node: &NodeSettings) {
+    top.put("cgroupRoot", &*node.cgroup_root);
+    top.put("cgroupsPerQOS", node.cgroups_per_qos);
+    top.put("cgroupDriver", node.cgroup_driver.to_string());
+    top.put_some("kubeletCgroups", node.kubelet_cgroups.clone());
+    top.put_some("systemCgroups", node.system_cgroups.clone());
+    let words: Vec<Value> = node.enforce.iter().map(|e| e.name().into()).collect();
+    top.put("enforceNodeAllocatable", if words.is_empty() { vec!["none".into()] } else { words });
+    top.put("kubeReserved", amounts(&node.kube_reserved));
+    top.put("systemReserved", amounts(&node.system_reserved));
+    top.put_some("kubeReservedCgroup", node.kube_reserved_cgroup.clone());
+    top.put_some("systemReservedCgroup", node.system_reserved_cgroup.clone());
+    let hard = node.eviction_hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
+    top.put("evictionHard", hard.collect::<Mapping>());
+    top.put("podPidsLimit", node.pod_pids_limit.map_or(Value::from(-1), Value::from));
+    top.put("cpuCFSQuota", node.cpu_cfs_quota);
+    top.put("cpuCFSQuotaPeriod", duration::show(node.cpu_cfs_quota_period));
+    let reserved =
+        node.qos_reserved_memory_percent.map(|p| Mapping::from_iter([pair("memory", format!("{p}%"))]));
+    top.put_some("qosReserved", reserved);
+    top.put("memoryThrottlingFactor", node.memory_throttling_factor);
+    let policy = match node.memory_reservation {
+        MemoryReservation::Unset => None,
+        MemoryReservation::None => Some("None"),
+        MemoryReservation::TieredReservation => Some("TieredReservation"),
+    };
+    top.put_some("memoryReservationPolicy", policy);
+    // NoSwap is the default, and with the feature gate off nothing may be said.
+    let swap = match node.swap_behavior {
+        SwapBehavior::NoSwap => None,
+        SwapBehavior::LimitedSwap => Some(Mapping::from_iter([pair("swapBehavior", "LimitedSwap")])),
+    };
+    top.put_some("memorySwap", swap);
+    top.put("failSwapOn", node.fail_swap_on);
+    top.put("failCgroupV1", node.fail_cgroup_v1);
+    top.put_some("singleProcessOOMKill", node.single_process_oom_kill);
+    top.put("oomScoreAdj", node.oom_score_adj);
+    top.put("maxPods", node.max_pods);
+    top.put_some("staticPodPath", node.static_pod_path.as_ref().map(|p| p.to_string_lossy().into_owned()));
+    top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
+}
+
+fn amounts(list: &ResourceList) -> Mapping {
+    list.iter().map(|(name, quantity)| pair(name, quantity.to_string())).collect()
+}
+
+fn pair(key: &str, value: impl Into<Value>) -> (Value, Value) {
+    (key.into(), value.into())
+}
+
+/// A mapping that is filled in order.
+#[derive(Default)]
+struct Map(Mapping);
+
+impl Map {
+    fn put(&mut self, key: &str, value: impl Into<Value>) {
+        self.0.insert(key.into(), value.into());
+    }
+
+    fn put_some(&mut self, key: &str, value: Option<impl Into<Value>>) {
+        if let Some(value) = value {
+            self.put(key, value);
         }
-        line("programStats", self.program_stats.name().to_owned());
-        if self.bench_empty_programs {
-            line("benchEmptyPrograms", true.to_string());
-        }
-        line("journal", String::new());
-        line("  memoryEvents", self.journal.memory_events.to_string());
-        line("  memoryBytes", self.journal.memory_bytes.to_string());
-        line("  fileBytes", self.journal.file_bytes.to_string());
-        line("  files", self.journal.files.to_string());
-        out.replace("journal: \n", "journal:\n")
     }
 }

@@ -28,17 +28,19 @@ fn defaults() {
     assert_eq!((config.max_cgroups, config.ring_bytes), (8192, 4 << 20));
     assert_eq!((config.retention, config.sample), (Duration::from_secs(300), Duration::from_secs(10)));
     assert_eq!((config.journal.file_bytes, config.journal.files), (16 << 20, 4));
-    assert_eq!(config, load(None, &Overrides::default()).unwrap());
+    assert_eq!(config, load(None, None, &Overrides::default()).unwrap());
+    assert_eq!(config.node, NodeSettings::default());
 }
 
 #[test]
 fn a_kubelets_file_is_read_as_it_is() {
     let config = read(
-        "maxPods: 110\nevictionHard:\n  memory.available: 100Mi\nfeatureGates: {MemoryQoS: true}\n\
+        "clusterDomain: x\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
          containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
     )
     .unwrap();
-    assert_eq!(config.ignored, ["maxPods", "evictionHard", "featureGates"]);
+    assert_eq!(config.ignored, ["featureGates.RotateKubeletServerCertificate", "clusterDomain"]);
+    assert_eq!((config.node.max_pods, config.node.memory_qos), (50, true));
     let endpoint = config.runtime_endpoint.unwrap();
     assert_eq!(endpoint.path(), Path::new("/run/containerd/containerd.sock"));
 }
@@ -53,11 +55,7 @@ fn own_endpoint_goes_before_the_kubelets() {
 #[test]
 fn one_problem_each() {
     for (body, expected) in [
-        (
-            "nodewarden: {mode: manage}",
-            "nodewarden.mode: manage: expected observe: this version does not manage pods yet",
-        ),
-        ("nodewarden: {mode: watch}", "nodewarden.mode: watch: expected observe"),
+        ("nodewarden: {mode: watch}", "nodewarden.mode: watch: expected observe or manage"),
         (
             "nodewarden: {socket: run/x}",
             "nodewarden.socket: run/x: expected an absolute path of at most 103 bytes",
@@ -144,7 +142,7 @@ fn remote_address_needs_consent() {
     assert!(read("nodewarden: {httpAddress: '0.0.0.0:80', httpAllowRemote: true}").is_ok());
     assert!(read("nodewarden: {httpAddress: '[::1]:80'}").is_ok());
     let flags = Overrides { http_address: Some("10.0.0.1:1".into()), ..Overrides::default() };
-    assert!(load(None, &flags).unwrap_err().to_string().contains("--http-address: 10.0.0.1:1"));
+    assert!(load(None, None, &flags).unwrap_err().to_string().contains("--http-address: 10.0.0.1:1"));
 }
 
 #[test]
@@ -158,7 +156,7 @@ fn flags_override() {
     let config =
         parse("f", &format!("{HEAD}nodewarden: {{mode: manage, socket: /b, sampleSeconds: 3}}"), &flags)
             .unwrap();
-    assert_eq!(config.socket, Path::new("/tmp/a.sock"));
+    assert_eq!((config.socket.as_path(), config.mode), (Path::new("/tmp/a.sock"), Mode::Observe));
     assert_eq!(config.journal_dir(), Path::new("/tmp/s/journal"));
     assert_eq!(config.sample.as_secs(), 3);
 }
@@ -184,7 +182,7 @@ fn what_is_shown_reads_back_the_same() {
 fn no_yaml_and_no_file() {
     assert!(matches!(parse("f", "a: [", &Overrides::default()), Err(ConfigError::Yaml { .. })));
     assert!(matches!(parse("f", "just text", &Overrides::default()), Err(ConfigError::Invalid { .. })));
-    let missing = load(Some(Path::new("/nonexistent/x.yaml")), &Overrides::default()).unwrap_err();
+    let missing = load(Some(Path::new("/nonexistent/x.yaml")), None, &Overrides::default()).unwrap_err();
     assert!(missing.to_string().contains("/nonexistent/x.yaml"));
 }
 

@@ -4,6 +4,7 @@
 //! ([`steps`], a pure function) and writes. What it has made is noted on disk before it is made ([`owned`]), so that
 //! after a crash it finishes or removes its own and never touches what somebody else made.
 
+mod decide;
 mod entry;
 mod owned;
 mod steps;

@@ -2,7 +2,6 @@
 //! its label keys, and whatever is missing is missing on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -10,28 +9,13 @@ use serde_json::Value;
 use super::cadvisor::names::{LEFT_OUT, ONLY_WITH_BLOCK_IO};
 use super::exposition::to_vec;
 use super::{Cadvisor, cadvisor, fixture, parsed, resource};
+use crate::golden;
 
 /// Name, then type and label keys.
 type Recorded = BTreeMap<String, (String, Vec<String>)>;
 
-/// A recording as JSON; `None`, and said so, where the recordings are not at hand.
-fn golden(file: &str) -> Option<Value> {
-    let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
-        PathBuf::from,
-    );
-    let path = folder.join(file);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).expect("golden JSON")),
-        Err(error) => {
-            println!("skipped: {}: {error} (set NODEWARDEN_GOLDEN)", path.display());
-            None
-        }
-    }
-}
-
 fn recorded(endpoint: &str) -> Option<Recorded> {
-    let all = golden("metric-families.json")?;
+    let all = golden::load("metric-families.json")?;
     let word = |v: &Value| v.as_str().expect("a string").to_owned();
     let families = all[endpoint].as_array().expect("a list of families");
     let family = |f: &Value| {
@@ -100,7 +84,7 @@ const SUMMARY_LEFT_OUT: [&str; 6] = [
 /// The key paths of our `/stats/summary` all occur in the kubelet's, and what is missing is missing on purpose.
 #[test]
 fn summary_keys() {
-    let Some(golden) = golden("stats-summary-sample.json") else { return };
+    let Some(golden) = golden::load("stats-summary-sample.json") else { return };
     let golden = keys(&golden);
     let snapshot = fixture::snapshot(2);
     let mut later = snapshot.clone();

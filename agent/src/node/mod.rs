@@ -1,5 +1,7 @@
 //! What the node has, what is set aside, and what is left for pods.
 
+pub mod gather;
+
 use std::collections::BTreeMap;
 
 use crate::cgroup::control::PageSize;
@@ -19,6 +21,6 @@ pub struct Capacity {
     pub pids: u64,
     /// Online CPUs as a list (`0-1`).
     pub cpus: String,
-    /// Bytes of the file system that holds pods' local data; `None` if it could not be read.
+    /// Bytes of the file system that holds pods' local data; `None` where nobody asked.
     pub ephemeral_storage_bytes: Option<u64>,
 }

@@ -5,15 +5,26 @@
 //! - [`Pod::requests`], [`Pod::limits`]: what the scheduler and the kubelet count for the whole pod.
 
 mod container;
+mod defaults;
+mod effective;
+#[cfg(test)]
+mod golden;
+pub mod names;
+mod priority;
+mod problem;
+mod qos;
 mod quantity;
+mod read;
 mod resources;
 
 use std::sync::Arc;
 
-use k8s_openapi::api::core::v1::PodSpec;
+use k8s_openapi::api::core::v1::{self, PodSpec};
 
 pub use container::{Container, ContainerKind};
-pub use quantity::{Quantity, QuantityError};
+pub use priority::{SYSTEM_CLUSTER_CRITICAL, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL};
+pub use problem::Problem;
+pub use quantity::{Format, Quantity, QuantityError, QuantityFault};
 pub use resources::{ResourceList, Resources};
 
 use crate::view::QosClass;
@@ -36,4 +47,26 @@ pub struct Pod {
     pub resources: Option<Resources>,
     /// The rest of the manifest, for those who start the pod.
     pub spec: Arc<PodSpec>,
+}
+
+impl Pod {
+    /// A pod as the API server would take it: with defaults, by its rules for identity and resources.
+    ///
+    /// # Errors
+    /// Every problem at once.
+    pub fn from_kubernetes(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
+        let (pod, problems) = read::read(pod);
+        if problems.is_empty() { Ok(pod) } else { Err(problems) }
+    }
+
+    /// A pod with defaults that is held to no rule but well-formed quantities: what kubelets' functions are compared
+    /// with, on pods that no API server would take.
+    ///
+    /// # Errors
+    /// The quantities that could not be read.
+    #[cfg(test)]
+    pub(crate) fn unchecked(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
+        let (pod, problems) = read::read(pod);
+        if problems.is_empty() { Ok(pod) } else { Err(problems) }
+    }
 }

@@ -13,3 +13,30 @@ pub struct Resources {
     pub requests: ResourceList,
     pub limits: ResourceList,
 }
+
+impl Resources {
+    pub fn is_empty(&self) -> bool {
+        self.requests.is_empty() && self.limits.is_empty()
+    }
+}
+
+/// Adds what `more` has, name by name.
+pub(super) fn add(list: &mut ResourceList, more: &ResourceList) {
+    for (name, quantity) in more {
+        match list.get_mut(name) {
+            Some(sum) => *sum += quantity,
+            None => {
+                list.insert(name.clone(), quantity.clone());
+            }
+        }
+    }
+}
+
+/// Raises `list` to what `other` has, name by name.
+pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
+    for (name, quantity) in other {
+        if list.get(name).is_none_or(|own| quantity > own) {
+            list.insert(name.clone(), quantity.clone());
+        }
+    }
+}

@@ -29,3 +29,4 @@ pub use group_files::GroupFiles;
 pub use limits::{CpuShare, Limits};
 pub use manager::{Manager, Presence};
 pub use name::{CgroupName, NameError};
+pub use systemd::{Systemd, SystemdError};

@@ -1,0 +1,151 @@
+//! Laying drop-in files over the file, as the kubelet does (`mergeKubeletConfigurations`: JSON merge patch, RFC 7386):
+//! mappings are merged by key, everything else is replaced, and null takes a key away.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use serde_yaml_ng::{Mapping, Value};
+
+use super::fields::{join, shown};
+
+/// A configuration of one file or several, and which of them said what.
+#[derive(Debug, Clone)]
+pub struct Layers {
+    map: Mapping,
+    /// Where a field has its value from, by field path; what is not here is the first file's.
+    from: BTreeMap<String, PathBuf>,
+    first: Option<PathBuf>,
+}
+
+impl Layers {
+    pub fn new(first: Option<&Path>, map: Mapping) -> Self {
+        Self { map, from: BTreeMap::new(), first: first.map(Path::to_owned) }
+    }
+
+    /// Lays the content of `file` over what is there.
+    pub fn lay(&mut self, file: &Path, patch: Mapping) {
+        merge(&mut self.map, patch, "", &mut |field| {
+            let below = format!("{field}.");
+            self.from.retain(|known, _| !known.starts_with(&below));
+            self.from.insert(field.to_owned(), file.to_owned());
+        });
+    }
+
+    /// The file that said `field`, or the nearest mapping that holds it.
+    pub fn file_of(&self, field: &str) -> Option<&Path> {
+        let mut path = field;
+        loop {
+            if let Some(file) = self.from.get(path) {
+                return Some(file);
+            }
+            match path.rfind('.') {
+                Some(end) => path = &path[..end],
+                None => return self.first.as_deref(),
+            }
+        }
+    }
+
+    pub fn into_map(self) -> Mapping {
+        self.map
+    }
+
+    pub fn map_mut(&mut self) -> &mut Mapping {
+        &mut self.map
+    }
+}
+
+/// Merges `patch` into `map` and tells `set` the path of each value that is now the patch's.
+fn merge(map: &mut Mapping, patch: Mapping, prefix: &str, set: &mut impl FnMut(&str)) {
+    for (key, value) in patch {
+        let field = join(prefix, &shown(&key));
+        match value {
+            Value::Null => {
+                map.shift_remove(&key);
+                set(&field);
+            }
+            Value::Mapping(inner) => {
+                if !map.get(&key).is_some_and(Value::is_mapping) {
+                    map.insert(key.clone(), Value::Mapping(Mapping::new()));
+                    set(&field);
+                }
+                if let Some(Value::Mapping(target)) = map.get_mut(&key) {
+                    merge(target, inner, &field, set);
+                }
+            }
+            other => {
+                map.insert(key, other);
+                set(&field);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn yaml(text: &str) -> Mapping {
+        serde_yaml_ng::from_str(text).unwrap()
+    }
+
+    fn laid(base: &str, patches: &[&str]) -> Layers {
+        let mut layers = Layers::new(Some(Path::new("base")), yaml(base));
+        for (i, patch) in patches.iter().enumerate() {
+            layers.lay(Path::new(&format!("{i}.conf")), yaml(patch));
+        }
+        layers
+    }
+
+    /// The examples of RFC 7386, appendix A, that have objects on both sides.
+    #[test]
+    fn as_the_standard_has_it() {
+        for (base, patch, merged) in [
+            ("{a: b}", "{a: c}", "{a: c}"),
+            ("{a: b}", "{b: c}", "{a: b, b: c}"),
+            ("{a: b}", "{a: null}", "{}"),
+            ("{a: b, b: c}", "{a: null}", "{b: c}"),
+            ("{a: [b]}", "{a: c}", "{a: c}"),
+            ("{a: c}", "{a: [b]}", "{a: [b]}"),
+            ("{a: {b: c}}", "{a: {b: d, c: null}}", "{a: {b: d}}"),
+            ("{a: [{b: c}]}", "{a: [1]}", "{a: [1]}"),
+            ("{e: null}", "{a: 1}", "{e: null, a: 1}"),
+            ("{}", "{a: {bb: {ccc: null}}}", "{a: {bb: {}}}"),
+        ] {
+            assert_eq!(laid(base, &[patch]).into_map(), yaml(merged), "{base} and {patch}");
+        }
+    }
+
+    #[test]
+    fn knows_who_said_it() {
+        let layers = laid(
+            "{port: 1, evictionHard: {memory.available: 1, nodefs.available: 2}, swap: {a: 1}}",
+            &["{evictionHard: {memory.available: 3}, swap: 5}", "{swap: {b: 2}, maxPods: null}"],
+        );
+        for (field, file) in [
+            ("port", "base"),
+            ("evictionHard", "base"),
+            ("evictionHard.memory.available", "0.conf"),
+            ("evictionHard.nodefs.available", "base"),
+            ("swap.b", "1.conf"),
+            ("maxPods", "1.conf"),
+            ("absent", "base"),
+        ] {
+            assert_eq!(layers.file_of(field), Some(Path::new(file)), "{field}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn the_last_file_wins(values in prop::collection::vec(0..9u32, 1..6)) {
+            let patches: Vec<String> = values.iter().map(|v| format!("{{a: {{b: {v}}}}}")).collect();
+            let patches: Vec<&str> = patches.iter().map(String::as_str).collect();
+            let layers = laid("{a: {b: 99, c: 1}}", &patches);
+            let file = format!("{}.conf", values.len() - 1);
+            prop_assert_eq!(layers.file_of("a.b"), Some(Path::new(&file)));
+            let last = values[values.len() - 1];
+            prop_assert_eq!(layers.into_map(), yaml(&format!("{{a: {{b: {last}, c: 1}}}}")));
+        }
+    }
+}

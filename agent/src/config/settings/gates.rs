@@ -1,0 +1,69 @@
+//! Feature gates: those of the kubelet's that change what is done here.
+
+use crate::config::fields::Fields;
+use crate::config::kubelet::meant;
+
+/// The kubelet's feature gates that are known here, with its defaults (pkg/features/kube_features.go, 1.35).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FeatureGates {
+    /// `CustomCPUCFSQuotaPeriod`: `cpuCFSQuotaPeriod` may be set.
+    pub custom_cpu_cfs_quota_period: bool,
+    /// `MemoryQoS` (KEP-2570).
+    pub memory_qos: bool,
+    /// `NodeSwap` (KEP-2400): `memorySwap` may be set.
+    pub node_swap: bool,
+    /// `QOSReserved`: `qosReserved` is acted on.
+    pub qos_reserved: bool,
+}
+
+impl Default for FeatureGates {
+    fn default() -> Self {
+        Self { custom_cpu_cfs_quota_period: false, memory_qos: false, node_swap: true, qos_reserved: false }
+    }
+}
+
+/// Sets every gate that is alpha and not named itself.
+const ALL_ALPHA: &str = "AllAlpha";
+
+const NAMES: [&str; 5] = [ALL_ALPHA, "CustomCPUCFSQuotaPeriod", "MemoryQoS", "NodeSwap", "QOSReserved"];
+
+impl FeatureGates {
+    /// Name and state of each.
+    pub fn list(self) -> [(&'static str, bool); 4] {
+        [
+            ("CustomCPUCFSQuotaPeriod", self.custom_cpu_cfs_quota_period),
+            ("MemoryQoS", self.memory_qos),
+            ("NodeSwap", self.node_swap),
+            ("QOSReserved", self.qos_reserved),
+        ]
+    }
+
+    /// Takes `featureGates`; gates of others are added to `ignored`.
+    pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> Self {
+        let mut gates = Self::default();
+        let given = top.switches("featureGates");
+        if let Some(&alpha) = given.get(ALL_ALPHA) {
+            gates.custom_cpu_cfs_quota_period = alpha;
+            gates.memory_qos = alpha;
+            gates.qos_reserved = alpha;
+        }
+        for (name, on) in given {
+            match name.as_str() {
+                ALL_ALPHA => {}
+                "CustomCPUCFSQuotaPeriod" => gates.custom_cpu_cfs_quota_period = on,
+                "MemoryQoS" => gates.memory_qos = on,
+                "NodeSwap" => gates.node_swap = on,
+                "QOSReserved" => gates.qos_reserved = on,
+                other => match meant(other, NAMES) {
+                    Some(near) => top.refuse(
+                        &format!("featureGates.{other}"),
+                        "unknown feature gate",
+                        &format!("a feature gate of the kubelet (did you mean {near}?)"),
+                    ),
+                    None => ignored.push(format!("featureGates.{other}")),
+                },
+            }
+        }
+        gates
+    }
+}

@@ -1,0 +1,66 @@
+//! From the kubelet's keys to [`NodeSettings`], with the kubelet's defaults (pkg/kubelet/apis/config/v1beta1/defaults.go)
+//! and its checks (pkg/kubelet/apis/config/validation/validation.go).
+
+mod allocatable;
+pub mod eviction;
+mod gates;
+mod limits;
+pub mod path;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+
+use super::fields::Fields;
+use super::node::{Enforce, NodeSettings};
+use crate::cgroup::control::DriverKind;
+
+pub use gates::FeatureGates;
+
+/// Takes every key that is acted on here. What the kubelet would act on and nobody does here is added to `ignored`.
+pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> (NodeSettings, FeatureGates) {
+    let mut settings = NodeSettings::default();
+    let gates = FeatureGates::take(top, ignored);
+    places(top, &mut settings);
+    allocatable::take(top, &mut settings);
+    settings.eviction_hard = eviction::take(top, settings.enforce.contains(&Enforce::Pods), ignored);
+    limits::take(top, gates, &mut settings, ignored);
+    let up = |first| first..=i64::from(i32::MAX);
+    settings.oom_score_adj = top
+        .integer("oomScoreAdj", "a whole number from -1000 to 1000", &(-1000..=1000))
+        .map_or(settings.oom_score_adj, |n| n as i32);
+    settings.max_pods = top
+        .integer("maxPods", "a whole number from 0 up", &up(0))
+        .filter(|n| *n > 0)
+        .map_or(settings.max_pods, |n| n as u32);
+    settings.static_pod_path = top
+        .text("staticPodPath", "an absolute path", |t| match t {
+            "" => Some(None),
+            t => (t.starts_with('/') && !t.contains('\0')).then(|| Some(PathBuf::from(t))),
+        })
+        .flatten();
+    settings.file_check_frequency = top
+        .duration("fileCheckFrequency")
+        .filter(|time| !time.is_zero())
+        .unwrap_or(settings.file_check_frequency);
+    (settings, gates)
+}
+
+/// Where cgroups are made, and by whom.
+fn places(top: &mut Fields<'_>, settings: &mut NodeSettings) {
+    let root = path::take(top, "cgroupRoot");
+    settings.cgroups_per_qos = top.flag("cgroupsPerQOS", settings.cgroups_per_qos);
+    settings.cgroup_driver = top
+        .text("cgroupDriver", "cgroupfs or systemd", |t| match t {
+            "" | "cgroupfs" => Some(DriverKind::Cgroupfs),
+            "systemd" => Some(DriverKind::Systemd),
+            _ => None,
+        })
+        .unwrap_or(settings.cgroup_driver);
+    settings.kubelet_cgroups = path::take(top, "kubeletCgroups");
+    settings.system_cgroups = path::take_below_root(top, "systemCgroups");
+    if settings.system_cgroups.is_some() && root.is_none() && !top.has_problem("cgroupRoot") {
+        top.refuse("cgroupRoot", "", "the cgroup that pods live under, because systemCgroups is set");
+    }
+    settings.cgroup_root = root.unwrap_or_else(|| "/".to_owned());
+}

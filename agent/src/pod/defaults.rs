@@ -1,0 +1,65 @@
+//! What the API server fills in of resources (pkg/apis/core/v1/defaults.go, `SetDefaults_Pod`).
+
+use super::effective::aggregate;
+use super::names::{is_hugepages, is_overcommit_allowed, is_pod_level};
+use super::{Container, ResourceList, Resources};
+
+/// Defaults of a whole pod, then the rounding to thousandths; in the API server's order, which shows where amounts are
+/// finer.
+pub(super) fn fill_in(
+    containers: &mut [Container],
+    init_containers: &mut [Container],
+    pod: Option<&mut Resources>,
+    overhead: &mut ResourceList,
+) {
+    for container in containers.iter_mut().chain(init_containers.iter_mut()) {
+        requests_from_limits(&mut container.resources);
+    }
+    if let Some(pod) = pod {
+        hugepage_limits(pod, &aggregate(containers, init_containers, |c| &c.resources.limits));
+        pod_requests(pod, &aggregate(containers, init_containers, |c| &c.resources.requests));
+        round(&mut pod.requests);
+        round(&mut pod.limits);
+    }
+    for container in containers.iter_mut().chain(init_containers) {
+        round(&mut container.resources.requests);
+        round(&mut container.resources.limits);
+    }
+    round(overhead);
+}
+
+/// A limit without a request is the request.
+fn requests_from_limits(resources: &mut Resources) {
+    for (name, limit) in &resources.limits {
+        resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
+    }
+}
+
+/// Containers' huge pages are the pod's limit where the pod says something, but nothing of them.
+fn hugepage_limits(pod: &mut Resources, containers: &ResourceList) {
+    if pod.is_empty() {
+        return;
+    }
+    for (name, limit) in containers.iter().filter(|(name, _)| is_hugepages(name)) {
+        if !pod.requests.contains_key(name) {
+            pod.limits.entry(name.clone()).or_insert_with(|| limit.clone());
+        }
+    }
+}
+
+/// A pod with limits requests what its containers do together, and its limits of what they don't.
+fn pod_requests(pod: &mut Resources, containers: &ResourceList) {
+    if pod.limits.is_empty() {
+        return;
+    }
+    let from_containers = containers.iter().filter(|(name, _)| is_overcommit_allowed(name));
+    for (name, quantity) in from_containers.chain(&pod.limits).filter(|(name, _)| is_pod_level(name)) {
+        pod.requests.entry(name.clone()).or_insert_with(|| quantity.clone());
+    }
+}
+
+fn round(list: &mut ResourceList) {
+    for quantity in list.values_mut() {
+        *quantity = std::mem::take(quantity).rounded_up_to_milli();
+    }
+}

@@ -1,0 +1,94 @@
+//! Against what a kubelet's own functions made of 500 pods, and the class a real kubelet gave its pods.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use k8s_openapi::api::core::v1;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{Pod, ResourceList, Resources};
+
+/// A recording; `None`, and said so, where the recordings are not at hand.
+pub(super) fn load<T: DeserializeOwned>(file: &str) -> Option<T> {
+    let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
+        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
+        PathBuf::from,
+    );
+    let path = folder.join(file);
+    match std::fs::read_to_string(&path) {
+        Ok(text) => Some(serde_json::from_str(&text).expect("golden JSON")),
+        Err(error) => {
+            println!("skipped: {}: {error} (set NODEWARDEN_GOLDEN)", path.display());
+            None
+        }
+    }
+}
+
+type Amounts = BTreeMap<String, String>;
+
+#[derive(Debug, Default, PartialEq, Deserialize)]
+#[serde(default)]
+struct Defaulted {
+    limits: Amounts,
+    requests: Amounts,
+}
+
+#[derive(Debug, Deserialize)]
+struct Case {
+    pod: v1::Pod,
+    defaulted_resources: BTreeMap<String, Defaulted>,
+    qos: String,
+    pod_requests: Amounts,
+    pod_limits: Amounts,
+}
+
+fn written(list: &ResourceList) -> Amounts {
+    list.iter().map(|(name, quantity)| (name.clone(), quantity.to_string())).collect()
+}
+
+fn defaulted(pod: &Pod) -> BTreeMap<String, Defaulted> {
+    let of = |r: &Resources| Defaulted { limits: written(&r.limits), requests: written(&r.requests) };
+    let containers = pod.containers.iter().chain(&pod.init_containers);
+    let mut all: BTreeMap<_, _> = containers.map(|c| (c.name.clone(), of(&c.resources))).collect();
+    all.extend(pod.resources.as_ref().map(|own| ("<pod>".to_owned(), of(own))));
+    all
+}
+
+/// The generated pods keep no rule of the API server but well-formed quantities, so they are read, not judged.
+#[test]
+fn pods() {
+    let Some(cases) = load::<Vec<Case>>("pods.json") else { return };
+    assert!(!cases.is_empty());
+    for case in cases {
+        let pod = Pod::unchecked(case.pod).expect("quantities");
+        let name = &pod.name;
+        assert_eq!(defaulted(&pod), case.defaulted_resources, "{name}: defaulted_resources");
+        assert_eq!(pod.qos.to_string(), case.qos, "{name}: qos");
+        assert_eq!(written(&pod.requests()), case.pod_requests, "{name}: pod_requests");
+        assert_eq!(written(&pod.limits()), case.pod_limits, "{name}: pod_limits");
+    }
+}
+
+#[test]
+fn recorded_pods() {
+    for file in
+        ["kubelet-v1.json", "kubelet-v2-systemd.json", "kubelet-v2-cgroupfs.json", "kubelet-v2-memqos.json"]
+    {
+        let Some(recording) = load::<Value>(file) else { return };
+        let batches = recording["batches"].as_object().expect("batches");
+        let pods = batches.values().flat_map(|batch| batch["pods"].as_object().expect("pods"));
+        let mut seen = 0;
+        for (name, recorded) in pods {
+            let manifest = serde_json::from_value(recorded["spec"].clone()).expect("a pod");
+            let pod = Pod::from_kubernetes(manifest).unwrap_or_else(|e| panic!("{file}: {name}: {e:?}"));
+            assert_eq!(&pod.name, name, "{file}");
+            assert_eq!(Some(pod.qos.to_string().as_str()), recorded["qos"].as_str(), "{file}: {name}");
+            assert_eq!(pod.is_node_critical(), name.contains("nodecritical"), "{file}: {name}");
+            assert_eq!(pod.is_critical(), name.contains("critical"), "{file}: {name}");
+            seen += 1;
+        }
+        assert!(seen > 0, "{file}");
+    }
+}
