@@ -417,6 +417,7 @@ mod golden {
 
     use super::*;
     use crate::cgroup::control::files::write::weight;
+    use crate::golden::load;
 
     /// A recorded value as its file says it.
     fn text(value: &Value) -> String {
@@ -486,19 +487,5 @@ mod golden {
             }
         }
         assert!(compared > 10, "{compared}");
-    }
-
-    fn load(name: &str) -> Option<Value> {
-        let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
-            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
-            PathBuf::from,
-        );
-        match fs::read_to_string(folder.join(name)) {
-            Ok(text) => Some(serde_json::from_str(&text).expect("golden JSON")),
-            Err(error) => {
-                println!("skipped: {name}: {error} (set NODEWARDEN_GOLDEN)");
-                None
-            }
-        }
     }
 }
