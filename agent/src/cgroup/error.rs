@@ -19,6 +19,8 @@ pub enum CgroupError {
     UnknownHierarchy { mount: PathBuf },
     #[error("{call} {path}: {source}")]
     File { call: &'static str, path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Systemd(#[from] SystemdError),
     #[error("write {text:?} to {path}: {source}")]
     Write { path: PathBuf, text: String, source: io::Error },
     #[error("{path} says {text:?}, which is no value of this file")]
@@ -29,15 +31,15 @@ pub enum CgroupError {
     Root,
     #[error(transparent)]
     Name(#[from] NameError),
-    #[error(transparent)]
-    Systemd(#[from] SystemdError),
 }
 
 impl CgroupError {
     pub(super) fn file(call: &'static str, path: &Path, source: impl Into<io::Error>) -> Self {
         Self::File { call, path: path.to_owned(), source: source.into() }
     }
+}
 
+impl CgroupError {
     /// What the kernel said, if it was the kernel that refused.
     pub fn errno(&self) -> Option<i32> {
         match self {

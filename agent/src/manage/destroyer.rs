@@ -36,7 +36,10 @@ impl Destroyer {
     ///
     /// # Errors
     /// A thread cannot be had.
-    pub fn start(manager: &Arc<Manager>, done: impl Fn(Outcome) + Clone + Send + 'static) -> io::Result<Self> {
+    pub fn start(
+        manager: &Arc<Manager>,
+        done: impl Fn(Outcome) + Clone + Send + 'static,
+    ) -> io::Result<Self> {
         let (orders, receiver) = channel();
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..WORKERS {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::owned::OwnedError;
 use crate::cgroup::CgroupError;
 use crate::cgroup::control::NameError;
+use crate::node::gather::GatherError;
 
 /// Starting mode manage failed.
 #[derive(Debug, thiserror::Error)]
@@ -13,13 +14,17 @@ pub enum ManageError {
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
+    Node(#[from] GatherError),
+    #[error(transparent)]
     Owned(#[from] OwnedError),
     #[error("{field}: {value}: {source}")]
     Name { field: &'static str, value: String, source: NameError },
     /// The kubelet ends with the same demand ("cgroup-root doesn't exist", "cgroup does not exist").
     #[error("{field}: {value}: there is no such cgroup ({}); make it first{hint}", list(missing))]
     Missing { field: &'static str, value: String, missing: Vec<PathBuf>, hint: &'static str },
-    #[error("cgroupDriver is systemd (by {from}), but systemd is not process 1 here (no /run/systemd/system)")]
+    #[error(
+        "cgroupDriver is systemd (by {from}), but systemd is not process 1 here (no /run/systemd/system)"
+    )]
     NoSystemd { from: &'static str },
     #[error("cannot start the {what}: {source}")]
     Start { what: &'static str, source: io::Error },

@@ -15,12 +15,16 @@ impl Problems {
         self.before = std::mem::take(&mut self.now);
     }
 
-    /// Notes a problem. True when the round before had none about the same.
-    pub fn add(&mut self, about: &str, problem: String) -> bool {
+    /// Notes a problem.
+    pub fn add(&mut self, about: &str, problem: String) {
         let list = self.now.entry(about.to_owned()).or_default();
         if !list.contains(&problem) {
             list.push(problem);
         }
+    }
+
+    /// Whether the round before had none about the same.
+    pub fn is_news(&self, about: &str) -> bool {
         !self.before.contains_key(about)
     }
 
@@ -53,14 +57,17 @@ mod tests {
     fn news_only_once() {
         let mut problems = Problems::default();
         problems.begin();
-        assert!(problems.add("/a", "x".into()));
+        problems.add("/a", "x".into());
+        assert!(problems.is_news("/a"));
         problems.begin();
-        assert!(!problems.add("/a", "x, again".into()));
+        problems.add("/a", "x, again".into());
+        assert!(!problems.is_news("/a"));
         assert_eq!(problems.about("/a"), "x, again");
         problems.begin();
         assert_eq!(problems.about("/a"), "");
         problems.begin();
-        assert!(problems.add("/a", "x".into()));
+        problems.add("/a", "x".into());
+        assert!(problems.is_news("/a"));
         problems.add("state", "y".into());
         assert_eq!(problems.all_but(|_| false), ["/a: x", "y"]);
         assert_eq!(problems.all_but(|about| about == "/a"), ["y"]);

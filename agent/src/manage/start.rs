@@ -1,21 +1,20 @@
 //! From the configuration to a kept hierarchy.
 
-use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
 
 use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::ManageError;
 use super::keeper::Keeper;
+use super::machine::{driver, facts, node_name};
 use super::owned::Owned;
 use super::sync::{Setup, Syncer};
-use crate::cgroup::control::{Cgroupfs, Driver, DriverKind, GroupFiles, Limits, Manager, Presence, Systemd};
-use crate::cgroup::{Controller, Layout, Version};
-use crate::config::{Config, Enforce, Endpoint, NodeSettings};
+use crate::cgroup::Layout;
+use crate::cgroup::control::{DriverKind, Limits, Manager, Presence};
+use crate::config::{Config, Endpoint, Enforce, NodeSettings};
 use crate::journal::Journal;
-use crate::qos::{HierarchyFacts, Levels, OptionalFiles};
+use crate::qos::Levels;
 use crate::runtime::Client;
 use crate::source::{Manifests, Watching, watch};
 use crate::view::Detail;
@@ -42,7 +41,8 @@ pub fn start(
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
-    let name = |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
+    let name =
+        |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
     let levels = Levels::below(&settings.cgroup_root).map_err(name)?;
     if let Some(root) = levels.kubepods.parent() {
         must_exist(&manager, "cgroupRoot", &settings.cgroup_root, &manager.path(&root), "")?;
@@ -109,19 +109,6 @@ fn driver_kind(
     }
 }
 
-fn driver(kind: DriverKind, from: &'static str, layout: &Arc<Layout>) -> Result<Arc<dyn Driver>, ManageError> {
-    let files = Cgroupfs::new(layout.clone());
-    match kind {
-        DriverKind::Cgroupfs => Ok(Arc::new(files)),
-        // sd_booted(3)
-        DriverKind::Systemd if !Path::new("/run/systemd/system").is_dir() => Err(ManageError::NoSystemd { from }),
-        DriverKind::Systemd => {
-            let version = layout.hierarchy(Controller::Memory).map_or(Version::V2, |h| h.version);
-            Ok(Arc::new(Systemd::new(files, version)))
-        }
-    }
-}
-
 fn must_exist(
     manager: &Manager,
     field: &'static str,
@@ -154,36 +141,9 @@ fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), Mana
             ),
         };
         let Some(value) = value else { continue };
-        let name = crate::qos::reserved_name(value, manager.kind());
+        let name = crate::qos::reserved::name(value, manager.kind());
         let name = name.map_err(|source| ManageError::Name { field, value: value.to_owned(), source })?;
         must_exist(manager, field, value, &manager.path(&name), hint)?;
     }
     Ok(())
 }
-
-/// What limits there are, looked for where they will be set.
-fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
-    let files = GroupFiles::new(layout.clone());
-    let has = |controller, file: &str| files.directory(controller, kubepods).is_some_and(|dir| dir.join(file).exists());
-    let optional = OptionalFiles {
-        swap: has(Controller::Memory, "memory.swap.max") || has(Controller::Memory, "memory.memsw.limit_in_bytes"),
-        cpu_idle: has(Controller::Cpu, "cpu.idle"),
-        oom_group: has(Controller::Memory, "memory.oom.group"),
-    };
-    HierarchyFacts::of(layout, optional, page_size())
-}
-
-fn page_size() -> u64 {
-    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    size.and_then(|s| u64::try_from(s).ok()).unwrap_or(4096)
-}
-
-fn node_name(config: &Config) -> String {
-    config.node_name.clone().unwrap_or_else(|| {
-        nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).unwrap_or_default()
-    })
-}
-
-/// How often everything is compared with what it should be: the kubelet's `updateNodeAllocatableCgroups` and
-/// `UpdateCgroups` run every minute.
-pub const RECONCILE: Duration = Duration::from_secs(60);

@@ -18,7 +18,7 @@ use crate::cgroup::Version;
 use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
-use crate::node;
+use crate::node::gather::Sources;
 use crate::qos::{self, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
 use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
@@ -127,7 +127,7 @@ impl Syncer {
 
     /// `None` when the tree cannot be computed, with the problem noted.
     fn wanted(&mut self) -> Option<Wanted> {
-        let capacity = match node::gather(&self.setup.state_dir) {
+        let capacity = match Sources::default().capacity(Some(&self.setup.state_dir)) {
             Ok(capacity) => capacity,
             Err(error) => {
                 self.problems.add("node", error.to_string());
@@ -139,7 +139,7 @@ impl Syncer {
         for sourced in desired.iter().flat_map(|d| &d.pods) {
             match setup.levels.pod(sourced.pod.qos, &sourced.pod.uid) {
                 Ok(name) => drop(pods.insert(setup.manager.path(&name), sourced.clone())),
-                Err(error) => drop(problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin))),
+                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin)),
             }
         }
         let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
@@ -155,15 +155,18 @@ impl Syncer {
             tree.yield_to(usage);
         }
         let settled = |limits| setup.manager.settled(limits);
-        let limits = tree.groups.iter().map(|(name, group)| (setup.manager.path(name), settled(&group.limits)));
+        let limits =
+            tree.groups.iter().map(|(name, group)| (setup.manager.path(name), settled(&group.limits)));
         let mut limits: ByPath = limits.collect();
         for reserved in &tree.reserved {
             let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
             match path {
                 // Somebody else's: gets limits, is never made.
-                Ok(path) if setup.manager.exists(&path) => drop(limits.insert(path, settled(&reserved.limits))),
-                Ok(path) => drop(problems.add(&path, format!("{} does not exist any more", reserved.cgroup))),
-                Err(error) => drop(problems.add(&reserved.cgroup, error.to_string())),
+                Ok(path) if setup.manager.exists(&path) => {
+                    drop(limits.insert(path, settled(&reserved.limits)))
+                }
+                Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
+                Err(error) => problems.add(&reserved.cgroup, error.to_string()),
             }
         }
         Some(Wanted { limits, pods })
@@ -174,7 +177,7 @@ impl Syncer {
         for path in paths.filter(|path| self.setup.manager.exists(path)) {
             match self.setup.manager.read(path) {
                 Ok(limits) => drop(found.insert(path.clone(), limits)),
-                Err(error) => drop(self.problems.add(path, error.to_string())),
+                Err(error) => self.problems.add(path, error.to_string()),
             }
         }
         found
@@ -217,9 +220,10 @@ impl Syncer {
         match used {
             Some(used) if shrinks && used > new => {
                 let message = format!("a memory limit of {new} bytes waits: {used} are in use");
-                if self.problems.add(path, message.clone()) {
-                    self.tell(path, wanted, "LimitDeferred", message);
+                if self.problems.is_news(path) {
+                    self.tell(path, wanted, "LimitDeferred", message.clone());
                 }
+                self.problems.add(path, message);
                 Limits { memory_max: None, memsw_max: None, ..limits.clone() }
             }
             _ => limits.clone(),
@@ -230,9 +234,8 @@ impl Syncer {
     fn tell_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
         let before = self.written.get(path);
         for difference in differences(set, found) {
-            let ours = before.is_some_and(|b| {
-                !differences(b, found).iter().any(|d| d.limit == difference.limit)
-            });
+            let ours =
+                before.is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
             if ours {
                 continue;
             }
@@ -280,7 +283,7 @@ impl Syncer {
                     let pods = children.iter().filter(|name| is_pod(name));
                     present.extend(pods.map(|name| format!("{level}/{name}")));
                 }
-                Err(error) => drop(problems.add(&level, error.to_string())),
+                Err(error) => problems.add(&level, error.to_string()),
             }
         }
         present
@@ -330,9 +333,13 @@ impl Syncer {
             problem: self.problems.about(path),
         });
         let removing = destroyer.removing().iter().map(String::as_str);
-        let failed = self.setup.owned.pods().keys().map(String::as_str).filter(|path| {
-            !self.pods.contains_key(*path) && !destroyer.removing().contains(*path)
-        });
+        let failed = self
+            .setup
+            .owned
+            .pods()
+            .keys()
+            .map(String::as_str)
+            .filter(|path| !self.pods.contains_key(*path) && !destroyer.removing().contains(*path));
         let removing = removing.chain(failed).map(|path| PodCgroup {
             uid: self.setup.owned.pods().get(path).map(|e| e.uid.clone()).unwrap_or_default(),
             namespace: String::new(),

@@ -46,3 +46,43 @@ pub fn bandwidth(limit_milli: u64, period_us: u64) -> CpuQuota {
     let quota_us = quota_from_milli(limit_milli, period_us).map_or(Bound::Max, Bound::At);
     CpuQuota { quota_us, period_us }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares() {
+        for (milli, shares) in
+            [(0, 2), (1, 2), (2, 2), (3, 3), (10, 10), (100, 102), (1000, 1024), (256_000, 262_144)]
+        {
+            assert_eq!(shares_from_milli(milli), shares, "{milli}");
+        }
+        assert_eq!(shares_from_milli(u64::MAX), MAX_SHARES);
+    }
+
+    #[test]
+    fn quotas() {
+        for (milli, period, quota) in [
+            (0, 100_000, None),
+            (1, 100_000, Some(1_000)),
+            (10, 100_000, Some(1_000)),
+            (11, 100_000, Some(1_100)),
+            (777, 100_000, Some(77_700)),
+            (1, 1_000_000, Some(1_000)),
+            (50, 10_000, Some(1_000)),
+            (2_500, 10_000, Some(25_000)),
+            (u64::MAX, 1_000_000, Some(u64::MAX)),
+        ] {
+            assert_eq!(quota_from_milli(milli, period), quota, "{milli} of {period}");
+        }
+        assert_eq!(bandwidth(0, 50_000), CpuQuota { quota_us: Bound::Max, period_us: 50_000 });
+    }
+
+    #[test]
+    fn a_kubelet_without_the_gate_has_its_own_period() {
+        let configured = Duration::from_millis(10);
+        assert_eq!(effective_period_us(configured, false), 100_000);
+        assert_eq!(effective_period_us(configured, true), 10_000);
+    }
+}

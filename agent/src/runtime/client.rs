@@ -8,7 +8,8 @@ use nodewarden_proto::runtime::v1 as cri;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
 
-use super::{Listing, RuntimeError};
+use super::{Condition, Listing, RuntimeError};
+use crate::cgroup::control::DriverKind;
 use crate::config::Endpoint;
 
 /// Time for one call, connecting included.
@@ -56,6 +57,36 @@ impl Client {
         let mut service = self.service.clone();
         let answer = self.call("Version", service.version(cri::VersionRequest::default())).await?;
         Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
+    }
+
+    /// What the runtime says of itself: RuntimeReady and NetworkReady at least.
+    pub async fn conditions(&self) -> Result<Vec<Condition>, RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = self.call("Status", service.status(cri::StatusRequest::default())).await?;
+        Ok(answer.status.unwrap_or_default().conditions.into_iter().map(Condition::from).collect())
+    }
+
+    /// The cgroup driver that the runtime uses, so that the pods' cgroups are made by the same one (KEP-4033). None
+    /// from a runtime that does not tell: containerd before 2.0 does not know the call, and one may leave it empty.
+    pub async fn cgroup_driver(&self) -> Result<Option<DriverKind>, RuntimeError> {
+        const CALL: &str = "RuntimeConfig";
+        let mut service = self.service.clone();
+        let answer = match self.call(CALL, service.runtime_config(cri::RuntimeConfigRequest {})).await {
+            Err(RuntimeError::Call { status, .. }) if status.code() == tonic::Code::Unimplemented => {
+                return Ok(None);
+            }
+            answer => answer?,
+        };
+        // Without the message the enumeration's default would say systemd, which nobody said.
+        let Some(linux) = answer.linux else { return Ok(None) };
+        match cri::CgroupDriver::try_from(linux.cgroup_driver) {
+            Ok(cri::CgroupDriver::Systemd) => Ok(Some(DriverKind::Systemd)),
+            Ok(cri::CgroupDriver::Cgroupfs) => Ok(Some(DriverKind::Cgroupfs)),
+            Err(_) => Err(RuntimeError::UnknownDriver {
+                endpoint: self.endpoint.clone(),
+                driver: linux.cgroup_driver,
+            }),
+        }
     }
 
     /// All pod sandboxes and containers, running or not.

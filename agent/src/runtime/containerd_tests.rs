@@ -9,6 +9,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use super::containerd_calls as calls;
 use super::containerd_fixture::{Containerd, IMAGE, cgroup_root, group_directories};
 use super::*;
+use crate::cgroup::control::DriverKind;
 use crate::cgroup::identify;
 use crate::view::{ContainerNames, Identity, PodNames, QosClass};
 
@@ -30,6 +31,12 @@ async fn names_of_a_real_pod() {
     assert_eq!(version.name, "containerd");
     assert!(!version.version.is_empty());
     assert_eq!(client.list().await.unwrap(), Listing::default());
+    let conditions = client.conditions().await.unwrap();
+    assert!(conditions.iter().any(|c| c.kind == "RuntimeReady" && c.holds), "{conditions:?}");
+    // 2.0 is the first that tells; the fixture's configuration has SystemdCgroup = false.
+    let driver = client.cgroup_driver().await.unwrap();
+    let tells = !version.version.trim_start_matches('v').starts_with("1.");
+    assert_eq!(driver, tells.then_some(DriverKind::Cgroupfs), "{version}");
 
     let names = Names::new(&containerd.endpoint());
     until("the runtime is reached", || names.state() == State::Reached(version.clone())).await;

@@ -14,6 +14,9 @@ pub enum RuntimeError {
     /// No answer in time.
     #[error("{endpoint}: {call}: no answer within {} s", .limit.as_secs())]
     TimedOut { call: &'static str, endpoint: Endpoint, limit: Duration },
+    /// The answer to RuntimeConfig names a cgroup driver that is not known here.
+    #[error("{endpoint}: RuntimeConfig: cgroup driver {driver} is neither systemd (0) nor cgroupfs (1)")]
+    UnknownDriver { endpoint: Endpoint, driver: i32 },
 }
 
 impl RuntimeError {
@@ -21,6 +24,7 @@ impl RuntimeError {
     pub fn cause(&self) -> String {
         match self {
             Self::Call { call, status, .. } => format!("{call}: {}", reason(status)),
+            Self::UnknownDriver { driver, .. } => format!("RuntimeConfig: unknown cgroup driver {driver}"),
             Self::TimedOut { call, limit, .. } => format!("{call}: no answer within {} s", limit.as_secs()),
         }
     }

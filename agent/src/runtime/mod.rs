@@ -1,4 +1,5 @@
-//! The container runtime, asked over CRI v1 for the names behind the ids in cgroup paths.
+//! The container runtime, asked over CRI v1: how it is, which cgroup driver it uses, and the names behind the ids in
+//! cgroup paths.
 //!
 //! - [`Client`]: the calls that are used, each with a time limit.
 //! - [`Table`]: which pod and container an id is, kept for a while after the runtime forgot it.
@@ -7,6 +8,7 @@
 
 mod cache;
 mod client;
+mod condition;
 #[cfg(test)]
 mod containerd_calls;
 #[cfg(test)]
@@ -17,9 +19,12 @@ mod enrich;
 mod error;
 mod names;
 mod pace;
+#[cfg(test)]
+mod server_tests;
 mod table;
 
 pub use client::{Client, Version};
+pub use condition::Condition;
 pub use enrich::enrich;
 pub use error::RuntimeError;
 pub use names::{Names, State};

@@ -4,16 +4,17 @@
 //! that cannot be read right now are not gone.
 
 mod error;
-// mod manifests;
-// mod uid;
-// mod watch;
+mod manifests;
+mod parse_tmp;
+mod uid;
+mod watch;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use error::SourceError;
-// pub use manifests::Manifests;
-// pub use watch::{Watching, watch};
+pub use manifests::Manifests;
+pub use watch::{Watching, watch};
 
 use crate::pod::Pod;
 

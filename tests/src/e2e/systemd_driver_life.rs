@@ -100,7 +100,8 @@ fn keeps_controllers(context: &Context) -> Result<(), Failure> {
     let before = all()?;
     for path in &levels {
         let values = tree.values(path)?;
-        let missing: Vec<_> = values.iter().filter(|(_, value)| *value == "-").map(|(name, _)| name).collect();
+        let missing: Vec<_> =
+            values.iter().filter(|(_, value)| *value == "-").map(|(name, _)| name).collect();
         ensure!(missing.is_empty(), "{path} has no {missing:?}");
     }
     // A container of the pod goes with it.

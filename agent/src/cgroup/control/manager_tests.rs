@@ -156,7 +156,8 @@ fn what_does_not_go_is_named() {
     let error = manager.destroy(&tree.path("level/pod"), Duration::from_millis(300)).unwrap_err();
     let text = error.to_string();
     fs::write(&state, "THAWED").unwrap();
-    let DestroyError::StillThere { holdouts, frozen_from_above, .. } = &error else { panic!("{error}") };
+    let DestroyError::StillThere(why) = &error else { panic!("{error}") };
+    let (holdouts, frozen_from_above) = (&why.holdouts, &why.frozen_from_above);
     assert_eq!(holdouts.iter().map(|h| h.pid).collect::<Vec<_>>(), [pid as i32], "{text}");
     assert!(frozen_from_above.is_some(), "{text}");
     assert!(text.contains("frozen by a cgroup above") && text.contains(&format!("process {pid}")), "{text}");

@@ -178,9 +178,9 @@ fn the_kernel_takes_every_order_of_memory_writes() {
         for write in v1().writes(&limits(to), &limits(from)) {
             let value = if write.text == "-1" { Bound::Max } else { Bound::At(write.text.parse().unwrap()) };
             if write.file.contains("memsw") {
-                memsw = value
+                memsw = value;
             } else {
-                memory = value
+                memory = value;
             }
             assert!(memory <= memsw, "{from:?} to {to:?}: {write:?}");
         }
@@ -458,7 +458,7 @@ mod golden {
     fn visit(value: &Value, see: &mut impl FnMut(&serde_json::Map<String, Value>)) {
         match value {
             Value::Object(map) if map.contains_key("cpu.shares") || map.contains_key("cpu.weight") => {
-                see(map)
+                see(map);
             }
             Value::Object(map) => map.values().for_each(|v| visit(v, see)),
             Value::Array(list) => list.iter().for_each(|v| visit(v, see)),

@@ -1,0 +1,34 @@
+//! What a runtime says of itself.
+
+use std::fmt;
+
+use nodewarden_proto::runtime::v1 as cri;
+
+/// One statement of the runtime: `RuntimeReady`, `NetworkReady` or its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Condition {
+    pub kind: String,
+    pub holds: bool,
+    /// Why, in one word.
+    pub reason: String,
+    /// Why, for people.
+    pub message: String,
+}
+
+impl From<cri::RuntimeCondition> for Condition {
+    fn from(c: cri::RuntimeCondition) -> Self {
+        Self { kind: c.r#type, holds: c.status, reason: c.reason, message: c.message }
+    }
+}
+
+impl fmt::Display for Condition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.kind, self.holds)?;
+        for (before, text) in [(" ", &self.reason), (": ", &self.message)] {
+            if !text.is_empty() {
+                write!(f, "{before}{text}")?;
+            }
+        }
+        Ok(())
+    }
+}
