@@ -5,7 +5,6 @@
 
 mod error;
 mod manifests;
-mod parse_tmp;
 mod uid;
 mod watch;
 
