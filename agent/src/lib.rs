@@ -16,7 +16,7 @@ pub mod node;
 pub mod pod;
 pub mod qos;
 pub mod runtime;
-// pub mod source;
+pub mod source;
 pub mod view;
 pub mod watch;
 

@@ -107,6 +107,8 @@ impl MountFact {
 pub struct Layout {
     kind: LayoutKind,
     hierarchies: Vec<Hierarchy>,
+    others: Vec<Hierarchy>,
+    freezer: Option<PathBuf>,
     missing: Vec<Controller>,
 }
 
@@ -132,16 +134,23 @@ impl Layout {
     /// cpu or memory there is no layout; other controllers may be [`Layout::missing`].
     pub fn decide(facts: &Facts) -> Result<Self, CgroupError> {
         let mut hierarchies: Vec<Hierarchy> = Vec::new();
+        let mut others: Vec<Hierarchy> = Vec::new();
         for fact in facts.mounts.iter().filter(|m| m.visible) {
             let controllers = fact.controllers_of_interest();
             let id = match fact.version {
                 Version::V2 => Some(0),
-                // A hierarchy without a controller of interest (name=systemd, freezer) is none of ours.
-                Version::V1 if controllers.is_empty() => continue,
-                Version::V1 => hierarchy_id(&facts.memberships, &controllers),
+                Version::V1 => hierarchy_id(&facts.memberships, &fact.controllers),
             };
             let Some(id) = id else {
+                if controllers.is_empty() {
+                    continue;
+                }
                 return Err(CgroupError::UnknownHierarchy { mount: fact.mount_point.clone() });
+            };
+            let kept = match fact.version {
+                // Nothing to read in it (name=systemd, freezer), but a cgroup that is made must be in it too.
+                Version::V1 if controllers.is_empty() => &mut others,
+                _ => &mut hierarchies,
             };
             let found = Hierarchy {
                 id,
@@ -150,10 +159,10 @@ impl Layout {
                 version: fact.version,
                 controllers,
             };
-            match hierarchies.iter_mut().find(|h| h.id == id) {
+            match kept.iter_mut().find(|h| h.id == id) {
                 Some(known) if better_mount(&found, known) => *known = found,
                 Some(_) => {}
-                None => hierarchies.push(found),
+                None => kept.push(found),
             }
         }
         if hierarchies.is_empty() {
@@ -180,7 +189,17 @@ impl Layout {
             return Err(CgroupError::ControllerMissing { controller });
         }
         hierarchies.sort_by_key(|h| h.id);
-        Ok(Self { kind, hierarchies, missing })
+        others.sort_by_key(|h| h.id);
+        if kind == LayoutKind::V2 {
+            // Somebody's named hierarchy beside it has no cgroups of pods.
+            others.clear();
+        }
+        let freezer =
+            facts.memberships.iter().find(|m| m.controllers.iter().any(|c| c == "freezer")).and_then(|m| {
+                let all = hierarchies.iter().chain(&others);
+                all.filter(|h| h.version == Version::V1).find(|h| h.id == m.id).map(|h| h.mount.clone())
+            });
+        Ok(Self { kind, hierarchies, others, freezer, missing })
     }
 
     pub fn kind(&self) -> LayoutKind {
@@ -195,6 +214,17 @@ impl Layout {
     /// Every mounted hierarchy with a controller of interest, and the v2 tree; each once, by id.
     pub fn hierarchies(&self) -> &[Hierarchy] {
         &self.hierarchies
+    }
+
+    /// Every hierarchy in which a cgroup has a directory: those of [`Layout::hierarchies`], and on v1 and hybrid those
+    /// without a controller of interest (devices, freezer, `name=systemd`). Each once.
+    pub fn all(&self) -> impl Iterator<Item = &Hierarchy> {
+        self.hierarchies.iter().chain(&self.others)
+    }
+
+    /// Where the v1 freezer is mounted. v2 has its own in every cgroup.
+    pub fn freezer(&self) -> Option<&Path> {
+        self.freezer.as_deref()
     }
 
     /// The v2 tree, if it is mounted.
@@ -238,11 +268,9 @@ impl MountFact {
     }
 }
 
-fn hierarchy_id(memberships: &[Membership], controllers: &[Controller]) -> Option<u32> {
-    memberships
-        .iter()
-        .find(|m| controllers.iter().any(|c| m.controllers.iter().any(|name| name == c.v1_name())))
-        .map(|m| m.id)
+/// The number of the hierarchy that is mounted with `options`: its controllers or its name are among them.
+fn hierarchy_id(memberships: &[Membership], options: &[String]) -> Option<u32> {
+    memberships.iter().find(|m| m.controllers.iter().any(|name| options.contains(name))).map(|m| m.id)
 }
 
 /// Of several mounts of one hierarchy the one that shows it whole, then the one with the shorter path (others

@@ -21,7 +21,8 @@ fn memberships(text: &str) -> Vec<Membership> {
     parse_memberships(text)
 }
 
-const V1_IDS: &str = "9:name=systemd:/\n5:pids:/\n4:memory:/a\n3:blkio:/\n1:cpu,cpuacct:/\n0::/\n";
+const V1_IDS: &str =
+    "9:name=systemd:/\n7:freezer:/\n5:pids:/\n4:memory:/a\n3:blkio:/\n1:cpu,cpuacct:/\n0::/\n";
 
 fn v1_mounts() -> Vec<MountFact> {
     vec![v1("cpu,cpuacct"), v1("memory"), v1("blkio"), v1("pids"), v1("name=systemd"), v1("freezer")]
@@ -32,6 +33,8 @@ fn pure_v1() {
     let layout = Layout::decide(&Facts { mounts: v1_mounts(), memberships: memberships(V1_IDS) }).unwrap();
     assert_eq!(layout.kind(), LayoutKind::V1);
     assert!(layout.unified().is_none());
+    assert_eq!(layout.all().map(|h| h.id).collect::<Vec<_>>(), [1, 3, 4, 5, 7, 9]);
+    assert_eq!(layout.freezer(), Some(Path::new("/sys/fs/cgroup/freezer")));
     assert_eq!(layout.hierarchies().iter().map(|h| h.id).collect::<Vec<_>>(), [1, 3, 4, 5]);
     assert_eq!(layout.hierarchy(Controller::CpuAcct), layout.hierarchy(Controller::Cpu));
     assert_eq!(layout.missing(), [Controller::Cpuset, Controller::Hugetlb]);
@@ -57,9 +60,11 @@ fn pure_v2_also_beside_a_named_v1_hierarchy() {
     let v2 = mount(Version::V2, "/sys/fs/cgroup", "/", &["cpuset", "cpu", "io", "memory", "hugetlb", "pids"]);
     for extra in [vec![], vec![v1("name=systemd")]] {
         let mounts = [vec![v2.clone()], extra].concat();
-        let layout = Layout::decide(&Facts { mounts, memberships: memberships("0::/\n") }).unwrap();
+        let facts = Facts { mounts, memberships: memberships("1:name=systemd:/\n0::/\n") };
+        let layout = Layout::decide(&facts).unwrap();
         assert_eq!(layout.kind(), LayoutKind::V2);
-        assert_eq!(layout.hierarchies().len(), 1);
+        assert_eq!((layout.hierarchies().len(), layout.all().count()), (1, 1));
+        assert_eq!(layout.freezer(), None);
         assert!(layout.missing().is_empty());
         assert_eq!(layout.hierarchy(Controller::CpuAcct).unwrap().id, 0);
     }

@@ -4,6 +4,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::config::ConfigError;
+use crate::manage::ManageError;
 use crate::watch::WatchError;
 
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,11 @@ pub enum CliError {
     Config(#[from] ConfigError),
     #[error(transparent)]
     Agent(#[from] WatchError),
+    #[error(transparent)]
+    Manage(#[from] ManageError),
+    /// Every problem, one a line.
+    #[error("the manifests are not valid:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Manifests { problems: Vec<String> },
     #[error("cannot start the runtime: {source}")]
     Runtime { source: io::Error },
 }

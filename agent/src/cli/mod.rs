@@ -10,6 +10,7 @@ mod event_line;
 mod events;
 mod format;
 mod output;
+mod plan;
 mod since;
 mod status;
 mod table;
@@ -33,6 +34,7 @@ Examples:
   nodewarden events --since 10m --type oom                who was killed for memory, and follow
   nodewarden tree /kubepods                               limits and use, level by level
   nodewarden status                                       what works here, what is off and why
+  nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
 
 Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied.";
 
@@ -51,6 +53,7 @@ enum Command {
     Events(events::EventsArgs),
     Tree(tree::TreeArgs),
     Status(status::StatusArgs),
+    Plan(plan::PlanArgs),
     Config(config::ConfigArgs),
 }
 
@@ -72,6 +75,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Agent(args) => agent::run(&args),
         Command::Config(args) => config::run(&args),
+        Command::Plan(args) => plan::run(&args),
         Command::Top(args) => client::block_on(top::run(args)),
         Command::Events(args) => client::block_on(events::run(args)),
         Command::Tree(args) => client::block_on(tree::run(args)),

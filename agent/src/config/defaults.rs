@@ -26,6 +26,10 @@ pub const RETENTION_SECONDS_RANGE: RangeInclusive<u64> = 0..=86_400;
 pub const SAMPLE_SECONDS: u64 = 10;
 pub const SAMPLE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
+/// The kubelet's `UpdateCgroups` and its retries of the node level run every minute.
+pub const RECONCILE_SECONDS: u64 = 60;
+pub const RECONCILE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
+
 /// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is
 /// four bytes longer (`api::grpc`).
 pub const SOCKET_PATH_BYTES: usize = 103;

@@ -56,6 +56,8 @@ pub struct Config {
     pub retention: Duration,
     /// Time between two readings when nobody asks.
     pub sample: Duration,
+    /// In mode manage: time between two comparisons of every limit with what it should be.
+    pub reconcile: Duration,
     /// Name of the node in what is reported; the host name without it.
     pub node_name: Option<String>,
     /// When the kernel measures the run time of each eBPF program.

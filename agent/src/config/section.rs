@@ -38,6 +38,7 @@ pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>
     );
     let retention = f.number("retentionSeconds", d::RETENTION_SECONDS, &d::RETENTION_SECONDS_RANGE);
     let sample = f.number("sampleSeconds", d::SAMPLE_SECONDS, &d::SAMPLE_SECONDS_RANGE);
+    let reconcile = f.number("reconcileSeconds", d::RECONCILE_SECONDS, &d::RECONCILE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
     let program_stats = f
         .text("programStats", "Always, Sampled or Off", |t| {
@@ -60,6 +61,7 @@ pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>
         journal: journal_limits(journal, problems),
         retention: Duration::from_secs(retention),
         sample: Duration::from_secs(sample),
+        reconcile: Duration::from_secs(reconcile),
         node_name,
         program_stats,
         bench_empty_programs,

@@ -38,6 +38,7 @@ impl Config {
         map.put("ringBytes", self.ring_bytes);
         map.put("retentionSeconds", self.retention.as_secs());
         map.put("sampleSeconds", self.sample.as_secs());
+        map.put("reconcileSeconds", self.reconcile.as_secs());
         map.put_some("nodeName", self.node_name.clone());
         map.put("programStats", self.program_stats.name());
         map.put_some("benchEmptyPrograms", self.bench_empty_programs.then_some(true));

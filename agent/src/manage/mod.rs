@@ -4,6 +4,22 @@
 //! ([`steps`], a pure function) and writes. What it has made is noted on disk before it is made ([`owned`]), so that
 //! after a crash it finishes or removes its own and never touches what somebody else made.
 
+mod decide;
+mod destroyer;
 mod entry;
+mod error;
+mod keeper;
+mod machine;
 mod owned;
+mod plan;
+mod problems;
+mod start;
 mod steps;
+mod sync;
+mod timed;
+
+pub use error::ManageError;
+
+pub use machine::node_name;
+pub use plan::{Plan, PlannedPod, file_values};
+pub use start::{Managing, start};

@@ -25,19 +25,28 @@ pub enum OwnedError {
     Damaged { path: PathBuf, aside: PathBuf, reason: String },
 }
 
-/// Paths of pod cgroups, with the uid of the pod.
+/// Whose a cgroup is.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The pod's.
+    pub uid: String,
+    /// The manifest that the pod came from.
+    pub origin: String,
+}
+
+/// Paths of pod cgroups, with the pod.
 #[derive(Debug)]
 pub struct Owned {
     path: PathBuf,
-    pods: BTreeMap<String, String>,
+    pods: BTreeMap<String, Entry>,
 }
 
 #[derive(Serialize, Deserialize)]
 struct Content {
     version: u32,
-    /// Path to uid.
-    pods: BTreeMap<String, String>,
-    /// SHA-256 of the pods as JSON, in hexadecimal.
+    /// By path.
+    pods: BTreeMap<String, Entry>,
+    /// SHA-256 of paths, uids and origins, in hexadecimal.
     checksum: String,
 }
 
@@ -72,8 +81,8 @@ impl Owned {
         }
     }
 
-    /// Path to uid.
-    pub fn pods(&self) -> &BTreeMap<String, String> {
+    /// By path.
+    pub fn pods(&self) -> &BTreeMap<String, Entry> {
         &self.pods
     }
 
@@ -81,7 +90,7 @@ impl Owned {
     ///
     /// # Errors
     /// The file cannot be written: the pods must not be made then.
-    pub fn add(&mut self, pods: impl IntoIterator<Item = (String, String)>) -> Result<(), OwnedError> {
+    pub fn add(&mut self, pods: impl IntoIterator<Item = (String, Entry)>) -> Result<(), OwnedError> {
         let before = self.pods.clone();
         self.pods.extend(pods);
         if self.pods == before {
@@ -97,8 +106,8 @@ impl Owned {
     pub fn remove(&mut self, path: &str) -> Result<(), OwnedError> {
         match self.pods.remove(path) {
             None => Ok(()),
-            Some(uid) => self.save().inspect_err(|_| {
-                self.pods.insert(path.to_owned(), uid);
+            Some(entry) => self.save().inspect_err(|_| {
+                self.pods.insert(path.to_owned(), entry);
             }),
         }
     }
@@ -122,7 +131,7 @@ impl Owned {
     }
 }
 
-fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
+fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
     let content: Content = serde_json::from_str(text).map_err(|e| e.to_string())?;
     if content.version != VERSION {
         return Err(format!("version {}, not {VERSION}", content.version));
@@ -133,13 +142,13 @@ fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
     Ok(content.pods)
 }
 
-fn checksum(pods: &BTreeMap<String, String>) -> String {
+fn checksum(pods: &BTreeMap<String, Entry>) -> String {
     let mut hash = Sha256::new();
-    for (path, uid) in pods {
-        hash.update(path);
-        hash.update([0]);
-        hash.update(uid);
-        hash.update([0]);
+    for (path, entry) in pods {
+        for text in [path, &entry.uid, &entry.origin] {
+            hash.update(text);
+            hash.update([0]);
+        }
     }
     hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
@@ -148,8 +157,8 @@ fn checksum(pods: &BTreeMap<String, String>) -> String {
 mod tests {
     use super::*;
 
-    fn one(path: &str) -> [(String, String); 1] {
-        [(path.to_owned(), "u".to_owned())]
+    fn one(path: &str) -> [(String, Entry); 1] {
+        [(path.to_owned(), Entry { uid: "u".into(), origin: "/m/a.yaml".into() })]
     }
 
     #[test]
@@ -181,7 +190,7 @@ mod tests {
             &b"{"[..],
             b"\xff\xfe",
             br#"{"version":2,"pods":{},"checksum":""}"#,
-            br#"{"version":1,"pods":{"/a":"u"},"checksum":"00"}"#,
+            br#"{"version":1,"pods":{"/a":{"uid":"u","origin":"o"}},"checksum":"00"}"#,
         ] {
             let dir = tempfile::tempdir().unwrap();
             fs::write(dir.path().join(FILE), damage).unwrap();

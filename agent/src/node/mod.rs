@@ -1,5 +1,6 @@
 //! What the node has, what is set aside, and what is left for pods.
 
+pub mod allocatable;
 pub mod daemons;
 pub mod gather;
 

@@ -16,6 +16,7 @@ mod qos;
 mod quantity;
 mod read;
 mod resources;
+mod validate;
 
 use std::sync::Arc;
 
@@ -55,7 +56,8 @@ impl Pod {
     /// # Errors
     /// Every problem at once.
     pub fn from_kubernetes(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
-        let (pod, problems) = read::read(pod);
+        let (pod, mut problems) = read::read(pod);
+        problems.extend(validate::problems(&pod, &problems));
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
     }
 

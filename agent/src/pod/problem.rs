@@ -2,7 +2,7 @@
 
 /// One thing that keeps a pod from being taken.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field}: {value:?} {expected}")]
+#[error("{field}: {}{expected}", shown(value))]
 pub struct Problem {
     /// Where: `spec.containers[1].resources.limits[cpu]`.
     pub field: String,
@@ -20,4 +20,8 @@ impl Problem {
     ) -> Self {
         Self { field: field.into(), value: value.into(), expected: expected.into() }
     }
+}
+
+fn shown(value: &str) -> String {
+    if value.is_empty() { String::new() } else { format!("{value:?} ") }
 }

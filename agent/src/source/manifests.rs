@@ -6,8 +6,9 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use super::parse_tmp as manifest;
 use super::{Desired, SourceError, Sourced, uid};
-use crate::pod::{Pod, manifest};
+use crate::pod::Pod;
 
 /// Longest manifest in bytes: the kubelet's `maxConfigLength`.
 const LONGEST: u64 = 10 << 20;
@@ -36,6 +37,17 @@ impl Manifests {
 
     pub fn dir(&self) -> &Path {
         &self.dir
+    }
+
+    /// What one file alone says.
+    pub fn file(path: &Path, node: &str) -> Desired {
+        let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
+        let known = match read(path) {
+            Ok(text) => parse(path, text, node, Known::default()),
+            Err(error) => Known { problems: vec![error.to_string()], ..Known::default() },
+        };
+        one.files.insert(path.to_owned(), known);
+        one.desired()
     }
 
     /// Reads every file anew. A file that cannot be read or has a bad document keeps the pods that were known from it

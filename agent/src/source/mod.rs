@@ -5,6 +5,7 @@
 
 mod error;
 mod manifests;
+mod parse_tmp;
 mod uid;
 mod watch;
 

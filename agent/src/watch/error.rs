@@ -8,6 +8,7 @@ use crate::api::http::BindError;
 use crate::cgroup::CgroupError;
 use crate::journal::JournalError;
 use crate::kernel::KernelError;
+use crate::manage::ManageError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
@@ -21,6 +22,8 @@ pub enum WatchError {
     Journal(#[from] JournalError),
     #[error(transparent)]
     Kernel(#[from] KernelError),
+    #[error("mode manage: {0}")]
+    Manage(#[from] ManageError),
     #[error("gRPC: {0}")]
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]

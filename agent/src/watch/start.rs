@@ -24,9 +24,10 @@ use super::sampler::{KernelSide, Sampler};
 use super::{tree, upkeep};
 use crate::api::{grpc, http};
 use crate::cgroup::Layout;
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::journal::Journal;
 use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
+use crate::manage;
 use crate::view::{Detail, HookState, Topic, TopicStatus};
 
 /// Threads that serve. More would only add to the agent's footprint.
@@ -82,6 +83,16 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     for topic in observer.facts.topics.iter().filter(|t| t.state != HookState::On) {
         note("FeatureOff", format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason));
     }
+    let managing = match config.mode {
+        Mode::Observe => None,
+        Mode::Manage => {
+            let layout = &observer.facts.layout;
+            let managing = manage::start(&config, layout, &journal, runtime.handle())?;
+            let status = managing.keeper.status();
+            observer.show_hierarchy(move || super::lock(&status).clone());
+            Some(managing)
+        }
+    };
     let (stop_upkeep, upkeep_stopped) = mpsc::channel::<()>();
     let upkeep = {
         let observer = observer.clone();
@@ -132,6 +143,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
             }
         }
     });
+    drop(managing);
     drop(stop_upkeep);
     let _ = upkeep.join();
     drop(watching);

@@ -8,6 +8,7 @@ mod cpu;
 mod endpoints;
 mod features;
 mod full_ring;
+mod hierarchy;
 mod journal;
 mod limits;
 mod network;
@@ -23,6 +24,8 @@ mod reclaim;
 mod refused;
 mod shutdown;
 mod support;
+mod systemd_driver;
+mod systemd_driver_life;
 mod workloads;
 
 use std::path::PathBuf;
@@ -83,9 +86,12 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         journal::TESTS,
         pods::TESTS,
+        systemd_driver::TESTS,
+        systemd_driver_life::TESTS,
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,
+        &hierarchy::tests(),
     ]
     .concat()
 }

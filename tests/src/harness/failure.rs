@@ -1,7 +1,8 @@
 //! Why a test did not pass.
 
 use crate::fixture::{
-    AgentError, BpfError, CgroupError, ContainerdError, HttpError, PrometheusError, RpcError, WorkerError,
+    AgentError, BpfError, CgroupError, ContainerdError, HttpError, PrometheusError, RpcError, SystemctlError,
+    WorkerError,
 };
 
 /// What ends a test before its end.
@@ -30,6 +31,11 @@ pub enum Failure {
     Prometheus(#[from] PrometheusError),
     #[error(transparent)]
     Bpf(#[from] BpfError),
+    #[error(transparent)]
+    Systemctl(#[from] SystemctlError),
+    /// nodewarden's own code, called by the test.
+    #[error(transparent)]
+    Control(#[from] nodewarden::cgroup::CgroupError),
     #[error("{path}: {source}")]
     File {
         path: String,

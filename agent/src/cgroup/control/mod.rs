@@ -1,15 +1,32 @@
 //! Making, changing and removing cgroups: names, limits, the cgroupfs and the systemd driver, destroying what is left.
 //!
+//! - [`CgroupName`]: a name and the path that each driver gives to it.
+//! - [`Limits`] and, as texts of files, [`Interface`].
+//! - [`Driver`]: what differs between [`Cgroupfs`] and systemd; [`Manager`]: all that can be done with either.
+//!
 //! Observe mode uses nothing of this.
 
 mod bound;
 mod cgroupfs;
+mod consumption;
+mod destroy;
 mod driver;
+mod files;
+mod group_files;
 mod limits;
+mod manager;
+mod members;
 mod name;
 mod systemd;
 
 pub use bound::{Bound, CpuQuota, PageSize};
+pub use cgroupfs::Cgroupfs;
+pub use consumption::Consumption;
+pub use destroy::{DestroyError, Destroyed, Holdout};
 pub use driver::{Driver, DriverKind};
+pub use files::{Absent, Interface, Write};
+pub use group_files::GroupFiles;
 pub use limits::{CpuShare, Limits};
-pub use name::CgroupName;
+pub use manager::{Manager, Presence};
+pub use name::{CgroupName, NameError};
+pub use systemd::{Systemd, SystemdError};

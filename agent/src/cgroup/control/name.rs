@@ -1,5 +1,221 @@
-//! A cgroup's name, whichever driver makes it.
+//! A cgroup's name, whichever driver makes it, and the path that each driver gives to it.
+//!
+//! The conversions are the kubelet's (pkg/kubelet/cm/cgroup_manager_linux.go): on cgroupfs the parts are the
+//! directories; under systemd each part's `-` becomes `_`, since systemd reads `-` in a slice's name as its place in
+//! the tree (systemd.slice(5)), and the slice's own directory lies in those of all its parents.
+
+use std::fmt;
+
+use thiserror::Error;
+
+/// Ends the name of every systemd slice.
+const SLICE: &str = ".slice";
+
+/// The longest name of a directory, and so of a cgroup, in bytes (NAME_MAX).
+const LONGEST_PART: usize = 255;
 
 /// The parts of a cgroup's name below the root: `["kubepods", "burstable", "pod<uid>"]` (the kubelet's `CgroupName`).
+/// No parts name the root. Every part can be a directory's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct CgroupName(pub Vec<String>);
+pub struct CgroupName(Vec<String>);
+
+/// A name that no cgroup can have.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum NameError {
+    #[error("the cgroup name {name:?} has an empty part")]
+    EmptyPart { name: String },
+    #[error("the part {part:?} of a cgroup name stands for another directory")]
+    Dots { part: String },
+    #[error("the part {part:?} of a cgroup name contains {found:?}")]
+    Character { part: String, found: char },
+    #[error("the part {part:?} of a cgroup name is longer than {LONGEST_PART} bytes")]
+    TooLong { part: String },
+    #[error("the cgroup path {path:?} does not begin with /")]
+    NotAbsolute { path: String },
+    #[error("{path:?} is not where systemd puts the slice of its last part ({expected:?})")]
+    NotASlice { path: String, expected: String },
+}
+
+impl CgroupName {
+    /// The root of the hierarchy.
+    pub const fn root() -> Self {
+        Self(Vec::new())
+    }
+
+    /// The name with these parts.
+    ///
+    /// # Errors
+    /// When one of them is empty, `.`, `..`, longer than 255 bytes, or has a `/`, a newline or a NUL in it.
+    pub fn new<P: Into<String>>(parts: impl IntoIterator<Item = P>) -> Result<Self, NameError> {
+        Self::root().join(parts)
+    }
+
+    /// This name with more parts (the kubelet's `NewCgroupName`). `_` is allowed, though it does not come back from
+    /// systemd: see [`Self::comes_back_from_systemd`].
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn join<P: Into<String>>(&self, parts: impl IntoIterator<Item = P>) -> Result<Self, NameError> {
+        let mut all = self.0.clone();
+        for part in parts {
+            all.push(checked(part.into())?);
+        }
+        Ok(Self(all))
+    }
+
+    /// One part more.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn child(&self, part: impl Into<String>) -> Result<Self, NameError> {
+        self.join([part])
+    }
+
+    /// The parts, from the root down.
+    pub fn parts(&self) -> &[String] {
+        &self.0
+    }
+
+    /// The last part; `None` for the root.
+    pub fn last(&self) -> Option<&str> {
+        self.0.last().map(String::as_str)
+    }
+
+    /// The cgroup that it lies in; `None` for the root.
+    pub fn parent(&self) -> Option<Self> {
+        let (_, parents) = self.0.split_last()?;
+        Some(Self(parents.to_vec()))
+    }
+
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Whether it is `other` or lies below it.
+    pub fn starts_with(&self, other: &Self) -> bool {
+        self.0.starts_with(&other.0)
+    }
+
+    /// Every name from the first part down to this one: the order in which they are made. Without the root.
+    pub fn lineage(&self) -> impl Iterator<Item = Self> + '_ {
+        (1..=self.0.len()).map(|depth| Self(self.0[..depth].to_vec()))
+    }
+
+    /// The path below the mounts under the cgroupfs driver (`ToCgroupfs`): `/kubepods/burstable/pod<uid>`.
+    pub fn cgroupfs_path(&self) -> String {
+        format!("/{}", self.0.join("/"))
+    }
+
+    /// The name of a path under the cgroupfs driver (`ParseCgroupfsToCgroupName`), also of `cgroupRoot`, which the
+    /// kubelet reads the same way under either driver. A `/` at the end, which the kubelet would take for an empty
+    /// part more, is ignored.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when it does not begin with `/`.
+    pub fn from_cgroupfs_path(path: &str) -> Result<Self, NameError> {
+        let below = path.strip_prefix('/').ok_or_else(|| NameError::NotAbsolute { path: path.to_owned() })?;
+        match below.strip_suffix('/').unwrap_or(below) {
+            "" => Ok(Self::root()),
+            below => Self::new(below.split('/')),
+        }
+    }
+
+    /// The unit that systemd makes for it: `kubepods-burstable-pod<uid with _>.slice`; `-.slice` for the root.
+    pub fn systemd_slice(&self) -> String {
+        if self.is_root() {
+            return format!("-{SLICE}");
+        }
+        let parts: Vec<String> = self.0.iter().map(|part| escape(part)).collect();
+        parts.join("-") + SLICE
+    }
+
+    /// The path below the mounts under the systemd driver (`ToSystemd`):
+    /// `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid with _>.slice`.
+    pub fn systemd_path(&self) -> String {
+        if self.is_root() {
+            return "/".to_owned();
+        }
+        let mut path = String::new();
+        let mut slice = String::new();
+        for part in &self.0 {
+            if !slice.is_empty() {
+                slice.push('-');
+            }
+            slice.push_str(&escape(part));
+            path.push('/');
+            path.push_str(&slice);
+            path.push_str(SLICE);
+        }
+        path
+    }
+
+    /// The name of a slice's path under the systemd driver, or of its last part alone
+    /// (`ParseSystemdToCgroupName`). Every `_` becomes a `-`.
+    ///
+    /// Unlike the kubelet's, which makes some name of any text, it refuses what is no slice, and the root comes back
+    /// as the root.
+    ///
+    /// # Errors
+    /// As [`Self::new`], and when the path is not the one that systemd gives to the slice.
+    pub fn from_systemd_path(path: &str) -> Result<Self, NameError> {
+        if matches!(path, "/" | "-.slice" | "/-.slice") {
+            return Ok(Self::root());
+        }
+        let slice = path.rsplit('/').next().unwrap_or_default();
+        let not_a_slice = |expected: String| NameError::NotASlice { path: path.to_owned(), expected };
+        let Some(stem) = slice.strip_suffix(SLICE) else {
+            return Err(not_a_slice(format!("{slice}{SLICE}")));
+        };
+        let name = Self::new(stem.split('-').map(unescape))?;
+        let expected = name.systemd_path();
+        // Where `_` was, `-` is now: both are `_` again in the expected path.
+        if path != slice && path != expected {
+            return Err(not_a_slice(expected));
+        }
+        Ok(name)
+    }
+
+    /// Whether [`Self::from_systemd_path`] gives this name again for its path: not if it has `_`, which reads as `-`
+    /// (the reason why the kubelet forbids `_` in the names that it makes itself).
+    pub fn comes_back_from_systemd(&self) -> bool {
+        !self.0.iter().any(|part| part.contains('_'))
+    }
+}
+
+/// As the kubelet logs it: `[kubepods burstable]`.
+impl fmt::Display for CgroupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "[{}]", self.0.join(" "))
+    }
+}
+
+fn checked(part: String) -> Result<String, NameError> {
+    if part.is_empty() {
+        return Err(NameError::EmptyPart { name: part });
+    }
+    if part == "." || part == ".." {
+        return Err(NameError::Dots { part });
+    }
+    // The kernel refuses a newline: it would make two lines of one in /proc/<pid>/cgroup.
+    if let Some(found) = part.chars().find(|c| matches!(c, '/' | '\n' | '\0')) {
+        return Err(NameError::Character { part, found });
+    }
+    if part.len() > LONGEST_PART {
+        return Err(NameError::TooLong { part });
+    }
+    Ok(part)
+}
+
+/// `escapeSystemdCgroupName`.
+fn escape(part: &str) -> String {
+    part.replace('-', "_")
+}
+
+/// `unescapeSystemdCgroupName`.
+fn unescape(part: &str) -> String {
+    part.replace('_', "-")
+}
+
+#[cfg(test)]
+#[path = "name_tests.rs"]
+mod tests;

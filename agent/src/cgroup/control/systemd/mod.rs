@@ -1,1 +1,22 @@
 //! The driver that asks systemd for slices over D-Bus.
+//!
+//! A value is a property of the unit wherever systemd has one, so that `systemctl daemon-reload` and `daemon-reexec`
+//! change nothing; what it has none for (huge pages, `memory.oom.group` of slices) is written to the files afterwards.
+//!
+//! - [`unit`]: which unit a cgroup's path is, and where systemd keeps it.
+//! - [`properties`]: limits as a unit's properties; [`settle`]: what systemd makes of limits.
+//! - [`bus`]: the calls, each with a time limit.
+
+mod bus;
+mod cpus;
+mod driver;
+mod error;
+#[cfg(test)]
+mod golden;
+mod properties;
+mod settle;
+mod unit;
+
+pub use driver::Systemd;
+pub use error::SystemdError;
+use unit::Unit;

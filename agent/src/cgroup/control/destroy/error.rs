@@ -1,0 +1,115 @@
+//! Why a cgroup could not be destroyed.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use thiserror::Error;
+
+use super::process;
+use crate::cgroup::CgroupError;
+
+/// A cgroup was not destroyed.
+#[derive(Debug, Error)]
+pub enum DestroyError {
+    #[error("cgroup {path} is being destroyed already")]
+    InFlight { path: String },
+    #[error("cgroup {path} holds process {pid}, which is not to be killed: nothing was done")]
+    Holds { path: String, pid: i32 },
+    #[error("cgroup {path} is still there after {waited:.1?}{}", why(holdouts, frozen_from_above.as_ref(), cause.as_ref()))]
+    StillThere {
+        path: String,
+        waited: Duration,
+        /// Processes that are still in it.
+        holdouts: Vec<Holdout>,
+        /// The v1 freezer's directory, if a cgroup above is frozen: nothing below can end then.
+        frozen_from_above: Option<PathBuf>,
+        /// What the last attempt failed on.
+        cause: Option<CgroupError>,
+    },
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+}
+
+fn why(holdouts: &[Holdout], frozen: Option<&PathBuf>, cause: Option<&CgroupError>) -> String {
+    let mut text = String::new();
+    if let Some(cause) = cause {
+        text.push_str(&format!(": {cause}"));
+    }
+    if let Some(dir) = frozen {
+        text.push_str(&format!("; {} is frozen by a cgroup above", dir.display()));
+    }
+    const SHOWN: usize = 10;
+    for holdout in holdouts.iter().take(SHOWN) {
+        text.push_str(&format!("; {holdout}"));
+    }
+    if holdouts.len() > SHOWN {
+        text.push_str(&format!("; and {} processes more", holdouts.len() - SHOWN));
+    }
+    text
+}
+
+/// A process that does not go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Holdout {
+    /// 0 for one in another pid namespace, which cannot be signalled from here.
+    pub pid: i32,
+    /// Its command's name; empty if it just went.
+    pub name: String,
+    /// As ps(1) shows it: `D` waits in the kernel and cannot be killed until that is over.
+    pub state: char,
+    /// A thread of the kernel, which no signal ends.
+    pub kernel_thread: bool,
+}
+
+impl Holdout {
+    pub(super) fn of(pid: i32) -> Self {
+        match process::facts(pid) {
+            Some(facts) => {
+                Self { pid, name: facts.name, state: facts.state, kernel_thread: facts.kernel_thread }
+            }
+            None => Self { pid, name: String::new(), state: '?', kernel_thread: false },
+        }
+    }
+}
+
+impl fmt::Display for Holdout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self { pid: 0, .. } => f.write_str("a process of another pid namespace is in it"),
+            Self { pid, name, kernel_thread: true, .. } => {
+                write!(f, "kernel thread {pid} ({name}) is in it")
+            }
+            Self { pid, name, state, .. } => write!(f, "process {pid} ({name}, state {state}) is in it"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn it_says_why() {
+        let holdout = |pid, state, kernel_thread| Holdout { pid, name: "x".into(), state, kernel_thread };
+        let error = DestroyError::StillThere {
+            path: "/kubepods/pod1".into(),
+            waited: Duration::from_millis(2500),
+            holdouts: vec![holdout(7, 'D', false), holdout(8, 'S', true), holdout(0, '?', false)],
+            frozen_from_above: None,
+            cause: Some(CgroupError::file(
+                "rmdir",
+                "/sys/fs/cgroup/kubepods/pod1".as_ref(),
+                io::Error::from_raw_os_error(libc::EBUSY),
+            )),
+        };
+        assert_eq!(
+            error.to_string(),
+            "cgroup /kubepods/pod1 is still there after 2.5s: rmdir /sys/fs/cgroup/kubepods/pod1: Device or \
+             resource busy (os error 16); process 7 (x, state D) is in it; kernel thread 8 (x) is in it; a process \
+             of another pid namespace is in it"
+        );
+    }
+}

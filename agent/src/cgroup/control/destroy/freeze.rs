@@ -1,0 +1,87 @@
+//! Stopping all processes of a cgroup so that none forks away while they are killed one by one.
+
+use std::path::{Path, PathBuf};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use crate::cgroup::CgroupError;
+use crate::cgroup::control::GroupFiles;
+use crate::cgroup::control::group_files::{read_file, write_file};
+use crate::cgroup::group_path::join;
+
+/// How long to wait for all to stand still. One that waits in the kernel (state D) may take for ever: the rest is
+/// killed then, and the next round comes.
+const LIMIT: Duration = Duration::from_millis(500);
+
+/// A frozen cgroup. Dropping it lets everything in it run on, or end if it was killed.
+#[derive(Debug)]
+pub struct Frozen {
+    /// File and text that undo it, for each cgroup: one that was frozen by itself keeps its processes from dying on v1.
+    thaw: Vec<(PathBuf, &'static str)>,
+}
+
+impl Frozen {
+    /// Freezes the first of `groups` that are told children first, the top being the last, with all below it: by the
+    /// v1 freezer where one is mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
+    ///
+    /// # Errors
+    /// A file that is there refuses.
+    pub fn freeze(files: &GroupFiles, groups: &[String]) -> Result<Self, CgroupError> {
+        let mut frozen = Self { thaw: Vec::new() };
+        let Some(top) = groups.last() else { return Ok(frozen) };
+        let mut awaited: Vec<(PathBuf, fn(&str) -> bool)> = Vec::new();
+        if let Some(mount) = files.layout().freezer() {
+            let state = |group: &str| join(mount, group).join("freezer.state");
+            // The top first: what is below stays frozen until it runs again.
+            frozen.thaw.extend(groups.iter().rev().map(|group| (state(group), "THAWED")));
+            if freeze_one(&state(top), "FROZEN")? {
+                awaited.push((state(top), |text| text.trim() == "FROZEN"));
+            }
+        }
+        if let Some(unified) = files.layout().unified() {
+            let dir = join(&unified.mount, top);
+            let file = dir.join("cgroup.freeze");
+            if freeze_one(&file, "1")? {
+                awaited.push((dir.join("cgroup.events"), |text| text.lines().any(|line| line == "frozen 1")));
+            }
+            frozen.thaw.push((file, "0"));
+        }
+        wait(&awaited)?;
+        Ok(frozen)
+    }
+}
+
+impl Drop for Frozen {
+    fn drop(&mut self) {
+        for (file, text) in &self.thaw {
+            // One that is gone, or has no such file, needs no thawing; what stays frozen is frozen again next round.
+            let _ = write_file(file, text);
+        }
+    }
+}
+
+/// False if there is no such file.
+fn freeze_one(file: &Path, text: &str) -> Result<bool, CgroupError> {
+    match write_file(file, text) {
+        Ok(()) => Ok(true),
+        Err(error) if matches!(error.errno(), Some(libc::ENOENT | libc::ENODEV)) => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+fn wait(files: &[(PathBuf, fn(&str) -> bool)]) -> Result<(), CgroupError> {
+    let deadline = Instant::now() + LIMIT;
+    for (file, stands_still) in files {
+        while !read_file(file)?.is_none_or(|text| stands_still(&text)) && Instant::now() < deadline {
+            sleep(Duration::from_micros(200));
+        }
+    }
+    Ok(())
+}
+
+/// The v1 freezer's directory of `path` if a cgroup above it is frozen, which keeps killed processes from ending.
+pub fn frozen_from_above(files: &GroupFiles, path: &str) -> Option<PathBuf> {
+    let dir = join(files.layout().freezer()?, path);
+    let text = read_file(&dir.join("freezer.parent_freezing")).ok()??;
+    (text.trim() == "1").then_some(dir)
+}

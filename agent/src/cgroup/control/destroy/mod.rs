@@ -1,0 +1,103 @@
+//! Taking a cgroup away with all that is in it.
+//!
+//! One round: read which processes there are; if any, kill them ([`kill`]), else remove the directories bottom up. Rounds
+//! follow each other with growing pauses until all is gone or the patience is over, since a killed process takes a
+//! moment to end and somebody may still start another.
+
+mod error;
+mod freeze;
+mod in_flight;
+mod kill;
+mod process;
+
+use std::collections::BTreeSet;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+pub use error::{DestroyError, Holdout};
+pub use in_flight::InFlight;
+
+use super::group_files::remove_directory;
+use super::{Driver, DriverKind, GroupFiles, members};
+use crate::cgroup::CgroupError;
+
+/// The first pause, about what a process takes to end once killed, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(50)];
+
+/// What it took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Destroyed {
+    /// Processes that were found alive in it.
+    pub killed: usize,
+    /// Rounds, the last one included.
+    pub rounds: u32,
+    pub took: Duration,
+}
+
+/// See [`super::Manager::destroy`]. `path` is checked.
+pub fn destroy(
+    driver: &dyn Driver,
+    files: &GroupFiles,
+    path: &str,
+    patience: Duration,
+) -> Result<Destroyed, DestroyError> {
+    let begun = Instant::now();
+    let mut pause = PAUSES[0];
+    let mut killed = BTreeSet::new();
+    for rounds in 1.. {
+        let groups = members::subtree(files, path)?;
+        let pids = members::pids(files, &groups)?;
+        let result = if pids.is_empty() {
+            remove(driver, files, path, &groups)
+        } else {
+            refuse_own(path, &pids)?;
+            let result = kill::kill(files, path, &groups, &pids, rounds);
+            killed.extend(pids.iter().copied());
+            result
+        };
+        let took = begun.elapsed();
+        match result {
+            Ok(()) if pids.is_empty() => return Ok(Destroyed { killed: killed.len(), rounds, took }),
+            Ok(()) if took < patience => {}
+            Err(_) if took < patience => {}
+            result => {
+                let left = members::subtree(files, path).and_then(|groups| members::pids(files, &groups))?;
+                let holdouts = left.iter().map(|pid| Holdout::of(*pid)).collect();
+                return Err(DestroyError::StillThere {
+                    path: path.to_owned(),
+                    waited: took,
+                    holdouts,
+                    frozen_from_above: freeze::frozen_from_above(files, path),
+                    cause: result.err(),
+                });
+            }
+        }
+        sleep(pause);
+        pause = (pause * 2).min(PAUSES[1]);
+    }
+    unreachable!("rounds are counted without end")
+}
+
+/// Process 1 and this one are nobody's to kill: whoever asks has mistaken the cgroup.
+fn refuse_own(path: &str, pids: &BTreeSet<i32>) -> Result<(), DestroyError> {
+    match [1, process::own_pid()].into_iter().find(|pid| pids.contains(pid)) {
+        None => Ok(()),
+        Some(pid) => Err(DestroyError::Holds { path: path.to_owned(), pid }),
+    }
+}
+
+/// Removes the cgroups in `groups`, which come children first. Every one is tried.
+fn remove(driver: &dyn Driver, files: &GroupFiles, path: &str, groups: &[String]) -> Result<(), CgroupError> {
+    let mut result = Ok(());
+    for group in groups {
+        // What the runtime made below is no unit of ours: its directories are all there is of it.
+        let by_driver = group == path || driver.kind() == DriverKind::Systemd && group.ends_with(".slice");
+        let removed = if by_driver {
+            driver.remove(group)
+        } else {
+            files.directories(group).fold(Ok(()), |result, (_, dir)| result.and(remove_directory(&dir)))
+        };
+        result = result.and(removed);
+    }
+    result
+}

@@ -1,0 +1,95 @@
+//! Single processes: what they are, and signalling the one that is meant.
+
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use procfs::process::{Process, StatFlags};
+
+/// What `/proc/<pid>/stat` says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Facts {
+    pub name: String,
+    pub state: char,
+    pub kernel_thread: bool,
+}
+
+/// `None` if it is gone, or cannot be seen.
+pub fn facts(pid: i32) -> Option<Facts> {
+    let stat = Process::new(pid).and_then(|process| process.stat()).ok()?;
+    let kernel_thread = stat.flags().is_ok_and(|flags| flags.contains(StatFlags::PF_KTHREAD));
+    Some(Facts { name: stat.comm, state: stat.state, kernel_thread })
+}
+
+pub fn own_pid() -> i32 {
+    nix::unistd::getpid().as_raw()
+}
+
+/// A process held by a descriptor: it stays the same process, whoever gets its number after it has ended.
+#[derive(Debug)]
+pub struct Handle(OwnedFd);
+
+impl Handle {
+    /// Takes hold of the process that has this number now.
+    ///
+    /// # Errors
+    /// As of pidfd_open(2): ESRCH if it is gone, ENOSYS before Linux 5.3.
+    pub fn open(pid: i32) -> io::Result<Self> {
+        // SAFETY: pidfd_open takes a number and flags, and touches no memory of this process.
+        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
+        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
+        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Sends SIGKILL. One that has ended already is as wanted.
+    ///
+    /// # Errors
+    /// As of pidfd_send_signal(2).
+    pub fn kill(&self) -> io::Result<()> {
+        let no_info = std::ptr::null::<libc::siginfo_t>();
+        // SAFETY: an open descriptor; no siginfo is passed, so that the kernel reads none.
+        let sent = unsafe {
+            libc::syscall(libc::SYS_pidfd_send_signal, self.0.as_raw_fd(), libc::SIGKILL, no_info, 0)
+        };
+        match io::Error::last_os_error() {
+            error if sent != 0 && error.raw_os_error() != Some(libc::ESRCH) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn facts_of_this_process_and_of_the_kernels() {
+        let own = facts(own_pid()).unwrap();
+        assert!(!own.name.is_empty() && !own.kernel_thread);
+        // kthreadd, where /proc shows it.
+        if let Some(kthreadd) = facts(2).filter(|facts| facts.name == "kthreadd") {
+            assert!(kthreadd.kernel_thread);
+        }
+        assert_eq!(facts(i32::MAX), None);
+    }
+
+    #[test]
+    fn a_handle_kills_its_process_and_nobody_after_it() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let handle = match Handle::open(child.id() as i32) {
+            Ok(handle) => handle,
+            Err(error) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return assert_eq!(error.raw_os_error(), Some(libc::ENOSYS));
+            }
+        };
+        handle.kill().unwrap();
+        assert_eq!(child.wait().unwrap().signal(), Some(libc::SIGKILL));
+        handle.kill().unwrap();
+        assert!(Handle::open(i32::MAX).is_err());
+    }
+}

@@ -1,0 +1,104 @@
+//! Limits as the texts of cgroup files, and back.
+//!
+//! - [`Interface::writes`]: which files to write, in which order.
+//! - [`Interface::read`]: what the files say.
+//! - [`Interface::settled`]: what they will say once limits are written (rounded to pages, converted, left out where
+//!   this machine has no such file), so that written and read compare equal.
+//!
+//! All are pure functions of values: the files themselves are opened by others. Sources: cgroup-v2.rst and
+//! cgroup-v1/ of the kernel's documentation; what runc's library writes for a kubelet.
+
+mod cpu_list;
+mod read;
+mod settle;
+mod write;
+
+use std::fs;
+use std::path::Path;
+
+pub use read::NoValue;
+pub use write::{Absent, Write};
+
+use super::PageSize;
+use crate::cgroup::{Controller, Layout, Version};
+
+/// `cpu.shares` that the kernel takes (MIN_SHARES and MAX_SHARES of kernel/sched/sched.h).
+const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
+
+/// `cpu.weight` that the kernel takes.
+const WEIGHT: std::ops::RangeInclusive<u64> = 1..=10_000;
+
+/// More than any number of processes: the greatest `pids.max` that is a number (PID_MAX_LIMIT on 64 bits).
+const GREATEST_PIDS: u64 = 4 << 20;
+
+/// Which files this machine has, and the units that its kernel counts in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Interface {
+    /// Version of each controller's hierarchy; none where the controller is missing.
+    versions: Vec<(Controller, Version)>,
+    /// Bytes of a page.
+    page_bytes: u64,
+    /// Sizes of huge pages that this machine has.
+    huge_pages: Vec<PageSize>,
+}
+
+impl Interface {
+    /// Of this machine.
+    pub fn of(layout: &Layout) -> Self {
+        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+        let page_bytes = page.and_then(|n| u64::try_from(n).ok()).unwrap_or(4096);
+        Self::new(layout, page_bytes, huge_pages(Path::new("/sys/kernel/mm/hugepages")))
+    }
+
+    /// Of a machine with this layout.
+    pub fn new(layout: &Layout, page_bytes: u64, huge_pages: Vec<PageSize>) -> Self {
+        let version = |c: Controller| layout.hierarchy(c).map(|h| (c, h.version));
+        Self { versions: Controller::ALL.into_iter().filter_map(version).collect(), page_bytes, huge_pages }
+    }
+
+    /// Which version of cgroups a controller is on; `None` if this machine lacks it.
+    pub fn version(&self, controller: Controller) -> Option<Version> {
+        self.versions.iter().find(|(c, _)| *c == controller).map(|(_, version)| *version)
+    }
+
+    /// Sizes of huge pages that this machine has.
+    pub fn huge_pages(&self) -> &[PageSize] {
+        &self.huge_pages
+    }
+
+    /// The greatest number that a page counter of pages of `unit` bytes counts to, in bytes; from there on it is no
+    /// limit (PAGE_COUNTER_MAX of include/linux/page_counter.h, rounded down as mm/hugetlb_cgroup.c does).
+    fn no_limit(&self, unit: u64) -> u64 {
+        let greatest = i64::MAX as u64 / self.page_bytes * self.page_bytes;
+        greatest / unit * unit
+    }
+}
+
+/// Sizes from the names `hugepages-<n>kB` in `dir`; none if it cannot be read (a kernel without huge pages).
+fn huge_pages(dir: &Path) -> Vec<PageSize> {
+    let entries = fs::read_dir(dir).into_iter().flatten().flatten();
+    let mut sizes: Vec<PageSize> = entries
+        .filter_map(|entry| {
+            let name = entry.file_name();
+            let kib = name.to_str()?.strip_prefix("hugepages-")?.strip_suffix("kB")?;
+            Some(PageSize(kib.parse::<u64>().ok()?.checked_mul(1024)?))
+        })
+        .collect();
+    sizes.sort_unstable();
+    sizes
+}
+
+/// `cpu.weight` for `cpu.shares` by the linear formula (KEP-2254; the kubelet's `cpuSharesToCPUWeight`).
+fn linear_weight(shares: u64) -> u64 {
+    let shares = shares.clamp(*SHARES.start(), *SHARES.end());
+    1 + (shares - 2) * 9_999 / 262_142
+}
+
+/// Least `cpu.shares` of a weight by the same formula.
+fn linear_shares(weight: u64) -> u64 {
+    let weight = weight.clamp(*WEIGHT.start(), *WEIGHT.end());
+    2 + ((weight - 1) * 262_142).div_ceil(9_999)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! Everything that is done to cgroups, whichever driver makes them. A cgroup is named by its path below the mounts.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::destroy::{Destroyed, InFlight};
+use super::group_files::check_path;
+use super::{
+    CgroupName, Consumption, CpuShare, DestroyError, Driver, DriverKind, GroupFiles, Limits, destroy, members,
+};
+use crate::cgroup::{CgroupError, Layout};
+
+/// In which hierarchies a cgroup has its directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Presence {
+    Nowhere,
+    /// Half made or half removed: these directories are not there.
+    Partly {
+        missing: Vec<PathBuf>,
+    },
+    Everywhere,
+}
+
+/// Makes, changes, looks at and removes cgroups. Its calls block (on files, on D-Bus, in [`Manager::destroy`] on
+/// processes that end): not for an async task.
+#[derive(Debug)]
+pub struct Manager {
+    driver: Arc<dyn Driver>,
+    files: GroupFiles,
+    in_flight: InFlight,
+}
+
+impl Manager {
+    pub fn new(driver: Arc<dyn Driver>, layout: Arc<Layout>) -> Self {
+        Self { driver, files: GroupFiles::new(layout), in_flight: InFlight::default() }
+    }
+
+    pub fn layout(&self) -> &Layout {
+        self.files.layout()
+    }
+
+    pub fn kind(&self) -> DriverKind {
+        self.driver.kind()
+    }
+
+    /// The path that the driver gives to a name.
+    pub fn path(&self, name: &CgroupName) -> String {
+        self.driver.path(name)
+    }
+
+    /// What [`Manager::read`] tells after [`Manager::set`].
+    pub fn settled(&self, limits: &Limits) -> Limits {
+        self.driver.settled(limits)
+    }
+
+    /// Where it exists.
+    pub fn presence(&self, path: &str) -> Presence {
+        let mut any = false;
+        let mut missing = Vec::new();
+        for (_, dir) in self.files.directories(path) {
+            if dir.is_dir() { any = true } else { missing.push(dir) }
+        }
+        match (any, missing.is_empty()) {
+            (false, _) => Presence::Nowhere,
+            (true, false) => Presence::Partly { missing },
+            (true, true) => Presence::Everywhere,
+        }
+    }
+
+    /// Whether it exists in every hierarchy (the kubelet's `Exists`).
+    pub fn exists(&self, path: &str) -> bool {
+        self.presence(path) == Presence::Everywhere
+    }
+
+    /// Makes it where it is missing and sets `limits`. Its parent must exist.
+    ///
+    /// # Errors
+    /// As [`Driver::create`].
+    pub fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
+        self.driver.create(path, limits)
+    }
+
+    /// Sets what `limits` tells.
+    ///
+    /// # Errors
+    /// As [`Driver::set`].
+    pub fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
+        self.driver.set(path, limits)
+    }
+
+    /// The limits that its files tell; nothing of a cgroup that does not exist.
+    ///
+    /// # Errors
+    /// A file that is there cannot be read, or says what it never should.
+    pub fn read(&self, path: &str) -> Result<Limits, CgroupError> {
+        self.files.read(path)
+    }
+
+    /// Gives it the least share of the CPU, for a pod that is about to go (the kubelet's `ReduceCPULimits`).
+    ///
+    /// # Errors
+    /// As [`Driver::set`].
+    pub fn reduce_cpu(&self, path: &str) -> Result<(), CgroupError> {
+        self.set(path, &Limits { cpu: Some(CpuShare::Shares(2)), ..Limits::default() })
+    }
+
+    /// Names of the cgroups right below it, in whichever hierarchy, in order.
+    ///
+    /// # Errors
+    /// A directory that is there cannot be listed.
+    pub fn children(&self, path: &str) -> Result<BTreeSet<String>, CgroupError> {
+        members::children(&self.files, path.trim_end_matches('/'))
+    }
+
+    /// Every process in it and below it, in whichever hierarchy.
+    ///
+    /// # Errors
+    /// A file that is there cannot be read.
+    pub fn pids(&self, path: &str) -> Result<BTreeSet<i32>, CgroupError> {
+        members::pids(&self.files, &members::subtree(&self.files, path.trim_end_matches('/'))?)
+    }
+
+    /// What it uses now.
+    ///
+    /// # Errors
+    /// A file that is there cannot be read.
+    pub fn usage(&self, path: &str) -> Result<Consumption, CgroupError> {
+        Consumption::read(&self.files, path)
+    }
+
+    /// Kills what is left in it and below it and removes it and everything below from every hierarchy, trying again
+    /// until `patience` is over. Nothing there is no error: another may have removed it.
+    ///
+    /// # Errors
+    /// Another call is at it ([`DestroyError::InFlight`]); it holds this process or process 1
+    /// ([`DestroyError::Holds`]); or it is still there ([`DestroyError::StillThere`] tells which processes, which
+    /// directory and what the kernel said).
+    pub fn destroy(&self, path: &str, patience: Duration) -> Result<Destroyed, DestroyError> {
+        check_path(path)?;
+        let _attempt = self.in_flight.begin(path)?;
+        destroy::destroy(&*self.driver, &self.files, path, patience)
+    }
+}
+
+#[cfg(test)]
+#[path = "manager_tests.rs"]
+mod tests;

@@ -1,0 +1,103 @@
+//! Which cgroups and which processes are below a cgroup, over all hierarchies.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+
+use super::GroupFiles;
+use crate::cgroup::mountinfo::parse_memberships;
+use crate::cgroup::{CgroupError, Hierarchy};
+
+/// Names of the cgroups right below `path`, in whichever hierarchy they are, in order.
+///
+/// # Errors
+/// A directory that is there cannot be listed.
+pub fn children(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, CgroupError> {
+    let mut names = BTreeSet::new();
+    for (_, dir) in files.directories(path) {
+        list(&dir, &mut names)?;
+    }
+    Ok(names)
+}
+
+/// Names of the directories in `dir`; none if it is not there.
+fn list(dir: &Path, names: &mut BTreeSet<String>) -> Result<(), CgroupError> {
+    let failed = |source| CgroupError::file("read directory", dir, source);
+    let entries = match fs::read_dir(dir) {
+        Ok(entries) => entries,
+        Err(error) if super::group_files::is_gone(&error) => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    for entry in entries {
+        let entry = match entry {
+            Ok(entry) => entry,
+            Err(error) if super::group_files::is_gone(&error) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        if entry.file_type().is_ok_and(|kind| kind.is_dir())
+            && let Ok(name) = entry.file_name().into_string()
+        {
+            names.insert(name);
+        }
+    }
+    Ok(())
+}
+
+/// `path` and every cgroup below it, in whichever hierarchy, children before their parents.
+///
+/// # Errors
+/// As [`children`].
+pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupError> {
+    let mut found = vec![path.to_owned()];
+    let mut at = 0;
+    while let Some(group) = found.get(at) {
+        let below: Vec<String> =
+            children(files, group)?.into_iter().map(|name| format!("{group}/{name}")).collect();
+        found.extend(below);
+        at += 1;
+    }
+    found.reverse();
+    Ok(found)
+}
+
+/// Every process (thread group) of these cgroups in any hierarchy. 0 stands for one that this process cannot see, in
+/// another pid namespace.
+///
+/// # Errors
+/// A file that is there cannot be read.
+pub fn pids(files: &GroupFiles, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
+    let mut pids = BTreeSet::new();
+    for group in groups {
+        for (_, dir) in files.directories(group) {
+            let path = dir.join("cgroup.procs");
+            let text = match super::group_files::read_file(&path) {
+                // A threaded cgroup does not tell; the processes are those of a cgroup above it.
+                Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => continue,
+                text => text?.unwrap_or_default(),
+            };
+            pids.extend(text.lines().filter_map(|line| line.trim().parse::<i32>().ok()));
+        }
+    }
+    Ok(pids)
+}
+
+/// Whether a process is in `path` or below it in any hierarchy, by its own `/proc/<pid>/cgroup`. False when it is gone.
+pub fn is_below(files: &GroupFiles, pid: i32, path: &str) -> bool {
+    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return false };
+    let memberships = parse_memberships(&text);
+    files.layout().all().any(|hierarchy| {
+        let top = kernel_path(hierarchy, path);
+        let own = memberships.iter().filter(|m| m.id == hierarchy.id);
+        own.into_iter().any(|m| {
+            m.path.strip_prefix(&top).is_some_and(|rest| rest.is_empty() || rest.starts_with(['/', ' ']))
+        })
+    })
+}
+
+/// The kernel's path of what is `path` below a mount that may show only a part of the tree.
+fn kernel_path(hierarchy: &Hierarchy, path: &str) -> String {
+    match hierarchy.mount_root.as_str() {
+        "/" => path.to_owned(),
+        root => format!("{root}{path}"),
+    }
+}

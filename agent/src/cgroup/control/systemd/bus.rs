@@ -1,0 +1,291 @@
+//! Calls to systemd's manager object (org.freedesktop.systemd1(5)), each bounded in time.
+//!
+//! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
+//! needs no D-Bus daemon and no `Hello`), else over the system bus. It is short on purpose: systemd sends every signal
+//! to everyone on its private socket, and keeps in its own memory what nobody reads. And there is nothing to mend after
+//! a `daemon-reexec`.
+
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout_at;
+use zbus::connection::Builder;
+use zbus::{Connection, DynamicType, Message, OwnedObjectPath, OwnedVariant, Variant};
+
+use super::error::{WayCause, WayError};
+use super::properties::Property;
+use super::{SystemdError, Unit};
+
+/// For everything that one call of the driver asks of systemd.
+const LIMIT: Duration = Duration::from_secs(30);
+/// How long a systemd that can't be reached is tried again.
+const UNREACHABLE: Duration = Duration::from_secs(10);
+/// Pauses between looks begin here and double.
+const FIRST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+const PRIVATE: &str = "unix:path=/run/systemd/private";
+const SYSTEM: &str = "the system bus";
+const SERVICE: &str = "org.freedesktop.systemd1";
+const OBJECT: &str = "/org/freedesktop/systemd1";
+const MANAGER: &str = "org.freedesktop.systemd1.Manager";
+const UNIT: &str = "org.freedesktop.systemd1.Unit";
+
+/// A unit of that name is loaded and not new.
+const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
+const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
+
+/// One conversation.
+pub struct Bus {
+    connection: Connection,
+    until: Instant,
+}
+
+/// Connects, and does `work` until it is done or its time is over. `work` is done anew when the connection is lost:
+/// it must come to the same end however often its parts were done before.
+///
+/// Not to be called from async code: it blocks, on a runtime of its own.
+///
+/// # Errors
+/// Those of `work`; when systemd can't be reached for ten seconds; when no runtime can be made.
+pub fn talk<T>(work: impl AsyncFn(&Bus) -> Result<T, SystemdError>) -> Result<T, SystemdError> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|source| SystemdError::Runtime { source })?;
+    runtime.block_on(async {
+        let began = Instant::now();
+        let until = began + LIMIT;
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let done = match Bus::connect(until).await {
+                Ok(bus) => work(&bus).await,
+                Err(error) => Err(error),
+            };
+            match done {
+                Err(error) if error.is_lost() && began.elapsed() < UNREACHABLE => {
+                    tokio::time::sleep(pause).await;
+                    pause = next(pause);
+                }
+                done => return done,
+            }
+        }
+    })
+}
+
+fn next(pause: Duration) -> Duration {
+    (pause * 2).min(LONGEST_PAUSE)
+}
+
+impl Bus {
+    async fn connect(until: Instant) -> Result<Self, SystemdError> {
+        let mut ways = Vec::new();
+        for (address, builder) in [(PRIVATE, Builder::address(PRIVATE).p2p()), (SYSTEM, Builder::system())] {
+            let cause = match timeout_at(until.into(), builder.build()).await {
+                Ok(Ok(connection)) => return Ok(Self { connection, until }),
+                Ok(Err(error)) => WayCause::Bus(error),
+                Err(_) => WayCause::NoAnswer,
+            };
+            ways.push(WayError { address, cause });
+        }
+        Err(SystemdError::Connect { ways })
+    }
+
+    /// systemd's version: the first number in its `Version` (`257.7-1~deb13u1`, `v245.4`).
+    pub async fn version(&self) -> Result<u32, SystemdError> {
+        let text: String = self.property("-", OBJECT, MANAGER, "Version").await?;
+        Ok(version_number(&text))
+    }
+
+    /// Makes a unit that is gone at the next boot, and waits until it is active.
+    ///
+    /// `false`: one of its name was active before, and is left as it is.
+    pub async fn start_transient(&self, unit: &Unit, properties: &[Property]) -> Result<bool, SystemdError> {
+        const CALL: &str = "StartTransientUnit";
+        /// After so many looks, an inactive unit that systemd keeps is started as it is.
+        const PATIENCE: u32 = 5;
+        let properties: Vec<_> = properties.iter().map(Property::to_bus).collect();
+        let others: [(&str, Vec<(&str, Variant<'_>)>); 0] = [];
+        let body = (unit.name(), "replace", properties, &others[..]);
+        let mut pause = FIRST_PAUSE;
+        for turn in 0.. {
+            match self.manager(CALL, unit.name(), &body).await {
+                Ok(_) => break,
+                Err(error) if error.is_named(UNIT_EXISTS) => {}
+                Err(error) => return Err(error),
+            }
+            match self.state(unit).await?.as_str() {
+                "active" => return Ok(false),
+                "inactive" | "failed" if turn >= PATIENCE => {
+                    self.manager("StartUnit", unit.name(), &(unit.name(), "replace")).await?;
+                    self.wait("StartUnit", unit, |state| state == "active").await?;
+                    return Ok(false);
+                }
+                // systemd forgets it, once nothing holds it.
+                "inactive" | "failed" => self.reset_failed(unit).await?,
+                // It is on its way from one to the other.
+                _ => {}
+            }
+            self.pause(&mut pause, CALL, unit).await?;
+        }
+        self.wait(CALL, unit, |state| state == "active").await?;
+        Ok(true)
+    }
+
+    /// Sets properties until the next boot.
+    pub async fn set(&self, unit: &Unit, properties: &[Property]) -> Result<(), SystemdError> {
+        if properties.is_empty() {
+            return Ok(());
+        }
+        let properties: Vec<_> = properties.iter().map(Property::to_bus).collect();
+        let body = (unit.name(), true, properties);
+        self.manager("SetUnitProperties", unit.name(), &body).await.map(drop)
+    }
+
+    /// Stops a unit, waits until it is no longer active, and lets systemd forget that it failed. Not loaded is no
+    /// error.
+    pub async fn stop(&self, unit: &Unit) -> Result<(), SystemdError> {
+        const CALL: &str = "StopUnit";
+        match self.manager(CALL, unit.name(), &(unit.name(), "replace")).await {
+            Err(error) if error.is_named(NO_SUCH_UNIT) => return Ok(()),
+            other => other.map(drop)?,
+        }
+        self.wait(CALL, unit, |state| matches!(state, "inactive" | "failed")).await?;
+        self.reset_failed(unit).await
+    }
+
+    async fn reset_failed(&self, unit: &Unit) -> Result<(), SystemdError> {
+        match self.manager("ResetFailedUnit", unit.name(), &(unit.name(),)).await {
+            Err(error) if error.is_named(NO_SUCH_UNIT) => Ok(()),
+            other => other.map(drop),
+        }
+    }
+
+    /// The processes in its cgroup and below: each one's cgroup, pid and command. None if it is not loaded.
+    pub async fn processes(&self, unit: &Unit) -> Result<Vec<(String, u32, String)>, SystemdError> {
+        const CALL: &str = "GetUnitProcesses";
+        match self.manager(CALL, unit.name(), &(unit.name(),)).await {
+            Err(error) if error.is_named(NO_SUCH_UNIT) => Ok(Vec::new()),
+            Err(error) => Err(error),
+            Ok(reply) => reply.body().deserialize().map_err(|source| SystemdError::Call {
+                call: CALL,
+                unit: unit.name().into(),
+                source,
+            }),
+        }
+    }
+
+    /// Its `ActiveState`. systemd loads a unit that is asked for: one that is not there is `inactive`.
+    pub async fn state(&self, unit: &Unit) -> Result<String, SystemdError> {
+        self.property(unit.name(), &unit.object(), UNIT, "ActiveState").await
+    }
+
+    /// Where its cgroup is; empty if it has none.
+    pub async fn control_group(&self, unit: &Unit) -> Result<String, SystemdError> {
+        self.property(unit.name(), &unit.object(), unit.interface(), "ControlGroup").await
+    }
+
+    /// Waits for a job of ours to bring the unit into a state.
+    async fn wait(
+        &self,
+        call: &'static str,
+        unit: &Unit,
+        reached: impl Fn(&str) -> bool,
+    ) -> Result<(), SystemdError> {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            // In this order: a job that has ended has left its state behind.
+            let (job, _): (u32, OwnedObjectPath) =
+                self.property(unit.name(), &unit.object(), UNIT, "Job").await?;
+            let state = self.state(unit).await?;
+            if reached(&state) {
+                return Ok(());
+            }
+            if job == 0 {
+                return Err(SystemdError::JobFailed { call, unit: unit.name().into(), state });
+            }
+            self.pause(&mut pause, call, unit).await?;
+        }
+    }
+
+    /// Lets some time pass, unless the conversation's is over.
+    async fn pause(&self, pause: &mut Duration, call: &'static str, unit: &Unit) -> Result<(), SystemdError> {
+        if Instant::now() + *pause >= self.until {
+            let state = self.state(unit).await?;
+            return Err(SystemdError::JobHangs { call, unit: unit.name().into(), state, limit: LIMIT });
+        }
+        tokio::time::sleep(*pause).await;
+        *pause = next(*pause);
+        Ok(())
+    }
+
+    async fn manager<B>(&self, call: &'static str, unit: &str, body: &B) -> Result<Message, SystemdError>
+    where
+        B: Serialize + DynamicType,
+    {
+        self.call(call, unit, OBJECT, MANAGER, body).await
+    }
+
+    async fn property<T>(
+        &self,
+        unit: &str,
+        object: &str,
+        interface: &str,
+        name: &'static str,
+    ) -> Result<T, SystemdError>
+    where
+        T: DeserializeOwned + TryFrom<OwnedVariant>,
+        T::Error: Into<zbus::Error>,
+    {
+        let call = "Get";
+        let reply =
+            self.call(call, unit, object, "org.freedesktop.DBus.Properties", &(interface, name)).await?;
+        let value = reply.body().deserialize::<OwnedVariant>();
+        value.and_then(|value| T::try_from(value).map_err(Into::into)).map_err(|source| SystemdError::Call {
+            call: name,
+            unit: unit.into(),
+            source,
+        })
+    }
+
+    async fn call<B>(
+        &self,
+        call: &'static str,
+        unit: &str,
+        object: &str,
+        interface: &str,
+        body: &B,
+    ) -> Result<Message, SystemdError>
+    where
+        B: Serialize + DynamicType,
+    {
+        let answer = self.connection.call_method(Some(SERVICE), object, Some(interface), call, body);
+        match timeout_at(self.until.into(), answer).await {
+            Ok(Ok(reply)) => Ok(reply),
+            Ok(Err(source)) => Err(SystemdError::Call { call, unit: unit.into(), source }),
+            Err(_) => Err(SystemdError::NoAnswer { call, unit: unit.into() }),
+        }
+    }
+}
+
+/// 0 for a text without a number: then it has nothing that came later.
+fn version_number(text: &str) -> u32 {
+    let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits[..end].parse().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions() {
+        for (text, number) in
+            [("257.7-1~deb13u1", 257), ("v245.4-1.fc32", 245), ("252", 252), ("260~devel", 260), ("", 0)]
+        {
+            assert_eq!(version_number(text), number, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! What systemd makes of limits before they reach the files.
+
+use super::super::{Bound, CpuQuota, CpuShare, Limits};
+
+/// A quota is a whole percentage of a CPU in the unit's file, hence microseconds of a second.
+const PERCENT_US: u128 = 10_000;
+const SECOND_US: u128 = 1_000_000;
+/// Neither a period nor a quota is shorter (`cgroup_cpu_adjust_period`, kernel: `min_cfs_quota_period`).
+const SHORTEST_US: u64 = 1_000;
+/// No period is longer.
+const LONGEST_US: u64 = 1_000_000;
+
+/// Range of v2's `cpu.weight`.
+const WEIGHTS: (u64, u64) = (1, 10_000);
+/// The greatest `pids.max` that is a number, on 64 bits.
+const MOST_TASKS: u64 = 4 << 20;
+/// Range of v1's `cpu.shares`.
+const SHARES: (u64, u64) = (2, 262_144);
+
+/// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is told: rounded up to the next 10 ms. systemd would
+/// cut the rest off at the next `daemon-reload`, and children would have more than their parent.
+pub fn quota_per_second(quota_us: u64, period_us: u64) -> u64 {
+    let period = u128::from(period_us.max(1));
+    let exact = u128::from(quota_us) * SECOND_US / period;
+    let percents = exact.div_ceil(PERCENT_US).max(1);
+    // Below what systemd takes for "no quota".
+    u64::try_from(percents * PERCENT_US).unwrap_or(u64::MAX - 1)
+}
+
+/// What `cpu.max` says after systemd has written it (`cgroup_cpu_adjust_period`).
+fn quota(told: CpuQuota) -> CpuQuota {
+    let Bound::At(quota_us) = told.quota_us else { return told };
+    let per_second = quota_per_second(quota_us, told.period_us);
+    let shortest = SHORTEST_US.max(SHORTEST_US * 1_000_000 / per_second);
+    let period_us = told.period_us.max(shortest).min(LONGEST_US);
+    let quota = u128::from(per_second) * u128::from(period_us) / SECOND_US;
+    let quota_us = u64::try_from(quota).unwrap_or(u64::MAX).max(SHORTEST_US);
+    CpuQuota { quota_us: Bound::At(quota_us), period_us }
+}
+
+/// The weight or the shares within what systemd accepts.
+pub fn share(told: CpuShare) -> CpuShare {
+    match told {
+        CpuShare::Shares(shares) => CpuShare::Shares(shares.clamp(SHARES.0, SHARES.1)),
+        CpuShare::Weight(weight) => CpuShare::Weight(weight.clamp(WEIGHTS.0, WEIGHTS.1)),
+    }
+}
+
+/// `TasksMax` can't be nought, and what is more than the kernel can have (`PID_MAX_LIMIT`) it would refuse.
+pub fn tasks(told: Bound) -> Bound {
+    match told {
+        Bound::At(n) if n <= MOST_TASKS => Bound::At(n.max(1)),
+        _ => Bound::Max,
+    }
+}
+
+/// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, a weight in its range, at
+/// least one task. The kernel's own rounding is left to those who know the files.
+pub fn settle(limits: &Limits) -> Limits {
+    Limits {
+        cpu: limits.cpu.map(share),
+        cpu_quota: limits.cpu_quota.map(quota),
+        pids_max: limits.pids_max.map(tasks),
+        ..limits.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotas_are_whole_percents() {
+        for (quota_us, period_us, wanted) in [
+            // A pod's 777m.
+            (77_700, 100_000, (78_000, 100_000)),
+            (30_000, 100_000, (30_000, 100_000)),
+            (1_000, 100_000, (1_000, 100_000)),
+            (1_001, 100_000, (2_000, 100_000)),
+            (250_001, 100_000, (251_000, 100_000)),
+            (7_770, 10_000, (7_800, 10_000)),
+            (1_000, 30_000, (1_200, 30_000)),
+            (777_000, 1_000_000, (780_000, 1_000_000)),
+            // Below a millisecond systemd lengthens the period instead.
+            (100, 10_000, (1_000, 100_000)),
+            (0, 100_000, (1_000, 100_000)),
+            (500, 500, (1_000, 1_000)),
+            (4_000_000, 2_000_000, (2_000_000, 1_000_000)),
+        ] {
+            let told = CpuQuota { quota_us: Bound::At(quota_us), period_us };
+            let wanted = CpuQuota { quota_us: Bound::At(wanted.0), period_us: wanted.1 };
+            assert_eq!(quota(told), wanted, "{told:?}");
+            assert_eq!(quota(wanted), wanted, "settled once is settled");
+        }
+        let none = CpuQuota { quota_us: Bound::Max, period_us: 100_000 };
+        assert_eq!(quota(none), none);
+    }
+
+    #[test]
+    fn huge_quotas_do_not_overflow() {
+        assert_eq!(quota_per_second(u64::MAX, 1), u64::MAX - 1);
+        assert_eq!(quota_per_second(10, 0), 10_000_000);
+        let told = CpuQuota { quota_us: Bound::At(u64::MAX), period_us: 1_000_000 };
+        assert!(matches!(quota(told).quota_us, Bound::At(n) if n > 1 << 60));
+    }
+
+    #[test]
+    fn weights_and_tasks_stay_in_their_range() {
+        let told = Limits {
+            cpu: Some(CpuShare::Shares(1)),
+            pids_max: Some(Bound::At(0)),
+            memory_max: Some(Bound::At(4097)),
+            ..Limits::default()
+        };
+        let wanted = Limits { cpu: Some(CpuShare::Shares(2)), pids_max: Some(Bound::At(1)), ..told.clone() };
+        assert_eq!(settle(&told), wanted);
+        assert_eq!(share(CpuShare::Weight(0)), CpuShare::Weight(1));
+        assert_eq!(share(CpuShare::Weight(10_001)), CpuShare::Weight(10_000));
+        assert_eq!(tasks(Bound::Max), Bound::Max);
+        assert_eq!(tasks(Bound::At(4_194_304)), Bound::At(4_194_304));
+        assert_eq!(tasks(Bound::At(4_194_305)), Bound::Max);
+    }
+}

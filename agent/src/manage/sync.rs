@@ -1,0 +1,410 @@
+//! One turn: read what is, decide, write, tell.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use tracing::{debug, info, warn};
+
+use super::decide::{Known, decide};
+use super::destroyer::{Destroyer, Outcome};
+use super::owned::{Entry, Owned};
+use super::problems::Problems;
+use super::steps::{ByPath, Step, differences, steps};
+use super::timed::{Operation, timed};
+use crate::cgroup::Version;
+use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
+use crate::config::NodeSettings;
+use crate::journal::Journal;
+use crate::node::gather::Sources;
+use crate::qos::{self, HierarchyFacts, Levels};
+use crate::source::{Desired, Sourced};
+use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
+
+/// What the keeper works with.
+#[derive(Debug)]
+pub struct Setup {
+    pub settings: NodeSettings,
+    pub facts: HierarchyFacts,
+    pub levels: Levels,
+    pub manager: Arc<Manager>,
+    pub owned: Owned,
+    pub journal: Journal,
+    /// Who named the driver.
+    pub driver_from: &'static str,
+    /// On the file system that the ephemeral storage is of.
+    pub state_dir: PathBuf,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Syncer {
+    setup: Setup,
+    desired: Option<Desired>,
+    /// What was last written, and what a found difference is judged by.
+    written: ByPath,
+    corrections: u64,
+    problems: Problems,
+    /// As of the last sync.
+    pods: BTreeMap<String, Sourced>,
+    foreign: BTreeSet<String>,
+    reconciled: Option<SystemTime>,
+    status: Arc<Mutex<HierarchyStatus>>,
+}
+
+/// What should be, by path.
+struct Wanted {
+    limits: ByPath,
+    /// Pods by path.
+    pods: BTreeMap<String, Sourced>,
+}
+
+impl Syncer {
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            desired: None,
+            written: ByPath::new(),
+            corrections: 0,
+            problems: Problems::default(),
+            pods: BTreeMap::new(),
+            foreign: BTreeSet::new(),
+            reconciled: None,
+            status: Arc::default(),
+        }
+    }
+
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.setup.manager
+    }
+
+    pub fn status(&self) -> Arc<Mutex<HierarchyStatus>> {
+        self.status.clone()
+    }
+
+    /// The pods that should be here from now on.
+    pub fn desire(&mut self, desired: Desired) {
+        self.desired = Some(desired);
+    }
+
+    /// Reads everything and puts it right.
+    pub fn sync(&mut self, destroyer: &mut Destroyer) {
+        self.problems.begin();
+        if let Some(desired) = &self.desired {
+            for problem in &desired.problems {
+                self.problems.add("manifests", problem.clone());
+            }
+        }
+        let Some(wanted) = self.wanted() else { return self.show(destroyer) };
+        // Written down before it is made. What cannot be written down is not made.
+        let mine = wanted.pods.iter().map(|(path, sourced)| {
+            (path.clone(), Entry { uid: sourced.pod.uid.clone(), origin: sourced.origin.clone() })
+        });
+        let may_make = match self.setup.owned.add(mine) {
+            Ok(()) => true,
+            Err(error) => {
+                self.problems.add("state", error.to_string());
+                false
+            }
+        };
+        let mut limits = wanted.limits.clone();
+        limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
+        let found = self.read(limits.keys());
+        for step in steps(&limits, &found) {
+            let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
+            if !new_pod || may_make {
+                self.carry_out(&step, &found, &wanted);
+            }
+        }
+        self.written.retain(|path, _| wanted.limits.contains_key(path));
+        self.foreign = self.remove_unwanted(&wanted, destroyer);
+        self.pods = wanted.pods;
+        self.reconciled = Some(SystemTime::now());
+        self.show(destroyer);
+    }
+
+    /// `None` when the tree cannot be computed, with the problem noted.
+    fn wanted(&mut self) -> Option<Wanted> {
+        let capacity = match Sources::default().capacity(Some(&self.setup.state_dir)) {
+            Ok(capacity) => capacity,
+            Err(error) => {
+                self.problems.add("node", error.to_string());
+                return None;
+            }
+        };
+        let Self { setup, desired, problems, .. } = self;
+        let mut pods = BTreeMap::new();
+        for sourced in desired.iter().flat_map(|d| &d.pods) {
+            match setup.levels.pod(sourced.pod.qos, &sourced.pod.uid) {
+                Ok(name) => drop(pods.insert(setup.manager.path(&name), sourced.clone())),
+                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin)),
+            }
+        }
+        let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
+        let mut tree = match qos::tree(pods.values().map(|s| &*s.pod), node) {
+            Ok(tree) => tree,
+            Err(error) => {
+                problems.add("node", error.to_string());
+                return None;
+            }
+        };
+        let usage = |name: &CgroupName| setup.manager.usage(&setup.manager.path(name)).ok()?.memory_bytes;
+        if setup.settings.qos_reserved_memory_percent.is_some() {
+            tree.yield_to(usage);
+        }
+        let settled = |limits| setup.manager.settled(limits);
+        let limits =
+            tree.groups.iter().map(|(name, group)| (setup.manager.path(name), settled(&group.limits)));
+        let mut limits: ByPath = limits.collect();
+        for reserved in &tree.reserved {
+            let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
+            match path {
+                // Somebody else's: gets limits, is never made.
+                Ok(path) if setup.manager.exists(&path) => {
+                    drop(limits.insert(path, settled(&reserved.limits)))
+                }
+                Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
+                Err(error) => problems.add(&reserved.cgroup, error.to_string()),
+            }
+        }
+        Some(Wanted { limits, pods })
+    }
+
+    fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> ByPath {
+        let mut found = ByPath::new();
+        for path in paths.filter(|path| self.setup.manager.exists(path)) {
+            match self.setup.manager.read(path) {
+                Ok(limits) => drop(found.insert(path.clone(), limits)),
+                Err(error) => self.problems.add(path, error.to_string()),
+            }
+        }
+        found
+    }
+
+    fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
+        let path = step.path().to_owned();
+        let manager = self.setup.manager.clone();
+        let result = match step {
+            Step::Create { limits, .. } => {
+                debug!(path, "making a cgroup");
+                timed(Operation::Create, || manager.create(&path, limits)).map(|()| limits.clone())
+            }
+            Step::Set { limits, .. } => {
+                let limits = self.without_what_kills(&path, limits, found, wanted);
+                timed(Operation::Update, || manager.set(&path, &limits)).map(|()| limits)
+            }
+        };
+        match result {
+            Ok(limits) => {
+                if let (Step::Set { .. }, Some(found)) = (step, found.get(&path)) {
+                    self.tell_corrections(&path, &limits, found, wanted);
+                }
+                let written = self.written.entry(path).or_default();
+                *written = merged(written, &limits);
+            }
+            Err(error) => {
+                warn!(path, "cannot set limits: {error}");
+                self.problems.add(&path, error.to_string());
+            }
+        }
+    }
+
+    /// A memory limit below what is in use would kill at once on v2 (and is refused on v1): it waits, tried again at
+    /// every reconcile, until enough is free.
+    fn without_what_kills(&mut self, path: &str, limits: &Limits, found: &ByPath, wanted: &Wanted) -> Limits {
+        let Some(Bound::At(new)) = limits.memory_max else { return limits.clone() };
+        let shrinks = found.get(path).and_then(|f| f.memory_max).is_none_or(|f| f > Bound::At(new));
+        let used = self.setup.manager.usage(path).ok().and_then(|u| u.memory_bytes);
+        match used {
+            Some(used) if shrinks && used > new => {
+                let message = format!("a memory limit of {new} bytes waits: {used} are in use");
+                if self.problems.is_news(path) {
+                    self.tell(path, wanted, "LimitDeferred", message.clone());
+                }
+                self.problems.add(path, message);
+                Limits { memory_max: None, memsw_max: None, ..limits.clone() }
+            }
+            _ => limits.clone(),
+        }
+    }
+
+    /// One record for each limit that was not what we had written, or what an earlier agent should have written.
+    fn tell_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
+        let before = self.written.get(path);
+        for difference in differences(set, found) {
+            let ours =
+                before.is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
+            if ours {
+                continue;
+            }
+            self.corrections += 1;
+            let limit = difference.limit.file(self.version());
+            let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
+            info!(path, limit, found, written, "limit put right");
+            let detail = Detail::LimitCorrected(Correction { limit, found, written });
+            self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
+        }
+    }
+
+    /// Removes our pod cgroups that nobody wants, and finds those that are not ours.
+    fn remove_unwanted(&mut self, wanted: &Wanted, destroyer: &mut Destroyer) -> BTreeSet<String> {
+        let present = self.present();
+        let paths: BTreeSet<String> = wanted.pods.keys().cloned().collect();
+        let known = Known {
+            wanted: &paths,
+            owned: self.setup.owned.pods(),
+            present: &present,
+            removing: destroyer.removing(),
+        };
+        let verdict = decide(&known, self.desired.as_ref());
+        for path in &verdict.remove {
+            info!(path, "removing a pod's cgroup");
+            destroyer.remove(path);
+        }
+        for path in &verdict.forget {
+            if let Err(error) = self.setup.owned.remove(path) {
+                self.problems.add("state", error.to_string());
+            }
+        }
+        verdict.foreign.into_iter().collect()
+    }
+
+    /// Pod cgroups that are there: children of the levels that are named like pods', and our own wherever they are.
+    fn present(&mut self) -> BTreeSet<String> {
+        let Self { setup, problems, .. } = self;
+        let there = |path: &&String| setup.manager.presence(path) != Presence::Nowhere;
+        let mut present: BTreeSet<String> = setup.owned.pods().keys().filter(there).cloned().collect();
+        let levels = [&setup.levels.kubepods, &setup.levels.burstable, &setup.levels.best_effort];
+        for level in levels.map(|level| setup.manager.path(level)) {
+            match setup.manager.children(&level) {
+                Ok(children) => {
+                    let pods = children.iter().filter(|name| is_pod(name));
+                    present.extend(pods.map(|name| format!("{level}/{name}")));
+                }
+                Err(error) => problems.add(&level, error.to_string()),
+            }
+        }
+        present
+    }
+
+    /// Deals with the end of a removal. True when another sync is needed at once.
+    pub fn destroyed(&mut self, outcome: &Outcome, destroyer: &mut Destroyer) -> bool {
+        destroyer.finished(&outcome.path);
+        let uid = self.setup.owned.pods().get(&outcome.path).map(|e| e.uid.clone());
+        let pod = uid.map(|uid| PodRef { uid, ..PodRef::default() });
+        let (reason, message) = match &outcome.result {
+            Ok(killed) => {
+                self.written.remove(&outcome.path);
+                ("PodCgroupDestroyed", format!("gone after {:.0?}, {killed} processes killed", outcome.took))
+            }
+            Err(why) => ("DestroyFailed", why.clone()),
+        };
+        info!(path = outcome.path, "{reason}: {message}");
+        let detail = Detail::Hierarchy { reason: reason.into(), message: message.clone() };
+        self.setup.journal.append(Timestamp::now(), &*outcome.path, pod, detail);
+        if outcome.result.is_err() {
+            // Tried again with the next reconcile.
+            self.problems.add(&outcome.path, message);
+            self.show(destroyer);
+            return false;
+        }
+        if let Err(error) = self.setup.owned.remove(&outcome.path) {
+            self.problems.add("state", error.to_string());
+        }
+        // A pod of the same uid may wait for its cgroup, and the status shows what is left.
+        true
+    }
+
+    fn tell(&self, path: &str, wanted: &Wanted, reason: &str, message: String) {
+        let detail = Detail::Hierarchy { reason: reason.into(), message };
+        self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
+    }
+
+    /// Puts the status where others see it.
+    fn show(&self, destroyer: &Destroyer) {
+        let pods = self.pods.iter().map(|(path, sourced)| PodCgroup {
+            uid: sourced.pod.uid.clone(),
+            namespace: sourced.pod.namespace.clone(),
+            name: sourced.pod.name.clone(),
+            qos: Some(sourced.pod.qos),
+            path: path.clone(),
+            problem: self.problems.about(path),
+        });
+        let removing = destroyer.removing().iter().map(String::as_str);
+        let failed = self
+            .setup
+            .owned
+            .pods()
+            .keys()
+            .map(String::as_str)
+            .filter(|path| !self.pods.contains_key(*path) && !destroyer.removing().contains(*path));
+        let removing = removing.chain(failed).map(|path| PodCgroup {
+            uid: self.setup.owned.pods().get(path).map(|e| e.uid.clone()).unwrap_or_default(),
+            namespace: String::new(),
+            name: String::new(),
+            qos: None,
+            path: path.to_owned(),
+            problem: self.problems.about(path),
+        });
+        let owned = self.setup.owned.pods();
+        let status = HierarchyStatus {
+            driver: self.setup.manager.kind().to_string(),
+            driver_from: self.setup.driver_from.to_owned(),
+            kubepods: self.setup.manager.path(&self.setup.levels.kubepods),
+            pods: pods.collect(),
+            removing: removing.collect(),
+            foreign: self.foreign.iter().cloned().collect(),
+            last_reconcile: self.reconciled,
+            corrections: self.corrections,
+            problems: self.problems.all_but(|about| owned.contains_key(about)),
+        };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+
+    fn version(&self) -> Version {
+        self.setup.facts.version
+    }
+}
+
+/// Whether `path` is `above` or below it.
+fn within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn pod_ref(wanted: &Wanted, path: &str) -> Option<PodRef> {
+    let pod = &wanted.pods.get(path)?.pod;
+    Some(PodRef {
+        uid: pod.uid.clone(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        ..PodRef::default()
+    })
+}
+
+/// `over` where it tells something, else `under`.
+fn merged(under: &Limits, over: &Limits) -> Limits {
+    let mut hugetlb = under.hugetlb.clone();
+    hugetlb.extend(over.hugetlb.iter().map(|(size, bound)| (*size, *bound)));
+    Limits {
+        cpu: over.cpu.or(under.cpu),
+        cpu_quota: over.cpu_quota.or(under.cpu_quota),
+        cpu_idle: over.cpu_idle.or(under.cpu_idle),
+        cpuset_cpus: over.cpuset_cpus.clone().or_else(|| under.cpuset_cpus.clone()),
+        memory_max: over.memory_max.or(under.memory_max),
+        memory_min: over.memory_min.or(under.memory_min),
+        memory_low: over.memory_low.or(under.memory_low),
+        memory_high: over.memory_high.or(under.memory_high),
+        swap_max: over.swap_max.or(under.swap_max),
+        memsw_max: over.memsw_max.or(under.memsw_max),
+        oom_group: over.oom_group.or(under.oom_group),
+        pids_max: over.pids_max.or(under.pids_max),
+        hugetlb,
+    }
+}
+
+/// Whether a child of a level is named like a pod's cgroup, by either driver.
+fn is_pod(name: &str) -> bool {
+    name.starts_with("pod") || (name.ends_with(".slice") && name.contains("-pod"))
+}

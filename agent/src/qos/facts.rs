@@ -1,0 +1,73 @@
+//! What the machine's cgroups can limit, and what the node's limits are computed from.
+
+use crate::cgroup::{Controller, Layout, Version};
+use crate::config::NodeSettings;
+use crate::node::Capacity;
+
+/// What this machine's cgroups can limit. What they can't stays untold (`None`) in every [`crate::cgroup::control::Limits`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HierarchyFacts {
+    /// Of the hierarchy that has the memory controller: a hybrid machine is v1.
+    pub version: Version,
+    pub pids: bool,
+    pub cpuset: bool,
+    pub hugetlb: bool,
+    /// Swap is accounted: `memory.swap.max` or `memory.memsw.limit_in_bytes` exists.
+    pub swap: bool,
+    /// v2 `cpu.idle` exists (Linux 5.15).
+    pub cpu_idle: bool,
+    /// v2 `memory.oom.group` exists (Linux 4.19).
+    pub oom_group: bool,
+    /// Bytes of an ordinary page: the kernel rounds memory limits down to it.
+    pub page_size: u64,
+}
+
+/// Files that some kernels lack in a cgroup with the controllers; they have to be looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionalFiles {
+    pub swap: bool,
+    pub cpu_idle: bool,
+    pub oom_group: bool,
+}
+
+impl HierarchyFacts {
+    /// The facts of a machine laid out like this.
+    pub fn of(layout: &Layout, files: OptionalFiles, page_size: u64) -> Self {
+        let has = |controller| layout.hierarchy(controller).is_some();
+        Self {
+            // A layout always has memory.
+            version: layout.hierarchy(Controller::Memory).map_or(Version::V2, |h| h.version),
+            pids: has(Controller::Pids),
+            cpuset: has(Controller::Cpuset),
+            hugetlb: has(Controller::Hugetlb),
+            swap: files.swap,
+            cpu_idle: files.cpu_idle,
+            oom_group: files.oom_group,
+            page_size,
+        }
+    }
+
+    pub(crate) fn v2(&self) -> bool {
+        self.version == Version::V2
+    }
+}
+
+/// The node that limits are computed for.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'a> {
+    pub settings: &'a NodeSettings,
+    pub capacity: &'a Capacity,
+    pub facts: &'a HierarchyFacts,
+}
+
+impl Node<'_> {
+    /// The CFS period in force, in microseconds.
+    pub fn period_us(&self) -> u64 {
+        super::cpu::effective_period_us(self.settings.cpu_cfs_quota_period, true)
+    }
+
+    /// Whether MemoryQoS is on and can be done.
+    pub fn memory_qos(&self) -> bool {
+        self.settings.memory_qos && self.facts.v2()
+    }
+}

@@ -1,0 +1,105 @@
+//! `cpu.weight` (v2) of `cpu.shares`: two formulas are in use, and nobody tells which.
+//!
+//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear one; newer runtimes one that
+//! maps v1's default (1024) to v2's default (100). A container's weight is therefore never judged by one formula alone,
+//! and which one new containers get is learnt from containers that nobody touched.
+
+use super::cpu::{MAX_SHARES, MIN_SHARES};
+
+/// The least `cpu.weight`.
+pub const MIN_WEIGHT: u64 = 1;
+/// The greatest `cpu.weight`.
+pub const MAX_WEIGHT: u64 = 10_000;
+
+/// A way from shares to weight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum WeightFormula {
+    /// KEP-2254: [2, 262144] onto [1, 10000] in a straight line.
+    Linear,
+    /// runc ≥ 1.3.2, crun ≥ 1.23 (opencontainers/cgroups `ConvertCPUSharesToCgroupV2Value`).
+    Quadratic,
+}
+
+impl WeightFormula {
+    /// The weight that this formula gives; 0 (unset) for 0.
+    pub fn weight(self, shares: u64) -> u64 {
+        match self {
+            Self::Linear => weight_linear(shares),
+            Self::Quadratic => weight_quadratic(shares),
+        }
+    }
+}
+
+/// `1 + (shares − 2) × 9999 / 262142`, for shares brought into their range; 0 (unset) for 0.
+pub fn weight_linear(shares: u64) -> u64 {
+    if shares == 0 {
+        return 0;
+    }
+    let above = shares.clamp(MIN_SHARES, MAX_SHARES) - MIN_SHARES;
+    MIN_WEIGHT + above * (MAX_WEIGHT - MIN_WEIGHT) / (MAX_SHARES - MIN_SHARES)
+}
+
+/// `⌈10^((l² + 125·l) / 612 − 7/34)⌉` with l = log₂ shares; 0 (unset) for 0.
+pub fn weight_quadratic(shares: u64) -> u64 {
+    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, save that of 1024, which is
+    /// 100 exactly; far more than the error of a `powf`. So no platform's rounding can change a result.
+    const ROUNDING: f64 = 1e-9;
+    match shares {
+        0 => 0,
+        1..=MIN_SHARES => MIN_WEIGHT,
+        MAX_SHARES.. => MAX_WEIGHT,
+        _ => (10f64.powf(exponent(shares)) - ROUNDING).ceil() as u64,
+    }
+}
+
+fn exponent(shares: u64) -> f64 {
+    let l = (shares as f64).log2();
+    (l * l + 125.0 * l) / 612.0 - 7.0 / 34.0
+}
+
+/// Which formula made `weight` of `shares`; `None` where both do or neither does.
+pub fn formula_of(shares: u64, weight: u64) -> Option<WeightFormula> {
+    match (weight_linear(shares) == weight, weight_quadratic(shares) == weight) {
+        (true, false) => Some(WeightFormula::Linear),
+        (false, true) => Some(WeightFormula::Quadratic),
+        _ => None,
+    }
+}
+
+/// Whether some runtime would have set this weight: what a container's weight is checked by.
+pub fn weight_is_true(shares: u64, weight: u64) -> bool {
+    weight == weight_linear(shares) || weight == weight_quadratic(shares)
+}
+
+/// What containers show about the formula of the node's runtime. Feed it with containers that were just created: a
+/// runtime may be replaced while containers of the old one go on running.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct FormulaEvidence {
+    latest: Option<WeightFormula>,
+    /// Containers that showed the linear formula.
+    pub linear: u64,
+    /// Containers that showed the quadratic formula.
+    pub quadratic: u64,
+}
+
+impl FormulaEvidence {
+    /// Takes in what an untouched container got for its shares, and returns what that pair says.
+    pub fn observe(&mut self, shares: u64, weight: u64) -> Option<WeightFormula> {
+        let formula = formula_of(shares, weight)?;
+        match formula {
+            WeightFormula::Linear => self.linear += 1,
+            WeightFormula::Quadratic => self.quadratic += 1,
+        }
+        self.latest = Some(formula);
+        Some(formula)
+    }
+
+    /// The formula of the newest container that showed one; `None` before any did.
+    pub fn formula(&self) -> Option<WeightFormula> {
+        self.latest
+    }
+}
+
+#[cfg(test)]
+#[path = "weight_tests.rs"]
+mod tests;

@@ -1,0 +1,127 @@
+//! Files of the tree against what they should say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use super::recording::Files;
+use crate::fixture::Layout;
+use crate::harness::{Context, Failure};
+
+/// One value that is another.
+#[derive(Debug)]
+pub struct Wrong {
+    pub path: String,
+    pub file: String,
+    pub found: String,
+    pub expected: String,
+}
+
+impl std::fmt::Display for Wrong {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { path, file, found, expected } = self;
+        write!(f, "{path} {file} is {found:?}, not {expected:?}")
+    }
+}
+
+/// All that is wrong with some cgroups, as one failure that shows the first few.
+pub fn none(what: &str, wrong: &[Wrong]) -> Result<(), Failure> {
+    if wrong.is_empty() {
+        return Ok(());
+    }
+    let first: Vec<_> = wrong.iter().take(5).map(ToString::to_string).collect();
+    Err(Failure::Unexpected(format!("{what}: {} values are wrong: {}", wrong.len(), first.join("; "))))
+}
+
+/// Compares the files of one cgroup. Only what the kernel here cannot have is left out.
+pub fn files(context: &Context, path: &str, expected: &Files) -> Vec<Wrong> {
+    let here = |(file, expected): (&String, &String)| {
+        let found = match place(&context.layout, path, file).map(std::fs::read_to_string) {
+            Some(Ok(text)) => plain(&text),
+            _ if cannot_be(&context.layout, file) => return None,
+            Some(Err(error)) => error.to_string(),
+            None => "no such controller".into(),
+        };
+        (found != *expected).then(|| Wrong {
+            path: path.into(),
+            file: file.clone(),
+            found,
+            expected: expected.clone(),
+        })
+    };
+    expected.iter().filter_map(here).collect()
+}
+
+/// One value, its words separated by one space.
+pub fn plain(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Where a cgroup's file is; `None` without the controller.
+pub fn place(layout: &Layout, path: &str, file: &str) -> Option<PathBuf> {
+    let controller = file.split('.').next()?;
+    let hierarchy = layout.controller(controller)?;
+    Some(hierarchy.mount.join(path.trim_start_matches('/')).join(file))
+}
+
+/// Page sizes that this CPU lacks, and controllers that are optional.
+fn cannot_be(layout: &Layout, file: &str) -> bool {
+    let controller = file.split('.').next().unwrap_or_default();
+    if layout.controller(controller).is_none() {
+        return matches!(controller, "hugetlb" | "pids" | "cpuset");
+    }
+    let size = match file {
+        "hugetlb.1GB.max" => "1048576kB",
+        "hugetlb.2MB.max" => "2048kB",
+        _ => return false,
+    };
+    !Path::new("/sys/kernel/mm/hugepages").join(format!("hugepages-{size}")).exists()
+}
+
+/// Limits that a reconcile must keep, as they are now, of every cgroup at or below `path`.
+pub fn limits_now(layout: &Layout, path: &str) -> BTreeMap<(String, String), String> {
+    const KEPT: [&str; 18] = [
+        "cpu.shares",
+        "cpu.cfs_quota_us",
+        "cpu.cfs_period_us",
+        "cpu.weight",
+        "cpu.max",
+        "memory.limit_in_bytes",
+        "memory.max",
+        "memory.min",
+        "memory.low",
+        "memory.high",
+        "memory.swap.max",
+        "memory.oom.group",
+        "pids.max",
+        "hugetlb.2MB.max",
+        "hugetlb.1GB.max",
+        "hugetlb.2MB.limit_in_bytes",
+        "hugetlb.1GB.limit_in_bytes",
+        "cpu.idle",
+    ];
+    let mut limits = BTreeMap::new();
+    let mut paths = vec![path.to_owned()];
+    while let Some(path) = paths.pop() {
+        for file in KEPT {
+            if let Some(Ok(text)) = place(layout, &path, file).map(std::fs::read_to_string) {
+                limits.insert((path.clone(), file.to_owned()), plain(&text));
+            }
+        }
+        paths.extend(children(layout, &path));
+    }
+    limits
+}
+
+/// Children in any hierarchy.
+pub fn children(layout: &Layout, path: &str) -> std::collections::BTreeSet<String> {
+    let entries = |mount: &Path| {
+        std::fs::read_dir(mount.join(path.trim_start_matches('/'))).into_iter().flatten().flatten()
+    };
+    layout
+        .hierarchies()
+        .iter()
+        .flat_map(|h| entries(&h.mount))
+        .filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir()))
+        .map(|entry| format!("{}/{}", path.trim_end_matches('/'), entry.file_name().to_string_lossy()))
+        .collect()
+}

@@ -1,0 +1,152 @@
+//! An agent in mode manage with a manifest directory and a place in the tree of its own.
+
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use nodewarden_proto::nodewarden::v1::HierarchyStatus;
+use serde_json::Value;
+
+use crate::e2e::support::eventually;
+use crate::fixture::{Agent, AgentOptions, Manage, TestRoot, slice_path};
+use crate::harness::{Context, Failure};
+use crate::{ensure, ensure_eq};
+
+/// Which driver makes the cgroups.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Driver {
+    Cgroupfs,
+    /// Only on a machine of our own: its slices are at the top.
+    Systemd,
+}
+
+/// Everything that one agent after the other works on.
+pub struct Managed<'c> {
+    context: &'c Context,
+    options: AgentOptions,
+    manifests: PathBuf,
+    root: Option<TestRoot>,
+}
+
+impl<'c> Managed<'c> {
+    /// An empty manifest directory; `kubelet` are more lines of configuration.
+    pub fn new(
+        context: &'c Context,
+        driver: Driver,
+        reconcile_seconds: u64,
+        kubelet: &str,
+    ) -> Result<Self, Failure> {
+        let manifests = context.temp.join("manifests");
+        std::fs::create_dir_all(&manifests).map_err(Failure::file(&manifests))?;
+        let root = match driver {
+            Driver::Cgroupfs => Some(TestRoot::new(context)?),
+            Driver::Systemd => None,
+        };
+        let manage = Manage {
+            manifests: manifests.clone(),
+            root: root.as_ref().map_or("/", |r| r.group().path()).to_owned(),
+            driver: match driver {
+                Driver::Cgroupfs => "cgroupfs",
+                Driver::Systemd => "systemd",
+            },
+            reconcile_seconds,
+            kubelet: kubelet.to_owned(),
+        };
+        let state = Some(context.temp.join("managed-state"));
+        let options = AgentOptions { manage: Some(manage), state, ..AgentOptions::default() };
+        Ok(Self { context, options, manifests, root })
+    }
+
+    pub fn options(&self) -> &AgentOptions {
+        &self.options
+    }
+
+    pub fn start(&self) -> Result<Agent, Failure> {
+        Ok(Agent::start(self.context, &self.options)?)
+    }
+
+    /// Makes or replaces a manifest, never half of it.
+    pub fn write(&self, name: &str, pod: &Value) -> Result<(), Failure> {
+        let temporary = self.manifests.join(format!(".{name}"));
+        std::fs::write(&temporary, pod.to_string()).map_err(Failure::file(&temporary))?;
+        std::fs::rename(&temporary, self.manifest(name)).map_err(Failure::file(&temporary))
+    }
+
+    pub fn remove(&self, name: &str) -> Result<(), Failure> {
+        let path = self.manifest(name);
+        std::fs::remove_file(&path).map_err(Failure::file(&path))
+    }
+
+    fn manifest(&self, name: &str) -> PathBuf {
+        self.manifests.join(format!("{name}.json"))
+    }
+
+    pub fn manifests(&self) -> &Path {
+        &self.manifests
+    }
+
+    /// Path of a level as the recordings name it: `kubepods/burstable`.
+    pub fn level(&self, name: &str) -> String {
+        match &self.root {
+            Some(root) => format!("{}/{name}", root.group().path()),
+            None => slice_path(&format!("{}.slice", name.replace('/', "-"))),
+        }
+    }
+
+    /// Path of a pod's cgroup from the one below `/` that a kubelet would make.
+    pub fn below_root(&self, path: &str) -> String {
+        match &self.root {
+            Some(root) => format!("{}{path}", root.group().path()),
+            None => path.to_owned(),
+        }
+    }
+
+    /// Waits until exactly so many pods stand, none is being removed and nothing is wrong.
+    pub fn settled(&self, agent: &Agent, pods: usize) -> Result<HierarchyStatus, Failure> {
+        let mut last = HierarchyStatus::default();
+        let told = eventually(self.context.patiently(30), "the hierarchy does not settle", || {
+            last = status(agent)?;
+            let well = last.pods.iter().all(|p| p.problem.is_empty()) && last.problems.is_empty();
+            Ok((well && last.pods.len() == pods && last.removing.is_empty()).then(|| last.clone()))
+        });
+        told.map_err(|failure| {
+            let wrong: Vec<_> =
+                last.pods.iter().chain(&last.removing).filter(|p| !p.problem.is_empty()).take(3).collect();
+            Failure::Unexpected(format!(
+                "{failure}: {} pods of {pods}, {} being removed, wrong: {wrong:?} {:?}",
+                last.pods.len(),
+                last.removing.len(),
+                last.problems.iter().take(3).collect::<Vec<_>>()
+            ))
+        })
+    }
+
+    /// Waits for the end of a reconcile that began after now.
+    pub fn reconciled(&self, agent: &Agent) -> Result<HierarchyStatus, Failure> {
+        let seen = |s: &HierarchyStatus| s.last_reconcile.map(|t| (t.seconds, t.nanos));
+        let before = seen(&status(agent)?);
+        // The first to end may have begun before now.
+        let mut ends = 0;
+        let mut last = before;
+        eventually(self.context.patiently(30), "no reconcile", || {
+            let status = status(agent)?;
+            if seen(&status) != last {
+                last = seen(&status);
+                ends += 1;
+            }
+            Ok((ends >= 2).then_some(status))
+        })
+    }
+}
+
+/// The hierarchy in the agent's status.
+pub fn status(agent: &Agent) -> Result<HierarchyStatus, Failure> {
+    let status = agent.client()?.status()?;
+    ensure_eq!(status.mode, "manage", "mode");
+    ensure!(status.hierarchy.is_some(), "the status has no hierarchy");
+    Ok(status.hierarchy.unwrap_or_default())
+}
+
+/// Now, for the journal: a little earlier, clocks being what they are.
+pub fn a_moment_ago() -> SystemTime {
+    SystemTime::now() - std::time::Duration::from_millis(1)
+}

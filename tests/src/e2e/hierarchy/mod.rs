@@ -1,0 +1,15 @@
+//! The hierarchy in mode manage: what a kubelet writes, kept true, through crashes, and nothing left.
+
+mod compare;
+mod drift;
+mod kill9;
+mod managed;
+mod pods;
+mod recorded;
+mod recording;
+
+use crate::harness::Test;
+
+pub fn tests() -> Vec<Test> {
+    [recorded::TESTS, drift::TESTS, kill9::TESTS].concat()
+}

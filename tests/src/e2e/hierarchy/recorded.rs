@@ -1,0 +1,235 @@
+//! The same pods as a real kubelet ran, compared file by file with what it wrote.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use super::compare::{self, Wrong, children};
+use super::managed::{Driver, Managed};
+use super::recording::{Batch, Recording, file_for, text};
+use crate::fixture::Agent;
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::{ensure, ensure_eq};
+
+const NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::Golden,
+    Capability::MemoryCgroup,
+    Capability::CpuCgroup,
+    Capability::Loopback,
+];
+
+pub const TESTS: &[Test] = &[
+    Test::new("hierarchy_as_recorded", cgroupfs).needs(NEEDS).timeout(120),
+    Test::new("hierarchy_as_recorded_with_memory_qos", memory_qos)
+        .needs(&[Capability::Root, Capability::Golden, Capability::MemoryV2, Capability::Loopback])
+        .timeout(120),
+    Test::new("hierarchy_as_recorded_by_systemd", systemd)
+        .needs(&[
+            Capability::Root,
+            Capability::Golden,
+            Capability::MemoryV2,
+            Capability::Systemd,
+            Capability::OwnMachine,
+            Capability::Loopback,
+        ])
+        .timeout(180),
+];
+
+/// What the recording has wrong (golden/README.md) or what is not comparable, and what is right instead.
+const FAULTS: [&str; 2] = ["memory.min of kubepods", "memory.min of kubepods/burstable"];
+
+fn cgroupfs(context: &Context) -> Result<(), Failure> {
+    let v2 = context.layout.controller("memory").is_some_and(|h| h.v2);
+    as_recorded(context, file_for(v2, Driver::Cgroupfs), Driver::Cgroupfs, "")
+}
+
+fn memory_qos(context: &Context) -> Result<(), Failure> {
+    let on = "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.9\n";
+    as_recorded(context, "kubelet-v2-memqos.json", Driver::Cgroupfs, on)
+}
+
+fn systemd(context: &Context) -> Result<(), Failure> {
+    as_recorded(context, "kubelet-v2-systemd.json", Driver::Systemd, "")
+}
+
+fn as_recorded(context: &Context, file: &str, driver: Driver, kubelet: &str) -> Result<(), Failure> {
+    let recording = Recording::load(file)?;
+    // Containers' requests need no agent: what it would ask of the runtime is printed.
+    let managed = Managed::new(context, driver, 60, &format!("maxPods: 250\n{kubelet}"))?;
+    let mut agent = managed.start()?;
+    for batch in &recording.batches {
+        for pod in &batch.pods {
+            managed.write(&pod.name, &pod.manifest)?;
+        }
+        managed.settled(&agent, batch.pods.len())?;
+        everything(context, &managed, batch, "running")?;
+        requests(context, &managed, batch)?;
+        if driver == Driver::Systemd {
+            units(&managed, batch)?;
+            for command in ["daemon-reload", "daemon-reexec"] {
+                systemctl(&[command])?;
+                everything(context, &managed, batch, command)?;
+                units(&managed, batch)?;
+            }
+        }
+        agent = restart(context, &managed, agent)?;
+        managed.settled(&agent, batch.pods.len())?;
+        everything(context, &managed, batch, "after a restart")?;
+        for pod in &batch.pods {
+            managed.remove(&pod.name)?;
+        }
+        managed.settled(&agent, 0)?;
+        let wrong = levels(context, &managed, batch, true);
+        compare::none(&format!("batch {}, pods removed", batch.name), &wrong)?;
+        for level in batch.levels.keys() {
+            let left: Vec<_> = children(&context.layout, &managed.level(level))
+                .into_iter()
+                .filter(|c| c.contains("pod") && !c.ends_with(".slice"))
+                .collect();
+            let left: Vec<_> =
+                left.into_iter().filter(|c| !batch.levels.keys().any(|l| managed.level(l) == *c)).collect();
+            ensure!(left.is_empty(), "left in {level}: {left:?}");
+        }
+    }
+    Ok(())
+}
+
+fn restart(context: &Context, managed: &Managed<'_>, mut agent: Agent) -> Result<Agent, Failure> {
+    let status = agent.end(nix::sys::signal::Signal::SIGTERM, context.patiently(5))?;
+    ensure!(status.success(), "the agent ended with {status}");
+    managed.start()
+}
+
+/// Every level and every pod.
+fn everything(context: &Context, managed: &Managed<'_>, batch: &Batch, when: &str) -> Result<(), Failure> {
+    let mut wrong = levels(context, managed, batch, false);
+    for pod in &batch.pods {
+        let path = managed.below_root(&pod.path);
+        wrong.extend(compare::files(context, &path, &pod.files));
+        for name in &pod.present_in {
+            let there = context
+                .layout
+                .hierarchies()
+                .iter()
+                .filter(|h| {
+                    if name == "unified" {
+                        h.v2
+                    } else {
+                        h.controllers.iter().any(|c| c == name || *c == format!("name={name}"))
+                    }
+                })
+                .all(|h| h.mount.join(path.trim_start_matches('/')).is_dir());
+            ensure!(there, "{path} is not in the hierarchy {name}");
+        }
+    }
+    compare::none(&format!("batch {}, {when}", batch.name), &wrong)
+}
+
+fn levels(context: &Context, managed: &Managed<'_>, batch: &Batch, after: bool) -> Vec<Wrong> {
+    let recorded = if after { &batch.levels_after } else { &batch.levels };
+    let mut wrong = Vec::new();
+    for (level, files) in recorded {
+        let mut files = files.clone();
+        if FAULTS.contains(&&*format!("memory.min of {level}")) && files.contains_key("memory.min") {
+            let covered = batch.pods.iter().filter(|p| !after && p.path.starts_with(&format!("/{level}/")));
+            let sum: u64 = covered.filter_map(|p| p.files.get("memory.min")?.parse::<u64>().ok()).sum();
+            files.insert("memory.min".into(), sum.to_string());
+        }
+        wrong.extend(compare::files(context, &managed.level(level), &files));
+    }
+    wrong
+}
+
+/// What is asked of the runtime for each container.
+fn requests(context: &Context, managed: &Managed<'_>, batch: &Batch) -> Result<(), Failure> {
+    let config = context.temp.join("plan.yaml");
+    let manage = managed.options().manage.clone().unwrap_or_else(|| unreachable!("Managed sets it"));
+    std::fs::write(
+        &config,
+        format!(
+            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: {}\n{}",
+            manage.driver, manage.kubelet
+        ),
+    )
+    .map_err(Failure::file(&config))?;
+    let mut command = Command::new(&context.agent);
+    command.args(["plan", "--output", "json", "--config"]).arg(&config).arg(managed.manifests());
+    let output = command.output().map_err(Failure::file(&context.agent))?;
+    ensure!(output.status.success(), "nodewarden plan: {}", String::from_utf8_lossy(&output.stderr));
+    let plan: Value =
+        serde_json::from_slice(&output.stdout).map_err(|e| Failure::Unexpected(format!("plan: {e}")))?;
+    let memory = std::fs::read_to_string("/proc/meminfo").map_err(Failure::file("/proc/meminfo"))?;
+    for pod in &batch.pods {
+        let planned =
+            plan["pods"].as_array().into_iter().flatten().find(|p| p["name"] == Value::from(&*pod.name));
+        let Some(planned) = planned else {
+            return Err(Failure::Unexpected(format!("{} is not in the plan", pod.name)));
+        };
+        for (name, recorded) in &pod.requests {
+            let mut recorded = recorded.clone();
+            let mut found = planned["containers"][name]["runtime"].clone();
+            depends_on_memory(&mut recorded, &mut found, &memory);
+            ensure_eq!(found, recorded, "what is asked for container {name} of {}", pod.name);
+        }
+    }
+    Ok(())
+}
+
+/// oom_score_adj of Burstable and memory.high without a limit follow the node's memory: compared by unit tests with the
+/// recorded node's.
+fn depends_on_memory(recorded: &mut Value, found: &mut Value, meminfo: &str) {
+    let same_node = meminfo.contains("24684096 kB") || meminfo.contains("20488608 kB");
+    let burstable = recorded["oom_score_adj"].as_i64().is_some_and(|adj| (3..1000).contains(&adj));
+    for value in [recorded, found] {
+        if burstable
+            && !same_node
+            && let Some(fields) = value.as_object_mut()
+        {
+            fields.remove("oom_score_adj");
+            if let Some(unified) = fields.get_mut("unified").and_then(Value::as_object_mut) {
+                unified.remove("memory.high");
+            }
+        }
+    }
+}
+
+/// The units' properties.
+fn units(managed: &Managed<'_>, batch: &Batch) -> Result<(), Failure> {
+    const COMPARED: [&str; 13] = [
+        "Slice",
+        "ControlGroup",
+        "CPUWeight",
+        "CPUQuotaPerSecUSec",
+        "AllowedCPUs",
+        "MemoryMin",
+        "MemoryLow",
+        "MemoryHigh",
+        "MemoryMax",
+        "MemorySwapMax",
+        "TasksMax",
+        "ActiveState",
+        "DefaultDependencies",
+    ];
+    for pod in &batch.pods {
+        let path = managed.below_root(&pod.path);
+        let unit = path.rsplit('/').next().unwrap_or_default();
+        let shown = systemctl(&["show", unit])?;
+        for name in COMPARED {
+            let Some(expected) = pod.unit.get(name) else { continue };
+            let found = shown.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix('='));
+            ensure_eq!(found, Some(expected.as_str()), "{name} of {unit}");
+        }
+    }
+    Ok(())
+}
+
+fn systemctl(arguments: &[&str]) -> Result<String, Failure> {
+    let output = Command::new("systemctl").args(arguments).output().map_err(Failure::file("systemctl"))?;
+    ensure!(
+        output.status.success(),
+        "systemctl {arguments:?}: {}",
+        text(&String::from_utf8_lossy(&output.stderr).into())
+    );
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}

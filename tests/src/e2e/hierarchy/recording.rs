@@ -1,0 +1,186 @@
+//! What a kubelet wrote, from `shared/golden`, with the values that depend on the node turned into this node's.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::managed::Driver;
+use crate::harness::{Failure, golden};
+
+/// One of the recordings.
+pub struct Recording {
+    pub batches: Vec<Batch>,
+}
+
+/// Pods that ran together.
+pub struct Batch {
+    pub name: String,
+    /// Files of `kubepods`, `kubepods/burstable` and `kubepods/besteffort` while they ran, and after.
+    pub levels: BTreeMap<String, Files>,
+    pub levels_after: BTreeMap<String, Files>,
+    pub pods: Vec<Pod>,
+}
+
+/// Values by file name.
+pub type Files = BTreeMap<String, String>;
+
+pub struct Pod {
+    pub name: String,
+    pub manifest: Value,
+    /// Path of its cgroup below the kubelet's root.
+    pub path: String,
+    pub files: Files,
+    /// By container, `<sandbox>` among them: what was asked of the runtime.
+    pub requests: BTreeMap<String, Value>,
+    /// v1: the hierarchies that the directory was in.
+    pub present_in: Vec<String>,
+    /// systemd's properties of the unit.
+    pub unit: BTreeMap<String, String>,
+}
+
+impl Recording {
+    /// # Errors
+    /// The file is missing or is no recording.
+    pub fn load(file: &str) -> Result<Self, Failure> {
+        let path = golden(file).ok_or_else(|| Failure::Skip(format!("no golden {file}")))?;
+        let value: Value =
+            serde_json::from_str(&std::fs::read_to_string(&path).map_err(Failure::file(&path))?)
+                .map_err(|e| broken(file, &e.to_string()))?;
+        let batches = value["batches"].as_object().ok_or_else(|| broken(file, "no batches"))?;
+        let node = Node::read(&value)?;
+        let batches = batches
+            .iter()
+            .map(|(name, batch)| Batch::read(file, name, batch, &node))
+            .collect::<Result<_, _>>()?;
+        Ok(Self { batches })
+    }
+}
+
+fn broken(file: &str, what: &str) -> Failure {
+    Failure::Unexpected(format!("{file}: {what}"))
+}
+
+impl Batch {
+    fn read(file: &str, name: &str, batch: &Value, node: &Node) -> Result<Self, Failure> {
+        let levels = |key: &str| -> BTreeMap<String, Files> {
+            let all = batch[key].as_object().cloned().unwrap_or_default();
+            all.into_iter()
+                .filter(|(level, _)| level.starts_with("kubepods"))
+                .map(|(level, values)| {
+                    let values = node.translate(&level, files(&values));
+                    (level, values)
+                })
+                .collect()
+        };
+        let pods = batch["pods"].as_object().ok_or_else(|| broken(file, "no pods"))?;
+        let pods = pods.iter().map(|(name, pod)| Pod::read(name, pod)).collect();
+        Ok(Self {
+            name: name.to_owned(),
+            levels: levels("levels"),
+            levels_after: levels("levels_after_removal"),
+            pods,
+        })
+    }
+}
+
+impl Pod {
+    fn read(name: &str, pod: &Value) -> Self {
+        let containers = pod["containers"].as_object().cloned().unwrap_or_default();
+        let list = |v: &Value| v.as_array().into_iter().flatten().map(text).collect();
+        Self {
+            name: name.to_owned(),
+            manifest: pod["spec"].clone(),
+            path: text(&pod["pod_cgroup"]),
+            files: files(&pod["pod"]),
+            requests: containers.into_iter().map(|(name, c)| (name, c["cri_request"].clone())).collect(),
+            present_in: list(&pod["pod"]["present_in"]),
+            unit: pod["pod"]["systemd"]
+                .as_object()
+                .cloned()
+                .unwrap_or_default()
+                .iter()
+                .map(|(k, v)| (k.clone(), text(v)))
+                .collect(),
+        }
+    }
+}
+
+/// The entries that are files with one value.
+fn files(values: &Value) -> Files {
+    let none = Map::new();
+    let is_file = |name: &&String| name.contains('.') && *name != "cgroup.subtree_control";
+    let values = values.as_object().unwrap_or(&none);
+    values.iter().filter(|(name, _)| is_file(name)).map(|(name, value)| (name.clone(), text(value))).collect()
+}
+
+pub fn text(value: &Value) -> String {
+    value.as_str().map_or_else(|| value.to_string(), str::to_owned)
+}
+
+/// What the recording's node had, and what this one has.
+struct Node {
+    recorded_memory: u64,
+    recorded_cpus: u64,
+    memory: u64,
+    cpus: u64,
+    pids: u64,
+}
+
+impl Node {
+    fn read(recording: &Value) -> Result<Self, Failure> {
+        let from = text(&recording["meta"]["recorded_from"]);
+        let number_before =
+            |unit: &str| -> Option<u64> { from.split(unit).next()?.rsplit(' ').next()?.parse().ok() };
+        let number = |path: &str| -> Result<u64, Failure> {
+            std::fs::read_to_string(path)
+                .map_err(Failure::file(path))?
+                .trim()
+                .parse()
+                .map_err(|_| broken(path, "no number"))
+        };
+        let meminfo = std::fs::read_to_string("/proc/meminfo").map_err(Failure::file("/proc/meminfo"))?;
+        let total = meminfo
+            .lines()
+            .find_map(|l| l.strip_prefix("MemTotal:")?.trim().strip_suffix(" kB")?.parse::<u64>().ok());
+        Ok(Self {
+            recorded_memory: number_before(" kB").ok_or_else(|| broken("meta", "no MemTotal"))? * 1024,
+            recorded_cpus: number_before(" CPUs").ok_or_else(|| broken("meta", "no CPUs"))?,
+            memory: total.ok_or_else(|| broken("/proc/meminfo", "no MemTotal"))? * 1024,
+            cpus: nix::unistd::sysconf(nix::unistd::SysconfVar::_NPROCESSORS_ONLN).ok().flatten().unwrap_or(1)
+                as u64,
+            pids: number("/proc/sys/kernel/pid_max")?.min(number("/proc/sys/kernel/threads-max")?),
+        })
+    }
+
+    /// Values of the level above all pods are the node's.
+    fn translate(&self, level: &str, mut files: Files) -> Files {
+        if level != "kubepods" {
+            return files;
+        }
+        let mut set = |name: &str, value: String| {
+            files.entry(name.to_owned()).and_modify(|v| *v = value);
+        };
+        set("pids.max", self.pids.to_string());
+        if self.cpus != self.recorded_cpus {
+            let shares = self.cpus * 1024;
+            set("cpu.shares", shares.to_string());
+            set("cpu.weight", (1 + (shares - 2) * 9999 / 262_142).to_string());
+            set("cpuset.cpus", if self.cpus == 1 { "0".into() } else { format!("0-{}", self.cpus - 1) });
+        }
+        for name in ["memory.max", "memory.limit_in_bytes"] {
+            if files.get(name) == Some(&self.recorded_memory.to_string()) {
+                files.insert(name.to_owned(), self.memory.to_string());
+            }
+        }
+        files
+    }
+}
+
+/// The recording of what a kubelet does where this test runs.
+pub fn file_for(v2: bool, driver: Driver) -> &'static str {
+    match (v2, driver) {
+        (false, _) => "kubelet-v1.json",
+        (true, Driver::Cgroupfs) => "kubelet-v2-cgroupfs.json",
+        (true, Driver::Systemd) => "kubelet-v2-systemd.json",
+    }
+}

@@ -1,0 +1,349 @@
+//! nodewarden's systemd driver on a real systemd: what the files and `systemctl show` say of slices that it made, and
+//! that neither `daemon-reload` nor `daemon-reexec` changes a value.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nodewarden::cgroup::Layout;
+use nodewarden::cgroup::control::{Bound, CgroupName, CpuQuota, CpuShare, Driver, Limits, PageSize, Systemd};
+
+use crate::fixture::{Slice, Worker, show_unit, systemctl};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::{ensure, ensure_eq};
+
+/// systemd on cgroup v2, and rights to ask it.
+pub(super) const NEEDS: &[Capability] = &[Capability::Root, Capability::Systemd, Capability::MemoryV2];
+
+pub const TESTS: &[Test] = &[
+    test("systemd_driver_keeps_values", keeps_values),
+    test("systemd_driver_grows_and_shrinks", grows_and_shrinks),
+    test("systemd_driver_sets_scopes", sets_scopes),
+];
+
+pub(super) const fn test(name: &'static str, run: fn(&Context) -> Result<(), Failure>) -> Test {
+    Test::new(name, run).needs(NEEDS).timeout(120).without_agent()
+}
+
+const FILES: [&str; 12] = [
+    "cpu.weight",
+    "cpu.max",
+    "cpu.idle",
+    "memory.max",
+    "memory.min",
+    "memory.low",
+    "memory.high",
+    "memory.swap.max",
+    "memory.oom.group",
+    "pids.max",
+    "cpuset.cpus",
+    "hugetlb.2MB.max",
+];
+const PROPERTIES: [&str; 12] = [
+    "ActiveState",
+    "ControlGroup",
+    "CPUWeight",
+    "CPUQuotaPerSecUSec",
+    "CPUQuotaPeriodUSec",
+    "AllowedCPUs",
+    "MemoryMin",
+    "MemoryLow",
+    "MemoryHigh",
+    "MemoryMax",
+    "MemorySwapMax",
+    "TasksMax",
+];
+const UID: &str = "3f1d9c52-6b0e-4a57-8e21-5d0c7a9b4e66";
+
+/// The driver, and a slice of the test's own to make others in.
+pub(super) struct Tree {
+    pub driver: Arc<Systemd>,
+    mount: PathBuf,
+    /// Stops what is left when dropped.
+    pub slice: Slice,
+}
+
+/// Values of one cgroup: its files and its unit's properties; what is missing is `-`.
+pub(super) type Values = BTreeMap<String, String>;
+
+impl Tree {
+    pub fn new(context: &Context) -> Result<Self, Failure> {
+        let unified = context.layout.controller("memory").filter(|hierarchy| hierarchy.v2);
+        let mount = unified.ok_or_else(|| Failure::Skip("no memory controller on v2".into()))?.mount.clone();
+        let layout = Arc::new(Layout::detect()?);
+        Ok(Self { driver: Arc::new(Systemd::new(nodewarden::cgroup::control::Cgroupfs::new(layout), nodewarden::cgroup::Version::V2)), mount, slice: Slice::new(context) })
+    }
+
+    /// The path of a cgroup below the tree's root, by the parts of its abstract name.
+    pub fn path(&self, parts: &[&str]) -> String {
+        let name = CgroupName::new([self.slice.stem()].iter().chain(parts).copied());
+        self.driver.path(&name.expect("parts without a slash"))
+    }
+
+    pub fn directory(&self, path: &str) -> PathBuf {
+        self.mount.join(path.trim_start_matches('/'))
+    }
+
+    /// Root, node, QoS class and pod, with limits as a kubelet's.
+    pub fn make_pod(&self) -> Result<[String; 4], Failure> {
+        let all = [
+            (self.path(&[]), Limits { cpu: Some(CpuShare::Shares(1024)), ..Limits::default() }),
+            (self.path(&["kubepods"]), node()),
+            (self.path(&["kubepods", "burstable"]), level(340)),
+            (self.path(&["kubepods", "burstable", &format!("pod{UID}")]), pod()),
+        ];
+        for (path, limits) in &all {
+            self.driver.create(path, limits)?;
+        }
+        Ok(all.map(|(path, _)| path))
+    }
+
+    pub fn values(&self, path: &str) -> Result<Values, Failure> {
+        let mut values = show_unit(unit(path), &PROPERTIES)?;
+        for file in FILES {
+            let text = std::fs::read_to_string(self.directory(path).join(file));
+            values.insert(file.into(), text.map_or("-".into(), |text| text.trim_end().to_owned()));
+        }
+        Ok(values)
+    }
+
+    /// Nothing of these cgroups changes when systemd reads its units anew, nor when it starts itself anew.
+    pub fn unchanged_by_reload(&self, context: &Context, paths: &[String]) -> Result<(), Failure> {
+        let all = || paths.iter().map(|path| self.values(path)).collect::<Result<Vec<_>, _>>();
+        let before = all()?;
+        for command in ["daemon-reload", "daemon-reexec"] {
+            systemctl(&[command])?;
+            // It writes the files after it has answered.
+            std::thread::sleep(Duration::from_millis(100) * context.patience);
+            for ((path, before), after) in paths.iter().zip(&before).zip(all()?) {
+                for (name, before) in before {
+                    ensure_eq!(after[name], *before, "{name} of {path} after {command}");
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The unit of a path.
+pub(super) fn unit(path: &str) -> &str {
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+/// Every named value is as expected.
+pub(super) fn are(values: &Values, path: &str, expected: &[(&str, &str)]) -> Result<(), Failure> {
+    for (name, expected) in expected {
+        ensure_eq!(values.get(*name).map(String::as_str), Some(*expected), "{name} of {path}");
+    }
+    Ok(())
+}
+
+const HUGE: PageSize = PageSize(2 << 20);
+
+fn node() -> Limits {
+    Limits {
+        cpu: Some(CpuShare::Shares(2048)),
+        memory_max: Some(Bound::At(500_000_001)),
+        pids_max: Some(Bound::At(5000)),
+        cpuset_cpus: Some("0".into()),
+        hugetlb: [(HUGE, Bound::At(1 << 62))].into(),
+        ..Limits::default()
+    }
+}
+
+pub(super) fn level(shares: u64) -> Limits {
+    let hugetlb = [(HUGE, Bound::At(1 << 62))].into();
+    Limits { cpu: Some(CpuShare::Shares(shares)), hugetlb, ..Limits::default() }
+}
+
+pub(super) fn pod() -> Limits {
+    Limits {
+        cpu: Some(CpuShare::Shares(340)),
+        cpu_quota: Some(CpuQuota { quota_us: Bound::At(77_700), period_us: 100_000 }),
+        cpu_idle: Some(false),
+        memory_max: Some(Bound::At(123_456_789)),
+        memory_min: Some(8192),
+        memory_low: Some(16_384),
+        memory_high: Some(Bound::At(100_000_000)),
+        swap_max: Some(Bound::At(0)),
+        oom_group: Some(false),
+        pids_max: Some(Bound::At(1000)),
+        hugetlb: [(HUGE, Bound::At(0))].into(),
+        ..Limits::default()
+    }
+}
+
+/// Node, QoS class and pod: files, properties, and both again after systemd read its units and itself anew.
+fn keeps_values(context: &Context) -> Result<(), Failure> {
+    let tree = Tree::new(context)?;
+    let [root, node, level, pod] = tree.make_pod()?;
+    are(
+        &tree.values(&node)?,
+        &node,
+        &[
+            ("ActiveState", "active"),
+            ("ControlGroup", &node),
+            ("CPUWeight", "79"),
+            ("cpu.weight", "79"),
+            ("MemoryMax", "500000001"),
+            ("memory.max", "499998720"),
+            ("TasksMax", "5000"),
+            ("pids.max", "5000"),
+            ("AllowedCPUs", "0"),
+            ("cpuset.cpus", "0"),
+            ("hugetlb.2MB.max", "4611686018427387904"),
+            ("CPUQuotaPerSecUSec", "infinity"),
+        ],
+    )?;
+    are(
+        &tree.values(&level)?,
+        &level,
+        &[
+            ("CPUWeight", "13"),
+            ("cpu.weight", "13"),
+            ("cpu.max", "max 100000"),
+            ("memory.max", "max"),
+            ("pids.max", "max"),
+            ("cpuset.cpus", ""),
+            ("hugetlb.2MB.max", "4611686018427387904"),
+        ],
+    )?;
+    are(
+        &tree.values(&pod)?,
+        &pod,
+        &[
+            ("CPUWeight", "13"),
+            ("cpu.weight", "13"),
+            ("cpu.idle", "0"),
+            ("CPUQuotaPerSecUSec", "780ms"),
+            ("CPUQuotaPeriodUSec", "100ms"),
+            ("cpu.max", "78000 100000"),
+            ("MemoryMax", "123456789"),
+            ("memory.max", "123453440"),
+            ("MemoryMin", "8192"),
+            ("memory.min", "8192"),
+            ("MemoryLow", "16384"),
+            ("memory.low", "16384"),
+            ("MemoryHigh", "100000000"),
+            ("memory.high", "99999744"),
+            ("MemorySwapMax", "0"),
+            ("memory.swap.max", "0"),
+            ("memory.oom.group", "0"),
+            ("TasksMax", "1000"),
+            ("pids.max", "1000"),
+            ("hugetlb.2MB.max", "0"),
+            ("cpuset.cpus", ""),
+        ],
+    )?;
+    tree.unchanged_by_reload(context, &[root, node, level, pod])
+}
+
+/// Values go up and down, the files say so at once, and the unit keeps it.
+fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
+    let tree = Tree::new(context)?;
+    let [_, node, _, pod_path] = tree.make_pod()?;
+    let quota = |quota_us| Some(CpuQuota { quota_us, period_us: 100_000 });
+    let set = |limits: Limits, expected: &[(&str, &str)]| {
+        tree.driver.set(&pod_path, &limits)?;
+        // The files first: no time passes for systemd to write them.
+        are(&tree.values(&pod_path)?, &pod_path, expected)
+    };
+    for round in 0..2 {
+        set(
+            Limits {
+                cpu: Some(CpuShare::Shares(4096)),
+                cpu_quota: quota(Bound::At(250_000)),
+                memory_max: Some(Bound::At(256 << 20)),
+                memory_high: Some(Bound::Max),
+                pids_max: Some(Bound::Max),
+                ..Limits::default()
+            },
+            &[
+                ("cpu.weight", "157"),
+                ("cpu.max", "250000 100000"),
+                ("memory.max", "268435456"),
+                ("memory.high", "max"),
+                ("pids.max", "max"),
+                ("memory.min", "8192"),
+            ],
+        )?;
+        set(
+            Limits {
+                cpu: Some(CpuShare::Shares(2)),
+                cpu_quota: quota(Bound::Max),
+                memory_max: Some(Bound::At(32 << 20)),
+                memory_high: Some(Bound::At(16 << 20)),
+                pids_max: Some(Bound::At(0)),
+                ..Limits::default()
+            },
+            &[
+                ("cpu.weight", "1"),
+                ("cpu.max", "max 100000"),
+                ("memory.max", "33554432"),
+                ("memory.high", "16777216"),
+                ("pids.max", "1"),
+                ("hugetlb.2MB.max", "0"),
+            ],
+        )?;
+        if round == 0 {
+            tree.unchanged_by_reload(context, std::slice::from_ref(&pod_path))?;
+        }
+    }
+    // CPU lists: systemd must not add the new one to the old.
+    for list in ["0-1", "1", "", "0"] {
+        let limits = Limits { cpuset_cpus: Some(list.into()), ..Limits::default() };
+        tree.driver.set(&node, &limits)?;
+        are(&tree.values(&node)?, &node, &[("cpuset.cpus", list), ("AllowedCPUs", list)])?;
+        tree.unchanged_by_reload(context, std::slice::from_ref(&node))?;
+    }
+    // Idle and back.
+    set(
+        Limits { cpu: Some(CpuShare::Shares(340)), cpu_idle: Some(true), ..Limits::default() },
+        &[("cpu.idle", "1"), ("CPUWeight", "idle")],
+    )?;
+    set(
+        Limits { cpu: Some(CpuShare::Shares(340)), cpu_idle: Some(false), ..Limits::default() },
+        &[("cpu.idle", "0"), ("CPUWeight", "13"), ("cpu.weight", "13")],
+    )?;
+    tree.unchanged_by_reload(context, &[pod_path])
+}
+
+/// A container's scope, as a runtime makes it, gets limits too; and what `OOMPolicy=` does for `memory.oom.group`.
+fn sets_scopes(context: &Context) -> Result<(), Failure> {
+    let tree = Tree::new(context)?;
+    let [_, _, _, pod] = tree.make_pod()?;
+    let scope = format!("cri-containerd-{}.scope", "c0".repeat(32));
+    let path = format!("{pod}/{scope}");
+    let absent = tree.driver.create(&path, &Limits::default());
+    ensure!(absent.is_err(), "a scope without a process was made");
+    let properties = ["Delegate=yes", "OOMPolicy=kill"];
+    let command = tree.slice.scope(unit(&pod), &scope, &properties);
+    let worker = Worker::spawn_through(context, command, &["spin", "1"])?;
+    let limits = Limits {
+        cpu: Some(CpuShare::Weight(17)),
+        cpu_quota: Some(CpuQuota { quota_us: Bound::At(77_700), period_us: 100_000 }),
+        memory_max: Some(Bound::At(64 << 20)),
+        swap_max: Some(Bound::At(0)),
+        oom_group: Some(true),
+        pids_max: Some(Bound::At(99)),
+        ..Limits::default()
+    };
+    tree.driver.set(&path, &limits)?;
+    are(
+        &tree.values(&path)?,
+        &path,
+        &[
+            ("ControlGroup", &path),
+            ("cpu.weight", "17"),
+            ("cpu.max", "78000 100000"),
+            ("memory.max", "67108864"),
+            ("MemorySwapMax", "0"),
+            ("memory.oom.group", "1"),
+            ("pids.max", "99"),
+        ],
+    )?;
+    tree.unchanged_by_reload(context, &[pod, path])?;
+    worker.finish(context.patiently(5))?;
+    Ok(())
+}
