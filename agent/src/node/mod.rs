@@ -1,6 +1,7 @@
 //! What the node has, what is set aside, and what is left for pods.
 
 pub mod allocatable;
+pub mod daemons;
 pub mod gather;
 
 use std::collections::BTreeMap;

@@ -41,7 +41,7 @@ impl RuntimeService for Answers {
         &self,
         _: Request<cri::RuntimeConfigRequest>,
     ) -> Result<Response<cri::RuntimeConfigResponse>, Status> {
-        match self.config.clone() {
+        match self.config {
             Some(Ok(answer)) => Ok(Response::new(answer)),
             Some(Err(code)) => Err(Status::new(code, "no")),
             None => Err(Status::unimplemented("unknown method RuntimeConfig")),
@@ -88,7 +88,7 @@ async fn the_driver_that_the_runtime_tells() {
         (Some(Err(tonic::Code::Unimplemented)), None),
         (None, None),
     ] {
-        let (_directory, client) = serve(Answers { config: config.clone(), ..Answers::default() });
+        let (_directory, client) = serve(Answers { config, ..Answers::default() });
         assert_eq!(client.cgroup_driver().await.unwrap(), driver, "{config:?}");
     }
 }

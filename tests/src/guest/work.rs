@@ -11,7 +11,7 @@ use nix::sys::wait::{WaitStatus, wait};
 use super::job::{Job, Mark, Task};
 use super::serial::{self, tell};
 use super::{GuestError, fault, kernel_log};
-use crate::harness::OWN_MACHINE;
+use crate::harness::{GOLDEN, OWN_MACHINE};
 
 /// The folders of a guest's programs after ours.
 const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -97,6 +97,11 @@ fn command(home: &Path, program: PathBuf) -> Command {
         .env("PATH", format!("{}:{SYSTEM_PATH}", home.join("bin").display()))
         .env("HOME", "/root")
         .env(OWN_MACHINE, "1");
+    // The initramfs has them where the host does.
+    let golden = home.join("shared/golden");
+    if golden.is_dir() {
+        command.env(GOLDEN, golden);
+    }
     command
 }
 

@@ -164,10 +164,13 @@ pub fn tool(name: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A file of recorded kubelet values beside the project, found from the working directory.
+/// Names the folder of recorded kubelet values; `cargo xtask` and `nodewarden-guest` set it.
+pub const GOLDEN: &str = "NODEWARDEN_GOLDEN";
+
+/// A file of recorded kubelet values: in the folder that [`GOLDEN`] names, else beside the project, found from the
+/// working directory.
 pub fn golden(name: &str) -> Option<PathBuf> {
-    ["../shared/golden", "shared/golden"]
-        .into_iter()
-        .map(|directory| Path::new(directory).join(name))
-        .find(|path| path.is_file())
+    let named = std::env::var_os(GOLDEN).map(PathBuf::from);
+    let usual = ["../shared/golden", "shared/golden"].map(PathBuf::from);
+    named.into_iter().chain(usual).map(|folder| folder.join(name)).find(|path| path.is_file())
 }
