@@ -44,7 +44,7 @@ impl TestTree {
         let n = COUNT.fetch_add(1, Ordering::Relaxed);
         let root = format!("/nodewarden-test-{}-{name}-{n}", std::process::id());
         let tree = Self { layout, root, children: std::sync::Mutex::default() };
-        for hierarchy in tree.layout.hierarchies() {
+        for hierarchy in tree.layout.all() {
             if let Err(err) = fs::create_dir(join(&hierarchy.mount, &tree.root)) {
                 println!("SKIPPED: cannot make a cgroup in {}: {err}", hierarchy.mount.display());
                 return None;
@@ -62,7 +62,7 @@ impl TestTree {
     /// Makes a cgroup and its parents in every hierarchy.
     pub fn group(&self, below: &str) -> String {
         let path = self.path(below);
-        for hierarchy in self.layout.hierarchies() {
+        for hierarchy in self.layout.all() {
             fs::create_dir_all(join(&hierarchy.mount, &path)).expect("test cgroup");
             let parents: Vec<&str> = below.split('/').collect();
             for depth in 1..parents.len() {
@@ -74,7 +74,7 @@ impl TestTree {
 
     /// Removes a cgroup from every hierarchy.
     pub fn remove(&self, below: &str) {
-        for hierarchy in self.layout.hierarchies() {
+        for hierarchy in self.layout.all() {
             let dir = join(&hierarchy.mount, &self.path(below));
             // A process that was just reaped may still count for a moment.
             let removed = (0..100).any(|_| {
@@ -99,7 +99,7 @@ impl TestTree {
             .spawn()
             .expect("a shell");
         let pid = child.id();
-        for hierarchy in self.layout.hierarchies() {
+        for hierarchy in self.layout.all() {
             let procs = join(&hierarchy.mount, &self.path(below)).join("cgroup.procs");
             // cpuset wants CPUs and memory nodes first; these tests do not need it.
             if fs::write(&procs, pid.to_string()).is_err() {
@@ -142,7 +142,7 @@ impl Drop for TestTree {
             let _ = child.kill();
             let _ = child.wait();
         }
-        for hierarchy in self.layout.hierarchies() {
+        for hierarchy in self.layout.all() {
             // A process that was just reaped may still count for a moment.
             for _ in 0..100 {
                 remove_tree(&join(&hierarchy.mount, &self.root));
@@ -160,6 +160,13 @@ fn remove_tree(dir: &Path) {
     for entry in entries.flatten() {
         if entry.file_type().is_ok_and(|t| t.is_dir()) {
             remove_tree(&entry.path());
+        }
+    }
+    // What the shells of the test started themselves.
+    for pid in fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default().lines() {
+        if let Some(pid) = pid.parse().ok().filter(|pid| *pid > 1) {
+            let _ =
+                nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), nix::sys::signal::Signal::SIGKILL);
         }
     }
     let _ = fs::remove_dir(dir);

@@ -76,11 +76,11 @@ fn text(plan: &Plan) -> String {
         }
     };
     for (path, limits) in &plan.levels {
-        put(0, path, &file_values(limits, plan.version));
+        put(0, path, &file_values(limits, &plan.layout));
     }
     for pod in &plan.pods {
         let head = format!("{}  pod {}/{} {}", pod.path, pod.pod.namespace, pod.pod.name, pod.pod.qos);
-        put(0, &head, &file_values(&pod.limits, plan.version));
+        put(0, &head, &file_values(&pod.limits, &plan.layout));
         for (name, parameters) in &pod.containers {
             put(2, &format!("container {name}"), &parameters_text(parameters));
         }
@@ -98,7 +98,7 @@ fn parameters_text(parameters: &ContainerParameters) -> Vec<(String, String)> {
 
 fn json(plan: &Plan) -> Value {
     let limits = |limits: &Limits| -> Map<String, Value> {
-        file_values(limits, plan.version).into_iter().map(|(k, v)| (k, v.into())).collect()
+        file_values(limits, &plan.layout).into_iter().map(|(k, v)| (k, v.into())).collect()
     };
     let levels: Vec<_> =
         plan.levels.iter().map(|(path, l)| json!({ "path": path, "limits": limits(l) })).collect();

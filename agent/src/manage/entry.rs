@@ -3,8 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use crate::cgroup::Version;
 use crate::cgroup::control::{Bound, CpuQuota, CpuShare, Limits, PageSize};
+use crate::cgroup::{Controller, Layout, Version};
 
 /// One limit of a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -35,8 +35,30 @@ pub enum Value {
 }
 
 impl Limit {
-    /// The file that holds it.
-    pub fn file(self, version: Version) -> String {
+    /// Whose file it is.
+    fn controller(self) -> Controller {
+        match self {
+            Self::Cpu | Self::CpuQuota | Self::CpuIdle => Controller::Cpu,
+            Self::Cpuset => Controller::Cpuset,
+            Self::PidsMax => Controller::Pids,
+            Self::Hugetlb(_) => Controller::Hugetlb,
+            Self::MemoryMax
+            | Self::MemoryMin
+            | Self::MemoryLow
+            | Self::MemoryHigh
+            | Self::SwapMax
+            | Self::MemswMax
+            | Self::OomGroup => Controller::Memory,
+        }
+    }
+
+    /// The file that holds it on a machine laid out like this.
+    pub fn file_in(self, layout: &Layout) -> String {
+        self.file(layout.hierarchy(self.controller()).map_or(Version::V2, |h| h.version))
+    }
+
+    /// The file that holds it, by the version of its controller's hierarchy.
+    fn file(self, version: Version) -> String {
         let v1 = version == Version::V1;
         match self {
             Self::Cpu if v1 => "cpu.shares".into(),

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::ManageError;
-use super::entry::{Limit, Value, entries};
+use super::entry::{Value, entries};
 use super::machine;
+use crate::cgroup::Layout;
 use crate::cgroup::control::{Limits, Manager};
-use crate::cgroup::{Layout, Version};
 use crate::config::Config;
 use crate::node::gather::Sources;
 use crate::pod::Pod;
@@ -19,8 +19,7 @@ use crate::source::Desired;
 /// Every level and every pod.
 #[derive(Debug)]
 pub struct Plan {
-    /// Of the hierarchy with the memory controller.
-    pub version: Version,
+    pub layout: Arc<Layout>,
     /// By path.
     pub levels: BTreeMap<String, Limits>,
     pub pods: Vec<PlannedPod>,
@@ -55,7 +54,7 @@ impl Plan {
             desired.pods.iter().map(|s| (s.pod.uid.as_str(), &s.pod)).collect();
         let name = |source| ManageError::Name { field: "metadata.uid", value: String::new(), source };
         let tree = qos::tree(pods.values().map(|p| &***p), node).map_err(name)?;
-        let mut plan = Self { version: facts.version, levels: BTreeMap::new(), pods: Vec::new() };
+        let mut plan = Self { layout: layout.clone(), levels: BTreeMap::new(), pods: Vec::new() };
         for (name, group) in tree.groups {
             let (path, limits) = (manager.path(&name), manager.settled(&group.limits));
             match &group.role {
@@ -82,15 +81,18 @@ fn containers(pod: &Pod, node: qos::Node<'_>) -> BTreeMap<String, ContainerParam
 }
 
 /// Limits as files and what is in them.
-pub fn file_values(limits: &Limits, version: Version) -> Vec<(String, String)> {
+pub fn file_values(limits: &Limits, layout: &Layout) -> Vec<(String, String)> {
     entries(limits)
         .into_iter()
-        .flat_map(|(limit, value)| match (limit, &value, version) {
-            (Limit::CpuQuota, Value::Quota(q), Version::V1) => vec![
-                (limit.file(version), q.quota_us.to_string()),
-                ("cpu.cfs_period_us".to_owned(), q.period_us.to_string()),
-            ],
-            _ => vec![(limit.file(version), value.to_string())],
+        .flat_map(|(limit, value)| {
+            let file = limit.file_in(layout);
+            match value {
+                Value::Quota(q) if file == "cpu.cfs_quota_us" => vec![
+                    (file, q.quota_us.to_string()),
+                    ("cpu.cfs_period_us".to_owned(), q.period_us.to_string()),
+                ],
+                value => vec![(file, value.to_string())],
+            }
         })
         .collect()
 }

@@ -16,7 +16,7 @@ use crate::config::{Config, Endpoint, Enforce, NodeSettings};
 use crate::journal::Journal;
 use crate::qos::Levels;
 use crate::runtime::Client;
-use crate::source::{Manifests, Watching, watch};
+use crate::source::{Manifests, Watching, report, watch};
 use crate::view::Detail;
 
 /// What runs in mode manage. Dropping it leaves the pods as they are.
@@ -70,17 +70,22 @@ pub fn start(
         state_dir: config.state_dir.clone(),
     };
     let failed = |what| move |source| ManageError::Start { what, source };
-    let keeper = Keeper::start(Syncer::new(setup), config.reconcile).map_err(failed("hierarchy thread"))?;
-    let watching = match &settings.static_pod_path {
+    // The pods first: levels computed without them would starve those that run.
+    let mut manifests = settings.static_pod_path.as_ref().map(|dir| Manifests::new(dir, &node_name(config)));
+    let first = manifests.as_mut().map(Manifests::scan).unwrap_or_default();
+    report(None, &first);
+    let mut syncer = Syncer::new(setup);
+    syncer.desire(first.clone());
+    let keeper = Keeper::start(syncer, config.reconcile).map_err(failed("hierarchy thread"))?;
+    let watching = match manifests {
         None => {
             warn!("staticPodPath is not set: there are no pods to manage");
             None
         }
-        Some(dir) => {
-            let manifests = Manifests::new(dir, &node_name(config));
-            let sink = keeper.sink();
-            let relist = settings.file_check_frequency;
-            Some(watch(manifests, relist, move |d| sink.send(d)).map_err(failed("manifest thread"))?)
+        Some(manifests) => {
+            let (sink, relist) = (keeper.sink(), settings.file_check_frequency);
+            let watching = watch(manifests, first, relist, move |desired| sink.send(desired));
+            Some(watching.map_err(failed("manifest thread"))?)
         }
     };
     Ok(Managing { _watching: watching, keeper })

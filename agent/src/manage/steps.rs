@@ -19,7 +19,14 @@ pub enum Step {
     /// Make the cgroup and set all of it.
     Create { path: String, limits: Limits },
     /// Set only these.
-    Set { path: String, limits: Limits },
+    Set { path: String, limits: Limits, pass: Pass },
+}
+
+/// In which of the two passes a change belongs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pass {
+    Grow,
+    Shrink,
 }
 
 impl Step {
@@ -61,10 +68,10 @@ pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
         };
         let (grow, shrink): (Vec<_>, Vec<_>) =
             differences(limits, there).into_iter().partition(|d| d.wanted.at_least(&d.found));
-        for (changes, to) in [(grow, &mut steps), (shrink, &mut shrinking)] {
+        for (changes, pass, to) in [(grow, Pass::Grow, &mut steps), (shrink, Pass::Shrink, &mut shrinking)] {
             if !changes.is_empty() {
                 let limits = only(limits, |l| changes.iter().any(|d| d.limit == l));
-                to.push(Step::Set { path: path.clone(), limits });
+                to.push(Step::Set { path: path.clone(), limits, pass });
             }
         }
     }

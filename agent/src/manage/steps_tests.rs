@@ -82,7 +82,7 @@ fn apply(tree: &mut ByPath, step: &Step) {
         Step::Create { path, limits } => {
             tree.insert(path.clone(), limits.clone());
         }
-        Step::Set { path, limits } => {
+        Step::Set { path, limits, .. } => {
             let at = tree.get_mut(path).expect("only what exists is set");
             at.cpu = limits.cpu.or(at.cpu);
             at.cpu_quota = limits.cpu_quota.or(at.cpu_quota);

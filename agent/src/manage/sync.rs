@@ -8,13 +8,12 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::decide::{Known, decide};
+use super::decide::{Known, Verdict, decide};
 use super::destroyer::{Destroyer, Outcome};
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
-use super::steps::{ByPath, Step, differences, steps};
+use super::steps::{ByPath, Pass, Step, differences, steps};
 use super::timed::{Operation, timed};
-use crate::cgroup::Version;
 use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
@@ -111,15 +110,20 @@ impl Syncer {
         };
         let mut limits = wanted.limits.clone();
         limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
+        let verdict = self.judge(&wanted, destroyer);
         let found = self.read(limits.keys());
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
-            if !new_pod || may_make {
-                self.carry_out(&step, &found, &wanted);
+            // A level that is computed without some of its pods is too small for them.
+            let unsure = !verdict.withheld.is_empty() && !wanted.pods.contains_key(step.path());
+            match step {
+                Step::Create { .. } if new_pod && !may_make => {}
+                Step::Set { pass: Pass::Shrink, .. } if unsure => {}
+                step => self.carry_out(&step, &found, &wanted),
             }
         }
         self.written.retain(|path, _| wanted.limits.contains_key(path));
-        self.foreign = self.remove_unwanted(&wanted, destroyer);
+        self.remove_unwanted(verdict, destroyer);
         self.pods = wanted.pods;
         self.reconciled = Some(SystemTime::now());
         self.show(destroyer);
@@ -240,7 +244,7 @@ impl Syncer {
                 continue;
             }
             self.corrections += 1;
-            let limit = difference.limit.file(self.version());
+            let limit = difference.limit.file_in(self.setup.manager.layout());
             let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
             info!(path, limit, found, written, "limit put right");
             let detail = Detail::LimitCorrected(Correction { limit, found, written });
@@ -248,8 +252,8 @@ impl Syncer {
         }
     }
 
-    /// Removes our pod cgroups that nobody wants, and finds those that are not ours.
-    fn remove_unwanted(&mut self, wanted: &Wanted, destroyer: &mut Destroyer) -> BTreeSet<String> {
+    /// Sorts the pod cgroups that are there.
+    fn judge(&mut self, wanted: &Wanted, destroyer: &Destroyer) -> Verdict {
         let present = self.present();
         let paths: BTreeSet<String> = wanted.pods.keys().cloned().collect();
         let known = Known {
@@ -258,7 +262,11 @@ impl Syncer {
             present: &present,
             removing: destroyer.removing(),
         };
-        let verdict = decide(&known, self.desired.as_ref());
+        decide(&known, self.desired.as_ref())
+    }
+
+    /// Removes our pod cgroups that nobody wants.
+    fn remove_unwanted(&mut self, verdict: Verdict, destroyer: &mut Destroyer) {
         for path in &verdict.remove {
             info!(path, "removing a pod's cgroup");
             destroyer.remove(path);
@@ -268,7 +276,7 @@ impl Syncer {
                 self.problems.add("state", error.to_string());
             }
         }
-        verdict.foreign.into_iter().collect()
+        self.foreign = verdict.foreign.into_iter().collect();
     }
 
     /// Pod cgroups that are there: children of the levels that are named like pods', and our own wherever they are.
@@ -361,10 +369,6 @@ impl Syncer {
             problems: self.problems.all_but(|about| owned.contains_key(about)),
         };
         *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
-    }
-
-    fn version(&self) -> Version {
-        self.setup.facts.version
     }
 }
 

@@ -20,7 +20,12 @@ fn list(entries: &[(&str, &str)]) -> ResourceList {
 }
 
 fn settings(kube: &[(&str, &str)], system: &[(&str, &str)]) -> NodeSettings {
-    NodeSettings { kube_reserved: list(kube), system_reserved: list(system), ..NodeSettings::default() }
+    NodeSettings {
+        kube_reserved: list(kube),
+        system_reserved: list(system),
+        eviction_hard: BTreeMap::new(),
+        ..NodeSettings::default()
+    }
 }
 
 #[test]

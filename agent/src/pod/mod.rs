@@ -9,6 +9,7 @@ mod defaults;
 mod effective;
 #[cfg(test)]
 mod golden;
+pub mod manifest;
 pub mod names;
 mod priority;
 mod problem;
@@ -16,6 +17,8 @@ mod qos;
 mod quantity;
 mod read;
 mod resources;
+#[cfg(test)]
+mod tests;
 mod validate;
 
 use std::sync::Arc;

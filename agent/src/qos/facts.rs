@@ -71,3 +71,58 @@ impl Node<'_> {
         self.settings.memory_qos && self.facts.v2()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cgroup::{Facts, Membership, MountFact};
+
+    fn mount(version: Version, point: &str, controllers: &str) -> MountFact {
+        MountFact {
+            root: String::from("/"),
+            mount_point: point.into(),
+            version,
+            controllers: controllers.split(' ').map(str::to_owned).collect(),
+            visible: true,
+        }
+    }
+
+    fn facts(mounts: Vec<MountFact>, memberships: Vec<Membership>) -> HierarchyFacts {
+        let layout = Layout::decide(&Facts { mounts, memberships }).expect("a layout");
+        let files = OptionalFiles { swap: true, cpu_idle: false, oom_group: true };
+        HierarchyFacts::of(&layout, files, 4096)
+    }
+
+    #[test]
+    fn unified_with_what_it_offers() {
+        let facts = facts(vec![mount(Version::V2, "/sys/fs/cgroup", "cpu memory pids")], Vec::new());
+        let wanted = HierarchyFacts {
+            version: Version::V2,
+            pids: true,
+            cpuset: false,
+            hugetlb: false,
+            swap: true,
+            cpu_idle: false,
+            oom_group: true,
+            page_size: 4096,
+        };
+        assert_eq!(facts, wanted);
+    }
+
+    #[test]
+    fn hybrid_is_v1() {
+        let v1 = |name: &str| mount(Version::V1, &format!("/sys/fs/cgroup/{name}"), name);
+        let member = |(id, name): (u32, &str)| Membership {
+            id,
+            controllers: vec![name.to_owned()],
+            path: String::from("/"),
+        };
+        let mut mounts: Vec<_> = ["cpu", "memory", "hugetlb"].map(v1).into();
+        mounts.push(mount(Version::V2, "/sys/fs/cgroup/unified", "pids"));
+        let facts = facts(mounts, [(1, "cpu"), (2, "memory"), (3, "hugetlb")].map(member).into());
+        assert_eq!(
+            (facts.version, facts.hugetlb, facts.pids, facts.cpuset),
+            (Version::V1, true, true, false)
+        );
+    }
+}

@@ -1,10 +1,12 @@
 //! What the node's and the QoS classes' cgroups get (kubelet node_container_manager_linux.go,
 //! qos_container_manager_linux.go).
 
+use std::collections::BTreeMap;
+
 use super::memory::Protection;
 use super::unlimited::unlimited;
 use super::{Node, amount, cpu, pod};
-use crate::cgroup::control::{Bound, CpuShare, Limits};
+use crate::cgroup::control::{Bound, CpuShare, Limits, PageSize};
 use crate::config::Enforce;
 use crate::node::allocatable::{self, Available};
 use crate::pod::Pod;
@@ -126,7 +128,7 @@ fn protect(limits: &mut Limits, protection: Protection, node: Node<'_>) {
     }
 }
 
-fn hugetlb_unbounded(node: Node<'_>) -> std::collections::BTreeMap<crate::cgroup::control::PageSize, Bound> {
+fn hugetlb_unbounded(node: Node<'_>) -> BTreeMap<PageSize, Bound> {
     let sizes = node.capacity.hugepages.keys().filter(|_| node.facts.hugetlb);
     sizes.map(|size| (*size, Bound::At(HUGETLB_UNBOUNDED))).collect()
 }

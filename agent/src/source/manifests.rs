@@ -6,9 +6,8 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::parse_tmp as manifest;
 use super::{Desired, SourceError, Sourced, uid};
-use crate::pod::Pod;
+use crate::pod::{Pod, manifest};
 
 /// Longest manifest in bytes: the kubelet's `maxConfigLength`.
 const LONGEST: u64 = 10 << 20;

@@ -5,7 +5,6 @@
 
 mod error;
 mod manifests;
-mod parse_tmp;
 mod uid;
 mod watch;
 
@@ -14,7 +13,7 @@ use std::sync::Arc;
 
 pub use error::SourceError;
 pub use manifests::Manifests;
-pub use watch::{Watching, watch};
+pub use watch::{Watching, report, watch};
 
 use crate::pod::Pod;
 

@@ -37,13 +37,14 @@ impl Drop for Watching {
     }
 }
 
-/// Scans at once, then whenever something changes in the directory and every `relist`; `tell` gets what changed, on a
-/// thread of its own.
+/// Scans whenever something changes in the directory and every `relist`; `tell` gets what is not as it was `before`, on
+/// a thread of its own.
 ///
 /// # Errors
 /// The thread or its descriptors cannot be had.
 pub fn watch(
     mut manifests: Manifests,
+    before: Desired,
     relist: Duration,
     mut tell: impl FnMut(Desired) + Send + 'static,
 ) -> io::Result<Watching> {
@@ -51,13 +52,13 @@ pub fn watch(
     let stopping = stop.clone();
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
     let thread = thread::Builder::new().name("manifests".into()).spawn(move || {
-        let mut last: Option<Desired> = None;
+        let mut last = before;
         loop {
             let watched = add(&inotify, manifests.dir());
             let desired = manifests.scan();
-            if last.as_ref() != Some(&desired) {
-                report(last.as_ref(), &desired);
-                last = Some(desired.clone());
+            if last != desired {
+                report(Some(&last), &desired);
+                last = desired.clone();
                 tell(desired);
             }
             if !wait(&inotify, &stopping, if watched { relist } else { relist.min(MISSING) }) {
@@ -104,7 +105,8 @@ fn wait(inotify: &Inotify, stop: &EventFd, longest: Duration) -> bool {
     true
 }
 
-fn report(before: Option<&Desired>, now: &Desired) {
+/// Tells the log what is new.
+pub fn report(before: Option<&Desired>, now: &Desired) {
     let known = |problem: &String| before.is_some_and(|b| b.problems.contains(problem));
     for problem in now.problems.iter().filter(|p| !known(p)) {
         warn!("manifest: {problem}");

@@ -6,8 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodewarden::cgroup::Layout;
-use nodewarden::cgroup::control::{Bound, CgroupName, CpuQuota, CpuShare, Driver, Limits, PageSize, Systemd};
+use nodewarden::cgroup::control::{
+    Bound, CgroupName, Cgroupfs, CpuQuota, CpuShare, Driver, Limits, PageSize, Systemd,
+};
+use nodewarden::cgroup::{Layout, Version};
 
 use crate::fixture::{Slice, Worker, show_unit, systemctl};
 use crate::harness::{Capability, Context, Failure, Test};
@@ -72,7 +74,11 @@ impl Tree {
         let unified = context.layout.controller("memory").filter(|hierarchy| hierarchy.v2);
         let mount = unified.ok_or_else(|| Failure::Skip("no memory controller on v2".into()))?.mount.clone();
         let layout = Arc::new(Layout::detect()?);
-        Ok(Self { driver: Arc::new(Systemd::new(nodewarden::cgroup::control::Cgroupfs::new(layout), nodewarden::cgroup::Version::V2)), mount, slice: Slice::new(context) })
+        Ok(Self {
+            driver: Arc::new(Systemd::new(Cgroupfs::new(layout), Version::V2)),
+            mount,
+            slice: Slice::new(context),
+        })
     }
 
     /// The path of a cgroup below the tree's root, by the parts of its abstract name.

@@ -146,8 +146,6 @@ proptest! {
 }
 
 mod golden {
-    use std::path::PathBuf;
-
     use serde::Deserialize;
 
     use super::*;
@@ -164,16 +162,8 @@ mod golden {
 
     #[test]
     fn names_are_the_kubelets() {
-        let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
-            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
-            PathBuf::from,
-        );
-        let path = folder.join("cgroup_names.json");
-        let text = match std::fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(error) => return println!("skipped: {}: {error} (set NODEWARDEN_GOLDEN)", path.display()),
-        };
-        let cases: Vec<Case> = serde_json::from_str(&text).expect("golden JSON");
+        let Some(cases) = crate::golden::load("cgroup_names.json") else { return };
+        let cases: Vec<Case> = serde_json::from_value(cases).expect("golden JSON");
         assert!(!cases.is_empty());
         for case in cases {
             let name = CgroupName::new(case.name).unwrap();

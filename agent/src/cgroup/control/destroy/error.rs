@@ -16,37 +16,43 @@ pub enum DestroyError {
     InFlight { path: String },
     #[error("cgroup {path} holds process {pid}, which is not to be killed: nothing was done")]
     Holds { path: String, pid: i32 },
-    #[error("cgroup {path} is still there after {waited:.1?}{}", why(holdouts, frozen_from_above.as_ref(), cause.as_ref()))]
-    StillThere {
-        path: String,
-        waited: Duration,
-        /// Processes that are still in it.
-        holdouts: Vec<Holdout>,
-        /// The v1 freezer's directory, if a cgroup above is frozen: nothing below can end then.
-        frozen_from_above: Option<PathBuf>,
-        /// What the last attempt failed on.
-        cause: Option<CgroupError>,
-    },
+    #[error("{0}")]
+    StillThere(Box<StillThere>),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
 }
 
-fn why(holdouts: &[Holdout], frozen: Option<&PathBuf>, cause: Option<&CgroupError>) -> String {
-    let mut text = String::new();
-    if let Some(cause) = cause {
-        text.push_str(&format!(": {cause}"));
+/// What is left of a cgroup when the patience is over, and why.
+#[derive(Debug)]
+pub struct StillThere {
+    pub path: String,
+    pub waited: Duration,
+    /// Processes that are still in it.
+    pub holdouts: Vec<Holdout>,
+    /// The v1 freezer's directory, if a cgroup above is frozen: nothing below can end then.
+    pub frozen_from_above: Option<PathBuf>,
+    /// What the last attempt failed on.
+    pub cause: Option<CgroupError>,
+}
+
+impl fmt::Display for StillThere {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const SHOWN: usize = 10;
+        write!(f, "cgroup {} is still there after {:.1?}", self.path, self.waited)?;
+        if let Some(cause) = &self.cause {
+            write!(f, ": {cause}")?;
+        }
+        if let Some(dir) = &self.frozen_from_above {
+            write!(f, "; {} is frozen by a cgroup above", dir.display())?;
+        }
+        for holdout in self.holdouts.iter().take(SHOWN) {
+            write!(f, "; {holdout}")?;
+        }
+        match self.holdouts.len().saturating_sub(SHOWN) {
+            0 => Ok(()),
+            more => write!(f, "; and {more} processes more"),
+        }
     }
-    if let Some(dir) = frozen {
-        text.push_str(&format!("; {} is frozen by a cgroup above", dir.display()));
-    }
-    const SHOWN: usize = 10;
-    for holdout in holdouts.iter().take(SHOWN) {
-        text.push_str(&format!("; {holdout}"));
-    }
-    if holdouts.len() > SHOWN {
-        text.push_str(&format!("; and {} processes more", holdouts.len() - SHOWN));
-    }
-    text
 }
 
 /// A process that does not go.
@@ -94,7 +100,7 @@ mod tests {
     #[test]
     fn it_says_why() {
         let holdout = |pid, state, kernel_thread| Holdout { pid, name: "x".into(), state, kernel_thread };
-        let error = DestroyError::StillThere {
+        let error = DestroyError::StillThere(Box::new(StillThere {
             path: "/kubepods/pod1".into(),
             waited: Duration::from_millis(2500),
             holdouts: vec![holdout(7, 'D', false), holdout(8, 'S', true), holdout(0, '?', false)],
@@ -104,7 +110,7 @@ mod tests {
                 "/sys/fs/cgroup/kubepods/pod1".as_ref(),
                 io::Error::from_raw_os_error(libc::EBUSY),
             )),
-        };
+        }));
         assert_eq!(
             error.to_string(),
             "cgroup /kubepods/pod1 is still there after 2.5s: rmdir /sys/fs/cgroup/kubepods/pod1: Device or \

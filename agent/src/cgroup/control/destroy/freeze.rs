@@ -21,28 +21,28 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// Freezes the first of `groups` that are told children first, the top being the last, with all below it: by the
-    /// v1 freezer where one is mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
+    /// Freezes the last of `groups` (which come children first) with all below it: by the v1 freezer where one is
+    /// mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
     ///
     /// # Errors
     /// A file that is there refuses.
     pub fn freeze(files: &GroupFiles, groups: &[String]) -> Result<Self, CgroupError> {
         let mut frozen = Self { thaw: Vec::new() };
         let Some(top) = groups.last() else { return Ok(frozen) };
-        let mut awaited: Vec<(PathBuf, fn(&str) -> bool)> = Vec::new();
+        let mut awaited = Vec::new();
         if let Some(mount) = files.layout().freezer() {
             let state = |group: &str| join(mount, group).join("freezer.state");
             // The top first: what is below stays frozen until it runs again.
             frozen.thaw.extend(groups.iter().rev().map(|group| (state(group), "THAWED")));
             if freeze_one(&state(top), "FROZEN")? {
-                awaited.push((state(top), |text| text.trim() == "FROZEN"));
+                awaited.push((state(top), "FROZEN"));
             }
         }
         if let Some(unified) = files.layout().unified() {
             let dir = join(&unified.mount, top);
             let file = dir.join("cgroup.freeze");
             if freeze_one(&file, "1")? {
-                awaited.push((dir.join("cgroup.events"), |text| text.lines().any(|line| line == "frozen 1")));
+                awaited.push((dir.join("cgroup.events"), "frozen 1"));
             }
             frozen.thaw.push((file, "0"));
         }
@@ -69,10 +69,12 @@ fn freeze_one(file: &Path, text: &str) -> Result<bool, CgroupError> {
     }
 }
 
-fn wait(files: &[(PathBuf, fn(&str) -> bool)]) -> Result<(), CgroupError> {
+/// Waits until each file has its line, or is gone.
+fn wait(files: &[(PathBuf, &str)]) -> Result<(), CgroupError> {
     let deadline = Instant::now() + LIMIT;
-    for (file, stands_still) in files {
-        while !read_file(file)?.is_none_or(|text| stands_still(&text)) && Instant::now() < deadline {
+    for (file, line) in files {
+        let stands_still = |text: String| text.lines().any(|l| l == *line);
+        while !read_file(file)?.is_none_or(stands_still) && Instant::now() < deadline {
             sleep(Duration::from_micros(200));
         }
     }

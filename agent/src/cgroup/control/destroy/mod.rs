@@ -14,7 +14,7 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-pub use error::{DestroyError, Holdout};
+pub use error::{DestroyError, Holdout, StillThere};
 pub use in_flight::InFlight;
 
 use super::group_files::remove_directory;
@@ -63,13 +63,13 @@ pub fn destroy(
             result => {
                 let left = members::subtree(files, path).and_then(|groups| members::pids(files, &groups))?;
                 let holdouts = left.iter().map(|pid| Holdout::of(*pid)).collect();
-                return Err(DestroyError::StillThere {
+                return Err(DestroyError::StillThere(Box::new(StillThere {
                     path: path.to_owned(),
                     waited: took,
                     holdouts,
                     frozen_from_above: freeze::frozen_from_above(files, path),
                     cause: result.err(),
-                });
+                })));
             }
         }
         sleep(pause);
@@ -91,13 +91,13 @@ fn remove(driver: &dyn Driver, files: &GroupFiles, path: &str, groups: &[String]
     let mut result = Ok(());
     for group in groups {
         // What the runtime made below is no unit of ours: its directories are all there is of it.
-        let by_driver = group == path || driver.kind() == DriverKind::Systemd && group.ends_with(".slice");
-        let removed = if by_driver {
-            driver.remove(group)
+        if group == path || driver.kind() == DriverKind::Systemd && group.ends_with(".slice") {
+            result = result.and(driver.remove(group));
         } else {
-            files.directories(group).fold(Ok(()), |result, (_, dir)| result.and(remove_directory(&dir)))
-        };
-        result = result.and(removed);
+            for (_, dir) in files.directories(group) {
+                result = result.and(remove_directory(&dir));
+            }
+        }
     }
     result
 }

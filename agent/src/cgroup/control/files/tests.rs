@@ -178,9 +178,9 @@ fn the_kernel_takes_every_order_of_memory_writes() {
         for write in v1().writes(&limits(to), &limits(from)) {
             let value = if write.text == "-1" { Bound::Max } else { Bound::At(write.text.parse().unwrap()) };
             if write.file.contains("memsw") {
-                memsw = value
+                memsw = value;
             } else {
-                memory = value
+                memory = value;
             }
             assert!(memory <= memsw, "{from:?} to {to:?}: {write:?}");
         }
@@ -417,6 +417,7 @@ mod golden {
 
     use super::*;
     use crate::cgroup::control::files::write::weight;
+    use crate::golden::load;
 
     /// A recorded value as its file says it.
     fn text(value: &Value) -> String {
@@ -457,7 +458,7 @@ mod golden {
     fn visit(value: &Value, see: &mut impl FnMut(&serde_json::Map<String, Value>)) {
         match value {
             Value::Object(map) if map.contains_key("cpu.shares") || map.contains_key("cpu.weight") => {
-                see(map)
+                see(map);
             }
             Value::Object(map) => map.values().for_each(|v| visit(v, see)),
             Value::Array(list) => list.iter().for_each(|v| visit(v, see)),
@@ -486,19 +487,5 @@ mod golden {
             }
         }
         assert!(compared > 10, "{compared}");
-    }
-
-    fn load(name: &str) -> Option<Value> {
-        let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
-            || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
-            PathBuf::from,
-        );
-        match fs::read_to_string(folder.join(name)) {
-            Ok(text) => Some(serde_json::from_str(&text).expect("golden JSON")),
-            Err(error) => {
-                println!("skipped: {name}: {error} (set NODEWARDEN_GOLDEN)");
-                None
-            }
-        }
     }
 }

@@ -1,9 +1,9 @@
 //! Calls to systemd's manager object (org.freedesktop.systemd1(5)), each bounded in time.
 //!
 //! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
-//! needs no D-Bus daemon and no `Hello`), else over the system bus. It is short on purpose: systemd sends every signal
-//! to everyone on its private socket, and keeps in its own memory what nobody reads. And there is nothing to mend after
-//! a `daemon-reexec`.
+//! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd sends
+//! every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is nothing to
+//! mend after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,7 @@ use zbus::connection::Builder;
 use zbus::{Connection, DynamicType, Message, OwnedObjectPath, OwnedVariant, Variant};
 
 use super::error::{WayCause, WayError};
+use super::private::Private;
 use super::properties::Property;
 use super::{SystemdError, Unit};
 
@@ -25,7 +26,10 @@ const UNREACHABLE: Duration = Duration::from_secs(10);
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-const PRIVATE: &str = "unix:path=/run/systemd/private";
+/// How long one way to systemd may take before the next is tried.
+const ON_THE_WAY: Duration = Duration::from_secs(10);
+
+const PRIVATE: &str = "/run/systemd/private";
 const SYSTEM: &str = "the system bus";
 const SERVICE: &str = "org.freedesktop.systemd1";
 const OBJECT: &str = "/org/freedesktop/systemd1";
@@ -40,6 +44,8 @@ const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 pub struct Bus {
     connection: Connection,
     until: Instant,
+    /// systemd's version: the first number in its `Version` (`257.7-1~deb13u1`, `v245.4`).
+    pub version: u32,
 }
 
 /// Connects, and does `work` until it is done or its time is over. `work` is done anew when the connection is lost:
@@ -81,10 +87,11 @@ fn next(pause: Duration) -> Duration {
 impl Bus {
     async fn connect(until: Instant) -> Result<Self, SystemdError> {
         let mut ways = Vec::new();
-        for (address, builder) in [(PRIVATE, Builder::address(PRIVATE).p2p()), (SYSTEM, Builder::system())] {
-            let cause = match timeout_at(until.into(), builder.build()).await {
-                Ok(Ok(connection)) => return Ok(Self { connection, until }),
-                Ok(Err(error)) => WayCause::Bus(error),
+        for address in [PRIVATE, SYSTEM] {
+            let soon = until.min(Instant::now() + ON_THE_WAY);
+            let cause = match timeout_at(soon.into(), Self::by(address, until)).await {
+                Ok(Ok(bus)) => return Ok(bus),
+                Ok(Err(cause)) => cause,
                 Err(_) => WayCause::NoAnswer,
             };
             ways.push(WayError { address, cause });
@@ -92,10 +99,16 @@ impl Bus {
         Err(SystemdError::Connect { ways })
     }
 
-    /// systemd's version: the first number in its `Version` (`257.7-1~deb13u1`, `v245.4`).
-    pub async fn version(&self) -> Result<u32, SystemdError> {
-        let text: String = self.property("-", OBJECT, MANAGER, "Version").await?;
-        Ok(version_number(&text))
+    /// Asking for the version shows that this way leads to systemd.
+    async fn by(address: &str, until: Instant) -> Result<Self, WayCause> {
+        let builder = match address {
+            PRIVATE => Builder::socket(Private::connect(PRIVATE).await?).p2p(),
+            _ => Builder::system(),
+        };
+        let mut bus = Self { connection: builder.build().await?, until, version: 0 };
+        let version: Result<String, _> = bus.property("systemd", OBJECT, MANAGER, "Version").await;
+        bus.version = version_number(&version.map_err(Box::new)?);
+        Ok(bus)
     }
 
     /// Makes a unit that is gone at the next boot, and waits until it is active.

@@ -1,7 +1,6 @@
 //! The driver itself: a unit first, then the files.
 
 use std::fs;
-use std::sync::OnceLock;
 
 use super::super::{CgroupName, Driver, DriverKind, Limits};
 use super::bus::{Bus, talk};
@@ -13,7 +12,8 @@ use crate::cgroup::{CgroupError, Version};
 /// Every CPU that this machine could ever have.
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 
-/// Makes slices through systemd, and leaves to a driver of files what systemd has no property for.
+/// Makes slices through systemd, and leaves to the driver of files what systemd has no property for: the limits, the
+/// directories of hierarchies that it does not use, and the controllers that it does not know.
 ///
 /// Its methods block, up to half a minute when systemd does not answer, and each has a connection and a small runtime
 /// of its own: call them from plain threads (or `spawn_blocking`), never from async code, where they would panic. They
@@ -22,55 +22,58 @@ const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 pub struct Systemd {
     files: Box<dyn Driver>,
     cgroups: Version,
-    /// systemd's version, once asked for.
-    version: OnceLock<u32>,
 }
 
 impl Systemd {
-    /// `files` writes what has no property, makes the directories of hierarchies that systemd does not use, and
-    /// removes them; `cgroups` is where the controllers are.
+    /// `files` is the driver of files; `cgroups` is where the controllers are (v1 on hybrid: its v2 tree has none of
+    /// those that systemd sets).
     pub fn new(files: impl Driver + 'static, cgroups: Version) -> Self {
-        Self { files: Box::new(files), cgroups, version: OnceLock::new() }
+        Self { files: Box::new(files), cgroups }
     }
 
-    async fn dialect(&self, bus: &Bus) -> Result<Dialect, SystemdError> {
-        let systemd = match self.version.get() {
-            Some(version) => *version,
-            None => {
-                let asked = bus.version().await?;
-                *self.version.get_or_init(|| asked)
-            }
-        };
-        Ok(Dialect { cgroups: self.cgroups, systemd })
+    fn dialect(&self, bus: &Bus) -> Dialect {
+        Dialect { cgroups: self.cgroups, systemd: bus.version }
     }
 
-    /// The unit is active, with these limits. A slice is started if it is not; `anew` also gives one that was active
-    /// what our own are made with.
-    fn unit(&self, path: &str, limits: &Limits, anew: bool) -> Result<(), SystemdError> {
-        let unit = Unit::of_path(path)?;
+    /// The unit is active, with these limits.
+    fn make(&self, unit: &Unit, path: &str, limits: &Limits) -> Result<(), SystemdError> {
         talk(async |bus| {
-            let dialect = self.dialect(bus).await?;
+            let dialect = self.dialect(bus);
             let told = properties(limits, dialect)?;
-            if !anew && bus.state(&unit).await? == "active" {
-                return bus.set(&unit, &told).await;
-            }
             if !unit.is_slice() {
-                if bus.state(&unit).await? != "active" {
+                if bus.state(unit).await? != "active" {
                     return Err(SystemdError::NotASlice { unit: unit.name().into() });
                 }
-                return bus.set(&unit, &told).await;
+                return bus.set(unit, &told).await;
             }
-            let made_with = of_slice(&unit, &possible_cpus(), dialect);
-            let made = bus.start_transient(&unit, &made_with).await?;
+            let made_with = of_slice(unit, &possible_cpus(), dialect);
+            let made = bus.start_transient(unit, &made_with).await?;
             let all = if made { told } else { adopted(made_with).chain(told).collect() };
-            bus.set(&unit, &all).await?;
-            let place = bus.control_group(&unit).await?;
+            bus.set(unit, &all).await?;
+            let place = bus.control_group(unit).await?;
             if place != path && !place.is_empty() {
                 return Err(SystemdError::Elsewhere { path: path.into(), unit: unit.name().into(), place });
             }
             Ok(())
         })
     }
+
+    /// Sets the limits of an active unit; `false` if it is not active.
+    fn tell(&self, unit: &Unit, limits: &Limits) -> Result<bool, SystemdError> {
+        talk(async |bus| {
+            let told = properties(limits, self.dialect(bus))?;
+            if bus.state(unit).await? != "active" {
+                return Ok(false);
+            }
+            bus.set(unit, &told).await.map(|()| true)
+        })
+    }
+}
+
+/// The unit of a cgroup that is not the root.
+fn unit_of(path: &str) -> Result<Unit, CgroupError> {
+    let unit = Unit::of_path(path)?;
+    if unit.slice().is_none() { Err(CgroupError::Root) } else { Ok(unit) }
 }
 
 impl Driver for Systemd {
@@ -84,19 +87,21 @@ impl Driver for Systemd {
 
     /// A container's scope can only be made by who starts its first process: it has to be there already.
     fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
-        self.unit(path, limits, true)?;
+        self.make(&unit_of(path)?, path, limits)?;
         self.files.create(path, &self.settled(limits))
     }
 
-    /// A slice whose directory is there but whose unit is not active, is started.
+    /// A slice that is not active, although its directory may be there, is made.
     fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
-        self.unit(path, limits, false)?;
-        // systemd writes the files after it has answered. Whoever reads them next must not see the old values.
+        if !self.tell(&unit_of(path)?, limits)? {
+            return self.create(path, limits);
+        }
+        // systemd writes the files after it has answered: whoever reads them next must not see the old values.
         self.files.set(path, &self.settled(limits))
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
-        let unit = Unit::of_path(path)?;
+        let unit = unit_of(path)?;
         talk(async |bus| {
             // Stopping a unit would kill them.
             if let Some((group, pid, command)) = bus.processes(&unit).await?.into_iter().next() {

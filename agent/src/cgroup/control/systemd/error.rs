@@ -43,8 +43,12 @@ pub struct WayError {
 /// Why not.
 #[derive(Debug, Error)]
 pub enum WayCause {
-    #[error(transparent)]
+    #[error("connect: {0}")]
+    Socket(#[from] io::Error),
+    #[error("connect: {0}")]
     Bus(#[from] zbus::Error),
+    #[error(transparent)]
+    Call(#[from] Box<SystemdError>),
     #[error("no answer in time")]
     NoAnswer,
 }
@@ -59,12 +63,13 @@ impl SystemdError {
     pub(super) fn is_lost(&self) -> bool {
         match self {
             Self::Call { source, .. } => is_lost(source),
+            Self::NoAnswer { .. } => true,
             Self::Connect { ways } => ways.iter().any(|way| match &way.cause {
-                WayCause::NoAnswer => true,
-                WayCause::Bus(zbus::Error::Connection(error, _) | zbus::Error::InputOutput(error)) => {
-                    !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
-                }
+                WayCause::Socket(error) => may_pass(error),
+                WayCause::Bus(zbus::Error::Connection(error, _)) => may_pass(error),
                 WayCause::Bus(source) => is_lost(source),
+                WayCause::Call(error) => error.is_lost(),
+                WayCause::NoAnswer => true,
             }),
             _ => false,
         }
@@ -74,6 +79,11 @@ impl SystemdError {
     pub(super) fn is_named(&self, name: &str) -> bool {
         matches!(self, Self::Call { source: zbus::Error::MethodError(found, ..), .. } if found.as_str() == name)
     }
+}
+
+/// Neither is there no such socket nor are we kept from it.
+fn may_pass(error: &io::Error) -> bool {
+    !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }
 
 fn is_lost(error: &zbus::Error) -> bool {

@@ -13,6 +13,7 @@ mod driver;
 mod error;
 #[cfg(test)]
 mod golden;
+mod private;
 mod properties;
 mod settle;
 mod unit;

@@ -54,11 +54,12 @@ pub fn tasks(told: Bound) -> Bound {
     }
 }
 
-/// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, a weight in its range, at
-/// least one task. The kernel's own rounding is left to those who know the files.
+/// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, a weight in its range and
+/// none beside idleness, at least one task. The kernel's own rounding is left to those who know the files.
 pub fn settle(limits: &Limits) -> Limits {
     Limits {
-        cpu: limits.cpu.map(share),
+        // To systemd idleness is a weight; the kernel refuses any other to an idle cgroup.
+        cpu: limits.cpu.filter(|_| limits.cpu_idle != Some(true)).map(share),
         cpu_quota: limits.cpu_quota.map(quota),
         pids_max: limits.pids_max.map(tasks),
         ..limits.clone()
@@ -114,6 +115,8 @@ mod tests {
         };
         let wanted = Limits { cpu: Some(CpuShare::Shares(2)), pids_max: Some(Bound::At(1)), ..told.clone() };
         assert_eq!(settle(&told), wanted);
+        let idle = Limits { cpu: None, cpu_idle: Some(true), ..wanted };
+        assert_eq!(settle(&Limits { cpu_idle: Some(true), ..told }), idle);
         assert_eq!(share(CpuShare::Weight(0)), CpuShare::Weight(1));
         assert_eq!(share(CpuShare::Weight(10_001)), CpuShare::Weight(10_000));
         assert_eq!(tasks(Bound::Max), Bound::Max);

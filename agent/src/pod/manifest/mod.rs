@@ -1,0 +1,107 @@
+//! Pods from the text of a manifest file: YAML or JSON, one document or many, pods or lists of pods.
+
+mod decode;
+mod error;
+mod split;
+#[cfg(test)]
+mod tests;
+
+use k8s_openapi::api::core::v1;
+use serde::Deserialize;
+use serde_json::Value;
+
+pub use error::{ManifestError, ManifestFault};
+
+use super::{Pod, Problem};
+use decode::{Mismatch, decode};
+use split::{Document, split};
+
+/// The pods of a file in its order, each as it stands there: without a uid where the manifest has none. A document
+/// that is no pod takes none of the others away. Empty documents are passed over, as the kubelet does.
+pub fn parse(text: &str) -> Vec<Result<Pod, ManifestError>> {
+    let mut pods = Vec::new();
+    for (index, document) in split(text).into_iter().enumerate() {
+        let error = |line, fault| ManifestError { document: index + 1, line, fault };
+        match document {
+            Ok(document) => {
+                let found = pods_of(&document).into_iter();
+                pods.extend(found.map(|pod| pod.map_err(|(line, fault)| error(line, fault))));
+            }
+            Err(mismatch) => pods.push(Err(error(mismatch.line, mismatch.into()))),
+        }
+    }
+    pods
+}
+
+/// What every Kubernetes object begins with.
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase", expecting = "a Kubernetes object")]
+struct Head {
+    #[serde(default)]
+    api_version: String,
+    #[serde(default)]
+    kind: String,
+}
+
+#[derive(Deserialize)]
+struct List {
+    #[serde(default)]
+    items: Vec<Value>,
+}
+
+type Found = Result<Pod, (usize, ManifestFault)>;
+
+fn pods_of(document: &Document<'_>) -> Vec<Found> {
+    let failed = |mismatch: Mismatch| vec![Err((mismatch.line, mismatch.into()))];
+    let head: Head = match decode(document) {
+        Ok(head) => head,
+        Err(mismatch) => return failed(mismatch),
+    };
+    match (head.api_version.as_str(), head.kind.as_str()) {
+        ("v1", "Pod") => match decode::<v1::Pod>(document) {
+            Ok(pod) => vec![judged(pod, "").map_err(|fault| (document.line, fault))],
+            Err(mismatch) => failed(mismatch),
+        },
+        ("v1", "PodList" | "List") => match decode::<List>(document) {
+            Ok(list) => {
+                let items = list.items.into_iter().enumerate();
+                items.map(|(index, pod)| item(index, pod).map_err(|fault| (document.line, fault))).collect()
+            }
+            Err(mismatch) => failed(mismatch),
+        },
+        _ => {
+            vec![Err((document.line, ManifestFault::Kind { api_version: head.api_version, kind: head.kind }))]
+        }
+    }
+}
+
+/// An item of a list; where it does not say what it is, it is a pod.
+fn item(index: usize, value: Value) -> Result<Pod, ManifestFault> {
+    let place = format!("items[{index}]");
+    let said = |key, default: &str| match value.get(key) {
+        Some(Value::String(said)) if !said.is_empty() => said.clone(),
+        _ => default.to_owned(),
+    };
+    let (api_version, kind) = (said("apiVersion", "v1"), said("kind", "Pod"));
+    if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
+        return Err(ManifestFault::Kind { api_version, kind });
+    }
+    let pod = serde_path_to_error::deserialize(value).map_err(|error| {
+        let field = match error.path().to_string() {
+            root if root == "." => place.clone(),
+            path => format!("{place}.{path}"),
+        };
+        ManifestFault::Malformed { field, reason: error.inner().to_string() }
+    })?;
+    judged(pod, &format!("{place}."))
+}
+
+fn judged(pod: v1::Pod, place: &str) -> Result<Pod, ManifestFault> {
+    Pod::from_kubernetes(pod).map_err(|problems| {
+        let at = |problem| {
+            let Problem { field, value, expected } = problem;
+            Problem { field: format!("{place}{field}"), value, expected }
+        };
+        ManifestFault::Invalid { problems: problems.into_iter().map(at).collect() }
+    })
+}
