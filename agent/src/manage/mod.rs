@@ -12,6 +12,7 @@ mod error;
 mod keeper;
 mod machine;
 mod owned;
+mod places;
 mod plan;
 mod problems;
 mod start;

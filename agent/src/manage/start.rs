@@ -8,10 +8,11 @@ use tracing::{info, warn};
 use super::keeper::Keeper;
 use super::machine::{driver, facts, node_name};
 use super::owned::Owned;
+use super::places;
 use super::sync::{Setup, Syncer};
 use super::{ManageError, Namer};
 use crate::cgroup::Layout;
-use crate::cgroup::control::{Cgroupfs, DriverKind, Limits, Manager, Presence};
+use crate::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
 use crate::config::{Config, Endpoint, Enforce, NodeSettings};
 use crate::journal::Journal;
 use crate::qos::Levels;
@@ -61,11 +62,14 @@ pub fn start(
         journal.append(Timestamp::now(), "", None, detail);
     }
     info!(driver = %kind, from = driver_from, kubepods, "managing the hierarchy");
+    let files: Arc<dyn Driver> = Arc::new(Cgroupfs::new(layout));
     let setup = Setup {
+        daemons: places::daemons(config, &manager, &*files)?,
+        reconcile: config.reconcile,
         settings: settings.clone(),
         facts,
         levels,
-        files: Arc::new(Cgroupfs::new(layout)),
+        files,
         namer,
         manager,
         owned,

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
@@ -20,6 +20,7 @@ use crate::cgroup::control::{Bound, CgroupName, Driver, Limits, Manager, Presenc
 use crate::config::NodeSettings;
 use crate::journal::Journal;
 use crate::node::Capacity;
+use crate::node::daemons::Daemons;
 use crate::node::gather::Sources;
 use crate::qos::{self, FormulaEvidence, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
@@ -34,6 +35,9 @@ pub struct Setup {
     /// Containers are their runtime's: only their files are put right, whichever driver makes the pods.
     pub files: Arc<dyn Driver>,
     pub namer: Namer,
+    pub daemons: Daemons,
+    /// How often the daemons' places are looked after.
+    pub reconcile: Duration,
     pub owned: Owned,
     pub journal: Journal,
     /// Who named the driver.
@@ -53,6 +57,8 @@ pub struct Syncer {
     evidence: FormulaEvidence,
     /// Containers that were there at the last sync: a newer one may still be getting its limits from its runtime.
     containers: BTreeSet<String>,
+    /// When the daemons were last looked after, and what was wrong.
+    placed: Option<(Instant, Vec<String>)>,
     /// As of the last sync.
     pods: BTreeMap<String, Sourced>,
     foreign: BTreeSet<String>,
@@ -78,6 +84,7 @@ impl Syncer {
             problems: Problems::default(),
             evidence: FormulaEvidence::default(),
             containers: BTreeSet::new(),
+            placed: None,
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
             reconciled: None,
@@ -106,6 +113,7 @@ impl Syncer {
     /// Reads everything and puts it right.
     pub fn sync(&mut self, destroyer: &mut Destroyer) {
         self.problems.begin();
+        self.place_daemons();
         if let Some(desired) = &self.desired {
             for problem in &desired.problems {
                 self.problems.add("manifests", problem.clone());
@@ -143,6 +151,39 @@ impl Syncer {
         self.pods = wanted.pods;
         self.reconciled = Some(SystemTime::now());
         self.show(destroyer);
+    }
+
+    /// Each reconcile, not each change of a pod: `systemCgroups` reads every process of the root cgroup.
+    fn place_daemons(&mut self) {
+        let due = self.placed.as_ref().is_none_or(|(when, _)| when.elapsed() >= self.setup.reconcile / 2);
+        if due {
+            let report = self.setup.daemons.ensure();
+            for moved in &report.moved {
+                let message = format!("{} (pid {}) into {}", moved.name, moved.pid, moved.to.display());
+                self.note("ProcessMoved", message);
+            }
+            for adjusted in &report.adjusted {
+                let (from, to) = (adjusted.from, adjusted.to);
+                let message =
+                    format!("oom_score_adj of {} (pid {}) from {from} to {to}", adjusted.name, adjusted.pid);
+                self.note("ScoreAdjusted", message);
+            }
+            let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+            self.placed = Some((Instant::now(), problems));
+        }
+        let Self { placed, problems, .. } = self;
+        for problem in placed.iter().flat_map(|(_, problems)| problems) {
+            if problems.is_news("processes") {
+                warn!("{problem}");
+            }
+            problems.add("processes", problem.clone());
+        }
+    }
+
+    fn note(&self, reason: &str, message: String) {
+        info!("{reason}: {message}");
+        let detail = Detail::Hierarchy { reason: reason.into(), message };
+        self.setup.journal.append(Timestamp::now(), "", None, detail);
     }
 
     /// `None` when the tree cannot be computed, with the problem noted.
