@@ -5,13 +5,13 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::ManageError;
 use super::keeper::Keeper;
 use super::machine::{driver, facts, node_name};
 use super::owned::Owned;
 use super::sync::{Setup, Syncer};
+use super::{ManageError, Namer};
 use crate::cgroup::Layout;
-use crate::cgroup::control::{DriverKind, Limits, Manager, Presence};
+use crate::cgroup::control::{Cgroupfs, DriverKind, Limits, Manager, Presence};
 use crate::config::{Config, Endpoint, Enforce, NodeSettings};
 use crate::journal::Journal;
 use crate::qos::Levels;
@@ -36,6 +36,7 @@ pub fn start(
     layout: &Layout,
     journal: &Journal,
     runtime: &tokio::runtime::Handle,
+    namer: Namer,
 ) -> Result<Managing, ManageError> {
     let settings = &config.node;
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
@@ -50,6 +51,7 @@ pub fn start(
     reserved_exist(settings, &manager)?;
 
     let kubepods = manager.path(&levels.kubepods);
+    let anew = manager.presence(&kubepods) == Presence::Nowhere;
     manager.create(&kubepods, &Limits::default())?;
     let facts = facts(&layout, &kubepods);
     let (owned, damaged) = Owned::open(&config.state_dir)?;
@@ -63,6 +65,8 @@ pub fn start(
         settings: settings.clone(),
         facts,
         levels,
+        files: Arc::new(Cgroupfs::new(layout)),
+        namer,
         manager,
         owned,
         journal: journal.clone(),
@@ -75,6 +79,9 @@ pub fn start(
     let first = manifests.as_mut().map(Manifests::scan).unwrap_or_default();
     report(None, &first);
     let mut syncer = Syncer::new(setup);
+    if anew {
+        syncer.made(&kubepods);
+    }
     syncer.desire(first.clone());
     let keeper = Keeper::start(syncer, config.reconcile).map_err(failed("hierarchy thread"))?;
     let watching = match manifests {

@@ -8,27 +8,32 @@ use std::time::SystemTime;
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
+use super::containers::{self, Namer};
 use super::decide::{Known, Verdict, decide};
 use super::destroyer::{Destroyer, Outcome};
+use super::entry::only;
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
-use super::steps::{ByPath, Pass, Step, differences, steps};
+use super::steps::{ByPath, Difference, Pass, Step, differences, steps};
 use super::timed::{Operation, timed};
-use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
+use crate::cgroup::control::{Bound, CgroupName, Driver, Limits, Manager, Presence};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
+use crate::node::Capacity;
 use crate::node::gather::Sources;
-use crate::qos::{self, HierarchyFacts, Levels};
+use crate::qos::{self, FormulaEvidence, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
 use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
 
 /// What the keeper works with.
-#[derive(Debug)]
 pub struct Setup {
     pub settings: NodeSettings,
     pub facts: HierarchyFacts,
     pub levels: Levels,
     pub manager: Arc<Manager>,
+    /// Containers are their runtime's: only their files are put right, whichever driver makes the pods.
+    pub files: Arc<dyn Driver>,
+    pub namer: Namer,
     pub owned: Owned,
     pub journal: Journal,
     /// Who named the driver.
@@ -38,7 +43,6 @@ pub struct Setup {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub struct Syncer {
     setup: Setup,
     desired: Option<Desired>,
@@ -46,6 +50,9 @@ pub struct Syncer {
     written: ByPath,
     corrections: u64,
     problems: Problems,
+    evidence: FormulaEvidence,
+    /// Containers that were there at the last sync: a newer one may still be getting its limits from its runtime.
+    containers: BTreeSet<String>,
     /// As of the last sync.
     pods: BTreeMap<String, Sourced>,
     foreign: BTreeSet<String>,
@@ -55,6 +62,7 @@ pub struct Syncer {
 
 /// What should be, by path.
 struct Wanted {
+    capacity: Capacity,
     limits: ByPath,
     /// Pods by path.
     pods: BTreeMap<String, Sourced>,
@@ -68,6 +76,8 @@ impl Syncer {
             written: ByPath::new(),
             corrections: 0,
             problems: Problems::default(),
+            evidence: FormulaEvidence::default(),
+            containers: BTreeSet::new(),
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
             reconciled: None,
@@ -81,6 +91,11 @@ impl Syncer {
 
     pub fn status(&self) -> Arc<Mutex<HierarchyStatus>> {
         self.status.clone()
+    }
+
+    /// A cgroup that was made just now, still without limits: setting them is no correction.
+    pub fn made(&mut self, path: &str) {
+        self.written.insert(path.to_owned(), self.setup.manager.read(path).unwrap_or_default());
     }
 
     /// The pods that should be here from now on.
@@ -123,6 +138,7 @@ impl Syncer {
             }
         }
         self.written.retain(|path, _| wanted.limits.contains_key(path));
+        self.check_containers(&wanted);
         self.remove_unwanted(verdict, destroyer);
         self.pods = wanted.pods;
         self.reconciled = Some(SystemTime::now());
@@ -173,7 +189,7 @@ impl Syncer {
                 Err(error) => problems.add(&reserved.cgroup, error.to_string()),
             }
         }
-        Some(Wanted { limits, pods })
+        Some(Wanted { capacity, limits, pods })
     }
 
     fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> ByPath {
@@ -215,6 +231,42 @@ impl Syncer {
         }
     }
 
+    /// Puts right what somebody changed of containers.
+    fn check_containers(&mut self, wanted: &Wanted) {
+        let known = std::mem::take(&mut self.containers);
+        for (pod_path, sourced) in &wanted.pods {
+            // What cannot be listed is told as the pod's problem already, or is gone.
+            let children = self.setup.manager.children(pod_path).unwrap_or_default();
+            for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
+                if known.contains(&path) {
+                    self.check_container(&path, pod_path, sourced, wanted);
+                }
+                self.containers.insert(path);
+            }
+        }
+    }
+
+    fn check_container(&mut self, path: &str, pod_path: &str, sourced: &Sourced, wanted: &Wanted) {
+        let Some(who) = containers::who(path, &self.setup.namer) else { return };
+        let Ok(found) = self.setup.manager.read(path) else { return };
+        let setup = &self.setup;
+        let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
+        let Some(right) = containers::wanted(&sourced.pod, &who, &found, &mut self.evidence, node) else {
+            return;
+        };
+        let right = setup.files.settled(&right);
+        let wrong: Vec<_> = differences(&right, &found);
+        if wrong.is_empty() {
+            return;
+        }
+        let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
+        let set = self.without_what_kills(path, &set, &[(path.to_owned(), found)].into(), wanted);
+        match timed(Operation::Update, || self.setup.files.set(path, &set)) {
+            Ok(()) => wrong.iter().for_each(|d| self.tell_correction(path, pod_ref(wanted, pod_path), d)),
+            Err(error) => self.problems.add(pod_path, error.to_string()),
+        }
+    }
+
     /// A memory limit below what is in use would kill at once on v2 (and is refused on v1): it waits, tried again at
     /// every reconcile, until enough is free.
     fn without_what_kills(&mut self, path: &str, limits: &Limits, found: &ByPath, wanted: &Wanted) -> Limits {
@@ -236,20 +288,25 @@ impl Syncer {
 
     /// One record for each limit that was not what we had written, or what an earlier agent should have written.
     fn tell_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
-        let before = self.written.get(path);
+        let before = self.written.get(path).cloned();
         for difference in differences(set, found) {
-            let ours =
-                before.is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
+            let ours = before
+                .as_ref()
+                .is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
             if ours {
                 continue;
             }
-            self.corrections += 1;
-            let limit = difference.limit.file_in(self.setup.manager.layout());
-            let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
-            info!(path, limit, found, written, "limit put right");
-            let detail = Detail::LimitCorrected(Correction { limit, found, written });
-            self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
+            self.tell_correction(path, pod_ref(wanted, path), &difference);
         }
+    }
+
+    fn tell_correction(&mut self, path: &str, pod: Option<PodRef>, difference: &Difference) {
+        self.corrections += 1;
+        let limit = difference.limit.file_in(self.setup.manager.layout());
+        let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
+        info!(path, limit, found, written, "limit put right");
+        let detail = Detail::LimitCorrected(Correction { limit, found, written });
+        self.setup.journal.append(Timestamp::now(), path, pod, detail);
     }
 
     /// Sorts the pod cgroups that are there.

@@ -3,8 +3,10 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nodewarden::cgroup::control::{Bound, Driver, Limits};
 
 use super::support::eventually;
@@ -19,6 +21,7 @@ pub const TESTS: &[Test] = &[
     test("systemd_driver_keeps_controllers", keeps_controllers),
     test("systemd_driver_finishes_what_is_half_made", finishes),
     test("systemd_driver_outlives_reexec", outlives_reexec),
+    test("systemd_driver_goes_either_way", either_way),
 ];
 
 /// Where systemd keeps what it was told at run time.
@@ -211,5 +214,44 @@ fn outlives_reexec(context: &Context) -> Result<(), Failure> {
     })?;
     println!("{rounds} pods came and went while systemd began anew {disturbed} times");
     ensure!(disturbed > 1, "systemd began anew {disturbed} times");
+    Ok(())
+}
+
+/// Where the private socket is.
+const PRIVATE: &str = "/run/systemd";
+/// Where the system bus is.
+const BUS: &str = "/run/dbus";
+
+/// Without the private socket it goes by the system bus; without either it says at once what was tried.
+fn either_way(context: &Context) -> Result<(), Failure> {
+    let tree = Tree::new(context)?;
+    let paths = tree.make_pod()?;
+    let in_another_space = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // What is mounted below is seen by this thread alone.
+            unshare(CloneFlags::CLONE_NEWNS)?;
+            let none: Option<&str> = None;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+            mount(Some("none"), PRIVATE, Some("tmpfs"), MsFlags::empty(), none)?;
+            let by_bus = tree.driver.create(&paths[3], &pod()).and_then(|()| tree.driver.remove(&paths[3]));
+            mount(Some("none"), BUS, Some("tmpfs"), MsFlags::empty(), none)?;
+            let begun = Instant::now();
+            let without = tree.driver.create(&paths[3], &pod());
+            Ok::<_, nix::Error>((by_bus, without, begun.elapsed()))
+        });
+        thread.join().map_err(|_| Failure::Unexpected("a thread panicked".into()))
+    })?;
+    let space = |errno: nix::Error| Failure::Unexpected(format!("a mount space of its own: {errno}"));
+    let (by_bus, without, took) = in_another_space.map_err(space)?;
+    by_bus?;
+    is_gone(context, &tree, &paths[3])?;
+    let Err(error) = without else {
+        return Err(Failure::Unexpected("a unit was made without a way to systemd".into()));
+    };
+    let text = error.to_string();
+    let told =
+        ["connect to systemd: /run/systemd/private: ", "the system bus: ", "No such file or directory"];
+    ensure!(told.iter().all(|part| text.contains(part)), "the error does not tell what was tried: {text}");
+    ensure!(took < context.patiently(2), "it took {took:?} to find that there is no way");
     Ok(())
 }

@@ -150,3 +150,12 @@ pub fn status(agent: &Agent) -> Result<HierarchyStatus, Failure> {
 pub fn a_moment_ago() -> SystemTime {
     SystemTime::now() - std::time::Duration::from_millis(1)
 }
+
+impl Drop for Managed<'_> {
+    /// The slices at the top go with the test, however it ends. What is there no more cannot be stopped.
+    fn drop(&mut self) {
+        if self.root.is_none() {
+            let _ = std::process::Command::new("systemctl").args(["stop", "kubepods.slice"]).output();
+        }
+    }
+}
