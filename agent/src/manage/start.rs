@@ -11,10 +11,11 @@ use super::owned::Owned;
 use super::places;
 use super::sync::{Setup, Syncer};
 use super::{ManageError, Namer};
-use crate::cgroup::Layout;
 use crate::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
-use crate::config::{Config, Endpoint, Enforce, NodeSettings};
+use crate::cgroup::{Layout, LayoutKind};
+use crate::config::{Config, Endpoint, Enforce, MachineFacts, NodeSettings};
 use crate::journal::Journal;
+use crate::node::gather::Sources;
 use crate::qos::Levels;
 use crate::runtime::Client;
 use crate::source::{Manifests, Watching, report, watch};
@@ -40,6 +41,14 @@ pub fn start(
     namer: Namer,
 ) -> Result<Managing, ManageError> {
     let settings = &config.node;
+    let machine = MachineFacts {
+        unified: layout.kind() == LayoutKind::V2,
+        swap_on: Sources::default().capacity(None)?.swap_bytes > 0,
+    };
+    let problems = settings.refused_on(machine);
+    if !problems.is_empty() {
+        return Err(ManageError::Refused { problems });
+    }
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
