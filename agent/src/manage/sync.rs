@@ -11,7 +11,7 @@ use tracing::{debug, info, warn};
 use super::containers::{self, Namer};
 use super::decide::{Known, Verdict, decide};
 use super::destroyer::{Destroyer, Outcome};
-use super::entry::only;
+use super::entry::{entries, only};
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
 use super::steps::{ByPath, Difference, Pass, Step, differences, steps};
@@ -69,6 +69,9 @@ pub struct Syncer {
 /// What should be, by path.
 struct Wanted {
     capacity: Capacity,
+    /// As they are written.
+    told: ByPath,
+    /// As they are read afterwards.
     limits: ByPath,
     /// Pods by path.
     pods: BTreeMap<String, Sourced>,
@@ -215,22 +218,20 @@ impl Syncer {
         if setup.settings.qos_reserved_memory_percent.is_some() {
             tree.yield_to(usage);
         }
-        let settled = |limits| setup.manager.settled(limits);
-        let limits =
-            tree.groups.iter().map(|(name, group)| (setup.manager.path(name), settled(&group.limits)));
-        let mut limits: ByPath = limits.collect();
+        let groups = tree.groups.iter();
+        let mut told: ByPath =
+            groups.map(|(name, group)| (setup.manager.path(name), group.limits.clone())).collect();
         for reserved in &tree.reserved {
             let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
             match path {
                 // Somebody else's: gets limits, is never made.
-                Ok(path) if setup.manager.exists(&path) => {
-                    drop(limits.insert(path, settled(&reserved.limits)))
-                }
+                Ok(path) if setup.manager.exists(&path) => drop(told.insert(path, reserved.limits.clone())),
                 Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
                 Err(error) => problems.add(&reserved.cgroup, error.to_string()),
             }
         }
-        Some(Wanted { capacity, limits, pods })
+        let limits = told.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
+        Some(Wanted { capacity, told, limits, pods })
     }
 
     fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> ByPath {
@@ -247,14 +248,20 @@ impl Syncer {
     fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
         let path = step.path().to_owned();
         let manager = self.setup.manager.clone();
+        // What is read back is rounded; systemd's properties keep what they are told.
+        let told = |limits: &Limits| {
+            let those = entries(limits);
+            let exact = wanted.told.get(&path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
+            exact.unwrap_or_else(|| limits.clone())
+        };
         let result = match step {
             Step::Create { limits, .. } => {
                 debug!(path, "making a cgroup");
-                timed(Operation::Create, || manager.create(&path, limits)).map(|()| limits.clone())
+                timed(Operation::Create, || manager.create(&path, &told(limits))).map(|()| limits.clone())
             }
             Step::Set { limits, .. } => {
                 let limits = self.without_what_kills(&path, limits, found, wanted);
-                timed(Operation::Update, || manager.set(&path, &limits)).map(|()| limits)
+                timed(Operation::Update, || manager.set(&path, &told(&limits))).map(|()| limits)
             }
         };
         match result {
