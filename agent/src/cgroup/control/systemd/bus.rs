@@ -1,9 +1,9 @@
 //! Calls to systemd's manager object (org.freedesktop.systemd1(5)), each bounded in time.
 //!
 //! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
-//! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd sends
-//! every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is nothing to
-//! mend after a `daemon-reexec`.
+//! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd
+//! sends every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is
+//! nothing to mend after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
