@@ -5,6 +5,7 @@ mod capacity;
 mod cgroup_life;
 mod command_line;
 mod cpu;
+mod daemons;
 mod endpoints;
 mod features;
 mod full_ring;
@@ -88,6 +89,7 @@ pub fn tests() -> Vec<Test> {
         pods::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
+        daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,
