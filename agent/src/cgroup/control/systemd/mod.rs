@@ -11,7 +11,7 @@
 //!   `/run/systemd/system/cri-containerd-.scope.d/*.conf` with `[Scope]` and `OOMPolicy=kill` (systemd 253) gives it to
 //!   all scopes of containerd that are made later.
 //!
-//! - [`unit`]: which unit a cgroup's path is, and where systemd keeps it.
+//! - [`mod@unit`]: which unit a cgroup's path is, and where systemd keeps it.
 //! - [`properties`]: limits as a unit's properties; [`settle`]: what systemd makes of limits.
 //! - [`bus`]: the calls, each with a time limit.
 
