@@ -64,7 +64,7 @@ fn as_recorded(context: &Context, file: &str, driver: Driver, kubelet: &str) -> 
         }
         managed.settled(&agent, batch.pods.len())?;
         everything(context, &managed, batch, "running")?;
-        requests(context, &managed, batch)?;
+        requests(&managed, batch)?;
         if driver == Driver::Systemd {
             units(&managed, batch)?;
             for command in ["daemon-reload", "daemon-reexec"] {
@@ -142,23 +142,8 @@ fn levels(context: &Context, managed: &Managed<'_>, batch: &Batch, after: bool) 
 }
 
 /// What is asked of the runtime for each container.
-fn requests(context: &Context, managed: &Managed<'_>, batch: &Batch) -> Result<(), Failure> {
-    let config = context.temp.join("plan.yaml");
-    let manage = managed.options().manage.clone().unwrap_or_else(|| unreachable!("Managed sets it"));
-    std::fs::write(
-        &config,
-        format!(
-            "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: {}\n{}",
-            manage.driver, manage.kubelet
-        ),
-    )
-    .map_err(Failure::file(&config))?;
-    let mut command = Command::new(&context.agent);
-    command.args(["plan", "--output", "json", "--config"]).arg(&config).arg(managed.manifests());
-    let output = command.output().map_err(Failure::file(&context.agent))?;
-    ensure!(output.status.success(), "nodewarden plan: {}", String::from_utf8_lossy(&output.stderr));
-    let plan: Value =
-        serde_json::from_slice(&output.stdout).map_err(|e| Failure::Unexpected(format!("plan: {e}")))?;
+fn requests(managed: &Managed<'_>, batch: &Batch) -> Result<(), Failure> {
+    let plan = managed.plan()?;
     let memory = std::fs::read_to_string("/proc/meminfo").map_err(Failure::file("/proc/meminfo"))?;
     for pod in &batch.pods {
         let planned =
