@@ -73,7 +73,7 @@ fn put_right(context: &Context) -> Result<(), Failure> {
             ("memory.swap.max", "max"),
         ]
     } else {
-        &[("memory.limit_in_bytes", "134217728"), ("cpu.cfs_quota_us", "50000"), ("cpu.shares", "9999")]
+        &[("memory.limit_in_bytes", "33554432"), ("cpu.cfs_quota_us", "50000"), ("cpu.shares", "9999")]
     };
     let files =
         |names: &[&str]| names.iter().map(|file| read(context, &path, file)).collect::<Result<Vec<_>, _>>();

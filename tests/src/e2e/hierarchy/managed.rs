@@ -87,10 +87,6 @@ impl<'c> Managed<'c> {
         self.manifests.join(format!("{name}.json"))
     }
 
-    pub fn manifests(&self) -> &Path {
-        &self.manifests
-    }
-
     /// What `nodewarden plan` says of the manifests.
     pub fn plan(&self) -> Result<Value, Failure> {
         let config = self.context.temp.join("plan.yaml");
