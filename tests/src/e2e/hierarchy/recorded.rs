@@ -146,8 +146,7 @@ fn requests(managed: &Managed<'_>, batch: &Batch) -> Result<(), Failure> {
     let plan = managed.plan()?;
     let memory = std::fs::read_to_string("/proc/meminfo").map_err(Failure::file("/proc/meminfo"))?;
     for pod in &batch.pods {
-        let planned =
-            plan["pods"].as_array().into_iter().flatten().find(|p| p["name"] == Value::from(&*pod.name));
+        let planned = plan["pods"].as_array().into_iter().flatten().find(|p| p["name"] == *pod.name);
         let Some(planned) = planned else {
             return Err(Failure::Unexpected(format!("{} is not in the plan", pod.name)));
         };
