@@ -141,7 +141,8 @@ impl Syncer {
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
             // A level that is computed without some of its pods is too small for them.
-            let unsure = !verdict.withheld.is_empty() && !wanted.pods.contains_key(step.path());
+            let unknown = !verdict.withheld.is_empty() || !verdict.foreign.is_empty();
+            let unsure = unknown && !wanted.pods.contains_key(step.path());
             match step {
                 Step::Create { .. } if new_pod && !may_make => {}
                 Step::Set { pass: Pass::Shrink, .. } if unsure => {}
