@@ -5,6 +5,7 @@ mod capacity;
 mod cgroup_life;
 mod command_line;
 mod cpu;
+mod destroy;
 mod endpoints;
 mod features;
 mod full_ring;
@@ -86,6 +87,7 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         journal::TESTS,
         pods::TESTS,
+        destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
         refused::TESTS,
