@@ -138,6 +138,10 @@ impl TestTree {
 
 impl Drop for TestTree {
     fn drop(&mut self) {
+        // What a failed test left frozen could not end.
+        if let Some(freezer) = self.layout.freezer() {
+            thaw(&join(freezer, &self.root));
+        }
         for mut child in self.children.get_mut().expect("no panic while held").drain(..) {
             let _ = child.kill();
             let _ = child.wait();
@@ -153,6 +157,12 @@ impl Drop for TestTree {
             }
         }
     }
+}
+
+fn thaw(dir: &Path) {
+    let _ = fs::write(dir.join("freezer.state"), "THAWED");
+    let below = fs::read_dir(dir).into_iter().flatten().flatten();
+    below.filter(|entry| entry.file_type().is_ok_and(|t| t.is_dir())).for_each(|entry| thaw(&entry.path()));
 }
 
 fn remove_tree(dir: &Path) {

@@ -1,6 +1,7 @@
 //! The benches: figures with bounds, measured on the running machine. What is compared is measured in turn within
 //! one run.
 
+mod cgroups;
 mod events;
 mod figure;
 mod overhead;
@@ -42,7 +43,7 @@ impl Run<'_> {
 }
 
 /// Every bench. Later ones are added here.
-const BENCHES: &[&dyn Bench] = &[&events::Events, &overhead::Overhead, &scrape::Scrape];
+const BENCHES: &[&dyn Bench] = &[&events::Events, &overhead::Overhead, &scrape::Scrape, &cgroups::Cgroups];
 
 /// Figures of nodewarden on this machine, each with its bound. Needs root.
 #[derive(Parser)]

@@ -6,6 +6,7 @@ mod cgroup_life;
 mod command_line;
 mod cpu;
 mod daemons;
+mod destroy;
 mod endpoints;
 mod features;
 mod full_ring;
@@ -87,6 +88,7 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         journal::TESTS,
         pods::TESTS,
+        destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
         daemons::TESTS,

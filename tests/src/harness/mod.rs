@@ -15,7 +15,7 @@ pub use failure::Failure;
 pub use interrupt::clean_up_when_interrupted;
 pub use leftovers::{Leftover, Sweep};
 pub use process::command_line_contains;
-pub use runner::{Options, run};
+pub use runner::{Options, REPORTED, run};
 
 /// One end-to-end test.
 #[derive(Clone, Copy)]

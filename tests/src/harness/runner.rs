@@ -201,6 +201,9 @@ fn wait(child: &mut Child, limit: Duration) -> Ended {
     }
 }
 
+/// Begins a line of a test's output that is shown though it passed: a figure that it was to find out.
+pub const REPORTED: &str = "reported: ";
+
 fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: bool) {
     if json {
         let mut line = serde_json::json!({ "test": name, "seconds": took.as_secs_f64() });
@@ -210,13 +213,18 @@ fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: boo
             line.extend(fields);
             if matches!(outcome, Outcome::Failed(_)) {
                 line.insert("output".into(), output.into());
+            } else if reported(output).next().is_some() {
+                line.insert("reported".into(), reported(output).collect());
             }
         }
         println!("{line}");
         return;
     }
     match outcome {
-        Outcome::Ok => println!("test {name} ... ok ({:.1} s)", took.as_secs_f64()),
+        Outcome::Ok => {
+            println!("test {name} ... ok ({:.1} s)", took.as_secs_f64());
+            reported(output).for_each(|line| println!("    {line}"));
+        }
         Outcome::Skipped(reason) => println!("test {name} ... skipped: {reason}"),
         Outcome::Failed(detail) => {
             println!("test {name} ... FAILED ({:.1} s)", took.as_secs_f64());
@@ -225,6 +233,11 @@ fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: boo
             }
         }
     }
+}
+
+/// What a test wants to be read though it passed.
+fn reported(output: &str) -> impl Iterator<Item = &str> {
+    output.lines().filter_map(|line| line.strip_prefix(REPORTED))
 }
 
 /// The test's own process: runs it, shows the agents' logs if it fails, and writes how it ended.

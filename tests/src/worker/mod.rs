@@ -74,6 +74,8 @@ enum Work {
     ExitInNamespace { code: u8 },
     /// Forks short-lived children until killed.
     ForkForever,
+    /// Forks children that fork until killed.
+    ForkBomb,
     /// A fixed amount of switches and forks, timed.
     Storm(storm::Storm),
     /// Receives UDP datagrams and reports the port first.
@@ -125,6 +127,7 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::ForkUntilRefused { at_most } => say(&processes::fork_until_refused(at_most)?)?,
         Work::ExitInNamespace { code } => say(&processes::exit_in_namespace(code)?)?,
         Work::ForkForever => processes::fork_forever()?,
+        Work::ForkBomb => processes::fork_bomb(),
         Work::Storm(storm) => say(&storm.run()?)?,
         Work::UdpReceive { packets } => network::udp_receive(packets)?,
         Work::UdpSend { port, packets, payload } => say(&network::udp_send(port, packets, payload)?)?,

@@ -81,6 +81,18 @@ pub fn fork_forever() -> Result<(), WorkError> {
     }
 }
 
+/// Forks, and every child does so too, until killed: a fork bomb. Only for a cgroup whose `pids.max` holds it. Children
+/// outlive their parents.
+pub fn fork_bomb() -> ! {
+    loop {
+        // SAFETY: a worker has a single thread: no lock can be held by another.
+        if unsafe { nix::unistd::fork() }.is_err() {
+            // Refused: the next attempt comes at once when one of the others is gone.
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+}
+
 /// Forks children that wait for a signal, `at_most` so many. They end with this process.
 pub fn fork_until_refused(at_most: u64) -> Result<Refused, WorkError> {
     for forked in 0..at_most {

@@ -66,9 +66,21 @@ pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupErro
 /// # Errors
 /// A file that is there cannot be read.
 pub fn pids(files: &GroupFiles, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
+    pids_in(files, groups, |_| true)
+}
+
+/// As [`pids`], in these hierarchies.
+///
+/// # Errors
+/// As [`pids`].
+pub fn pids_in(
+    files: &GroupFiles,
+    groups: &[String],
+    which: impl Fn(&Hierarchy) -> bool,
+) -> Result<BTreeSet<i32>, CgroupError> {
     let mut pids = BTreeSet::new();
     for group in groups {
-        for (_, dir) in files.directories(group) {
+        for (_, dir) in files.directories(group).filter(|(hierarchy, _)| which(hierarchy)) {
             let path = dir.join("cgroup.procs");
             let text = match super::group_files::read_file(&path) {
                 // A threaded cgroup does not tell; the processes are those of a cgroup above it.

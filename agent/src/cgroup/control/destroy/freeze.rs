@@ -11,7 +11,7 @@ use crate::cgroup::group_path::join;
 
 /// How long to wait for all to stand still. One that waits in the kernel (state D) may take for ever: the rest is
 /// killed then, and the next round comes.
-const LIMIT: Duration = Duration::from_millis(500);
+const LIMIT: Duration = Duration::from_millis(100);
 
 /// A frozen cgroup. Dropping it lets everything in it run on, or end if it was killed.
 #[derive(Debug)]
@@ -21,21 +21,28 @@ pub struct Frozen {
 }
 
 impl Frozen {
+    /// As if all were frozen already: dropping it thaws what somebody else has frozen by the v1 freezer, which keeps
+    /// killed processes from ending (v2's does not).
+    pub fn by_others(files: &GroupFiles, groups: &[String]) -> Self {
+        // The top first: what is below stays frozen until it runs again.
+        let state =
+            |group: &String| Some((join(files.layout().freezer()?, group).join("freezer.state"), "THAWED"));
+        Self { thaw: groups.iter().rev().filter_map(state).collect() }
+    }
+
     /// Freezes the last of `groups` (which come children first) with all below it: by the v1 freezer where one is
     /// mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
     ///
     /// # Errors
     /// A file that is there refuses.
     pub fn freeze(files: &GroupFiles, groups: &[String]) -> Result<Self, CgroupError> {
-        let mut frozen = Self { thaw: Vec::new() };
+        let mut frozen = Self::by_others(files, groups);
         let Some(top) = groups.last() else { return Ok(frozen) };
         let mut awaited = Vec::new();
         if let Some(mount) = files.layout().freezer() {
-            let state = |group: &str| join(mount, group).join("freezer.state");
-            // The top first: what is below stays frozen until it runs again.
-            frozen.thaw.extend(groups.iter().rev().map(|group| (state(group), "THAWED")));
-            if freeze_one(&state(top), "FROZEN")? {
-                awaited.push((state(top), "FROZEN"));
+            let file = join(mount, top).join("freezer.state");
+            if freeze_one(&file, "FROZEN")? {
+                awaited.push((file, "FROZEN"));
             }
         }
         if let Some(unified) = files.layout().unified() {

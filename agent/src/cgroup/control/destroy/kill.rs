@@ -1,6 +1,7 @@
 //! Killing every process of a cgroup: at once where the kernel can, else frozen, one by one.
 
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 use log::debug;
 use nix::sys::signal::{Signal, kill as send};
@@ -11,10 +12,24 @@ use super::process::{Handle, facts, own_pid};
 use crate::cgroup::control::group_files::write_file;
 use crate::cgroup::control::{GroupFiles, members};
 use crate::cgroup::group_path::join;
-use crate::cgroup::{CgroupError, Controller, LayoutKind};
+use crate::cgroup::{CgroupError, Controller, Version};
 
-/// On hybrid, rounds in which nothing but `cgroup.kill` is done: some milliseconds, which most processes need to end.
-const AT_ONCE_ROUNDS: u32 = 4;
+/// What was killed one by one and may take a while to end, since it needs the CPU for that. It must not be frozen again
+/// meanwhile: that is what would keep it from ending.
+#[derive(Debug, Default)]
+pub struct Dying {
+    pids: BTreeSet<i32>,
+    since: Option<Instant>,
+}
+
+/// After this time a number is taken for that of another process.
+const DYING: Duration = Duration::from_secs(1);
+
+impl Dying {
+    fn are_all(&self, pids: &BTreeSet<i32>) -> bool {
+        self.since.is_some_and(|since| since.elapsed() < DYING) && pids.is_subset(&self.pids)
+    }
+}
 
 /// Kills what is in `groups` (children first, `path` last). `pids` were just read from them.
 ///
@@ -25,28 +40,55 @@ pub fn kill(
     path: &str,
     groups: &[String],
     pids: &BTreeSet<i32>,
-    round: u32,
+    dying: &mut Dying,
 ) -> Result<(), CgroupError> {
-    let at_once = kill_at_once(files, path)?;
-    if at_once && files.layout().kind() == LayoutKind::V2 {
+    if dying.are_all(pids) {
         return Ok(());
     }
-    if at_once && round <= AT_ONCE_ROUNDS {
-        // On hybrid a process is seldom in a v1 cgroup and not in the v2 one of the same path.
+    hurry(files, path, groups);
+    // On hybrid a process may be in a v1 cgroup and not in the v2 one of the same path.
+    let reached = members::pids_in(files, groups, |hierarchy| hierarchy.version == Version::V2)?;
+    if kill_at_once(files, path)? && pids.is_subset(&reached) {
+        drop(Frozen::by_others(files, groups));
         return Ok(());
     }
-    // From now on no fork succeeds, wherever there is no freezer that stops it.
+    dying.pids = kill_frozen(files, path, groups)?;
+    dying.since = Some(Instant::now());
+    Ok(())
+}
+
+/// Stops everything, kills what stands still, and lets it run into its end. Returns what there was.
+fn kill_frozen(files: &GroupFiles, path: &str, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
+    // From now on no fork succeeds, wherever there is no freezer that stops it in time.
     if let Some(dir) = files.directory(Controller::Pids, path) {
         let _ = write_file(&dir.join("pids.max"), "0");
     }
     let frozen = Frozen::freeze(files, groups)?;
     // Nothing that stands still forks or ends: what is read now is all there is.
-    let now = members::pids(files, groups)?;
-    for pid in now.iter().chain(pids.difference(&now)) {
+    let pids = members::pids(files, groups)?;
+    for pid in &pids {
         kill_one(files, *pid, path);
     }
     drop(frozen);
-    Ok(())
+    Ok(pids)
+}
+
+/// Lets what is in it have the CPU that it needs to stand still and to end: with the least weight beside busy pods, or
+/// over its quota, that would take seconds.
+fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
+    let (weight, quota) = match files.interface().version(Controller::Cpu) {
+        None => return,
+        Some(Version::V1) => (("cpu.shares", "262144"), ("cpu.cfs_quota_us", "-1")),
+        Some(Version::V2) => (("cpu.weight", "10000"), ("cpu.max", "max")),
+    };
+    let write = |group: &str, (file, text)| {
+        if let Some(dir) = files.directory(Controller::Cpu, group) {
+            // Without it they still end, only later.
+            let _ = write_file(&dir.join(file), text);
+        }
+    };
+    write(path, weight);
+    groups.iter().for_each(|group| write(group, quota));
 }
 
 /// `cgroup.kill` (v2, kernel 5.14 on): everything in it and below it, forks in flight included. False where there is
@@ -85,3 +127,7 @@ fn kill_one(files: &GroupFiles, pid: i32, path: &str) {
         debug!("killing process {pid} of cgroup {path}: {error}");
     }
 }
+
+#[cfg(test)]
+#[path = "kill_tests.rs"]
+mod tests;

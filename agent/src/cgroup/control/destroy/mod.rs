@@ -44,6 +44,7 @@ pub fn destroy(
     let begun = Instant::now();
     let mut pause = PAUSES[0];
     let mut killed = BTreeSet::new();
+    let mut dying = kill::Dying::default();
     for rounds in 1.. {
         let groups = members::subtree(files, path)?;
         let pids = members::pids(files, &groups)?;
@@ -51,7 +52,7 @@ pub fn destroy(
             remove(driver, files, path, &groups)
         } else {
             refuse_own(path, &pids)?;
-            let result = kill::kill(files, path, &groups, &pids, rounds);
+            let result = kill::kill(files, path, &groups, &pids, &mut dying);
             killed.extend(pids.iter().copied());
             result
         };
