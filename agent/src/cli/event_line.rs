@@ -18,6 +18,7 @@ pub fn line(event: &Event) -> String {
         Detail::LimitCorrected(c) => {
             format!("{} was {}, put back to {} in {place}", c.limit, c.found, c.written)
         }
+        Detail::Hierarchy { reason, message } if place.is_empty() => format!("{reason}: {message}"),
         Detail::Hierarchy { reason, message } => format!("{reason}: {message} in {place}"),
         Detail::Lost { lost_type, count } => lost(lost_type, *count),
         Detail::Agent { reason, message } => format!("{reason}: {message}"),

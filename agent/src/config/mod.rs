@@ -10,6 +10,7 @@ mod file;
 mod kubelet;
 #[cfg(test)]
 mod layers_tests;
+mod machine;
 mod merge;
 mod node;
 mod section;
@@ -28,6 +29,7 @@ use crate::journal::Limits;
 
 pub use error::{ConfigError, Problem};
 pub use file::{load, parse};
+pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use settings::FeatureGates;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};

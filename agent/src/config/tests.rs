@@ -33,6 +33,24 @@ fn defaults() {
 }
 
 #[test]
+fn the_sample_has_the_defaults() {
+    let text = include_str!("../../../deploy/config.yaml");
+    let sample = parse("deploy/config.yaml", text, &Overrides::default()).unwrap();
+    assert_eq!(sample, load(None, None, &Overrides::default()).unwrap());
+    // What is commented out can be taken in.
+    let commented =
+        |line: &&str| line.starts_with("# ") && line.split(' ').nth(1).is_some_and(|w| w.ends_with(':'));
+    let keys: String = text
+        .lines()
+        .filter(commented)
+        .filter(|line| !line.contains("config.yaml:"))
+        .map(|line| format!("{}\n", line.trim_start_matches("# ")))
+        .collect();
+    let body = format!("{HEAD}cgroupRoot: /\n{keys}");
+    parse("the keys in comments", &body, &Overrides::default()).unwrap();
+}
+
+#[test]
 fn a_kubelets_file_is_read_as_it_is() {
     let config = read(
         "clusterDomain: x\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use super::owned::OwnedError;
 use crate::cgroup::CgroupError;
 use crate::cgroup::control::NameError;
+use crate::config::Problem;
 use crate::node::gather::GatherError;
 
 /// Starting mode manage failed.
@@ -17,6 +18,8 @@ pub enum ManageError {
     Node(#[from] GatherError),
     #[error(transparent)]
     Owned(#[from] OwnedError),
+    #[error("this machine cannot keep the configuration:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    Refused { problems: Vec<Problem> },
     #[error("{field}: {value}: {source}")]
     Name { field: &'static str, value: String, source: NameError },
     /// The kubelet ends with the same demand ("cgroup-root doesn't exist", "cgroup does not exist").

@@ -4,6 +4,7 @@
 //! ([`steps`], a pure function) and writes. What it has made is noted on disk before it is made ([`owned`]), so that
 //! after a crash it finishes or removes its own and never touches what somebody else made.
 
+mod containers;
 mod decide;
 mod destroyer;
 mod entry;
@@ -11,6 +12,7 @@ mod error;
 mod keeper;
 mod machine;
 mod owned;
+mod places;
 mod plan;
 mod problems;
 mod start;
@@ -18,6 +20,7 @@ mod steps;
 mod sync;
 mod timed;
 
+pub use containers::Namer;
 pub use error::ManageError;
 
 pub use machine::node_name;

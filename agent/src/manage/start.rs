@@ -5,15 +5,17 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::ManageError;
 use super::keeper::Keeper;
 use super::machine::{driver, facts, node_name};
 use super::owned::Owned;
+use super::places;
 use super::sync::{Setup, Syncer};
-use crate::cgroup::Layout;
-use crate::cgroup::control::{DriverKind, Limits, Manager, Presence};
-use crate::config::{Config, Endpoint, Enforce, NodeSettings};
+use super::{ManageError, Namer};
+use crate::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
+use crate::cgroup::{Layout, LayoutKind};
+use crate::config::{Config, Endpoint, Enforce, MachineFacts, NodeSettings};
 use crate::journal::Journal;
+use crate::node::gather::Sources;
 use crate::qos::Levels;
 use crate::runtime::Client;
 use crate::source::{Manifests, Watching, report, watch};
@@ -36,8 +38,17 @@ pub fn start(
     layout: &Layout,
     journal: &Journal,
     runtime: &tokio::runtime::Handle,
+    namer: Namer,
 ) -> Result<Managing, ManageError> {
     let settings = &config.node;
+    let machine = MachineFacts {
+        unified: layout.kind() == LayoutKind::V2,
+        swap_on: Sources::default().capacity(None)?.swap_bytes > 0,
+    };
+    let problems = settings.refused_on(machine);
+    if !problems.is_empty() {
+        return Err(ManageError::Refused { problems });
+    }
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
@@ -50,6 +61,7 @@ pub fn start(
     reserved_exist(settings, &manager)?;
 
     let kubepods = manager.path(&levels.kubepods);
+    let anew = manager.presence(&kubepods) == Presence::Nowhere;
     manager.create(&kubepods, &Limits::default())?;
     let facts = facts(&layout, &kubepods);
     let (owned, damaged) = Owned::open(&config.state_dir)?;
@@ -59,10 +71,15 @@ pub fn start(
         journal.append(Timestamp::now(), "", None, detail);
     }
     info!(driver = %kind, from = driver_from, kubepods, "managing the hierarchy");
+    let files: Arc<dyn Driver> = Arc::new(Cgroupfs::new(layout));
     let setup = Setup {
+        daemons: places::daemons(config, &manager, &*files)?,
+        reconcile: config.reconcile,
         settings: settings.clone(),
         facts,
         levels,
+        files,
+        namer,
         manager,
         owned,
         journal: journal.clone(),
@@ -75,6 +92,9 @@ pub fn start(
     let first = manifests.as_mut().map(Manifests::scan).unwrap_or_default();
     report(None, &first);
     let mut syncer = Syncer::new(setup);
+    if anew {
+        syncer.made(&kubepods);
+    }
     syncer.desire(first.clone());
     let keeper = Keeper::start(syncer, config.reconcile).map_err(failed("hierarchy thread"))?;
     let watching = match manifests {

@@ -3,32 +3,41 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
+use super::containers::{self, Namer};
 use super::decide::{Known, Verdict, decide};
 use super::destroyer::{Destroyer, Outcome};
+use super::entry::{entries, only};
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
-use super::steps::{ByPath, Pass, Step, differences, steps};
+use super::steps::{ByPath, Difference, Pass, Step, differences, steps};
 use super::timed::{Operation, timed};
-use crate::cgroup::control::{Bound, CgroupName, Limits, Manager, Presence};
+use crate::cgroup::control::{Bound, CgroupName, Driver, Limits, Manager, Presence};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
+use crate::node::Capacity;
+use crate::node::daemons::Daemons;
 use crate::node::gather::Sources;
-use crate::qos::{self, HierarchyFacts, Levels};
+use crate::qos::{self, FormulaEvidence, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
 use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
 
 /// What the keeper works with.
-#[derive(Debug)]
 pub struct Setup {
     pub settings: NodeSettings,
     pub facts: HierarchyFacts,
     pub levels: Levels,
     pub manager: Arc<Manager>,
+    /// Containers are their runtime's: only their files are put right, whichever driver makes the pods.
+    pub files: Arc<dyn Driver>,
+    pub namer: Namer,
+    pub daemons: Daemons,
+    /// How often the daemons' places are looked after.
+    pub reconcile: Duration,
     pub owned: Owned,
     pub journal: Journal,
     /// Who named the driver.
@@ -38,7 +47,6 @@ pub struct Setup {
 }
 
 /// See the module.
-#[derive(Debug)]
 pub struct Syncer {
     setup: Setup,
     desired: Option<Desired>,
@@ -46,6 +54,11 @@ pub struct Syncer {
     written: ByPath,
     corrections: u64,
     problems: Problems,
+    evidence: FormulaEvidence,
+    /// Containers that were there at the last sync: a newer one may still be getting its limits from its runtime.
+    containers: BTreeSet<String>,
+    /// When the daemons were last looked after, and what was wrong.
+    placed: Option<(Instant, Vec<String>)>,
     /// As of the last sync.
     pods: BTreeMap<String, Sourced>,
     foreign: BTreeSet<String>,
@@ -55,6 +68,10 @@ pub struct Syncer {
 
 /// What should be, by path.
 struct Wanted {
+    capacity: Capacity,
+    /// As they are written.
+    told: ByPath,
+    /// As they are read afterwards.
     limits: ByPath,
     /// Pods by path.
     pods: BTreeMap<String, Sourced>,
@@ -68,6 +85,9 @@ impl Syncer {
             written: ByPath::new(),
             corrections: 0,
             problems: Problems::default(),
+            evidence: FormulaEvidence::default(),
+            containers: BTreeSet::new(),
+            placed: None,
             pods: BTreeMap::new(),
             foreign: BTreeSet::new(),
             reconciled: None,
@@ -83,6 +103,11 @@ impl Syncer {
         self.status.clone()
     }
 
+    /// A cgroup that was made just now, still without limits: setting them is no correction.
+    pub fn made(&mut self, path: &str) {
+        self.written.insert(path.to_owned(), self.setup.manager.read(path).unwrap_or_default());
+    }
+
     /// The pods that should be here from now on.
     pub fn desire(&mut self, desired: Desired) {
         self.desired = Some(desired);
@@ -91,6 +116,7 @@ impl Syncer {
     /// Reads everything and puts it right.
     pub fn sync(&mut self, destroyer: &mut Destroyer) {
         self.problems.begin();
+        self.place_daemons();
         if let Some(desired) = &self.desired {
             for problem in &desired.problems {
                 self.problems.add("manifests", problem.clone());
@@ -123,10 +149,44 @@ impl Syncer {
             }
         }
         self.written.retain(|path, _| wanted.limits.contains_key(path));
+        self.check_containers(&wanted);
         self.remove_unwanted(verdict, destroyer);
         self.pods = wanted.pods;
         self.reconciled = Some(SystemTime::now());
         self.show(destroyer);
+    }
+
+    /// Each reconcile, not each change of a pod: `systemCgroups` reads every process of the root cgroup.
+    fn place_daemons(&mut self) {
+        let due = self.placed.as_ref().is_none_or(|(when, _)| when.elapsed() >= self.setup.reconcile / 2);
+        if due {
+            let report = self.setup.daemons.ensure();
+            for moved in &report.moved {
+                let message = format!("{} (pid {}) into {}", moved.name, moved.pid, moved.to.display());
+                self.note("ProcessMoved", message);
+            }
+            for adjusted in &report.adjusted {
+                let (from, to) = (adjusted.from, adjusted.to);
+                let message =
+                    format!("oom_score_adj of {} (pid {}) from {from} to {to}", adjusted.name, adjusted.pid);
+                self.note("ScoreAdjusted", message);
+            }
+            let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+            self.placed = Some((Instant::now(), problems));
+        }
+        let Self { placed, problems, .. } = self;
+        for problem in placed.iter().flat_map(|(_, problems)| problems) {
+            if problems.is_news("processes") {
+                warn!("{problem}");
+            }
+            problems.add("processes", problem.clone());
+        }
+    }
+
+    fn note(&self, reason: &str, message: String) {
+        info!("{reason}: {message}");
+        let detail = Detail::Hierarchy { reason: reason.into(), message };
+        self.setup.journal.append(Timestamp::now(), "", None, detail);
     }
 
     /// `None` when the tree cannot be computed, with the problem noted.
@@ -158,22 +218,20 @@ impl Syncer {
         if setup.settings.qos_reserved_memory_percent.is_some() {
             tree.yield_to(usage);
         }
-        let settled = |limits| setup.manager.settled(limits);
-        let limits =
-            tree.groups.iter().map(|(name, group)| (setup.manager.path(name), settled(&group.limits)));
-        let mut limits: ByPath = limits.collect();
+        let groups = tree.groups.iter();
+        let mut told: ByPath =
+            groups.map(|(name, group)| (setup.manager.path(name), group.limits.clone())).collect();
         for reserved in &tree.reserved {
             let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
             match path {
                 // Somebody else's: gets limits, is never made.
-                Ok(path) if setup.manager.exists(&path) => {
-                    drop(limits.insert(path, settled(&reserved.limits)))
-                }
+                Ok(path) if setup.manager.exists(&path) => drop(told.insert(path, reserved.limits.clone())),
                 Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
                 Err(error) => problems.add(&reserved.cgroup, error.to_string()),
             }
         }
-        Some(Wanted { limits, pods })
+        let limits = told.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
+        Some(Wanted { capacity, told, limits, pods })
     }
 
     fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> ByPath {
@@ -190,14 +248,20 @@ impl Syncer {
     fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
         let path = step.path().to_owned();
         let manager = self.setup.manager.clone();
+        // What is read back is rounded; systemd's properties keep what they are told.
+        let told = |limits: &Limits| {
+            let those = entries(limits);
+            let exact = wanted.told.get(&path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
+            exact.unwrap_or_else(|| limits.clone())
+        };
         let result = match step {
             Step::Create { limits, .. } => {
                 debug!(path, "making a cgroup");
-                timed(Operation::Create, || manager.create(&path, limits)).map(|()| limits.clone())
+                timed(Operation::Create, || manager.create(&path, &told(limits))).map(|()| limits.clone())
             }
             Step::Set { limits, .. } => {
                 let limits = self.without_what_kills(&path, limits, found, wanted);
-                timed(Operation::Update, || manager.set(&path, &limits)).map(|()| limits)
+                timed(Operation::Update, || manager.set(&path, &told(&limits))).map(|()| limits)
             }
         };
         match result {
@@ -212,6 +276,42 @@ impl Syncer {
                 warn!(path, "cannot set limits: {error}");
                 self.problems.add(&path, error.to_string());
             }
+        }
+    }
+
+    /// Puts right what somebody changed of containers.
+    fn check_containers(&mut self, wanted: &Wanted) {
+        let known = std::mem::take(&mut self.containers);
+        for (pod_path, sourced) in &wanted.pods {
+            // What cannot be listed is told as the pod's problem already, or is gone.
+            let children = self.setup.manager.children(pod_path).unwrap_or_default();
+            for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
+                if known.contains(&path) {
+                    self.check_container(&path, pod_path, sourced, wanted);
+                }
+                self.containers.insert(path);
+            }
+        }
+    }
+
+    fn check_container(&mut self, path: &str, pod_path: &str, sourced: &Sourced, wanted: &Wanted) {
+        let Some(who) = containers::who(path, &self.setup.namer) else { return };
+        let Ok(found) = self.setup.manager.read(path) else { return };
+        let setup = &self.setup;
+        let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
+        let Some(right) = containers::wanted(&sourced.pod, &who, &found, &mut self.evidence, node) else {
+            return;
+        };
+        let right = setup.files.settled(&right);
+        let wrong: Vec<_> = differences(&right, &found);
+        if wrong.is_empty() {
+            return;
+        }
+        let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
+        let set = self.without_what_kills(path, &set, &[(path.to_owned(), found)].into(), wanted);
+        match timed(Operation::Update, || self.setup.files.set(path, &set)) {
+            Ok(()) => wrong.iter().for_each(|d| self.tell_correction(path, pod_ref(wanted, pod_path), d)),
+            Err(error) => self.problems.add(pod_path, error.to_string()),
         }
     }
 
@@ -236,20 +336,25 @@ impl Syncer {
 
     /// One record for each limit that was not what we had written, or what an earlier agent should have written.
     fn tell_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
-        let before = self.written.get(path);
+        let before = self.written.get(path).cloned();
         for difference in differences(set, found) {
-            let ours =
-                before.is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
+            let ours = before
+                .as_ref()
+                .is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
             if ours {
                 continue;
             }
-            self.corrections += 1;
-            let limit = difference.limit.file_in(self.setup.manager.layout());
-            let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
-            info!(path, limit, found, written, "limit put right");
-            let detail = Detail::LimitCorrected(Correction { limit, found, written });
-            self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
+            self.tell_correction(path, pod_ref(wanted, path), &difference);
         }
+    }
+
+    fn tell_correction(&mut self, path: &str, pod: Option<PodRef>, difference: &Difference) {
+        self.corrections += 1;
+        let limit = difference.limit.file_in(self.setup.manager.layout());
+        let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
+        info!(path, limit, found, written, "limit put right");
+        let detail = Detail::LimitCorrected(Correction { limit, found, written });
+        self.setup.journal.append(Timestamp::now(), path, pod, detail);
     }
 
     /// Sorts the pod cgroups that are there.

@@ -1,7 +1,6 @@
 //! Against what a kubelet's own functions made of 500 pods, and the class a real kubelet gave its pods.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 use k8s_openapi::api::core::v1;
 use serde::Deserialize;
@@ -10,20 +9,9 @@ use serde_json::Value;
 
 use super::{Pod, ResourceList, Resources};
 
-/// A recording; `None`, and said so, where the recordings are not at hand.
+/// A recording as `T`.
 pub(super) fn load<T: DeserializeOwned>(file: &str) -> Option<T> {
-    let folder = std::env::var_os("NODEWARDEN_GOLDEN").map_or_else(
-        || PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../shared/golden")),
-        PathBuf::from,
-    );
-    let path = folder.join(file);
-    match std::fs::read_to_string(&path) {
-        Ok(text) => Some(serde_json::from_str(&text).expect("golden JSON")),
-        Err(error) => {
-            println!("skipped: {}: {error} (set NODEWARDEN_GOLDEN)", path.display());
-            None
-        }
-    }
+    crate::golden::load(file).map(|value| serde_json::from_value(value).expect("the recording's form"))
 }
 
 type Amounts = BTreeMap<String, String>;

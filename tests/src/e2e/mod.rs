@@ -5,6 +5,7 @@ mod capacity;
 mod cgroup_life;
 mod command_line;
 mod cpu;
+mod daemons;
 mod destroy;
 mod endpoints;
 mod features;
@@ -90,6 +91,7 @@ pub fn tests() -> Vec<Test> {
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,
+        daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
         shutdown::TESTS,

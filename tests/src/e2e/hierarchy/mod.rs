@@ -1,6 +1,7 @@
 //! The hierarchy in mode manage: what a kubelet writes, kept true, through crashes, and nothing left.
 
 mod compare;
+mod containers;
 mod drift;
 mod kill9;
 mod managed;
@@ -11,5 +12,5 @@ mod recording;
 use crate::harness::Test;
 
 pub fn tests() -> Vec<Test> {
-    [recorded::TESTS, drift::TESTS, kill9::TESTS].concat()
+    [recorded::TESTS, drift::TESTS, kill9::TESTS, containers::TESTS].concat()
 }

@@ -18,6 +18,7 @@ use std::path::Path;
 
 pub use read::NoValue;
 pub use write::{Absent, Write};
+pub(super) use write::{shares, weight};
 
 use super::PageSize;
 use crate::cgroup::{Controller, Layout, Version};

@@ -1,9 +1,9 @@
 //! Calls to systemd's manager object (org.freedesktop.systemd1(5)), each bounded in time.
 //!
 //! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
-//! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd sends
-//! every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is nothing to
-//! mend after a `daemon-reexec`.
+//! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd
+//! sends every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is
+//! nothing to mend after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +20,6 @@ use super::{SystemdError, Unit};
 
 /// For everything that one call of the driver asks of systemd.
 const LIMIT: Duration = Duration::from_secs(30);
-/// How long a systemd that can't be reached is tried again.
-const UNREACHABLE: Duration = Duration::from_secs(10);
 /// Pauses between looks begin here and double.
 const FIRST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
@@ -54,15 +52,14 @@ pub struct Bus {
 /// Not to be called from async code: it blocks, on a runtime of its own.
 ///
 /// # Errors
-/// Those of `work`; when systemd can't be reached for ten seconds; when no runtime can be made.
+/// Those of `work`; when systemd can't be reached; when no runtime can be made.
 pub fn talk<T>(work: impl AsyncFn(&Bus) -> Result<T, SystemdError>) -> Result<T, SystemdError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|source| SystemdError::Runtime { source })?;
     runtime.block_on(async {
-        let began = Instant::now();
-        let until = began + LIMIT;
+        let until = Instant::now() + LIMIT;
         let mut pause = FIRST_PAUSE;
         loop {
             let done = match Bus::connect(until).await {
@@ -70,7 +67,7 @@ pub fn talk<T>(work: impl AsyncFn(&Bus) -> Result<T, SystemdError>) -> Result<T,
                 Err(error) => Err(error),
             };
             match done {
-                Err(error) if error.is_lost() && began.elapsed() < UNREACHABLE => {
+                Err(error) if error.is_lost() && Instant::now() + pause < until => {
                     tokio::time::sleep(pause).await;
                     pause = next(pause);
                 }

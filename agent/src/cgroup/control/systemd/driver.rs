@@ -101,7 +101,13 @@ impl Driver for Systemd {
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
-        let unit = unit_of(path)?;
+        let unit = match unit_of(path) {
+            // Directories that somebody left where systemd has none.
+            Err(CgroupError::Systemd(SystemdError::NoUnit { .. } | SystemdError::Elsewhere { .. })) => {
+                return self.files.remove(path);
+            }
+            unit => unit?,
+        };
         talk(async |bus| {
             // Stopping a unit would kill them.
             if let Some((group, pid, command)) = bus.processes(&unit).await?.into_iter().next() {

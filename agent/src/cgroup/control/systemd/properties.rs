@@ -2,7 +2,7 @@
 
 use zbus::Variant;
 
-use super::super::{Bound, CpuShare, Limits};
+use super::super::{Bound, Limits, files};
 use super::{SystemdError, Unit, cpus, settle};
 use crate::cgroup::Version;
 
@@ -102,7 +102,7 @@ pub fn properties(limits: &Limits, dialect: Dialect) -> Result<Vec<Property>, Sy
     let mut all = Vec::new();
     match dialect.cgroups {
         Version::V1 => {
-            all.extend(limits.cpu.map(|share| number("CPUShares", shares(share))));
+            all.extend(limits.cpu.map(|share| number("CPUShares", files::shares(share))));
             all.extend(limits.memory_max.map(|max| number("MemoryLimit", at_least_one(max))));
         }
         Version::V2 => {
@@ -160,23 +160,7 @@ fn weight(limits: &Limits, dialect: Dialect) -> Option<Property> {
     if limits.cpu_idle == Some(true) && dialect.systemd >= IDLE_SINCE {
         return Some(number("CPUWeight", 0));
     }
-    limits.cpu.map(|share| number("CPUWeight", v2_weight(share)))
-}
-
-/// The weight of the linear formula that the kubelet uses for its own levels.
-fn v2_weight(share: CpuShare) -> u64 {
-    match settle::share(share) {
-        CpuShare::Weight(weight) => weight,
-        CpuShare::Shares(shares) => 1 + (shares - 2) * 9_999 / 262_142,
-    }
-}
-
-/// The inverse.
-fn shares(share: CpuShare) -> u64 {
-    match settle::share(share) {
-        CpuShare::Shares(shares) => shares,
-        CpuShare::Weight(weight) => 2 + (weight - 1) * 262_142 / 9_999,
-    }
+    limits.cpu.map(|share| number("CPUWeight", files::weight(share)))
 }
 
 #[cfg(test)]

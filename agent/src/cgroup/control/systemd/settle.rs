@@ -1,6 +1,6 @@
 //! What systemd makes of limits before they reach the files.
 
-use super::super::{Bound, CpuQuota, CpuShare, Limits};
+use super::super::{Bound, CpuQuota, Limits};
 
 /// A quota is a whole percentage of a CPU in the unit's file, hence microseconds of a second.
 const PERCENT_US: u128 = 10_000;
@@ -10,12 +10,8 @@ const SHORTEST_US: u64 = 1_000;
 /// No period is longer.
 const LONGEST_US: u64 = 1_000_000;
 
-/// Range of v2's `cpu.weight`.
-const WEIGHTS: (u64, u64) = (1, 10_000);
 /// The greatest `pids.max` that is a number, on 64 bits.
 const MOST_TASKS: u64 = 4 << 20;
-/// Range of v1's `cpu.shares`.
-const SHARES: (u64, u64) = (2, 262_144);
 
 /// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is told: rounded up to the next 10 ms. systemd would
 /// cut the rest off at the next `daemon-reload`, and children would have more than their parent.
@@ -38,14 +34,6 @@ fn quota(told: CpuQuota) -> CpuQuota {
     CpuQuota { quota_us: Bound::At(quota_us), period_us }
 }
 
-/// The weight or the shares within what systemd accepts.
-pub fn share(told: CpuShare) -> CpuShare {
-    match told {
-        CpuShare::Shares(shares) => CpuShare::Shares(shares.clamp(SHARES.0, SHARES.1)),
-        CpuShare::Weight(weight) => CpuShare::Weight(weight.clamp(WEIGHTS.0, WEIGHTS.1)),
-    }
-}
-
 /// `TasksMax` can't be nought, and what is more than the kernel can have (`PID_MAX_LIMIT`) it would refuse.
 pub fn tasks(told: Bound) -> Bound {
     match told {
@@ -54,12 +42,12 @@ pub fn tasks(told: Bound) -> Bound {
     }
 }
 
-/// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, a weight in its range and
-/// none beside idleness, at least one task. The kernel's own rounding is left to those who know the files.
+/// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, no weight beside idleness,
+/// at least one task. The kernel's own rounding is left to those who know the files.
 pub fn settle(limits: &Limits) -> Limits {
     Limits {
         // To systemd idleness is a weight; the kernel refuses any other to an idle cgroup.
-        cpu: limits.cpu.filter(|_| limits.cpu_idle != Some(true)).map(share),
+        cpu: limits.cpu.filter(|_| limits.cpu_idle != Some(true)),
         cpu_quota: limits.cpu_quota.map(quota),
         pids_max: limits.pids_max.map(tasks),
         ..limits.clone()
@@ -68,6 +56,7 @@ pub fn settle(limits: &Limits) -> Limits {
 
 #[cfg(test)]
 mod tests {
+    use super::super::super::CpuShare;
     use super::*;
 
     #[test]
@@ -106,19 +95,17 @@ mod tests {
     }
 
     #[test]
-    fn weights_and_tasks_stay_in_their_range() {
+    fn tasks_and_idleness() {
         let told = Limits {
-            cpu: Some(CpuShare::Shares(1)),
+            cpu: Some(CpuShare::Shares(340)),
             pids_max: Some(Bound::At(0)),
             memory_max: Some(Bound::At(4097)),
             ..Limits::default()
         };
-        let wanted = Limits { cpu: Some(CpuShare::Shares(2)), pids_max: Some(Bound::At(1)), ..told.clone() };
+        let wanted = Limits { pids_max: Some(Bound::At(1)), ..told.clone() };
         assert_eq!(settle(&told), wanted);
         let idle = Limits { cpu: None, cpu_idle: Some(true), ..wanted };
         assert_eq!(settle(&Limits { cpu_idle: Some(true), ..told }), idle);
-        assert_eq!(share(CpuShare::Weight(0)), CpuShare::Weight(1));
-        assert_eq!(share(CpuShare::Weight(10_001)), CpuShare::Weight(10_000));
         assert_eq!(tasks(Bound::Max), Bound::Max);
         assert_eq!(tasks(Bound::At(4_194_304)), Bound::At(4_194_304));
         assert_eq!(tasks(Bound::At(4_194_305)), Bound::Max);

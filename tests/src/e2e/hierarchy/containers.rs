@@ -1,0 +1,156 @@
+//! Containers' own limits: the runtime sets them, and the agent puts back what somebody changed.
+
+use nodewarden_proto::nodewarden::v1::event::Detail;
+use nodewarden_proto::runtime::v1 as cri;
+use serde_json::{Value, json};
+
+use super::compare::{place, plain};
+use super::managed::{Driver, Managed, a_moment_ago};
+use crate::e2e::support::{eventually, since};
+use crate::fixture::{Agent, BUSYBOX_IMAGE, Containerd, Cri, PodSpec};
+use crate::harness::{Capability, Context, Failure, Test};
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[Test::new("containers_are_put_right", put_right).timeout(180).needs(&[
+    Capability::Root,
+    Capability::Cri,
+    Capability::MemoryCgroup,
+    Capability::CpuCgroup,
+    Capability::Loopback,
+])];
+
+const UID: &str = "c0a7a18e-0000-4000-8000-000000000001";
+
+fn put_right(context: &Context) -> Result<(), Failure> {
+    let containerd = Containerd::start(context)?;
+    let runtime = Cri::connect(containerd.socket())?;
+    let driver = if runtime.uses_systemd()? { Driver::Systemd } else { Driver::Cgroupfs };
+    let managed = Managed::new(context, driver, u64::from(context.patience).min(3), "")?
+        .with_runtime(containerd.socket());
+    let limits = json!({ "requests": { "cpu": "500m" }, "limits": { "cpu": "777m", "memory": "64Mi" } });
+    let manifest = json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": { "name": "p", "namespace": "default", "uid": UID },
+        "spec": { "containers": [{ "name": "c", "image": BUSYBOX_IMAGE, "resources": limits }] },
+    });
+    managed.write("p", &manifest)?;
+    let agent = managed.start()?;
+    let status = managed.settled(&agent, 1)?;
+    let pod_path = status.pods[0].path.clone();
+    let parent = match driver {
+        Driver::Cgroupfs => pod_path.clone(),
+        Driver::Systemd => pod_path.rsplit('/').next().unwrap_or_default().to_owned(),
+    };
+    let spec = PodSpec { name: "p", namespace: "default", uid: UID, cgroup_parent: &parent };
+    let mut pod = runtime.run_pod(&spec, context.problems())?;
+    let asked = managed.plan()?["pods"][0]["containers"]["c"]["runtime"].clone();
+    let begin = a_moment_ago();
+    let id = pod.start_with("c", BUSYBOX_IMAGE, &["/bin/busybox", "sleep", "600"], resources(&asked))?;
+    let path = match driver {
+        Driver::Cgroupfs => format!("{pod_path}/{id}"),
+        Driver::Systemd => format!("{pod_path}/cri-containerd-{id}.scope"),
+    };
+    eventually(context.patiently(10), "the container has no name", || {
+        let cgroup = agent.client()?.cgroups(&path)?.into_iter().find(|c| c.path == path);
+        Ok(cgroup.and_then(|c| c.pod).filter(|p| p.container_name == "c"))
+    })?;
+    managed.reconciled(&agent)?;
+    managed.reconciled(&agent)?;
+    ensure_eq!(
+        corrected(&agent, &path, begin)?,
+        Vec::<String>::new(),
+        "corrections of a container nobody touched"
+    );
+
+    let v2 = context.layout.controller("memory").is_some_and(|h| h.v2);
+    let changes: &[(&str, &str)] = if v2 {
+        &[
+            ("memory.oom.group", "0"),
+            ("memory.max", "max"),
+            ("cpu.max", "max 100000"),
+            ("cpu.weight", "9999"),
+            ("memory.swap.max", "max"),
+        ]
+    } else {
+        &[("memory.limit_in_bytes", "33554432"), ("cpu.cfs_quota_us", "50000"), ("cpu.shares", "9999")]
+    };
+    let files =
+        |names: &[&str]| names.iter().map(|file| read(context, &path, file)).collect::<Result<Vec<_>, _>>();
+    let names: Vec<_> = changes.iter().map(|(file, _)| *file).collect();
+    let right = files(&names)?;
+    for (file, value) in changes {
+        write(context, &path, file, value)?;
+    }
+    managed.reconciled(&agent)?;
+    ensure_eq!(files(&names)?, right, "{names:?} of the container");
+    ensure_eq!(corrected(&agent, &path, begin)?.len(), changes.len(), "corrections in the journal");
+
+    if v2 {
+        // 512 shares: runc 1.1 makes 20 of them, newer ones 59. Neither is another's mistake.
+        let begin = a_moment_ago();
+        for weight in ["59", "20"] {
+            write(context, &path, "cpu.weight", weight)?;
+            managed.reconciled(&agent)?;
+            ensure_eq!(read(context, &path, "cpu.weight")?, weight, "a weight by either formula");
+        }
+        ensure_eq!(corrected(&agent, &path, begin)?, Vec::<String>::new(), "corrections of right weights");
+    }
+    if driver == Driver::Systemd {
+        // systemd sets memory.oom.group to what OOMPolicy says and rounds the quota.
+        let output = std::process::Command::new("systemctl").arg("daemon-reload").output();
+        output.map_err(Failure::file("systemctl"))?;
+        managed.reconciled(&agent)?;
+        ensure_eq!(files(&names)?, right, "{names:?} of the container after daemon-reload");
+    }
+    pod.remove()?;
+    Ok(())
+}
+
+/// The limits of a cgroup that were put right since.
+fn corrected(agent: &Agent, path: &str, begin: std::time::SystemTime) -> Result<Vec<String>, Failure> {
+    let quiet = std::time::Duration::from_secs(1);
+    let events =
+        agent
+            .client()?
+            .watch(since(begin, &["limitCorrected"]))?
+            .collect(quiet, 10 * quiet, |e| e.cgroup == path)?;
+    let limits = events.into_iter().filter_map(|received| match received.event.detail {
+        Some(Detail::LimitCorrected(c)) => Some(format!("{} was {}", c.limit, c.found)),
+        _ => None,
+    });
+    Ok(limits.collect())
+}
+
+fn file(context: &Context, path: &str, name: &str) -> Result<std::path::PathBuf, Failure> {
+    place(&context.layout, path, name).ok_or_else(|| Failure::Unexpected(format!("no controller for {name}")))
+}
+
+fn read(context: &Context, path: &str, name: &str) -> Result<String, Failure> {
+    let place = file(context, path, name)?;
+    Ok(plain(&std::fs::read_to_string(&place).map_err(Failure::file(&place))?))
+}
+
+fn write(context: &Context, path: &str, name: &str, value: &str) -> Result<(), Failure> {
+    let place = file(context, path, name)?;
+    std::fs::write(&place, value).map_err(Failure::file(&place))?;
+    ensure!(read(context, path, name)? == value, "{} does not take {value}", place.display());
+    Ok(())
+}
+
+/// CRI's message from what `plan` prints.
+fn resources(asked: &Value) -> cri::LinuxContainerResources {
+    let number = |name: &str| asked[name].as_i64().unwrap_or(0);
+    let unified = asked["unified"].as_object().cloned().unwrap_or_default();
+    cri::LinuxContainerResources {
+        cpu_period: number("cpu_period"),
+        cpu_quota: number("cpu_quota"),
+        cpu_shares: number("cpu_shares"),
+        memory_limit_in_bytes: number("memory_limit_in_bytes"),
+        memory_swap_limit_in_bytes: number("memory_swap_limit_in_bytes"),
+        // Below 0 where CAP_SYS_RESOURCE is missing, a runtime refuses.
+        oom_score_adj: number("oom_score_adj").max(0),
+        unified: unified.into_iter().map(|(k, v)| (k, v.as_str().unwrap_or_default().to_owned())).collect(),
+        ..Default::default()
+    }
+}
