@@ -107,8 +107,8 @@ impl Series<'_> {
         };
         Ok(vec![
             figure("make a pod", &made, self.bound(5.0, 20.0)),
-            figure("destroy an empty pod", &destroyed, self.bound(5.0, 20.0)),
-            figure("destroy a pod of 2 processes", &killed, self.bound(50.0, 100.0)),
+            figure("destroy, empty", &destroyed, self.bound(5.0, 20.0)),
+            figure("destroy, 2 processes", &killed, self.bound(50.0, 100.0)),
         ])
     }
 

@@ -105,7 +105,7 @@ fn start(context: &Context, root: &TestRoot, manager: &Manager, n: usize) -> Res
         _ => &["fork-until-refused", "8"],
     };
     let worker = Worker::spawn(context, Some(&group), work)?;
-    if n % 3 == 0 {
+    if n.is_multiple_of(3) {
         leave_unified(context, &worker)?;
     }
     Ok(Pod { path, worker })

@@ -26,7 +26,7 @@ pub struct Job {
     pub layout: Layout,
     /// What to do then.
     pub task: Task,
-    /// For the tests: parts of names; all if none.
+    /// For the tests: parts of names; all if none. For a bench: its arguments, its name first.
     pub filters: Vec<String>,
     /// For the tests: the factor on every time-out.
     pub patience: u32,
@@ -54,6 +54,8 @@ pub enum Layout {
 pub enum Task {
     /// Runs the end-to-end tests.
     Test,
+    /// Runs a bench.
+    Bench,
     /// A shell on the first serial port.
     Shell,
     /// Nothing: boots and powers off.

@@ -32,6 +32,7 @@ pub fn run(job: &Job, home: &Path) -> Result<i32, GuestError> {
         Task::Noop => 0,
         Task::Shell => shell(home)?,
         Task::Test => tests(job, home)?,
+        Task::Bench => bench(job, home)?,
     };
     kernel_log::tell_faults().map_err(GuestError::read("/dev/kmsg"))?;
     Ok(status)
@@ -54,6 +55,14 @@ fn tests(job: &Job, home: &Path) -> Result<i32, GuestError> {
         features(home, &agent, job.patience)?;
     }
     Ok(status)
+}
+
+fn bench(job: &Job, home: &Path) -> Result<i32, GuestError> {
+    let port = || serial::open().map_err(GuestError::read(serial::RESULTS));
+    let mut command = command(home, home.join("bin/nodewarden-bench"));
+    command.args(&job.filters).arg("--agent").arg(home.join("bin/nodewarden"));
+    command.stdout(port()?).stderr(port()?);
+    complete(&mut command)
 }
 
 /// Passes on what each feature does here.

@@ -10,7 +10,28 @@ use super::job::{HOME, JOB_FILE, Job};
 use crate::layout::{Layout, Profile};
 
 /// The programs of a guest, beside its init.
-const PROGRAMS: [&str; 2] = ["nodewarden", "nodewarden-e2e"];
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Programs {
+    /// For the tests, as they are developed.
+    Tests,
+    /// For a bench, as they are shipped.
+    Bench,
+}
+
+impl Programs {
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Tests => ["nodewarden", "nodewarden-e2e"],
+            Self::Bench => ["nodewarden", "nodewarden-bench"],
+        }
+    }
+
+    /// How they are built.
+    pub fn profile(self) -> Profile {
+        Profile::of(self == Self::Bench)
+    }
+}
+
 /// Process 1.
 const INIT: &str = "nodewarden-guest";
 
@@ -18,13 +39,18 @@ const INIT: &str = "nodewarden-guest";
 ///
 /// # Errors
 /// When a program is not built or can't be packed.
-pub fn programs(layout: &Layout, busybox: Option<&Path>, folder: &Path) -> Result<PathBuf, VmError> {
+pub fn programs(
+    layout: &Layout,
+    programs: Programs,
+    busybox: Option<&Path>,
+    folder: &Path,
+) -> Result<PathBuf, VmError> {
     let mut archive = Archive::new(layout);
-    for name in PROGRAMS {
-        archive.program(&layout.program(Profile::Dev, name), &format!("{HOME}/bin/{name}"))?;
+    for name in programs.names() {
+        archive.program(&layout.program(programs.profile(), name), &format!("{HOME}/bin/{name}"))?;
     }
     let init = format!("{HOME}/bin/{INIT}");
-    archive.program(&layout.program(Profile::Dev, INIT), &init)?;
+    archive.program(&layout.program(programs.profile(), INIT), &init)?;
     archive.symlink(&init, "/init");
     archive.directory(&format!("{HOME}/work"));
     archive.directory("/root");

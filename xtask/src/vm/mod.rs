@@ -1,6 +1,7 @@
 //! `cargo xtask vm`: real Debian kernels in QEMU, to run the end-to-end tests where this machine's kernel can't.
 
 pub mod assets;
+mod bench;
 mod boot;
 mod error;
 mod guest;
@@ -27,11 +28,12 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 use crate::build;
-use crate::layout::{Layout, Profile};
+use crate::layout::Layout;
 use crate::setup::{self, Purpose};
 use crate::test::tally::Tally;
 pub use error::VmError;
 use guest::{KernelChoice, LayoutChoice, MATRIX, choose};
+use initramfs::Programs;
 use site::Site;
 use suite::Suite;
 
@@ -51,6 +53,8 @@ pub struct Args {
 enum Command {
     /// Run the end-to-end tests on other kernels; without options on all of the matrix
     Test(TestArgs),
+    /// Run a bench on other kernels: emulated machines are slow, so that its figures are for comparison among them
+    Bench(BenchArgs),
     /// A guest on this terminal, with the agent and the tests in it
     Shell(ShellArgs),
     /// Test the harness itself: guests that must fail, and how long an idle one takes
@@ -78,6 +82,24 @@ struct TestArgs {
     pace: Pace,
     /// Only tests whose name contains one of these
     filter: Vec<String>,
+}
+
+#[derive(Debug, clap::Args)]
+struct BenchArgs {
+    /// A bench by its name (`cargo xtask bench list`)
+    name: String,
+    /// Only on this kernel
+    #[arg(long, default_value = "all")]
+    kernel: KernelChoice,
+    /// Only with this cgroup layout
+    #[arg(long)]
+    layout: Option<LayoutChoice>,
+    /// Only with a Debian root and systemd
+    #[arg(long)]
+    systemd: bool,
+    /// Passed on to the bench
+    #[arg(last = true)]
+    args: Vec<String>,
 }
 
 #[derive(Debug, clap::Args)]
@@ -132,7 +154,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
     let tally = match command {
         Command::Test(args) => {
             let guests = choose(args.kernel, args.layout, args.systemd)?;
-            build(layout)?;
+            build(layout, Programs::Tests)?;
             let site = Site::new(layout, &guests, args.update, false)?;
             let suite =
                 Suite { filters: args.filter.clone(), write_table: args.write_table, ..Suite::of(args.pace) };
@@ -143,8 +165,18 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             }
             tally
         }
+        Command::Bench(args) => {
+            let guests = choose(args.kernel, args.layout, args.systemd)?;
+            build(layout, Programs::Bench)?;
+            let site = Site::for_bench(layout, &guests)?;
+            let mut tally = bench::run(&site, &args.name, &args.args)?;
+            for (guest, reason) in site.missing() {
+                tally.fail(format!("{guest}: {reason}"));
+            }
+            return Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+        }
         Command::Selftest(args) => {
-            build(layout)?;
+            build(layout, Programs::Tests)?;
             let site = Site::new(layout, &selftest::guests(), false, false)?;
             selftest::run(&site, &args.filter, args.pace.patience, args.pace.jobs)?
         }
@@ -152,7 +184,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             let layout_choice = (!args.systemd).then_some(args.layout);
             let guests = choose(args.kernel, layout_choice, args.systemd)?;
             let [guest] = guests[..] else { return Err(VmError::OneKernel) };
-            build(layout)?;
+            build(layout, Programs::Tests)?;
             // A Debian root has a shell.
             let busybox = guest.layout != job::Layout::Systemd;
             shell::run(&Site::new(layout, &[guest], false, busybox)?, guest)?;
@@ -189,9 +221,10 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
     Ok(tally)
 }
 
-/// What guests run is the development build: the release build's timing is measured on the host.
-fn build(layout: &Layout) -> Result<(), VmError> {
+/// What guests run is the development build, but for a bench.
+fn build(layout: &Layout, programs: Programs) -> Result<(), VmError> {
     setup::ensure(layout, Purpose::Build)?;
     build::kernel_programs(layout, true)?;
-    Ok(build::host_programs(layout, Profile::Dev, &["nodewarden", "nodewarden-tests"], false)?)
+    let packages = ["nodewarden", "nodewarden-tests"];
+    Ok(build::host_programs(layout, programs.profile(), &packages, false)?)
 }

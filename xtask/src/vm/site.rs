@@ -7,6 +7,7 @@ use tempfile::TempDir;
 use super::assets;
 use super::error::VmError;
 use super::guest::Guest;
+use super::initramfs::Programs;
 use super::prepare::{self, Prepared};
 use super::{initramfs, interrupt, matrix};
 use crate::layout::Layout;
@@ -29,10 +30,28 @@ impl<'a> Site<'a> {
     /// # Errors
     /// When QEMU or every kernel is not to be had, or packing fails.
     pub fn new(layout: &'a Layout, guests: &[Guest], update: bool, busybox: bool) -> Result<Self, VmError> {
+        Self::with(layout, guests, Programs::Tests, update, busybox)
+    }
+
+    /// As [`Self::new`], with the programs of a bench.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn for_bench(layout: &'a Layout, guests: &[Guest]) -> Result<Self, VmError> {
+        Self::with(layout, guests, Programs::Bench, false, false)
+    }
+
+    fn with(
+        layout: &'a Layout,
+        guests: &[Guest],
+        programs: Programs,
+        update: bool,
+        busybox: bool,
+    ) -> Result<Self, VmError> {
         let prepared = prepare::prepare(layout, guests, update, busybox)?;
         interrupt::catch();
         let temp = matrix::temporary_folder(&assets::folder(layout))?;
-        let programs = initramfs::programs(layout, prepared.busybox.as_deref(), temp.path())?;
+        let programs = initramfs::programs(layout, programs, prepared.busybox.as_deref(), temp.path())?;
         Ok(Self { layout, prepared, programs, temp })
     }
 
