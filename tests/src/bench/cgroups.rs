@@ -106,9 +106,9 @@ impl Series<'_> {
             Figure::of("cgroups", format!("{name} ({})", self.driver), "ms", values, bound)
         };
         Ok(vec![
-            figure("make a pod", &made, self.bound(5.0, 20.0)),
-            figure("destroy, empty", &destroyed, self.bound(5.0, 20.0)),
-            figure("destroy, 2 processes", &killed, self.bound(50.0, 100.0)),
+            figure("make a pod", &made, self.bound(3.0, 15.0)),
+            figure("destroy, empty", &destroyed, self.bound(3.0, 15.0)),
+            figure("destroy, 2 processes", &killed, self.bound(10.0, 30.0)),
         ])
     }
 

@@ -237,7 +237,8 @@ fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: boo
 
 /// What a test wants to be read though it passed.
 fn reported(output: &str) -> impl Iterator<Item = &str> {
-    output.lines().filter_map(|line| line.strip_prefix(REPORTED))
+    // A worker that was killed may have left half a line of its own before it.
+    output.lines().filter_map(|line| line.split_once(REPORTED).map(|(_, reported)| reported))
 }
 
 /// The test's own process: runs it, shows the agents' logs if it fails, and writes how it ended.
