@@ -201,7 +201,9 @@ impl Syncer {
         };
         let Self { setup, desired, problems, .. } = self;
         let mut pods = BTreeMap::new();
-        for sourced in desired.iter().flat_map(|d| &d.pods) {
+        // Without cgroupsPerQOS pods have no cgroup of their own.
+        let sourced = desired.iter().flat_map(|d| &d.pods).filter(|_| setup.settings.cgroups_per_qos);
+        for sourced in sourced {
             match setup.levels.pod(sourced.pod.qos, &sourced.pod.uid) {
                 Ok(name) => drop(pods.insert(setup.manager.path(&name), sourced.clone())),
                 Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin)),

@@ -4,7 +4,7 @@ use nix::sys::signal::Signal;
 use nodewarden_proto::nodewarden::v1::event::Detail;
 use serde_json::json;
 
-use super::compare::{place, plain};
+use super::compare::{children, place, plain};
 use super::managed::{Driver, Managed, a_moment_ago, status};
 use super::pods::{path, pod, uid};
 use crate::e2e::support::{MIB, eventually, since};
@@ -20,6 +20,7 @@ pub const TESTS: &[Test] = &[
     Test::new("an_unreadable_manifest_takes_no_pod", unreadable).needs(NEEDS).timeout(120),
     Test::new("no_memory_limit_below_use", deferred).needs(NEEDS),
     Test::new("a_missing_reserved_cgroup_is_named", reserved).needs(NEEDS),
+    Test::new("no_levels_without_cgroups_per_qos", flat).needs(NEEDS),
 ];
 
 /// A pod of a kubelet, say, with a process.
@@ -156,6 +157,19 @@ fn reserved(context: &Context) -> Result<(), Failure> {
     let log = agent.log();
     let told = "kubeReservedCgroup: /nodewarden-test-nowhere: there is no such cgroup";
     ensure!(log.contains(told), "the error is not {told:?} but: {}", log.lines().last().unwrap_or_default());
+    Ok(())
+}
+
+/// `cgroupsPerQOS: false`: pods are their runtime's alone.
+fn flat(context: &Context) -> Result<(), Failure> {
+    let kubelet = "cgroupsPerQOS: false\nenforceNodeAllocatable: [none]\n";
+    let managed = Managed::new(context, Driver::Cgroupfs, 1, kubelet)?;
+    managed.write("p1", &pod(1))?;
+    let agent = managed.start()?;
+    managed.settled(&agent, 0)?;
+    managed.reconciled(&agent)?;
+    let made = children(&context.layout, managed.level("kubepods").trim_end_matches("/kubepods"));
+    ensure!(made.is_empty(), "made without being asked: {made:?}");
     Ok(())
 }
 
