@@ -40,8 +40,8 @@ fn requests(context: &Context) -> Result<(), Failure> {
     // One at a time: together they took no longer than the work, and not nothing.
     ensure!(sum > 0 && u128::from(sum) <= took.as_nanos(), "requests took {sum} ns of {took:?}");
 
-    // O_DIRECT left nothing in the cache: reading comes from the device.
-    let before = device(context)?;
+    // O_DIRECT left nothing in the cache: reading comes from the device. The group may have read before: the worker's
+    // own pages, where the cache had lost them.
     let worker = Worker::start(context, Some(&group), &["read-file", &path, "1"])?;
     let _: Took = worker.report(context.patiently(30))?;
     let all = device(context)?.since(before);
