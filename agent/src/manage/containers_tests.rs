@@ -1,22 +1,12 @@
 use super::*;
-use crate::cgroup::Version;
 use crate::cgroup::control::Bound;
 use crate::config::NodeSettings;
 use crate::node::Capacity;
 use crate::pod::manifest;
-use crate::qos::{HierarchyFacts, weight::weight_linear, weight::weight_quadratic};
+use crate::qos::fixture::V2;
+use crate::qos::weight::{weight_linear, weight_quadratic};
 use crate::view::ContainerNames;
 
-const FACTS: HierarchyFacts = HierarchyFacts {
-    version: Version::V2,
-    pids: true,
-    cpuset: true,
-    hugetlb: true,
-    swap: true,
-    cpu_idle: true,
-    oom_group: true,
-    page_size: 4096,
-};
 const SHARES: u64 = 512;
 
 fn pod() -> Pod {
@@ -28,7 +18,7 @@ fn pod() -> Pod {
 fn wanted_of(weight: u64, evidence: &mut FormulaEvidence) -> Limits {
     let capacity = Capacity { cpu_milli: 2000, memory_bytes: 1 << 30, ..Capacity::default() };
     let settings = NodeSettings::default();
-    let node = Node { settings: &settings, capacity: &capacity, facts: &FACTS };
+    let node = Node { settings: &settings, capacity: &capacity, facts: &V2 };
     let found = Limits { cpu: Some(CpuShare::Weight(weight)), ..Limits::default() };
     wanted(&pod(), &Who::Named("c".into()), &found, evidence, node).unwrap()
 }

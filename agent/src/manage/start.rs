@@ -61,8 +61,10 @@ pub fn start(
     reserved_exist(settings, &manager)?;
 
     let kubepods = manager.path(&levels.kubepods);
-    let anew = manager.presence(&kubepods) == Presence::Nowhere;
-    manager.create(&kubepods, &Limits::default())?;
+    let anew = settings.cgroups_per_qos && manager.presence(&kubepods) == Presence::Nowhere;
+    if settings.cgroups_per_qos {
+        manager.create(&kubepods, &Limits::default())?;
+    }
     let facts = facts(&layout, &kubepods);
     let (owned, damaged) = Owned::open(&config.state_dir)?;
     if let Some(damaged) = damaged {

@@ -141,7 +141,8 @@ impl Syncer {
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
             // A level that is computed without some of its pods is too small for them.
-            let unsure = !verdict.withheld.is_empty() && !wanted.pods.contains_key(step.path());
+            let unknown = !verdict.withheld.is_empty() || !verdict.foreign.is_empty();
+            let unsure = unknown && !wanted.pods.contains_key(step.path());
             match step {
                 Step::Create { .. } if new_pod && !may_make => {}
                 Step::Set { pass: Pass::Shrink, .. } if unsure => {}
@@ -200,7 +201,9 @@ impl Syncer {
         };
         let Self { setup, desired, problems, .. } = self;
         let mut pods = BTreeMap::new();
-        for sourced in desired.iter().flat_map(|d| &d.pods) {
+        // Without cgroupsPerQOS pods have no cgroup of their own.
+        let sourced = desired.iter().flat_map(|d| &d.pods).filter(|_| setup.settings.cgroups_per_qos);
+        for sourced in sourced {
             match setup.levels.pod(sourced.pod.qos, &sourced.pod.uid) {
                 Ok(name) => drop(pods.insert(setup.manager.path(&name), sourced.clone())),
                 Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin)),

@@ -13,7 +13,7 @@ pub(super) const MIB: u64 = 1 << 20;
 pub(super) const GIB: u64 = 1 << 30;
 
 /// A v2 machine with everything.
-pub(super) const V2: HierarchyFacts = HierarchyFacts {
+pub(crate) const V2: HierarchyFacts = HierarchyFacts {
     version: Version::V2,
     pids: true,
     cpuset: true,

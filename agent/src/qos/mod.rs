@@ -26,6 +26,6 @@ pub use tree::{Group, Levels, Role, Tree, tree};
 pub use weight::{FormulaEvidence, WeightFormula};
 
 #[cfg(test)]
-mod fixture;
+pub(crate) mod fixture;
 #[cfg(test)]
 mod golden;

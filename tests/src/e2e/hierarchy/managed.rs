@@ -71,10 +71,19 @@ impl<'c> Managed<'c> {
         Ok(Agent::start(self.context, &self.options)?)
     }
 
+    pub fn manifests(&self) -> &Path {
+        &self.manifests
+    }
+
     /// Makes or replaces a manifest, never half of it.
     pub fn write(&self, name: &str, pod: &Value) -> Result<(), Failure> {
+        self.write_text(name, &pod.to_string())
+    }
+
+    /// The same with whatever text.
+    pub fn write_text(&self, name: &str, text: &str) -> Result<(), Failure> {
         let temporary = self.manifests.join(format!(".{name}"));
-        std::fs::write(&temporary, pod.to_string()).map_err(Failure::file(&temporary))?;
+        std::fs::write(&temporary, text).map_err(Failure::file(&temporary))?;
         std::fs::rename(&temporary, self.manifest(name)).map_err(Failure::file(&temporary))
     }
 

@@ -8,9 +8,10 @@ mod managed;
 mod pods;
 mod recorded;
 mod recording;
+mod safety;
 
 use crate::harness::Test;
 
 pub fn tests() -> Vec<Test> {
-    [recorded::TESTS, drift::TESTS, kill9::TESTS, containers::TESTS].concat()
+    [recorded::TESTS, drift::TESTS, kill9::TESTS, containers::TESTS, safety::TESTS].concat()
 }

@@ -25,9 +25,8 @@ impl Frozen {
     /// killed processes from ending (v2's does not).
     pub fn by_others(files: &GroupFiles, groups: &[String]) -> Self {
         // The top first: what is below stays frozen until it runs again.
-        let state = |group: &String| {
-            Some((join(files.layout().freezer()?, group).join("freezer.state"), "THAWED"))
-        };
+        let state =
+            |group: &String| Some((join(files.layout().freezer()?, group).join("freezer.state"), "THAWED"));
         Self { thaw: groups.iter().rev().filter_map(state).collect() }
     }
 

