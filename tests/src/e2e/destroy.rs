@@ -17,8 +17,7 @@ pub const TESTS: &[Test] = &[Test::new("destroy_pods_of_forking_processes", fork
     .timeout(240)
     .without_agent()];
 
-/// On an ordinary and on an emulated machine.
-const PODS: [usize; 2] = [200, 30];
+const PODS: usize = 200;
 /// Every so many pods one is a fork bomb.
 const BOMB_EVERY: usize = 20;
 /// Processes that a pod may have.
@@ -42,8 +41,7 @@ fn forking_pods(context: &Context) -> Result<(), Failure> {
     let mut bystander = Worker::start(context, Some(&bystanders), &["fork-forever"])?;
 
     let begun = Instant::now();
-    let count = context.scaled(PODS);
-    let mut pods = (0..count).map(|n| start(context, &root, &manager, n)).collect::<Result<Vec<_>, _>>()?;
+    let mut pods = (0..PODS).map(|n| start(context, &root, &manager, n)).collect::<Result<Vec<_>, _>>()?;
     // All at once: they leave little of the CPUs to others.
     pods.iter_mut().try_for_each(|pod| pod.worker.go())?;
     let full = Instant::now() + context.patiently(20);
@@ -53,7 +51,7 @@ fn forking_pods(context: &Context) -> Result<(), Failure> {
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    println!("{count} pods made and filled in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{PODS} pods made and filled in {:.1} s", begun.elapsed().as_secs_f64());
 
     let begun = Instant::now();
     let paths = pods.iter().map(|pod| pod.path.as_str()).collect::<Vec<_>>();
@@ -62,7 +60,7 @@ fn forking_pods(context: &Context) -> Result<(), Failure> {
     let killed: usize = times.values().map(|(_, killed)| killed).sum();
     let slowest = times.values().map(|(took, _)| *took).max().unwrap_or_default();
     println!(
-        "{REPORTED}{count} pods destroyed in {:.3} s, the slowest in {:.1} ms; {killed} processes found alive",
+        "{REPORTED}{PODS} pods destroyed in {:.3} s, the slowest in {:.1} ms; {killed} processes found alive",
         took.as_secs_f64(),
         slowest.as_secs_f64() * 1e3
     );
