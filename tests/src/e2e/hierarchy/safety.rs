@@ -26,7 +26,10 @@ pub const TESTS: &[Test] = &[
 /// A pod of a kubelet, say, with a process.
 fn foreign(context: &Context) -> Result<(), Failure> {
     let managed = Managed::new(context, Driver::Cgroupfs, 1, "")?;
-    managed.write("p1", &pod(1))?;
+    let mut large = pod(1);
+    // Enough to be seen in a weight.
+    large["spec"]["containers"][0]["resources"]["requests"]["cpu"] = json!("700m");
+    managed.write("p1", &large)?;
     let mut agent = managed.start()?;
     managed.settled(&agent, 1)?;
     agent.end(Signal::SIGKILL, context.patiently(5))?;
