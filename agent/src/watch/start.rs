@@ -38,6 +38,8 @@ const SERVERS: usize = 2;
 /// # Errors
 /// When something the agent cannot do without is missing. What it can do without only turns off a feature.
 pub fn run(config: Config) -> Result<(), WatchError> {
+    // First of all, or what is counted before the first scrape is lost.
+    crate::metrics::recorder::handle();
     let uid = nix::unistd::geteuid();
     if !uid.is_root() {
         return Err(WatchError::NotRoot { uid: uid.as_raw() });

@@ -32,6 +32,10 @@ fn foreign(context: &Context) -> Result<(), Failure> {
     managed.write("p1", &large)?;
     let mut agent = managed.start()?;
     managed.settled(&agent, 1)?;
+    // Levels and pod are made before anybody scrapes.
+    let metrics = agent.get("/metrics")?.text();
+    let made = "kubelet_cgroup_manager_duration_seconds_count{operation_type=\"create\"}";
+    ensure!(metrics.contains(made), "{made} is not in /metrics");
     agent.end(Signal::SIGKILL, context.patiently(5))?;
     let path = format!("{}/podstranger", managed.level("kubepods/burstable"));
     let strangers =
