@@ -137,7 +137,8 @@ impl Syncer {
         let mut limits = wanted.limits.clone();
         limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
         let verdict = self.judge(&wanted, destroyer);
-        let found = self.read(limits.keys());
+        let (found, unreadable) = self.read(limits.keys());
+        limits.retain(|path, _| !unreadable.contains(path));
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
             // A level that is computed without some of its pods is too small for them.
@@ -237,15 +238,19 @@ impl Syncer {
         Some(Wanted { capacity, told, limits, pods })
     }
 
-    fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> ByPath {
-        let mut found = ByPath::new();
+    /// What is, and which cgroups are there and cannot be read: those are not written either.
+    fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> (ByPath, BTreeSet<String>) {
+        let (mut found, mut unreadable) = (ByPath::new(), BTreeSet::new());
         for path in paths.filter(|path| self.setup.manager.exists(path)) {
             match self.setup.manager.read(path) {
                 Ok(limits) => drop(found.insert(path.clone(), limits)),
-                Err(error) => self.problems.add(path, error.to_string()),
+                Err(error) => {
+                    self.problems.add(path, error.to_string());
+                    unreadable.insert(path.clone());
+                }
             }
         }
-        found
+        (found, unreadable)
     }
 
     fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
@@ -260,7 +265,9 @@ impl Syncer {
         let result = match step {
             Step::Create { limits, .. } => {
                 debug!(path, "making a cgroup");
-                timed(Operation::Create, || manager.create(&path, &told(limits))).map(|()| limits.clone())
+                // Half made ones may have processes.
+                let limits = self.without_what_kills(&path, limits, found, wanted);
+                timed(Operation::Create, || manager.create(&path, &told(&limits))).map(|()| limits)
             }
             Step::Set { limits, .. } => {
                 let limits = self.without_what_kills(&path, limits, found, wanted);
@@ -313,7 +320,13 @@ impl Syncer {
         let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
         let set = self.without_what_kills(path, &set, &[(path.to_owned(), found)].into(), wanted);
         match timed(Operation::Update, || self.setup.files.set(path, &set)) {
-            Ok(()) => wrong.iter().for_each(|d| self.tell_correction(path, pod_ref(wanted, pod_path), d)),
+            Ok(()) => {
+                // Without what waits.
+                let set = entries(&set);
+                for difference in wrong.iter().filter(|d| set.iter().any(|(limit, _)| *limit == d.limit)) {
+                    self.tell_correction(path, pod_ref(wanted, pod_path), difference);
+                }
+            }
             Err(error) => self.problems.add(pod_path, error.to_string()),
         }
     }
