@@ -1,14 +1,17 @@
 //! One turn: read what is, decide, write, tell.
 
+mod check;
+mod show;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::containers::{self, Namer};
+use super::containers::Namer;
 use super::decide::{Known, Verdict, decide};
 use super::destroyer::{Destroyer, Outcome};
 use super::entry::{entries, only};
@@ -24,7 +27,7 @@ use crate::node::daemons::Daemons;
 use crate::node::gather::Sources;
 use crate::qos::{self, FormulaEvidence, HierarchyFacts, Levels};
 use crate::source::{Desired, Sourced};
-use crate::view::{Correction, Detail, HierarchyStatus, PodCgroup, PodRef};
+use crate::view::{Correction, Detail, HierarchyStatus, PodRef};
 
 /// What the keeper works with.
 pub struct Setup {
@@ -289,48 +292,6 @@ impl Syncer {
         }
     }
 
-    /// Puts right what somebody changed of containers.
-    fn check_containers(&mut self, wanted: &Wanted) {
-        let known = std::mem::take(&mut self.containers);
-        for (pod_path, sourced) in &wanted.pods {
-            // What cannot be listed is told as the pod's problem already, or is gone.
-            let children = self.setup.manager.children(pod_path).unwrap_or_default();
-            for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
-                if known.contains(&path) {
-                    self.check_container(&path, pod_path, sourced, wanted);
-                }
-                self.containers.insert(path);
-            }
-        }
-    }
-
-    fn check_container(&mut self, path: &str, pod_path: &str, sourced: &Sourced, wanted: &Wanted) {
-        let Some(who) = containers::who(path, &self.setup.namer) else { return };
-        let Ok(found) = self.setup.manager.read(path) else { return };
-        let setup = &self.setup;
-        let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
-        let Some(right) = containers::wanted(&sourced.pod, &who, &found, &mut self.evidence, node) else {
-            return;
-        };
-        let right = setup.files.settled(&right);
-        let wrong: Vec<_> = differences(&right, &found);
-        if wrong.is_empty() {
-            return;
-        }
-        let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
-        let set = self.without_what_kills(path, &set, &[(path.to_owned(), found)].into(), wanted);
-        match timed(Operation::Update, || self.setup.files.set(path, &set)) {
-            Ok(()) => {
-                // Without what waits.
-                let set = entries(&set);
-                for difference in wrong.iter().filter(|d| set.iter().any(|(limit, _)| *limit == d.limit)) {
-                    self.tell_correction(path, pod_ref(wanted, pod_path), difference);
-                }
-            }
-            Err(error) => self.problems.add(pod_path, error.to_string()),
-        }
-    }
-
     /// A memory limit below what is in use would kill at once on v2 (and is refused on v1): it waits, tried again at
     /// every reconcile, until enough is free.
     fn without_what_kills(&mut self, path: &str, limits: &Limits, found: &ByPath, wanted: &Wanted) -> Limits {
@@ -449,47 +410,6 @@ impl Syncer {
     fn tell(&self, path: &str, wanted: &Wanted, reason: &str, message: String) {
         let detail = Detail::Hierarchy { reason: reason.into(), message };
         self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
-    }
-
-    /// Puts the status where others see it.
-    fn show(&self, destroyer: &Destroyer) {
-        let pods = self.pods.iter().map(|(path, sourced)| PodCgroup {
-            uid: sourced.pod.uid.clone(),
-            namespace: sourced.pod.namespace.clone(),
-            name: sourced.pod.name.clone(),
-            qos: Some(sourced.pod.qos),
-            path: path.clone(),
-            problem: self.problems.about(path),
-        });
-        let removing = destroyer.removing().iter().map(String::as_str);
-        let failed = self
-            .setup
-            .owned
-            .pods()
-            .keys()
-            .map(String::as_str)
-            .filter(|path| !self.pods.contains_key(*path) && !destroyer.removing().contains(*path));
-        let removing = removing.chain(failed).map(|path| PodCgroup {
-            uid: self.setup.owned.pods().get(path).map(|e| e.uid.clone()).unwrap_or_default(),
-            namespace: String::new(),
-            name: String::new(),
-            qos: None,
-            path: path.to_owned(),
-            problem: self.problems.about(path),
-        });
-        let owned = self.setup.owned.pods();
-        let status = HierarchyStatus {
-            driver: self.setup.manager.kind().to_string(),
-            driver_from: self.setup.driver_from.to_owned(),
-            kubepods: self.setup.manager.path(&self.setup.levels.kubepods),
-            pods: pods.collect(),
-            removing: removing.collect(),
-            foreign: self.foreign.iter().cloned().collect(),
-            last_reconcile: self.reconciled,
-            corrections: self.corrections,
-            problems: self.problems.all_but(|about| owned.contains_key(about)),
-        };
-        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
     }
 }
 

@@ -1,0 +1,50 @@
+//! The hierarchy's state where the status command and the metrics see it.
+
+use std::sync::PoisonError;
+
+use super::Syncer;
+use crate::manage::destroyer::Destroyer;
+use crate::view::{HierarchyStatus, PodCgroup};
+
+impl Syncer {
+    /// Puts the status where others see it.
+    pub(super) fn show(&self, destroyer: &Destroyer) {
+        let pods = self.pods.iter().map(|(path, sourced)| PodCgroup {
+            uid: sourced.pod.uid.clone(),
+            namespace: sourced.pod.namespace.clone(),
+            name: sourced.pod.name.clone(),
+            qos: Some(sourced.pod.qos),
+            path: path.clone(),
+            problem: self.problems.about(path),
+        });
+        let removing = destroyer.removing().iter().map(String::as_str);
+        let failed = self
+            .setup
+            .owned
+            .pods()
+            .keys()
+            .map(String::as_str)
+            .filter(|path| !self.pods.contains_key(*path) && !destroyer.removing().contains(*path));
+        let removing = removing.chain(failed).map(|path| PodCgroup {
+            uid: self.setup.owned.pods().get(path).map(|e| e.uid.clone()).unwrap_or_default(),
+            namespace: String::new(),
+            name: String::new(),
+            qos: None,
+            path: path.to_owned(),
+            problem: self.problems.about(path),
+        });
+        let owned = self.setup.owned.pods();
+        let status = HierarchyStatus {
+            driver: self.setup.manager.kind().to_string(),
+            driver_from: self.setup.driver_from.to_owned(),
+            kubepods: self.setup.manager.path(&self.setup.levels.kubepods),
+            pods: pods.collect(),
+            removing: removing.collect(),
+            foreign: self.foreign.iter().cloned().collect(),
+            last_reconcile: self.reconciled,
+            corrections: self.corrections,
+            problems: self.problems.all_but(|about| owned.contains_key(about)),
+        };
+        *self.status.lock().unwrap_or_else(PoisonError::into_inner) = status;
+    }
+}
