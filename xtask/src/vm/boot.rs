@@ -13,7 +13,7 @@ use super::machine::{Console, Machine, Plan};
 use super::prepare::Prepared;
 use super::received::{Feature, Received};
 use super::site::Site;
-use super::verdict::{Evidence, Exit, Limit, Verdict, judge, warnings};
+use super::verdict::{Evidence, Exit, Limit, PANIC, Verdict, judge, warnings};
 use super::{initramfs, interrupt};
 use crate::test::tally::Tally;
 
@@ -207,11 +207,14 @@ fn exit(status: ExitStatus, errors: &str, killed: bool) -> Exit {
     }
 }
 
-/// The end of a console, without what terminals do with it.
+/// The end of a console, without what terminals do with it. A panic is shown from its first line, however long the
+/// trace that follows.
 fn last_lines(console: &str) -> Vec<String> {
     let lines = console.lines().map(|line| line.replace('\x1b', "").trim_end().to_owned());
     let lines = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>();
-    lines[lines.len().saturating_sub(CONSOLE_LINES)..].to_vec()
+    let end = lines.len().saturating_sub(CONSOLE_LINES);
+    let begin = lines.iter().position(|line| line.contains(PANIC)).map_or(end, |panic| panic.min(end));
+    lines[begin..].to_vec()
 }
 
 #[cfg(test)]
@@ -235,5 +238,8 @@ mod tests {
         let lines = last_lines(&text);
         assert_eq!((lines.len(), lines[0].as_str()), (CONSOLE_LINES, "line 60"));
         assert_eq!(last_lines("\x1b[0m\n"), ["[0m"]);
+        let panic = format!("[    1.9] {PANIC} - not syncing: why\n{text}");
+        let lines = last_lines(&format!("{text}{panic}"));
+        assert_eq!((lines.len(), lines[0].as_str()), (101, "[    1.9] Kernel panic - not syncing: why"));
     }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 
 use super::received::Received;
 
+/// How a kernel's last words begin.
+pub const PANIC: &str = "Kernel panic";
+
 /// What there is to judge.
 #[derive(Debug, Clone, Copy)]
 pub struct Evidence<'a> {
@@ -101,7 +104,7 @@ pub fn judge(evidence: &Evidence, counts: bool) -> Verdict {
         kernel_line(console, words)
             .or_else(|| received.kernel.iter().find_map(|record| kernel_line(record, words)))
     };
-    let reason = if let Some(line) = said(&["Kernel panic"]) {
+    let reason = if let Some(line) = said(&[PANIC]) {
         // Why it panicked says more than that it did so as PANIC_ON_OOPS asks.
         Reason::Panic(line)
     } else if let Some(line) = said(&["Oops", "general protection fault"]) {

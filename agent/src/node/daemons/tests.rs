@@ -101,7 +101,13 @@ struct Sleeper(Child);
 
 impl Sleeper {
     fn start() -> Self {
-        Self(Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap())
+        let child = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
+        // Until the new program has its name the process has that of the thread that forked it.
+        let comm = format!("/proc/{}/comm", child.id());
+        while fs::read_to_string(&comm).unwrap() != "sleep\n" {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        Self(child)
     }
 
     fn pid(&self) -> Pid {
