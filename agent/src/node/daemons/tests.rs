@@ -40,8 +40,10 @@ fn the_machines_processes() {
     assert!(own.contains(&Pid::this()) && !own.contains(&Pid::from_raw(1)));
     for pid in own {
         let exe = fs::read_link(format!("/proc/{pid}/exe"));
-        // The kubelet's sign of a kernel thread; a process may also end meanwhile.
-        let gone = !Path::new(&format!("/proc/{pid}")).exists();
+        // The kubelet's sign of a kernel thread; a process may also end meanwhile, and wait for its parent.
+        let stat = procfs::process::Process::new(pid.as_raw()).and_then(|process| process.stat());
+        let gone = stat.is_ok_and(|stat| matches!(stat.state, 'Z' | 'X'))
+            || !Path::new(&format!("/proc/{pid}")).exists();
         assert!(exe.is_ok() || gone, "{pid} {}", process::name(pid));
     }
 }
