@@ -1,8 +1,8 @@
 //! Which processes are moved, and moving them for real: our own processes in our own cgroups.
 
 use std::fs;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
 
 use super::*;
 use crate::cgroup::{Controller, Layout};
@@ -39,13 +39,21 @@ fn the_machines_processes() {
     let own = to_move(&all.filter_map(|p| process::read(Pid::from_raw(p.ok()?.pid()))).collect::<Vec<_>>());
     assert!(own.contains(&Pid::this()) && !own.contains(&Pid::from_raw(1)));
     for pid in own {
-        let exe = fs::read_link(format!("/proc/{pid}/exe"));
-        // The kubelet's sign of a kernel thread; a process may also end meanwhile, and wait for its parent.
-        let stat = procfs::process::Process::new(pid.as_raw()).and_then(|process| process.stat());
-        let gone = stat.is_ok_and(|stat| matches!(stat.state, 'Z' | 'X'))
-            || !Path::new(&format!("/proc/{pid}")).exists();
-        assert!(exe.is_ok() || gone, "{pid} {}", process::name(pid));
+        // The kubelet's sign of a kernel thread. A process may also end meanwhile: it has no program any more before it
+        // counts as ended.
+        let is_told = || fs::read_link(format!("/proc/{pid}/exe")).is_ok() || is_gone(pid);
+        let until = Instant::now() + Duration::from_secs(2);
+        while !is_told() {
+            assert!(Instant::now() < until, "{pid} {}", process::name(pid));
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
+}
+
+/// Whether it has ended, be it waited for or not.
+fn is_gone(pid: Pid) -> bool {
+    let stat = procfs::process::Process::new(pid.as_raw()).and_then(|process| process.stat());
+    stat.map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
 }
 
 /// Cgroups of our own, in the v2 tree and the hierarchy of the pids controller; removed at the end.
@@ -107,7 +115,7 @@ impl Sleeper {
         // Until the new program has its name the process has that of the thread that forked it.
         let comm = format!("/proc/{}/comm", child.id());
         while fs::read_to_string(&comm).unwrap() != "sleep\n" {
-            std::thread::sleep(std::time::Duration::from_millis(1));
+            std::thread::sleep(Duration::from_millis(1));
         }
         Self(child)
     }
