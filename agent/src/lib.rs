@@ -6,10 +6,12 @@ pub mod api;
 pub mod cgroup;
 pub mod cli;
 pub mod config;
+pub mod container;
 #[cfg(test)]
 mod golden;
 pub mod journal;
 pub mod kernel;
+pub mod lifecycle;
 pub mod manage;
 pub mod metrics;
 pub mod node;
@@ -18,6 +20,7 @@ pub mod qos;
 pub mod runtime;
 pub mod source;
 pub mod view;
+pub mod volume;
 pub mod watch;
 
 /// Version of this build: `git describe` when `cargo xtask build` knows it, else the package's.

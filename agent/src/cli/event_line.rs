@@ -18,8 +18,12 @@ pub fn line(event: &Event) -> String {
         Detail::LimitCorrected(c) => {
             format!("{} was {}, put back to {} in {place}", c.limit, c.found, c.written)
         }
-        Detail::Hierarchy { reason, message } if place.is_empty() => format!("{reason}: {message}"),
-        Detail::Hierarchy { reason, message } => format!("{reason}: {message} in {place}"),
+        Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } if place.is_empty() => {
+            format!("{reason}: {message}")
+        }
+        Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } => {
+            format!("{reason}: {message} in {place}")
+        }
         Detail::Lost { lost_type, count } => lost(lost_type, *count),
         Detail::Agent { reason, message } => format!("{reason}: {message}"),
     };

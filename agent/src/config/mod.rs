@@ -13,6 +13,7 @@ mod layers_tests;
 mod machine;
 mod merge;
 mod node;
+mod pods;
 mod section;
 mod settings;
 mod show;
@@ -31,6 +32,7 @@ pub use error::{ConfigError, Problem};
 pub use file::{load, parse};
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
+pub use pods::PodSettings;
 pub use settings::FeatureGates;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
 
@@ -68,6 +70,8 @@ pub struct Config {
     pub bench_empty_programs: bool,
     /// The node's cgroups: the kubelet's keys.
     pub node: NodeSettings,
+    /// Running pods: the kubelet's keys.
+    pub pods: PodSettings,
     /// The kubelet's feature gates that matter here.
     pub gates: FeatureGates,
     /// Keys of the file that a kubelet knows and that do nothing here.

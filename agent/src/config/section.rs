@@ -66,6 +66,7 @@ pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>
         program_stats,
         bench_empty_programs,
         node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
+        pods: super::PodSettings::default(),
         gates: FeatureGates::default(),
         ignored: Vec::new(),
     }

@@ -128,7 +128,9 @@ fn cost(event: &Event) -> usize {
         Detail::Exit(e) => text(&e.command),
         Detail::TaskMoved { command, .. } => text(command),
         Detail::LimitCorrected(c) => text(&c.limit) + text(&c.found) + text(&c.written),
-        Detail::Hierarchy { reason, message } => text(reason) + text(message),
+        Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } => {
+            text(reason) + text(message)
+        }
         Detail::Lost { lost_type, .. } => text(lost_type),
         Detail::Agent { reason, message } => text(reason) + text(message),
         Detail::CgroupCreated {}

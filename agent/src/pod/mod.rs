@@ -21,6 +21,7 @@ mod resources;
 mod tests;
 mod validate;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self, PodSpec};
@@ -39,6 +40,8 @@ pub struct Pod {
     pub uid: String,
     pub namespace: String,
     pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
     /// `spec.priority`, else that of the system class named in `spec.priorityClassName`, else 0.
     pub priority: i32,
     pub qos: QosClass,

@@ -28,6 +28,8 @@ pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
         uid: pod.metadata.uid.unwrap_or_default(),
         namespace: pod.metadata.namespace.filter(|n| !n.is_empty()).unwrap_or_else(|| "default".into()),
         name: pod.metadata.name.unwrap_or_default(),
+        labels: pod.metadata.labels.unwrap_or_default(),
+        annotations: pod.metadata.annotations.unwrap_or_default(),
         priority: spec.priority.or(class).unwrap_or(0),
         qos: QosClass::BestEffort,
         init_containers,

@@ -53,8 +53,24 @@ impl RuntimeService for Answers {
         Ok(Response::new(cri::StatusResponse { status, ..Default::default() }))
     }
 
+    type GetContainerEventsStream = tokio_stream::Empty<Result<cri::ContainerEventResponse, Status>>;
+
+    async fn get_container_events(
+        &self,
+        _: Request<cri::GetEventsRequest>,
+    ) -> Result<Response<Self::GetContainerEventsStream>, Status> {
+        Err(Status::unimplemented("unknown method GetContainerEvents"))
+    }
+
     unknown! {
         version(VersionRequest) -> VersionResponse,
+        pod_sandbox_status(PodSandboxStatusRequest) -> PodSandboxStatusResponse,
+        stop_container(StopContainerRequest) -> StopContainerResponse,
+        remove_container(RemoveContainerRequest) -> RemoveContainerResponse,
+        container_status(ContainerStatusRequest) -> ContainerStatusResponse,
+        update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse,
+        exec_sync(ExecSyncRequest) -> ExecSyncResponse,
+        exec(ExecRequest) -> ExecResponse,
         list_pod_sandbox(ListPodSandboxRequest) -> ListPodSandboxResponse,
         list_containers(ListContainersRequest) -> ListContainersResponse,
         run_pod_sandbox(RunPodSandboxRequest) -> RunPodSandboxResponse,

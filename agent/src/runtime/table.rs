@@ -142,8 +142,11 @@ pub(super) mod tests {
 
         let mut renamed = listing();
         renamed.containers[0].labels.clear();
-        renamed.containers[0].image =
-            Some(cri::ImageSpec { image: "sha256:1".into(), user_specified_image: "nginx:1.27".into() });
+        renamed.containers[0].image = Some(cri::ImageSpec {
+            image: "sha256:1".into(),
+            user_specified_image: "nginx:1.27".into(),
+            ..Default::default()
+        });
         assert!(table.learn(renamed, now));
         let metadata = ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() };
         assert_eq!(table.container("c0c0c0c0c0c0"), Some(&metadata));

@@ -12,7 +12,10 @@ use crate::pod::Pod;
 /// Go's own dump of the pod with MD5; its digits cannot be had outside Go.)
 pub fn derive(pod: &Pod, node: &str, file: &Path) -> String {
     // Objects of serde_json are sorted by key.
-    let content = json!({ "namespace": pod.namespace, "name": pod.name, "spec": &*pod.spec });
+    let content = json!({
+        "namespace": pod.namespace, "name": pod.name, "labels": pod.labels, "annotations": pod.annotations,
+        "spec": &*pod.spec,
+    });
     let mut hash = Sha256::new();
     hash.update(content.to_string());
     hash.update(format!("host:{node}file:{}", file.display()));

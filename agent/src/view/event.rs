@@ -55,6 +55,10 @@ pub enum Detail {
     /// What was done to the hierarchy, or could not be: `PodCgroupDestroyed`, `DestroyFailed`, `LimitDeferred`, ….
     #[serde(rename_all = "camelCase")]
     Hierarchy { reason: String, message: String },
+    /// What was done to a pod or one of its containers, or could not be, in the kubelet's words: `Pulled`, `Created`,
+    /// `Started`, `Killing`, `BackOff`, `Failed`, ….
+    #[serde(rename_all = "camelCase")]
+    Pod { reason: String, message: String },
     /// Events that the kernel side could not hand over (full ring buffer), by type.
     #[serde(rename_all = "camelCase")]
     Lost { lost_type: String, count: u64 },
@@ -141,12 +145,13 @@ pub enum EventType {
     TaskMoved,
     LimitCorrected,
     Hierarchy,
+    Pod,
     Lost,
     Agent,
 }
 
 impl EventType {
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Oom,
         Self::Exit,
         Self::CgroupCreated,
@@ -156,6 +161,7 @@ impl EventType {
         Self::TaskMoved,
         Self::LimitCorrected,
         Self::Hierarchy,
+        Self::Pod,
         Self::Lost,
         Self::Agent,
     ];
@@ -172,6 +178,7 @@ impl EventType {
             Self::TaskMoved => "taskMoved",
             Self::LimitCorrected => "limitCorrected",
             Self::Hierarchy => "hierarchy",
+            Self::Pod => "pod",
             Self::Lost => "lost",
             Self::Agent => "agent",
         }
@@ -194,6 +201,7 @@ impl Detail {
             Self::TaskMoved { .. } => EventType::TaskMoved,
             Self::LimitCorrected(_) => EventType::LimitCorrected,
             Self::Hierarchy { .. } => EventType::Hierarchy,
+            Self::Pod { .. } => EventType::Pod,
             Self::Lost { .. } => EventType::Lost,
             Self::Agent { .. } => EventType::Agent,
         }

@@ -9,6 +9,7 @@ mod group;
 mod hierarchy;
 mod identity;
 mod kernel;
+mod pod;
 mod status;
 mod usage;
 
@@ -23,6 +24,7 @@ pub use kernel::{
     BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
     ReclaimCounters, WAIT_BUCKETS, WAIT_FIRST_SHIFT,
 };
+pub use pod::{ContainerState, ContainerView, Ended, OomVictim, PodPhase, PodView};
 pub use status::{AgentCost, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
 pub use usage::{
     CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
@@ -48,4 +50,8 @@ pub trait Watch: Send + Sync + 'static {
     fn snapshot(&self) -> Arc<Snapshot>;
     /// What works, what is off and why, and what the agent itself costs.
     fn status(&self) -> Status;
+    /// The managed pods by uid; none in mode observe.
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        Vec::new()
+    }
 }

@@ -46,6 +46,9 @@ pub fn from_proto(event: proto::Event) -> Result<Event, EventError> {
         (Some(EventType::LimitCorrected), Some(ProtoDetail::LimitCorrected(c))) => {
             Detail::LimitCorrected(Correction { limit: c.limit, found: c.found, written: c.written })
         }
+        (Some(EventType::Pod), Some(ProtoDetail::PodNote(p))) => {
+            Detail::Pod { reason: p.reason, message: p.message }
+        }
         (Some(EventType::Hierarchy), Some(ProtoDetail::Hierarchy(h))) => {
             Detail::Hierarchy { reason: h.reason, message: h.message }
         }
@@ -81,6 +84,9 @@ fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
             found: c.found.clone(),
             written: c.written.clone(),
         }),
+        Detail::Pod { reason, message } => {
+            ProtoDetail::PodNote(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+        }
         Detail::Hierarchy { reason, message } => {
             ProtoDetail::Hierarchy(proto::AgentNote { reason: reason.clone(), message: message.clone() })
         }
@@ -213,6 +219,7 @@ mod tests {
                 Detail::LimitCorrected(Correction { limit, found, written })
             }),
             (text, text).prop_map(|(reason, message)| Detail::Hierarchy { reason, message }),
+            (text, text).prop_map(|(reason, message)| Detail::Pod { reason, message }),
             (text, any::<u64>()).prop_map(|(lost_type, count)| Detail::Lost { lost_type, count }),
             (text, text).prop_map(|(reason, message)| Detail::Agent { reason, message }),
         ]

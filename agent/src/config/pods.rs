@@ -1,0 +1,50 @@
+//! What an operator sets of running pods: the kubelet's keys with the kubelet's defaults.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Settings of pods and containers.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodSettings {
+    /// `podLogsDir`.
+    pub logs_dir: PathBuf,
+    /// First wait of CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`, 10 s as the kubelet's.
+    pub backoff_initial: Duration,
+    /// Longest: `crashLoopBackOff.maxContainerRestartPeriod`, 5 min.
+    pub backoff_max: Duration,
+    /// A container that ran as long begins anew: 10 min, or twice the longest wait if that is shorter.
+    pub backoff_reset: Duration,
+    /// `clusterDNS`.
+    pub cluster_dns: Vec<IpAddr>,
+    /// `clusterDomain`; empty for none.
+    pub cluster_domain: String,
+    /// `resolvConf`; `None` for the empty text: pods get none of the node's.
+    pub resolv_conf: Option<PathBuf>,
+    /// `runtimeRequestTimeout`.
+    pub runtime_request_timeout: Duration,
+    /// `serializeImagePulls` and `maxParallelImagePulls`: how many at a time; `None` for no bound.
+    pub parallel_image_pulls: Option<u32>,
+    /// `seccompDefault`: RuntimeDefault for those that say nothing.
+    pub seccomp_default: bool,
+    /// Time between two looks for what no pod owns: `nodewarden.housekeepingSeconds`, the kubelet's 2 s.
+    pub housekeeping: Duration,
+}
+
+impl Default for PodSettings {
+    fn default() -> Self {
+        Self {
+            logs_dir: PathBuf::from("/var/log/pods"),
+            backoff_initial: Duration::from_secs(10),
+            backoff_max: Duration::from_secs(300),
+            backoff_reset: Duration::from_secs(600),
+            cluster_dns: Vec::new(),
+            cluster_domain: String::new(),
+            resolv_conf: Some(PathBuf::from("/etc/resolv.conf")),
+            runtime_request_timeout: Duration::from_secs(120),
+            parallel_image_pulls: Some(1),
+            seccomp_default: false,
+            housekeeping: Duration::from_secs(2),
+        }
+    }
+}

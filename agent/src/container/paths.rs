@@ -1,0 +1,53 @@
+//! Where a pod's files are: the kubelet's layout below the state directory and the log directory.
+
+use std::path::{Path, PathBuf};
+
+use crate::pod::Pod;
+
+/// The places of one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodPaths {
+    /// `<state>/pods/<uid>`.
+    pub home: PathBuf,
+    /// `<podLogsDir>/<namespace>_<name>_<uid>`.
+    pub logs: PathBuf,
+}
+
+impl PodPaths {
+    /// `pods` is `<state>/pods`.
+    pub fn new(pods: &Path, logs: &Path, pod: &Pod) -> Self {
+        Self {
+            home: pods.join(&pod.uid),
+            logs: logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)),
+        }
+    }
+
+    /// `volumes/kubernetes.io~empty-dir/<volume>`.
+    pub fn empty_dir(&self, volume: &str) -> PathBuf {
+        self.volumes().join("kubernetes.io~empty-dir").join(volume)
+    }
+
+    pub fn volumes(&self) -> PathBuf {
+        self.home.join("volumes")
+    }
+
+    /// The hosts file that containers see at `/etc/hosts`.
+    pub fn hosts(&self) -> PathBuf {
+        self.home.join("etc-hosts")
+    }
+
+    /// The termination message of one run of a container.
+    pub fn termination_log(&self, container: &str, attempt: u32) -> PathBuf {
+        self.home.join("containers").join(container).join(format!("{attempt}"))
+    }
+
+    /// `<logs>/<container>`.
+    pub fn log_dir(&self, container: &str) -> PathBuf {
+        self.logs.join(container)
+    }
+
+    /// The log of one run, as the runtime is told it: below the pod's log directory.
+    pub fn log_name(container: &str, attempt: u32) -> String {
+        format!("{container}/{attempt}.log")
+    }
+}

@@ -1,0 +1,1 @@
+//! The volumes of a pod: made before its containers, removed after them.
