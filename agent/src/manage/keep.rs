@@ -26,6 +26,8 @@ pub struct Kept {
     /// What the containers' limits are compared with: the resources that the runtime was told last, which an in-place
     /// resize has differ from `pod` for a while.
     pub told: Arc<Pod>,
+    /// Grows with every change of `pod` that somebody waits for; comes back in [`Place::version`].
+    pub version: u64,
     /// Path of the manifest.
     pub origin: String,
 }
@@ -40,7 +42,12 @@ impl Keep {
 /// Without a runtime: cgroups for exactly the pods that the source names.
 impl From<Desired> for Keep {
     fn from(desired: Desired) -> Self {
-        let kept = |s: crate::source::Sourced| Kept { told: s.pod.clone(), pod: s.pod, origin: s.origin };
+        let kept = |s: crate::source::Sourced| Kept {
+            told: s.pod.clone(),
+            pod: s.pod,
+            version: 0,
+            origin: s.origin,
+        };
         Self {
             pods: desired.pods.into_iter().map(kept).collect(),
             problems: desired.problems,
@@ -65,4 +72,6 @@ pub struct Place {
     /// Why no container may be started there now: it cannot be made, its limits cannot be written, or it is being
     /// removed. What runs there goes on.
     pub problem: Option<String>,
+    /// [`Kept::version`] of what its limits were last written for.
+    pub version: u64,
 }

@@ -87,18 +87,24 @@ impl Syncer {
                     DriverKind::Cgroupfs => path.clone(),
                     DriverKind::Systemd => path.rsplit('/').next().unwrap_or(path).to_owned(),
                 };
-                (uid.clone(), Place { path: path.clone(), cgroup_parent, problem })
+                let version = self.pods.get(path).map_or(0, |kept| kept.version);
+                (uid.clone(), Place { path: path.clone(), cgroup_parent, problem, version })
             })
             .collect()
     }
 
     /// Without `cgroupsPerQOS` the runtime puts pods where it likes (the kubelet's `podContainerManagerNoop`).
     fn shared_places(&self) -> Places {
-        let place = || Place {
+        let place = |version| Place {
             path: self.setup.settings.cgroup_root.clone(),
             cgroup_parent: String::new(),
             problem: None,
+            version,
         };
-        self.keep.iter().flat_map(|k| &k.pods).map(|kept| (kept.pod.uid.clone(), place())).collect()
+        self.keep
+            .iter()
+            .flat_map(|k| &k.pods)
+            .map(|kept| (kept.pod.uid.clone(), place(kept.version)))
+            .collect()
     }
 }
