@@ -138,7 +138,7 @@ pub fn prepare(
         reconcile: config.reconcile,
         settings: settings.clone(),
         has_volumes,
-        facts: facts.clone(),
+        facts,
         levels,
         files,
         namer,

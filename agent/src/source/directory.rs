@@ -4,8 +4,8 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use super::watch::report;
-use super::{Desired, Manifests, Source, Tell, Watching, watch};
+use super::watch::{report, watch};
+use super::{Desired, Manifests, Source, Standing, Tell, Watching};
 
 /// `staticPodPath`.
 #[derive(Debug)]
@@ -24,8 +24,13 @@ impl Directory {
 }
 
 impl Source for Directory {
+    fn stand(&mut self, standing: Standing) {
+        self.manifests.stand(standing);
+    }
+
     fn first(&mut self) -> Desired {
-        let desired = self.manifests.scan();
+        self.manifests.scan();
+        let desired = self.manifests.desired();
         report(None, &desired);
         self.told = desired.clone();
         desired
