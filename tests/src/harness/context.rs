@@ -76,7 +76,7 @@ impl Context {
 }
 
 /// Faults found where no `Result` can be returned (in `Drop`).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Problems(Arc<Mutex<Vec<String>>>);
 
 impl Problems {
