@@ -13,7 +13,7 @@ pub use http::{HttpError, HttpGet};
 
 use super::{find, ports};
 use crate::pod::Pod;
-use crate::runtime::RuntimeError;
+use crate::runtime::{Client, RuntimeError};
 
 /// How much of a command's output an error shows, in bytes.
 const SHOWN: usize = 1024;
@@ -61,6 +61,18 @@ pub trait Exec: Sync {
         command: &[String],
         limit: Option<Duration>,
     ) -> impl Future<Output = Result<Executed, RuntimeError>> + Send;
+}
+
+impl Exec for Client {
+    async fn execute(
+        &self,
+        container: &str,
+        command: &[String],
+        limit: Option<Duration>,
+    ) -> Result<Executed, RuntimeError> {
+        let done = self.exec_sync(container, command, limit).await?;
+        Ok(Executed { exit_code: done.exit_code, output: [done.stdout, done.stderr].concat() })
+    }
 }
 
 /// The hook to run when the container has started, before it counts as such.
