@@ -12,6 +12,7 @@ mod golden;
 pub mod journal;
 pub mod kernel;
 pub mod lifecycle;
+pub mod logs;
 pub mod manage;
 pub mod metrics;
 pub mod node;

@@ -1,21 +1,29 @@
-//! A CRI v1 client over the runtime's Unix socket.
+//! A CRI v1 client over the runtime's Unix socket: the connection, and the calls that ask about all of it.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use nodewarden_proto::runtime::v1 as cri;
+use nodewarden_proto::runtime::v1::image_service_client::ImageServiceClient;
+use nodewarden_proto::runtime::v1::runtime_service_client::RuntimeServiceClient;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
 
+use super::error::About;
 use super::{Condition, Listing, RuntimeError};
 use crate::cgroup::control::DriverKind;
 use crate::config::Endpoint;
 
-/// Time for one call, connecting included.
-const LIMIT: Duration = Duration::from_secs(5);
+/// Time for a call that only asks, connecting included.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+/// Time for a call that changes something: the kubelet's `runtimeRequestTimeout`.
+const REQUEST_LIMIT: Duration = Duration::from_secs(120);
 /// Largest answer in bytes: `maxMsgSize` of the kubelet's CRI client.
 const LARGEST_ANSWER: usize = 16 << 20;
+/// Label with the uid of a sandbox's or container's pod (`staging/…/kubelet/pkg/types/labels.go`).
+const POD_UID: &str = "io.kubernetes.pod.uid";
 
 /// Name and version of a runtime: `containerd 1.6.20`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -31,38 +39,60 @@ impl fmt::Display for Version {
 }
 
 /// A connection to a runtime, made at the first call and made again when it broke.
+///
+/// Every call has a limit of time, but those that wait for what a pod's author decides. Dropping a call's future
+/// cancels the call in the runtime too.
 #[derive(Debug, Clone)]
 pub struct Client {
-    endpoint: Endpoint,
-    service: cri::runtime_service_client::RuntimeServiceClient<Channel>,
-    limit: Duration,
+    pub(super) endpoint: Endpoint,
+    pub(super) service: RuntimeServiceClient<Channel>,
+    pub(super) images: ImageServiceClient<Channel>,
+    ask_limit: Duration,
+    pub(super) request_limit: Duration,
 }
 
 impl Client {
     /// Must be called inside a tokio runtime; does not connect yet.
     pub fn new(endpoint: &Endpoint) -> Self {
-        let service = cri::runtime_service_client::RuntimeServiceClient::new(channel(endpoint))
-            .max_decoding_message_size(LARGEST_ANSWER);
-        Self { endpoint: endpoint.clone(), service, limit: LIMIT }
+        let channel = channel(endpoint);
+        Self {
+            endpoint: endpoint.clone(),
+            service: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER),
+            images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_ANSWER),
+            ask_limit: ASK_LIMIT,
+            request_limit: REQUEST_LIMIT,
+        }
     }
 
-    #[cfg(test)]
-    pub(super) fn with_limit(mut self, limit: Duration) -> Self {
-        self.limit = limit;
+    /// With another limit for calls that change something (`runtimeRequestTimeout`, 2 minutes by default).
+    pub fn with_request_limit(mut self, limit: Duration) -> Self {
+        self.request_limit = limit;
         self
+    }
+
+    /// With another limit for calls that ask.
+    #[cfg(test)]
+    pub(super) fn with_ask_limit(mut self, limit: Duration) -> Self {
+        self.ask_limit = limit;
+        self
+    }
+
+    /// Where the runtime is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
     }
 
     /// Who the runtime is.
     pub async fn version(&self) -> Result<Version, RuntimeError> {
         let mut service = self.service.clone();
-        let answer = self.call("Version", service.version(cri::VersionRequest::default())).await?;
+        let answer = self.ask("Version", "", service.version(cri::VersionRequest::default())).await?;
         Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
     }
 
     /// What the runtime says of itself: RuntimeReady and NetworkReady at least.
     pub async fn conditions(&self) -> Result<Vec<Condition>, RuntimeError> {
         let mut service = self.service.clone();
-        let answer = self.call("Status", service.status(cri::StatusRequest::default())).await?;
+        let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
         Ok(answer.status.unwrap_or_default().conditions.into_iter().map(Condition::from).collect())
     }
 
@@ -71,10 +101,8 @@ impl Client {
     pub async fn cgroup_driver(&self) -> Result<Option<DriverKind>, RuntimeError> {
         const CALL: &str = "RuntimeConfig";
         let mut service = self.service.clone();
-        let answer = match self.call(CALL, service.runtime_config(cri::RuntimeConfigRequest {})).await {
-            Err(RuntimeError::Call { status, .. }) if status.code() == tonic::Code::Unimplemented => {
-                return Ok(None);
-            }
+        let answer = match self.ask(CALL, "", service.runtime_config(cri::RuntimeConfigRequest {})).await {
+            Err(e) if e.is_unimplemented() => return Ok(None),
             answer => answer?,
         };
         // Without the message the enumeration's default would say systemd, which nobody said.
@@ -91,32 +119,85 @@ impl Client {
 
     /// All pod sandboxes and containers, running or not.
     pub async fn list(&self) -> Result<Listing, RuntimeError> {
+        self.list_labelled("", HashMap::new()).await
+    }
+
+    /// The sandboxes and containers of the pod with this uid, running or not.
+    pub async fn list_pod(&self, uid: &str) -> Result<Listing, RuntimeError> {
+        self.list_owned(POD_UID, uid).await
+    }
+
+    /// The sandboxes and containers with this label, running or not.
+    pub async fn list_owned(&self, label: &str, value: &str) -> Result<Listing, RuntimeError> {
+        let about = format!("{label}={value}");
+        self.list_labelled(&about, HashMap::from([(label.to_owned(), value.to_owned())])).await
+    }
+
+    async fn list_labelled(
+        &self,
+        about: &str,
+        labels: HashMap<String, String>,
+    ) -> Result<Listing, RuntimeError> {
         let (mut service, mut other) = (self.service.clone(), self.service.clone());
-        let sandboxes =
-            self.call("ListPodSandbox", service.list_pod_sandbox(cri::ListPodSandboxRequest::default()));
-        let containers =
-            self.call("ListContainers", other.list_containers(cri::ListContainersRequest::default()));
-        let (sandboxes, containers) = tokio::try_join!(sandboxes, containers)?;
+        let filter = cri::PodSandboxFilter { label_selector: labels.clone(), ..Default::default() };
+        let sandboxes = service.list_pod_sandbox(cri::ListPodSandboxRequest { filter: Some(filter) });
+        let filter = cri::ContainerFilter { label_selector: labels, ..Default::default() };
+        let containers = other.list_containers(cri::ListContainersRequest { filter: Some(filter) });
+        let (sandboxes, containers) = tokio::try_join!(
+            self.ask("ListPodSandbox", about, sandboxes),
+            self.ask("ListContainers", about, containers)
+        )?;
         Ok(Listing { sandboxes: sandboxes.items, containers: containers.containers })
     }
 
-    async fn call<T>(
+    /// A call that only asks.
+    pub(super) async fn ask<T>(
         &self,
         call: &'static str,
+        about: &str,
         answer: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Result<T, RuntimeError> {
-        let endpoint = || self.endpoint.clone();
-        match tokio::time::timeout(self.limit, answer).await {
+        self.call(call, about, Some(self.ask_limit), answer).await
+    }
+
+    /// A call with this limit of time, or none.
+    pub(super) async fn call<T>(
+        &self,
+        call: &'static str,
+        about: &str,
+        limit: Option<Duration>,
+        answer: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, RuntimeError> {
+        let answer = match limit {
+            None => Ok(answer.await),
+            Some(limit) => tokio::time::timeout(limit, answer).await.map_err(|_| limit),
+        };
+        let (endpoint, about) = (|| self.endpoint.clone(), || About(about.to_owned()));
+        match answer {
             Ok(Ok(response)) => Ok(response.into_inner()),
             Ok(Err(status)) => {
-                Err(RuntimeError::Call { call, endpoint: endpoint(), status: Box::new(status) })
+                let status = Box::new(status);
+                Err(RuntimeError::Call { call, endpoint: endpoint(), about: about(), status })
             }
-            Err(_) => Err(RuntimeError::TimedOut { call, endpoint: endpoint(), limit: self.limit }),
+            Err(limit) => Err(RuntimeError::TimedOut { call, endpoint: endpoint(), about: about(), limit }),
         }
+    }
+
+    /// An answer without the field that it is for.
+    pub(super) fn empty(&self, call: &'static str, about: &str, lacks: &'static str) -> RuntimeError {
+        RuntimeError::Empty { call, endpoint: self.endpoint.clone(), about: About(about.to_owned()), lacks }
     }
 }
 
-pub(super) fn channel(endpoint: &Endpoint) -> Channel {
+/// What is gone need not be stopped or removed.
+pub(super) fn gone_is_well<T>(answer: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
+    match answer {
+        Err(e) if !e.is_not_found() => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn channel(endpoint: &Endpoint) -> Channel {
     let path = endpoint.path().to_owned();
     let connector = tower::service_fn(move |_: Uri| {
         let path = path.clone();
@@ -151,7 +232,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let endpoint = endpoint(&dir);
         let _listener = UnixListener::bind(endpoint.path()).unwrap();
-        let client = Client::new(&endpoint).with_limit(Duration::from_millis(200));
+        let client = Client::new(&endpoint).with_ask_limit(Duration::from_millis(200));
         assert!(matches!(client.version().await, Err(RuntimeError::TimedOut { call: "Version", .. })));
         assert!(matches!(client.list().await, Err(RuntimeError::TimedOut { .. })));
     }

@@ -1,12 +1,15 @@
 //! A containerd of the test's own: root, state and socket in a temporary folder, pods in cgroups under a root of
 //! the test's own. Ends its tasks and itself and removes the cgroups when dropped, also after a panic.
 
+use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+
+use nodewarden_proto::runtime::v1 as cri;
 
 use crate::config::Endpoint;
 
@@ -124,6 +127,40 @@ impl Drop for Containerd {
         for directory in group_directories(&cgroup_root()) {
             remove_groups(&directory);
         }
+    }
+}
+
+/// A pod of namespace `shop` on the node's network and IPC.
+pub fn sandbox_config(name: &str, uid: &str, cgroup_parent: &str) -> cri::PodSandboxConfig {
+    let node = cri::NamespaceMode::Node.into();
+    let namespaces = cri::NamespaceOption { network: node, ipc: node, ..Default::default() };
+    cri::PodSandboxConfig {
+        metadata: Some(cri::PodSandboxMetadata {
+            name: name.into(),
+            uid: uid.into(),
+            namespace: "shop".into(),
+            attempt: 0,
+        }),
+        labels: HashMap::from([("io.kubernetes.pod.uid".into(), uid.into())]),
+        linux: Some(cri::LinuxPodSandboxConfig {
+            cgroup_parent: cgroup_parent.into(),
+            security_context: Some(cri::LinuxSandboxSecurityContext {
+                namespace_options: Some(namespaces),
+                ..Default::default()
+            }),
+            ..Default::default()
+        }),
+        ..Default::default()
+    }
+}
+
+/// A container of [`IMAGE`] that sleeps.
+pub fn container_config(name: &str) -> cri::ContainerConfig {
+    cri::ContainerConfig {
+        metadata: Some(cri::ContainerMetadata { name: name.into(), attempt: 0 }),
+        image: Some(cri::ImageSpec { image: IMAGE.into(), ..Default::default() }),
+        labels: HashMap::from([("io.kubernetes.container.name".into(), name.into())]),
+        ..Default::default()
     }
 }
 

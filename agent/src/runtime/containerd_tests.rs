@@ -1,13 +1,11 @@
 //! Against a real containerd. Without one these say that they are skipped.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nodewarden_proto::runtime::v1 as cri;
-
-use super::containerd_calls as calls;
-use super::containerd_fixture::{Containerd, IMAGE, cgroup_root, group_directories};
+use super::containerd_fixture::{
+    Containerd, IMAGE, cgroup_root, container_config, group_directories, sandbox_config,
+};
 use super::*;
 use crate::cgroup::control::DriverKind;
 use crate::cgroup::identify;
@@ -45,34 +43,11 @@ async fn names_of_a_real_pod() {
     }
 
     // A pod as the kubelet makes it, on the node's network.
-    let channel = client::channel(&containerd.endpoint());
     let parent = format!("{}/kubepods/burstable/pod{UID}", cgroup_root());
-    let namespaces = calls::NamespaceOption { network: calls::NODE, ipc: calls::NODE };
-    let config = calls::SandboxConfig {
-        metadata: Some(cri::PodSandboxMetadata {
-            name: "web-0".into(),
-            uid: UID.into(),
-            namespace: "shop".into(),
-            attempt: 0,
-        }),
-        linux: Some(calls::LinuxSandbox {
-            cgroup_parent: parent.clone(),
-            security_context: Some(calls::SandboxSecurity { namespaces: Some(namespaces) }),
-        }),
-    };
-    let run = calls::RunPodSandbox { config: Some(config.clone()) };
-    let sandbox: calls::Id = calls::call(&channel, "RunPodSandbox", run).await;
-    let create = calls::CreateContainer {
-        sandbox: sandbox.id.clone(),
-        config: Some(calls::ContainerConfig {
-            metadata: Some(cri::ContainerMetadata { name: "nginx".into(), attempt: 0 }),
-            image: Some(cri::ImageSpec { image: IMAGE.into(), ..Default::default() }),
-            labels: HashMap::from([("io.kubernetes.container.name".into(), "nginx".into())]),
-        }),
-        sandbox_config: Some(config),
-    };
-    let container: calls::Id = calls::call(&channel, "CreateContainer", create).await;
-    let _started: () = calls::call(&channel, "StartContainer", container.clone()).await;
+    let config = sandbox_config("web-0", UID, &parent);
+    let sandbox = client.run_sandbox(config.clone()).await.unwrap();
+    let container = client.create_container(&sandbox, container_config("nginx"), config).await.unwrap();
+    client.start_container(&container).await.unwrap();
 
     // The cgroups are where identify() expects them, and their names are found without anybody waiting.
     let pod = Some(PodNames { namespace: "shop".into(), name: "web-0".into() });
@@ -89,8 +64,8 @@ async fn names_of_a_real_pod() {
     let pod_expected = Identity::Pod { uid: UID.into(), qos: QosClass::Burstable, names: pod.clone() };
     let cases = [
         (parent.clone(), pod_expected),
-        (format!("{parent}/{}", sandbox.id), of(&sandbox.id, true, None)),
-        (format!("{parent}/{}", container.id), of(&container.id, false, Some(nginx))),
+        (format!("{parent}/{sandbox}"), of(&sandbox, true, None)),
+        (format!("{parent}/{container}"), of(&container, false, Some(nginx))),
     ];
     for (path, expected) in &cases {
         assert!(!group_directories(path).is_empty(), "no cgroup {path}");
@@ -99,8 +74,8 @@ async fn names_of_a_real_pod() {
     }
 
     // Gone from the runtime, and still named.
-    let _stopped: () = calls::call(&channel, "StopPodSandbox", sandbox.clone()).await;
-    let _removed: () = calls::call(&channel, "RemovePodSandbox", sandbox.clone()).await;
+    client.stop_sandbox(&sandbox).await.unwrap();
+    client.remove_sandbox(&sandbox).await.unwrap();
     assert_eq!(client.list().await.unwrap(), Listing::default());
     for (path, expected) in &cases {
         assert_eq!(*names.name(&Arc::new(identify(path))), *expected);

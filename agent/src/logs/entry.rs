@@ -1,0 +1,140 @@
+//! One line of a log file: `2016-10-06T00:17:09.669794202Z stdout F text`. Pure.
+//!
+//! The format is CRI's (`parseCRILog`, `staging/…/cri-client/pkg/logs/logs.go`): time, stream, tags separated by
+//! colons, text. The first tag is `P` when the runtime had to cut a long line: more of it follows in a later entry
+//! of the same stream, and the end of this entry is no end of a line.
+
+use jiff::Timestamp;
+use memchr::memchr;
+
+/// Where a container wrote.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Stream {
+    Stdout,
+    Stderr,
+}
+
+/// A log entry; borrows from the line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    pub time: Timestamp,
+    /// The time as it is written: runtimes write it in the node's time zone.
+    pub stamp: &'a str,
+    pub stream: Stream,
+    /// The line goes on in another entry.
+    pub partial: bool,
+    /// Without the end of the line.
+    pub text: &'a [u8],
+}
+
+impl<'a> Entry<'a> {
+    /// Reads a line, with or without its end; `None` if it has another form.
+    pub fn parse(line: &'a [u8]) -> Option<Self> {
+        let line = line.strip_suffix(b"\n").unwrap_or(line);
+        let (stamp, rest) = field(line)?;
+        let (stream, rest) = field(rest)?;
+        let (tags, text) = field(rest)?;
+        let stamp = std::str::from_utf8(stamp).ok()?;
+        let stream = match stream {
+            b"stdout" => Stream::Stdout,
+            b"stderr" => Stream::Stderr,
+            _ => return None,
+        };
+        Some(Self { time: stamp.parse().ok()?, stamp, stream, partial: is_partial(tags), text })
+    }
+}
+
+/// Longest head of an entry that [`ends_line`] needs to see: time with zone, stream, tags.
+pub(super) const HEAD: usize = 128;
+
+/// Whether the entry that begins so ends a line of the container's output; what has another form does.
+pub(super) fn ends_line(head: &[u8]) -> bool {
+    let tags = field(head).and_then(|(_, rest)| field(rest)).and_then(|(_, rest)| field(rest));
+    !tags.is_some_and(|(tags, _)| is_partial(tags))
+}
+
+fn is_partial(tags: &[u8]) -> bool {
+    tags.split(|b| *b == b':').next() == Some(b"P")
+}
+
+/// What is before the next space, and what is behind it.
+fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let space = memchr(b' ', text)?;
+    Some((&text[..space], &text[space + 1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn table() {
+        use Stream::{Stderr, Stdout};
+        let time = |text: &str| text.parse::<Timestamp>().unwrap();
+        for (line, expected) in [
+            (
+                "2016-10-06T00:17:09.669794202Z stdout P log content 1\n",
+                Some(("2016-10-06T00:17:09.669794202Z", Stdout, true, "log content 1")),
+            ),
+            (
+                "2016-10-06T02:17:09.669794203+02:00 stderr F log content 2",
+                Some(("2016-10-06T02:17:09.669794203+02:00", Stderr, false, "log content 2")),
+            ),
+            ("2016-10-06T00:17:09Z stdout F \n", Some(("2016-10-06T00:17:09Z", Stdout, false, ""))),
+            (
+                "2016-10-06T00:17:09.2Z stdout P:later tag\n",
+                Some(("2016-10-06T00:17:09.2Z", Stdout, true, "tag")),
+            ),
+            (
+                "2016-10-06T00:17:09.2Z stdout F:P  two\n",
+                Some(("2016-10-06T00:17:09.2Z", Stdout, false, " two")),
+            ),
+            ("", None),
+            ("\n", None),
+            ("hello", None),
+            ("2016-10-06T00:17:09Z stdout F", None),
+            ("2016-10-06T00:17:09Z stdlog F x", None),
+            ("2016-10-06 stdout F x", None),
+            ("yesterday stdout F x", None),
+        ] {
+            let entry = Entry::parse(line.as_bytes());
+            let expected = expected.map(|(stamp, stream, partial, text)| Entry {
+                time: time(stamp),
+                stamp,
+                stream,
+                partial,
+                text: text.as_bytes(),
+            });
+            assert_eq!(entry, expected, "{line:?}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(
+            nanos in 0i128..4_000_000_000_000_000_000,
+            stderr: bool,
+            partial: bool,
+            text in "[^\n]*",
+        ) {
+            let time = Timestamp::from_nanosecond(nanos).unwrap();
+            let stream = if stderr { "stderr" } else { "stdout" };
+            let tag = if partial { "P" } else { "F" };
+            let line = format!("{time:.9} {stream} {tag} {text}\n");
+            let entry = Entry::parse(line.as_bytes()).unwrap();
+            prop_assert_eq!(entry.time, time);
+            prop_assert_eq!(entry.stream == Stream::Stderr, stderr);
+            prop_assert_eq!(entry.partial, partial);
+            prop_assert_eq!(entry.text, text.as_bytes());
+            prop_assert_eq!(ends_line(&line.as_bytes()[..line.len().min(HEAD)]), !partial);
+        }
+
+        #[test]
+        fn any_bytes_do_no_harm(line: Vec<u8>) {
+            let _ = Entry::parse(&line);
+            let _ = ends_line(&line);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What of a log's entries is shown, and how. Pure.
+
+use std::ops::ControlFlow;
+
+use jiff::Timestamp;
+
+use super::{Entry, Stream};
+
+/// Some output of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub stream: Stream,
+    pub bytes: Vec<u8>,
+}
+
+/// Turns entries into pieces; remembers what it must between entries.
+#[derive(Debug, Clone, Default)]
+pub struct Selection {
+    since: Option<Timestamp>,
+    timestamps: bool,
+    /// Bytes that may still be shown.
+    remaining: Option<u64>,
+    /// Streams whose line has been begun and not ended.
+    inside: [bool; 2],
+}
+
+impl Selection {
+    /// `since`: nothing older. `timestamps`: before each line the time at which it was begun. `limit`: no more bytes
+    /// than so, times included; the last line may be cut.
+    pub fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
+        Self { since, timestamps, remaining: limit, inside: [false; 2] }
+    }
+
+    /// Shows one entry. Break: the limit is reached.
+    pub fn take(&mut self, entry: &Entry<'_>, out: &mut Vec<Piece>) -> ControlFlow<()> {
+        if self.since.is_some_and(|since| entry.time < since) {
+            return ControlFlow::Continue(());
+        }
+        let inside = &mut self.inside[usize::from(entry.stream == Stream::Stderr)];
+        let head = if self.timestamps && !*inside { entry.stamp } else { "" };
+        *inside = entry.partial;
+        let end: &[u8] = if entry.partial { b"" } else { b"\n" };
+        let space: &[u8] = if head.is_empty() { b"" } else { b" " };
+        for part in [head.as_bytes(), space, entry.text, end] {
+            self.put(entry.stream, part, out)?;
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Whether anything may still be shown.
+    pub fn is_exhausted(&self) -> bool {
+        self.remaining == Some(0)
+    }
+
+    fn put(&mut self, stream: Stream, mut part: &[u8], out: &mut Vec<Piece>) -> ControlFlow<()> {
+        if let Some(remaining) = &mut self.remaining {
+            let length = part.len().min(usize::try_from(*remaining).unwrap_or(usize::MAX));
+            part = &part[..length];
+            *remaining -= length as u64;
+        }
+        match out.last_mut() {
+            Some(last) if last.stream == stream => last.bytes.extend_from_slice(part),
+            _ if part.is_empty() => {}
+            _ => out.push(Piece { stream, bytes: part.to_vec() }),
+        }
+        if self.is_exhausted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+2026-11-21T04:00:01.000000000Z stdout P one
+2026-11-21T04:00:02.000000000Z stderr F oops
+2026-11-21T04:00:03.000000000Z stdout F  and more
+2026-11-21T04:00:04.000000000Z stdout F two
+";
+
+    fn show(mut selection: Selection) -> (String, bool) {
+        let (mut out, mut full) = (Vec::new(), false);
+        for line in LOG.lines() {
+            if selection.take(&Entry::parse(line.as_bytes()).unwrap(), &mut out).is_break() {
+                full = true;
+                break;
+            }
+        }
+        let text = out.iter().map(|piece| {
+            let sign = if piece.stream == Stream::Stdout { 'o' } else { 'e' };
+            format!("{sign}<{}>", String::from_utf8_lossy(&piece.bytes))
+        });
+        (text.collect(), full)
+    }
+
+    #[test]
+    fn partial_entries_are_one_line() {
+        assert_eq!(show(Selection::default()).0, "o<one>e<oops\n>o< and more\ntwo\n>");
+    }
+
+    #[test]
+    fn times_stand_at_the_beginning_of_lines() {
+        let (text, _) = show(Selection::new(None, true, None));
+        let time = |n| format!("2026-11-21T04:00:0{n}.000000000Z");
+        let expected = format!("o<{} one>e<{} oops\n>o< and more\n{} two\n>", time(1), time(2), time(4));
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn since_and_limit() {
+        let since = Some("2026-11-21T04:00:03Z".parse().unwrap());
+        assert_eq!(show(Selection::new(since, false, None)), ("o< and more\ntwo\n>".into(), false));
+        assert_eq!(show(Selection::new(None, false, Some(5))), ("o<one>e<oo>".into(), true));
+        assert_eq!(show(Selection::new(None, false, Some(3))), ("o<one>".into(), true));
+        assert_eq!(show(Selection::new(None, true, Some(0))), (String::new(), true));
+    }
+}

@@ -1,0 +1,108 @@
+//! CRI's calls for containers.
+
+use std::time::Duration;
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::client::gone_is_well;
+use super::{Client, RuntimeError};
+
+impl Client {
+    /// Makes a container in a sandbox; gives its id. Nothing runs yet.
+    ///
+    /// A call that was cut off may have left a container behind: a listing by its labels finds it.
+    pub async fn create_container(
+        &self,
+        sandbox: &str,
+        config: cri::ContainerConfig,
+        sandbox_config: cri::PodSandboxConfig,
+    ) -> Result<String, RuntimeError> {
+        const CALL: &str = "CreateContainer";
+        let name = config.metadata.as_ref().map(|m| m.name.as_str()).unwrap_or_default();
+        let about = format!("{name} in sandbox {sandbox}");
+        let mut service = self.service.clone();
+        let request = cri::CreateContainerRequest {
+            pod_sandbox_id: sandbox.to_owned(),
+            config: Some(config),
+            sandbox_config: Some(sandbox_config),
+        };
+        let answer = service.create_container(request);
+        let answer = self.call(CALL, &about, Some(self.request_limit), answer).await?;
+        if answer.container_id.is_empty() {
+            return Err(self.empty(CALL, &about, "container id"));
+        }
+        Ok(answer.container_id)
+    }
+
+    /// Runs a container that was made.
+    pub async fn start_container(&self, id: &str) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = service.start_container(cri::StartContainerRequest { container_id: id.to_owned() });
+        self.call("StartContainer", id, Some(self.request_limit), answer).await.map(drop)
+    }
+
+    /// Sends the image's stop signal (TERM by default) and, after `grace` in whole seconds rounded up, KILL; returns
+    /// when the container has ended. Without grace it is killed at once. One that is gone is stopped.
+    pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let request =
+            cri::StopContainerRequest { container_id: id.to_owned(), timeout: whole_seconds(grace) };
+        // As `remoteRuntimeService.StopContainer` of the kubelet.
+        let limit = Some(grace.saturating_add(self.request_limit));
+        gone_is_well(self.call("StopContainer", id, limit, service.stop_container(request)).await)
+    }
+
+    /// Removes a container; containerd kills it first when it runs. One that is gone is removed.
+    pub async fn remove_container(&self, id: &str) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = service.remove_container(cri::RemoveContainerRequest { container_id: id.to_owned() });
+        gone_is_well(self.call("RemoveContainer", id, Some(self.request_limit), answer).await)
+    }
+
+    /// State, times, exit code and labels of a container.
+    ///
+    /// # Errors
+    /// [`RuntimeError::is_not_found`] when it is gone.
+    pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatus, RuntimeError> {
+        const CALL: &str = "ContainerStatus";
+        let mut service = self.service.clone();
+        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: false };
+        let answer = self.ask(CALL, id, service.container_status(request)).await?;
+        answer.status.ok_or_else(|| self.empty(CALL, id, "status"))
+    }
+
+    /// Changes the limits of a container that was made or runs. Fields that are 0 stay as they are.
+    pub async fn update_resources(
+        &self,
+        id: &str,
+        resources: cri::LinuxContainerResources,
+    ) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let request = cri::UpdateContainerResourcesRequest {
+            container_id: id.to_owned(),
+            linux: Some(resources),
+            ..Default::default()
+        };
+        let answer = service.update_container_resources(request);
+        self.call("UpdateContainerResources", id, Some(self.request_limit), answer).await.map(drop)
+    }
+}
+
+/// CRI's unit; a part of a second counts as one, since 0 means something else than little.
+pub(super) fn whole_seconds(time: Duration) -> i64 {
+    let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
+    i64::try_from(seconds).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_a_second() {
+        for (milliseconds, seconds) in [(0, 0), (1, 1), (999, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds, "{milliseconds} ms");
+        }
+        assert_eq!(whole_seconds(Duration::MAX), i64::MAX);
+    }
+}

@@ -1,0 +1,55 @@
+//! CRI's calls that run a command in a container.
+
+use std::time::Duration;
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::containers::whole_seconds;
+use super::{Client, RuntimeError};
+
+/// How a command in a container ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecOutput {
+    /// 128 and the signal's number when a signal ended it.
+    pub exit_code: i32,
+    pub stdout: Vec<u8>,
+    pub stderr: Vec<u8>,
+}
+
+impl Client {
+    /// Runs a command in a container and waits for its end. After `limit`, in whole seconds rounded up, the runtime
+    /// kills it; without one it may take as long as it likes.
+    ///
+    /// # Errors
+    /// [`RuntimeError::is_timed_out`] when the time was over; others when the command could not be started.
+    pub async fn exec_sync(
+        &self,
+        id: &str,
+        command: &[String],
+        limit: Option<Duration>,
+    ) -> Result<ExecOutput, RuntimeError> {
+        let mut service = self.service.clone();
+        let request = cri::ExecSyncRequest {
+            container_id: id.to_owned(),
+            cmd: command.to_vec(),
+            timeout: limit.map_or(0, |limit| whole_seconds(limit).max(1)),
+        };
+        // As `remoteRuntimeService.ExecSync` of the kubelet.
+        let wait = limit.map(|limit| limit.saturating_add(self.request_limit));
+        let answer = self.call("ExecSync", id, wait, service.exec_sync(request)).await?;
+        Ok(ExecOutput { exit_code: answer.exit_code, stdout: answer.stdout, stderr: answer.stderr })
+    }
+
+    /// The address of the runtime's streaming server at which this command runs once somebody connects, once, within
+    /// a minute or so: `http://127.0.0.1:40000/exec/<token>`.
+    pub async fn exec_url(&self, request: cri::ExecRequest) -> Result<String, RuntimeError> {
+        const CALL: &str = "Exec";
+        let id = request.container_id.clone();
+        let mut service = self.service.clone();
+        let answer = self.call(CALL, &id, Some(self.request_limit), service.exec(request)).await?;
+        if answer.url.is_empty() {
+            return Err(self.empty(CALL, &id, "url"));
+        }
+        Ok(answer.url)
+    }
+}

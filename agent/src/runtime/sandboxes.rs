@@ -1,0 +1,58 @@
+//! CRI's calls for pod sandboxes.
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::client::gone_is_well;
+use super::{Client, RuntimeError};
+
+impl Client {
+    /// Makes a sandbox and starts it; gives its id. Has twice the limit, as in the kubelet
+    /// (`remoteRuntimeService.RunPodSandbox`): a network may have to be set up.
+    ///
+    /// A call that was cut off may have left a sandbox behind: a listing by its labels finds it.
+    pub async fn run_sandbox(&self, config: cri::PodSandboxConfig) -> Result<String, RuntimeError> {
+        const CALL: &str = "RunPodSandbox";
+        let about = config
+            .metadata
+            .as_ref()
+            .map(|m| format!("{}/{} ({})", m.namespace, m.name, m.uid))
+            .unwrap_or_default();
+        let mut service = self.service.clone();
+        let request = cri::RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+        let limit = Some(self.request_limit.saturating_mul(2));
+        let answer = self.call(CALL, &about, limit, service.run_pod_sandbox(request)).await?;
+        if answer.pod_sandbox_id.is_empty() {
+            return Err(self.empty(CALL, &about, "pod sandbox id"));
+        }
+        Ok(answer.pod_sandbox_id)
+    }
+
+    /// Kills what runs in the sandbox and gives its network back. One that is gone is stopped.
+    pub async fn stop_sandbox(&self, id: &str) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        let answer = service.stop_pod_sandbox(request);
+        gone_is_well(self.call("StopPodSandbox", id, Some(self.request_limit), answer).await)
+    }
+
+    /// Removes the sandbox and its containers; containerd stops it first when it is not. One that is gone is
+    /// removed.
+    pub async fn remove_sandbox(&self, id: &str) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
+        let answer = service.remove_pod_sandbox(request);
+        gone_is_well(self.call("RemovePodSandbox", id, Some(self.request_limit), answer).await)
+    }
+
+    /// State, addresses and labels of a sandbox.
+    ///
+    /// # Errors
+    /// [`RuntimeError::is_not_found`] when it is gone.
+    pub async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatus, RuntimeError> {
+        const CALL: &str = "PodSandboxStatus";
+        let mut service = self.service.clone();
+        let request = cri::PodSandboxStatusRequest { pod_sandbox_id: id.to_owned(), verbose: false };
+        let answer = self.ask(CALL, id, service.pod_sandbox_status(request)).await?;
+        answer.status.ok_or_else(|| self.empty(CALL, id, "status"))
+    }
+}
