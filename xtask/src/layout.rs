@@ -80,6 +80,16 @@ impl Layout {
         self.tools().join("prometheus")
     }
 
+    /// Debian's container runtime and network plugins, unpacked: what of them the machine does not have.
+    pub fn containers(&self) -> PathBuf {
+        self.tools().join("containers")
+    }
+
+    /// Where programs are in it.
+    pub fn container_programs(&self) -> [PathBuf; 4] {
+        ["usr/bin", "usr/sbin", "bin", "usr/lib/cni"].map(|folder| self.containers().join(folder))
+    }
+
     /// The target directory of the kernel programs, apart so that their flags do not disturb host builds.
     pub fn ebpf_target(&self) -> PathBuf {
         self.target.join("ebpf")

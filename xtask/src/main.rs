@@ -38,7 +38,7 @@ enum Command {
     Setup(setup::Args),
     /// Build the kernel programs and the agent that carries them: target/debug/nodewarden.
     Build(build::Args),
-    /// Build, then run the agent in the foreground with a development configuration (needs root).
+    /// Build, then run the agent in the foreground with three pods on a containerd of its own (needs root).
     Run(run::Args),
     /// Run the checks, the unit tests and the end-to-end tests, and count them.
     Test(test::Args),

@@ -1,4 +1,5 @@
-//! `cargo xtask run`: the agent in the foreground, with a configuration for trying it out.
+//! `cargo xtask run`: the agent in the foreground, with pods on a container runtime of its own to try it out; or with a
+//! configuration that only watches, or with one's own.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -25,7 +26,10 @@ pub struct Args {
     /// Run the optimised build
     #[arg(long)]
     release: bool,
-    /// Use this configuration file instead of the development one
+    /// Only watch this machine, changing nothing on it
+    #[arg(long, conflicts_with = "config")]
+    observe: bool,
+    /// Use this configuration file, and nothing beside it
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Passed on to `nodewarden agent`
@@ -63,7 +67,8 @@ pub enum RunError {
     },
 }
 
-/// `cargo xtask run`: becomes the agent, so that Ctrl-C and its exit status are the agent's own.
+/// `cargo xtask run`: becomes the agent, or the program that sets a stage for it, so that Ctrl-C and its exit status
+/// are theirs.
 ///
 /// # Errors
 /// When the agent can't be built or started.
@@ -71,11 +76,30 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), RunError> {
     if !layout::is_root() {
         return Err(RunError::NotRoot);
     }
-    setup::ensure(layout, Purpose::Run)?;
     let profile = Profile::of(args.release);
+    let alone = args.observe || args.config.is_some();
+    setup::ensure(layout, if alone { Purpose::Build } else { Purpose::Run })?;
     build::kernel_programs(layout, false)?;
-    build::host_programs(layout, profile, &["nodewarden"], false)?;
+    let packages: &[&str] = if alone { &["nodewarden"] } else { &["nodewarden", "nodewarden-tests"] };
+    build::host_programs(layout, profile, packages, false)?;
+    if alone { run_alone(layout, profile, args) } else { run_with_pods(layout, profile, args) }
+}
 
+/// The agent with pods: see `nodewarden-stage run`.
+fn run_with_pods(layout: &Layout, profile: Profile, args: &Args) -> Result<(), RunError> {
+    let agent = layout.program(profile, "nodewarden");
+    let stage = layout.program(profile, "nodewarden-stage");
+    let mut command = layout.command(&stage);
+    command.arg("--agent").arg(&agent).arg("run");
+    command.arg("--home").arg(layout.target.join("run"));
+    command.arg("--program").arg(layout.short(&agent));
+    command.args(["--http", HTTP, "--socket", &socket()]).arg("--").args(&args.args);
+    command.env("PATH", layout.path_with_tools());
+    Err(RunError::Start { path: stage, source: command.exec() })
+}
+
+/// The agent and nothing else.
+fn run_alone(layout: &Layout, profile: Profile, args: &Args) -> Result<(), RunError> {
     let agent = layout.program(profile, "nodewarden");
     let configuration = match &args.config {
         Some(own) => {
@@ -106,7 +130,7 @@ struct Settings {
 impl Settings {
     fn of_this_machine(layout: &Layout) -> Self {
         Self {
-            socket: env::var(SOCKET_VARIABLE).unwrap_or_else(|_| SOCKET.to_owned()),
+            socket: socket(),
             state: layout.target.join("run/state"),
             runtime: RUNTIMES.into_iter().find(|path| Path::new(path).exists()),
         }
@@ -115,7 +139,7 @@ impl Settings {
     fn yaml(&self) -> String {
         let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
         let mut yaml = format!(
-            "# Written by `cargo xtask run` at each start; pass --config to use a file of your own.\n\
+            "# Written by `cargo xtask run --observe` at each start; pass --config to use a file of your own.\n\
              apiVersion: kubelet.config.k8s.io/v1beta1\n\
              kind: KubeletConfiguration\n\
              nodewarden:\n  \
@@ -132,6 +156,10 @@ impl Settings {
         }
         yaml
     }
+}
+
+fn socket() -> String {
+    env::var(SOCKET_VARIABLE).unwrap_or_else(|_| SOCKET.to_owned())
 }
 
 fn write_configuration(layout: &Layout, settings: &Settings) -> Result<PathBuf, RunError> {

@@ -57,8 +57,7 @@ pub fn run(args: &PlanArgs) -> Result<(), CliError> {
 fn read(manifests: &[PathBuf], node: &str) -> Result<Desired, CliError> {
     let mut all = Desired::default();
     for path in manifests {
-        let some =
-            if path.is_dir() { Manifests::new(path, node).scan() } else { Manifests::file(path, node) };
+        let some = Manifests::at(path, node);
         all.pods.extend(some.pods);
         all.problems.extend(some.problems);
     }

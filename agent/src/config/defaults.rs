@@ -1,6 +1,7 @@
 //! Defaults and bounds of the `nodewarden:` section.
 
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 pub const SOCKET: &str = "/run/nodewarden/nodewarden.sock";
 pub const HTTP_ADDRESS: &str = "127.0.0.1:10350";
@@ -19,16 +20,21 @@ pub const JOURNAL_FILE_BYTES_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 30;
 pub const JOURNAL_FILES_RANGE: RangeInclusive<u64> = 1..=100;
 
 /// Series of a removed container stay this long.
-pub const RETENTION_SECONDS: u64 = 300;
+pub const RETENTION: Duration = Duration::from_secs(300);
 pub const RETENTION_SECONDS_RANGE: RangeInclusive<u64> = 0..=86_400;
 
 /// The kubelet's own housekeeping interval is 10 s too.
-pub const SAMPLE_SECONDS: u64 = 10;
+pub const SAMPLE: Duration = Duration::from_secs(10);
 pub const SAMPLE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
 /// The kubelet's `UpdateCgroups` and its retries of the node level run every minute.
-pub const RECONCILE_SECONDS: u64 = 60;
+pub const RECONCILE: Duration = Duration::from_secs(60);
 pub const RECONCILE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
+
+/// As far as `crashLoopBackOff.maxContainerRestartPeriod` may go.
+pub const BACKOFF_SECONDS_RANGE: RangeInclusive<u64> = 1..=300;
+pub const BACKOFF_RESET_SECONDS_RANGE: RangeInclusive<u64> = 1..=86_400;
+pub const HOUSEKEEPING_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
 /// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is
 /// four bytes longer (`api::grpc`).

@@ -112,6 +112,11 @@ impl<'p> Fields<'p> {
         self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).unwrap_or(default)
     }
 
+    /// A time in whole seconds.
+    pub fn seconds(&mut self, key: &'static str, default: Duration, range: &RangeInclusive<u64>) -> Duration {
+        Duration::from_secs(self.number(key, default.as_secs(), range))
+    }
+
     /// A whole number that may be negative; none if absent.
     pub fn integer(&mut self, key: &'static str, expected: &str, range: &RangeInclusive<i64>) -> Option<i64> {
         self.read(key, expected, |v| v.as_i64().filter(|n| range.contains(n)))

@@ -83,6 +83,21 @@ impl Config {
     pub fn journal_dir(&self) -> PathBuf {
         self.state_dir.join("journal")
     }
+
+    /// Directory of the pods' volumes and files.
+    pub fn pods_dir(&self) -> PathBuf {
+        self.state_dir.join("pods")
+    }
+
+    /// Directory of what is remembered of each pod.
+    pub fn records_dir(&self) -> PathBuf {
+        self.state_dir.join("records")
+    }
+
+    /// Directory of the seccomp profiles that `localhostProfile` names (the kubelet's `<root-dir>/seccomp`).
+    pub fn seccomp_dir(&self) -> PathBuf {
+        self.state_dir.join("seccomp")
+    }
 }
 
 /// What the agent may do to the machine.

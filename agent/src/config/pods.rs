@@ -9,11 +9,13 @@ use std::time::Duration;
 pub struct PodSettings {
     /// `podLogsDir`.
     pub logs_dir: PathBuf,
-    /// First wait of CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`, 10 s as the kubelet's.
+    /// First wait of CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; without it 10 s, or 1 s with the
+    /// feature gate ReduceDefaultCrashLoopBackOffDecay, and never over the longest.
     pub backoff_initial: Duration,
-    /// Longest: `crashLoopBackOff.maxContainerRestartPeriod`, 5 min.
+    /// Longest: `crashLoopBackOff.maxContainerRestartPeriod`; without it 5 min, or 1 min with that gate.
     pub backoff_max: Duration,
-    /// A container that ran as long begins anew: 10 min, or twice the longest wait if that is shorter.
+    /// A container that ran longer than this begins anew: `nodewarden.crashLoopBackOffResetSeconds`, the kubelet's 10
+    /// min (its `HasExpiredFunc`, whatever the longest wait is).
     pub backoff_reset: Duration,
     /// `clusterDNS`.
     pub cluster_dns: Vec<IpAddr>,

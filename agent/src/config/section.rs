@@ -1,21 +1,26 @@
 //! The `nodewarden:` section: what no kubelet's file has.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use serde_yaml_ng::Mapping;
 
 use super::defaults as d;
 use super::fields::Fields;
-use super::settings::{FeatureGates, path};
-use super::{Config, Endpoint, Mode, NodeSettings, Overrides, Problem, ProgramStats};
+use super::settings::{self, FeatureGates, path};
+use super::{Config, Endpoint, Mode, NodeSettings, Overrides, PodSettings, Problem, ProgramStats};
 use crate::journal::Limits;
 
 /// Its key in the file.
 pub const SECTION: &str = "nodewarden";
 
-/// Takes the section with the flags over it. What comes from the kubelet's keys is left for the caller.
-pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>) -> Config {
+/// Takes the section with the flags over it, and over what the kubelet's keys say of `pods`. What else comes from
+/// those is left for the caller.
+pub fn take(
+    mut map: Mapping,
+    pods: PodSettings,
+    overrides: &Overrides,
+    problems: &mut Vec<Problem>,
+) -> Config {
     let mut flags = Vec::new();
     for (key, flag, value) in overrides.set() {
         map.insert(key.into(), value.into());
@@ -36,9 +41,9 @@ pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>
         &(page..=d::RING_BYTES_MAX),
         ("a power of two of ", u64::is_power_of_two),
     );
-    let retention = f.number("retentionSeconds", d::RETENTION_SECONDS, &d::RETENTION_SECONDS_RANGE);
-    let sample = f.number("sampleSeconds", d::SAMPLE_SECONDS, &d::SAMPLE_SECONDS_RANGE);
-    let reconcile = f.number("reconcileSeconds", d::RECONCILE_SECONDS, &d::RECONCILE_SECONDS_RANGE);
+    let retention = f.seconds("retentionSeconds", d::RETENTION, &d::RETENTION_SECONDS_RANGE);
+    let sample = f.seconds("sampleSeconds", d::SAMPLE, &d::SAMPLE_SECONDS_RANGE);
+    let reconcile = f.seconds("reconcileSeconds", d::RECONCILE, &d::RECONCILE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
     let program_stats = f
         .text("programStats", "Always, Sampled or Off", |t| {
@@ -47,6 +52,7 @@ pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>
         .unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let runtime_cgroups = path::take(&mut f, "runtimeCgroups");
+    let pods = settings::pods::take_own(&mut f, pods);
     let journal = f.section("journal");
     f.finish();
     Config {
@@ -59,14 +65,14 @@ pub fn take(mut map: Mapping, overrides: &Overrides, problems: &mut Vec<Problem>
         max_cgroups: max_cgroups as u32, // within MAX_CGROUPS_RANGE
         ring_bytes: ring_bytes as u32,   // within RING_BYTES_MAX
         journal: journal_limits(journal, problems),
-        retention: Duration::from_secs(retention),
-        sample: Duration::from_secs(sample),
-        reconcile: Duration::from_secs(reconcile),
+        retention,
+        sample,
+        reconcile,
         node_name,
         program_stats,
         bench_empty_programs,
         node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
-        pods: super::PodSettings::default(),
+        pods,
         gates: FeatureGates::default(),
         ignored: Vec::new(),
     }

@@ -3,7 +3,7 @@
 use serde_yaml_ng::{Mapping, Value};
 
 use super::node::{MemoryReservation, NodeSettings, SwapBehavior};
-use super::{Config, duration, kubelet};
+use super::{Config, FeatureGates, PodSettings, duration, kubelet};
 use crate::pod::ResourceList;
 
 impl Config {
@@ -13,6 +13,7 @@ impl Config {
         top.put("apiVersion", kubelet::API_VERSION);
         top.put("kind", kubelet::KIND);
         node(&mut top, &self.node);
+        pods(&mut top, &self.pods, self.gates);
         top.put(
             "featureGates",
             self.gates.list().into_iter().map(|(n, on)| pair(n, on)).collect::<Mapping>(),
@@ -39,6 +40,11 @@ impl Config {
         map.put("retentionSeconds", self.retention.as_secs());
         map.put("sampleSeconds", self.sample.as_secs());
         map.put("reconcileSeconds", self.reconcile.as_secs());
+        // Parts of a second come from maxContainerRestartPeriod alone.
+        let initial = Some(self.pods.backoff_initial).filter(|time| time.subsec_nanos() == 0);
+        map.put_some("crashLoopBackOffInitialSeconds", initial.map(|time| time.as_secs()));
+        map.put("crashLoopBackOffResetSeconds", self.pods.backoff_reset.as_secs());
+        map.put("housekeepingSeconds", self.pods.housekeeping.as_secs());
         map.put_some("nodeName", self.node_name.clone());
         map.put("programStats", self.program_stats.name());
         map.put_some("benchEmptyPrograms", self.bench_empty_programs.then_some(true));
@@ -93,6 +99,23 @@ fn node(top: &mut Map, node: &NodeSettings) {
     top.put("maxPods", node.max_pods);
     top.put_some("staticPodPath", node.static_pod_path.as_ref().map(|p| p.to_string_lossy().into_owned()));
     top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
+}
+
+/// The kubelet's keys about running pods.
+fn pods(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
+    top.put("podLogsDir", &*pods.logs_dir.to_string_lossy());
+    // Without the gate nothing may be said.
+    let back_off = Mapping::from_iter([pair("maxContainerRestartPeriod", duration::show(pods.backoff_max))]);
+    top.put_some("crashLoopBackOff", gates.crash_loop_back_off_max.then_some(back_off));
+    let dns: Vec<Value> = pods.cluster_dns.iter().map(|ip| ip.to_string().into()).collect();
+    top.put("clusterDNS", dns);
+    top.put("clusterDomain", &*pods.cluster_domain);
+    let resolv = pods.resolv_conf.as_ref().map(|p| p.to_string_lossy().into_owned());
+    top.put("resolvConf", resolv.unwrap_or_default());
+    top.put("runtimeRequestTimeout", duration::show(pods.runtime_request_timeout));
+    top.put("serializeImagePulls", pods.parallel_image_pulls == Some(1));
+    top.put_some("maxParallelImagePulls", pods.parallel_image_pulls.filter(|n| *n > 1));
+    top.put("seccompDefault", pods.seccomp_default);
 }
 
 fn amounts(list: &ResourceList) -> Mapping {

@@ -29,7 +29,8 @@ fn defaults() {
     assert_eq!((config.retention, config.sample), (Duration::from_secs(300), Duration::from_secs(10)));
     assert_eq!((config.journal.file_bytes, config.journal.files), (16 << 20, 4));
     assert_eq!(config, load(None, None, &Overrides::default()).unwrap());
-    assert_eq!(config.node, NodeSettings::default());
+    assert_eq!((config.node, config.pods), (NodeSettings::default(), PodSettings::default()));
+    assert_eq!(config.reconcile, Duration::from_secs(60));
 }
 
 #[test]
@@ -53,11 +54,11 @@ fn the_sample_has_the_defaults() {
 #[test]
 fn a_kubelets_file_is_read_as_it_is() {
     let config = read(
-        "clusterDomain: x\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
+        "podCIDR: x\nmaxPods: 50\nfeatureGates: {MemoryQoS: true, RotateKubeletServerCertificate: true}\n\
          containerRuntimeEndpoint: unix:///run/containerd/containerd.sock\n",
     )
     .unwrap();
-    assert_eq!(config.ignored, ["featureGates.RotateKubeletServerCertificate", "clusterDomain"]);
+    assert_eq!(config.ignored, ["featureGates.RotateKubeletServerCertificate", "podCIDR"]);
     assert_eq!((config.node.max_pods, config.node.memory_qos), (50, true));
     let endpoint = config.runtime_endpoint.unwrap();
     assert_eq!(endpoint.path(), Path::new("/run/containerd/containerd.sock"));

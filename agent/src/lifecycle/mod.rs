@@ -2,13 +2,24 @@
 //! purely, and carries it out.
 //!
 //! - [`Observed`]: what the runtime has of one pod.
-//! - [`Record`]: what of a pod must outlive the agent.
-//! - [`Plan`]: what is to be done next.
+//! - [`Record`], [`store`]: what of a pod must outlive the agent.
+//! - [`identity`]: which pods start, stay, are resized or end.
+//! - [`plan`]: what is to be done next for one pod, by [`policy`] and [`backoff`].
+//! - [`resize`]: what a changed manifest means for a pod that runs.
+//! - [`phase`]: how it is shown.
 
+pub mod backoff;
+pub mod identity;
 mod observed;
-mod plan;
+pub mod phase;
+pub mod plan;
+pub mod policy;
 mod record;
+pub mod resize;
+pub mod store;
+#[cfg(test)]
+pub(crate) mod testing;
 
 pub use observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 pub use plan::{Action, KillReason, Plan};
-pub use record::{ContainerRecord, Ending, Record};
+pub use record::{ContainerRecord, Ending, OOM_KILLED, Record};

@@ -4,7 +4,7 @@ use std::net::IpAddr;
 
 use jiff::Timestamp;
 
-/// Sandboxes and containers of one pod; newest attempt first.
+/// Sandboxes and containers of one pod, in any order.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Observed {
     pub sandboxes: Vec<SandboxSeen>,
@@ -57,5 +57,20 @@ impl Observed {
     /// The newest container of a name.
     pub fn newest(&self, name: &str) -> Option<&ContainerSeen> {
         self.containers.iter().filter(|c| c.name == name).max_by_key(|c| (c.attempt, c.created))
+    }
+
+    /// The newest sandbox, ready or not.
+    pub fn newest_sandbox(&self) -> Option<&SandboxSeen> {
+        self.sandboxes.iter().max_by_key(|s| (s.attempt, s.created))
+    }
+
+    /// The sandbox that the pod's containers run in: the newest, if it is ready.
+    pub fn sandbox(&self) -> Option<&SandboxSeen> {
+        self.newest_sandbox().filter(|s| s.ready)
+    }
+
+    /// Containers of a name that ended.
+    pub fn ended<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a ContainerSeen> {
+        self.containers.iter().filter(move |c| c.name == name && c.stage == ContainerStage::Exited)
     }
 }

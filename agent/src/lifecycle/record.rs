@@ -7,6 +7,9 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use serde::{Deserialize, Serialize};
 
+use super::{ContainerSeen, KillReason, Observed, backoff};
+use crate::config::PodSettings;
+use crate::pod::{Container, ContainerKind, Pod};
 use crate::view::{Ended, OomVictim};
 
 /// One pod's record.
@@ -30,16 +33,19 @@ pub struct Record {
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ContainerRecord {
-    /// How often it was started again; the next one's attempt is one more.
+    /// How often it was started again: the newest one's attempt.
     pub restarts: u32,
-    /// Failures in a row that count for the back-off; none after it ran long enough.
+    /// Ends in a row that count for the back-off; none after it ran long enough.
     pub failures: u32,
-    /// What the newest one was told at its start or last update: `resources` as in the manifest.
+    /// What the newest one was told at its start or last update: `resources` as in the manifest. Set from before its
+    /// creation.
     pub told: Option<v1::ResourceRequirements>,
     /// How the newest one that ended did.
     pub last: Option<Ended>,
     /// The container whose postStart hook is done.
     pub hooked: String,
+    /// The container that the agent itself ended to start it again: no failure of its own.
+    pub stopped: String,
     /// The newest process of the container with this id that was killed for memory.
     pub oom: Option<(String, OomVictim)>,
 }
@@ -52,4 +58,157 @@ pub struct Ending {
     pub grace_seconds: u64,
     /// In words, for events and status: `removed from its manifest`.
     pub why: String,
+}
+
+impl Record {
+    /// Of a pod just accepted.
+    pub fn new(pod: &Pod, origin: &str, accepted: Timestamp) -> Self {
+        Self {
+            manifest: pod.to_kubernetes(),
+            origin: origin.to_owned(),
+            accepted,
+            containers: BTreeMap::new(),
+            ending: None,
+        }
+    }
+
+    pub fn uid(&self) -> &str {
+        self.manifest.metadata.uid.as_deref().unwrap_or_default()
+    }
+
+    /// What is known of a container; nothing yet is the default.
+    pub fn container(&self, name: &str) -> Option<&ContainerRecord> {
+        self.containers.get(name)
+    }
+
+    /// To be saved before a container is created.
+    pub fn note_start(&mut self, container: &Container, attempt: u32) {
+        let own = self.containers.entry(container.name.clone()).or_default();
+        own.restarts = own.restarts.max(attempt);
+        own.told = Some(container.resources.to_kubernetes());
+    }
+
+    /// To be saved after a running container was given its resources anew.
+    pub fn note_update(&mut self, container: &Container) {
+        self.containers.entry(container.name.clone()).or_default().told =
+            Some(container.resources.to_kubernetes());
+    }
+
+    /// To be saved before a container is ended for `reason`.
+    pub fn note_kill(&mut self, name: &str, id: &str, reason: KillReason) {
+        if matches!(reason, KillReason::Resize | KillReason::Unknown) {
+            id.clone_into(&mut self.containers.entry(name.to_owned()).or_default().stopped);
+        }
+    }
+
+    /// Takes over how containers of the pod ended. Noting the same again changes nothing.
+    ///
+    /// Returns the ends that were news, in the order of their attempts.
+    pub fn note_ends(
+        &mut self,
+        pod: &Pod,
+        observed: &Observed,
+        settings: &PodSettings,
+    ) -> Vec<(String, Ended)> {
+        let mut news = Vec::new();
+        for container in pod.init_containers.iter().chain(&pod.containers) {
+            let mut ended: Vec<&ContainerSeen> = observed.ended(&container.name).collect();
+            ended.sort_by_key(|seen| (seen.attempt, seen.created));
+            for seen in ended {
+                let own = self.containers.entry(container.name.clone()).or_default();
+                if let Some(ended) = own.note_end(container.kind, seen, settings) {
+                    news.push((container.name.clone(), ended));
+                }
+            }
+        }
+        news
+    }
+}
+
+impl ContainerRecord {
+    /// Whether one of them was ever about to be created.
+    pub fn begun(&self) -> bool {
+        self.told.is_some() || self.last.is_some()
+    }
+
+    /// `None` for an end that was noted before or is older than the one noted.
+    fn note_end(
+        &mut self,
+        kind: ContainerKind,
+        seen: &ContainerSeen,
+        settings: &PodSettings,
+    ) -> Option<Ended> {
+        if self.knows_end(seen) {
+            return None;
+        }
+        let ended = self.ended(seen);
+        self.failures = self.failures_with(kind, seen, settings);
+        self.restarts = self.restarts.max(seen.attempt);
+        self.last = Some(ended.clone());
+        Some(ended)
+    }
+
+    /// Ends in a row that count, the one of `seen` among them.
+    pub(super) fn failures_with(
+        &self,
+        kind: ContainerKind,
+        seen: &ContainerSeen,
+        settings: &PodSettings,
+    ) -> u32 {
+        if self.knows_end(seen) || self.stopped == seen.id {
+            return self.failures;
+        }
+        if kind == ContainerKind::Init && seen.exit_code == 0 {
+            return 0;
+        }
+        let begun = seen.started.unwrap_or(seen.created);
+        backoff::count(self.failures, backoff::between(begun, seen.finished.unwrap_or(begun)), settings)
+    }
+
+    /// The end of an earlier attempt was noted before the next one began.
+    fn knows_end(&self, seen: &ContainerSeen) -> bool {
+        self.last.as_ref().is_some_and(|last| last.id == seen.id || seen.attempt < self.restarts)
+    }
+
+    /// How `seen` ended, with the process that the kernel killed in it.
+    ///
+    /// The reason is `OOMKilled` where the runtime says so, and where a process of the container was killed for memory
+    /// and the container then failed: containerd says the same of any process, but only if its own OOM event came in
+    /// time.
+    pub fn ended(&self, seen: &ContainerSeen) -> Ended {
+        let oom = self.victim(&seen.id).cloned();
+        let reason = match (&oom, seen.exit_code) {
+            (Some(_), 1..) => OOM_KILLED.to_owned(),
+            (_, 0) if seen.reason.is_empty() => "Completed".to_owned(),
+            _ if seen.reason.is_empty() => "Error".to_owned(),
+            _ => seen.reason.clone(),
+        };
+        Ended {
+            id: seen.id.clone(),
+            exit_code: seen.exit_code,
+            signal: signal(seen.exit_code),
+            reason,
+            message: seen.message.clone(),
+            started: seen.started,
+            finished: seen.finished,
+            oom,
+        }
+    }
+
+    /// The newest process of the container `id` that was killed for memory.
+    pub fn victim(&self, id: &str) -> Option<&OomVictim> {
+        self.oom.as_ref().filter(|(of, _)| of == id).map(|(_, victim)| victim)
+    }
+}
+
+/// The kubelet's and containerd's reason.
+pub const OOM_KILLED: &str = "OOMKilled";
+
+/// The signal in an exit status as runtimes and shells give it: 128 and its number.
+fn signal(exit_code: i32) -> i32 {
+    const LAST: i32 = 64;
+    match exit_code - 128 {
+        number @ 1..=LAST => number,
+        _ => 0,
+    }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::source::Desired;
+use super::keep::Keep;
 
 /// What is known of pod cgroups.
 #[derive(Debug)]
@@ -30,14 +30,14 @@ pub struct Verdict {
     pub forget: Vec<String>,
 }
 
-/// Sorts every pod cgroup. Without an answer of the source yet, nothing is removed.
-pub fn decide(known: &Known<'_>, desired: Option<&Desired>) -> Verdict {
+/// Sorts every pod cgroup. Before the first word, nothing is removed.
+pub fn decide(known: &Known<'_>, keep: Option<&Keep>) -> Verdict {
     let mut verdict = Verdict::default();
     for (path, pod) in known.owned {
         if known.wanted.contains(path) || known.removing.contains(path) {
             continue;
         }
-        let gone = desired.is_some_and(|d| d.is_gone(&pod.origin));
+        let gone = keep.is_some_and(|k| k.is_gone(&pod.origin));
         if !gone {
             verdict.withheld.push(path.clone());
         } else if known.present.contains(path) {
@@ -73,15 +73,15 @@ mod tests {
         let owned = owned(&[("/a", "f"), ("/b", "f"), ("/c", "broken"), ("/d", "f"), ("/gone", "f")]);
         let removing = set(&["/d"]);
         let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-        let desired = Desired { unreadable: set(&["broken"]), ..Desired::default() };
+        let keep = Keep { unreadable: set(&["broken"]), ..Keep::default() };
         let expected = Verdict {
             remove: vec!["/b".into()],
             withheld: vec!["/c".into()],
             foreign: vec!["/x".into()],
             forget: vec!["/gone".into()],
         };
-        assert_eq!(decide(&known, Some(&desired)), expected);
-        for blind in [None, Some(&Desired { blind: true, ..Desired::default() })] {
+        assert_eq!(decide(&known, Some(&keep)), expected);
+        for blind in [None, Some(&Keep { blind: true, ..Keep::default() })] {
             let verdict = decide(&known, blind);
             assert!(verdict.remove.is_empty() && verdict.forget.is_empty());
             assert_eq!(verdict.withheld, ["/b", "/c", "/gone"]);
@@ -99,8 +99,8 @@ mod tests {
         ) {
             let owned = ours.iter().map(|p| (p.clone(), Entry { uid: "u".into(), origin: "o".into() })).collect();
             let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-            let desired = Desired { blind, ..Desired::default() };
-            let verdict = decide(&known, Some(&desired));
+            let keep = Keep { blind, ..Keep::default() };
+            let verdict = decide(&known, Some(&keep));
             for path in &verdict.remove {
                 prop_assert!(!blind && ours.contains(path) && present.contains(path));
                 prop_assert!(!wanted.contains(path) && !removing.contains(path));

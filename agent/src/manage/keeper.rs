@@ -6,14 +6,20 @@ use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
+use tokio::sync::watch;
+
 use super::destroyer::{Destroyer, Outcome};
+use super::keep::{Keep, Places};
 use super::sync::Syncer;
-use crate::source::Desired;
 use crate::view::HierarchyStatus;
+
+/// How often cgroups are looked at that wait for their pods' volumes (the kubelet's housekeeping).
+const HELD: Duration = Duration::from_secs(2);
 
 /// What wakes the keeper.
 enum Wake {
-    Pods(Desired),
+    Pods(Keep),
+    Look,
     Destroyed(Outcome),
     Stop,
 }
@@ -24,16 +30,23 @@ pub struct Keeper {
     wakes: Sender<Wake>,
     thread: Option<JoinHandle<()>>,
     status: Arc<Mutex<HierarchyStatus>>,
+    places: watch::Receiver<Arc<Places>>,
 }
 
-/// Hands pods to the keeper from another thread.
+/// Hands pods to the keeper from other threads.
 #[derive(Debug, Clone)]
 pub struct PodSink(Sender<Wake>);
 
 impl PodSink {
-    pub fn send(&self, desired: Desired) {
+    /// From now on these are kept; at once, on the keeper's thread.
+    pub fn send(&self, keep: Keep) {
         // Nobody listens any more when the agent ends.
-        let _ = self.0.send(Wake::Pods(desired));
+        let _ = self.0.send(Wake::Pods(keep));
+    }
+
+    /// Something that cgroups wait for is over: a pod's volumes are gone.
+    pub fn look(&self) {
+        let _ = self.0.send(Wake::Look);
     }
 }
 
@@ -48,18 +61,23 @@ impl Keeper {
         let destroyer = Destroyer::start(syncer.manager(), move |outcome| {
             let _ = done.send(Wake::Destroyed(outcome));
         })?;
-        let status = syncer.status();
+        let (status, places) = (syncer.status(), syncer.places());
         // Here and not on the thread: whoever asks for readiness gets a hierarchy that stands.
         let mut destroyer = destroyer;
         syncer.sync(&mut destroyer);
         let thread = thread::Builder::new()
             .name("hierarchy".into())
             .spawn(move || run(&mut syncer, &mut destroyer, &woken, reconcile))?;
-        Ok(Self { wakes, thread: Some(thread), status })
+        Ok(Self { wakes, thread: Some(thread), status, places })
     }
 
     pub fn sink(&self) -> PodSink {
         PodSink(self.wakes.clone())
+    }
+
+    /// Where the pods' cgroups are, told anew with every change.
+    pub fn places(&self) -> watch::Receiver<Arc<Places>> {
+        self.places.clone()
     }
 
     /// The status, as of the last sync.
@@ -90,17 +108,18 @@ fn run(syncer: &mut Syncer, destroyer: &mut Destroyer, woken: &Receiver<Wake>, r
         while let Some(one) = wake {
             match one {
                 Wake::Stop => return,
-                Wake::Pods(desired) => {
-                    syncer.desire(desired);
+                Wake::Pods(keep) => {
+                    syncer.keep(keep);
                     changed = true;
                 }
+                Wake::Look => changed = true,
                 Wake::Destroyed(outcome) => changed |= syncer.destroyed(&outcome, destroyer),
             }
             wake = woken.try_recv().ok();
         }
         if changed {
             syncer.sync(destroyer);
-            due = Instant::now() + reconcile;
+            due = Instant::now() + if syncer.waits() { reconcile.min(HELD) } else { reconcile };
         }
     }
 }

@@ -9,6 +9,7 @@ mod decide;
 mod destroyer;
 mod entry;
 mod error;
+mod keep;
 mod keeper;
 mod machine;
 mod owned;
@@ -22,7 +23,10 @@ mod timed;
 
 pub use containers::Namer;
 pub use error::ManageError;
+pub use keep::{Keep, Kept, Place, Places};
+pub use keeper::{Keeper, PodSink};
 
 pub use machine::node_name;
 pub use plan::{Plan, PlannedPod, file_values};
-pub use start::{Managing, start};
+pub use start::{Managing, Prepared, prepare, source, start};
+pub use sync::HasVolumes;

@@ -1,24 +1,26 @@
 //! From the configuration to a kept hierarchy.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tracing::{info, warn};
 
+use super::keep::Keep;
 use super::keeper::Keeper;
 use super::machine::{driver, facts, node_name};
 use super::owned::Owned;
 use super::places;
-use super::sync::{Setup, Syncer};
+use super::sync::{HasVolumes, Setup, Syncer};
 use super::{ManageError, Namer};
 use crate::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
 use crate::cgroup::{Layout, LayoutKind};
 use crate::config::{Config, Endpoint, Enforce, MachineFacts, NodeSettings};
 use crate::journal::Journal;
 use crate::node::gather::Sources;
-use crate::qos::Levels;
+use crate::qos::{HierarchyFacts, Levels};
 use crate::runtime::Client;
-use crate::source::{Manifests, Watching, report, watch};
+use crate::source::{Directory, Source, Watching};
 use crate::view::Detail;
 
 /// What runs in mode manage. Dropping it leaves the pods as they are.
@@ -29,10 +31,10 @@ pub struct Managing {
     pub keeper: Keeper,
 }
 
-/// Checks what must be there, makes the levels, and watches the manifests.
+/// The hierarchy without containers: cgroups for exactly the pods that the manifests name.
 ///
 /// # Errors
-/// What the hierarchy cannot be kept without is missing, each with the setting that asks for it.
+/// As [`prepare`]; or a thread cannot be had.
 pub fn start(
     config: &Config,
     layout: &Layout,
@@ -40,6 +42,63 @@ pub fn start(
     runtime: &tokio::runtime::Handle,
     namer: Namer,
 ) -> Result<Managing, ManageError> {
+    let prepared = prepare(config, layout, journal, runtime, namer, Box::new(|_| false))?;
+    let mut source = source(config);
+    let first = source.as_mut().map(|s| s.first()).unwrap_or_default();
+    let keeper = prepared.keep(first.into())?;
+    let watching = source.map(|source| {
+        let sink = keeper.sink();
+        let watching = source.watch(Box::new(move |desired| sink.send(desired.into())));
+        watching.map_err(|source| ManageError::Start { what: "manifest thread", source })
+    });
+    Ok(Managing { _watching: watching.transpose()?, keeper })
+}
+
+/// Where the configuration has pods come from.
+pub fn source(config: &Config) -> Option<Box<dyn Source>> {
+    let settings = &config.node;
+    let Some(dir) = &settings.static_pod_path else {
+        warn!("staticPodPath is not set: there are no pods to manage");
+        return None;
+    };
+    Some(Box::new(Directory::new(dir, &node_name(config), settings.file_check_frequency)))
+}
+
+/// A hierarchy that can be kept: everything that it needs is there.
+pub struct Prepared {
+    /// Who makes the cgroups.
+    pub driver: DriverKind,
+    /// What limits there are on this machine.
+    pub facts: HierarchyFacts,
+    syncer: Syncer,
+    reconcile: Duration,
+}
+
+impl Prepared {
+    /// Makes the levels and the cgroups of the `first` pods, and keeps them from then on. Levels that are computed
+    /// without the pods that run would starve those: all of them must be among the first.
+    ///
+    /// # Errors
+    /// A thread cannot be had.
+    pub fn keep(mut self, first: Keep) -> Result<Keeper, ManageError> {
+        self.syncer.keep(first);
+        let failed = |source| ManageError::Start { what: "hierarchy thread", source };
+        Keeper::start(self.syncer, self.reconcile).map_err(failed)
+    }
+}
+
+/// Checks what must be there, and asks the runtime for the driver. Nothing is written yet but `kubepods`.
+///
+/// # Errors
+/// What the hierarchy cannot be kept without is missing, each with the setting that asks for it.
+pub fn prepare(
+    config: &Config,
+    layout: &Layout,
+    journal: &Journal,
+    runtime: &tokio::runtime::Handle,
+    namer: Namer,
+    has_volumes: HasVolumes,
+) -> Result<Prepared, ManageError> {
     let settings = &config.node;
     let machine = MachineFacts {
         unified: layout.kind() == LayoutKind::V2,
@@ -78,6 +137,7 @@ pub fn start(
         daemons: places::daemons(config, &manager, &*files)?,
         reconcile: config.reconcile,
         settings: settings.clone(),
+        has_volumes,
         facts,
         levels,
         files,
@@ -88,29 +148,11 @@ pub fn start(
         driver_from,
         state_dir: config.state_dir.clone(),
     };
-    let failed = |what| move |source| ManageError::Start { what, source };
-    // The pods first: levels computed without them would starve those that run.
-    let mut manifests = settings.static_pod_path.as_ref().map(|dir| Manifests::new(dir, &node_name(config)));
-    let first = manifests.as_mut().map(Manifests::scan).unwrap_or_default();
-    report(None, &first);
     let mut syncer = Syncer::new(setup);
     if anew {
         syncer.made(&kubepods);
     }
-    syncer.desire(first.clone());
-    let keeper = Keeper::start(syncer, config.reconcile).map_err(failed("hierarchy thread"))?;
-    let watching = match manifests {
-        None => {
-            warn!("staticPodPath is not set: there are no pods to manage");
-            None
-        }
-        Some(manifests) => {
-            let (sink, relist) = (keeper.sink(), settings.file_check_frequency);
-            let watching = watch(manifests, first, relist, move |desired| sink.send(desired));
-            Some(watching.map_err(failed("manifest thread"))?)
-        }
-    };
-    Ok(Managing { _watching: watching, keeper })
+    Ok(Prepared { driver: kind, facts, syncer, reconcile: config.reconcile })
 }
 
 /// The runtime's word, if it has one (KEP-4033), else the configuration's.

@@ -9,12 +9,14 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tracing::{debug, info, warn};
 
 use super::containers::Namer;
 use super::decide::{Known, Verdict, decide};
 use super::destroyer::{Destroyer, Outcome};
 use super::entry::{entries, only};
+use super::keep::{Keep, Kept, Places};
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
 use super::steps::{ByPath, Difference, Pass, Step, differences, steps};
@@ -26,7 +28,6 @@ use crate::node::Capacity;
 use crate::node::daemons::Daemons;
 use crate::node::gather::Sources;
 use crate::qos::{self, FormulaEvidence, HierarchyFacts, Levels};
-use crate::source::{Desired, Sourced};
 use crate::view::{Correction, Detail, HierarchyStatus, PodRef};
 
 /// What the keeper works with.
@@ -43,16 +44,21 @@ pub struct Setup {
     pub reconcile: Duration,
     pub owned: Owned,
     pub journal: Journal,
+    /// Whether a pod's volumes are still there, by uid: its cgroup stays as long, with the least CPU.
+    pub has_volumes: HasVolumes,
     /// Who named the driver.
     pub driver_from: &'static str,
     /// On the file system that the ephemeral storage is of.
     pub state_dir: PathBuf,
 }
 
+/// Tells whether anything of a pod's volumes is still there, by uid.
+pub type HasVolumes = Box<dyn Fn(&str) -> bool + Send>;
+
 /// See the module.
 pub struct Syncer {
     setup: Setup,
-    desired: Option<Desired>,
+    keep: Option<Keep>,
     /// What was last written, and what a found difference is judged by.
     written: ByPath,
     corrections: u64,
@@ -63,7 +69,12 @@ pub struct Syncer {
     /// When the daemons were last looked after, and what was wrong.
     placed: Option<(Instant, Vec<String>)>,
     /// As of the last sync.
-    pods: BTreeMap<String, Sourced>,
+    pods: BTreeMap<String, Kept>,
+    /// Cgroups that could not be made or written at the last sync.
+    failed: BTreeMap<String, String>,
+    /// Ours that nobody wants, with the least CPU until their volumes are gone.
+    held: BTreeSet<String>,
+    places: watch::Sender<Arc<Places>>,
     foreign: BTreeSet<String>,
     reconciled: Option<SystemTime>,
     status: Arc<Mutex<HierarchyStatus>>,
@@ -77,14 +88,14 @@ struct Wanted {
     /// As they are read afterwards.
     limits: ByPath,
     /// Pods by path.
-    pods: BTreeMap<String, Sourced>,
+    pods: BTreeMap<String, Kept>,
 }
 
 impl Syncer {
     pub fn new(setup: Setup) -> Self {
         Self {
             setup,
-            desired: None,
+            keep: None,
             written: ByPath::new(),
             corrections: 0,
             problems: Problems::default(),
@@ -92,6 +103,9 @@ impl Syncer {
             containers: BTreeSet::new(),
             placed: None,
             pods: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            held: BTreeSet::new(),
+            places: watch::Sender::default(),
             foreign: BTreeSet::new(),
             reconciled: None,
             status: Arc::default(),
@@ -112,28 +126,42 @@ impl Syncer {
     }
 
     /// The pods that should be here from now on.
-    pub fn desire(&mut self, desired: Desired) {
-        self.desired = Some(desired);
+    pub fn keep(&mut self, keep: Keep) {
+        self.keep = Some(keep);
+    }
+
+    /// Where pods' cgroups are, from the last sync on.
+    pub fn places(&self) -> watch::Receiver<Arc<Places>> {
+        self.places.subscribe()
+    }
+
+    /// Whether cgroups wait for something that nobody tells: the end of their volumes.
+    pub fn waits(&self) -> bool {
+        !self.held.is_empty()
     }
 
     /// Reads everything and puts it right.
     pub fn sync(&mut self, destroyer: &mut Destroyer) {
         self.problems.begin();
+        self.failed.clear();
         self.place_daemons();
-        if let Some(desired) = &self.desired {
-            for problem in &desired.problems {
+        if let Some(keep) = &self.keep {
+            for problem in &keep.problems {
                 self.problems.add("manifests", problem.clone());
             }
         }
         let Some(wanted) = self.wanted() else { return self.show(destroyer) };
         // Written down before it is made. What cannot be written down is not made.
-        let mine = wanted.pods.iter().map(|(path, sourced)| {
-            (path.clone(), Entry { uid: sourced.pod.uid.clone(), origin: sourced.origin.clone() })
+        let mine = wanted.pods.iter().map(|(path, kept)| {
+            (path.clone(), Entry { uid: kept.pod.uid.clone(), origin: kept.origin.clone() })
         });
         let may_make = match self.setup.owned.add(mine) {
             Ok(()) => true,
             Err(error) => {
                 self.problems.add("state", error.to_string());
+                for path in wanted.pods.keys().filter(|path| !self.setup.manager.exists(path)) {
+                    self.failed.insert(path.clone(), error.to_string());
+                }
                 false
             }
         };
@@ -203,14 +231,13 @@ impl Syncer {
                 return None;
             }
         };
-        let Self { setup, desired, problems, .. } = self;
+        let Self { setup, keep, problems, .. } = self;
         let mut pods = BTreeMap::new();
         // Without cgroupsPerQOS pods have no cgroup of their own.
-        let sourced = desired.iter().flat_map(|d| &d.pods).filter(|_| setup.settings.cgroups_per_qos);
-        for sourced in sourced {
-            match setup.levels.pod(sourced.pod.qos, &sourced.pod.uid) {
-                Ok(name) => drop(pods.insert(setup.manager.path(&name), sourced.clone())),
-                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", sourced.origin)),
+        for kept in keep.iter().flat_map(|k| &k.pods).filter(|_| setup.settings.cgroups_per_qos) {
+            match setup.levels.pod(kept.pod.qos, &kept.pod.uid) {
+                Ok(name) => drop(pods.insert(setup.manager.path(&name), kept.clone())),
+                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", kept.origin)),
             }
         }
         let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
@@ -248,6 +275,7 @@ impl Syncer {
             match self.setup.manager.read(path) {
                 Ok(limits) => drop(found.insert(path.clone(), limits)),
                 Err(error) => {
+                    self.failed.insert(path.clone(), error.to_string());
                     self.problems.add(path, error.to_string());
                     unreadable.insert(path.clone());
                 }
@@ -288,6 +316,7 @@ impl Syncer {
             Err(error) => {
                 warn!(path, "cannot set limits: {error}");
                 self.problems.add(&path, error.to_string());
+                self.failed.insert(path, error.to_string());
             }
         }
     }
@@ -344,12 +373,18 @@ impl Syncer {
             present: &present,
             removing: destroyer.removing(),
         };
-        decide(&known, self.desired.as_ref())
+        decide(&known, self.keep.as_ref())
     }
 
     /// Removes our pod cgroups that nobody wants.
     fn remove_unwanted(&mut self, verdict: Verdict, destroyer: &mut Destroyer) {
+        let before = std::mem::take(&mut self.held);
         for path in &verdict.remove {
+            let uid = self.setup.owned.pods().get(path).map(|e| e.uid.as_str());
+            if uid.is_some_and(|uid| (self.setup.has_volumes)(uid)) {
+                self.hold(path, before.contains(path));
+                continue;
+            }
             info!(path, "removing a pod's cgroup");
             destroyer.remove(path);
         }
@@ -359,6 +394,18 @@ impl Syncer {
             }
         }
         self.foreign = verdict.foreign.into_iter().collect();
+    }
+
+    /// As the kubelet's `cleanupOrphanedPodCgroups`: as long as volumes are there, something may still write to them.
+    fn hold(&mut self, path: &str, already: bool) {
+        if !already {
+            info!(path, "kept with the least CPU until the pod's volumes are gone");
+            if let Err(error) = timed(Operation::Update, || self.setup.manager.reduce_cpu(path)) {
+                self.problems.add(path, error.to_string());
+                return;
+            }
+        }
+        self.held.insert(path.to_owned());
     }
 
     /// Pod cgroups that are there: children of the levels that are named like pods', and our own wherever they are.

@@ -20,6 +20,7 @@ mod resources;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod write;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -160,7 +160,7 @@ fn amount() -> impl Strategy<Value = Option<Text>> {
     prop::option::of(prop::sample::select(texts.to_vec()).prop_map(|text| Text(text.to_owned())))
 }
 
-fn list() -> impl Strategy<Value = Option<std::collections::BTreeMap<String, Text>>> {
+fn list() -> impl Strategy<Value = Option<BTreeMap<String, Text>>> {
     let names = [CPU, MEMORY, "hugepages-2Mi", "a.b/c"];
     prop::array::uniform4(amount()).prop_map(move |amounts| {
         let named =

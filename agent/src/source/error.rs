@@ -10,6 +10,10 @@ pub enum SourceError {
     File { call: &'static str, path: PathBuf, source: io::Error },
     #[error("{}: {bytes} bytes, a manifest has at most {most}", path.display())]
     TooLong { path: PathBuf, bytes: u64, most: u64 },
+    #[error("{}: there is no such file", path.display())]
+    NoFile { path: PathBuf },
+    #[error("{}: nothing in it: it may be half written, and to remove its pods it has to be removed", path.display())]
+    Empty { path: PathBuf },
     #[error("{}: not UTF-8 from byte {at} on", path.display())]
     NotText { path: PathBuf, at: usize },
 }

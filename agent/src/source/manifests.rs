@@ -1,12 +1,15 @@
 //! The files of a manifest directory (`staticPodPath`) as pods.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{self, File};
+use std::ffi::{OsStr, OsString};
+use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::{Desired, SourceError, Sourced, uid};
+use super::choice::{Candidate, choose};
+use super::{Desired, SourceError, Sourced, Standing, uid};
 use crate::pod::{Pod, manifest};
 
 /// Longest manifest in bytes: the kubelet's `maxConfigLength`.
@@ -19,6 +22,17 @@ pub struct Manifests {
     /// Goes into the uid of pods that have none, as with the kubelet.
     node: String,
     files: BTreeMap<PathBuf, Known>,
+    /// Why the directory could not be listed the last time.
+    blind: Option<String>,
+    standing: Standing,
+}
+
+/// A file as it was found, to be taken or not.
+#[derive(Debug)]
+pub struct Look {
+    path: PathBuf,
+    /// `None` for what is no file or gone.
+    text: Result<Option<String>, SourceError>,
 }
 
 /// One file as last read.
@@ -31,17 +45,34 @@ struct Known {
 
 impl Manifests {
     pub fn new(dir: &Path, node: &str) -> Self {
-        Self { dir: dir.to_owned(), node: node.to_owned(), files: BTreeMap::new() }
+        Self {
+            dir: dir.to_owned(),
+            node: node.to_owned(),
+            files: BTreeMap::new(),
+            blind: None,
+            standing: Standing::default(),
+        }
     }
 
     pub fn dir(&self) -> &Path {
         &self.dir
     }
 
-    /// What one file alone says.
-    pub fn file(path: &Path, node: &str) -> Desired {
+    /// The file whose pod of a name runs already: it goes before others that have a pod of that name too.
+    pub fn stand(&mut self, standing: Standing) {
+        self.standing = standing;
+    }
+
+    /// What a directory says now, or one file alone.
+    pub fn at(path: &Path, node: &str) -> Desired {
+        if path.is_dir() {
+            let mut all = Self::new(path, node);
+            all.scan();
+            return all.desired();
+        }
         let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
-        let known = match read(path) {
+        let read = read(path).and_then(|text| text.ok_or(SourceError::NoFile { path: path.to_owned() }));
+        let known = match read {
             Ok(text) => parse(path, text, node, Known::default()),
             Err(error) => Known { problems: vec![error.to_string()], ..Known::default() },
         };
@@ -51,84 +82,114 @@ impl Manifests {
 
     /// Reads every file anew. A file that cannot be read or has a bad document keeps the pods that were known from it
     /// and are not told anew; a directory that cannot be listed keeps all.
-    pub fn scan(&mut self) -> Desired {
-        let names = match list(&self.dir) {
-            Ok(names) => names,
-            Err(error) => {
-                let mut desired = self.desired();
-                desired.problems.insert(0, error.to_string());
-                desired.blind = true;
-                return desired;
-            }
-        };
-        self.files.retain(|path, _| names.contains(path));
-        for path in names {
-            let before = self.files.remove(&path).unwrap_or_default();
-            let now = match read(&path) {
-                Ok(text) if text == before.text && before.problems.is_empty() => before,
-                Ok(text) => parse(&path, text, &self.node, before),
-                Err(error) => Known { text: String::new(), problems: vec![error.to_string()], ..before },
-            };
-            self.files.insert(path, now);
+    pub fn scan(&mut self) {
+        for name in self.list() {
+            let look = self.look(&name);
+            self.take(look);
         }
-        self.desired()
     }
 
-    /// What the files say together. Of two pods with one uid or one name the first file's stands.
-    fn desired(&self) -> Desired {
-        let mut desired = Desired::default();
-        let (mut uids, mut names) = (BTreeMap::new(), BTreeMap::new());
-        for (path, file) in &self.files {
-            let origin = path.display().to_string();
-            desired.problems.extend(file.problems.iter().cloned());
-            if !file.problems.is_empty() {
-                desired.unreadable.insert(origin.clone());
+    /// The names in the directory that may be manifests. What was known of others is dropped; of none, if the
+    /// directory cannot be listed.
+    pub fn list(&mut self) -> BTreeSet<OsString> {
+        match list(&self.dir) {
+            Ok(names) => {
+                self.blind = None;
+                self.files.retain(|path, _| path.file_name().is_some_and(|name| names.contains(name)));
+                names
             }
-            for pod in &file.pods {
-                let name = (pod.namespace.clone(), pod.name.clone());
-                let taken = uids.get(&pod.uid).or_else(|| names.get(&name));
-                if let Some(first) = taken {
-                    desired.problems.push(format!(
-                        "{origin}: pod {}/{} (uid {}) is in {first} already and is left out here",
-                        pod.namespace, pod.name, pod.uid
-                    ));
-                    continue;
-                }
-                uids.insert(pod.uid.clone(), origin.clone());
-                names.insert(name, origin.clone());
-                desired.pods.push(Sourced { pod: pod.clone(), origin: origin.clone() });
+            Err(error) => {
+                self.blind = Some(error.to_string());
+                BTreeSet::new()
             }
         }
+    }
+
+    /// Reads one file of the directory, which may be gone.
+    pub fn look(&self, name: &OsStr) -> Look {
+        let path = self.dir.join(name);
+        let text = if is_manifest(name) { read(&path) } else { Ok(None) };
+        Look { path, text }
+    }
+
+    /// Takes what was read for what there is.
+    pub fn take(&mut self, Look { path, text }: Look) {
+        let before = self.files.remove(&path).unwrap_or_default();
+        let now = match text {
+            Ok(None) => return,
+            Ok(Some(text)) if text == before.text && before.problems.is_empty() && !text.is_empty() => before,
+            Ok(Some(text)) => parse(&path, text, &self.node, before),
+            Err(error) => Known { text: String::new(), problems: vec![error.to_string()], ..before },
+        };
+        self.files.insert(path, now);
+    }
+
+    /// What the files say together. Of two pods with one uid or one name that one stands which stood before, else the
+    /// first file's.
+    pub fn desired(&mut self) -> Desired {
+        let mut desired = Desired { blind: self.blind.is_some(), ..Desired::default() };
+        desired.problems.extend(self.blind.clone());
+        let mut candidates = Vec::new();
+        for (path, file) in &self.files {
+            let origin: Arc<str> = path.to_string_lossy().into();
+            desired.problems.extend(file.problems.iter().cloned());
+            if !file.problems.is_empty() {
+                desired.unreadable.insert(origin.to_string());
+            }
+            candidates.extend(file.pods.iter().map(|pod| Candidate { pod, origin: origin.clone() }));
+        }
+        let choice = choose(candidates, &self.standing);
+        desired.problems.extend(choice.problems);
+        self.standing = choice.standing;
+        desired.pods = choice
+            .pods
+            .into_iter()
+            .map(|c| Sourced { pod: c.pod.clone(), origin: c.origin.as_ref().to_owned() })
+            .collect();
         desired
     }
 }
 
-/// The regular files of `dir`, sorted; names with a leading dot are not manifests (the kubelet's rule).
-fn list(dir: &Path) -> Result<BTreeSet<PathBuf>, SourceError> {
-    let fail = |source| SourceError::File { call: "list", path: dir.to_owned(), source };
-    let mut files = BTreeSet::new();
-    for entry in fs::read_dir(dir).map_err(fail)? {
-        let entry = entry.map_err(fail)?;
-        let hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
-        // Follows links, as the kubelet does. What vanished meanwhile is not there.
-        let regular = fs::metadata(entry.path()).is_ok_and(|m| m.is_file());
-        if !hidden && regular {
-            files.insert(entry.path());
-        }
-    }
-    Ok(files)
+/// Names with a leading dot are not manifests (the kubelet's rule, and its only one).
+pub fn is_manifest(name: &OsStr) -> bool {
+    !name.as_encoded_bytes().starts_with(b".")
 }
 
-fn read(path: &Path) -> Result<String, SourceError> {
+fn list(dir: &Path) -> Result<BTreeSet<OsString>, SourceError> {
+    let fail = |source| SourceError::File { call: "list", path: dir.to_owned(), source };
+    let names = fs::read_dir(dir).map_err(fail)?.map(|entry| entry.map(|e| e.file_name()));
+    names
+        .filter(|name| name.as_ref().map_or(true, |name| is_manifest(name)))
+        .collect::<Result<_, _>>()
+        .map_err(fail)
+}
+
+/// The text of a file, following links as the kubelet does. `None` for what is no regular file, and for what is gone;
+/// a link to nowhere is an error.
+fn read(path: &Path) -> Result<Option<String>, SourceError> {
     let fail = |call| move |source: io::Error| SourceError::File { call, path: path.to_owned(), source };
-    let file = File::open(path).map_err(fail("open"))?;
-    let mut bytes = Vec::new();
+    // Opening a FIFO would wait for its writer.
+    let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == io::ErrorKind::NotFound && fs::symlink_metadata(path).is_err() => {
+            return Ok(None);
+        }
+        // A socket.
+        Err(e) if e.raw_os_error() == Some(libc::ENXIO) => return Ok(None),
+        Err(source) => return Err(fail("open")(source)),
+    };
+    let metadata = file.metadata().map_err(fail("stat"))?;
+    if !metadata.is_file() {
+        return Ok(None);
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(LONGEST)).unwrap_or(0) + 1);
     file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(fail("read"))?;
     let length = bytes.len() as u64;
     if length > LONGEST {
         return Err(SourceError::TooLong { path: path.to_owned(), bytes: length, most: LONGEST });
     }
     String::from_utf8(bytes)
+        .map(Some)
         .map_err(|e| SourceError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
 }
 
@@ -136,6 +197,9 @@ fn read(path: &Path) -> Result<String, SourceError> {
 fn parse(path: &Path, text: String, node: &str, before: Known) -> Known {
     let mut pods: Vec<Arc<Pod>> = Vec::new();
     let mut problems = Vec::new();
+    if says_nothing(&text) {
+        problems.push(SourceError::Empty { path: path.to_owned() }.to_string());
+    }
     for document in manifest::parse(&text) {
         match document {
             Ok(mut pod) => {
@@ -155,6 +219,11 @@ fn parse(path: &Path, text: String, node: &str, before: Known) -> Known {
         pods.extend(kept);
     }
     Known { text, pods, problems }
+}
+
+/// Nothing but white space, comments and ends of documents: most likely a file that is being written.
+fn says_nothing(text: &str) -> bool {
+    text.lines().map(str::trim).all(|line| matches!(line, "" | "---" | "...") || line.starts_with('#'))
 }
 
 #[cfg(test)]

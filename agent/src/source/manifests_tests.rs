@@ -26,8 +26,18 @@ impl Fixture {
         self.dir.path().join(file).display().to_string()
     }
 
+    fn read(&mut self, file: &str) {
+        let look = self.manifests.look(OsStr::new(file));
+        self.manifests.take(look);
+    }
+
+    fn scan(&mut self) -> Desired {
+        self.manifests.scan();
+        self.manifests.desired()
+    }
+
     fn names(&mut self) -> Vec<String> {
-        names(&self.manifests.scan())
+        names(&self.scan())
     }
 }
 
@@ -42,7 +52,7 @@ fn several_documents_and_formats() {
     f.write("a.json", r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#);
     f.write(".hidden.yaml", manifest("hidden"));
     fs::create_dir(f.dir.path().join("directory")).unwrap();
-    let desired = f.manifests.scan();
+    let desired = f.scan();
     assert_eq!(names(&desired), ["a", "b1", "b2"]);
     assert_eq!(desired.problems, [""; 0]);
     assert!(desired.pods.iter().all(|p| p.pod.uid.len() == 32 && p.pod.namespace == "default"));
@@ -55,11 +65,11 @@ fn a_removed_file_takes_its_pods_and_a_removed_directory_does_not() {
     f.write("b.yaml", manifest("b"));
     assert_eq!(f.names(), ["a", "b"]);
     fs::remove_file(f.dir.path().join("b.yaml")).unwrap();
-    let desired = f.manifests.scan();
+    let desired = f.scan();
     assert_eq!(names(&desired), ["a"]);
     assert!(desired.is_gone(&f.origin("b.yaml")));
     fs::remove_dir_all(f.dir.path()).unwrap();
-    let desired = f.manifests.scan();
+    let desired = f.scan();
     assert_eq!(names(&desired), ["a"]);
     assert!(desired.blind && !desired.is_gone(&f.origin("b.yaml")));
     assert!(desired.problems[0].starts_with("list "), "{:?}", desired.problems);
@@ -73,16 +83,23 @@ fn a_bad_file_keeps_its_pods() {
     let both = format!("{}---\n{}", manifest("one"), manifest("two"));
     f.write("a.yaml", &both);
     assert_eq!(f.names(), ["one", "two"]);
-    for bad in [&both.as_bytes()[..both.len() - 20], b"{", b"\xff\xfe", b"kind: Nonsense\napiVersion: v1\n"] {
+    for bad in [
+        &both.as_bytes()[..both.len() - 20],
+        b"{",
+        b"\xff\xfe",
+        b"kind: Nonsense\napiVersion: v1\n",
+        b"",
+        b"# to come\n---\n",
+    ] {
         f.write("a.yaml", bad);
-        let desired = f.manifests.scan();
+        let desired = f.scan();
         assert_eq!(names(&desired).len(), 2, "{bad:?}");
         assert!(!desired.is_gone(&f.origin("a.yaml")));
         assert!(desired.problems.iter().all(|p| p.contains(&f.origin("a.yaml"))), "{:?}", desired.problems);
         assert!(!desired.problems.is_empty());
     }
     f.write("a.yaml", manifest("one"));
-    let desired = f.manifests.scan();
+    let desired = f.scan();
     assert_eq!(names(&desired), ["one"]);
     assert!(desired.is_gone(&f.origin("a.yaml")));
 }
@@ -92,7 +109,7 @@ fn the_first_of_two_stands() {
     let mut f = Fixture::new();
     f.write("a.yaml", manifest("same"));
     f.write("b.yaml", manifest("same"));
-    let desired = f.manifests.scan();
+    let desired = f.scan();
     assert_eq!(names(&desired), ["same"]);
     assert_eq!(desired.pods[0].origin, f.origin("a.yaml"));
     assert!(desired.problems[0].contains("b.yaml") && desired.problems[0].contains("a.yaml"));
@@ -102,33 +119,76 @@ fn the_first_of_two_stands() {
 fn the_uid_follows_the_content() {
     let mut f = Fixture::new();
     f.write("a.yaml", manifest("a"));
-    let first = f.manifests.scan().pods[0].pod.uid.clone();
+    let first = f.scan().pods[0].pod.uid.clone();
     f.write("a.yaml", manifest("a") + "\n# a comment\n");
-    assert_eq!(f.manifests.scan().pods[0].pod.uid, first);
+    assert_eq!(f.scan().pods[0].pod.uid, first);
     f.write("a.yaml", manifest("a").replace("image: i", "image: j"));
-    assert_ne!(f.manifests.scan().pods[0].pod.uid, first);
+    assert_ne!(f.scan().pods[0].pod.uid, first);
     f.write("a.yaml", manifest("a").replace("name: a", "name: a, uid: mine"));
-    assert_eq!(f.manifests.scan().pods[0].pod.uid, "mine");
+    assert_eq!(f.scan().pods[0].pod.uid, "mine");
 }
 
 #[test]
-fn a_change_wakes_the_watcher() {
+fn a_new_file_never_takes_a_running_pods_place() {
     let mut f = Fixture::new();
-    let (tell, told) = std::sync::mpsc::channel();
-    let watching = super::super::watch(
-        std::mem::replace(&mut f.manifests, Manifests::new(f.dir.path(), "")),
-        Desired::default(),
-        std::time::Duration::from_secs(600),
-        move |desired| {
-            let _ = tell.send(names(&desired));
-        },
-    )
-    .unwrap();
-    let next = || told.recv_timeout(std::time::Duration::from_secs(10)).unwrap();
+    f.write("b.yaml", manifest("same"));
+    assert_eq!(f.scan().pods[0].origin, f.origin("b.yaml"));
+    f.write("a.yaml", manifest("same"));
+    let desired = f.scan();
+    assert_eq!(desired.pods[0].origin, f.origin("b.yaml"));
+    assert!(desired.problems[0].starts_with(&f.origin("a.yaml")), "{:?}", desired.problems);
+    // After a restart too, if it is told.
+    let mut again = Manifests::new(f.dir.path(), "node");
+    let mut standing = Standing::default();
+    standing.set("default", "same", &f.origin("b.yaml"));
+    again.stand(standing);
+    again.scan();
+    assert_eq!(again.desired().pods[0].origin, f.origin("b.yaml"));
+    fs::remove_file(f.dir.path().join("b.yaml")).unwrap();
+    assert_eq!(f.scan().pods[0].origin, f.origin("a.yaml"));
+}
+
+#[test]
+fn one_file_is_read_alone() {
+    let mut f = Fixture::new();
     f.write("a.yaml", manifest("a"));
-    assert_eq!(next(), ["a"]);
-    fs::rename(f.dir.path().join("a.yaml"), f.dir.path().join(".a.yaml")).unwrap();
-    assert_eq!(next(), [""; 0]);
-    drop(watching);
-    assert!(told.try_recv().is_err());
+    f.write("b.yaml", manifest("b"));
+    f.read("b.yaml");
+    assert_eq!(names(&f.manifests.desired()), ["b"]);
+    f.read(".hidden");
+    f.read("gone.yaml");
+    fs::remove_file(f.dir.path().join("b.yaml")).unwrap();
+    f.read("b.yaml");
+    let desired = f.manifests.desired();
+    assert!(desired.pods.is_empty() && desired.problems.is_empty(), "{desired:?}");
+}
+
+/// A FIFO would be waited for; a link to nowhere may lead somewhere again.
+#[test]
+fn what_is_no_file() {
+    let mut f = Fixture::new();
+    nix::unistd::mkfifo(&f.dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(f.dir.path().join("socket")).unwrap();
+    let target = f.dir.path().join(".target");
+    fs::write(&target, manifest("linked")).unwrap();
+    std::os::unix::fs::symlink(&target, f.dir.path().join("link.yaml")).unwrap();
+    let desired = f.scan();
+    assert_eq!((names(&desired), desired.problems), (vec!["linked".to_owned()], vec![]));
+    fs::remove_file(&target).unwrap();
+    let desired = f.scan();
+    assert_eq!(names(&desired), ["linked"]);
+    assert!(desired.problems[0].starts_with("open "), "{:?}", desired.problems);
+    fs::remove_file(f.dir.path().join("link.yaml")).unwrap();
+    assert_eq!(f.names(), [""; 0]);
+}
+
+#[test]
+fn problems_name_file_line_and_field() {
+    let mut f = Fixture::new();
+    f.write("a.yaml", format!("{}---\n{}", manifest("a"), manifest("b").replace("image: i", "image: [5]")));
+    let desired = f.scan();
+    assert_eq!(names(&desired), ["a"]);
+    let [problem] = desired.problems.as_slice() else { panic!("{:?}", desired.problems) };
+    assert!(problem.starts_with(&f.origin("a.yaml")), "{problem}");
+    assert!(problem.contains("line 9") && problem.contains("spec.containers[0].image"), "{problem}");
 }

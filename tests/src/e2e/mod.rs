@@ -87,7 +87,7 @@ pub fn tests() -> Vec<Test> {
         capacity::TESTS,
         full_ring::TESTS,
         journal::TESTS,
-        pods::TESTS,
+        &pods::tests(),
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,

@@ -44,6 +44,8 @@ pub enum Capability {
     Systemd,
     /// A container runtime, or the programs for a private one.
     Cri,
+    /// Pods can have a network of their own.
+    PodNetwork,
     /// The kubelet's recorded metric families (`shared/golden`).
     Golden,
 }
@@ -92,6 +94,7 @@ impl Capability {
             }
             Self::Systemd => systemd_answers(),
             Self::Cri => Containerd::probe(),
+            Self::PodNetwork => Containerd::probe_network(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),

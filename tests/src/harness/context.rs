@@ -53,6 +53,11 @@ impl Context {
         format!("{NAME_PREFIX}{}-{}", self.runner, self.name)
     }
 
+    /// The process that will look for leftovers.
+    pub fn runner(&self) -> u32 {
+        self.runner
+    }
+
     /// A time-out of `seconds` on an ordinary machine.
     pub fn patiently(&self, seconds: u64) -> Duration {
         Duration::from_secs(seconds) * self.patience
@@ -71,7 +76,7 @@ impl Context {
 }
 
 /// Faults found where no `Result` can be returned (in `Drop`).
-#[derive(Clone)]
+#[derive(Clone, Default)]
 pub struct Problems(Arc<Mutex<Vec<String>>>);
 
 impl Problems {

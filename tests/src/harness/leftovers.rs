@@ -1,18 +1,21 @@
-//! What a test left behind: cgroups, directories, mounts and processes that carry our name.
+//! What a test left behind: cgroups, directories, mounts, network links and processes that carry our name.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use nix::mount::{MntFlags, umount2};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{NAME_PREFIX, command_line_contains};
-use crate::fixture::{Layout, remove_tree};
+use crate::fixture::{LINK_PREFIX, Layout, link_name, remove_link, remove_tree, take_down};
 
 /// One thing that should be gone.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
     Cgroup(PathBuf),
+    /// A network link.
+    Link(String),
     Directory(PathBuf),
     Mount(PathBuf),
     Process(u32, String),
@@ -22,6 +25,7 @@ impl std::fmt::Display for Leftover {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Cgroup(path) => write!(f, "cgroup {}", path.display()),
+            Self::Link(name) => write!(f, "network link {name}"),
             Self::Directory(path) => write!(f, "directory {}", path.display()),
             Self::Mount(path) => write!(f, "mount {}", path.display()),
             Self::Process(pid, line) => write!(f, "process {pid}: {line}"),
@@ -48,11 +52,12 @@ impl<'a> Sweep<'a> {
     /// runners alive at the same time use is left alone.
     pub fn find(&self) -> Vec<Leftover> {
         let own = format!("{NAME_PREFIX}{}-", self.runner);
+        let link = Leftover::Link(link_name(self.runner));
         all(self.layout, NAME_PREFIX)
             .into_iter()
             .filter(|found| {
                 let text = found.to_string();
-                text.contains(&own) || (!self.before.contains(found) && !owner_lives(&text))
+                text.contains(&own) || *found == link || (!self.before.contains(found) && !owner_lives(&text))
             })
             .collect()
     }
@@ -60,13 +65,21 @@ impl<'a> Sweep<'a> {
     /// Kills and removes everything of this runner. Returns what there was.
     pub fn clean(&self) -> Vec<Leftover> {
         let prefix = format!("{NAME_PREFIX}{}-", self.runner);
-        let found = all(self.layout, &prefix);
-        // Sorted by kind: backwards it is processes, mounts, directories, cgroups. What is gone by then is
+        let mut found = all(self.layout, &prefix);
+        found.retain(|found| !matches!(found, Leftover::Link(name) if *name != link_name(self.runner)));
+        // Before the files are gone that name a killed runtime's containers and sockets.
+        for leftover in &found {
+            if let Leftover::Directory(path) = leftover {
+                take_down(&path.join("containerd"));
+            }
+        }
+        // Sorted by kind: backwards it is processes, mounts, directories, links, cgroups. What is gone by then is
         // as wanted, and what stays `find` will name: hence no error here.
         for leftover in found.iter().rev() {
             match leftover {
                 Leftover::Process(pid, _) => drop(kill(Pid::from_raw(*pid as i32), Signal::SIGKILL)),
-                Leftover::Mount(path) => drop(nix::mount::umount(path)),
+                Leftover::Mount(path) => drop(umount2(path, MntFlags::MNT_DETACH)),
+                Leftover::Link(name) => drop(remove_link(name)),
                 Leftover::Directory(path) => drop(std::fs::remove_dir_all(path)),
                 Leftover::Cgroup(path) => drop(remove_tree(path, Instant::now() + Duration::from_secs(5))),
             }
@@ -89,8 +102,11 @@ fn all(layout: &Layout, prefix: &str) -> Vec<Leftover> {
         .filter(|path| path.contains(prefix))
         .map(|path| Leftover::Mount(path.into()))
         .collect::<Vec<_>>();
+    let links = named(Path::new("/sys/class/net"), LINK_PREFIX);
+    let links = links.filter_map(|path| Some(Leftover::Link(path.file_name()?.to_str()?.to_owned())));
     let processes = command_line_contains(prefix).into_iter().map(|(pid, line)| Leftover::Process(pid, line));
-    let mut found: Vec<_> = mounts.into_iter().chain(processes).chain(directories).chain(cgroups).collect();
+    let mut found: Vec<_> =
+        mounts.into_iter().chain(processes).chain(directories).chain(links).chain(cgroups).collect();
     found.sort();
     found
 }
@@ -107,7 +123,8 @@ fn named(directory: &Path, prefix: &str) -> impl Iterator<Item = PathBuf> + use<
 
 /// Whether the process whose pid follows our prefix in `text` is alive.
 fn owner_lives(text: &str) -> bool {
-    text.split(NAME_PREFIX)
+    let prefix = if text.contains(NAME_PREFIX) { NAME_PREFIX } else { LINK_PREFIX };
+    text.split(prefix)
         .nth(1)
         .and_then(|rest| rest.split(|c: char| !c.is_ascii_digit()).next())
         .and_then(|pid| pid.parse::<u32>().ok())
@@ -123,5 +140,7 @@ mod tests {
         assert!(owner_lives(&format!("cgroup /x/{NAME_PREFIX}{}-storm/c1", std::process::id())));
         assert!(!owner_lives("cgroup /x/nodewarden-test-4294967294-storm"));
         assert!(!owner_lives("cgroup /x/nodewarden-test-golden"));
+        assert!(owner_lives(&Leftover::Link(link_name(std::process::id())).to_string()));
+        assert!(!owner_lives(&Leftover::Link(link_name(4_294_967_294)).to_string()));
     }
 }

@@ -5,6 +5,7 @@
 //! is installed on the system.
 
 mod bpf_linker;
+mod containers;
 mod prometheus;
 mod rust_src;
 mod rustup;
@@ -102,14 +103,16 @@ enum Step {
     BpfLinker,
     Checkers,
     Prometheus,
+    Containers,
 }
 
 impl Step {
     fn of(purpose: Purpose) -> &'static [Self] {
         match purpose {
-            Purpose::Build | Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker],
+            Purpose::Build => &[Self::RustSource, Self::BpfLinker],
+            Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
             Purpose::Test | Purpose::All => {
-                &[Self::RustSource, Self::BpfLinker, Self::Checkers, Self::Prometheus]
+                &[Self::RustSource, Self::BpfLinker, Self::Checkers, Self::Prometheus, Self::Containers]
             }
         }
     }
@@ -120,6 +123,7 @@ impl Step {
             Self::BpfLinker => bpf_linker::NAME,
             Self::Checkers => "rustfmt and clippy",
             Self::Prometheus => "prometheus and promtool",
+            Self::Containers => "containerd, runc and network plugins",
         }
     }
 
@@ -130,12 +134,13 @@ impl Step {
             Self::BpfLinker => "compiling, about 3 minutes",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
+            Self::Containers => "downloading Debian's packages, about 10 seconds",
         }
     }
 
-    /// Whether the tests can do without it; they then say what they skipped.
+    /// Whether one can go on without it: tests then say what they skipped, and `run` says what it needs.
     fn is_optional(self) -> bool {
-        matches!(self, Self::Checkers | Self::Prometheus)
+        matches!(self, Self::Checkers | Self::Prometheus | Self::Containers)
     }
 
     fn advice(self) -> &'static str {
@@ -145,7 +150,7 @@ impl Step {
                 "let this machine reach crates.io, then run again: it goes on where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
-            Self::Prometheus => "let this machine reach its Debian mirror, then run again",
+            Self::Prometheus | Self::Containers => "let this machine reach its Debian mirror, then run again",
         }
     }
 
@@ -158,6 +163,7 @@ impl Step {
                 here("cargo-fmt") && here("rustfmt") && here("cargo-clippy") && here("clippy-driver")
             }
             Self::Prometheus => prometheus::is_there(layout),
+            Self::Containers => containers::is_there(layout),
         }
     }
 
@@ -172,6 +178,7 @@ impl Step {
             Self::BpfLinker => bpf_linker::install(layout, progress),
             Self::Checkers => Ok(rustup::add(layout, &["rustfmt", "clippy"], progress)?),
             Self::Prometheus => prometheus::install(layout, progress),
+            Self::Containers => containers::install(layout, progress),
         }
     }
 }
@@ -217,7 +224,7 @@ fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<u
         match step.install(layout, toolchain, &mut progress) {
             Ok(()) => progress.end_timed(),
             Err(error) if step.is_optional() => {
-                progress.end("not to be had; the tests that need it will be skipped");
+                progress.end("not to be had; what needs it is left out and says so");
                 eprintln!("      {error}\n      what to do: {}", step.advice());
             }
             Err(source) => {

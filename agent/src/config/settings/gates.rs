@@ -8,33 +8,54 @@ use crate::config::kubelet::meant;
 pub struct FeatureGates {
     /// `CustomCPUCFSQuotaPeriod`: `cpuCFSQuotaPeriod` may be set.
     pub custom_cpu_cfs_quota_period: bool,
+    /// `KubeletCrashLoopBackOffMax` (KEP-4603): `crashLoopBackOff` may be set.
+    pub crash_loop_back_off_max: bool,
     /// `MemoryQoS` (KEP-2570).
     pub memory_qos: bool,
     /// `NodeSwap` (KEP-2400): `memorySwap` may be set.
     pub node_swap: bool,
     /// `QOSReserved`: `qosReserved` is acted on.
     pub qos_reserved: bool,
+    /// `ReduceDefaultCrashLoopBackOffDecay` (KEP-4603): 1 s to 1 min instead of 10 s to 5 min.
+    pub reduce_crash_loop_back_off: bool,
 }
 
 impl Default for FeatureGates {
     fn default() -> Self {
-        Self { custom_cpu_cfs_quota_period: false, memory_qos: false, node_swap: true, qos_reserved: false }
+        Self {
+            custom_cpu_cfs_quota_period: false,
+            crash_loop_back_off_max: true,
+            memory_qos: false,
+            node_swap: true,
+            qos_reserved: false,
+            reduce_crash_loop_back_off: false,
+        }
     }
 }
 
 /// Sets every gate that is alpha and not named itself.
 const ALL_ALPHA: &str = "AllAlpha";
 
-const NAMES: [&str; 5] = [ALL_ALPHA, "CustomCPUCFSQuotaPeriod", "MemoryQoS", "NodeSwap", "QOSReserved"];
+const NAMES: [&str; 7] = [
+    ALL_ALPHA,
+    "CustomCPUCFSQuotaPeriod",
+    "KubeletCrashLoopBackOffMax",
+    "MemoryQoS",
+    "NodeSwap",
+    "QOSReserved",
+    "ReduceDefaultCrashLoopBackOffDecay",
+];
 
 impl FeatureGates {
     /// Name and state of each.
-    pub fn list(self) -> [(&'static str, bool); 4] {
+    pub fn list(self) -> [(&'static str, bool); 6] {
         [
             ("CustomCPUCFSQuotaPeriod", self.custom_cpu_cfs_quota_period),
+            ("KubeletCrashLoopBackOffMax", self.crash_loop_back_off_max),
             ("MemoryQoS", self.memory_qos),
             ("NodeSwap", self.node_swap),
             ("QOSReserved", self.qos_reserved),
+            ("ReduceDefaultCrashLoopBackOffDecay", self.reduce_crash_loop_back_off),
         ]
     }
 
@@ -46,11 +67,14 @@ impl FeatureGates {
             gates.custom_cpu_cfs_quota_period = alpha;
             gates.memory_qos = alpha;
             gates.qos_reserved = alpha;
+            gates.reduce_crash_loop_back_off = alpha;
         }
         for (name, on) in given {
             match name.as_str() {
                 ALL_ALPHA => {}
                 "CustomCPUCFSQuotaPeriod" => gates.custom_cpu_cfs_quota_period = on,
+                "KubeletCrashLoopBackOffMax" => gates.crash_loop_back_off_max = on,
+                "ReduceDefaultCrashLoopBackOffDecay" => gates.reduce_crash_loop_back_off = on,
                 "MemoryQoS" => gates.memory_qos = on,
                 "NodeSwap" => gates.node_swap = on,
                 "QOSReserved" => gates.qos_reserved = on,

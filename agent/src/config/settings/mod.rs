@@ -1,4 +1,4 @@
-//! From the kubelet's keys to [`NodeSettings`], with the kubelet's defaults (pkg/kubelet/apis/config/v1beta1/defaults.go)
+//! From the kubelet's keys to [`NodeSettings`] and [`PodSettings`], with the kubelet's defaults (pkg/kubelet/apis/config/v1beta1/defaults.go)
 //! and its checks (pkg/kubelet/apis/config/validation/validation.go).
 
 mod allocatable;
@@ -6,6 +6,9 @@ pub mod eviction;
 mod gates;
 mod limits;
 pub mod path;
+pub mod pods;
+#[cfg(test)]
+mod pods_tests;
 #[cfg(test)]
 mod tests;
 
@@ -13,12 +16,13 @@ use std::path::PathBuf;
 
 use super::fields::Fields;
 use super::node::{Enforce, NodeSettings};
+use super::pods::PodSettings;
 use crate::cgroup::control::DriverKind;
 
 pub use gates::FeatureGates;
 
 /// Takes every key that is acted on here. What the kubelet would act on and nobody does here is added to `ignored`.
-pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> (NodeSettings, FeatureGates) {
+pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> (NodeSettings, PodSettings, FeatureGates) {
     let mut settings = NodeSettings::default();
     let gates = FeatureGates::take(top, ignored);
     places(top, &mut settings);
@@ -43,7 +47,8 @@ pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> (NodeSettings, F
         .duration("fileCheckFrequency")
         .filter(|time| !time.is_zero())
         .unwrap_or(settings.file_check_frequency);
-    (settings, gates)
+    let pods = pods::take(top, gates);
+    (settings, pods, gates)
 }
 
 /// Where cgroups are made, and by whom.

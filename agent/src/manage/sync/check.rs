@@ -3,33 +3,33 @@
 use super::{Syncer, Wanted, pod_ref};
 use crate::manage::containers;
 use crate::manage::entry::{entries, only};
+use crate::manage::keep::Kept;
 use crate::manage::steps::differences;
 use crate::manage::timed::{Operation, timed};
 use crate::qos;
-use crate::source::Sourced;
 
 impl Syncer {
     /// Puts right what somebody changed of containers.
     pub(super) fn check_containers(&mut self, wanted: &Wanted) {
         let known = std::mem::take(&mut self.containers);
-        for (pod_path, sourced) in &wanted.pods {
+        for (pod_path, kept) in &wanted.pods {
             // What cannot be listed is told as the pod's problem already, or is gone.
             let children = self.setup.manager.children(pod_path).unwrap_or_default();
             for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
                 if known.contains(&path) {
-                    self.check_container(&path, pod_path, sourced, wanted);
+                    self.check_container(&path, pod_path, kept, wanted);
                 }
                 self.containers.insert(path);
             }
         }
     }
 
-    fn check_container(&mut self, path: &str, pod_path: &str, sourced: &Sourced, wanted: &Wanted) {
+    fn check_container(&mut self, path: &str, pod_path: &str, kept: &Kept, wanted: &Wanted) {
         let Some(who) = containers::who(path, &self.setup.namer) else { return };
         let Ok(found) = self.setup.manager.read(path) else { return };
         let setup = &self.setup;
         let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
-        let Some(right) = containers::wanted(&sourced.pod, &who, &found, &mut self.evidence, node) else {
+        let Some(right) = containers::wanted(&kept.told, &who, &found, &mut self.evidence, node) else {
             return;
         };
         let right = setup.files.settled(&right);

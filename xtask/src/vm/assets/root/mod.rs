@@ -2,6 +2,8 @@
 //!
 //! mmdebstrap makes it in a folder, our own files go in, mkfs.ext4 puts it into an image.
 
+// The one definition of what private runtimes and guests import.
+#[path = "../../../../../tests/src/fixture/containerd/oci.rs"]
 mod oci;
 mod recipe;
 

@@ -4,7 +4,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use nodewarden_proto::nodewarden::v1::Cgroup;
 
-use super::support::{MIB, eventually, known, oom_of, settled, within};
+use crate::e2e::support::{MIB, eventually, known, oom_of, settled, within};
 use crate::fixture::{
     Agent, AgentOptions, BUSYBOX_IMAGE, Client, Containerd, Cri, Group, PodSpec, Slice, TestRoot, Worker,
     parse_samples, slice_path,

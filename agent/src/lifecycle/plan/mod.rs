@@ -1,10 +1,20 @@
 //! What is to be done next for one pod.
 
+mod containers;
+mod decide;
+mod sandbox;
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
 use crate::view::PodPhase;
+
+pub use decide::{end_order, plan};
 
 /// Why a container is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,7 +34,7 @@ pub enum KillReason {
 /// One step.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Action {
-    /// Everything of this sandbox is ended (with hooks and grace), and the sandbox stopped.
+    /// Everything of this sandbox is ended (with hooks and grace, by [`end_order`]), and the sandbox stopped.
     StopSandbox {
         id: String,
     },
@@ -35,18 +45,21 @@ pub enum Action {
     CreateSandbox {
         attempt: u32,
     },
+    /// It is noted in the record before ([`Record::note_kill`](super::Record::note_kill)).
     KillContainer {
         id: String,
         name: String,
         reason: KillReason,
         message: String,
     },
-    /// Pull if need be, create, start, postStart.
+    /// Pull if need be, create, start, postStart. It is noted in the record before
+    /// ([`Record::note_start`](super::Record::note_start)).
     StartContainer {
         name: String,
         attempt: u32,
     },
-    /// A container was created and not started by an agent that died: started now.
+    /// What an agent that died did not finish: start it if it is only created, then its postStart hook. It stands in
+    /// every plan until the hook is noted.
     FinishStart {
         id: String,
         name: String,
@@ -62,7 +75,8 @@ pub enum Action {
     },
 }
 
-/// What to do now, in this order, and when to look again if nothing happens.
+/// What to do now, in this order, and when to look again if nothing happens. Where an action fails, those after it are
+/// not done but decided anew.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub actions: Vec<Action>,

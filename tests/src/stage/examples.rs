@@ -1,0 +1,58 @@
+//! The example pods (deploy/examples), one per QoS class.
+
+use std::fs;
+use std::path::Path;
+
+use super::StageError;
+
+const EXAMPLES: [(&str, &str); 3] = [
+    ("guaranteed.yaml", include_str!("../../../deploy/examples/guaranteed.yaml")),
+    ("burstable.yaml", include_str!("../../../deploy/examples/burstable.yaml")),
+    ("besteffort.yaml", include_str!("../../../deploy/examples/besteffort.yaml")),
+];
+
+/// Writes them into a manifest directory; on the machine's own network where pods can have none of their own.
+///
+/// # Errors
+/// A file cannot be written.
+pub fn write(manifests: &Path, host_network: bool) -> Result<(), StageError> {
+    fs::create_dir_all(manifests).map_err(StageError::file(manifests))?;
+    for (name, text) in EXAMPLES {
+        let path = manifests.join(name);
+        let text = if host_network { on_host_network(text) } else { text.to_owned() };
+        fs::write(&path, text).map_err(StageError::file(&path))?;
+    }
+    Ok(())
+}
+
+fn on_host_network(manifest: &str) -> String {
+    manifest.replacen("\nspec:\n", "\nspec:\n  hostNetwork: true\n", 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden::pod::{Pod, manifest};
+    use nodewarden::view::QosClass;
+
+    use super::*;
+
+    fn only(text: &str) -> Pod {
+        let mut pods: Vec<Pod> = manifest::parse(text).into_iter().map(Result::unwrap).collect();
+        assert_eq!(pods.len(), 1);
+        pods.remove(0)
+    }
+
+    #[test]
+    fn there_is_one_of_each_class() {
+        let classes = EXAMPLES.map(|(_, text)| only(text).qos);
+        assert_eq!(classes, [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort]);
+    }
+
+    #[test]
+    fn they_can_be_on_the_machines_network() {
+        for (name, text) in EXAMPLES {
+            assert_eq!(only(text).spec.host_network, None, "{name}");
+            assert_eq!(only(&on_host_network(text)).spec.host_network, Some(true), "{name}");
+        }
+    }
+}

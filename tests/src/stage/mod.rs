@@ -1,0 +1,76 @@
+//! `nodewarden-stage`: a private container runtime, and the agent in mode manage on it. `cargo xtask run` starts it for
+//! a person.
+
+mod examples;
+mod home;
+mod run;
+mod settings;
+mod words;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::fixture::{AgentError, CgroupError, ContainerdError};
+
+/// The agent with pods on a private container runtime. Needs root.
+#[derive(Parser)]
+#[command(name = "nodewarden-stage", version)]
+struct Arguments {
+    /// The agent's binary (default: `nodewarden` beside this one)
+    #[arg(long, global = true)]
+    agent: Option<PathBuf>,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// The agent in the foreground with a private containerd and example pods, until Ctrl-C
+    Run(run::Args),
+}
+
+/// What keeps a stage from being set or taken down.
+#[derive(Debug, thiserror::Error)]
+pub enum StageError {
+    #[error(transparent)]
+    Containerd(#[from] ContainerdError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Agent(#[from] AgentError),
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("{0} is still mounted below what an earlier run left: unmount it")]
+    Mounted(PathBuf),
+}
+
+impl StageError {
+    /// For `map_err` on a file operation.
+    fn file(path: &std::path::Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { path, source }
+    }
+}
+
+/// Runs the command line of `nodewarden-stage`.
+pub fn main() -> ExitCode {
+    let arguments = Arguments::parse();
+    if !nix::unistd::geteuid().is_root() {
+        eprintln!("nodewarden-stage: not root");
+        return ExitCode::from(2);
+    }
+    let agent = crate::harness::agent_path(arguments.agent);
+    if !agent.is_file() {
+        eprintln!("nodewarden-stage: no agent at {}", agent.display());
+        return ExitCode::from(2);
+    }
+    let done = match arguments.command {
+        Command::Run(args) => run::run(&agent, &args),
+    };
+    done.unwrap_or_else(|error| {
+        eprintln!("nodewarden-stage: {error}");
+        ExitCode::FAILURE
+    })
+}

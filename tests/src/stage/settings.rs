@@ -1,0 +1,75 @@
+//! The agent's configuration for a person who tries it.
+
+use std::path::{Path, PathBuf};
+
+/// What differs from the defaults.
+#[derive(Debug)]
+pub struct Settings {
+    pub socket: PathBuf,
+    pub http: String,
+    pub state: PathBuf,
+    pub logs: PathBuf,
+    pub manifests: PathBuf,
+    pub runtime: PathBuf,
+    pub cgroup_root: String,
+}
+
+impl Settings {
+    /// The file.
+    pub fn yaml(&self) -> String {
+        format!(
+            "# Written by `cargo xtask run` at each start; pass --config to use a file of your own.\n\
+             apiVersion: kubelet.config.k8s.io/v1beta1\n\
+             kind: KubeletConfiguration\n\
+             staticPodPath: {manifests}\n\
+             cgroupRoot: {root}\n\
+             cgroupDriver: cgroupfs\n\
+             podLogsDir: {logs}\n\
+             failSwapOn: false\n\
+             nodewarden:\n\
+             \x20 mode: manage\n\
+             \x20 socket: {socket}\n\
+             \x20 httpAddress: {http}\n\
+             \x20 stateDir: {state}\n\
+             \x20 runtimeEndpoint: {runtime}\n\
+             \x20 nodeName: here\n",
+            manifests = quoted(&self.manifests),
+            root = self.cgroup_root,
+            logs = quoted(&self.logs),
+            socket = quoted(&self.socket),
+            http = self.http,
+            state = quoted(&self.state),
+            runtime = quoted(Path::new(&format!("unix://{}", self.runtime.display()))),
+        )
+    }
+}
+
+fn quoted(path: &Path) -> String {
+    format!("'{}'", path.display().to_string().replace('\'', "''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_agent_takes_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let settings = Settings {
+            socket: "/run/x.sock".into(),
+            http: "127.0.0.1:10350".into(),
+            state: "/w/it's/state".into(),
+            logs: "/w/logs".into(),
+            manifests: "/w/manifests".into(),
+            runtime: "/w/containerd.sock".into(),
+            cgroup_root: "/nodewarden-run".into(),
+        };
+        let path = temp.path().join("c.yaml");
+        std::fs::write(&path, settings.yaml()).unwrap();
+        let config = nodewarden::config::load(Some(&path), None, &Default::default()).unwrap();
+        assert_eq!(config.state_dir, Path::new("/w/it's/state"));
+        assert_eq!(config.mode, nodewarden::config::Mode::Manage);
+        assert_eq!(config.pods.logs_dir, Path::new("/w/logs"));
+        assert!(config.ignored.is_empty(), "{:?}", config.ignored);
+    }
+}
