@@ -58,7 +58,7 @@ pub async fn stream(
         };
         let feed = async {
             feed(requests, &input, command.stdin).await;
-            std::future::pending().await
+            std::future::pending::<()>().await;
         };
         tokio::select! {
             () = work => {}
