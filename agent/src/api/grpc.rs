@@ -7,6 +7,7 @@ pub mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod peer;
+pub mod pods;
 mod service;
 mod socket;
 pub mod status;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
+use nodewarden_proto::nodewarden::v1::pods_server::PodsServer;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::service::InterceptorLayer;
@@ -63,12 +65,14 @@ pub async fn serve_on(
     let (stop, stopping) = watch::channel(false);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodewardenServer<Service>>().await;
+    let pods = PodsServer::new(pods::Service::new(view.clone()));
     let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
     let mut stopped = stopping.clone();
     let server = Server::builder()
         .layer(InterceptorLayer::new(peer::check))
         .add_service(health_service)
         .add_service(service)
+        .add_service(pods)
         .serve_with_incoming_shutdown(incoming, async move {
             // An error would mean that the sender is gone: stop as well.
             let _ = stopped.wait_for(|stop| *stop).await;

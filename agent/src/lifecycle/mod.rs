@@ -9,6 +9,7 @@
 //! - [`phase`]: how it is shown.
 
 pub mod backoff;
+pub mod counters;
 pub mod identity;
 mod observed;
 pub mod phase;
