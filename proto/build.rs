@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 3] = [
+const FILES: [&str; 4] = [
     "proto/nodewarden/v1/nodewarden.proto",
     "proto/nodewarden/v1/streams.proto",
+    "proto/nodewarden/v1/pods.proto",
     "proto/runtime/v1/api.proto",
 ];
 

@@ -7,6 +7,7 @@ pub mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod peer;
+pub mod pods;
 mod service;
 mod socket;
 pub mod status;
@@ -23,6 +24,7 @@ use std::time::Duration;
 
 use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
 use nodewarden_proto::nodewarden::v1::streams_server::StreamsServer;
+use nodewarden_proto::nodewarden::v1::pods_server::PodsServer;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::service::InterceptorLayer;
@@ -68,6 +70,7 @@ pub async fn serve_on(
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodewardenServer<Service>>().await;
     let streams = StreamsServer::new(streams::Service::new(view.clone(), sources, stopping.clone()));
+    let pods = PodsServer::new(pods::Service::new(view.clone()));
     let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
     let mut stopped = stopping.clone();
     let server = Server::builder()
@@ -75,6 +78,7 @@ pub async fn serve_on(
         .add_service(health_service)
         .add_service(service)
         .add_service(streams)
+        .add_service(pods)
         .serve_with_incoming_shutdown(incoming, async move {
             // An error would mean that the sender is gone: stop as well.
             let _ = stopped.wait_for(|stop| *stop).await;

@@ -14,6 +14,7 @@ mod containers;
 mod environment;
 mod exits;
 mod housekeeping;
+pub mod counters;
 pub mod identity;
 mod images;
 mod kill;
