@@ -61,7 +61,7 @@ fn after_many_changes_a_whole_turn_finds_nothing_to_do() {
     let keeper = f.start(keep(&[]));
     let mut state = 7u64;
     let mut last = Vec::new();
-    for _ in 0..40 {
+    for round in 0..40 {
         let mut pods = Vec::new();
         for uid in ["a", "b", "c", "d", "e", "f"] {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -69,8 +69,13 @@ fn after_many_changes_a_whole_turn_finds_nothing_to_do() {
                 pods.push(pod(uid, &format!("{}m", 10 + (state >> 40) % 7 * 100)));
             }
         }
+        if round == 39 {
+            pods.push(pod("last", "50m"));
+        }
         keeper.sink().send(keep(&pods));
         last = pods;
+        // Some words come together, some one by one.
+        std::thread::sleep(Duration::from_millis(round % 4));
     }
     let wanted: BTreeSet<&str> = last.iter().map(|p| p.uid.as_str()).collect();
     until(&f, &keeper, "the last pods", |p| uids(p) == wanted && p.values().all(|p| p.problem.is_none()));
