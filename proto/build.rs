@@ -2,7 +2,11 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 2] = ["proto/nodewarden/v1/nodewarden.proto", "proto/runtime/v1/api.proto"];
+const FILES: [&str; 3] = [
+    "proto/nodewarden/v1/nodewarden.proto",
+    "proto/nodewarden/v1/streams.proto",
+    "proto/runtime/v1/api.proto",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

@@ -81,7 +81,7 @@ impl Prepared {
     /// # Errors
     /// A thread cannot be had.
     pub fn keep(mut self, first: Keep) -> Result<Keeper, ManageError> {
-        self.syncer.keep(first);
+        self.syncer.begin(first);
         let failed = |source| ManageError::Start { what: "hierarchy thread", source };
         Keeper::start(self.syncer, self.reconcile).map_err(failed)
     }

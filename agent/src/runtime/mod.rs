@@ -12,6 +12,8 @@ mod condition;
 #[cfg(test)]
 mod containerd_fixture;
 #[cfg(test)]
+mod containerd_life_tests;
+#[cfg(test)]
 mod containerd_tests;
 mod containers;
 mod enrich;
@@ -24,6 +26,7 @@ mod pace;
 mod sandboxes;
 #[cfg(test)]
 mod server_tests;
+mod streaming;
 mod table;
 
 pub use client::{Client, Version};
@@ -33,4 +36,5 @@ pub use error::{About, RuntimeError};
 pub use events::Events;
 pub use exec::ExecOutput;
 pub use names::{Names, State};
+pub use streaming::{ExecCommand, ExecError, ExecInput};
 pub use table::{Listing, Table};
