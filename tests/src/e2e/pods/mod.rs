@@ -1,17 +1,22 @@
 //! Pods on a real container runtime: each feature of a pod's spec in a pod that proves it from inside, and what
 //! happens to pods when something goes wrong.
 
+mod command_line;
 mod crash;
 mod hooks;
 mod images;
 mod manifest;
 mod names;
 mod namespaces;
+mod oom;
 mod order;
+mod refused;
+mod resize;
 mod runtime;
 mod security;
 mod seen;
 mod stage;
+mod survive;
 mod volumes;
 mod words;
 
@@ -40,6 +45,11 @@ pub fn tests() -> Vec<Test> {
         hooks::TESTS,
         images::TESTS,
         crash::TESTS,
+        resize::TESTS,
+        refused::TESTS,
+        survive::TESTS,
+        oom::TESTS,
+        command_line::TESTS,
     ]
     .concat()
 }

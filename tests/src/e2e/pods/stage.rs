@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::Duration;
 
 use nix::sys::signal::Signal;
 use nodewarden_proto::nodewarden::v1::PodCgroup;
@@ -84,6 +83,11 @@ impl<'c> Stage<'c> {
     pub fn remove(&mut self, name: &str) -> Result<(), Failure> {
         self.names.retain(|known| known != name);
         self.managed.remove(name)
+    }
+
+    /// A manifest that somebody else has removed.
+    pub fn forget(&mut self, name: &str) {
+        self.names.retain(|known| known != name);
     }
 
     /// Every pod as the agent shows it.
@@ -277,11 +281,6 @@ fn plain(log: &str) -> String {
         }
     }
     text
-}
-
-/// How long something took, for `reported:` lines.
-pub fn milliseconds(time: Duration) -> f64 {
-    time.as_secs_f64() * 1e3
 }
 
 #[cfg(test)]
