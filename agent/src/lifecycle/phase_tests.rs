@@ -159,7 +159,7 @@ fn killed_for_memory() {
     };
     assert_eq!(end(137, "Error"), ("OOMKilled".into(), 9));
     assert_eq!(end(1, "Error"), ("OOMKilled".into(), 0));
-    assert_eq!(end(0, "Completed"), ("Completed".into(), 0));
+    assert_eq!(end(0, "Completed"), ("OOMKilled".into(), 0));
     assert_eq!(end(0, "OOMKilled"), ("OOMKilled".into(), 0));
     // Another run's victim is not this one's.
     let view = with(exited("c", 1, 1));

@@ -35,7 +35,8 @@ impl Fixture {
     pub fn make(name: &str) -> Option<Self> {
         let tree = TestTree::make(name)?;
         let state = tempfile::tempdir().unwrap();
-        let journal = Journal::open(&state.path().join("journal"), crate::journal::Limits::default()).unwrap();
+        let journal =
+            Journal::open(&state.path().join("journal"), crate::journal::Limits::default()).unwrap();
         let manager =
             Arc::new(Manager::new(Arc::new(Cgroupfs::new(tree.layout.clone())), tree.layout.clone()));
         let settings = NodeSettings { cgroup_root: tree.path(""), ..NodeSettings::default() };
@@ -102,6 +103,11 @@ pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
 
 /// These pods and no problem.
 pub fn keep(pods: &[Arc<Pod>]) -> Keep {
-    let kept = |pod: &Arc<Pod>| Kept { pod: pod.clone(), told: pod.clone(), origin: format!("/m/{}", pod.uid) };
+    let kept = |pod: &Arc<Pod>| Kept {
+        pod: pod.clone(),
+        told: pod.clone(),
+        version: 0,
+        origin: format!("/m/{}", pod.uid),
+    };
     Keep { pods: pods.iter().map(kept).collect(), ..Keep::default() }
 }

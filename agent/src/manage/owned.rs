@@ -155,7 +155,8 @@ impl Owned {
     fn save(&mut self) -> Result<(), OwnedError> {
         let content = Written { version: VERSION, checksum: checksum(&self.pods), pods: &self.pods };
         let temporary = self.path.with_extension("json.new");
-        let text = serde_json::to_vec(&content).map_err(io::Error::from).map_err(fail("write", &temporary))?;
+        let text =
+            serde_json::to_vec(&content).map_err(io::Error::from).map_err(fail("write", &temporary))?;
         let mut file = File::create(&temporary).map_err(fail("create", &temporary))?;
         file.write_all(&text).map_err(fail("write", &temporary))?;
         fs::rename(&temporary, &self.path).map_err(fail("rename", &temporary))?;

@@ -69,6 +69,7 @@ fn show(what: &str, times: &mut [Duration]) {
 fn own_cpu() -> Duration {
     use nix::sys::resource::{UsageWho, getrusage};
     let usage = getrusage(UsageWho::RUSAGE_SELF).unwrap();
-    let of = |t: nix::sys::time::TimeVal| Duration::from_micros((t.tv_sec() * 1_000_000 + t.tv_usec()) as u64);
+    let of =
+        |t: nix::sys::time::TimeVal| Duration::from_micros((t.tv_sec() * 1_000_000 + t.tv_usec()) as u64);
     of(usage.user_time()) + of(usage.system_time())
 }

@@ -31,6 +31,13 @@ pub struct Managing {
     pub keeper: Keeper,
 }
 
+impl Managing {
+    /// What hands pods over ends before what keeps them.
+    pub fn new(watching: Option<Watching>, keeper: Keeper) -> Self {
+        Self { _watching: watching, keeper }
+    }
+}
+
 /// The hierarchy without containers: cgroups for exactly the pods that the manifests name.
 ///
 /// # Errors

@@ -10,7 +10,7 @@ mod cache;
 mod client;
 mod condition;
 #[cfg(test)]
-mod containerd_fixture;
+pub(crate) mod containerd_fixture;
 #[cfg(test)]
 mod containerd_life_tests;
 #[cfg(test)]

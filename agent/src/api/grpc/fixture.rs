@@ -137,9 +137,15 @@ impl Running {
         let (stop, stopped) = oneshot::channel();
         let (path, served) = (socket.clone(), journal.clone());
         let task = tokio::spawn(async move {
-            super::serve(&path, Arc::new(Node::default()), served, async {
-                let _ = stopped.await;
-            })
+            super::serve(
+                &path,
+                Arc::new(Node::default()),
+                served,
+                super::streams::Sources::default(),
+                async {
+                    let _ = stopped.await;
+                },
+            )
             .await
         });
         wait_for(&socket).await;

@@ -59,6 +59,10 @@ impl Syncer {
             problem: None,
             version,
         };
-        self.keep.iter().flat_map(|k| &k.pods).map(|kept| (kept.pod.uid.clone(), place(kept.version))).collect()
+        self.keep
+            .iter()
+            .flat_map(|k| &k.pods)
+            .map(|kept| (kept.pod.uid.clone(), place(kept.version)))
+            .collect()
     }
 }

@@ -18,13 +18,10 @@ impl Syncer {
             problem: self.problems.about(path),
         });
         let removing = destroyer.removing().iter().map(String::as_str);
-        let failed = self
-            .setup
-            .owned
-            .pods()
-            .keys()
-            .map(String::as_str)
-            .filter(|path| !self.wanted.pods.contains_key(*path) && !destroyer.removing().contains(*path));
+        let failed =
+            self.setup.owned.pods().keys().map(String::as_str).filter(|path| {
+                !self.wanted.pods.contains_key(*path) && !destroyer.removing().contains(*path)
+            });
         let removing = removing.chain(failed).map(|path| PodCgroup {
             uid: self.setup.owned.pods().get(path).map(|e| e.uid.clone()).unwrap_or_default(),
             namespace: String::new(),

@@ -56,7 +56,8 @@ impl Syncer {
             tree.yield_to(usage);
         }
         let groups = tree.groups.into_iter();
-        let mut told: ByPath = groups.map(|(name, group)| (setup.manager.path(&name), group.limits)).collect();
+        let mut told: ByPath =
+            groups.map(|(name, group)| (setup.manager.path(&name), group.limits)).collect();
         for reserved in tree.reserved {
             let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
             match path {

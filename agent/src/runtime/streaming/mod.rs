@@ -2,7 +2,7 @@
 //! and that speaks the kubelet's remote command protocol.
 //!
 //! - [`websocket`]: over WebSocket, subprotocol v5.channel.k8s.io or v4.channel.k8s.io. v4 has no way to say that the
-//!   input is over, and no runtime knew v5 when this was written (containerd 2.2, CRI-O 1.35).
+//!   input is over, and containerd (1.6 as much as 2.2) knows no other.
 //! - [`spdy`]: over SPDY/3.1, which every runtime speaks and which does have one. So it is taken for a command that
 //!   reads input other than from a terminal, and WebSocket v5 where a runtime no longer speaks it.
 //! - [`status`]: how the command ended.
