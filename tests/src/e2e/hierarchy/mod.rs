@@ -1,10 +1,10 @@
 //! The hierarchy in mode manage: what a kubelet writes, kept true, through crashes, and nothing left.
 
-mod compare;
+pub(super) mod compare;
 mod containers;
 mod drift;
 mod kill9;
-mod managed;
+pub(super) mod managed;
 mod pods;
 mod recorded;
 mod recording;
