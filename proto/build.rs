@@ -2,7 +2,12 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 2] = ["proto/nodewarden/v1/nodewarden.proto", "proto/runtime/v1/api.proto"];
+const FILES: [&str; 4] = [
+    "proto/nodewarden/v1/nodewarden.proto",
+    "proto/nodewarden/v1/streams.proto",
+    "proto/nodewarden/v1/pods.proto",
+    "proto/runtime/v1/api.proto",
+];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");

@@ -7,10 +7,12 @@ pub mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod peer;
+pub mod pods;
 mod service;
 mod socket;
 pub mod status;
 mod stream;
+pub mod streams;
 #[cfg(test)]
 mod tests;
 pub mod time;
@@ -21,6 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
+use nodewarden_proto::nodewarden::v1::streams_server::StreamsServer;
+use nodewarden_proto::nodewarden::v1::pods_server::PodsServer;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::service::InterceptorLayer;
@@ -44,9 +48,10 @@ pub async fn serve(
     path: &Path,
     view: Arc<dyn Watch>,
     journal: Journal,
+    sources: streams::Sources,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), GrpcError> {
-    serve_on(Socket::claim(path)?, view, journal, shutdown).await
+    serve_on(Socket::claim(path)?, view, journal, sources, shutdown).await
 }
 
 /// The same on a socket that was taken before: so that a second agent is refused before it does anything.
@@ -57,18 +62,23 @@ pub async fn serve_on(
     mut socket: Socket,
     view: Arc<dyn Watch>,
     journal: Journal,
+    sources: streams::Sources,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), GrpcError> {
     let incoming = UnixListenerStream::new(socket.listen()?);
     let (stop, stopping) = watch::channel(false);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodewardenServer<Service>>().await;
+    let streams = StreamsServer::new(streams::Service::new(view.clone(), sources, stopping.clone()));
+    let pods = PodsServer::new(pods::Service::new(view.clone()));
     let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
     let mut stopped = stopping.clone();
     let server = Server::builder()
         .layer(InterceptorLayer::new(peer::check))
         .add_service(health_service)
         .add_service(service)
+        .add_service(streams)
+        .add_service(pods)
         .serve_with_incoming_shutdown(incoming, async move {
             // An error would mean that the sender is gone: stop as well.
             let _ = stopped.wait_for(|stop| *stop).await;

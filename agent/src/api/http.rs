@@ -5,6 +5,7 @@
 //! | `/metrics` | the agent's own families |
 //! | `/metrics/cadvisor`, `/metrics/resource` | the kubelet's |
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
+//! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's |
 //! | `/healthz` | 200 as long as the server answers |
 //! | `/readyz` | 200 once the agent watches, 503 before |
 //!
@@ -34,6 +35,7 @@ use tokio::sync::{Semaphore, oneshot};
 pub use bind::{BindError, Exposure, bind};
 use endpoint::Endpoint;
 
+use super::kubernetes;
 use crate::metrics::summary::{self, Readings};
 use crate::metrics::{cadvisor, own, recorder, resource};
 use crate::view::Watch;
@@ -106,6 +108,7 @@ fn router(watch: Arc<dyn Watch>, ready: Arc<AtomicBool>) -> Router {
         .route(Endpoint::Cadvisor.path(), get(cadvisor_metrics))
         .route(Endpoint::Resource.path(), get(resource_metrics))
         .route(Endpoint::Summary.path(), get(stats_summary))
+        .route(Endpoint::Pods.path(), get(pods))
         .fallback(async || plain(Endpoint::Other, StatusCode::NOT_FOUND, "not found\n"))
         .with_state(Arc::new(app))
 }
@@ -128,9 +131,9 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
 async fn own_metrics(State(app): State<Arc<App>>) -> Response {
     let watch = app.watch.clone();
     scrape::text(&app, Endpoint::Own, move || {
-        let (snapshot, status) = (watch.snapshot(), watch.status());
+        let (snapshot, status, pods) = (watch.snapshot(), watch.status(), watch.pods());
         move |out| {
-            own::write(out, &snapshot, &status);
+            own::write(out, &snapshot, &status, &pods);
             out.raw(&recorder::render());
         }
     })
@@ -180,13 +183,34 @@ async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQ
         }
     })
     .await;
+    json(Endpoint::Summary, started, made)
+}
+
+async fn pods(State(app): State<Arc<App>>) -> Response {
+    let started = Instant::now();
+    let watch = app.watch.clone();
+    let made = scrape::blocking(&app, move || {
+        let mut pods = watch.pods();
+        pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
+        serde_json::to_vec(&kubernetes::list(&pods, &watch.snapshot().machine.node_name))
+    })
+    .await;
+    json(Endpoint::Pods, started, made)
+}
+
+/// The answer, or what kept it from being made.
+fn json<E: std::fmt::Display>(
+    endpoint: Endpoint,
+    started: Instant,
+    made: Result<serde_json::Result<Vec<u8>>, E>,
+) -> Response {
     match made {
         Ok(Ok(json)) => {
-            Endpoint::Summary.answered(StatusCode::OK, started, json.len());
+            endpoint.answered(StatusCode::OK, started, json.len());
             ([(header::CONTENT_TYPE, "application/json")], json).into_response()
         }
-        Ok(Err(error)) => scrape::failed(Endpoint::Summary, started, &error),
-        Err(error) => scrape::failed(Endpoint::Summary, started, &error),
+        Ok(Err(error)) => scrape::failed(endpoint, started, &error),
+        Err(error) => scrape::failed(endpoint, started, &error),
     }
 }
 

@@ -13,8 +13,13 @@ use super::CliError;
 /// A node with all its 65,535 cgroups answers with some 30 MiB.
 const LARGEST_ANSWER: usize = 128 << 20;
 
-/// Connects, and tells apart why it cannot be done. The connection renews itself when the agent is restarted.
+/// A client of the agent's main service.
 pub async fn connect(socket: &Path) -> Result<NodewardenClient<Channel>, CliError> {
+    Ok(NodewardenClient::new(channel(socket).await?).max_decoding_message_size(LARGEST_ANSWER))
+}
+
+/// Connects, and tells apart why it cannot be done. The connection renews itself when the agent is restarted.
+pub async fn channel(socket: &Path) -> Result<Channel, CliError> {
     // Asked apart: the transport wraps the reason beyond recognition.
     UnixStream::connect(socket).await.map_err(|e| CliError::connecting(socket, e))?;
     let path: PathBuf = socket.to_owned();
@@ -23,11 +28,10 @@ pub async fn connect(socket: &Path) -> Result<NodewardenClient<Channel>, CliErro
         async move { UnixStream::connect(path).await.map(TokioIo::new) }
     });
     // The address is not used: the connector knows where to go.
-    let channel = Endpoint::from_static("http://nodewarden")
+    Endpoint::from_static("http://nodewarden")
         .connect_with_connector(connector)
         .await
-        .map_err(|source| CliError::Transport { socket: socket.to_owned(), source })?;
-    Ok(NodewardenClient::new(channel).max_decoding_message_size(LARGEST_ANSWER))
+        .map_err(|source| CliError::Transport { socket: socket.to_owned(), source })
 }
 
 /// Runs a subcommand that asks the agent.

@@ -30,6 +30,16 @@ pub enum CliError {
     Call { call: &'static str, status: Box<tonic::Status> },
     #[error("the agent on {} stopped", socket.display())]
     Stopped { socket: PathBuf },
+    /// The agent refused what was asked of it: its own words say all.
+    #[error("{}", .0.message())]
+    Refused(Box<tonic::Status>),
+    /// The end of what was run is the end of the command line.
+    #[error("command terminated with exit code {code}")]
+    Exited { code: i32 },
+    #[error("ended by a signal before the command was")]
+    Interrupted,
+    #[error("the terminal: {call}: {source}")]
+    Terminal { call: &'static str, source: io::Error },
     #[error("cannot write: {0}")]
     Output(#[from] io::Error),
     #[error(transparent)]
@@ -70,6 +80,9 @@ impl CliError {
         match self {
             Self::NoAgent { .. } | Self::DeadAgent { .. } | Self::Stopped { .. } => 3,
             Self::Permission { .. } => 4,
+            // What the shell can hold of it, and never a success.
+            Self::Exited { code } => u8::try_from(*code).unwrap_or(1).max(1),
+            Self::Refused(status) if status.code() == tonic::Code::PermissionDenied => 4,
             Self::Call { status, .. } if status.code() == tonic::Code::PermissionDenied => 4,
             _ => 1,
         }

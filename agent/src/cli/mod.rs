@@ -8,12 +8,16 @@ mod config;
 mod error;
 mod event_line;
 mod events;
+mod exec;
 mod format;
+mod logs;
 mod output;
 mod plan;
 mod since;
 mod status;
 mod table;
+mod target;
+mod terminal;
 #[cfg(test)]
 mod tests;
 mod top;
@@ -25,6 +29,8 @@ use std::process::ExitCode;
 use clap::{Args, Parser, Subcommand};
 
 use crate::config::defaults;
+#[cfg(test)]
+pub(crate) use client::channel;
 pub use error::CliError;
 
 const HELP: &str = "\
@@ -34,9 +40,11 @@ Examples:
   nodewarden events --since 10m --type oom                who was killed for memory, and follow
   nodewarden tree /kubepods                               limits and use, level by level
   nodewarden status                                       what works here, what is off and why
+  nodewarden logs -f shop/cart                            what a container writes
+  nodewarden exec -it shop/cart -- sh                     a shell in it
   nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
 
-Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied.";
+Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied; of exec: the command's.";
 
 /// Watches what the kernel does to each pod and cgroup of this machine
 #[derive(Debug, Parser)]
@@ -54,6 +62,8 @@ enum Command {
     Tree(tree::TreeArgs),
     Status(status::StatusArgs),
     Plan(plan::PlanArgs),
+    Logs(logs::LogsArgs),
+    Exec(exec::ExecArgs),
     Config(config::ConfigArgs),
 }
 
@@ -76,6 +86,8 @@ pub fn main() -> ExitCode {
         Command::Agent(args) => agent::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Plan(args) => plan::run(&args),
+        Command::Logs(args) => client::block_on(logs::run(args)),
+        Command::Exec(args) => client::block_on(exec::run(args)),
         Command::Top(args) => client::block_on(top::run(args)),
         Command::Events(args) => client::block_on(events::run(args)),
         Command::Tree(args) => client::block_on(tree::run(args)),

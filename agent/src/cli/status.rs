@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use nodewarden_proto::nodewarden::v1::{
-    GetStatusRequest, GetStatusResponse, HierarchyStatus, PodCgroup, ProgramCost,
+    GetStatusRequest, GetStatusResponse, HierarchyStatus, PodCgroup, PodCounts, ProgramCost,
 };
 use serde_json::json;
 
@@ -69,6 +69,9 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     if let Some(h) = &s.hierarchy {
         hierarchy(&mut out, h);
     }
+    if let Some(pods) = &s.pods {
+        pod_counts(&mut out, pods);
+    }
     let errors = match s.journal_write_errors {
         0 => String::new(),
         n => format!(", {n} could not be written at once"),
@@ -100,6 +103,19 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     events.extend(s.events.iter().map(|e| row(&[&e.r#type, &e.seen.to_string(), &e.lost.to_string()])));
     let _ = write!(out, "\n{}", table(&events, &[left, right, right]));
     out
+}
+
+/// What of the pods runs; what there is none of is left out.
+fn pod_counts(out: &mut String, pods: &PodCounts) {
+    let counts = [
+        (pods.running, "running"),
+        (pods.pending, "pending"),
+        (pods.succeeded, "succeeded"),
+        (pods.failed, "failed"),
+        (pods.ending, "being ended"),
+    ];
+    let told: Vec<_> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let _ = writeln!(out, "           {}", told.join(", "));
 }
 
 fn hierarchy(out: &mut String, h: &HierarchyStatus) {
@@ -179,6 +195,10 @@ fn json(s: &GetStatusResponse) -> serde_json::Value {
         "journalEvents": s.journal_events,
         "journalWriteErrors": s.journal_write_errors,
         "hierarchy": s.hierarchy.as_ref().map(hierarchy_json),
+        "pods": s.pods.as_ref().map(|p| json!({
+            "pending": p.pending, "running": p.running, "succeeded": p.succeeded, "failed": p.failed,
+            "ending": p.ending,
+        })),
     })
 }
 
@@ -187,14 +207,14 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::grpc::{fixture::Node, status::to_proto};
+    use crate::api::grpc::{fixture::Node, status::answer};
     use crate::view::Watch;
 
     #[test]
     fn says_what_is_off_and_why() {
         let status = Node::default().status();
         let now = status.started + Duration::from_secs(90);
-        let text = text(&to_proto(status), now);
+        let text = text(&answer(status, &Node::default().pods()), now);
         for part in [
             "nodewarden 0.1.0 in mode observe, up 1m30s\n",
             "cgroups    hybrid: cpu (v1), memory (v1)\n",
@@ -204,6 +224,7 @@ mod tests {
             "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
             "oom       3     0\n",
             "hierarchy  /kubepods by cgroupfs (configuration)\npods       1, 1 being removed; 4 limits put right since start\n",
+            "           1 running\n",
             "           u2 [/kubepods/podu2]: pid 7 does not die\n",
             "           /kubepods/podx is somebody else's and left alone\nwarning    the manifest directory is gone\n",
         ] {
@@ -213,7 +234,8 @@ mod tests {
 
     #[test]
     fn json_has_the_same() {
-        let json = json(&to_proto(Node::default().status()));
+        let json = json(&answer(Node::default().status(), &Node::default().pods()));
+        assert_eq!((&json["pods"]["running"], &json["pods"]["ending"]), (&1.into(), &0.into()));
         assert_eq!(json["programs"][0]["meanNs"], 150);
         assert_eq!(json["topics"][1]["state"], "off");
         assert_eq!(json["cost"]["cpuSeconds"], 1.25);

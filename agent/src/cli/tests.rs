@@ -76,7 +76,13 @@ async fn a_connection_outlives_a_restart_of_the_agent() {
     let view = std::sync::Arc::new(crate::api::grpc::fixture::Node::default());
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
     let again = crate::api::grpc::Socket::claim(&socket).unwrap();
-    let server = tokio::spawn(crate::api::grpc::serve_on(again, view, journal, std::future::pending()));
+    let server = tokio::spawn(crate::api::grpc::serve_on(
+        again,
+        view,
+        journal,
+        Default::default(),
+        std::future::pending(),
+    ));
     assert!(status(client).await.is_ok());
     server.abort();
     let _ = std::fs::remove_dir_all(socket.parent().unwrap().parent().unwrap());

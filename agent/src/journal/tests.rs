@@ -77,6 +77,7 @@ fn every_detail_survives_the_file() {
             written: "2".into(),
         }),
         Detail::Hierarchy { reason: "PodCgroupDestroyed".into(), message: "m".into() },
+        Detail::Pod { reason: "Started".into(), message: "m".into() },
         Detail::Lost { lost_type: "oom".into(), count: 5 },
         Detail::Agent { reason: "started".into(), message: "m".into() },
     ];

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 use crate::view::{
     AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, EventCounts, EventType, FsUsage,
     GroupView, HierarchyStatus, HookState, Identity, Interface, IoUsage, KernelCounters, Log2Histogram,
-    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, Pressure, PressureLine, Pressures,
-    ProcessCounters, ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot, Status, Topic,
-    TopicStatus, Usage, Watch,
+    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodView, Pressure, PressureLine,
+    Pressures, ProcessCounters, ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot, Status,
+    Topic, TopicStatus, Usage, Watch,
 };
 
 /// When the fixture's files were read.
@@ -289,4 +289,13 @@ impl Watch for Still {
     fn status(&self) -> Status {
         status()
     }
+
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        pods()
+    }
+}
+
+/// One pod that runs, with a container that was started again and had a process killed for memory.
+pub fn pods() -> Vec<Arc<PodView>> {
+    vec![Arc::new(crate::api::grpc::fixture::pod())]
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::cadvisor::names::{LEFT_OUT, ONLY_WITH_BLOCK_IO};
 use super::exposition::to_vec;
-use super::{Cadvisor, cadvisor, fixture, parsed, resource};
+use super::{Cadvisor, Own, cadvisor, fixture, parsed, resource};
 use crate::golden;
 
 /// Name, then type and label keys.
@@ -65,6 +65,24 @@ fn resource_families() {
     let Some(golden) = recorded("/metrics/resource") else { return };
     let shown = parsed::families(&to_vec(|e| resource::write(e, &fixture::snapshot(3))));
     compare(&shown, &golden, &[], &[]);
+}
+
+/// What a kubelet shows of itself and we show as well has its type and its label keys.
+#[test]
+fn kubelet_families() {
+    let Some(golden) = recorded("/metrics (kubelet's own, the families that concern this agent)") else {
+        return;
+    };
+    let ours = Own::ALL.iter().map(|f| f.desc()).filter(|d| d.name.starts_with("kubelet_"));
+    for desc in ours {
+        // It had no failed start to show.
+        if desc.name == Own::StartedContainersErrors.name() {
+            continue;
+        }
+        let (kind, sets) = &golden[desc.name];
+        assert_eq!(kind, desc.kind.name(), "type of {}", desc.name);
+        assert!(sets.contains(&desc.labels.join(",")), "label keys of {}: {sets:?}", desc.name);
+    }
 }
 
 /// Keys of ours that the recorded node had no occasion to show: it limited no swap at these levels.

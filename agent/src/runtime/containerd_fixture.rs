@@ -37,24 +37,36 @@ impl Containerd {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("config.toml");
         fs::write(&config, configuration(dir.path())).unwrap();
-        let log = fs::File::create(dir.path().join("log")).unwrap();
-        let child = Command::new("containerd")
-            .arg("--config")
-            .arg(&config)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(log)
-            .spawn()
-            .unwrap();
-        let this = Self { child, dir };
+        let this = Self { child: spawn(dir.path()), dir };
+        this.wait();
+        Some(this)
+    }
+
+    /// Ends it as nothing can refuse; its containers live on.
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts it again after [`Self::kill`], with what it had; does not wait until it answers.
+    pub fn spawn_again(&mut self) {
+        self.child = spawn(self.dir.path());
+    }
+
+    /// Waits until it answers.
+    pub fn wait(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !fs::metadata(this.socket()).is_ok_and(|m| m.file_type().is_socket())
-            || !this.ctr(&["version"]).status.success()
+        while !fs::metadata(self.socket()).is_ok_and(|m| m.file_type().is_socket())
+            || !self.ctr(&["version"]).status.success()
         {
-            assert!(Instant::now() < deadline, "containerd does not answer:\n{}", this.log());
+            assert!(Instant::now() < deadline, "containerd does not answer:\n{}", self.log());
             sleep(Duration::from_millis(100));
         }
-        Some(this)
+    }
+
+    /// Where pods' logs go in tests.
+    pub fn logs(&self) -> PathBuf {
+        self.dir.path().join("logs")
     }
 
     pub fn socket(&self) -> PathBuf {
@@ -194,6 +206,18 @@ fn remove_groups(directory: &Path) {
         }
     }
     let _removed = fs::remove_dir(directory);
+}
+
+fn spawn(dir: &Path) -> Child {
+    let log = fs::OpenOptions::new().create(true).append(true).open(dir.join("log")).unwrap();
+    Command::new("containerd")
+        .arg("--config")
+        .arg(dir.join("config.toml"))
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log)
+        .spawn()
+        .unwrap()
 }
 
 fn configuration(dir: &Path) -> String {

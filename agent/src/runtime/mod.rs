@@ -10,7 +10,9 @@ mod cache;
 mod client;
 mod condition;
 #[cfg(test)]
-mod containerd_fixture;
+pub(crate) mod containerd_fixture;
+#[cfg(test)]
+mod containerd_life_tests;
 #[cfg(test)]
 mod containerd_tests;
 mod containers;
@@ -24,6 +26,7 @@ mod pace;
 mod sandboxes;
 #[cfg(test)]
 mod server_tests;
+mod streaming;
 mod table;
 
 pub use client::{Client, Version};
@@ -33,4 +36,5 @@ pub use error::{About, RuntimeError};
 pub use events::Events;
 pub use exec::ExecOutput;
 pub use names::{Names, State};
+pub use streaming::{ExecCommand, ExecError, ExecInput};
 pub use table::{Listing, Table};

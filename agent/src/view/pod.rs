@@ -17,6 +17,19 @@ pub enum PodPhase {
     Failed,
 }
 
+impl PodPhase {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Succeeded, Self::Failed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
 /// One pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodView {

@@ -27,8 +27,8 @@ use crate::cgroup::Layout;
 use crate::config::{Config, Mode};
 use crate::journal::Journal;
 use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
-use crate::manage;
-use crate::view::{Detail, HookState, Identity, Topic, TopicStatus};
+use crate::runtime::Client as RuntimeClient;
+use crate::view::{Detail, HookState, Topic, TopicStatus};
 
 /// Threads that serve. More would only add to the agent's footprint.
 const SERVERS: usize = 2;
@@ -88,10 +88,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let managing = match config.mode {
         Mode::Observe => None,
         Mode::Manage => {
-            let layout = &observer.facts.layout;
-            let named = observer.clone();
-            let namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
-            let managing = manage::start(&config, layout, &journal, runtime.handle(), namer)?;
+            let managing = super::managing::start(&config, &observer, &journal, runtime.handle())?;
             let status = managing.keeper.status();
             observer.show_hierarchy(move || super::lock(&status).clone());
             Some(managing)
@@ -116,8 +113,14 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stop| *stop).await;
     };
-    let grpc =
-        runtime.spawn(grpc::serve_on(socket, observer.clone(), journal.clone(), stopped(stopping.clone())));
+    let sources = grpc::streams::Sources {
+        runtime: config.runtime_endpoint.as_ref().map(|endpoint| {
+            RuntimeClient::new(endpoint).with_request_limit(config.pods.runtime_request_timeout)
+        }),
+        logs_dir: config.pods.logs_dir.clone(),
+    };
+    let ending = stopped(stopping.clone());
+    let grpc = runtime.spawn(grpc::serve_on(socket, observer.clone(), journal.clone(), sources, ending));
     let http =
         runtime.spawn(http::serve(listener, observer.clone(), ready.clone(), stopped(stopping.clone())));
     info!(socket = %config.socket.display(), http = %config.http_address, "watching");

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 
 use super::GrpcError;
 use crate::journal::{Journal, Limits};
+use crate::pod::ContainerKind;
 use crate::view::*;
 
 /// Reading `n` is `n` seconds after the first and shows a steady load.
@@ -117,6 +118,81 @@ impl Watch for Node {
             hierarchy: Some(hierarchy()),
         }
     }
+
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        vec![Arc::new(pod())]
+    }
+}
+
+/// A pod that runs, with a container that was killed for memory twice.
+pub fn pod() -> PodView {
+    let manifest = serde_json::json!({
+        "metadata": {"namespace": "shop", "name": "cart-5d9c", "uid": "8c5e", "labels": {"app": "cart"}},
+        "spec": {
+            "initContainers": [{"name": "prepare", "image": "shop/prepare:1"}],
+            "containers": [{
+                "name": "web",
+                "image": "shop/web:1",
+                "resources": {"requests": {"cpu": "100m", "memory": "64Mi"}, "limits": {"memory": "128Mi"}},
+            }],
+        },
+    });
+    let pod = crate::pod::Pod::from_kubernetes(serde_json::from_value(manifest).unwrap()).unwrap();
+    let at = |second: i64| jiff::Timestamp::from_second(1_700_000_000 + second).unwrap();
+    let victim = OomVictim { time: at(50), pid: 4711, command: "stress".into() };
+    let ended = |id: &str, exit_code, reason: &str, from, to| Ended {
+        id: id.into(),
+        exit_code,
+        signal: if exit_code == 137 { 9 } else { 0 },
+        reason: reason.into(),
+        message: String::new(),
+        started: Some(at(from)),
+        finished: Some(at(to)),
+        oom: None,
+    };
+    let prepare = ended("beef", 0, "Completed", 1, 2);
+    let container = |name: &str, kind, image: &str, id: &str, state| ContainerView {
+        name: name.into(),
+        kind,
+        image: image.into(),
+        image_id: format!("sha256:{id}"),
+        id: id.into(),
+        state,
+        last: None,
+        restarts: 0,
+        ready: true,
+        started: false,
+        oom: None,
+    };
+    let running = ContainerState::Running { since: at(60) };
+    PodView {
+        pod: Arc::new(pod),
+        origin: "/etc/nodewarden/manifests/cart.yaml".into(),
+        phase: PodPhase::Running,
+        reason: String::new(),
+        message: String::new(),
+        started: at(0),
+        terminating: None,
+        ips: vec!["10.0.0.7".parse().unwrap()],
+        sandbox_id: "5afe".into(),
+        containers: vec![
+            container(
+                "prepare",
+                ContainerKind::Init,
+                "shop/prepare:1",
+                "beef",
+                ContainerState::Terminated(prepare),
+            ),
+            ContainerView {
+                last: Some(Ended { oom: Some(victim.clone()), ..ended("c0fe", 137, "OOMKilled", 3, 50) }),
+                restarts: 2,
+                started: true,
+                oom: Some(OomVictim { time: at(70), pid: 4812, command: "worker".into() }),
+                ..container("web", ContainerKind::Ordinary, "shop/web:1", "c0ffee", running)
+            },
+        ],
+        resize: String::new(),
+    }
 }
 
 /// A running server; ends when dropped or stopped.
@@ -137,9 +213,15 @@ impl Running {
         let (stop, stopped) = oneshot::channel();
         let (path, served) = (socket.clone(), journal.clone());
         let task = tokio::spawn(async move {
-            super::serve(&path, Arc::new(Node::default()), served, async {
-                let _ = stopped.await;
-            })
+            super::serve(
+                &path,
+                Arc::new(Node::default()),
+                served,
+                super::streams::Sources::default(),
+                async {
+                    let _ = stopped.await;
+                },
+            )
             .await
         });
         wait_for(&socket).await;

@@ -1,9 +1,30 @@
 //! `view::Status` as protobuf.
 
+use std::sync::Arc;
+
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::time;
-use crate::view::{HierarchyStatus, PodCgroup, Status};
+use crate::view::{HierarchyStatus, PodCgroup, PodPhase, PodView, Status};
+
+/// The answer to GetStatus.
+pub fn answer(status: Status, pods: &[Arc<PodView>]) -> proto::GetStatusResponse {
+    let count = |phase: Option<PodPhase>| {
+        let of = |pod: &&Arc<PodView>| match phase {
+            Some(phase) => pod.terminating.is_none() && pod.phase == phase,
+            None => pod.terminating.is_some(),
+        };
+        u32::try_from(pods.iter().filter(of).count()).unwrap_or(u32::MAX)
+    };
+    let counts = proto::PodCounts {
+        pending: count(Some(PodPhase::Pending)),
+        running: count(Some(PodPhase::Running)),
+        succeeded: count(Some(PodPhase::Succeeded)),
+        failed: count(Some(PodPhase::Failed)),
+        ending: count(None),
+    };
+    proto::GetStatusResponse { pods: (!pods.is_empty()).then_some(counts), ..to_proto(status) }
+}
 
 pub fn to_proto(status: Status) -> proto::GetStatusResponse {
     proto::GetStatusResponse {
@@ -56,6 +77,7 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         journal_write_errors: status.journal_write_errors,
         programs_measured_seconds: status.programs_measured_seconds,
         hierarchy: status.hierarchy.map(hierarchy),
+        pods: None,
     }
 }
 

@@ -9,6 +9,7 @@ use hyper_util::rt::TokioIo;
 use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1 as proto;
 use proto::nodewarden_client::NodewardenClient;
+use proto::pods_client::PodsClient;
 use tonic::Code;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tonic_health::pb::health_client::HealthClient;
@@ -51,6 +52,17 @@ async fn status_and_cgroups() {
     assert_eq!(list("/system.slice", false).await, 3);
     assert_eq!(list("", true).await, 2);
     assert_eq!(list("/system.slice", true).await, 0);
+}
+
+#[tokio::test]
+async fn managed_pods() {
+    let running = Running::start().await;
+    let mut client = PodsClient::new(channel(&running.socket).await);
+    let answer = client.list(proto::ListPodsRequest::default()).await.unwrap().into_inner();
+    assert_eq!((answer.mode.as_str(), answer.pods[0].name.as_str()), ("observe", "cart-5d9c"));
+    let mut client = NodewardenClient::new(channel(&running.socket).await);
+    let status = client.get_status(proto::GetStatusRequest {}).await.unwrap().into_inner();
+    assert_eq!(status.pods.unwrap().running, 1);
 }
 
 #[tokio::test]

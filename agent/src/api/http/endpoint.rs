@@ -16,12 +16,13 @@ pub(super) enum Endpoint {
     Cadvisor,
     Resource,
     Summary,
+    Pods,
     Other,
 }
 
 impl Endpoint {
-    const LISTED: [Self; 6] =
-        [Self::Own, Self::Cadvisor, Self::Resource, Self::Summary, Self::Healthz, Self::Readyz];
+    const LISTED: [Self; 7] =
+        [Self::Own, Self::Cadvisor, Self::Resource, Self::Summary, Self::Pods, Self::Healthz, Self::Readyz];
 
     /// The path, also the value of the label `path`.
     pub fn path(self) -> &'static str {
@@ -33,6 +34,7 @@ impl Endpoint {
             Self::Cadvisor => "/metrics/cadvisor",
             Self::Resource => "/metrics/resource",
             Self::Summary => "/stats/summary",
+            Self::Pods => "/pods",
             Self::Other => "other",
         }
     }

@@ -49,7 +49,7 @@ async fn every_listed_path_answers_and_is_counted() {
     assert!(head.starts_with("http/1.0 200"), "{head}");
     let listing = String::from_utf8(listing).unwrap();
     let paths: Vec<&str> = listing.lines().filter(|l| l.starts_with('/')).collect();
-    assert_eq!(paths.len(), 6);
+    assert_eq!(paths.len(), 7);
     for path in &paths {
         let (head, body) = server.get(path).await;
         assert!(head.starts_with("http/1.0 200"), "{path}: {head}");
@@ -99,6 +99,15 @@ async fn summary_is_json() {
 }
 
 #[tokio::test]
+async fn pods_are_a_pod_list() {
+    let server = Server::start(still(1)).await;
+    let (head, body) = server.get("/pods").await;
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&list["kind"], &list["items"][0]["status"]["phase"]), (&"PodList".into(), &"Running".into()));
+}
+
+#[tokio::test]
 async fn it_ends_when_told_though_a_connection_is_open() {
     let server = Server::start(still(1)).await;
     let _idle = TcpStream::connect(server.address).await.unwrap();
@@ -124,7 +133,7 @@ impl Watch for Broken {
 #[tokio::test]
 async fn a_failed_reading_is_an_error_not_an_empty_answer() {
     let server = Server::start(Arc::new(Broken)).await;
-    for path in ["/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary"] {
+    for path in ["/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary", "/pods"] {
         let (head, _) = server.get(path).await;
         assert!(head.starts_with("http/1.0 500"), "{path}: {head}");
     }

@@ -10,17 +10,21 @@ mod agent;
 mod cgroup;
 mod hierarchy;
 mod names;
+mod pods;
 
 pub use names::Own;
 
+use std::sync::Arc;
+
 use super::exposition::Exposition;
-use crate::view::{Snapshot, Status};
+use crate::view::{PodView, Snapshot, Status};
 
 /// Writes the whole document but the families of [`Own::FACADE`].
-pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status) {
+pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status, pods: &[Arc<PodView>]) {
     agent::write(out, status);
     if let Some(status) = &status.hierarchy {
         hierarchy::write(out, status);
+        pods::write(out, pods);
     }
     cgroup::write(out, snapshot);
 }

@@ -13,8 +13,14 @@ const INFO: &[&str] = &["cgroup_layout", "kernel", "mode"];
 const TOPIC: &[&str] = &["state", "topic"];
 const PROGRAM: &[&str] = &["hook", "program"];
 const TYPE: &[&str] = &["type"];
+const STATIC: &[&str] = &["static"];
 const STATE: &[&str] = &["state"];
 const OPERATION: &[&str] = &["operation_type"];
+const CONTAINER: &[&str] = &["container", "namespace", "pod", "uid"];
+const CONTAINER_STATE: &[&str] = &["container_state"];
+const CONTAINER_TYPE: &[&str] = &["container_type"];
+const CONTAINER_TYPE_CODE: &[&str] = &["code", "container_type"];
+const PHASE: &[&str] = &["phase"];
 const PATH: &[&str] = &["path"];
 const PATH_CODE: &[&str] = &["code", "path"];
 
@@ -64,6 +70,18 @@ families! {
         LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "When every limit was last compared with what it should be, in seconds since 1970.";
         CgroupManager: Histogram "kubelet_cgroup_manager_duration_seconds" OPERATION "Duration in seconds for cgroup manager operations: create, update or destroy.";
 
+        Pods: Gauge "nodewarden_pods" PHASE "Managed pods by phase: Pending, Running, Succeeded or Failed.";
+        PodsEnding: Gauge "nodewarden_pods_ending" NONE "Managed pods that are being ended.";
+        RunningPods: Gauge "kubelet_running_pods" NONE "Number of pods that have a running pod sandbox.";
+        RunningContainers: Gauge "kubelet_running_containers" CONTAINER_STATE "Number of containers of managed pods by state: created, exited, running or unknown.";
+        ContainerRestarts: Counter "nodewarden_container_restarts_total" CONTAINER "Times a container was started again.";
+        ContainerOomKill: Gauge "nodewarden_container_oom_kill_timestamp_seconds" CONTAINER "When a process of the container was last killed for memory, in seconds since 1970.";
+        StartedPods: Counter "kubelet_started_pods_total" NONE "Cumulative number of pods started.";
+        StartedPodsErrors: Counter "kubelet_started_pods_errors_total" NONE "Cumulative number of errors when starting pods.";
+        RestartedPods: Counter "kubelet_restarted_pods_total" STATIC "Number of pods that were ended and started anew with the same uid.";
+        StartedContainers: Counter "kubelet_started_containers_total" CONTAINER_TYPE "Cumulative number of containers started, by type: container, init_container or podsandbox.";
+        StartedContainersErrors: Counter "kubelet_started_containers_errors_total" CONTAINER_TYPE_CODE "Cumulative number of errors when starting containers, by type and reason.";
+
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
         HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last answer.";
@@ -73,8 +91,17 @@ families! {
 impl Own {
     /// The families that are counted through the `metrics` facade: everything else is read from the status and
     /// the snapshot at each scrape.
-    pub const FACADE: &[Self] =
-        &[Self::CgroupManager, Self::HttpRequests, Self::HttpDuration, Self::HttpBytes];
+    pub const FACADE: &[Self] = &[
+        Self::CgroupManager,
+        Self::StartedPods,
+        Self::StartedPodsErrors,
+        Self::RestartedPods,
+        Self::StartedContainers,
+        Self::StartedContainersErrors,
+        Self::HttpRequests,
+        Self::HttpDuration,
+        Self::HttpBytes,
+    ];
 
     /// The family's name, for the `metrics` macros.
     pub fn name(self) -> &'static str {

@@ -4,7 +4,7 @@ use crate::metrics::{fixture, parsed};
 use crate::view::WAIT_BUCKETS;
 
 fn text() -> String {
-    let bytes = to_vec(|e| write(e, &fixture::snapshot(2), &fixture::status()));
+    let bytes = to_vec(|e| write(e, &fixture::snapshot(2), &fixture::status(), &fixture::pods()));
     String::from_utf8(bytes).unwrap()
 }
 
@@ -65,4 +65,22 @@ fn times_are_in_seconds() {
     ));
     assert!(shown.contains("kind=\"memcg\"} 0.0015\n"));
     assert!(shown.contains("process_cpu_seconds_total 1.25\n"));
+}
+
+#[test]
+fn pods_and_containers() {
+    let shown = text();
+    let labels = r#"container="web",namespace="shop",pod="cart-5d9c",uid="8c5e""#;
+    for line in [
+        r#"nodewarden_pods{phase="Running"} 1"#,
+        r#"nodewarden_pods{phase="Failed"} 0"#,
+        "kubelet_running_pods 1",
+        r#"kubelet_running_containers{container_state="running"} 1"#,
+        r#"kubelet_running_containers{container_state="exited"} 1"#,
+        &format!("nodewarden_container_restarts_total{{{labels}}} 2"),
+        // The newest victim: that of the run now.
+        &format!("nodewarden_container_oom_kill_timestamp_seconds{{{labels}}} 1700000070"),
+    ] {
+        assert!(shown.contains(&format!("{line}\n")), "{line} in {shown}");
+    }
 }

@@ -1,0 +1,146 @@
+//! The remote command protocol over SPDY/3.1: a stream for each of the command's, one of which can be ended.
+
+use hyper::header::{CONNECTION, HOST, HeaderName, UPGRADE};
+use hyper::{Request, StatusCode};
+use hyper_util::rt::TokioIo;
+use tokio::io::{self, AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
+
+use super::address::Address;
+use super::frame::{self, Frame};
+use super::{ExecError, ExecInput, LARGEST_INPUT, status};
+use crate::logs::{Piece, Stream};
+
+const SPDY: &str = "SPDY/3.1";
+/// The status is JSON.
+const V4: &str = "v4.channel.k8s.io";
+const VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
+
+/// A client's streams have odd numbers, in the order in which they are opened.
+const ERROR: u32 = 1;
+const STDIN: u32 = 3;
+const STDOUT: u32 = 5;
+const STDERR: u32 = 7;
+/// Each with its header `streamType`; the server waits until all are open.
+const STREAMS: [(u32, &str); 4] =
+    [(ERROR, "error"), (STDIN, "stdin"), (STDOUT, "stdout"), (STDERR, "stderr")];
+
+/// Runs the command that the address stands for: one with stdin, stdout and stderr.
+pub async fn run(
+    address: &Address,
+    input: &mut mpsc::Receiver<ExecInput>,
+    output: &mpsc::Sender<Piece>,
+) -> Result<i32, ExecError> {
+    let connection = upgrade(address).await?;
+    let (reader, writer) = io::split(TokioIo::new(connection));
+    let broken = |source| ExecError::Spdy { server: address.server.clone(), source };
+    let (ping, pings) = mpsc::channel(16);
+    tokio::select! {
+        ended = listen(reader, output, ping) => match ended {
+            Ok(Some(ended)) => ended,
+            Ok(None) => Err(ExecError::Broken { server: address.server.clone() }),
+            Err(source) => Err(broken(source)),
+        },
+        // Why writing broke is what reading finds out.
+        () = async { let _ = feed(writer, input, pings).await; std::future::pending().await } => {
+            Err(ExecError::Broken { server: address.server.clone() })
+        }
+    }
+}
+
+/// From HTTP to SPDY.
+async fn upgrade(address: &Address) -> Result<hyper::upgrade::Upgraded, ExecError> {
+    let failed = |source| ExecError::Http { server: address.server.clone(), source };
+    let stream = TokioIo::new(address.connect().await?);
+    let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(failed)?;
+    // Ends when the connection was handed over, or failed: then the request says so.
+    tokio::spawn(connection.with_upgrades());
+    let request = Request::post(&address.path)
+        .header(HOST, &address.server)
+        .header(CONNECTION, "Upgrade")
+        .header(UPGRADE, SPDY)
+        .header(VERSION, V4)
+        .body(String::new())
+        .map_err(|_| ExecError::Address { url: address.path.clone() })?;
+    let answer = sender.send_request(request).await.map_err(failed)?;
+    if answer.status() != StatusCode::SWITCHING_PROTOCOLS {
+        let status = answer.status().as_u16();
+        return Err(ExecError::NotSpoken { server: address.server.clone(), protocol: SPDY, status });
+    }
+    hyper::upgrade::on(answer).await.map_err(failed)
+}
+
+/// Opens the streams and passes the input on.
+async fn feed(
+    mut writer: impl AsyncWrite + Unpin,
+    input: &mut mpsc::Receiver<ExecInput>,
+    mut pings: mpsc::Receiver<u32>,
+) -> io::Result<()> {
+    for (at, (stream, kind)) in STREAMS.into_iter().enumerate() {
+        writer.write_all(&frame::open(stream, "streamtype", kind, at == 0)).await?;
+    }
+    writer.flush().await?;
+    let mut open = true;
+    loop {
+        tokio::select! {
+            Some(id) = pings.recv() => writer.write_all(&frame::pong(id)).await?,
+            told = input.recv(), if open => match told {
+                Some(ExecInput::Stdin(bytes)) => {
+                    for part in bytes.chunks(LARGEST_INPUT) {
+                        writer.write_all(&frame::data(STDIN, part, false)).await?;
+                    }
+                }
+                Some(ExecInput::Close) => {
+                    writer.write_all(&frame::data(STDIN, &[], true)).await?;
+                    open = false;
+                }
+                // There is no terminal.
+                Some(ExecInput::Resize { .. }) => {}
+                None => open = false,
+            },
+            else => return Ok(()),
+        }
+        writer.flush().await?;
+    }
+}
+
+/// Passes the output on until the status comes; `None` if the connection ends before.
+async fn listen(
+    reader: impl AsyncRead + Unpin,
+    output: &mpsc::Sender<Piece>,
+    ping: mpsc::Sender<u32>,
+) -> io::Result<Option<Result<i32, ExecError>>> {
+    let mut reader = io::BufReader::with_capacity(64 << 10, reader);
+    let mut ending = Vec::new();
+    loop {
+        let mut head = [0; frame::HEAD];
+        match reader.read_exact(&mut head).await {
+            Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+            read => read?,
+        };
+        let mut body = vec![0; frame::length(head)];
+        reader.read_exact(&mut body).await?;
+        let (stream, bytes) = match frame::read(head, body) {
+            Frame::Data { stream: ERROR, bytes, .. } => {
+                ending.extend(bytes);
+                if let Some(ended) = status::read(&ending) {
+                    return Ok(Some(ended));
+                }
+                continue;
+            }
+            Frame::Data { stream: STDOUT, bytes, .. } => (Stream::Stdout, bytes),
+            Frame::Data { stream: STDERR, bytes, .. } => (Stream::Stderr, bytes),
+            Frame::Ping { id } => {
+                // One that is not answered costs at most the connection, whose end is then seen.
+                let _ = ping.try_send(id);
+                continue;
+            }
+            Frame::Reset { stream: ERROR } | Frame::GoAway => return Ok(None),
+            _ => continue,
+        };
+        // Nobody listens: the command may write on, and its end is still told.
+        if !bytes.is_empty() {
+            let _ = output.send(Piece { stream, bytes }).await;
+        }
+    }
+}

@@ -1,0 +1,126 @@
+//! The remote command protocol over WebSocket: each message is a channel's number and what goes over it.
+
+use futures_util::{SinkExt, StreamExt};
+use tokio::sync::mpsc;
+use tokio_tungstenite::tungstenite::client::ClientRequestBuilder;
+use tokio_tungstenite::tungstenite::http::Uri;
+use tokio_tungstenite::tungstenite::{Error, Message};
+
+use super::address::Address;
+use super::{ExecError, ExecInput, LARGEST_INPUT, size_message, status};
+use crate::logs::{Piece, Stream};
+
+/// KEP-4006: as v4, and [`CLOSE`].
+const V5: &str = "v5.channel.k8s.io";
+/// The status is JSON.
+const V4: &str = "v4.channel.k8s.io";
+
+/// The protocols for a command whose input need not end.
+pub const ANY: [&str; 2] = [V5, V4];
+/// Those that can say that the input is over.
+pub const WITH_CLOSE: [&str; 1] = [V5];
+
+/// Channels (`staging/…/apimachinery/pkg/util/remotecommand`).
+const STDIN: u8 = 0;
+const STDOUT: u8 = 1;
+const STDERR: u8 = 2;
+const ERROR: u8 = 3;
+const RESIZE: u8 = 4;
+/// v5: the channel whose number follows is over.
+const CLOSE: u8 = 255;
+
+/// Runs the command that the address stands for.
+pub async fn run(
+    address: &Address,
+    protocols: &[&str],
+    input: &mut mpsc::Receiver<ExecInput>,
+    output: &mpsc::Sender<Piece>,
+) -> Result<i32, ExecError> {
+    let server = || address.server.clone();
+    let failed = |source| match source {
+        Error::Http(answer) => ExecError::NotSpoken {
+            server: server(),
+            protocol: "WebSocket with v5.channel.k8s.io or v4.channel.k8s.io",
+            status: answer.status().as_u16(),
+        },
+        source => ExecError::WebSocket { server: server(), source: Box::new(source) },
+    };
+    let url = format!("ws://{}{}", address.server, address.path);
+    let uri: Uri = url.parse().map_err(|_| ExecError::Address { url })?;
+    let request = protocols
+        .iter()
+        .fold(ClientRequestBuilder::new(uri), |request, protocol| request.with_sub_protocol(*protocol));
+    let (socket, answer) =
+        tokio_tungstenite::client_async(request, address.connect().await?).await.map_err(failed)?;
+    let closes = answer.headers().get("sec-websocket-protocol").is_some_and(|protocol| protocol == V5);
+    // Apart: a command that is not read from need not be written to, and the other way round.
+    let (mut sink, mut stream) = socket.split();
+    let feed = async {
+        while let Some(told) = input.recv().await {
+            for message in messages(told, closes) {
+                // Why it broke is what the other half finds out.
+                if sink.send(Message::binary(message)).await.is_err() {
+                    return;
+                }
+            }
+        }
+    };
+    let listen = async {
+        let mut ending = Vec::new();
+        while let Some(message) = stream.next().await {
+            let bytes = match message.map_err(failed)? {
+                Message::Binary(bytes) => bytes,
+                Message::Close(_) => break,
+                _ => continue,
+            };
+            let Some((channel, bytes)) = bytes.split_first() else { continue };
+            let stream = match *channel {
+                STDOUT => Stream::Stdout,
+                STDERR => Stream::Stderr,
+                ERROR => {
+                    ending.extend_from_slice(bytes);
+                    match status::read(&ending) {
+                        Some(ended) => return ended,
+                        None => continue,
+                    }
+                }
+                _ => continue,
+            };
+            // Nobody listens: the command may write on, and its end is still told.
+            if !bytes.is_empty() {
+                let _ = output.send(Piece { stream, bytes: bytes.to_vec() }).await;
+            }
+        }
+        Err(ExecError::Broken { server: server() })
+    };
+    tokio::select! {
+        ended = listen => ended,
+        () = async { feed.await; std::future::pending().await } => Err(ExecError::Broken { server: server() }),
+    }
+}
+
+/// What goes over the wire.
+fn messages(told: ExecInput, closes: bool) -> Vec<Vec<u8>> {
+    let on = |channel: u8, bytes: &[u8]| [&[channel], bytes].concat();
+    match told {
+        ExecInput::Stdin(bytes) => bytes.chunks(LARGEST_INPUT).map(|part| on(STDIN, part)).collect(),
+        ExecInput::Close if closes => vec![vec![CLOSE, STDIN]],
+        ExecInput::Close => Vec::new(),
+        ExecInput::Resize { columns, rows } => vec![on(RESIZE, &size_message(columns, rows))],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn messages_by_channel() {
+        assert_eq!(messages(ExecInput::Stdin(b"ls".to_vec()), false), [b"\0ls"]);
+        assert_eq!(messages(ExecInput::Stdin(vec![7; LARGEST_INPUT + 1]), false)[1], [0, 7]);
+        assert_eq!(messages(ExecInput::Close, true), [[255, 0]]);
+        assert!(messages(ExecInput::Close, false).is_empty());
+        let resize = messages(ExecInput::Resize { columns: 80, rows: 24 }, false);
+        assert_eq!(resize, [b"\x04{\"Width\":80,\"Height\":24}\n"]);
+    }
+}
