@@ -20,7 +20,7 @@ mod mountinfo;
 mod parse;
 mod reader;
 #[cfg(test)]
-mod testing;
+pub mod testing;
 mod v1;
 mod v2;
 mod walk;

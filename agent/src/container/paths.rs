@@ -27,6 +27,16 @@ impl PodPaths {
         self.volumes().join("kubernetes.io~empty-dir").join(volume)
     }
 
+    /// `volumes/kubernetes.io~downward-api/<volume>`.
+    pub fn downward_api(&self, volume: &str) -> PathBuf {
+        self.volumes().join("kubernetes.io~downward-api").join(volume)
+    }
+
+    /// Where the part of a volume is bound that a container's mount of this index asks for.
+    pub fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
+        self.home.join("volume-subpaths").join(volume).join(container).join(index.to_string())
+    }
+
     pub fn volumes(&self) -> PathBuf {
         self.home.join("volumes")
     }

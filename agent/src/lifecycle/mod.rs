@@ -1,25 +1,44 @@
 //! Pods made to run: a worker for each, which compares what the manifest wants with what the runtime has, decides
 //! purely, and carries it out.
 //!
-//! - [`Observed`]: what the runtime has of one pod.
-//! - [`Record`], [`store`]: what of a pod must outlive the agent.
-//! - [`identity`]: which pods start, stay, are resized or end.
-//! - [`plan`]: what is to be done next for one pod, by [`policy`] and [`backoff`].
-//! - [`resize`]: what a changed manifest means for a pod that runs.
-//! - [`phase`]: how it is shown.
+//! Decided in [`identity`] (which pods start, stay, are resized or end), [`plan`] (what is next for one pod, by
+//! [`policy`] and [`backoff`]), [`resize`] and [`phase`] (how it is shown); seen in [`Observed`], kept in [`Record`] by
+//! [`store`].
+//!
+//! Carried out from [`start`] on: the manager gives every pod its worker and looks after what no pod owns, a worker goes
+//! on turn by turn, and the [`Board`] shows how the pods stand.
 
 pub mod backoff;
+mod board;
+mod containers;
+mod environment;
+mod exits;
+mod housekeeping;
 pub mod identity;
+mod images;
+mod kill;
+mod look;
+mod manager;
 mod observed;
 pub mod phase;
 pub mod plan;
 pub mod policy;
 mod record;
 pub mod resize;
+mod resizing;
+mod sandbox;
+mod saver;
+mod start;
+mod state;
 pub mod store;
+mod terminate;
 #[cfg(test)]
 pub(crate) mod testing;
+mod turn;
+mod worker;
 
+pub use board::Board;
 pub use observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 pub use plan::{Action, KillReason, Plan};
 pub use record::{ContainerRecord, Ending, OOM_KILLED, Record};
+pub use start::{Lifecycle, Needs, find, homes, start};

@@ -172,13 +172,12 @@ impl ContainerRecord {
 
     /// How `seen` ended, with the process that the kernel killed in it.
     ///
-    /// The reason is `OOMKilled` where the runtime says so, and where a process of the container was killed for memory
-    /// and the container then failed: containerd says the same of any process, but only if its own OOM event came in
-    /// time.
+    /// The reason is `OOMKilled` where the runtime says so, and where any process of the container was killed for
+    /// memory: containerd says the same, but only if its own OOM event came in time.
     pub fn ended(&self, seen: &ContainerSeen) -> Ended {
         let oom = self.victim(&seen.id).cloned();
         let reason = match (&oom, seen.exit_code) {
-            (Some(_), 1..) => OOM_KILLED.to_owned(),
+            (Some(_), _) => OOM_KILLED.to_owned(),
             (_, 0) if seen.reason.is_empty() => "Completed".to_owned(),
             _ if seen.reason.is_empty() => "Error".to_owned(),
             _ => seen.reason.clone(),

@@ -23,13 +23,23 @@ pub struct Keep {
 pub struct Kept {
     /// Decides the limits of the pod's level and its part of those above.
     pub pod: Arc<Pod>,
-    /// What the containers' limits are compared with: the resources that the runtime was told last, which an in-place
-    /// resize has differ from `pod` for a while.
+    /// What the containers' limits are compared with: the resources that the runtime was told last. As long as an
+    /// in-place resize has them differ from `pod`, no container of the pod is put right: whoever resizes sends a word
+    /// in which the two differ before the runtime is told anything, and one in which they agree when that is done.
     pub told: Arc<Pod>,
     /// Grows with every change of `pod` that somebody waits for; comes back in [`Place::version`].
     pub version: u64,
     /// Path of the manifest.
     pub origin: String,
+}
+
+impl Kept {
+    /// Whether containers may have other limits than the pod wants.
+    pub fn is_resized(&self) -> bool {
+        let (pod, told) = (&self.pod, &self.told);
+        let same = || pod.containers == told.containers && pod.init_containers == told.init_containers;
+        !Arc::ptr_eq(pod, told) && !same()
+    }
 }
 
 impl Keep {

@@ -1,6 +1,7 @@
 //! The thread that keeps the hierarchy.
 
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
@@ -10,11 +11,13 @@ use tokio::sync::watch;
 
 use super::destroyer::{Destroyer, Outcome};
 use super::keep::{Keep, Places};
-use super::sync::Syncer;
+use super::sync::{Syncer, Turn};
 use crate::view::HierarchyStatus;
 
 /// How often cgroups are looked at that wait for their pods' volumes (the kubelet's housekeeping).
 const HELD: Duration = Duration::from_secs(2);
+/// How soon what failed is tried again at first.
+const RETRY: Duration = Duration::from_secs(1);
 
 /// What wakes the keeper.
 enum Wake {
@@ -31,22 +34,28 @@ pub struct Keeper {
     thread: Option<JoinHandle<()>>,
     status: Arc<Mutex<HierarchyStatus>>,
     places: watch::Receiver<Arc<Places>>,
+    words: Arc<AtomicU64>,
 }
 
 /// Hands pods to the keeper from other threads.
 #[derive(Debug, Clone)]
-pub struct PodSink(Sender<Wake>);
+pub struct PodSink {
+    wakes: Sender<Wake>,
+    /// Words on their way, counted before they are sent.
+    words: Arc<AtomicU64>,
+}
 
 impl PodSink {
     /// From now on these are kept; at once, on the keeper's thread.
     pub fn send(&self, keep: Keep) {
+        self.words.fetch_add(1, Ordering::Release);
         // Nobody listens any more when the agent ends.
-        let _ = self.0.send(Wake::Pods(keep));
+        let _ = self.wakes.send(Wake::Pods(keep));
     }
 
     /// Something that cgroups wait for is over: a pod's volumes are gone.
     pub fn look(&self) {
-        let _ = self.0.send(Wake::Look);
+        let _ = self.wakes.send(Wake::Look);
     }
 }
 
@@ -61,18 +70,18 @@ impl Keeper {
         let destroyer = Destroyer::start(syncer.manager(), move |outcome| {
             let _ = done.send(Wake::Destroyed(outcome));
         })?;
-        let (status, places) = (syncer.status(), syncer.places());
+        let (status, places, words) = (syncer.status(), syncer.places(), syncer.words());
         // Here and not on the thread: whoever asks for readiness gets a hierarchy that stands.
         let mut destroyer = destroyer;
-        syncer.sync(&mut destroyer);
+        syncer.turn(Turn::Whole, &mut destroyer);
         let thread = thread::Builder::new()
             .name("hierarchy".into())
             .spawn(move || run(&mut syncer, &mut destroyer, &woken, reconcile))?;
-        Ok(Self { wakes, thread: Some(thread), status, places })
+        Ok(Self { wakes, thread: Some(thread), status, places, words })
     }
 
     pub fn sink(&self) -> PodSink {
-        PodSink(self.wakes.clone())
+        PodSink { wakes: self.wakes.clone(), words: self.words.clone() }
     }
 
     /// Where the pods' cgroups are, told anew with every change.
@@ -95,16 +104,48 @@ impl Drop for Keeper {
     }
 }
 
+/// When everything is compared the next time.
+struct Schedule {
+    reconcile: Duration,
+    whole: Instant,
+    /// How long after a failure; longer each time.
+    retry: Option<Duration>,
+}
+
+impl Schedule {
+    fn new(reconcile: Duration, now: Instant) -> Self {
+        Self { reconcile, whole: now + reconcile, retry: None }
+    }
+
+    /// After a turn, which left something undone or not.
+    fn after(&mut self, turn: Turn, ails: bool, now: Instant) {
+        if turn == Turn::Whole {
+            self.whole = now + self.reconcile;
+        }
+        self.retry = ails.then(|| match (self.retry, turn) {
+            (None, _) => RETRY,
+            (Some(before), Turn::Whole) => before * 2,
+            (Some(before), Turn::Part) => before,
+        });
+        if let Some(retry) = self.retry {
+            self.whole = self.whole.min(now + retry);
+        }
+    }
+}
+
 fn run(syncer: &mut Syncer, destroyer: &mut Destroyer, woken: &Receiver<Wake>, reconcile: Duration) {
-    let mut due = Instant::now() + reconcile;
+    let mut schedule = Schedule::new(reconcile, Instant::now());
+    schedule.after(Turn::Whole, syncer.ails(), Instant::now());
     loop {
-        let mut wake = match woken.recv_timeout(due.saturating_duration_since(Instant::now())) {
+        let now = Instant::now();
+        let due = if syncer.waits() { schedule.whole.min(now + HELD) } else { schedule.whole };
+        let mut wake = match woken.recv_timeout(due.saturating_duration_since(now)) {
             Ok(wake) => Some(wake),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
         let mut changed = wake.is_none();
-        // Everything that is there is taken before the next sync: a burst of removals is one change.
+        // Everything that is there is taken before the next turn: a burst of removals is one change.
         while let Some(one) = wake {
             match one {
                 Wake::Stop => return,
@@ -117,9 +158,37 @@ fn run(syncer: &mut Syncer, destroyer: &mut Destroyer, woken: &Receiver<Wake>, r
             }
             wake = woken.try_recv().ok();
         }
-        if changed {
-            syncer.sync(destroyer);
-            due = Instant::now() + if syncer.waits() { reconcile.min(HELD) } else { reconcile };
+        let turn = if Instant::now() >= schedule.whole { Turn::Whole } else { Turn::Part };
+        if changed || turn == Turn::Whole {
+            syncer.turn(turn, destroyer);
+            schedule.after(turn, syncer.ails(), Instant::now());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_are_tried_again_ever_later() {
+        let (now, second) = (Instant::now(), Duration::from_secs(1));
+        let mut schedule = Schedule::new(60 * second, now);
+        schedule.after(Turn::Part, false, now);
+        assert_eq!(schedule.whole, now + 60 * second);
+        schedule.after(Turn::Part, true, now);
+        assert_eq!(schedule.whole, now + RETRY);
+        // Changes meanwhile put it off no further.
+        schedule.after(Turn::Part, true, now + RETRY / 2);
+        assert_eq!(schedule.whole, now + RETRY);
+        for times in [2, 4, 8, 16, 32] {
+            schedule.after(Turn::Whole, true, now);
+            assert_eq!(schedule.whole, now + RETRY * times);
+        }
+        schedule.after(Turn::Whole, true, now);
+        assert_eq!(schedule.whole, now + 60 * second);
+        schedule.after(Turn::Whole, false, now);
+        schedule.after(Turn::Part, true, now);
+        assert_eq!(schedule.whole, now + RETRY);
     }
 }

@@ -1,7 +1,8 @@
 //! The daemon in manage mode: gathers pods and the state of the hierarchy, and carries out what `qos` decides.
 //!
 //! One thread keeps the hierarchy ([`keeper`]): woken by changed pods and once in a while, it reads what is, plans
-//! ([`steps`], a pure function) and writes. What it has made is noted on disk before it is made ([`owned`]), so that
+//! ([`steps`], a pure function) and writes. A change of the pods has it touch only what it is about; once in a while
+//! everything is compared. What it has made is noted on disk before it is made ([`owned`]), so that
 //! after a crash it finishes or removes its own and never touches what somebody else made.
 
 mod containers;
@@ -9,6 +10,8 @@ mod decide;
 mod destroyer;
 mod entry;
 mod error;
+#[cfg(test)]
+mod fixture;
 mod keep;
 mod keeper;
 mod machine;
@@ -16,6 +19,8 @@ mod owned;
 mod places;
 mod plan;
 mod problems;
+#[cfg(test)]
+mod speed;
 mod start;
 mod steps;
 mod sync;

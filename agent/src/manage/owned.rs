@@ -1,8 +1,11 @@
 //! Which pod cgroups are ours: written down before a cgroup is made and struck out after it is gone, so that an agent
 //! killed at any moment finds its own again and takes nobody else's for its own.
 //!
-//! `hierarchy.json` in the state directory holds the paths and a checksum of them. It is replaced whole: temporary file,
-//! sync, rename, sync of the directory.
+//! `hierarchy.json` in the state directory holds the paths and a checksum of them. It is replaced whole: temporary file
+//! and rename. It is not synced to the disk on the way: cgroups live as long as the kernel that has them, and so does
+//! what the kernel has not yet written of a file. Only when the machine goes down could the file be lost, and then every
+//! cgroup in it is gone too. [`Owned::sync`] does it when there is time, so that no half of a file is found afterwards
+//! and told as damage.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -39,14 +42,27 @@ pub struct Entry {
 pub struct Owned {
     path: PathBuf,
     pods: BTreeMap<String, Entry>,
+    /// Struck out and not yet written.
+    stale: bool,
+    /// Written and perhaps not yet on the disk.
+    unsynced: bool,
 }
 
-#[derive(Serialize, Deserialize)]
-struct Content {
+/// As it is written.
+#[derive(Serialize)]
+struct Written<'a> {
     version: u32,
     /// By path.
-    pods: BTreeMap<String, Entry>,
+    pods: &'a BTreeMap<String, Entry>,
     /// SHA-256 of paths, uids and origins, in hexadecimal.
+    checksum: String,
+}
+
+/// As it is read.
+#[derive(Deserialize)]
+struct Content {
+    version: u32,
+    pods: BTreeMap<String, Entry>,
     checksum: String,
 }
 
@@ -58,16 +74,15 @@ impl Owned {
     /// The file is there and cannot be read or moved.
     pub fn open(dir: &Path) -> Result<(Self, Option<OwnedError>), OwnedError> {
         let path = dir.join(FILE);
+        let of = |pods, path| Self { path, pods, stale: false, unsynced: false };
         let text = match fs::read_to_string(&path) {
             Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {
-                return Ok((Self { path, pods: BTreeMap::new() }, None));
-            }
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((of(BTreeMap::new(), path), None)),
             Err(e) if e.kind() == io::ErrorKind::InvalidData => String::new(),
             Err(source) => return Err(OwnedError::File { call: "read", path, source }),
         };
         match parse(&text) {
-            Ok(pods) => Ok((Self { path, pods }, None)),
+            Ok(pods) => Ok((of(pods, path), None)),
             Err(reason) => {
                 let aside = path.with_extension("json.damaged");
                 fs::rename(&path, &aside).map_err(|source| OwnedError::File {
@@ -76,7 +91,7 @@ impl Owned {
                     source,
                 })?;
                 let damaged = OwnedError::Damaged { path: path.clone(), aside, reason };
-                Ok((Self { path, pods: BTreeMap::new() }, Some(damaged)))
+                Ok((of(BTreeMap::new(), path), Some(damaged)))
             }
         }
     }
@@ -86,49 +101,74 @@ impl Owned {
         &self.pods
     }
 
-    /// Notes pods and has them on disk when it returns.
+    /// Notes pods; an agent that dies afterwards leaves the note.
     ///
     /// # Errors
     /// The file cannot be written: the pods must not be made then.
     pub fn add(&mut self, pods: impl IntoIterator<Item = (String, Entry)>) -> Result<(), OwnedError> {
-        let before = self.pods.clone();
-        self.pods.extend(pods);
-        if self.pods == before {
+        let news = pods.into_iter().filter(|(path, entry)| self.pods.get(path) != Some(entry));
+        let news: Vec<_> = news.collect();
+        if news.is_empty() {
             return Ok(());
         }
-        self.save().inspect_err(|_| self.pods = before)
+        let before: Vec<_> =
+            news.into_iter().map(|(path, entry)| (path.clone(), self.pods.insert(path, entry))).collect();
+        self.save().inspect_err(|_| {
+            for (path, entry) in before {
+                match entry {
+                    Some(entry) => self.pods.insert(path, entry),
+                    None => self.pods.remove(&path),
+                };
+            }
+        })
     }
 
-    /// Strikes out pods that are gone.
+    /// Strikes out a pod that is gone, with the next write: an entry too many only costs a look for it.
+    pub fn remove(&mut self, path: &str) {
+        self.stale |= self.pods.remove(path).is_some();
+    }
+
+    /// Writes what was struck out.
     ///
     /// # Errors
-    /// The file cannot be written: the pods stay in it, which only costs a look for them.
-    pub fn remove(&mut self, path: &str) -> Result<(), OwnedError> {
-        match self.pods.remove(path) {
-            None => Ok(()),
-            Some(entry) => self.save().inspect_err(|_| {
-                self.pods.insert(path.to_owned(), entry);
-            }),
+    /// The file cannot be written; it is tried again with the next call.
+    pub fn flush(&mut self) -> Result<(), OwnedError> {
+        if self.stale { self.save() } else { Ok(()) }
+    }
+
+    /// Has on the disk what is written.
+    ///
+    /// # Errors
+    /// As of open(2) and fsync(2).
+    pub fn sync(&mut self) -> Result<(), OwnedError> {
+        if !self.unsynced {
+            return Ok(());
         }
+        let dir = self.path.parent().unwrap_or(Path::new("/"));
+        for path in [&self.path, dir] {
+            File::open(path).and_then(|file| file.sync_all()).map_err(fail("sync", path))?;
+        }
+        self.unsynced = false;
+        Ok(())
     }
 
     fn save(&mut self) -> Result<(), OwnedError> {
-        let content = Content { version: VERSION, checksum: checksum(&self.pods), pods: self.pods.clone() };
+        let content = Written { version: VERSION, checksum: checksum(&self.pods), pods: &self.pods };
         let temporary = self.path.with_extension("json.new");
-        let fail = |call, path: &Path| {
-            let path = path.to_owned();
-            move |source: io::Error| OwnedError::File { call, path, source }
-        };
+        let text =
+            serde_json::to_vec(&content).map_err(io::Error::from).map_err(fail("write", &temporary))?;
         let mut file = File::create(&temporary).map_err(fail("create", &temporary))?;
-        serde_json::to_writer_pretty(&mut file, &content)
-            .map_err(io::Error::from)
-            .and_then(|()| file.flush())
-            .map_err(fail("write", &temporary))?;
-        file.sync_all().map_err(fail("sync", &temporary))?;
+        file.write_all(&text).map_err(fail("write", &temporary))?;
         fs::rename(&temporary, &self.path).map_err(fail("rename", &temporary))?;
-        let dir = self.path.parent().unwrap_or(Path::new("/"));
-        File::open(dir).and_then(|d| d.sync_all()).map_err(fail("sync", dir))
+        self.stale = false;
+        self.unsynced = true;
+        Ok(())
     }
+}
+
+fn fail(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OwnedError {
+    let path = path.to_owned();
+    move |source| OwnedError::File { call, path, source }
 }
 
 fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
@@ -168,7 +208,10 @@ mod tests {
         assert!(damaged.is_none() && owned.pods().is_empty());
         owned.add(one("/kubepods/podu")).unwrap();
         owned.add(one("/kubepods/podv")).unwrap();
-        owned.remove("/kubepods/podu").unwrap();
+        owned.remove("/kubepods/podu");
+        assert_eq!(Owned::open(dir.path()).unwrap().0.pods().len(), 2);
+        owned.flush().unwrap();
+        owned.sync().unwrap();
         let (again, damaged) = Owned::open(dir.path()).unwrap();
         assert!(damaged.is_none());
         assert_eq!(again.pods().keys().collect::<Vec<_>>(), ["/kubepods/podv"]);
@@ -208,5 +251,16 @@ mod tests {
         let (mut owned, _) = Owned::open(&gone).unwrap();
         assert!(owned.add(one("/a")).is_err());
         assert!(owned.pods().is_empty());
+        fs::create_dir(&gone).unwrap();
+        owned.add(one("/a")).unwrap();
+        fs::remove_dir_all(&gone).unwrap();
+        let other = [("/a".to_owned(), Entry { uid: "v".into(), origin: "o".into() })];
+        assert!(owned.add(other).is_err());
+        assert_eq!(owned.pods()["/a"].uid, "u");
+        owned.remove("/a");
+        assert!(owned.flush().is_err());
+        fs::create_dir(&gone).unwrap();
+        owned.flush().unwrap();
+        assert!(Owned::open(&gone).unwrap().0.pods().is_empty());
     }
 }

@@ -15,6 +15,17 @@ impl Problems {
         self.before = std::mem::take(&mut self.now);
     }
 
+    /// A new round for some of them alone.
+    pub fn begin_some(&mut self, which: impl Fn(&str) -> bool) {
+        self.before = self.now.clone();
+        self.forget(which);
+    }
+
+    /// These are looked at again in this round.
+    pub fn forget(&mut self, which: impl Fn(&str) -> bool) {
+        self.now.retain(|about, _| !which(about));
+    }
+
     /// Notes a problem.
     pub fn add(&mut self, about: &str, problem: String) {
         let list = self.now.entry(about.to_owned()).or_default();

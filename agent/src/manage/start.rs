@@ -31,6 +31,13 @@ pub struct Managing {
     pub keeper: Keeper,
 }
 
+impl Managing {
+    /// What hands pods over ends before what keeps them.
+    pub fn new(watching: Option<Watching>, keeper: Keeper) -> Self {
+        Self { _watching: watching, keeper }
+    }
+}
+
 /// The hierarchy without containers: cgroups for exactly the pods that the manifests name.
 ///
 /// # Errors
@@ -81,7 +88,7 @@ impl Prepared {
     /// # Errors
     /// A thread cannot be had.
     pub fn keep(mut self, first: Keep) -> Result<Keeper, ManageError> {
-        self.syncer.keep(first);
+        self.syncer.begin(first);
         let failed = |source| ManageError::Start { what: "hierarchy thread", source };
         Keeper::start(self.syncer, self.reconcile).map_err(failed)
     }

@@ -68,6 +68,11 @@ impl Pod {
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
     }
 
+    /// The container of this name, init containers among them.
+    pub fn container(&self, name: &str) -> Option<&Container> {
+        self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
+    }
+
     /// A pod with defaults that is held to no rule but well-formed quantities: what kubelets' functions are compared
     /// with, on pods that no API server would take.
     ///

@@ -24,6 +24,8 @@ pub enum WatchError {
     Kernel(#[from] KernelError),
     #[error("mode manage: {0}")]
     Manage(#[from] ManageError),
+    #[error("records of pods: {0}")]
+    Records(crate::lifecycle::store::StoreError),
     #[error("gRPC: {0}")]
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]

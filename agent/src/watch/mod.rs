@@ -3,6 +3,7 @@
 mod counters;
 mod error;
 mod files;
+mod managing;
 mod names;
 mod observer;
 mod registry;

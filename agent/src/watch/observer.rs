@@ -15,8 +15,9 @@ use super::{lock, tree};
 use crate::cgroup::{Hierarchy, Layout};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
+use crate::lifecycle::Board;
 use crate::view::{
-    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, Identity, PodRef, Snapshot, Status,
+    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, Identity, PodRef, PodView, Snapshot, Status,
     TopicStatus, Watch,
 };
 
@@ -53,6 +54,8 @@ pub struct Observer {
     told_lost: Mutex<[u64; Kind::COUNT]>,
     suspects: Mutex<HashSet<(usize, u64)>>,
     hierarchy: Mutex<Option<HierarchyReader>>,
+    /// Where the lifecycle hangs its pods out.
+    pub board: Board,
 }
 
 /// Events taken from the ring, by type.
@@ -93,6 +96,7 @@ impl Observer {
             told_lost: Mutex::new([0; Kind::COUNT]),
             suspects: Mutex::default(),
             hierarchy: Mutex::default(),
+            board: Board::default(),
         }
     }
 
@@ -175,6 +179,10 @@ impl Observer {
 impl Watch for Observer {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.sample()
+    }
+
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        self.board.pods()
     }
 
     fn status(&self) -> Status {

@@ -27,9 +27,8 @@ use crate::cgroup::Layout;
 use crate::config::{Config, Mode};
 use crate::journal::Journal;
 use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
-use crate::manage;
 use crate::runtime::Client as RuntimeClient;
-use crate::view::{Detail, HookState, Identity, Topic, TopicStatus};
+use crate::view::{Detail, HookState, Topic, TopicStatus};
 
 /// Threads that serve. More would only add to the agent's footprint.
 const SERVERS: usize = 2;
@@ -89,10 +88,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let managing = match config.mode {
         Mode::Observe => None,
         Mode::Manage => {
-            let layout = &observer.facts.layout;
-            let named = observer.clone();
-            let namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
-            let managing = manage::start(&config, layout, &journal, runtime.handle(), namer)?;
+            let managing = super::managing::start(&config, &observer, &journal, runtime.handle())?;
             let status = managing.keeper.status();
             observer.show_hierarchy(move || super::lock(&status).clone());
             Some(managing)

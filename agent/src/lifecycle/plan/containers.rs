@@ -74,7 +74,7 @@ impl<'a> Round<'a> {
             }
             Init::Busy(next) => self.wait_for_init(next),
         }
-        self.forget_dead(&here);
+        self.forget_dead(sandbox);
     }
 
     /// Containers that wait for those before them.
@@ -325,8 +325,9 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// Ended ones beyond those that are kept to be looked at.
-    fn forget_dead(&mut self, here: &Here<'_>) {
+    /// Ended ones of a sandbox beyond those that are kept to be looked at.
+    pub(super) fn forget_dead(&mut self, sandbox: &SandboxSeen) {
+        let here = Here::new(self.observed, sandbox);
         let pod = self.pod;
         for container in pod.init_containers.iter().chain(&pod.containers) {
             let mut dead: Vec<&ContainerSeen> = here

@@ -4,8 +4,8 @@
 //! Unlike the kubelet, two ready sandboxes do not end both: the newest stays. And a sandbox without an address is not
 //! replaced for it: one that could not be given a network is never ready.
 
+use super::Action;
 use super::containers::Round;
-use super::{Action, Plan};
 use crate::lifecycle::{ContainerStage, Observed, SandboxSeen};
 
 /// Every sandbox but `kept` is stopped and forgotten, oldest first.
@@ -33,8 +33,10 @@ pub(super) fn decide(round: &mut Round<'_>) {
         }
     }
     if let Some(phase) = round.outcome() {
-        let Plan { finished, .. } = &mut round.plan;
-        *finished = Some(phase);
+        round.plan.finished = Some(phase);
+        if let Some(dead) = newest {
+            round.forget_dead(dead);
+        }
         return;
     }
     if let Some(dead) = newest {

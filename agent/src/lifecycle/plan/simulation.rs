@@ -1,1 +1,427 @@
+//! Random pods on a simulated runtime: a plan that is carried out, by an agent that dies at any step, leads to a pod
+//! that needs nothing more, and on the way nothing runs twice, out of turn or again without a cause.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::config::PodSettings;
+use crate::lifecycle::testing::{at, pod, record};
+use crate::lifecycle::{ContainerSeen, ContainerStage, Observed, Record, SandboxSeen, policy};
+use crate::pod::{Container, ContainerKind, Pod};
+
+/// A pod, how its containers end, and what is done to it from outside.
+#[derive(Debug, Clone)]
+struct Story {
+    spec: Value,
+    /// Exit codes of each container's runs in turn; after the last one it runs on, or ends well if it is an init
+    /// container.
+    codes: BTreeMap<String, Vec<i32>>,
+    blows: Vec<Blow>,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Blow {
+    /// The agent dies after as many actions of a plan; the last one was done and not noted.
+    AgentDies(usize),
+    SandboxDies,
+    /// A container's state cannot be told.
+    Unknown,
+    /// The runtime made a container that the agent did not get to start.
+    Created,
+    /// Time for running containers to end.
+    Ends,
+    /// The runtime forgets an ended container.
+    Forgets,
+}
+
+struct World {
+    pod: Arc<Pod>,
+    record: Record,
+    observed: Observed,
+    codes: BTreeMap<String, Vec<i32>>,
+    now: i64,
+    /// Starts by name.
+    starts: BTreeMap<String, u32>,
+    /// Ends by name that allow for another start.
+    causes: BTreeMap<String, u32>,
+}
+
+impl World {
+    fn new(story: &Story) -> Self {
+        let pod = pod(story.spec.clone());
+        let record = record(&pod);
+        Self {
+            pod,
+            record,
+            observed: Observed::default(),
+            codes: story.codes.clone(),
+            now: 0,
+            starts: BTreeMap::new(),
+            causes: BTreeMap::new(),
+        }
+    }
+
+    /// Decides as a worker does.
+    fn plan(&mut self) -> Plan {
+        let settings = PodSettings::default();
+        self.record.note_ends(&self.pod, &self.observed, &settings);
+        let noted = self.record.clone();
+        assert!(self.record.note_ends(&self.pod, &self.observed, &settings).is_empty());
+        assert_eq!(noted, self.record);
+        let decide = |now| plan(&self.pod, &self.observed, &self.record, &settings, at(now));
+        let plan = decide(self.now);
+        assert_eq!(plan, decide(self.now), "not deterministic");
+        plan
+    }
+
+    fn find(&self, name: &str) -> &Container {
+        let pod = &self.pod;
+        pod.init_containers.iter().chain(&pod.containers).find(|c| c.name == name).unwrap()
+    }
+
+    fn carry_out(&mut self, action: &Action) {
+        self.now += 1;
+        match action {
+            Action::StopSandbox { id } => {
+                for index in 0..self.observed.containers.len() {
+                    let seen = &self.observed.containers[index];
+                    if seen.sandbox == *id && lives(seen) {
+                        self.end(index, 137);
+                    }
+                }
+                for sandbox in self.observed.sandboxes.iter_mut().filter(|s| s.id == *id) {
+                    sandbox.ready = false;
+                }
+            }
+            Action::RemoveSandbox { id } => {
+                assert!(!self.observed.containers.iter().any(|c| c.sandbox == *id && lives(c)));
+                assert!(self.observed.sandboxes.iter().all(|s| s.id != *id || !s.ready));
+                self.observed.sandboxes.retain(|s| s.id != *id);
+                self.observed.containers.retain(|c| c.sandbox != *id);
+            }
+            Action::CreateSandbox { attempt } => {
+                assert!(self.observed.sandboxes.iter().all(|s| !s.ready), "two sandboxes");
+                let sandbox = SandboxSeen {
+                    id: format!("s{attempt}"),
+                    attempt: *attempt,
+                    ready: true,
+                    created: at(self.now),
+                    ips: Vec::new(),
+                };
+                assert!(self.observed.sandboxes.iter().all(|s| s.id != sandbox.id));
+                self.observed.sandboxes.push(sandbox);
+            }
+            Action::KillContainer { id, name, reason, .. } => {
+                self.record.note_kill(name, id, *reason);
+                let index = self.observed.containers.iter().position(|c| c.id == *id).unwrap();
+                self.end(index, 137);
+                // What is ended to be started again is a cause of its own.
+                let restarts = policy::restarts(&self.pod, self.find(name), 137);
+                if *reason == KillReason::Unknown && !restarts {
+                    *self.causes.entry(name.clone()).or_default() += 1;
+                }
+            }
+            Action::StartContainer { name, attempt } => {
+                self.record.note_start(&self.find(name).clone(), *attempt);
+                self.create(name, *attempt);
+                let last = self.observed.containers.len() - 1;
+                self.start(last);
+            }
+            Action::FinishStart { id, .. } => {
+                let index = self.observed.containers.iter().position(|c| c.id == *id).unwrap();
+                if self.observed.containers[index].stage == ContainerStage::Created {
+                    self.start(index);
+                }
+                let name = self.observed.containers[index].name.clone();
+                id.clone_into(&mut self.record.containers.entry(name).or_default().hooked);
+            }
+            Action::UpdateResources { .. } => panic!("nothing was resized"),
+            Action::RemoveContainer { id } => {
+                let removed = self.observed.containers.iter().find(|c| c.id == *id).unwrap();
+                assert!(!lives(removed));
+                self.observed.containers.retain(|c| c.id != *id);
+            }
+        }
+    }
+
+    fn create(&mut self, name: &str, attempt: u32) {
+        let sandbox = self.observed.sandbox().expect("a container without a sandbox").id.clone();
+        let id = format!("{name}.{attempt}");
+        assert!(self.observed.containers.iter().all(|c| c.id != id), "{id} twice");
+        self.observed.containers.push(ContainerSeen {
+            id,
+            sandbox,
+            name: name.into(),
+            attempt,
+            stage: ContainerStage::Created,
+            created: at(self.now),
+            started: None,
+            finished: None,
+            exit_code: 0,
+            reason: String::new(),
+            message: String::new(),
+            image_id: String::new(),
+        });
+    }
+
+    fn start(&mut self, index: usize) {
+        let name = self.observed.containers[index].name.clone();
+        self.in_turn(&name);
+        let twice = self.observed.containers.iter().any(|c| c.name == name && lives(c));
+        assert!(!twice, "{name} runs twice");
+        let starts = self.starts.entry(name.clone()).or_default();
+        *starts += 1;
+        let causes = self.causes.get(&name).copied().unwrap_or(0);
+        assert!(*starts <= causes + 1, "{name} started {starts} times for {causes} causes");
+        let seen = &mut self.observed.containers[index];
+        (seen.stage, seen.started) = (ContainerStage::Running, Some(at(self.now)));
+    }
+
+    /// Every init container before this one has ended well in this sandbox, every sidecar was started.
+    fn in_turn(&self, name: &str) {
+        let sandbox = &self.observed.sandbox().unwrap().id;
+        let before = self.pod.init_containers.iter().take_while(|c| c.name != name);
+        for container in before {
+            let of_it = || {
+                self.observed.containers.iter().filter(|c| c.name == container.name && c.sandbox == *sandbox)
+            };
+            let passed = match container.kind {
+                ContainerKind::Sidecar => of_it().next().is_some(),
+                // Those of a pod that is initialised may have been forgotten.
+                _ => {
+                    of_it().any(|c| c.stage == ContainerStage::Exited && c.exit_code == 0)
+                        || self.initialised()
+                }
+            };
+            assert!(passed, "{name} out of turn: before {}", container.name);
+        }
+    }
+
+    fn initialised(&self) -> bool {
+        let ordinary = |name: &str| self.pod.containers.iter().any(|c| c.name == name);
+        self.observed.containers.iter().any(|c| ordinary(&c.name))
+    }
+
+    fn end(&mut self, index: usize, exit_code: i32) {
+        let seen = &mut self.observed.containers[index];
+        let name = seen.name.clone();
+        (seen.stage, seen.exit_code) = (ContainerStage::Exited, exit_code);
+        seen.finished = Some(at(self.now));
+        if policy::restarts(&self.pod, self.find(&name), exit_code) {
+            *self.causes.entry(name).or_default() += 1;
+        }
+    }
+
+    /// All that runs to an end does.
+    fn ends(&mut self) -> bool {
+        let mut any = false;
+        for index in 0..self.observed.containers.len() {
+            let seen = &self.observed.containers[index];
+            if seen.stage != ContainerStage::Running {
+                continue;
+            }
+            let init = self.find(&seen.name).kind == ContainerKind::Init;
+            let codes = self.codes.get_mut(&seen.name).filter(|codes| !codes.is_empty());
+            let code = match codes {
+                Some(codes) => codes.remove(0),
+                None if init => 0,
+                None => continue,
+            };
+            self.end(index, code);
+            any = true;
+        }
+        any
+    }
+
+    fn strike(&mut self, blow: Blow) {
+        match blow {
+            Blow::AgentDies(after) => {
+                let plan = self.plan();
+                let done: Vec<Action> = plan.actions.into_iter().take(after + 1).collect();
+                if let Some((last, before)) = done.split_last() {
+                    for action in before {
+                        self.carry_out(action);
+                    }
+                    let saved = self.record.clone();
+                    self.carry_out(last);
+                    // The record is saved before these; what follows them is lost.
+                    let noted_before =
+                        matches!(last, Action::StartContainer { .. } | Action::KillContainer { .. });
+                    if !noted_before {
+                        self.record = saved;
+                    }
+                }
+            }
+            Blow::SandboxDies => {
+                for sandbox in &mut self.observed.sandboxes {
+                    sandbox.ready = false;
+                }
+                // Init containers have their turn again in the next one.
+                for container in &self.pod.init_containers {
+                    *self.causes.entry(container.name.clone()).or_default() += 1;
+                }
+            }
+            Blow::Unknown => {
+                let running = |c: &&mut ContainerSeen| c.stage == ContainerStage::Running;
+                if let Some(seen) = self.observed.containers.iter_mut().find(running) {
+                    seen.stage = ContainerStage::Unknown;
+                }
+            }
+            Blow::Created => {
+                let start = self.plan().actions.into_iter().find_map(|action| match action {
+                    Action::StartContainer { name, attempt } => Some((name, attempt)),
+                    _ => None,
+                });
+                if let Some((name, attempt)) = start.filter(|_| self.observed.sandbox().is_some()) {
+                    self.record.note_start(&self.find(&name).clone(), attempt);
+                    self.create(&name, attempt);
+                }
+            }
+            Blow::Ends => {
+                self.ends();
+            }
+            Blow::Forgets => {
+                // As a runtime's own clean-up: of the ordinary ones, whose end the record has.
+                let name = |c: &ContainerSeen| self.pod.containers.iter().any(|o| o.name == c.name);
+                let at = self
+                    .observed
+                    .containers
+                    .iter()
+                    .position(|c| c.stage == ContainerStage::Exited && name(c));
+                let others = self.observed.containers.iter().filter(|c| name(c)).count() > 1;
+                if let Some(at) = at.filter(|_| others) {
+                    self.plan();
+                    self.observed.containers.remove(at);
+                }
+            }
+        }
+        self.now += 1;
+    }
+
+    /// Until nothing is left to do and nothing more happens.
+    fn settle(&mut self) -> Plan {
+        for _ in 0..500 {
+            let plan = self.plan();
+            if let Some(phase) = plan.finished {
+                assert!(self.observed.containers.iter().all(|c| !lives(c)), "{phase:?}, and something runs");
+            }
+            for action in &plan.actions {
+                self.carry_out(action);
+            }
+            if !plan.actions.is_empty() {
+                continue;
+            }
+            if let Some(wake) = plan.wake {
+                self.now = self.now.max(wake.as_second() - at(0).as_second());
+                assert!(!self.plan().actions.is_empty(), "woken for nothing");
+            } else if !self.ends() {
+                return plan;
+            }
+        }
+        panic!("never done: {:#?}\n{:#?}", self.plan(), self.observed);
+    }
+
+    /// What a settled pod must look like.
+    fn is_as_wanted(&self, plan: &Plan) {
+        assert!(self.observed.sandboxes.len() <= 1);
+        let running = |name: &str| {
+            self.observed
+                .containers
+                .iter()
+                .filter(|c| c.name == name && c.stage == ContainerStage::Running)
+                .count()
+        };
+        let sandbox = self.observed.sandbox();
+        match plan.finished {
+            Some(_) => assert!(sandbox.is_none(), "a finished pod keeps its sandbox"),
+            None => {
+                assert!(sandbox.is_some());
+                let sidecars = self.pod.init_containers.iter().filter(|c| c.kind == ContainerKind::Sidecar);
+                assert!(sidecars.chain(&self.pod.containers).any(|c| running(&c.name) == 1));
+                for sidecar in self.pod.init_containers.iter().filter(|c| c.kind == ContainerKind::Sidecar) {
+                    assert_eq!(running(&sidecar.name), 1, "{}", sidecar.name);
+                }
+            }
+        }
+        for container in self.pod.init_containers.iter().chain(&self.pod.containers) {
+            let all = self.observed.containers.iter().filter(|c| c.name == container.name);
+            assert!(all.filter(|c| c.stage == ContainerStage::Exited).count() <= 1);
+        }
+    }
+}
+
+fn lives(seen: &ContainerSeen) -> bool {
+    matches!(seen.stage, ContainerStage::Running | ContainerStage::Unknown)
+}
+
+fn story() -> impl Strategy<Value = Story> {
+    let policy = || prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
+    let own = prop_oneof![3 => Just(Value::Null), 1 => Just(json!("Never")), 1 => Just(json!("OnFailure")),
+        1 => Just(json!("Always"))];
+    let hook = any::<bool>().prop_map(|has| match has {
+        true => json!({"postStart": {"exec": {"command": ["true"]}}}),
+        false => Value::Null,
+    });
+    let codes = prop::collection::vec(prop_oneof![2 => Just(0), 2 => Just(1), 1 => Just(137)], 0..4);
+    let one = || (own.clone(), hook.clone(), codes.clone());
+    let sidecar = (any::<bool>(), one());
+    let blow = prop_oneof![
+        3 => (0_usize..4).prop_map(Blow::AgentDies),
+        1 => Just(Blow::SandboxDies),
+        1 => Just(Blow::Unknown),
+        1 => Just(Blow::Created),
+        2 => Just(Blow::Ends),
+        1 => Just(Blow::Forgets),
+    ];
+    let parts = (
+        policy(),
+        prop::collection::vec(sidecar, 0..4),
+        prop::collection::vec(one(), 1..4),
+        prop::collection::vec(blow, 0..12),
+    );
+    parts.prop_map(|(policy, init, ordinary, blows)| {
+        let mut codes = BTreeMap::new();
+        let mut init_containers = Vec::new();
+        for (index, (sidecar, (own, hook, runs))) in init.into_iter().enumerate() {
+            let name = format!("i{index}");
+            let own = if sidecar {
+                json!("Always")
+            } else if own == "Always" {
+                Value::Null
+            } else {
+                own
+            };
+            let hook = if sidecar { hook } else { Value::Null };
+            init_containers.push(json!({"name": name, "restartPolicy": own, "lifecycle": hook}));
+            codes.insert(name, runs);
+        }
+        let mut containers = Vec::new();
+        for (index, (own, hook, runs)) in ordinary.into_iter().enumerate() {
+            let name = format!("c{index}");
+            containers.push(json!({"name": name, "restartPolicy": own, "lifecycle": hook}));
+            codes.insert(name, runs);
+        }
+        let spec =
+            json!({"restartPolicy": policy, "initContainers": init_containers, "containers": containers});
+        Story { spec, codes, blows }
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+    #[test]
+    fn every_story_ends_well(story in story()) {
+        let mut world = World::new(&story);
+        for blow in &story.blows {
+            world.strike(*blow);
+        }
+        let plan = world.settle();
+        world.is_as_wanted(&plan);
+        // And so it stays.
+        prop_assert_eq!(world.plan(), plan);
+    }
+}

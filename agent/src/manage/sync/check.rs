@@ -1,5 +1,7 @@
 //! Containers' limits in a turn of the keeper: what somebody changed is put right.
 
+use std::sync::atomic::Ordering;
+
 use super::{Syncer, Wanted, pod_ref};
 use crate::manage::containers;
 use crate::manage::entry::{entries, only};
@@ -9,14 +11,15 @@ use crate::manage::timed::{Operation, timed};
 use crate::qos;
 
 impl Syncer {
-    /// Puts right what somebody changed of containers.
+    /// Puts right what somebody changed of containers, but for pods that are being resized.
     pub(super) fn check_containers(&mut self, wanted: &Wanted) {
         let known = std::mem::take(&mut self.containers);
         for (pod_path, kept) in &wanted.pods {
+            let checked = !kept.is_resized();
             // What cannot be listed is told as the pod's problem already, or is gone.
             let children = self.setup.manager.children(pod_path).unwrap_or_default();
             for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
-                if known.contains(&path) {
+                if checked && known.contains(&path) {
                     self.check_container(&path, pod_path, kept, wanted);
                 }
                 self.containers.insert(path);
@@ -39,6 +42,10 @@ impl Syncer {
         }
         let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
         let set = self.without_what_kills(path, &set, &[(path.to_owned(), found)].into(), wanted);
+        // What was read may be what a resize has just written.
+        if self.words.load(Ordering::Acquire) != self.heard {
+            return;
+        }
         match timed(Operation::Update, || self.setup.files.set(path, &set)) {
             Ok(()) => {
                 // Without what waits.

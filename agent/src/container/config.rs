@@ -1,0 +1,88 @@
+//! One container (kubelet `generateContainerConfig`).
+
+use std::net::IpAddr;
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::env::Environment;
+use super::mounts::{self, Mounts};
+use super::{Host, PodPaths, SpecError, container_resources, files, find, labels, security, signal};
+use crate::pod::Pod;
+
+/// What the runtime is told of the container `name`. Makes what is mounted into it, on the disk: the log directory, the
+/// file of its termination message, the pod's hosts file, parts of volumes. `image` is the container's, by which the
+/// user is known that it runs as; `image_ref` what the runtime calls it. `ips` are the pod's.
+///
+/// Blocks on the disk for a moment; may be called again.
+///
+/// # Errors
+/// What of the manifest cannot be done here; files that cannot be made.
+pub fn container_config(
+    pod: &Pod,
+    name: &str,
+    attempt: u32,
+    ips: &[IpAddr],
+    image: &cri::Image,
+    image_ref: &str,
+    host: &Host,
+) -> Result<cri::ContainerConfig, SpecError> {
+    let (config, mounts) = told(pod, name, attempt, ips, image, image_ref, host)?;
+    files::make(pod, name, ips, &mounts, host)?;
+    Ok(config)
+}
+
+/// The same without touching the disk.
+fn told(
+    pod: &Pod,
+    name: &str,
+    attempt: u32,
+    ips: &[IpAddr],
+    image: &cri::Image,
+    image_ref: &str,
+    host: &Host,
+) -> Result<(cri::ContainerConfig, Mounts), SpecError> {
+    let (container, asked) =
+        find(pod, name).ok_or_else(|| SpecError::NoContainer { name: name.to_owned() })?;
+    let environment = Environment::of(pod, container, ips, host)?;
+    let mounts = mounts::mounts(pod, container, attempt, ips, &environment, host)?;
+    let stop = container.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
+    let stop_signal = match stop.filter(|name| !name.is_empty()) {
+        None => cri::Signal::RuntimeDefault.into(),
+        Some(name) => signal(name).ok_or_else(|| SpecError::Signal { signal: name.to_owned() })?,
+    };
+    let config = cri::ContainerConfig {
+        metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt }),
+        image: Some(cri::ImageSpec {
+            image: image_ref.to_owned(),
+            user_specified_image: container.image.clone().unwrap_or_default(),
+            ..Default::default()
+        }),
+        command: environment.expand_all(container.command.as_ref()),
+        args: environment.expand_all(container.args.as_ref()),
+        working_dir: container.working_dir.clone().unwrap_or_default(),
+        envs: environment
+            .into_pairs()
+            .into_iter()
+            .map(|(key, value)| cri::KeyValue { key, value: value.into_bytes() })
+            .collect(),
+        mounts: mounts.mounts.clone(),
+        devices: Vec::new(),
+        labels: labels::container_labels(pod, name, host),
+        annotations: labels::container_annotations(pod, container, attempt),
+        log_path: PodPaths::log_name(name, attempt),
+        stdin: container.stdin.unwrap_or(false),
+        stdin_once: container.stdin_once.unwrap_or(false),
+        tty: container.tty.unwrap_or(false),
+        linux: Some(cri::LinuxContainerConfig {
+            resources: Some(container_resources(pod, asked, host)),
+            security_context: Some(security::container(pod, container, image, host)?),
+        }),
+        cdi_devices: Vec::new(),
+        stop_signal,
+    };
+    Ok((config, mounts))
+}
+
+#[cfg(test)]
+#[path = "config_tests.rs"]
+mod tests;

@@ -1,0 +1,71 @@
+//! resolv.conf(5), as the kubelet reads it (`parseResolvConf`).
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// A resolver's configuration.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Resolv {
+    pub nameservers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<String>,
+}
+
+/// Why the node's resolver is not known.
+#[derive(Debug, thiserror::Error)]
+pub enum ResolvError {
+    #[error("read {}: {source}", path.display())]
+    Read { path: PathBuf, source: io::Error },
+    #[error("{}, line {line}: nameserver without an address", path.display())]
+    NoAddress { path: PathBuf, line: usize },
+}
+
+impl Resolv {
+    /// # Errors
+    /// A file that cannot be read, or a `nameserver` line without an address.
+    pub fn read(path: &Path) -> Result<Self, ResolvError> {
+        let text =
+            fs::read_to_string(path).map_err(|source| ResolvError::Read { path: path.to_owned(), source })?;
+        Self::parse(&text).map_err(|line| ResolvError::NoAddress { path: path.to_owned(), line })
+    }
+
+    /// The last `search` counts, options of all lines together. The error is the line's number.
+    pub(super) fn parse(text: &str) -> Result<Self, usize> {
+        let mut resolv = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            let mut fields = line.split_whitespace();
+            match fields.next() {
+                Some("nameserver") => {
+                    resolv.nameservers.push(fields.next().ok_or(index + 1)?.to_owned());
+                }
+                Some("search") => {
+                    let domain = |text: &str| match text {
+                        "." => text.to_owned(),
+                        _ => text.strip_suffix('.').unwrap_or(text).to_owned(),
+                    };
+                    resolv.searches = fields.map(domain).collect();
+                }
+                Some("options") => {
+                    let more = fields.map(str::to_owned);
+                    resolv.options = merged(resolv.options.into_iter().chain(more));
+                }
+                _ => {}
+            }
+        }
+        Ok(resolv)
+    }
+}
+
+/// Each option once: of two with one name (`ndots:2`, `ndots:5`) the later one.
+pub(super) fn merged(options: impl Iterator<Item = String>) -> Vec<String> {
+    let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
+    let mut all: Vec<String> = Vec::new();
+    for option in options {
+        match all.iter_mut().find(|known| name(known) == name(&option)) {
+            Some(known) => *known = option,
+            None => all.push(option),
+        }
+    }
+    all
+}

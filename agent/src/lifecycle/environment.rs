@@ -1,0 +1,113 @@
+//! What every worker works with.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Semaphore, watch};
+use tracing::info;
+
+use super::Board;
+use super::store::Store;
+use crate::config::{NodeSettings, PodSettings};
+use crate::container::dns::Resolv;
+use crate::container::{Host, PodPaths};
+use crate::journal::Journal;
+use crate::manage::Place;
+use crate::node::Capacity;
+use crate::pod::Pod;
+use crate::qos::{self, HierarchyFacts};
+use crate::runtime::Client;
+use crate::view::{Detail, PodRef};
+
+/// Places of pods' cgroups by uid, as the keeper tells them.
+pub type Places = watch::Receiver<Arc<BTreeMap<String, Place>>>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Environment {
+    pub client: Client,
+    pub settings: NodeSettings,
+    pub pods: PodSettings,
+    pub facts: HierarchyFacts,
+    pub capacity: Capacity,
+    pub node_name: String,
+    pub host_ips: Vec<IpAddr>,
+    pub resolv: Resolv,
+    /// Value of the label that tells our sandboxes from others'.
+    pub owner: String,
+    pub store: Arc<Store>,
+    /// Pods' directories.
+    pub homes: PathBuf,
+    pub seccomp_root: PathBuf,
+    /// Whether the runtime can mount read-only recursively.
+    pub recursive_read_only: bool,
+    pub journal: Journal,
+    pub board: Board,
+    pub places: Places,
+    /// How many images are pulled at a time.
+    pub pulls: Semaphore,
+    /// How many pods start at a time: more at once only makes the runtime slower.
+    pub starts: Semaphore,
+}
+
+impl Environment {
+    /// For what is told to the runtime.
+    pub fn host(&self) -> Host<'_> {
+        Host {
+            node: qos::Node { settings: &self.settings, capacity: &self.capacity, facts: &self.facts },
+            node_name: &self.node_name,
+            host_ips: &self.host_ips,
+            pods: &self.pods,
+            resolv: &self.resolv,
+            owner: &self.owner,
+            state_pods: &self.homes,
+            seccomp_root: &self.seccomp_root,
+            recursive_read_only: self.recursive_read_only,
+        }
+    }
+
+    pub fn paths(&self, pod: &Pod) -> PodPaths {
+        PodPaths::new(&self.homes, &self.pods.logs_dir, pod)
+    }
+
+    /// An event of a pod, or of one of its containers: name and id, empty when there is none yet.
+    pub fn tell(&self, pod: &Pod, container: Option<(&str, &str)>, reason: &str, message: String) {
+        let (container_name, container_id) = container.unwrap_or_default();
+        info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), container = container_name, "{reason}: {message}");
+        let place = self.places.borrow().get(&pod.uid).map(|place| place.path.clone());
+        let pod = PodRef {
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            container_id: container_id.to_owned(),
+            container_name: container_name.to_owned(),
+        };
+        let detail = Detail::Pod { reason: reason.to_owned(), message };
+        self.journal.append(Timestamp::now(), place.unwrap_or_default().as_str(), Some(pod), detail);
+    }
+}
+
+/// Tells agents apart that share a runtime: the one with this state directory, also after its state was lost.
+pub fn owner(state_dir: &Path) -> String {
+    let whole = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+    let hash = Sha256::digest(whole.as_os_str().as_encoded_bytes());
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The node's addresses: those that the kernel would send from on the way out. Nothing is sent.
+pub fn host_ips() -> Vec<IpAddr> {
+    // Addresses for documentation (RFC 5737, RFC 3849): routed by the default route wherever there is one.
+    let ways = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    ways.into_iter()
+        .filter_map(|(from, to)| {
+            let socket = UdpSocket::bind(from).ok()?;
+            socket.connect(to).ok()?;
+            Some(socket.local_addr().ok()?.ip())
+        })
+        .filter(|ip| !ip.is_unspecified())
+        .collect()
+}

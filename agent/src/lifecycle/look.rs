@@ -1,0 +1,129 @@
+//! A fresh look at what the runtime has of a pod.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::state::PodState;
+use super::{ContainerSeen, ContainerStage, Observed, SandboxSeen, exits};
+use crate::container::OWNER;
+use crate::runtime::{Listing, RuntimeError};
+
+/// Asks the runtime and takes the answer over; containers that have ended since are recorded.
+///
+/// # Errors
+/// The runtime cannot be asked; what was known stays.
+pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
+    let client = &state.env.client;
+    let uid = state.pod().uid.clone();
+    let listing = ours(client.list_pod(&uid).await?, &state.env.owner);
+    let mut statuses = std::mem::take(&mut state.lock().statuses);
+    let known = |statuses: &HashMap<String, cri::ContainerStatus>, listed: &cri::Container| {
+        statuses.get(&listed.id).is_some_and(|status| status.state == listed.state)
+    };
+    statuses.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
+    for listed in &listing.containers {
+        if !known(&statuses, listed) {
+            match client.container_status(&listed.id).await {
+                Ok(status) => drop(statuses.insert(listed.id.clone(), status)),
+                // Removed meanwhile.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    state.lock().statuses = statuses;
+                    return Err(error);
+                }
+            }
+        }
+    }
+    let mut sandboxes = Vec::new();
+    for listed in &listing.sandboxes {
+        let before = state.lock().observed.sandboxes.iter().find(|s| s.id == listed.id).cloned();
+        let ips = match before {
+            Some(before) if before.ready => before.ips,
+            _ if listed.state == cri::PodSandboxState::SandboxReady as i32 => {
+                match client.sandbox_status(&listed.id).await {
+                    Ok(status) => ips(&status),
+                    Err(error) if error.is_not_found() => continue,
+                    Err(error) => {
+                        state.lock().statuses = statuses;
+                        return Err(error);
+                    }
+                }
+            }
+            before => before.map(|before| before.ips).unwrap_or_default(),
+        };
+        sandboxes.push(sandbox(listed, ips));
+    }
+    sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created)));
+    let mut containers: Vec<_> = statuses.values().map(|status| container(status, &listing)).collect();
+    containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
+    {
+        let mut inner = state.lock();
+        inner.statuses = statuses;
+        inner.observed = Observed { sandboxes, containers };
+        exits::place_early_ooms(&mut inner);
+    }
+    exits::record(state).await;
+    Ok(())
+}
+
+/// Whether a container runs by the runtime's word; not when it cannot be asked.
+pub async fn still_runs(state: &PodState, container: &str) -> bool {
+    let status = state.env.client.container_status(container).await;
+    status.is_ok_and(|status| status.state == cri::ContainerState::ContainerRunning as i32)
+}
+
+/// What carries the label of this agent: another's with the same uid is another's.
+pub fn ours(mut listing: Listing, owner: &str) -> Listing {
+    listing.sandboxes.retain(|sandbox| sandbox.labels.get(OWNER).is_some_and(|label| label == owner));
+    listing.containers.retain(|container| container.labels.get(OWNER).is_some_and(|label| label == owner));
+    listing
+}
+
+/// The addresses of a sandbox on a network of its own.
+pub fn ips(status: &cri::PodSandboxStatus) -> Vec<IpAddr> {
+    let Some(network) = &status.network else { return Vec::new() };
+    let more = network.additional_ips.iter().map(|more| more.ip.as_str());
+    [network.ip.as_str()].into_iter().chain(more).filter_map(|ip| ip.parse().ok()).collect()
+}
+
+fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
+    SandboxSeen {
+        id: listed.id.clone(),
+        attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
+        ready: listed.state == cri::PodSandboxState::SandboxReady as i32,
+        created: time(listed.created_at).unwrap_or_default(),
+        ips,
+    }
+}
+
+fn container(status: &cri::ContainerStatus, listing: &Listing) -> ContainerSeen {
+    let metadata = status.metadata.clone().unwrap_or_default();
+    let listed = listing.containers.iter().find(|listed| listed.id == status.id);
+    ContainerSeen {
+        id: status.id.clone(),
+        sandbox: listed.map(|listed| listed.pod_sandbox_id.clone()).unwrap_or_default(),
+        name: metadata.name,
+        attempt: metadata.attempt,
+        stage: match cri::ContainerState::try_from(status.state) {
+            Ok(cri::ContainerState::ContainerCreated) => ContainerStage::Created,
+            Ok(cri::ContainerState::ContainerRunning) => ContainerStage::Running,
+            Ok(cri::ContainerState::ContainerExited) => ContainerStage::Exited,
+            Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerStage::Unknown,
+        },
+        created: time(status.created_at).unwrap_or_default(),
+        started: time(status.started_at),
+        finished: time(status.finished_at),
+        exit_code: status.exit_code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        image_id: if status.image_id.is_empty() { status.image_ref.clone() } else { status.image_id.clone() },
+    }
+}
+
+/// `None` for 0, which stands for what has not been.
+fn time(nanoseconds: i64) -> Option<Timestamp> {
+    (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
+}

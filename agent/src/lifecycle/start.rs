@@ -1,0 +1,184 @@
+//! From the configuration to workers: what an earlier agent left first, then what the manifests want.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::StreamExt;
+use tracing::{info, warn};
+
+use super::environment::{Environment, Places, host_ips, owner};
+use super::housekeeping::Housekeeping;
+use super::manager::{FIRST_LOOK, Input, Manager};
+use super::store::{Store, StoreError};
+use super::{Board, Record, identity};
+use crate::config::{Config, Endpoint};
+use crate::container::dns::Resolv;
+use crate::journal::Journal;
+use crate::manage::{Keep, Kept, PodSink, node_name};
+use crate::node::Capacity;
+use crate::pod::Pod;
+use crate::qos::HierarchyFacts;
+use crate::runtime::Client;
+use crate::source::Desired;
+
+/// Pods that start at a time; more make the runtime slower, not the pods faster.
+const STARTS: usize = 16;
+/// Between two tries to hear the runtime's events.
+const HEAR_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where pods have their directories.
+pub fn homes(config: &Config) -> PathBuf {
+    config.state_dir.join("pods")
+}
+
+/// Records of an earlier agent, and what the manifests say.
+#[derive(Debug)]
+pub struct Found {
+    records: Vec<(Record, Arc<Pod>)>,
+    store: Arc<Store>,
+    desired: Desired,
+}
+
+/// Reads what an earlier agent left, and what of it is damaged, for people.
+///
+/// # Errors
+/// Records cannot be kept at all.
+pub fn find(config: &Config, desired: Desired) -> Result<(Found, Vec<String>), StoreError> {
+    let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
+    let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+    let mut read = Vec::new();
+    for record in records {
+        match Pod::from_kubernetes(record.manifest.clone()) {
+            Ok(pod) => read.push((record, Arc::new(pod))),
+            Err(reasons) => {
+                let name = record.manifest.metadata.name.as_deref().unwrap_or_default();
+                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                problems.push(format!("the record of pod {name} is no pod any more: {}", reasons.join("; ")));
+            }
+        }
+    }
+    Ok((Found { records: read, store: Arc::new(store), desired }, problems))
+}
+
+impl Found {
+    /// Every pod that has or gets a cgroup.
+    pub fn keep(&self) -> Keep {
+        let kept = |pod: &Arc<Pod>, origin: &str| Kept {
+            pod: pod.clone(),
+            told: pod.clone(),
+            version: 0,
+            origin: origin.to_owned(),
+        };
+        let running = self.records.iter().map(|(record, pod)| {
+            let ending = record.ending.is_some();
+            (pod.uid.clone(), identity::Running { pod: pod.clone(), origin: record.origin.clone(), ending })
+        });
+        let starting = identity::assign(&self.desired, &running.collect()).start;
+        Keep {
+            pods: self
+                .records
+                .iter()
+                .map(|(record, pod)| kept(pod, &record.origin))
+                .chain(starting.iter().map(|sourced| kept(&sourced.pod, &sourced.origin)))
+                .collect(),
+            problems: self.desired.problems.clone(),
+            unreadable: self.desired.unreadable.clone(),
+            blind: self.desired.blind,
+        }
+    }
+}
+
+/// What the lifecycle needs of others.
+#[derive(Debug)]
+pub struct Needs {
+    pub facts: HierarchyFacts,
+    pub capacity: Capacity,
+    pub journal: Journal,
+    pub places: Places,
+    pub sink: PodSink,
+    pub board: Board,
+}
+
+/// Hands over what the source says; the workers end with the runtime that they run in.
+#[derive(Debug, Clone)]
+pub struct Lifecycle(mpsc::UnboundedSender<Input>);
+
+impl Lifecycle {
+    pub fn desire(&self, desired: Desired) {
+        // Nobody listens any more when the agent ends.
+        let _ = self.0.send(Input::Desired(desired));
+    }
+}
+
+/// Starts the workers. Must be called inside a tokio runtime.
+pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -> Lifecycle {
+    let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
+    let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
+    let resolv =
+        resolv.inspect_err(|error| warn!("{error}: pods get no resolver of the node's")).ok().flatten();
+    let env = Arc::new(Environment {
+        client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
+        settings: config.node.clone(),
+        pods: config.pods.clone(),
+        facts: needs.facts,
+        capacity: needs.capacity,
+        node_name: node_name(config),
+        host_ips: host_ips(),
+        resolv: resolv.unwrap_or_default(),
+        owner: owner(&config.state_dir),
+        store: found.store,
+        homes: homes(config),
+        seccomp_root: config.state_dir.join("seccomp"),
+        // The handlers' features of the runtime's status are not read yet.
+        recursive_read_only: false,
+        journal: needs.journal,
+        board: needs.board,
+        places: needs.places,
+        pulls: Semaphore::new(pulls),
+        starts: Semaphore::new(STARTS),
+    });
+    let (inputs, incoming) = mpsc::unbounded_channel();
+    let hear = inputs.downgrade();
+    tokio::spawn(listen(env.client.clone(), hear));
+    tokio::spawn(async move {
+        let mut housekeeping = Housekeeping::default();
+        // With an answer, new pods need not be asked for one by one. Without one, they are.
+        let _ = tokio::time::timeout(FIRST_LOOK, housekeeping.first(&env)).await;
+        let mut manager = Manager::new(env, needs.sink, housekeeping);
+        manager.adopt(found.records);
+        manager.desire(found.desired);
+        manager.run(incoming).await;
+    });
+    Lifecycle(inputs)
+}
+
+/// Hears the runtime's events where it has them, and listens again when the connection broke.
+async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
+    let mut heard_before = false;
+    loop {
+        match client.events().await {
+            Ok(None) => return info!("the runtime tells no events: it is asked"),
+            Ok(Some(events)) => {
+                if heard_before && let Some(inputs) = inputs.upgrade() {
+                    let _ = inputs.send(Input::Everything);
+                }
+                heard_before = true;
+                let mut events = std::pin::pin!(events);
+                while let Some(Ok(event)) = events.next().await {
+                    let Some(inputs) = inputs.upgrade() else { return };
+                    let metadata = event.pod_sandbox_status.and_then(|status| status.metadata);
+                    if let Some(metadata) = metadata {
+                        let _ = inputs.send(Input::Runtime { uid: metadata.uid });
+                    }
+                }
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(HEAR_AGAIN).await;
+        if inputs.upgrade().is_none() {
+            return;
+        }
+    }
+}

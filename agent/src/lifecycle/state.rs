@@ -1,0 +1,167 @@
+//! What a worker knows of its pod, shared between its inbox and the turn under way.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use nodewarden_proto::runtime::v1 as cri;
+use tokio::sync::Notify;
+
+use super::environment::Environment;
+use super::saver::Saver;
+use super::{Observed, Plan, Record, phase};
+use crate::pod::Pod;
+use crate::view::OomVictim;
+
+/// See the module.
+#[derive(Debug)]
+pub struct PodState {
+    pub env: Arc<Environment>,
+    inner: Mutex<Inner>,
+    saver: Saver,
+    /// Rings when the pod is to end: whatever waits stops waiting.
+    ending: Notify,
+}
+
+/// Never held across an await.
+#[derive(Debug)]
+pub struct Inner {
+    pub pod: Arc<Pod>,
+    pub record: Record,
+    pub observed: Observed,
+    /// The sandbox's configuration, which every container of it is made with.
+    pub sandbox_config: Option<cri::PodSandboxConfig>,
+    /// Containers' statuses by id, as long as the runtime's list tells the same state of them.
+    pub statuses: HashMap<String, cri::ContainerStatus>,
+    /// Containers that could not be started, by name.
+    pub failed: BTreeMap<String, Failed>,
+    /// As decided last.
+    pub plan: Plan,
+    /// Why the pod as a whole does not get on: reason and message.
+    pub trouble: Option<(String, String)>,
+    /// Sandboxes that could not be made, in a row.
+    pub sandbox_failures: u32,
+    /// Of the pod level that containers wait for.
+    pub version: u64,
+    /// Containers are on their way to other resources.
+    pub resizing: bool,
+    /// Why a resize waits.
+    pub resize: String,
+    /// Kills for memory in containers that are not known yet, by container id.
+    pub early_ooms: Vec<(String, OomVictim)>,
+}
+
+/// A start that failed.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    pub reason: String,
+    pub message: String,
+    /// In a row.
+    pub times: u32,
+    pub again: Instant,
+}
+
+impl PodState {
+    pub fn new(env: Arc<Environment>, pod: Arc<Pod>, record: Record) -> Arc<Self> {
+        let saver = Saver::new(env.store.clone());
+        let inner = Inner {
+            pod,
+            record,
+            observed: Observed::default(),
+            sandbox_config: None,
+            statuses: HashMap::new(),
+            failed: BTreeMap::new(),
+            plan: Plan::default(),
+            trouble: None,
+            sandbox_failures: 0,
+            version: 0,
+            resizing: false,
+            resize: String::new(),
+            early_ooms: Vec::new(),
+        };
+        Arc::new(Self { env, inner: Mutex::new(inner), saver, ending: Notify::new() })
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn pod(&self) -> Arc<Pod> {
+        self.lock().pod.clone()
+    }
+
+    pub fn is_ending(&self) -> bool {
+        self.lock().record.ending.is_some()
+    }
+
+    /// Wakes whatever waits in [`Self::unless_ending`].
+    pub fn interrupt(&self) {
+        self.ending.notify_waiters();
+    }
+
+    /// The future's result, or `None` as soon as the pod is to end. The future must be one that may be dropped.
+    pub async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let ending = self.ending.notified();
+        tokio::pin!(ending);
+        // Before looking, or a ring between the look and the wait would be missed.
+        ending.as_mut().enable();
+        if self.is_ending() {
+            return None;
+        }
+        tokio::select! {
+            done = future => Some(done),
+            () = ending => None,
+        }
+    }
+
+    /// Waits so long; false when the pod is to end.
+    pub async fn pause(&self, time: Duration) -> bool {
+        self.unless_ending(tokio::time::sleep(time)).await.is_some()
+    }
+
+    /// Changes the record, has it saved and shows the pod.
+    pub fn update(&self, change: impl FnOnce(&mut Inner)) {
+        let record = {
+            let mut inner = self.lock();
+            change(&mut inner);
+            inner.record.clone()
+        };
+        self.saver.save(record);
+        self.show();
+    }
+
+    /// Changes what is only in memory, and shows the pod.
+    pub fn note(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.lock());
+        self.show();
+    }
+
+    /// Hangs out how the pod stands.
+    pub fn show(&self) {
+        let view = {
+            let inner = self.lock();
+            let trouble = inner
+                .failed
+                .iter()
+                .map(|(name, failed)| (name.clone(), (failed.reason.clone(), failed.message.clone())));
+            let (reason, message) = inner.trouble.clone().unwrap_or_default();
+            phase::view(&phase::Facts {
+                pod: &inner.pod,
+                observed: &inner.observed,
+                record: &inner.record,
+                plan: &inner.plan,
+                trouble: &trouble.collect(),
+                node_ips: &self.env.host_ips,
+                reason: &reason,
+                message: &message,
+                resize: &inner.resize,
+            })
+        };
+        self.env.board.show(view);
+    }
+
+    /// Waits until the record is on disk.
+    pub async fn saved(&self) {
+        self.saver.settled().await;
+    }
+}

@@ -1,0 +1,73 @@
+//! What should be.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Syncer;
+use crate::cgroup::control::CgroupName;
+use crate::manage::keep::Kept;
+use crate::manage::steps::ByPath;
+use crate::node::Capacity;
+use crate::qos;
+
+/// What should be, by path.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub capacity: Capacity,
+    /// As they are written.
+    pub told: ByPath,
+    /// As they are read afterwards.
+    pub limits: ByPath,
+    /// Pods by path.
+    pub pods: BTreeMap<String, Kept>,
+}
+
+impl Wanted {
+    /// What is wanted otherwise than before, and what is to be looked at again.
+    pub fn otherwise(&self, before: &Self, again: &BTreeSet<String>) -> ByPath {
+        let other = |path: &str| again.contains(path) || self.limits.get(path) != before.limits.get(path);
+        self.limits.iter().filter(|(path, _)| other(path)).map(|(p, l)| (p.clone(), l.clone())).collect()
+    }
+}
+
+impl Syncer {
+    /// `None` when it cannot be computed, with the problem noted.
+    pub(super) fn wanted(&mut self) -> Option<Arc<Wanted>> {
+        let capacity = self.capacity.clone()?;
+        let Self { setup, keep, problems, .. } = self;
+        let mut pods = BTreeMap::new();
+        // Without cgroupsPerQOS pods have no cgroup of their own.
+        for kept in keep.iter().flat_map(|k| &k.pods).filter(|_| setup.settings.cgroups_per_qos) {
+            match setup.levels.pod(kept.pod.qos, &kept.pod.uid) {
+                Ok(name) => drop(pods.insert(setup.manager.path(&name), kept.clone())),
+                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", kept.origin)),
+            }
+        }
+        let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
+        let mut tree = match qos::tree(pods.values().map(|kept| &*kept.pod), node) {
+            Ok(tree) => tree,
+            Err(error) => {
+                problems.add("node", error.to_string());
+                return None;
+            }
+        };
+        let usage = |name: &CgroupName| setup.manager.usage(&setup.manager.path(name)).ok()?.memory_bytes;
+        if setup.settings.qos_reserved_memory_percent.is_some() {
+            tree.yield_to(usage);
+        }
+        let groups = tree.groups.into_iter();
+        let mut told: ByPath =
+            groups.map(|(name, group)| (setup.manager.path(&name), group.limits)).collect();
+        for reserved in tree.reserved {
+            let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
+            match path {
+                // Somebody else's: gets limits, is never made.
+                Ok(path) if setup.manager.exists(&path) => drop(told.insert(path, reserved.limits)),
+                Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
+                Err(error) => problems.add(&reserved.cgroup, error.to_string()),
+            }
+        }
+        let limits = told.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
+        Some(Arc::new(Wanted { capacity, told, limits, pods }))
+    }
+}

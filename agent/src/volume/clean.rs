@@ -1,0 +1,184 @@
+//! Takes a pod's directory away: first what is mounted in it, then what is in it. Links are removed and never followed;
+//! nothing below a mount is touched.
+
+use std::ffi::CStr;
+use std::fs;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+
+use nix::dir::{Dir, Type};
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, OpenHow, ResolveFlag, open, openat, openat2, renameat};
+use nix::mount::{MntFlags, umount2};
+use nix::sys::stat::{Mode, fstat};
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::{VolumeError, mount_table};
+
+/// How often mounts are looked for again: one may have been below another.
+const ROUNDS: usize = 8;
+/// Directories below each other that are gone through in place, each an open file; what is deeper is moved up first.
+const DEEPEST: usize = 64;
+/// How often a directory is gone through that is not empty afterwards.
+const PASSES: usize = 3;
+const DIRECTORY: OFlag = OFlag::O_RDONLY
+    .union(OFlag::O_DIRECTORY)
+    .union(OFlag::O_NOFOLLOW)
+    .union(OFlag::O_NONBLOCK)
+    .union(OFlag::O_CLOEXEC);
+
+/// Removes the pod's directory `home`; nothing to do if it is not there. May be called again after an error, and goes
+/// on then.
+///
+/// # Errors
+/// What could not be unmounted or removed. What stays mounted is left whole.
+pub fn clean(home: &Path) -> Result<(), VolumeError> {
+    match fs::symlink_metadata(home) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(VolumeError::file("stat", home)(error)),
+        Ok(_) => {}
+    }
+    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
+        return Err(VolumeError::Mounted(home.to_owned()));
+    };
+    let parent = fs::canonicalize(parent).map_err(VolumeError::file("resolve", parent))?;
+    unmount(&parent.join(name))?;
+    let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
+    let above = open(&parent, flags, Mode::empty()).map_err(VolumeError::call("open", &parent))?;
+    let top = enter(above.as_fd(), Path::new(name)).map_err(|errno| failed("open", home, errno))?;
+    let mut removal = Removal { top: top.as_fd(), home, moved: 0 };
+    for pass in 1.. {
+        removal.empty(top.as_fd(), home, 0)?;
+        match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
+            Ok(()) | Err(Errno::ENOENT) => break,
+            // What was moved up is there now.
+            Err(Errno::ENOTEMPTY) if removal.moved > 0 || pass < PASSES => removal.moved = 0,
+            Err(errno) => return Err(failed("remove", home, errno)),
+        }
+    }
+    Ok(())
+}
+
+fn unmount(home: &Path) -> Result<(), VolumeError> {
+    for _ in 0..ROUNDS {
+        let points = mount_table::below(home)?;
+        if points.is_empty() {
+            return Ok(());
+        }
+        for point in points.iter().rev() {
+            let busy = matches!(umount2(point, MntFlags::UMOUNT_NOFOLLOW), Err(Errno::EBUSY));
+            if busy {
+                // Gone from here now, and for good when its last user is.
+                let _ = umount2(point, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH);
+            }
+        }
+    }
+    match mount_table::below(home)?.pop() {
+        Some(point) => Err(VolumeError::Mounted(point)),
+        None => Ok(()),
+    }
+}
+
+/// A directory on its way out.
+struct Removal<'a> {
+    top: BorrowedFd<'a>,
+    home: &'a Path,
+    /// How many directories were moved up to `top` since it was last listed.
+    moved: usize,
+}
+
+impl Removal<'_> {
+    /// Removes what is in a directory that is `depth` below the top.
+    fn empty(&mut self, dir: BorrowedFd<'_>, path: &Path, depth: usize) -> Result<(), VolumeError> {
+        let listed = openat(dir, ".", DIRECTORY, Mode::empty()).and_then(Dir::from_fd);
+        let mut listed = listed.map_err(|errno| failed("open", path, errno))?;
+        for entry in listed.iter() {
+            let entry = entry.map_err(|errno| failed("list", path, errno))?;
+            let name = entry.file_name();
+            if matches!(name.to_bytes(), b"." | b"..") {
+                continue;
+            }
+            let path = path.join(name.to_string_lossy().as_ref());
+            if entry.file_type().is_none_or(|kind| kind == Type::Directory) {
+                self.directory(dir, name, &path, depth + 1)?;
+            } else {
+                file(dir, name, &path)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn directory(
+        &mut self,
+        above: BorrowedFd<'_>,
+        name: &CStr,
+        path: &Path,
+        depth: usize,
+    ) -> Result<(), VolumeError> {
+        if depth > DEEPEST {
+            return self.move_up(above, name, path);
+        }
+        for pass in 1.. {
+            let dir = match enter(above, name) {
+                Ok(dir) => dir,
+                Err(Errno::ENOENT) => break,
+                // Not every file system tells kinds while it lists.
+                Err(Errno::ENOTDIR | Errno::ELOOP) => return file(above, name, path),
+                Err(errno) => return Err(failed("open", path, errno)),
+            };
+            self.empty(dir.as_fd(), path, depth)?;
+            match unlinkat(above, name, UnlinkatFlags::RemoveDir) {
+                Ok(()) | Err(Errno::ENOENT) => break,
+                Err(Errno::ENOTEMPTY) if pass < PASSES => {}
+                Err(errno) => return Err(failed("remove", path, errno)),
+            }
+        }
+        Ok(())
+    }
+
+    /// A tree deeper than there are files to open, one level up.
+    fn move_up(&mut self, above: BorrowedFd<'_>, name: &CStr, path: &Path) -> Result<(), VolumeError> {
+        loop {
+            self.moved += 1;
+            let new = format!(".deep-{}-{}", self.moved, path.as_os_str().len());
+            match renameat(above, name, self.top, new.as_str()) {
+                Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {}
+                Ok(()) | Err(Errno::ENOENT) => return Ok(()),
+                Err(errno) => return Err(failed("move", &self.home.join(path), errno)),
+            }
+        }
+    }
+}
+
+fn file(above: BorrowedFd<'_>, name: &CStr, path: &Path) -> Result<(), VolumeError> {
+    match unlinkat(above, name, UnlinkatFlags::NoRemoveDir) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(failed("remove", path, errno)),
+    }
+}
+
+/// Opens a directory that is in the same mount.
+fn enter<N: nix::NixPath + ?Sized>(above: BorrowedFd<'_>, name: &N) -> nix::Result<OwnedFd> {
+    let here = ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH;
+    match openat2(above, name, OpenHow::new().flags(DIRECTORY).resolve(here)) {
+        // Linux before 5.6. A mount of the same file system cannot be told there; none was left a moment ago.
+        Err(Errno::ENOSYS) => {
+            let dir = openat(above, name, DIRECTORY, Mode::empty())?;
+            if fstat(&dir)?.st_dev == fstat(above)?.st_dev { Ok(dir) } else { Err(Errno::EXDEV) }
+        }
+        opened => opened,
+    }
+}
+
+/// EXDEV, and EBUSY at a removal: something is mounted there.
+fn failed(call: &'static str, path: &Path, errno: Errno) -> VolumeError {
+    match errno {
+        Errno::EXDEV | Errno::EBUSY => VolumeError::Mounted(PathBuf::from(path)),
+        errno => VolumeError::call(call, path)(errno),
+    }
+}
+
+#[cfg(test)]
+#[path = "clean_tests.rs"]
+mod tests;

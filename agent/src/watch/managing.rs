@@ -1,0 +1,63 @@
+//! Mode manage put together: source, hierarchy and, with a runtime, the lifecycle of pods between them.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tracing::warn;
+
+use super::error::WatchError;
+use super::observer::Observer;
+use crate::config::Config;
+use crate::journal::Journal;
+use crate::lifecycle;
+use crate::manage::{self, Managing, Namer};
+use crate::node::gather::Sources;
+use crate::view::{Detail, Identity};
+use crate::volume;
+
+/// Starts what owns the node's pods.
+///
+/// # Errors
+/// What it cannot do without is missing.
+pub fn start(
+    config: &Config,
+    observer: &Arc<Observer>,
+    journal: &Journal,
+    runtime: &tokio::runtime::Handle,
+) -> Result<Managing, WatchError> {
+    let layout = &observer.facts.layout;
+    let named = observer.clone();
+    let namer: Namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
+    let Some(endpoint) = &config.runtime_endpoint else {
+        warn!("nodewarden.runtimeEndpoint is not set: pods get their cgroups and no containers");
+        return Ok(manage::start(config, layout, journal, runtime, namer)?);
+    };
+    let homes = lifecycle::homes(config);
+    let has_volumes = Box::new(move |uid: &str| volume::has_volumes(&homes.join(uid)));
+    let prepared = manage::prepare(config, layout, journal, runtime, namer, has_volumes)?;
+    let mut source = manage::source(config);
+    let first = source.as_mut().map(|source| source.first()).unwrap_or_default();
+    let (found, problems) = lifecycle::find(config, first).map_err(WatchError::Records)?;
+    for problem in problems {
+        warn!("{problem}");
+        let detail = Detail::Agent { reason: "RecordDamaged".into(), message: problem };
+        journal.append(Timestamp::now(), "", None, detail);
+    }
+    let facts = prepared.facts.clone();
+    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(manage::ManageError::from)?;
+    let keeper = prepared.keep(found.keep())?;
+    let needs = lifecycle::Needs {
+        facts,
+        capacity,
+        journal: journal.clone(),
+        places: keeper.places(),
+        sink: keeper.sink(),
+        board: observer.board.clone(),
+    };
+    let lifecycle = lifecycle::start(config, endpoint, found, needs);
+    let watching = source.map(|source| {
+        let watching = source.watch(Box::new(move |desired| lifecycle.desire(desired)));
+        watching.map_err(|source| manage::ManageError::Start { what: "manifest thread", source })
+    });
+    Ok(Managing::new(watching.transpose()?, keeper))
+}
