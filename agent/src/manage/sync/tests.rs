@@ -41,7 +41,7 @@ fn a_place_is_told_as_long_as_the_cgroup_stands() {
     let (a, b) = (pod("a", "100m"), pod("b", "200m"));
     let keeper = f.start(keep(&[a.clone()]));
     // Before anybody could ask.
-    let place = Place { path: f.path(&a), cgroup_parent: f.path(&a), problem: None };
+    let place = Place { path: f.path(&a), cgroup_parent: f.path(&a), problem: None, version: 0 };
     assert_eq!(keeper.places().borrow().get("a"), Some(&place));
     keeper.sink().send(keep(&[a.clone(), b.clone()]));
     until(&f, &keeper, "b", |p| uids(p) == BTreeSet::from(["a", "b"]));
@@ -168,7 +168,7 @@ fn without_a_cgroup_for_each_pod_the_runtime_finds_a_place() {
     let Some(mut f) = Fixture::make("noqos") else { return };
     f.settings.cgroups_per_qos = false;
     let keeper = f.start(keep(&[pod("a", "100m")]));
-    let place = Place { path: f.settings.cgroup_root.clone(), cgroup_parent: String::new(), problem: None };
+    let place = Place { path: f.settings.cgroup_root.clone(), cgroup_parent: String::new(), problem: None, version: 0 };
     assert_eq!(**keeper.places().borrow(), Places::from([("a".to_owned(), place)]));
 }
 
@@ -193,7 +193,7 @@ fn a_container_that_is_resized_is_left_alone() {
         f.manager.set(&container, &limits).unwrap();
     };
     let word = |pod: &Arc<Pod>, told: &Arc<Pod>| Keep {
-        pods: vec![Kept { pod: pod.clone(), told: told.clone(), origin: "/m/a".into() }],
+        pods: vec![Kept { pod: pod.clone(), told: told.clone(), origin: "/m/a".into(), version: 0 }],
         ..Keep::default()
     };
     syncer.begin(word(&small, &small));
