@@ -1,5 +1,7 @@
 //! Pull policies: what is there, what is pulled, what cannot be had; and that nobody waits for another's image.
 
+use std::time::SystemTime;
+
 use serde_json::{Value, json};
 
 use super::NEEDS;
@@ -12,6 +14,7 @@ use crate::{ensure, ensure_eq};
 pub const TESTS: &[Test] = &[Test::new("pod_image_pull_policies", policies).timeout(150).needs(NEEDS)];
 
 fn policies(context: &Context) -> Result<(), Failure> {
+    let begin = SystemTime::now();
     let registry = Registry::start().map_err(Failure::file("a registry"))?;
     let say = |words: &str| ["/bin/sh".to_owned(), "-c".to_owned(), format!("echo {words}; {STAY}")];
     let put = |name: &str, words: &str| {
@@ -46,12 +49,12 @@ fn policies(context: &Context) -> Result<(), Failure> {
             && pod.container("other").is_ok_and(|c| c.is_running())
     })?;
     ensure_eq!(never.phase(), "Pending", "phase");
-    stage.until("absent", "told that its image is not to be had", 20, |pod| {
-        pod.container("c").is_ok_and(|c| c.waits() == "ErrImagePull" && c.waits_message().contains("missing"))
-    })?;
     stage.until("absent", "waiting before the next try", 20, |pod| {
-        pod.container("c").is_ok_and(|c| c.waits() == "ImagePullBackOff")
+        pod.container("c")
+            .is_ok_and(|c| c.waits() == "ImagePullBackOff" && c.waits_message().contains("missing"))
     })?;
+    let failed = stage.notes("absent", "Failed", begin)?;
+    ensure!(failed.iter().any(|text| text.contains("ErrImagePull")), "events of a failed pull: {failed:?}");
     stage.until("misnamed", "refused its image's name", 20, |pod| {
         pod.container("c").is_ok_and(|c| c.waits() == "InvalidImageName")
     })?;

@@ -129,7 +129,7 @@ fn refused(stage: &mut Stage<'_>) -> Result<(), Failure> {
         ensure_eq!(seen.container("c")?.restarts(), 0, "restarts of {name}");
         Ok(())
     };
-    waits("not-root", &["CreateContainerConfigError"], "non-root")?;
+    waits("not-root", &["CreateContainerConfigError"], "runAsNonRoot")?;
     waits("no-profile", &["CreateContainerError", "CreateContainerConfigError"], "absent.json")?;
     // Merged over what is there: another user makes it run.
     stage.put([with(

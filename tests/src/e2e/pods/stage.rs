@@ -3,14 +3,16 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
+use std::time::{Duration, SystemTime};
 
 use nix::sys::signal::Signal;
 use nodewarden_proto::nodewarden::v1::PodCgroup;
+use nodewarden_proto::nodewarden::v1::event::Detail;
 use serde_json::Value;
 
 use super::seen::Seen;
 use crate::e2e::hierarchy::managed::{Driver, Managed, status};
-use crate::e2e::support::eventually;
+use crate::e2e::support::{eventually, since};
 use crate::ensure_eq;
 use crate::fixture::{Agent, Containerd, Cri, mounts_below, unmount_below};
 use crate::harness::{Context, Failure};
@@ -186,6 +188,20 @@ impl<'c> Stage<'c> {
     /// A folder of the pod's below the agent's state.
     pub fn home_of(&self, pod: &Seen) -> Result<PathBuf, Failure> {
         Ok(self.agent()?.state().join("pods").join(pod.uid()))
+    }
+
+    /// Messages of a pod's events of this reason that are in the journal since a time.
+    pub fn notes(&self, name: &str, reason: &str, begin: SystemTime) -> Result<Vec<String>, Failure> {
+        let quiet = Duration::from_millis(300);
+        let client = self.agent()?.client()?;
+        let events = client
+            .watch(since(begin, &["pod"]))?
+            .collect(quiet, 30 * quiet, |event| event.pod.as_ref().is_some_and(|pod| pod.name == name))?;
+        let notes = events.into_iter().filter_map(|received| match received.event.detail {
+            Some(Detail::PodNote(note)) if note.reason == reason => Some(note.message),
+            _ => None,
+        });
+        Ok(notes.collect())
     }
 
     /// Runs the command line.
