@@ -23,8 +23,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
-use nodewarden_proto::nodewarden::v1::streams_server::StreamsServer;
 use nodewarden_proto::nodewarden::v1::pods_server::PodsServer;
+use nodewarden_proto::nodewarden::v1::streams_server::StreamsServer;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::service::InterceptorLayer;

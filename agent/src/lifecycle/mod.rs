@@ -11,10 +11,10 @@
 pub mod backoff;
 mod board;
 mod containers;
+pub mod counters;
 mod environment;
 mod exits;
 mod housekeeping;
-pub mod counters;
 pub mod identity;
 mod images;
 mod kill;
