@@ -36,15 +36,17 @@ mod signal;
 
 pub use config::container_config;
 pub use error::{FieldError, RecursiveReadOnlyFault, SpecError};
-pub(crate) use field::pod_field;
+pub(crate) use field::{is_volume_field, pod_field, subscript};
 pub use grace::grace;
 pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_hook};
 pub use host::Host;
 pub use hosts::write_hosts;
 pub use labels::OWNER;
 pub use paths::PodPaths;
+pub(crate) use ports::resolve as resolve_port;
 pub(crate) use resource_field::resource_value;
 pub use resources::{container_resources, resources};
+pub(crate) use sandbox::dotted;
 pub use sandbox::{sandbox_config, warnings};
 pub(crate) use signal::signal;
 

@@ -105,7 +105,11 @@ pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
 
 /// These pods and no problem.
 pub fn keep(pods: &[Arc<Pod>]) -> Keep {
-    let kept =
-        |pod: &Arc<Pod>| Kept { pod: pod.clone(), told: pod.clone(), origin: format!("/m/{}", pod.uid), version: 0 };
+    let kept = |pod: &Arc<Pod>| Kept {
+        pod: pod.clone(),
+        told: pod.clone(),
+        version: 0,
+        origin: format!("/m/{}", pod.uid),
+    };
     Keep { pods: pods.iter().map(kept).collect(), ..Keep::default() }
 }

@@ -181,6 +181,7 @@ fn requirements() -> impl Strategy<Value = Option<v1::ResourceRequirements>> {
 fn container() -> impl Strategy<Value = v1::Container> {
     ("[a-z]{8}", prop::bool::ANY, requirements()).prop_map(|(name, sidecar, resources)| v1::Container {
         name,
+        image: Some("i".to_owned()),
         restart_policy: sidecar.then(|| "Always".to_owned()),
         resources,
         ..Default::default()

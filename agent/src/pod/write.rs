@@ -50,8 +50,8 @@ mod tests {
             "spec": {
                 "priorityClassName": "system-node-critical",
                 "overhead": {"cpu": "0.05"},
-                "initContainers": [{"name": "s", "restartPolicy": "Always"}],
-                "containers": [{"name": "c", "resources": {"limits": {"cpu": "0.5", "memory": "64Mi"}}}],
+                "initContainers": [{"name": "s", "image": "i", "restartPolicy": "Always"}],
+                "containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "0.5", "memory": "64Mi"}}}],
             },
         });
         let pod = Pod::from_kubernetes(serde_json::from_value(manifest).unwrap()).unwrap();
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn resources_have_their_defaults() {
         let manifest = json!({"metadata": {"name": "p"}, "spec": {"containers": [
-            {"name": "c", "resources": {"limits": {"cpu": "0.5"}}}, {"name": "d"}]}});
+            {"name": "c", "image": "i", "resources": {"limits": {"cpu": "0.5"}}}, {"name": "d", "image": "i"}]}});
         let pod = Pod::from_kubernetes(serde_json::from_value(manifest).unwrap()).unwrap();
         let written = serde_json::to_value(pod.containers[0].resources.to_kubernetes()).unwrap();
         assert_eq!(written, json!({"limits": {"cpu": "500m"}, "requests": {"cpu": "500m"}}));

@@ -131,7 +131,7 @@ fn memory_qos_by_policy() {
 #[test]
 fn the_overhead_is_told_apart() {
     let machine = Machine::new(V2);
-    let spec = "{overhead: {cpu: 50m, memory: 20Mi}, runtimeClassName: vm, containers: [{name: a, resources: {limits: {cpu: 100m, memory: 64Mi}}}]}";
+    let spec = "{overhead: {cpu: 50m, memory: 20Mi}, containers: [{name: a, resources: {limits: {cpu: 100m, memory: 64Mi}}}]}";
     let pod = fixture::pod("u", spec);
     let sandbox = sandbox(&pod, machine.node());
     assert_eq!((sandbox.cpu_quota, sandbox.memory_limit_in_bytes), (Some(10_000), Some(64 * MIB)));

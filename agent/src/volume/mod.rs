@@ -19,7 +19,9 @@ use std::path::Path;
 
 pub use clean::clean;
 pub(crate) use downward::write_downward;
+pub(crate) use empty_dir::Medium;
 pub use error::{HostPathFault, VolumeError};
+pub(crate) use host_path::TYPES as HOST_PATH_TYPES;
 pub(crate) use source::Source;
 pub(crate) use sub_path::bind_sub_path;
 

@@ -10,6 +10,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use super::{Host, SpecError};
 use crate::pod::Pod;
 
+pub(crate) use limits::{LONGEST_SEARCHES, MOST_NAMESERVERS, MOST_SEARCHES};
 pub use resolv::{Resolv, ResolvError};
 
 /// `options` of a pod that asks the cluster's servers.

@@ -168,7 +168,12 @@ fn without_a_cgroup_for_each_pod_the_runtime_finds_a_place() {
     let Some(mut f) = Fixture::make("noqos") else { return };
     f.settings.cgroups_per_qos = false;
     let keeper = f.start(keep(&[pod("a", "100m")]));
-    let place = Place { path: f.settings.cgroup_root.clone(), cgroup_parent: String::new(), problem: None, version: 0 };
+    let place = Place {
+        path: f.settings.cgroup_root.clone(),
+        cgroup_parent: String::new(),
+        problem: None,
+        version: 0,
+    };
     assert_eq!(**keeper.places().borrow(), Places::from([("a".to_owned(), place)]));
 }
 
@@ -193,7 +198,7 @@ fn a_container_that_is_resized_is_left_alone() {
         f.manager.set(&container, &limits).unwrap();
     };
     let word = |pod: &Arc<Pod>, told: &Arc<Pod>| Keep {
-        pods: vec![Kept { pod: pod.clone(), told: told.clone(), origin: "/m/a".into(), version: 0 }],
+        pods: vec![Kept { pod: pod.clone(), told: told.clone(), version: 0, origin: "/m/a".into() }],
         ..Keep::default()
     };
     syncer.begin(word(&small, &small));

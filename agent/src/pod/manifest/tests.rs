@@ -1,6 +1,6 @@
 use super::*;
 
-const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c}]}\n";
+const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c, image: i}]}\n";
 
 fn pod(name: &str) -> String {
     POD.replace("NAME", name)
@@ -8,7 +8,7 @@ fn pod(name: &str) -> String {
 
 fn json_pod(name: &str) -> String {
     format!(
-        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c"}}]}}}}"#
+        r#"{{"apiVersion":"v1","kind":"Pod","metadata":{{"name":"{name}"}},"spec":{{"containers":[{{"name":"c","image":"i"}}]}}}}"#
     )
 }
 
@@ -42,16 +42,16 @@ fn documents() {
     // JSON but for what YAML allows beyond it.
     check(&json_pod("a").replace(r#"}]}}"#, "},]}}"), &["a"]);
     check(&format!("{} # a comment\n", json_pod("a")), &["a"]);
-    check("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c}]}}", &["a"]);
+    check("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}", &["a"]);
     // A block scalar may hold a line of dashes that is indented.
-    check(&pod("a").replace("{name: c}", "{name: c, image: '\n ---\n '}"), &["a"]);
+    check(&pod("a").replace("{name: c,", "{name: c, workingDir: '\n ---\n ',"), &["a"]);
 }
 
 #[test]
 fn lists() {
     let list = |kind: &str, items: &str| format!("apiVersion: v1\nkind: {kind}\nitems: [{items}]\n");
     check(&list("List", &format!("{}, {}", json_pod("a"), json_pod("b"))), &["a", "b"]);
-    check(&list("PodList", "{metadata: {name: a}, spec: {containers: [{name: c}]}}"), &["a"]);
+    check(&list("PodList", "{metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}"), &["a"]);
     check(&list("PodList", ""), &[]);
     check(
         &list(
@@ -115,7 +115,7 @@ fn faults_and_their_places() {
         &["a", "document 2, line 3: EOF while parsing a value"],
     );
     check(
-        &format!("{a}---\n{}", a.replace("name: c", "name: c, resources: {limits: {cpu: 1 core}}")),
+        &format!("{a}---\n{}", a.replace("name: c,", "name: c, resources: {limits: {cpu: 1 core}},")),
         &[
             "a",
             "document 2, line 6: spec.containers[0].resources.limits[cpu]: \"1 core\" is not a quantity: want a number \
@@ -134,8 +134,8 @@ x-shared: &shared
   resources: {limits: {cpu: 1, memory: 1e3}, requests: {cpu: 0.1}}
 spec:
   priorityClassName: system-node-critical
-  initContainers: [{name: i}, {<<: *shared, name: s, restartPolicy: Always}]
-  containers: [{<<: *shared, name: c}]
+  initContainers: [{name: i, image: i}, {<<: *shared, name: s, image: i, restartPolicy: Always}]
+  containers: [{<<: *shared, name: c, image: i}]
 ";
     let pod = parse(text).remove(0).unwrap();
     assert_eq!((pod.name.as_str(), pod.namespace.as_str(), pod.uid.as_str()), ("a", "n", "8c5e"));

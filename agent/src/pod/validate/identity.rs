@@ -47,7 +47,11 @@ pub(super) fn problems(pod: &Pod) -> Vec<Problem> {
         problems.push(Problem::new("spec.containers", "", "is required: at least one container"));
     }
     if spec.ephemeral_containers.as_ref().is_some_and(|all| !all.is_empty()) {
-        problems.push(Problem::new("spec.ephemeralContainers", "", "must not be set in a new pod"));
+        problems.push(Problem::new(
+            "spec.ephemeralContainers",
+            "",
+            "must not be set in a new pod: they are added in a cluster",
+        ));
     }
     problems.extend(priority(spec));
     problems

@@ -25,6 +25,19 @@ pub(super) fn is_qualified_name(text: &str) -> bool {
         && bounded_by(name, |b| b.is_ascii_alphanumeric(), |b| matches!(b, b'-' | b'_' | b'.'))
 }
 
+/// RFC 6335 as Kubernetes has it (`IsValidPortName`): 1 to 15 lower-case letters, digits and `-`, one letter at least.
+pub(super) fn is_port_name(text: &str) -> bool {
+    text.len() <= 15
+        && is_dns_part(text)
+        && !text.contains("--")
+        && text.bytes().any(|byte| byte.is_ascii_lowercase())
+}
+
+/// Empty, or at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
+pub(super) fn is_label_value(text: &str) -> bool {
+    text.is_empty() || (!text.contains('/') && is_qualified_name(text))
+}
+
 /// `end` bytes, and `inner` ones between them; not empty.
 fn bounded_by(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
@@ -52,6 +65,18 @@ mod tests {
         assert!(!is_dns_subdomain(&["a"; 128].join(".")));
         for good in ["nvidia.com/gpu", "A_b.c", "example.com/Foo"] {
             assert!(is_qualified_name(good), "{good}");
+        }
+        for good in ["http", "a", "web-1", "1a"] {
+            assert!(is_port_name(good), "{good}");
+        }
+        for bad in ["", "1", "80-1", "a--b", "-a", "a-", "A", "a_b", "abcdefghijklmnop"] {
+            assert!(!is_port_name(bad), "{bad}");
+        }
+        for good in ["", "a", "A.b_c-1", &l63] {
+            assert!(is_label_value(good), "{good}");
+        }
+        for bad in ["-a", "a/b", "a b", &l64] {
+            assert!(!is_label_value(bad), "{bad}");
         }
         for bad in ["", "/", "a/", "/a", "a/b/c", "_a", "A.com/b", "a/ä"] {
             assert!(!is_qualified_name(bad), "{bad:?}");

@@ -1,19 +1,34 @@
-//! The API server's rules for who a pod is and what it asks for (pkg/apis/core/validation). The rest of a manifest is
-//! for those to judge who use it.
+//! The API server's rules for a pod (pkg/apis/core/validation), as far as this agent acts on what they are about, and
+//! what is [`refused`]: what a pod would need a cluster for. What only a scheduler reads (`nodeSelector`, `affinity`,
+//! `tolerations`, …) is not judged.
 
+mod container;
+mod dns;
+mod env;
+mod handlers;
 mod identity;
 mod labels;
+mod metadata;
 mod pod_level;
+mod refused;
+mod report;
 mod resources;
+mod security;
+mod spec;
+#[cfg(test)]
+mod spec_tests;
 #[cfg(test)]
 mod tests;
+mod volumes;
 
 use super::{Pod, Problem};
+use report::Report;
 
 /// Every rule that the pod breaks. `unread` are the quantities that could not be read: what only seems wrong because
 /// they are missing is not told.
 pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
     let mut problems = identity::problems(pod);
+    problems.extend(manifest(pod));
     let whole = |place: &str| !unread.iter().any(|problem| problem.field.starts_with(place));
     for (container, place) in placed(&pod.init_containers, &pod.containers) {
         let place = format!("{place}.resources");
@@ -36,6 +51,36 @@ pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
         problems.extend(resources::totals(pod));
     }
     problems
+}
+
+/// What the manifest says beside names and resources.
+fn manifest(pod: &Pod) -> Vec<Problem> {
+    let mut report = Report::default();
+    let spec = &pod.spec;
+    metadata::problems(pod, &mut report);
+    refused::pod(spec, &mut report);
+    spec::problems(spec, &mut report);
+    dns::problems(spec, &mut report);
+    security::pod(spec, &mut report);
+    volumes::problems(pod, &mut report);
+    let of_pod = spec.restart_policy.as_deref().unwrap_or("Always");
+    let kinds = pod.init_containers.iter().chain(&pod.containers).map(|container| container.kind);
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    for ((container, place), kind) in placed(init, &spec.containers).zip(kinds) {
+        let restart_policy = container.restart_policy.as_deref().unwrap_or(of_pod);
+        container::problems(container, &place, restart_policy, &mut report);
+        container::of_kind(container, kind, &place, &mut report);
+        refused::environment(container, &place, &mut report);
+        env::problems(container, &place, &mut report);
+        volumes::mounts(container, &place, pod, &mut report);
+        handlers::lifecycle(container, &place, pod, &mut report);
+        handlers::probes(container, &place, &mut report);
+        if let Some(context) = &container.security_context {
+            security::container(context, &place, &mut report);
+        }
+    }
+    spec::host_ports(spec, &mut report);
+    report.into_problems()
 }
 
 /// Containers with their places (`spec.containers[0]`); init containers first.

@@ -1,0 +1,55 @@
+//! Problems as they are found.
+
+use super::Problem;
+
+/// Collects problems below a place.
+#[derive(Debug, Default)]
+pub(super) struct Report(Vec<Problem>);
+
+impl Report {
+    pub(super) fn add(
+        &mut self,
+        field: impl Into<String>,
+        value: impl Into<String>,
+        expected: impl Into<String>,
+    ) {
+        self.0.push(Problem::new(field, value, expected));
+    }
+
+    pub(super) fn required(&mut self, field: impl Into<String>) {
+        self.add(field, "", "is required");
+    }
+
+    /// One of a list of words, if it is there.
+    pub(super) fn word(&mut self, field: impl Into<String>, value: Option<&str>, words: &[&str]) {
+        if let Some(value) = value.filter(|value| !words.contains(value)) {
+            let known = words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(", ");
+            self.add(field, value, format!("must be one of {known}"));
+        }
+    }
+
+    /// A number within bounds, if it is there.
+    pub(super) fn number(&mut self, field: impl Into<String>, value: Option<i64>, least: i64, most: i64) {
+        if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
+            self.add(field, value.to_string(), format!("must be {least} to {most}"));
+        }
+    }
+
+    /// A path below something: relative and without steps up (`validateLocalDescendingPath`).
+    pub(super) fn descending(&mut self, field: &str, path: &str) {
+        if path.starts_with('/') {
+            self.add(field, path, "must be a relative path");
+        }
+        self.no_steps_up(field, path);
+    }
+
+    pub(super) fn no_steps_up(&mut self, field: &str, path: &str) {
+        if path.split('/').any(|part| part == "..") {
+            self.add(field, path, "must not contain '..'");
+        }
+    }
+
+    pub(super) fn into_problems(self) -> Vec<Problem> {
+        self.0
+    }
+}
