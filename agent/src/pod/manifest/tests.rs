@@ -1,6 +1,7 @@
 use super::*;
 
-const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c, image: i}]}\n";
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c, image: i}]}\n";
 
 fn pod(name: &str) -> String {
     POD.replace("NAME", name)
@@ -42,7 +43,10 @@ fn documents() {
     // JSON but for what YAML allows beyond it.
     check(&json_pod("a").replace(r#"}]}}"#, "},]}}"), &["a"]);
     check(&format!("{} # a comment\n", json_pod("a")), &["a"]);
-    check("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}", &["a"]);
+    check(
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}",
+        &["a"],
+    );
     // A block scalar may hold a line of dashes that is indented.
     check(&pod("a").replace("{name: c,", "{name: c, workingDir: '\n ---\n ',"), &["a"]);
 }
