@@ -5,7 +5,7 @@ mod containers;
 mod drift;
 mod kill9;
 pub(super) mod managed;
-mod pods;
+pub(crate) mod pods;
 mod recorded;
 mod recording;
 mod safety;

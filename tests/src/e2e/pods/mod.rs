@@ -1,11 +1,12 @@
 //! Pods on a real container runtime: each feature of a pod's spec in a pod that proves it from inside, and what
 //! happens to pods when something goes wrong.
 
+mod churn;
 mod command_line;
 mod crash;
 mod hooks;
 mod images;
-mod manifest;
+pub(crate) mod manifest;
 mod names;
 mod namespaces;
 mod oom;
@@ -14,8 +15,8 @@ mod refused;
 mod resize;
 mod runtime;
 mod security;
-mod seen;
-mod stage;
+pub(crate) mod seen;
+pub(crate) mod stage;
 mod survive;
 mod volumes;
 mod words;
@@ -50,6 +51,7 @@ pub fn tests() -> Vec<Test> {
         survive::TESTS,
         oom::TESTS,
         command_line::TESTS,
+        churn::TESTS,
     ]
     .concat()
 }

@@ -30,10 +30,6 @@ impl Seen {
         self.text("/status/phase")
     }
 
-    pub fn reason(&self) -> &str {
-        self.text("/status/reason")
-    }
-
     /// A text by its JSON pointer; empty if it is not there.
     pub fn text(&self, pointer: &str) -> &str {
         self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
