@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hyper_util::rt::TokioIo;
 use nodewarden_proto::nodewarden::v1::nodewarden_client::NodewardenClient;
+use nodewarden_proto::nodewarden::v1::pods_client::PodsClient;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
@@ -15,7 +16,17 @@ const LARGEST_ANSWER: usize = 128 << 20;
 
 /// A client of the agent's main service.
 pub async fn connect(socket: &Path) -> Result<NodewardenClient<Channel>, CliError> {
-    Ok(NodewardenClient::new(channel(socket).await?).max_decoding_message_size(LARGEST_ANSWER))
+    Ok(service(channel(socket).await?))
+}
+
+/// The agent's main service on a connection.
+pub fn service(channel: Channel) -> NodewardenClient<Channel> {
+    NodewardenClient::new(channel).max_decoding_message_size(LARGEST_ANSWER)
+}
+
+/// The service of pods on a connection.
+pub fn pods(channel: Channel) -> PodsClient<Channel> {
+    PodsClient::new(channel).max_decoding_message_size(LARGEST_ANSWER)
 }
 
 /// Connects, and tells apart why it cannot be done. The connection renews itself when the agent is restarted.

@@ -51,6 +51,8 @@ pub enum CliError {
     /// Every problem, one a line.
     #[error("the manifests are not valid:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Manifests { problems: Vec<String> },
+    #[error("the agent runs no pod {pod:?}: `nodewarden pods` lists those that it runs")]
+    NoPod { pod: String },
     #[error("cannot start the runtime: {source}")]
     Runtime { source: io::Error },
 }

@@ -13,6 +13,7 @@ mod format;
 mod logs;
 mod output;
 mod plan;
+mod pods;
 mod since;
 mod status;
 mod table;
@@ -42,6 +43,8 @@ Examples:
   nodewarden status                                       what works here, what is off and why
   nodewarden logs -f shop/cart                            what a container writes
   nodewarden exec -it shop/cart -- sh                     a shell in it
+  nodewarden pods                                         the pods that the agent runs
+  nodewarden pods describe shop/cart                      all about one of them, with its events
   nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
 
 Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied; of exec: the command's.";
@@ -61,6 +64,7 @@ enum Command {
     Events(events::EventsArgs),
     Tree(tree::TreeArgs),
     Status(status::StatusArgs),
+    Pods(pods::PodsArgs),
     Plan(plan::PlanArgs),
     Logs(logs::LogsArgs),
     Exec(exec::ExecArgs),
@@ -92,6 +96,7 @@ pub fn main() -> ExitCode {
         Command::Events(args) => client::block_on(events::run(args)),
         Command::Tree(args) => client::block_on(tree::run(args)),
         Command::Status(args) => client::block_on(status::run(args)),
+        Command::Pods(args) => client::block_on(pods::run(args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

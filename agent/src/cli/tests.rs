@@ -14,7 +14,7 @@ fn arguments_are_consistent() {
 fn help_teaches_with_examples() {
     let mut cli = Cli::command();
     assert!(cli.render_long_help().to_string().contains("Examples:"));
-    for name in ["agent", "top", "events", "tree", "status"] {
+    for name in ["agent", "top", "events", "tree", "status", "pods"] {
         let help = cli.find_subcommand_mut(name).unwrap().render_long_help().to_string();
         assert!(help.contains("Examples:") && help.contains("nodewarden "), "{name}");
     }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
+use super::counters::{self, ContainerType};
 use super::state::PodState;
 use super::{SandboxSeen, look};
 use crate::container::{self, SpecError};
@@ -58,7 +59,14 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     for (reason, message) in container::warnings(&pod, &env.host()) {
         env.tell(&pod, None, &reason, message);
     }
-    let id = env.client.run_sandbox(config.clone()).await?;
+    counters::container_started(ContainerType::Sandbox);
+    let id = env.client.run_sandbox(config.clone()).await.inspect_err(|_| {
+        counters::container_failed(ContainerType::Sandbox, "RunPodSandboxError");
+        counters::pod_failed();
+    })?;
+    if attempt == 0 {
+        counters::pod_started();
+    }
     let host_network = pod.spec.host_network.unwrap_or(false);
     let ips = if host_network { Vec::new() } else { look::ips(&env.client.sandbox_status(&id).await?) };
     let seen = SandboxSeen { id, attempt, ready: true, created: Timestamp::now(), ips };

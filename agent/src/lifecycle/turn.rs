@@ -6,12 +6,14 @@ use jiff::Timestamp;
 use tracing::debug;
 
 use super::containers::{self, StartError};
+use super::counters;
 use super::images::ImageError;
 use super::kill::{self, Kill};
 use super::sandbox;
 use super::state::{Failed, PodState};
 use super::{Action, ContainerStage, KillReason, backoff, look, plan, resizing};
 use crate::container;
+use crate::pod::ContainerKind;
 use crate::runtime::RuntimeError;
 
 /// How long a runtime that is away is left alone before it is asked again.
@@ -157,6 +159,8 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
             return Outcome::Later(wait);
         }
     }
+    let kind = state.pod().container(name).map_or(ContainerKind::Ordinary, |container| container.kind);
+    counters::container_started(kind.into());
     let started = match attempt {
         Some(attempt) => containers::start(state, name, attempt).await,
         None => containers::finish(state, id, name).await,
@@ -181,10 +185,14 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
             Outcome::Done
         }
         Err(error) if error.is_unavailable() => {
+            counters::container_failed(kind.into(), error.reason());
             state.note(|inner| inner.trouble = Some(("RuntimeNotReady".into(), error.to_string())));
             Outcome::Stop(AWAY)
         }
-        Err(error) => Outcome::Later(not_started(state, name, &error).await),
+        Err(error) => {
+            counters::container_failed(kind.into(), error.reason());
+            Outcome::Later(not_started(state, name, &error).await)
+        }
     }
 }
 

@@ -41,7 +41,7 @@ impl Fixture {
             Arc::new(Manager::new(Arc::new(Cgroupfs::new(tree.layout.clone())), tree.layout.clone()));
         let settings = NodeSettings { cgroup_root: tree.path(""), ..NodeSettings::default() };
         let levels = Levels::below(&settings.cgroup_root).unwrap();
-        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         Some(Self { tree, state, journal, manager, runtime, volumes: Arc::default(), settings, levels })
     }
 
@@ -56,7 +56,7 @@ impl Fixture {
         let kubepods = self.manager.path(&self.levels.kubepods);
         self.manager.create(&kubepods, &Limits::default()).unwrap();
         let volumes = self.volumes.clone();
-        Syncer::new(Setup {
+        let mut syncer = Syncer::new(Setup {
             settings: self.settings.clone(),
             facts: facts(&self.tree.layout, &kubepods),
             levels: self.levels.clone(),
@@ -70,7 +70,9 @@ impl Fixture {
             has_volumes: Box::new(move |uid| volumes.lock().unwrap().contains(uid)),
             driver_from: "configuration",
             state_dir: self.state.path().to_owned(),
-        })
+        });
+        syncer.made(&kubepods);
+        syncer
     }
 
     /// Where the pod's cgroup is.
@@ -102,12 +104,12 @@ pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
 }
 
 /// These pods and no problem.
-pub fn keep(pods: &[Arc<Pod>]) -> Keep {
+pub fn keep<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Keep {
     let kept = |pod: &Arc<Pod>| Kept {
         pod: pod.clone(),
         told: pod.clone(),
         version: 0,
         origin: format!("/m/{}", pod.uid),
     };
-    Keep { pods: pods.iter().map(kept).collect(), ..Keep::default() }
+    Keep { pods: pods.into_iter().map(kept).collect(), ..Keep::default() }
 }

@@ -55,12 +55,12 @@ impl Failure {
 /// Ends the test with [`Failure::Unexpected`] unless the condition holds.
 #[macro_export]
 macro_rules! ensure {
-    ($condition:expr, $($text:tt)+) => {
+    ($condition:expr, $($text:tt)+) => {{
         let holds: bool = $condition;
         if !holds {
             return Err($crate::harness::Failure::Unexpected(format!($($text)+)));
         }
-    };
+    }};
 }
 
 /// Ends the test with [`Failure::Unexpected`], naming both values, unless they are equal.

@@ -1,5 +1,5 @@
 //! `nodewarden-stage`: a private container runtime, and the agent in mode manage on it. `cargo xtask run` starts it for
-//! a person.
+//! a person, `cargo xtask soak` to see whether it lasts.
 
 mod examples;
 mod home;
@@ -13,6 +13,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 use crate::fixture::{AgentError, CgroupError, ContainerdError};
+use crate::soak;
 
 /// The agent with pods on a private container runtime. Needs root.
 #[derive(Parser)]
@@ -29,6 +30,8 @@ struct Arguments {
 enum Command {
     /// The agent in the foreground with a private containerd and example pods, until Ctrl-C
     Run(run::Args),
+    /// Changes at random for as long as one likes, and whether all is well in the end
+    Soak(soak::Args),
 }
 
 /// What keeps a stage from being set or taken down.
@@ -68,6 +71,7 @@ pub fn main() -> ExitCode {
     }
     let done = match arguments.command {
         Command::Run(args) => run::run(&agent, &args),
+        Command::Soak(args) => Ok(soak::main(&agent, &args)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("nodewarden-stage: {error}");

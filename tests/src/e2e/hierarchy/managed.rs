@@ -51,6 +51,7 @@ impl<'c> Managed<'c> {
             },
             reconcile_seconds,
             kubelet: kubelet.to_owned(),
+            section: String::new(),
         };
         let state = Some(context.temp.join("managed-state"));
         let options = AgentOptions { manage: Some(manage), state, ..AgentOptions::default() };
@@ -60,6 +61,14 @@ impl<'c> Managed<'c> {
     /// From now on agents ask this runtime.
     pub fn with_runtime(mut self, socket: &Path) -> Self {
         self.options.runtime = Some(socket.to_owned());
+        self
+    }
+
+    /// From now on agents have these lines in their own section of the configuration.
+    pub fn with_section(mut self, lines: &str) -> Self {
+        if let Some(manage) = &mut self.options.manage {
+            manage.section = lines.to_owned();
+        }
         self
     }
 

@@ -1,11 +1,11 @@
 //! The hierarchy in mode manage: what a kubelet writes, kept true, through crashes, and nothing left.
 
-mod compare;
+pub(super) mod compare;
 mod containers;
 mod drift;
 mod kill9;
-mod managed;
-mod pods;
+pub(super) mod managed;
+pub(crate) mod pods;
 mod recorded;
 mod recording;
 mod safety;

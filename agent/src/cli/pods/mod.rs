@@ -1,0 +1,178 @@
+//! `nodewarden pods`: the pods that the agent runs.
+
+mod describe;
+mod list;
+mod reason;
+mod used;
+
+use std::io::Write;
+use std::time::Duration;
+
+use clap::{Args, Subcommand, ValueEnum};
+use jiff::Timestamp;
+use nodewarden_proto::nodewarden::v1::{ListPodsRequest, ListPodsResponse, Pod, WatchEventsRequest};
+use tonic::transport::Channel;
+
+use super::output::{reader_is_gone, stdout};
+use super::{CliError, SocketArg, client, event_line};
+use crate::api::grpc::event;
+
+/// CPU use is what was used between two readings this far apart.
+const BETWEEN: Duration = Duration::from_millis(500);
+
+/// Print the pods that the agent runs, with state, restarts and use
+#[derive(Debug, Args)]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_help = "\
+READY counts sidecars and containers. CPU is in cores, used in the last half second; MEMORY is the working set. A dash
+stands for what is not known.
+
+Examples:
+  nodewarden pods                                  all of them
+  nodewarden pods --namespace shop --output wide   with address, uid and manifest
+  nodewarden pods --watch                          and then each one that changes
+  nodewarden pods --output yaml                    as kubectl writes them
+  nodewarden pods --output json | jq '.items[].status.phase'
+  nodewarden pods describe shop/cart               all about one, with its events"
+)]
+pub struct PodsArgs {
+    #[command(subcommand)]
+    command: Option<PodsCommand>,
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Only pods of this namespace
+    #[arg(long, short)]
+    namespace: Option<String>,
+    /// More columns, or v1 pods with their status for programs
+    #[arg(long, short, value_enum)]
+    output: Option<Output>,
+    /// Go on and print each pod again that changes
+    #[arg(long, short)]
+    watch: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Output {
+    Wide,
+    Json,
+    Yaml,
+}
+
+#[derive(Debug, Subcommand)]
+enum PodsCommand {
+    Describe(DescribeArgs),
+}
+
+/// Print all that is known of one pod: containers, how they ended, limits and use, events
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Events are those in the agent's journal, newest last.
+
+Examples:
+  nodewarden pods describe cart
+  nodewarden pods describe shop/cart
+  nodewarden pods describe 8c5e1f2a9b3d4c6e8f0a1b2c3d4e5f60   by uid")]
+struct DescribeArgs {
+    #[command(flatten)]
+    socket: SocketArg,
+    /// Name, namespace/name or uid
+    pod: String,
+}
+
+pub async fn run(args: PodsArgs) -> Result<(), CliError> {
+    match args.command {
+        Some(PodsCommand::Describe(args)) => describe(args).await,
+        None => list(args).await,
+    }
+}
+
+async fn list(args: PodsArgs) -> Result<(), CliError> {
+    let channel = client::channel(&args.socket.socket).await?;
+    let request = ListPodsRequest {
+        namespace: args.namespace.unwrap_or_default(),
+        pod: String::new(),
+        kubernetes: matches!(args.output, Some(Output::Json | Output::Yaml)),
+    };
+    let wide = args.output == Some(Output::Wide);
+    if let Some(written) = match args.output {
+        Some(Output::Json) => Some(list::json as fn(&ListPodsResponse) -> String),
+        Some(Output::Yaml) => Some(list::yaml as fn(&ListPodsResponse) -> String),
+        _ => None,
+    } {
+        return print(&written(&ask(&channel, &request).await?));
+    }
+    let (before, mut now) = twice(&channel, &request).await?;
+    print(&list::text(&before, &now, wide, Timestamp::now()))?;
+    while args.watch && !reader_is_gone() {
+        tokio::time::sleep(BETWEEN).await;
+        let next = ask(&channel, &request).await?;
+        print(&list::changed(&now, &next, wide, Timestamp::now()))?;
+        now = next;
+    }
+    Ok(())
+}
+
+async fn describe(args: DescribeArgs) -> Result<(), CliError> {
+    let channel = client::channel(&args.socket.socket).await?;
+    let request = ListPodsRequest { pod: args.pod.clone(), ..ListPodsRequest::default() };
+    let (before, now) = twice(&channel, &request).await?;
+    if now.pods.is_empty() {
+        return Err(CliError::NoPod { pod: args.pod });
+    }
+    for (index, pod) in now.pods.iter().enumerate() {
+        if index > 0 {
+            print("\n")?;
+        }
+        let events = events(&channel, pod).await?;
+        let old = before.pods.iter().find(|old| old.uid == pod.uid);
+        print(&describe::text(old, pod, &events, Timestamp::now()))?;
+    }
+    Ok(())
+}
+
+/// Two readings, for what happened in between.
+async fn twice(
+    channel: &Channel,
+    request: &ListPodsRequest,
+) -> Result<(ListPodsResponse, ListPodsResponse), CliError> {
+    let before = ask(channel, request).await?;
+    if !before.pods.is_empty() {
+        tokio::time::sleep(BETWEEN).await;
+        let now = ask(channel, request).await?;
+        return Ok((before, now));
+    }
+    Ok((before.clone(), before))
+}
+
+async fn ask(channel: &Channel, request: &ListPodsRequest) -> Result<ListPodsResponse, CliError> {
+    let answer = client::pods(channel.clone()).list(request.clone()).await;
+    Ok(answer.map_err(CliError::call("Pods.List"))?.into_inner())
+}
+
+/// The journal's events of a pod as lines, newest last.
+async fn events(channel: &Channel, pod: &Pod) -> Result<Vec<String>, CliError> {
+    let request =
+        WatchEventsRequest { pod: pod.uid.clone(), no_follow: true, ..WatchEventsRequest::default() };
+    let failed = || CliError::call("WatchEvents");
+    let mut stream =
+        client::service(channel.clone()).watch_events(request).await.map_err(failed())?.into_inner();
+    let mut lines = Vec::new();
+    while let Some(message) = stream.message().await.map_err(failed())? {
+        // A newer agent's event of a type unknown here is passed over.
+        if let Some(Ok(event)) = message.event.map(event::from_proto) {
+            lines.push(event_line::line(&event));
+        }
+    }
+    Ok(lines)
+}
+
+fn print(text: &str) -> Result<(), CliError> {
+    let mut out = stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! A pod's state in one word and why, as `kubectl get pods` finds them (pkg/printers/internalversion `printPod`). Pure.
+
+use nodewarden_proto::nodewarden::v1::{Container, Ended, Pod, container::State};
+
+const INIT: &str = "init";
+const SIDECAR: &str = "sidecar";
+
+/// `Running`, `Pending`, `Terminating`, ….
+pub fn state(pod: &Pod) -> &str {
+    if pod.terminating.is_some() { "Terminating" } else { &pod.phase }
+}
+
+/// Ready ones of all sidecars and containers.
+pub fn ready(pod: &Pod) -> (usize, usize) {
+    let counted = || pod.containers.iter().filter(|c| c.kind != INIT);
+    (counted().filter(|c| c.ready).count(), counted().count())
+}
+
+/// Of all containers.
+pub fn restarts(pod: &Pod) -> u32 {
+    pod.containers.iter().map(|c| c.restarts).sum()
+}
+
+/// The pod's own reason, else of the container that keeps it from being what it should; empty when all is well.
+pub fn reason(pod: &Pod) -> String {
+    if !pod.reason.is_empty() && pod.reason != "Terminating" {
+        return pod.reason.clone();
+    }
+    if let Some(reason) = init_reason(pod) {
+        return reason;
+    }
+    let mut found = String::new();
+    for container in pod.containers.iter().filter(|c| c.kind != INIT) {
+        match &container.state {
+            Some(State::Waiting(waiting)) if waiting.reason != "PodInitializing" => {
+                return waiting.reason.clone();
+            }
+            Some(State::Terminated(ended)) if found.is_empty() || ended.exit_code != 0 => {
+                found = ended_reason(ended);
+            }
+            _ => {}
+        }
+    }
+    if found == "Completed" && pod.phase == "Running" {
+        // Some are done, others run.
+        return String::new();
+    }
+    found
+}
+
+/// `Init:1/2`, or what keeps the one whose turn it is.
+fn init_reason(pod: &Pod) -> Option<String> {
+    let init: Vec<&Container> =
+        pod.containers.iter().filter(|c| c.kind == INIT || c.kind == SIDECAR).collect();
+    let begun = pod.containers.iter().any(|c| c.kind != INIT && c.kind != SIDECAR && !c.id.is_empty());
+    if begun {
+        return None;
+    }
+    let turn = init.iter().position(|c| match &c.state {
+        Some(State::Terminated(ended)) => c.kind == SIDECAR || ended.exit_code != 0,
+        Some(State::RunningSince(_)) => c.kind == INIT || !c.started,
+        _ => true,
+    })?;
+    Some(match &init[turn].state {
+        Some(State::Terminated(ended)) => format!("Init:{}", ended_reason(ended)),
+        Some(State::Waiting(waiting)) if waiting.reason != "PodInitializing" => {
+            format!("Init:{}", waiting.reason)
+        }
+        _ => format!("Init:{turn}/{}", init.len()),
+    })
+}
+
+fn ended_reason(ended: &Ended) -> String {
+    match (ended.reason.is_empty(), ended.signal) {
+        (false, _) => ended.reason.clone(),
+        (true, 0) => format!("ExitCode:{}", ended.exit_code),
+        (true, signal) => format!("Signal:{signal}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_proto::nodewarden::v1::Waiting;
+
+    use super::*;
+
+    fn container(kind: &str, state: State) -> Container {
+        let id = if matches!(state, State::Waiting(_)) { "" } else { "x" };
+        let started = matches!(state, State::RunningSince(_));
+        Container {
+            kind: kind.into(),
+            id: id.into(),
+            started,
+            ready: started,
+            state: Some(state),
+            ..Container::default()
+        }
+    }
+
+    fn waits(reason: &str) -> State {
+        State::Waiting(Waiting { reason: reason.into(), ..Waiting::default() })
+    }
+
+    fn runs() -> State {
+        State::RunningSince(prost_types::Timestamp::default())
+    }
+
+    fn ended(exit_code: i32, reason: &str) -> State {
+        State::Terminated(Ended { exit_code, reason: reason.into(), ..Ended::default() })
+    }
+
+    #[track_caller]
+    fn check(phase: &str, containers: Vec<(&str, State)>, expected: &str) {
+        let containers = containers.into_iter().map(|(kind, state)| container(kind, state)).collect();
+        let pod = Pod { phase: phase.into(), containers, ..Pod::default() };
+        assert_eq!(reason(&pod), expected);
+    }
+
+    #[test]
+    fn reasons() {
+        let init = |state| {
+            vec![
+                ("init", state),
+                ("sidecar", waits("PodInitializing")),
+                ("container", waits("PodInitializing")),
+            ]
+        };
+        check("Pending", init(waits("PodInitializing")), "Init:0/2");
+        check("Pending", init(runs()), "Init:0/2");
+        check("Pending", init(ended(0, "Completed")), "Init:1/2");
+        check("Pending", init(ended(1, "Error")), "Init:Error");
+        check("Pending", init(waits("CrashLoopBackOff")), "Init:CrashLoopBackOff");
+        check("Pending", vec![("container", waits("ContainerCreating"))], "ContainerCreating");
+        check("Running", vec![("init", ended(0, "Completed")), ("container", runs())], "");
+        check(
+            "Running",
+            vec![("container", runs()), ("container", waits("CrashLoopBackOff"))],
+            "CrashLoopBackOff",
+        );
+        check("Running", vec![("container", runs()), ("container", ended(0, "Completed"))], "");
+        check("Running", vec![("container", runs()), ("container", ended(137, "OOMKilled"))], "OOMKilled");
+        check(
+            "Succeeded",
+            vec![("sidecar", ended(0, "Completed")), ("container", ended(0, "Completed"))],
+            "Completed",
+        );
+        check(
+            "Failed",
+            vec![("container", ended(3, "")), ("container", ended(0, "Completed"))],
+            "ExitCode:3",
+        );
+    }
+
+    #[test]
+    fn the_pods_own_comes_first() {
+        let mut pod = Pod { phase: "Pending".into(), reason: "CgroupNotReady".into(), ..Pod::default() };
+        assert_eq!((state(&pod), reason(&pod).as_str()), ("Pending", "CgroupNotReady"));
+        (pod.reason, pod.terminating) = ("Terminating".into(), Some(prost_types::Timestamp::default()));
+        assert_eq!((state(&pod), reason(&pod).as_str()), ("Terminating", ""));
+    }
+}

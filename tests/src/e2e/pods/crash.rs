@@ -1,0 +1,54 @@
+//! A container that fails again and again waits longer each time, up to a bound.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::NEEDS;
+use super::manifest::{pod, shell};
+use super::stage::Stage;
+use crate::ensure;
+use crate::harness::{Context, Failure, Test};
+
+pub const TESTS: &[Test] = &[Test::new("pod_crash_loop_back_off", crash).timeout(120).needs(NEEDS)];
+
+fn crash(context: &Context) -> Result<(), Failure> {
+    let kubelet = "featureGates: {KubeletCrashLoopBackOffMax: true}\n\
+                   crashLoopBackOff: {maxContainerRestartPeriod: 4s}\n";
+    let section = "crashLoopBackOffInitialSeconds: 1\ncrashLoopBackOffResetSeconds: 10";
+    let mut stage = Stage::with(context, kubelet, section)?;
+    let notes = context.temp.join("notes");
+    fs::create_dir(&notes).map_err(Failure::file(&notes))?;
+    let mount = json!({ "volumeMounts": [{ "name": "notes", "mountPath": "/notes" }] });
+    // Its sixth run lasts longer than the reset.
+    let script = "cut -d ' ' -f 1 /proc/uptime >> /notes/starts; test `wc -l < /notes/starts` -eq 6 && sleep 11; \
+                  cut -d ' ' -f 1 /proc/uptime >> /notes/ends; exit 1";
+    let volumes = json!([{ "name": "notes", "hostPath": { "path": notes } }]);
+    stage.put([pod("crash", json!({ "volumes": volumes, "containers": [shell("c", script, mount)] }))])?;
+    let waiting = stage.until("crash", "in its back-off", 30, |pod| {
+        pod.container("c").is_ok_and(|c| c.waits() == "CrashLoopBackOff" && c.restarts() >= 1)
+    })?;
+    let message = waiting.container("c")?.waits_message().to_owned();
+    ensure!(message.contains("back-off") && message.contains("restarting failed container=c"), "{message:?}");
+    stage.until("crash", "started for the 8th time", 60, |pod| {
+        pod.container("c").is_ok_and(|c| c.restarts() >= 7)
+    })?;
+    let times = |name: &str| -> Result<Vec<f64>, Failure> {
+        let path = notes.join(name);
+        let text = fs::read_to_string(&path).map_err(Failure::file(&path))?;
+        Ok(text.lines().filter_map(|line| line.parse().ok()).collect())
+    };
+    let (starts, ends) = (times("starts")?, times("ends")?);
+    let waits: Vec<f64> = ends.iter().zip(starts.iter().skip(1)).map(|(end, start)| start - end).collect();
+    // The first restart is at once, as the kubelet's; the long run begins anew.
+    let expected = [0.0, 1.0, 2.0, 4.0, 4.0, 0.0, 1.0];
+    let late = 0.7 * f64::from(context.patience);
+    ensure!(waits.len() >= expected.len(), "waits {waits:?}");
+    for (wait, expected) in waits.iter().zip(expected) {
+        ensure!(
+            (expected - 0.05..expected + late).contains(wait),
+            "waits are {waits:?}, not {expected:?} s and at most {late} s more each"
+        );
+    }
+    stage.finish()
+}
