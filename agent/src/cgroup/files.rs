@@ -20,12 +20,14 @@ pub struct Spec {
     /// Whether it is worth a look at every reading, from what was read before it; else it is read from time to
     /// time.
     pub hot: fn(&Usage) -> bool,
+    /// Whether it has the CPU time used, by which a cgroup that sleeps is known.
+    pub tells_cpu: bool,
 }
 
 impl Spec {
     /// A file that counts: read at every reading, on the hierarchy of `controller`.
     pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
-        Self { controller: Some(controller), name, parse, hot: |_| true }
+        Self { controller: Some(controller), name, parse, hot: |_| true, tells_cpu: false }
     }
 
     /// Limits and the like: they change when somebody writes them.
@@ -36,6 +38,11 @@ impl Spec {
     /// A file of the unified hierarchy whatever is on it, read at every reading.
     pub const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
         Self { controller: None, ..Self::hot(Controller::Cpu, name, parse) }
+    }
+
+    /// Has the CPU time used.
+    pub const fn telling_cpu(self) -> Self {
+        Self { tells_cpu: true, ..self }
     }
 
     /// Read at every reading only where `hot` says so.

@@ -8,7 +8,7 @@ use procfs::{Current, CurrentSI};
 
 use super::files::Budget;
 use super::parse::pressure;
-use super::{GroupReader, Layout};
+use super::{Asked, GroupReader, Layout};
 use crate::view::{FsUsage, Interface, Machine, MemoryUsage, Usage};
 
 /// Reads the machine.
@@ -43,7 +43,7 @@ impl MachineReader {
     /// Reads what changes.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
-        machine.usage = self.root.read(buffer);
+        machine.usage = self.root.read(Asked::Now, buffer);
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;
             machine.swap_bytes = memory.swap_total;

@@ -32,5 +32,5 @@ pub use identity::identify;
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
 pub use machine::MachineReader;
 pub use mountinfo::Membership;
-pub use reader::GroupReader;
+pub use reader::{Asked, GroupReader};
 pub use walk::{Walk, walk};

@@ -11,6 +11,17 @@ use crate::view::Usage;
 /// Files that are not hot are read again after this time.
 const SLOW: Duration = Duration::from_secs(15);
 
+/// For whom a reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Somebody waits for it.
+    Now,
+    /// Nobody: it is kept for a cgroup that may be gone when somebody asks. Of one that used no CPU since the last
+    /// reading that one stands, and one file instead of ten is read; what others take from it meanwhile (reclaim) is
+    /// not seen.
+    Later,
+}
+
 /// Reads one cgroup again and again.
 #[derive(Debug)]
 pub struct GroupReader {
@@ -57,7 +68,7 @@ impl GroupReader {
     }
 
     /// Reads now. What of it is gone (a directory removed in one hierarchy or in all) keeps its last values.
-    pub fn read(&mut self, buffer: &mut Vec<u8>) -> Usage {
+    pub fn read(&mut self, asked: Asked, buffer: &mut Vec<u8>) -> Usage {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
         // The last reading is read over: what is gone since keeps its last value.
@@ -77,6 +88,13 @@ impl GroupReader {
                     tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read");
                 }
             }
+            if asked == Asked::Later
+                && spec.tells_cpu
+                && self.slow_read.is_some()
+                && ran(&self.usage) == ran(&usage)
+            {
+                return self.usage.clone();
+            }
         }
         if slow_due {
             self.slow_read = Some(now);
@@ -85,6 +103,11 @@ impl GroupReader {
         self.usage = usage.clone();
         usage
     }
+}
+
+/// CPU time used so far.
+fn ran(usage: &Usage) -> Option<u64> {
+    usage.cpu.as_ref().map(|cpu| cpu.usage_ns)
 }
 
 #[cfg(test)]
@@ -110,9 +133,9 @@ mod tests {
         };
         let mut reader = GroupReader::new(&layout, "/", &Budget::new(64));
         let mut buffer = Vec::new();
-        let first = reader.read(&mut buffer);
+        let first = reader.read(Asked::Now, &mut buffer);
         let cpu = first.cpu.expect("the root has CPU accounting").usage_ns;
-        let second = reader.read(&mut buffer);
+        let second = reader.read(Asked::Now, &mut buffer);
         assert!(second.cpu.unwrap().usage_ns >= cpu);
     }
 
@@ -123,11 +146,11 @@ mod tests {
         tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
         let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
         let mut buffer = Vec::new();
-        let idle = reader.read(&mut buffer);
+        let idle = reader.read(Asked::Now, &mut buffer);
         assert_eq!(idle.memory.unwrap().limit_bytes, Some(67_108_864));
         let pid = tree.run("busy", "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done");
         sleep(Duration::from_millis(800));
-        let busy = reader.read(&mut buffer);
+        let busy = reader.read(Asked::Now, &mut buffer);
         assert!(busy.cpu.as_ref().unwrap().usage_ns > idle.cpu.unwrap().usage_ns + 50_000_000);
         assert_eq!(busy.processes.unwrap().threads, 1);
         let memory = busy.memory.unwrap();
@@ -136,8 +159,26 @@ mod tests {
 
         tree.stop(pid);
         tree.remove("busy");
-        let gone = reader.read(&mut buffer);
+        let gone = reader.read(Asked::Now, &mut buffer);
         assert!(gone.cpu.unwrap().usage_ns >= busy.cpu.unwrap().usage_ns, "the last values stay");
         assert_eq!(gone.memory.unwrap().limit_bytes, Some(67_108_864));
+    }
+
+    #[test]
+    fn unasked_a_sleeping_cgroup_is_not_read_anew() {
+        let Some(tree) = TestTree::make("asked") else { return };
+        let path = tree.group("idle");
+        let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
+        let mut buffer = Vec::new();
+        let first = reader.read(Asked::Later, &mut buffer);
+        assert_eq!(reader.read(Asked::Later, &mut buffer), first, "its time too");
+        let asked = reader.read(Asked::Now, &mut buffer);
+        assert!(asked.time > first.time);
+        let pid = tree.run("idle", "while :; do :; done");
+        sleep(Duration::from_millis(300));
+        let ran = reader.read(Asked::Later, &mut buffer);
+        assert!(ran.time > asked.time && ran.cpu.unwrap().usage_ns > asked.cpu.unwrap().usage_ns);
+        assert_eq!(ran.processes.unwrap().threads, 1);
+        tree.stop(pid);
     }
 }

@@ -15,7 +15,8 @@ pub const FILES: &[Spec] = &[
         if let Some(ns) = number(t) {
             cpu(u).usage_ns = ns;
         }
-    }),
+    })
+    .telling_cpu(),
     // The kernel's tick samples, as the kubelet reads them too; usage_user and usage_sys are no better.
     Spec::hot(Controller::CpuAcct, "cpuacct.stat", cpuacct_stat),
     Spec::slow(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),

@@ -14,7 +14,7 @@ pub const PRESSURES: &[Spec] = &[
 
 /// In the order they are read: `memory.current` before what is computed from it.
 pub const FILES: &[Spec] = &[
-    Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat),
+    Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat).telling_cpu(),
     Spec::slow(Controller::Cpu, "cpu.weight", |t, u| cpu(u).weight = number(t)),
     Spec::slow(Controller::Cpu, "cpu.max", cpu_max),
     Spec::hot(Controller::Memory, "memory.current", |t, u| {

@@ -17,9 +17,10 @@ use super::{CliError, terminal};
 /// Run a command in a container of a managed pod
 #[derive(Debug, Args)]
 #[command(after_help = "\
-No shell is put before the command: for pipes and variables run one. The exit status is the command's, or 1 when
-it could not be run. With -i the command reads what comes in here, and its end. Ctrl-C without -t ends this
-program; the command in the container goes on until it ends, or writes.
+No shell is put before the command: for pipes and variables run one. The exit
+status is the command's, or 1 when it could not be run. With -i the command
+reads what comes in here, and its end. Ctrl-C without -t ends this program;
+the command in the container goes on until it ends, or writes.
 
 Examples:
   nodewarden exec shop/cart -- cat /etc/hosts

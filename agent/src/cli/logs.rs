@@ -17,8 +17,9 @@ use crate::api::grpc::time;
 /// Print what a container of a managed pod has written
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Both of the container's streams are printed on standard output, in the order in which they were written.
-Files that were rotated away are read too, unless they were compressed. --follow ends with the container.
+Both of the container's streams are printed on standard output, in the order in
+which they were written. Files that were rotated away are read too, unless they
+were compressed. --follow ends with the container.
 
 Examples:
   nodewarden logs shop/cart                       all that the pod's first container has written

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 
 use super::state::{Inner, PodState};
-use super::{ContainerSeen, ContainerStage, OOM_KILLED, policy};
+use super::{ContainerSeen, ContainerStage, policy};
 use crate::container::PodPaths;
 use crate::logs;
 use crate::pod::Pod;
@@ -105,10 +105,5 @@ pub fn place_early_ooms(inner: &mut Inner) {
 }
 
 fn note(inner: &mut Inner, name: &str, id: &str, victim: OomVictim) {
-    let record = inner.record.containers.entry(name.to_owned()).or_default();
-    if let Some(last) = record.last.as_mut().filter(|last| last.id == id) {
-        last.reason = OOM_KILLED.to_owned();
-        last.oom = Some(victim.clone());
-    }
-    record.oom = Some((id.to_owned(), victim));
+    inner.record.containers.entry(name.to_owned()).or_default().note_oom(id, victim);
 }

@@ -169,6 +169,18 @@ fn killed_for_memory() {
 }
 
 #[test]
+fn a_kill_that_is_told_after_the_end() {
+    let victim = OomVictim { time: at(3), pid: 4711, command: "sleep".into() };
+    for (code, reason) in [(137, "OOMKilled"), (0, "Completed")] {
+        let mut case = Case::new("Never", vec![exited("i", 0, 0), exited("c", 0, code)]);
+        case.view(3600);
+        case.record.containers.get_mut("c").unwrap().note_oom("c.0", victim.clone());
+        let ContainerState::Terminated(ended) = &case.view(3600).containers[2].state else { unreachable!() };
+        assert_eq!((ended.reason.as_str(), ended.oom.as_ref()), (reason, Some(&victim)));
+    }
+}
+
+#[test]
 fn ends_and_addresses() {
     let mut case = Case::new("Always", vec![exited("i", 0, 0)]);
     case.observed.sandboxes[0].ips = vec!["10.0.0.7".parse().unwrap()];

@@ -4,8 +4,9 @@ use super::*;
 use crate::view::{Ended, OomVictim};
 
 fn record() -> Record {
-    let pod =
-        pod(serde_json::json!({"containers": [{"name": "c", "resources": {"limits": {"cpu": "500m"}}}]}));
+    let pod = pod(
+        serde_json::json!({"containers": [{"name": "c", "image": "i", "resources": {"limits": {"cpu": "500m"}}}]}),
+    );
     let mut record = Record::new(&pod, "/manifests/p.yaml", at(0));
     record.note_start(&pod.containers[0], 3);
     let victim = OomVictim { time: at(7), pid: 12, command: "stress".into() };

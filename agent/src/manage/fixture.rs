@@ -104,17 +104,12 @@ pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
 }
 
 /// These pods and no problem.
-pub fn keep(pods: &[Arc<Pod>]) -> Keep {
-<<<<<<< HEAD
+pub fn keep<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Keep {
     let kept = |pod: &Arc<Pod>| Kept {
         pod: pod.clone(),
         told: pod.clone(),
         version: 0,
         origin: format!("/m/{}", pod.uid),
     };
-=======
-    let kept =
-        |pod: &Arc<Pod>| Kept { pod: pod.clone(), told: pod.clone(), origin: format!("/m/{}", pod.uid), version: 0 };
->>>>>>> h-decide
-    Keep { pods: pods.iter().map(kept).collect(), ..Keep::default() }
+    Keep { pods: pods.into_iter().map(kept).collect(), ..Keep::default() }
 }

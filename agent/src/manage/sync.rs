@@ -94,6 +94,10 @@ pub struct Syncer {
     placed: Option<(Instant, Vec<String>)>,
     /// Pod cgroups, and levels, that are there.
     standing: BTreeSet<String>,
+    /// [`Kept::version`] of what each pod's limits were last written for, by path.
+    ///
+    /// [`Kept::version`]: super::keep::Kept::version
+    versions: BTreeMap<String, u64>,
     /// Cgroups that could not be made, read or written.
     failed: BTreeMap<String, String>,
     /// Ours that nobody wants, with the least CPU until their volumes are gone.
@@ -121,6 +125,7 @@ impl Syncer {
             containers: BTreeSet::new(),
             placed: None,
             standing: BTreeSet::new(),
+            versions: BTreeMap::new(),
             failed: BTreeMap::new(),
             held: BTreeSet::new(),
             foreign: BTreeSet::new(),
@@ -222,6 +227,7 @@ impl Syncer {
                 told = Instant::now();
             }
         }
+        self.versions = wanted.pods.iter().map(|(path, kept)| (path.clone(), kept.version)).collect();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
         if whole {
             self.check_containers(&wanted);

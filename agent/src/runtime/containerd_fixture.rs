@@ -6,6 +6,7 @@ use std::fs;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -18,6 +19,8 @@ pub const IMAGE: &str = "nodewarden.test/busybox:1";
 
 pub struct Containerd {
     child: Child,
+    /// Which of this process.
+    number: usize,
     dir: tempfile::TempDir,
 }
 
@@ -37,7 +40,9 @@ impl Containerd {
         let dir = tempfile::tempdir().unwrap();
         let config = dir.path().join("config.toml");
         fs::write(&config, configuration(dir.path())).unwrap();
-        let this = Self { child: spawn(dir.path()), dir };
+        static STARTED: AtomicUsize = AtomicUsize::new(0);
+        let number = STARTED.fetch_add(1, Ordering::Relaxed);
+        let this = Self { child: spawn(dir.path()), number, dir };
         this.wait();
         Some(this)
     }
@@ -62,6 +67,11 @@ impl Containerd {
             assert!(Instant::now() < deadline, "containerd does not answer:\n{}", self.log());
             sleep(Duration::from_millis(100));
         }
+    }
+
+    /// The root of its pods' cgroups, below each hierarchy: tests run beside each other.
+    pub fn cgroup_root(&self) -> String {
+        format!("/nodewarden-test-{}-runtime-{}", std::process::id(), self.number)
     }
 
     /// Where pods' logs go in tests.
@@ -124,6 +134,14 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
+        // Its containers outlive it: a test that failed in between must not leave them.
+        if !matches!(self.child.try_wait(), Ok(None)) {
+            self.spawn_again();
+            let deadline = Instant::now() + Duration::from_secs(10);
+            while !self.ctr(&["version"]).status.success() && Instant::now() < deadline {
+                sleep(Duration::from_millis(100));
+            }
+        }
         let tasks = self.ctr(&["tasks", "list", "--quiet"]).stdout;
         for id in String::from_utf8_lossy(&tasks).lines() {
             self.ctr(&["tasks", "delete", "--force", id]);
@@ -136,7 +154,7 @@ impl Drop for Containerd {
         }
         let _gone = self.child.kill();
         let _gone = self.child.wait();
-        for directory in group_directories(&cgroup_root()) {
+        for directory in group_directories(&self.cgroup_root()) {
             remove_groups(&directory);
         }
     }
@@ -174,11 +192,6 @@ pub fn container_config(name: &str) -> cri::ContainerConfig {
         labels: HashMap::from([("io.kubernetes.container.name".into(), name.into())]),
         ..Default::default()
     }
-}
-
-/// The root of the test's cgroups, below each hierarchy.
-pub fn cgroup_root() -> String {
-    format!("/nodewarden-test-{}-runtime", std::process::id())
 }
 
 /// Where a cgroup is, in every hierarchy that has it.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::containerd_fixture::{Containerd, IMAGE, cgroup_root, container_config, sandbox_config};
+use super::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
 use super::*;
 
 /// A container that runs a shell's script.
@@ -52,7 +52,7 @@ async fn a_pods_life() {
     let old = client.version().await.unwrap().version.trim_start_matches('v').starts_with("1.6");
     assert_eq!(events.is_none(), old);
 
-    let mut pod = sandbox_config("web-0", UID, &format!("{}/pod{UID}", cgroup_root()));
+    let mut pod = sandbox_config("web-0", UID, &format!("{}/pod{UID}", containerd.cgroup_root()));
     pod.log_directory = containerd.logs().join("shop_web-0").to_string_lossy().into_owned();
     std::fs::create_dir_all(&pod.log_directory).unwrap();
     let sandbox = client.run_sandbox(pod.clone()).await.unwrap();
@@ -60,7 +60,7 @@ async fn a_pods_life() {
 
     // Two pods' labels are told apart.
     let other_uid = "0e7c2d54-93c2-4bd1-8d1e-1f6f5e9e6c11";
-    let other = sandbox_config("web-1", other_uid, &format!("{}/pod{other_uid}", cgroup_root()));
+    let other = sandbox_config("web-1", other_uid, &format!("{}/pod{other_uid}", containerd.cgroup_root()));
     let other = client.run_sandbox(other).await.unwrap();
     let mut config = shell("main", "echo out; echo oops >&2; exit 3");
     config.labels.insert("io.kubernetes.pod.uid".into(), UID.into());
@@ -137,7 +137,7 @@ async fn containerd_is_killed_and_started_again() {
         return;
     }
     let uid = "6a0c3f1d-2f5b-4a0e-9a6c-6f1e9a1c2b3d";
-    let pod = sandbox_config("web-0", uid, &format!("{}/pod{uid}", cgroup_root()));
+    let pod = sandbox_config("web-0", uid, &format!("{}/pod{uid}", containerd.cgroup_root()));
     let sandbox = client.run_sandbox(pod.clone()).await.unwrap();
     let id = run(&client, &sandbox, &pod, shell("main", "while :; do sleep 1; done")).await;
     for _ in 0..2 {
@@ -152,11 +152,12 @@ async fn containerd_is_killed_and_started_again() {
         containerd.kill();
         let broken = call.await.unwrap().unwrap_err();
         assert!(broken.is_unavailable() && began.elapsed() < Duration::from_secs(5), "{broken}");
-        // Nobody behind the socket.
-        for _ in 0..3 {
+        // Nobody behind the socket. The first call may still have met the broken connection.
+        for n in 0..3 {
             let away = client.list().await.unwrap_err();
-            assert!(away.is_unavailable(), "{away}");
-            assert!(away.cause().ends_with("Connection refused (os error 111)"), "{away}");
+            assert!(away.is_unavailable(), "{away:?}");
+            let refused = away.cause().ends_with("Connection refused (os error 111)");
+            assert!(refused || n == 0, "call {n}: {away:?}");
         }
         containerd.spawn_again();
         // Every failure until it is up says that it is away; then everything works.

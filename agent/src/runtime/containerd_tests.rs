@@ -3,9 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::containerd_fixture::{
-    Containerd, IMAGE, cgroup_root, container_config, group_directories, sandbox_config,
-};
+use super::containerd_fixture::{Containerd, IMAGE, container_config, group_directories, sandbox_config};
 use super::*;
 use crate::cgroup::control::DriverKind;
 use crate::cgroup::identify;
@@ -43,7 +41,7 @@ async fn names_of_a_real_pod() {
     }
 
     // A pod as the kubelet makes it, on the node's network.
-    let parent = format!("{}/kubepods/burstable/pod{UID}", cgroup_root());
+    let parent = format!("{}/kubepods/burstable/pod{UID}", containerd.cgroup_root());
     let config = sandbox_config("web-0", UID, &parent);
     let sandbox = client.run_sandbox(config.clone()).await.unwrap();
     let container = client.create_container(&sandbox, container_config("nginx"), config).await.unwrap();
@@ -82,6 +80,7 @@ async fn names_of_a_real_pod() {
     }
 
     // The runtime goes away: said so, and the names stay.
+    let root = containerd.cgroup_root();
     drop(containerd);
     let unknown = Arc::new(identify("/kubepods/podunknown"));
     until("the runtime is away", || {
@@ -90,5 +89,5 @@ async fn names_of_a_real_pod() {
     })
     .await;
     assert_eq!(*names.name(&Arc::new(identify(&cases[0].0))), cases[0].1);
-    assert_eq!(group_directories(&cgroup_root()), Vec::<std::path::PathBuf>::new(), "cgroups left behind");
+    assert_eq!(group_directories(&root), Vec::<std::path::PathBuf>::new(), "cgroups left behind");
 }

@@ -1,1 +1,108 @@
-//! (tests follow)
+use std::os::unix::fs::symlink;
+
+use nix::mount::{MsFlags, mount, umount};
+
+use super::super::tests::{Cleaned, can_mount};
+use super::*;
+
+fn bind(from: &Path, to: &Path) {
+    mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>).unwrap();
+}
+
+#[test]
+fn nothing_there_is_nothing_to_do() {
+    let dir = tempfile::tempdir().unwrap();
+    clean(&dir.path().join("none")).unwrap();
+    clean(&dir.path().join("none/below")).unwrap();
+}
+
+#[test]
+fn links_are_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("kept"), "x").unwrap();
+    let home = dir.path().join("pods/u");
+    fs::create_dir_all(home.join("volumes/p/v/deep")).unwrap();
+    symlink(&outside, home.join("volumes/p/v/link")).unwrap();
+    symlink(outside.join("kept"), home.join("volumes/p/v/deep/file")).unwrap();
+    symlink("..", home.join("volumes/p/up")).unwrap();
+    fs::hard_link(outside.join("kept"), home.join("hard")).unwrap();
+    clean(&home).unwrap();
+    assert!(!home.exists());
+    assert_eq!(fs::read(outside.join("kept")).unwrap(), b"x");
+    // A link in the place of a pod's directory is no such directory.
+    symlink(&outside, &home).unwrap();
+    assert!(clean(&home).is_err());
+    assert!(outside.join("kept").exists());
+}
+
+#[test]
+fn deeper_than_files_can_be_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().join("u");
+    fs::create_dir(&home).unwrap();
+    let mut at = open(&home, DIRECTORY, Mode::empty()).unwrap();
+    for level in 0..300 {
+        nix::sys::stat::mkdirat(&at, "d", Mode::S_IRWXU).unwrap();
+        if level % 7 == 0 {
+            nix::sys::stat::mkdirat(&at, "e", Mode::S_IRWXU).unwrap();
+        }
+        at = openat(&at, "d", DIRECTORY, Mode::empty()).unwrap();
+    }
+    drop(at);
+    clean(&home).unwrap();
+    assert!(!home.exists());
+}
+
+#[test]
+fn mounts_go_first_and_what_they_show_stays() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::create_dir_all(outside.join("below")).unwrap();
+    fs::write(outside.join("kept"), "x").unwrap();
+    fs::write(outside.join("below/kept"), "x").unwrap();
+    let home = dir.path().join("a home\\with\ttabs");
+    let _cleaned = Cleaned(home.clone());
+    let [volume, part, file] =
+        ["volumes/p/v", "volume-subpaths/v/c/0", "volume-subpaths/v/c/1"].map(|p| home.join(p));
+    fs::create_dir_all(&volume).unwrap();
+    fs::create_dir_all(&part).unwrap();
+    fs::write(&file, "").unwrap();
+    mount(Some("tmpfs"), &volume, Some("tmpfs"), MsFlags::empty(), None::<&str>).unwrap();
+    fs::create_dir(volume.join("inner")).unwrap();
+    bind(&outside, &volume.join("inner"));
+    bind(&outside, &part);
+    bind(&outside, &part);
+    bind(&outside.join("kept"), &file);
+    // Somebody still uses it.
+    let _used = fs::File::open(part.join("below/kept")).unwrap();
+    clean(&home).unwrap();
+    assert!(!home.exists());
+    assert!(outside.join("kept").exists() && outside.join("below/kept").exists());
+}
+
+/// What is mounted after the mounts were taken away: the last guard, below the one that unmounts.
+#[test]
+fn removal_stops_at_a_mount() {
+    if !can_mount() {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let outside = dir.path().join("outside");
+    fs::create_dir(&outside).unwrap();
+    fs::write(outside.join("kept"), "x").unwrap();
+    let home = dir.path().join("u");
+    fs::create_dir_all(home.join("v")).unwrap();
+    // Of the same file system: its device number is the same.
+    bind(&outside, &home.join("v"));
+    let top = open(&home, DIRECTORY, Mode::empty()).unwrap();
+    let mut removal = Removal { top: top.as_fd(), home: &home, moved: 0 };
+    let told = removal.empty(top.as_fd(), &home, 0);
+    umount(&home.join("v")).unwrap();
+    assert!(matches!(&told, Err(VolumeError::Mounted(at)) if *at == home.join("v")), "{told:?}");
+    assert!(outside.join("kept").exists());
+}

@@ -7,7 +7,7 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::unistd::Pid;
 
 use super::registry::Group;
-use crate::cgroup::{Budget, GroupReader, Layout, MachineReader};
+use crate::cgroup::{Asked, Budget, GroupReader, Layout, MachineReader};
 use crate::view::{Machine, Usage};
 
 /// Descriptors left for everything that is not a cgroup's file.
@@ -36,7 +36,7 @@ impl Files {
     }
 
     /// One reading of each, in order. Readers of cgroups that are not among them are dropped.
-    pub fn read(&mut self, groups: &[&Group]) -> Vec<Usage> {
+    pub fn read(&mut self, groups: &[&Group], asked: Asked) -> Vec<Usage> {
         let mut readers = HashMap::with_capacity(groups.len());
         let mut work: Vec<(u64, Arc<str>, GroupReader)> = groups
             .iter()
@@ -48,7 +48,7 @@ impl Files {
                 (group.generation, group.path.clone(), reader)
             })
             .collect();
-        let mut usages = read_all(&mut work);
+        let mut usages = read_all(&mut work, asked);
         for usage in &mut usages {
             for io in &mut usage.io {
                 let device = self.devices.entry((io.major, io.minor));
@@ -66,12 +66,13 @@ impl Files {
 /// Cgroups from which on a second thread is worth starting.
 const SPLIT: usize = 100;
 
-fn read_all(work: &mut [(u64, Arc<str>, GroupReader)]) -> Vec<Usage> {
+fn read_all(work: &mut [(u64, Arc<str>, GroupReader)], asked: Asked) -> Vec<Usage> {
     let one = |work: &mut [(u64, Arc<str>, GroupReader)]| {
         let mut buffer = Vec::with_capacity(8192);
-        work.iter_mut().map(|(_, _, reader)| reader.read(&mut buffer)).collect::<Vec<_>>()
+        work.iter_mut().map(|(_, _, reader)| reader.read(asked, &mut buffer)).collect::<Vec<_>>()
     };
-    if work.len() < SPLIT {
+    // Nobody waits: no second CPU is woken for it.
+    if work.len() < SPLIT || asked == Asked::Later {
         return one(work);
     }
     let (left, right) = work.split_at_mut(work.len() / 2);

@@ -12,7 +12,7 @@ use super::names::Names;
 use super::registry::{Happened, Registry};
 use super::sampler::Sampler;
 use super::{lock, tree};
-use crate::cgroup::{Hierarchy, Layout};
+use crate::cgroup::{Asked, Hierarchy, Layout};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::lifecycle::Board;
@@ -161,6 +161,11 @@ impl Observer {
         tree_changed
     }
 
+    /// Has figures of every cgroup in case it is gone when somebody asks for them.
+    pub fn remember(&self) {
+        lock(&self.sampler).sample(&self.registry, Asked::Later, |identity| self.names.name(identity));
+    }
+
     /// Reads everything now.
     pub fn sample(&self) -> Arc<Snapshot> {
         let mut sampler = lock(&self.sampler);
@@ -170,7 +175,8 @@ impl Observer {
         {
             return snapshot.clone();
         }
-        let snapshot = Arc::new(sampler.sample(&self.registry, |identity| self.names.name(identity)));
+        let snapshot =
+            Arc::new(sampler.sample(&self.registry, Asked::Now, |identity| self.names.name(identity)));
         *lock(&self.latest) = Some((Instant::now(), snapshot.clone()));
         snapshot
     }

@@ -12,6 +12,7 @@ use super::counters::{CpuTotals, Source, TopicsOn};
 use super::files::Files;
 use super::lock;
 use super::registry::{Group, Registry};
+use crate::cgroup::Asked;
 use crate::kernel::{Cells, MonotonicClock, SlotPool, Space, Spaces};
 use crate::view::{GroupView, Identity, KernelCounters, Snapshot, Usage};
 
@@ -49,10 +50,11 @@ impl Sampler {
         Self { kernel, files, remembered: HashMap::new(), round: 0 }
     }
 
-    /// Reads everything now. `name` fills in what a runtime knows of an identity.
+    /// Reads everything now, or what ran since the last reading if nobody `asked`. `name` fills in what a runtime knows of an identity.
     pub fn sample(
         &mut self,
         registry: &Mutex<Registry>,
+        asked: Asked,
         name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
     ) -> Snapshot {
         self.round += 1;
@@ -61,7 +63,7 @@ impl Sampler {
         self.counters(&groups);
         let alive: Vec<&Group> = groups.iter().filter(|g| g.removed.is_none()).collect();
         let machine = self.files.machine();
-        for (group, usage) in alive.iter().zip(self.files.read(&alive)) {
+        for (group, usage) in alive.iter().zip(self.files.read(&alive, asked)) {
             if let Some(remembered) = self.remembered.get_mut(&group.path) {
                 remembered.usage = usage;
             }

@@ -59,7 +59,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
             walked = Instant::now();
         }
         if sample_due {
-            observer.sample();
+            observer.remember();
             sampled = Instant::now();
         }
         lock(&observer.sampler).release(&observer.registry, now);

@@ -155,7 +155,7 @@ fn init_containers_in_order() {
 #[test]
 fn init_containers_have_their_turn_again_in_a_new_sandbox() {
     let pod = staged("Always");
-    let old = vec![exited("s", 0, 137), exited("i", 0, 0), exited("t", 0, 137), exited("c", 0, 137)];
+    let old = [exited("s", 0, 137), exited("i", 0, 0), exited("t", 0, 137), exited("c", 0, 137)];
     let both = |more: Vec<ContainerSeen>| {
         let more = more.into_iter().map(|c| ContainerSeen { sandbox: "s1".into(), ..c });
         seen(vec![sandbox(1, true), sandbox(0, false)], old.iter().cloned().chain(more).collect())

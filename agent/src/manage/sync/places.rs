@@ -45,7 +45,7 @@ impl Syncer {
                     DriverKind::Cgroupfs => path.clone(),
                     DriverKind::Systemd => path.rsplit('/').next().unwrap_or(path).to_owned(),
                 };
-                let version = pods.get(path).map_or(0, |kept| kept.version);
+                let version = self.versions.get(path).copied().unwrap_or(0);
                 (uid.clone(), Place { path: path.clone(), cgroup_parent, problem: problem(path), version })
             })
             .collect()

@@ -39,16 +39,16 @@ fn settled(f: &Fixture, shares: u64) -> Option<CpuShare> {
 fn a_place_is_told_as_long_as_the_cgroup_stands() {
     let Some(f) = Fixture::make("places") else { return };
     let (a, b) = (pod("a", "100m"), pod("b", "200m"));
-    let keeper = f.start(keep(&[a.clone()]));
+    let keeper = f.start(keep([&a]));
     // Before anybody could ask.
     let place = Place { path: f.path(&a), cgroup_parent: f.path(&a), problem: None, version: 0 };
     assert_eq!(keeper.places().borrow().get("a"), Some(&place));
-    keeper.sink().send(keep(&[a.clone(), b.clone()]));
+    keeper.sink().send(keep([&a, &b]));
     until(&f, &keeper, "b", |p| uids(p) == BTreeSet::from(["a", "b"]));
     assert!(f.manager.exists(&f.path(&b)));
     assert_eq!(shares(&f, &f.path(&b)), settled(&f, 204));
     assert_eq!(shares(&f, &f.level(QosClass::Burstable)), settled(&f, 307));
-    keeper.sink().send(keep(&[b.clone()]));
+    keeper.sink().send(keep([&b]));
     until(&f, &keeper, "without a", |p| uids(p) == BTreeSet::from(["b"]));
     assert!(!f.manager.exists(&f.path(&a)));
     assert_eq!(shares(&f, &f.level(QosClass::Burstable)), settled(&f, 204));
@@ -98,7 +98,7 @@ fn after_many_changes_a_whole_turn_finds_nothing_to_do() {
 fn while_its_volumes_are_there_a_pods_cgroup_stays_with_the_least_cpu() {
     let Some(f) = Fixture::make("volumes") else { return };
     let a = pod("a", "100m");
-    let keeper = f.start(keep(&[a.clone()]));
+    let keeper = f.start(keep([&a]));
     f.volumes.lock().unwrap().insert("a".into());
     keeper.sink().send(keep(&[]));
     until(&f, &keeper, "a problem", |p| p.get("a").is_some_and(|p| p.problem.is_some()));
@@ -108,7 +108,7 @@ fn while_its_volumes_are_there_a_pods_cgroup_stays_with_the_least_cpu() {
     }
     assert_eq!(shares(&f, &f.path(&a)), settled(&f, 2));
     // It is wanted again: no correction, for the cut was ours.
-    keeper.sink().send(keep(&[a.clone()]));
+    keeper.sink().send(keep([&a]));
     until(&f, &keeper, "no problem", |p| p.get("a").is_some_and(|p| p.problem.is_none()));
     assert_eq!(shares(&f, &f.path(&a)), settled(&f, 102));
     assert_eq!(keeper.status().lock().unwrap().corrections, 0);
@@ -120,11 +120,26 @@ fn while_its_volumes_are_there_a_pods_cgroup_stays_with_the_least_cpu() {
     assert!(!f.manager.exists(&f.path(&a)));
 }
 
+/// Also while many others are made in the same turn, and places are told in between.
+#[test]
+fn a_place_has_the_version_that_its_limits_are_of() {
+    let Some(f) = Fixture::make("version") else { return };
+    let keeper = f.start(keep([&pod("a", "100m")]));
+    let a = pod("a", "200m");
+    let mut word = keep([&a]);
+    word.pods[0].version = 1;
+    let more: Vec<_> = (0..50).map(|i| pod(&format!("more{i}"), "10m")).collect();
+    word.pods.extend(keep(&more).pods);
+    keeper.sink().send(word);
+    until(&f, &keeper, "the version", |p| p.get("a").is_some_and(|p| p.version == 1));
+    assert_eq!(shares(&f, &f.path(&a)), settled(&f, 204));
+}
+
 /// Nobody says that the volumes are gone.
 #[test]
 fn volumes_are_looked_after_without_a_word() {
     let Some(f) = Fixture::make("look") else { return };
-    let keeper = f.start(keep(&[pod("a", "100m")]));
+    let keeper = f.start(keep([&pod("a", "100m")]));
     f.volumes.lock().unwrap().insert("a".into());
     keeper.sink().send(keep(&[]));
     until(&f, &keeper, "a problem", |p| p.get("a").is_some_and(|p| p.problem.is_some()));
@@ -136,11 +151,11 @@ fn volumes_are_looked_after_without_a_word() {
 fn what_cannot_be_noted_is_not_made_and_tried_again() {
     let Some(f) = Fixture::make("notes") else { return };
     let (a, b) = (pod("a", "100m"), pod("b", "100m"));
-    let keeper = f.start(keep(&[a.clone()]));
+    let keeper = f.start(keep([&a]));
     // A directory where the file's new version would be.
     let obstacle = f.state.path().join("hierarchy.json.new");
     std::fs::create_dir(&obstacle).unwrap();
-    keeper.sink().send(keep(&[a.clone(), b.clone()]));
+    keeper.sink().send(keep([&a, &b]));
     until(&f, &keeper, "a problem", |p| p.get("b").is_some_and(|p| p.problem.is_some()));
     assert!(!f.manager.exists(&f.path(&b)) && f.manager.exists(&f.path(&a)));
     std::fs::remove_dir(&obstacle).unwrap();
@@ -155,9 +170,9 @@ fn others_pods_keep_the_levels_from_shrinking() {
     let burstable = f.level(QosClass::Burstable);
     drop(f.start(keep(&[])));
     f.manager.create(&format!("{burstable}/podforeign"), &Limits::default()).unwrap();
-    let keeper = f.start(keep(&[a.clone(), b.clone()]));
+    let keeper = f.start(keep([&a, &b]));
     assert_eq!(shares(&f, &burstable), settled(&f, 307));
-    keeper.sink().send(keep(&[b.clone()]));
+    keeper.sink().send(keep([&b]));
     until(&f, &keeper, "without a", |p| uids(p) == BTreeSet::from(["b"]));
     assert_eq!(shares(&f, &burstable), settled(&f, 307));
     assert_eq!(keeper.status().lock().unwrap().foreign, [format!("{burstable}/podforeign")]);
@@ -167,7 +182,7 @@ fn others_pods_keep_the_levels_from_shrinking() {
 fn without_a_cgroup_for_each_pod_the_runtime_finds_a_place() {
     let Some(mut f) = Fixture::make("noqos") else { return };
     f.settings.cgroups_per_qos = false;
-    let keeper = f.start(keep(&[pod("a", "100m")]));
+    let keeper = f.start(keep([&pod("a", "100m")]));
     let place = Place {
         path: f.settings.cgroup_root.clone(),
         cgroup_parent: String::new(),

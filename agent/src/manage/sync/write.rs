@@ -39,6 +39,7 @@ impl Syncer {
                 }
                 if matches!(step, Step::Create { .. }) {
                     self.standing.insert(path.clone());
+                    self.versions.extend(wanted.pods.get(&path).map(|kept| (path.clone(), kept.version)));
                 }
                 let written = self.written.entry(path).or_default();
                 *written = merged(written, &limits);

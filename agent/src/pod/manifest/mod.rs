@@ -2,6 +2,7 @@
 
 mod decode;
 mod error;
+mod locate;
 mod split;
 #[cfg(test)]
 mod tests;
@@ -15,6 +16,9 @@ pub use error::{ManifestError, ManifestFault};
 use super::{Pod, Problem};
 use decode::{Mismatch, decode};
 use split::{Document, split};
+
+/// How many bytes are read for the lines of a document's problems; beyond that they have the document's.
+const LOOKED_THROUGH: usize = 4 << 20;
 
 /// The pods of a file in its order, each as it stands there: without a uid where the manifest has none. A document
 /// that is no pod takes none of the others away. Empty documents are passed over, as the kubelet does.
@@ -59,13 +63,13 @@ fn pods_of(document: &Document<'_>) -> Vec<Found> {
     };
     match (head.api_version.as_str(), head.kind.as_str()) {
         ("v1", "Pod") => match decode::<v1::Pod>(document) {
-            Ok(pod) => vec![judged(pod, "").map_err(|fault| (document.line, fault))],
+            Ok(pod) => vec![judged(pod, "", document)],
             Err(mismatch) => failed(mismatch),
         },
         ("v1", "PodList" | "List") => match decode::<List>(document) {
             Ok(list) => {
                 let items = list.items.into_iter().enumerate();
-                items.map(|(index, pod)| item(index, pod).map_err(|fault| (document.line, fault))).collect()
+                items.map(|(index, pod)| item(index, pod, document)).collect()
             }
             Err(mismatch) => failed(mismatch),
         },
@@ -76,7 +80,7 @@ fn pods_of(document: &Document<'_>) -> Vec<Found> {
 }
 
 /// An item of a list; where it does not say what it is, it is a pod.
-fn item(index: usize, value: Value) -> Result<Pod, ManifestFault> {
+fn item(index: usize, value: Value, document: &Document<'_>) -> Found {
     let place = format!("items[{index}]");
     let said = |key, default: &str| match value.get(key) {
         Some(Value::String(said)) if !said.is_empty() => said.clone(),
@@ -84,24 +88,30 @@ fn item(index: usize, value: Value) -> Result<Pod, ManifestFault> {
     };
     let (api_version, kind) = (said("apiVersion", "v1"), said("kind", "Pod"));
     if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
-        return Err(ManifestFault::Kind { api_version, kind });
+        return Err((locate::line(document, &place), ManifestFault::Kind { api_version, kind }));
     }
     let pod = serde_path_to_error::deserialize(value).map_err(|error| {
         let field = match error.path().to_string() {
             root if root == "." => place.clone(),
             path => format!("{place}.{path}"),
         };
-        ManifestFault::Malformed { field, reason: error.inner().to_string() }
+        let line = locate::line(document, &field);
+        (line, ManifestFault::Malformed { field, reason: error.inner().to_string() })
     })?;
-    judged(pod, &format!("{place}."))
+    judged(pod, &format!("{place}."), document)
 }
 
-fn judged(pod: v1::Pod, place: &str) -> Result<Pod, ManifestFault> {
+fn judged(pod: v1::Pod, place: &str, document: &Document<'_>) -> Found {
     Pod::from_kubernetes(pod).map_err(|problems| {
-        let at = |problem| {
+        let located = LOOKED_THROUGH / document.text.len().max(1);
+        let at = |(index, problem)| {
             let Problem { field, value, expected } = problem;
-            Problem { field: format!("{place}{field}"), value, expected }
+            let field = format!("{place}{field}");
+            let line = if index <= located { locate::line(document, &field) } else { document.line };
+            (line, Problem { field, value, expected })
         };
-        ManifestFault::Invalid { problems: problems.into_iter().map(at).collect() }
+        let problems: Vec<_> = problems.into_iter().enumerate().map(at).collect();
+        let first = problems.iter().map(|(line, _)| *line).min().unwrap_or(document.line);
+        (first, ManifestFault::Invalid { problems })
     })
 }

@@ -1,6 +1,7 @@
 use super::*;
 
-const POD: &str = "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c, image: i}]}\n";
+const POD: &str =
+    "apiVersion: v1\nkind: Pod\nmetadata: {name: NAME}\nspec: {containers: [{name: c, image: i}]}\n";
 
 fn pod(name: &str) -> String {
     POD.replace("NAME", name)
@@ -42,7 +43,10 @@ fn documents() {
     // JSON but for what YAML allows beyond it.
     check(&json_pod("a").replace(r#"}]}}"#, "},]}}"), &["a"]);
     check(&format!("{} # a comment\n", json_pod("a")), &["a"]);
-    check("{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}", &["a"]);
+    check(
+        "{apiVersion: v1, kind: Pod, metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}",
+        &["a"],
+    );
     // A block scalar may hold a line of dashes that is indented.
     check(&pod("a").replace("{name: c,", "{name: c, workingDir: '\n ---\n ',"), &["a"]);
 }
@@ -62,10 +66,10 @@ fn lists() {
             ),
         ),
         &[
-            "document 1, line 1: apiVersion \"v1\" and kind \"Service\" must be \"v1\" and \"Pod\", or a list of these",
+            "document 1, line 3: apiVersion \"v1\" and kind \"Service\" must be \"v1\" and \"Pod\", or a list of these",
             "b",
-            "document 1, line 1: items[2].metadata.name: invalid type: sequence, expected a string",
-            "document 1, line 1: items[3].metadata.name: is required; items[3].spec.containers: is required: at least one \
+            "document 1, line 3: items[2].metadata.name: invalid type: sequence, expected a string",
+            "document 1, line 3: items[3].metadata.name: is required; items[3].spec.containers: is required: at least one \
              container",
         ],
     );
@@ -118,10 +122,39 @@ fn faults_and_their_places() {
         &format!("{a}---\n{}", a.replace("name: c,", "name: c, resources: {limits: {cpu: 1 core}},")),
         &[
             "a",
-            "document 2, line 6: spec.containers[0].resources.limits[cpu]: \"1 core\" is not a quantity: want a number \
+            "document 2, line 9: spec.containers[0].resources.limits[cpu]: \"1 core\" is not a quantity: want a number \
              and a suffix, as in 100m, 1.5 or 2Gi",
         ],
     );
+}
+
+#[test]
+fn every_problem_has_its_line() {
+    let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: A\nspec:\n  serviceAccountName: x\n  hostUsers: false\n  \
+               containers:\n  - name: c\n    env:\n    - name: A\n      valueFrom: {secretKeyRef: {name: s, key: k}}\n";
+    let told = told(&format!("---\n{pod}"));
+    let parts: Vec<_> = told[0].split("; ").map(|part| part.split(" must").next().unwrap()).collect();
+    assert_eq!(
+        parts,
+        [
+            "document 1, line 5: metadata.name: \"A\"",
+            "line 7: spec.serviceAccountName: \"x\"",
+            "line 8: spec.hostUsers: \"false\"",
+            "line 10: spec.containers[0].image: is required",
+            "line 13: spec.containers[0].env[0].valueFrom.secretKeyRef: \"s\" needs a cluster: there are no secrets here",
+        ]
+    );
+}
+
+/// Looking for places takes no longer than a manifest is worth.
+#[test]
+fn many_problems_of_a_long_manifest() {
+    let containers: String = (0..4000).map(|n| format!("  - name: C{n}\n")).collect();
+    let text =
+        format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n{containers}");
+    let begun = std::time::Instant::now();
+    assert_eq!(told(&text).len(), 1);
+    assert!(begun.elapsed() < std::time::Duration::from_secs(30));
 }
 
 #[test]

@@ -13,6 +13,7 @@ mod pod_level;
 mod refused;
 mod report;
 mod resources;
+mod restart;
 mod security;
 mod spec;
 #[cfg(test)]
@@ -69,6 +70,7 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
     for ((container, place), kind) in placed(init, &spec.containers).zip(kinds) {
         let restart_policy = container.restart_policy.as_deref().unwrap_or(of_pod);
         container::problems(container, &place, restart_policy, &mut report);
+        restart::problems(container, &place, &mut report);
         container::of_kind(container, kind, &place, &mut report);
         refused::environment(container, &place, &mut report);
         env::problems(container, &place, &mut report);

@@ -65,7 +65,7 @@ pub(super) fn environment(
             (Some(map), _) => report.add(format!("{place}.configMapRef"), &map.name, CONFIG_MAPS),
             (None, Some(secret)) => report.add(format!("{place}.secretRef"), &secret.name, SECRETS),
             (None, None) => {
-                report.add(place, "", "must have configMapRef or secretRef, which need a cluster")
+                report.add(place, "", "must have configMapRef or secretRef, which need a cluster");
             }
         }
     }

@@ -6,7 +6,7 @@ use tokio::sync::mpsc;
 
 use super::*;
 use crate::logs::Stream;
-use crate::runtime::containerd_fixture::{Containerd, cgroup_root, container_config, sandbox_config};
+use crate::runtime::containerd_fixture::{Containerd, container_config, sandbox_config};
 
 struct Session {
     told: mpsc::Sender<ExecInput>,
@@ -60,7 +60,7 @@ async fn streams_exit_codes_input_and_terminals() {
     }
     let client = Client::new(&containerd.endpoint());
     let uid = "4f0b9a8e-32a4-4d0c-8a35-1d6b0f1c9d22";
-    let pod = sandbox_config("web-0", uid, &format!("{}/pod{uid}", cgroup_root()));
+    let pod = sandbox_config("web-0", uid, &format!("{}/pod{uid}", containerd.cgroup_root()));
     let sandbox = client.run_sandbox(pod.clone()).await.unwrap();
     let id = client.create_container(&sandbox, container_config("main"), pod).await.unwrap();
     client.start_container(&id).await.unwrap();

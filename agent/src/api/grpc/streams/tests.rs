@@ -15,7 +15,7 @@ use tonic::transport::{Channel, Server};
 
 use super::*;
 use crate::pod::{ContainerKind, Pod, ResourceList};
-use crate::runtime::containerd_fixture::{Containerd, cgroup_root, container_config, sandbox_config};
+use crate::runtime::containerd_fixture::{Containerd, container_config, sandbox_config};
 use crate::view::{ContainerState, ContainerView, PodPhase, PodView, QosClass, Snapshot, Status as Whole};
 
 pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView]) -> Arc<PodView> {
@@ -197,7 +197,7 @@ async fn commands_in_a_real_container() {
     }
     let client = Client::new(&containerd.endpoint());
     let uid = "77c5a3c8-0c57-4f6b-9e8e-2a4e0d3f5b61";
-    let config = sandbox_config("web-0", uid, &format!("{}/pod{uid}", cgroup_root()));
+    let config = sandbox_config("web-0", uid, &format!("{}/pod{uid}", containerd.cgroup_root()));
     let sandbox = client.run_sandbox(config.clone()).await.unwrap();
     let id = client.create_container(&sandbox, container_config("main"), config).await.unwrap();
     client.start_container(&id).await.unwrap();

@@ -1,44 +1,17 @@
-//! Random pods on a simulated runtime: a plan that is carried out, by an agent that dies at any step, leads to a pod
-//! that needs nothing more, and on the way nothing runs twice, out of turn or again without a cause.
+//! A runtime and an agent as they matter to plans, with what must hold at every step.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use proptest::prelude::*;
-use serde_json::{Value, json};
-
-use super::*;
+use super::super::*;
+use super::{Blow, Story};
 use crate::config::PodSettings;
 use crate::lifecycle::testing::{at, pod, record};
 use crate::lifecycle::{ContainerSeen, ContainerStage, Observed, Record, SandboxSeen, policy};
 use crate::pod::{Container, ContainerKind, Pod};
 
-/// A pod, how its containers end, and what is done to it from outside.
-#[derive(Debug, Clone)]
-struct Story {
-    spec: Value,
-    /// Exit codes of each container's runs in turn; after the last one it runs on, or ends well if it is an init
-    /// container.
-    codes: BTreeMap<String, Vec<i32>>,
-    blows: Vec<Blow>,
-}
-
-#[derive(Debug, Clone, Copy)]
-enum Blow {
-    /// The agent dies after as many actions of a plan; the last one was done and not noted.
-    AgentDies(usize),
-    SandboxDies,
-    /// A container's state cannot be told.
-    Unknown,
-    /// The runtime made a container that the agent did not get to start.
-    Created,
-    /// Time for running containers to end.
-    Ends,
-    /// The runtime forgets an ended container.
-    Forgets,
-}
-
-struct World {
+/// A pod's place.
+pub(super) struct World {
     pod: Arc<Pod>,
     record: Record,
     observed: Observed,
@@ -51,7 +24,7 @@ struct World {
 }
 
 impl World {
-    fn new(story: &Story) -> Self {
+    pub(super) fn new(story: &Story) -> Self {
         let pod = pod(story.spec.clone());
         let record = record(&pod);
         Self {
@@ -66,7 +39,7 @@ impl World {
     }
 
     /// Decides as a worker does.
-    fn plan(&mut self) -> Plan {
+    pub(super) fn plan(&mut self) -> Plan {
         let settings = PodSettings::default();
         self.record.note_ends(&self.pod, &self.observed, &settings);
         let noted = self.record.clone();
@@ -237,7 +210,7 @@ impl World {
         any
     }
 
-    fn strike(&mut self, blow: Blow) {
+    pub(super) fn strike(&mut self, blow: Blow) {
         match blow {
             Blow::AgentDies(after) => {
                 let plan = self.plan();
@@ -303,7 +276,7 @@ impl World {
     }
 
     /// Until nothing is left to do and nothing more happens.
-    fn settle(&mut self) -> Plan {
+    pub(super) fn settle(&mut self) -> Plan {
         for _ in 0..500 {
             let plan = self.plan();
             if let Some(phase) = plan.finished {
@@ -326,7 +299,7 @@ impl World {
     }
 
     /// What a settled pod must look like.
-    fn is_as_wanted(&self, plan: &Plan) {
+    pub(super) fn is_as_wanted(&self, plan: &Plan) {
         assert!(self.observed.sandboxes.len() <= 1);
         let running = |name: &str| {
             self.observed
@@ -356,72 +329,4 @@ impl World {
 
 fn lives(seen: &ContainerSeen) -> bool {
     matches!(seen.stage, ContainerStage::Running | ContainerStage::Unknown)
-}
-
-fn story() -> impl Strategy<Value = Story> {
-    let policy = || prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
-    let own = prop_oneof![3 => Just(Value::Null), 1 => Just(json!("Never")), 1 => Just(json!("OnFailure")),
-        1 => Just(json!("Always"))];
-    let hook = any::<bool>().prop_map(|has| match has {
-        true => json!({"postStart": {"exec": {"command": ["true"]}}}),
-        false => Value::Null,
-    });
-    let codes = prop::collection::vec(prop_oneof![2 => Just(0), 2 => Just(1), 1 => Just(137)], 0..4);
-    let one = || (own.clone(), hook.clone(), codes.clone());
-    let sidecar = (any::<bool>(), one());
-    let blow = prop_oneof![
-        3 => (0_usize..4).prop_map(Blow::AgentDies),
-        1 => Just(Blow::SandboxDies),
-        1 => Just(Blow::Unknown),
-        1 => Just(Blow::Created),
-        2 => Just(Blow::Ends),
-        1 => Just(Blow::Forgets),
-    ];
-    let parts = (
-        policy(),
-        prop::collection::vec(sidecar, 0..4),
-        prop::collection::vec(one(), 1..4),
-        prop::collection::vec(blow, 0..12),
-    );
-    parts.prop_map(|(policy, init, ordinary, blows)| {
-        let mut codes = BTreeMap::new();
-        let mut init_containers = Vec::new();
-        for (index, (sidecar, (own, hook, runs))) in init.into_iter().enumerate() {
-            let name = format!("i{index}");
-            let own = if sidecar {
-                json!("Always")
-            } else if own == "Always" {
-                Value::Null
-            } else {
-                own
-            };
-            let hook = if sidecar { hook } else { Value::Null };
-            init_containers.push(json!({"name": name, "restartPolicy": own, "lifecycle": hook}));
-            codes.insert(name, runs);
-        }
-        let mut containers = Vec::new();
-        for (index, (own, hook, runs)) in ordinary.into_iter().enumerate() {
-            let name = format!("c{index}");
-            containers.push(json!({"name": name, "restartPolicy": own, "lifecycle": hook}));
-            codes.insert(name, runs);
-        }
-        let spec =
-            json!({"restartPolicy": policy, "initContainers": init_containers, "containers": containers});
-        Story { spec, codes, blows }
-    })
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-    #[test]
-    fn every_story_ends_well(story in story()) {
-        let mut world = World::new(&story);
-        for blow in &story.blows {
-            world.strike(*blow);
-        }
-        let plan = world.settle();
-        world.is_as_wanted(&plan);
-        // And so it stays.
-        prop_assert_eq!(world.plan(), plan);
-    }
 }
