@@ -145,6 +145,8 @@ impl News {
             }
             Order::Moved { origin } => state.update(|inner| inner.record.origin = origin),
             Order::End(ending) => {
+                // Told in a turn that finds nothing to do, it must not be waited for.
+                self.look = true;
                 let (pod, why) = (state.pod(), ending.why.clone());
                 state.update(|inner| {
                     inner.record.ending.get_or_insert(ending);
