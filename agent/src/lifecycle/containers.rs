@@ -64,14 +64,9 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let pod = state.pod();
     let env = &state.env;
     let Some((spec, own)) = policy::spec_of(&pod, name).zip(pod.container(name)) else { return Ok(()) };
-    let (sandbox, ips) = {
-        let inner = state.lock();
-        inner
-            .observed
-            .sandbox()
-            .map(|sandbox| (sandbox.clone(), sandbox.ips.clone()))
-            .ok_or(StartError::NoSandbox)?
-    };
+    let sandbox = state.lock().observed.sandbox().cloned().ok_or(StartError::NoSandbox)?;
+    // On the node's network they are the node's.
+    let ips = super::kill::ips(state);
     if state.lock().sandbox_config.is_none() {
         sandbox::config_again(state, sandbox.attempt).await?;
     }
@@ -106,7 +101,9 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         message: String::new(),
         image_id: present.image.id.clone(),
     };
+    // On disk with the next change: until then the runtime knows it.
     state.note(|inner| {
+        inner.record.note_created(name);
         inner.observed.containers.insert(0, seen);
         super::exits::place_early_ooms(inner);
     });

@@ -40,6 +40,9 @@ pub struct ContainerRecord {
     /// What the newest one was told at its start or last update: `resources` as in the manifest. Set from before its
     /// creation.
     pub told: Option<v1::ResourceRequirements>,
+    /// The newest one was about to be created, and it is not known that it was: its attempt was none if the runtime does
+    /// not have it.
+    pub pending: bool,
     /// How the newest one that ended did.
     pub last: Option<Ended>,
     /// The container whose postStart hook is done.
@@ -85,7 +88,13 @@ impl Record {
     pub fn note_start(&mut self, container: &Container, attempt: u32) {
         let own = self.containers.entry(container.name.clone()).or_default();
         own.restarts = own.restarts.max(attempt);
+        own.pending = true;
         own.told = Some(container.resources.to_kubernetes());
+    }
+
+    /// To be saved some time after a container was created.
+    pub fn note_created(&mut self, name: &str) {
+        self.containers.entry(name.to_owned()).or_default().pending = false;
     }
 
     /// To be saved after a running container was given its resources anew.
@@ -126,9 +135,13 @@ impl Record {
 }
 
 impl ContainerRecord {
-    /// Whether one of them was ever about to be created.
-    pub fn begun(&self) -> bool {
-        self.told.is_some() || self.last.is_some()
+    /// The attempt of the newest one that was created, as far as is noted.
+    pub fn newest_attempt(&self) -> Option<u32> {
+        match (self.pending, self.told.is_some() || self.last.is_some()) {
+            (_, false) => None,
+            (true, true) => self.restarts.checked_sub(1),
+            (false, true) => Some(self.restarts),
+        }
     }
 
     /// `None` for an end that was noted before or is older than the one noted.
@@ -143,6 +156,7 @@ impl ContainerRecord {
         }
         let ended = self.ended(seen);
         self.failures = self.failures_with(kind, seen, settings);
+        self.pending &= seen.attempt < self.restarts;
         self.restarts = self.restarts.max(seen.attempt);
         self.last = Some(ended.clone());
         Some(ended)

@@ -19,6 +19,8 @@ use crate::api::grpc::event;
 
 /// CPU use is what was used between two readings this far apart.
 const BETWEEN: Duration = Duration::from_millis(500);
+/// The same where somebody looks what has just happened.
+const SHORTLY: Duration = Duration::from_millis(50);
 
 /// Print the pods that the agent runs, with state, restarts and use
 #[derive(Debug, Args)]
@@ -102,7 +104,7 @@ async fn list(args: PodsArgs) -> Result<(), CliError> {
     } {
         return print(&written(&ask(&channel, &request).await?));
     }
-    let (before, mut now) = twice(&channel, &request).await?;
+    let (before, mut now) = twice(&channel, &request, BETWEEN).await?;
     print(&list::text(&before, &now, wide, Timestamp::now()))?;
     while args.watch && !reader_is_gone() {
         tokio::time::sleep(BETWEEN).await;
@@ -116,7 +118,7 @@ async fn list(args: PodsArgs) -> Result<(), CliError> {
 async fn describe(args: DescribeArgs) -> Result<(), CliError> {
     let channel = client::channel(&args.socket.socket).await?;
     let request = ListPodsRequest { pod: args.pod.clone(), ..ListPodsRequest::default() };
-    let (before, now) = twice(&channel, &request).await?;
+    let (before, now) = twice(&channel, &request, SHORTLY).await?;
     if now.pods.is_empty() {
         return Err(CliError::NoPod { pod: args.pod });
     }
@@ -135,10 +137,11 @@ async fn describe(args: DescribeArgs) -> Result<(), CliError> {
 async fn twice(
     channel: &Channel,
     request: &ListPodsRequest,
+    between: Duration,
 ) -> Result<(ListPodsResponse, ListPodsResponse), CliError> {
     let before = ask(channel, request).await?;
     if !before.pods.is_empty() {
-        tokio::time::sleep(BETWEEN).await;
+        tokio::time::sleep(between).await;
         let now = ask(channel, request).await?;
         return Ok((before, now));
     }

@@ -163,7 +163,7 @@ async fn against_a_server() {
     running.journal.append(Timestamp::now(), "/q", None, started);
     let channel = client::channel(&running.socket).await.unwrap();
     let request = ListPodsRequest { pod: "cart-5d9c".into(), ..ListPodsRequest::default() };
-    let (_, now) = twice(&channel, &request).await.unwrap();
+    let (_, now) = twice(&channel, &request, SHORTLY).await.unwrap();
     let events = events(&channel, &now.pods[0]).await.unwrap();
     assert_eq!(events.len(), 1);
     assert!(events[0].contains("Started container web"), "{events:?}");

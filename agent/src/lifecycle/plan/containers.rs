@@ -203,7 +203,7 @@ impl<'a> Round<'a> {
 
     fn next_attempt(&self, container: &Container) -> u32 {
         let seen = self.observed.newest(&container.name).map(|seen| seen.attempt);
-        let noted = self.own(&container.name).filter(|own| own.begun()).map(|own| own.restarts);
+        let noted = self.own(&container.name).and_then(ContainerRecord::newest_attempt);
         seen.max(noted).map_or(0, |newest| newest.saturating_add(1))
     }
 

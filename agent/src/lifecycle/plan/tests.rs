@@ -303,6 +303,22 @@ fn resources_that_changed() {
 }
 
 #[test]
+fn an_attempt_that_was_never_created_is_none() {
+    let pod = plain("Always");
+    let settings = PodSettings::default();
+    let mut record = record(&pod);
+    let next = |record: &Record, containers| told(&plan(&pod, &with(containers), record, &settings, at(5)));
+    record.note_start(&pod.containers[0], 0);
+    assert_eq!(next(&record, vec![]), ["start a.0"]);
+    // The runtime has it all the same.
+    assert_eq!(next(&record, vec![container("a", 0, Running)]), Vec::<String>::new());
+    record.note_created("a");
+    assert_eq!(next(&record, vec![]), ["start a.1"]);
+    record.note_start(&pod.containers[0], 1);
+    assert_eq!(next(&record, vec![]), ["start a.1"]);
+}
+
+#[test]
 fn a_pod_that_ends_has_no_plan() {
     let pod = plain("Always");
     let mut record = record(&pod);

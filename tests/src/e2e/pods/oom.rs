@@ -76,7 +76,13 @@ fn oom(context: &Context) -> Result<(), Failure> {
                 let line = text.lines().find(|line| line.contains(&pid) && line.contains("tail"));
                 Ok(line.map(|_| at))
             })?;
-        slowest = slowest.max(shown.duration_since(received.time()?).unwrap_or_default());
+        let took = shown.duration_since(received.time()?).unwrap_or_default();
+        println!(
+            "kill {kill}: {:.1} ms, event after {:.1} ms",
+            took.as_secs_f64() * 1e3,
+            received.at.duration_since(received.time()?).unwrap_or_default().as_secs_f64() * 1e3
+        );
+        slowest = slowest.max(took);
     }
     println!(
         "{REPORTED}slowest of {KILLS} kills from the kernel to `pods describe`: {:.1} ms",

@@ -101,6 +101,7 @@ impl World {
             Action::StartContainer { name, attempt } => {
                 self.record.note_start(&self.find(name).clone(), *attempt);
                 self.create(name, *attempt);
+                self.record.note_created(name);
                 let last = self.observed.containers.len() - 1;
                 self.start(last);
             }
