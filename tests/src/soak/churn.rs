@@ -289,27 +289,46 @@ impl Churn<'_> {
         Ok(wrong)
     }
 
-    /// No container that does not end by itself began twice, of no pod that there ever was, unless it is in the journal
-    /// that it was ended.
+    /// No container that does not end by itself began twice, of no pod that there ever was, and none is said to have been
+    /// restarted, unless it is in the journal why.
     fn no_start_without_a_cause(&mut self, begin: SystemTime) -> Result<(), Failure> {
         let quiet = Duration::from_secs(1);
         let events = self.stage.agent()?.client()?.watch(since(begin, &["pod"]))?;
-        let killed: BTreeSet<(String, String)> = events
-            .collect(quiet, 60 * quiet, |_| true)?
-            .into_iter()
-            .filter(|received| matches!(&received.event.detail, Some(Detail::PodNote(note)) if note.reason == "Killing"))
-            .filter_map(|received| received.event.pod)
-            .map(|pod| (pod.uid, pod.container_name))
-            .collect();
+        let mut causes: BTreeMap<&str, BTreeSet<(String, String)>> = BTreeMap::new();
+        for received in events.collect(quiet, 60 * quiet, |_| true)? {
+            let (Some(pod), Some(Detail::PodNote(note))) = (received.event.pod, received.event.detail) else {
+                continue;
+            };
+            // An end by the agent, and a start that was not to be (the agent or containerd died in the middle).
+            if let Some(cause) =
+                ["Killing", "Exited", "Failed"].into_iter().find(|cause| note.reason == *cause)
+            {
+                causes.entry(cause).or_default().insert((pod.uid, pod.container_name));
+            }
+        }
+        let has = |causes_of: &[&str], uid: &str, container: &str| {
+            let key = (uid.to_owned(), container.to_owned());
+            causes_of.iter().any(|cause| causes.get(cause).is_some_and(|all| all.contains(&key)))
+        };
         let mut unexplained = Vec::new();
         for number in 0..self.plan.pods {
             let path = self.evidence.join(name(number));
             let starts = starts(&std::fs::read_to_string(&path).unwrap_or_default());
             self.done.starts += starts.values().map(|said| said.len() as u64).sum::<u64>();
             if Kind::of(number) != Kind::Failing {
-                let excused =
-                    |uid: &str, container: &str| killed.contains(&(uid.to_owned(), container.to_owned()));
-                unexplained.extend(repeated(&starts, &excused));
+                unexplained.extend(repeated(&starts, &|uid, container| has(&["Killing"], uid, container)));
+            }
+        }
+        for pod in self.stage.pods()? {
+            for status in pod.statuses().filter(|status| status.restarts() > 0) {
+                if !has(&["Exited", "Failed"], pod.uid(), status.name()) {
+                    unexplained.push(format!(
+                        "{} {}: {} restarts",
+                        pod.uid(),
+                        status.name(),
+                        status.restarts()
+                    ));
+                }
             }
         }
         ensure_eq!(unexplained, Vec::<String>::new(), "containers that began again without a cause");

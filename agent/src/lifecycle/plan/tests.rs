@@ -307,7 +307,11 @@ fn an_attempt_that_was_never_created_is_none() {
     let pod = plain("Always");
     let settings = PodSettings::default();
     let mut record = record(&pod);
-    let next = |record: &Record, containers| told(&plan(&pod, &with(containers), record, &settings, at(5)));
+    let next = |record: &Record, containers| {
+        let mut told = told(&plan(&pod, &with(containers), record, &settings, at(5)));
+        told.retain(|action| action.contains(" a."));
+        told
+    };
     record.note_start(&pod.containers[0], 0);
     assert_eq!(next(&record, vec![]), ["start a.0"]);
     // The runtime has it all the same.
