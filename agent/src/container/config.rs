@@ -11,7 +11,8 @@ use crate::pod::Pod;
 
 /// What the runtime is told of the container `name`. Makes what is mounted into it, on the disk: the log directory, the
 /// file of its termination message, the pod's hosts file, parts of volumes. `image` is the container's, by which the
-/// user is known that it runs as; `image_ref` what the runtime calls it. `ips` are the pod's.
+/// user is known that it runs as; `image_ref` what the runtime calls it. `ips` are the pod's; none for one on the node's
+/// network.
 ///
 /// Blocks on the disk for a moment; may be called again.
 ///
@@ -26,6 +27,9 @@ pub fn container_config(
     image_ref: &str,
     host: &Host,
 ) -> Result<cri::ContainerConfig, SpecError> {
+    // On the node's network the pod's addresses are the node's.
+    let on_node = pod.spec.host_network.unwrap_or(false) && ips.is_empty();
+    let ips = if on_node { host.host_ips } else { ips };
     let (config, mounts) = told(pod, name, attempt, ips, image, image_ref, host)?;
     files::make(pod, name, ips, &mounts, host)?;
     Ok(config)

@@ -119,3 +119,25 @@ fn grace_periods() {
     );
     assert_eq!(of("terminationGracePeriodSeconds: -3"), 1);
 }
+
+#[test]
+fn on_the_nodes_network_its_addresses() {
+    let fixture = Fixture::new();
+    let spec = "hostNetwork: true\ncontainers: [{name: c, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]}]";
+    let pod = pod(spec);
+    fs::create_dir_all(fixture.paths(&pod).home).unwrap();
+    let config = container_config(&pod, "c", 0, &[], &cri::Image::default(), "i", &fixture.host()).unwrap();
+    assert_eq!(config.envs[0].value, b"192.0.2.1,2001:db8::1");
+    assert!(fs::read_to_string(fixture.paths(&pod).hosts()).unwrap().contains("(host network)"));
+}
+
+#[test]
+fn old_termination_messages_go() {
+    let fixture = Fixture::new();
+    let pod = pod("containers: [{name: c}]");
+    for attempt in 0..5 {
+        container_config(&pod, "c", attempt, &[], &cri::Image::default(), "i", &fixture.host()).unwrap();
+    }
+    let log = |attempt| fixture.paths(&pod).termination_log("c", attempt).exists();
+    assert_eq!((0..5).map(log).collect::<Vec<_>>(), [false, false, false, true, true]);
+}

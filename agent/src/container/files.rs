@@ -31,6 +31,7 @@ pub(super) fn make(
     let file = open.open(log).map_err(fail("create", log))?;
     // Whoever the container runs as writes it.
     file.set_permissions(fs::Permissions::from_mode(0o666)).map_err(fail("chmod", log))?;
+    forget_older(log);
     if mounts.hosts {
         write_hosts(pod, ips, &paths, host)?;
     }
@@ -43,6 +44,19 @@ pub(super) fn make(
         })?;
     }
     Ok(())
+}
+
+/// Of a container's termination messages the newest and the one before are kept: that one's may not have been read yet.
+fn forget_older(newest: &Path) {
+    let attempt = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
+    let (Some(directory), Some(newest)) = (newest.parent(), attempt(newest)) else { return };
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
+        let path = entry.path();
+        if attempt(&path).is_some_and(|old| old + 1 < newest) {
+            // What cannot be removed now goes with the pod.
+            let _ = fs::remove_file(path);
+        }
+    }
 }
 
 fn directory(path: &Path, mode: u32) -> Result<(), SpecError> {

@@ -33,3 +33,40 @@ pub fn resources(told: &ContainerParameters) -> cri::LinuxContainerResources {
         memory_swap_limit_in_bytes: or_zero(told.memory_swap_limit_in_bytes),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::cgroup::control::PageSize;
+
+    #[test]
+    fn every_field() {
+        let told = ContainerParameters {
+            cpu_period: Some(1),
+            cpu_quota: Some(2),
+            cpu_shares: 3,
+            memory_limit_in_bytes: Some(4),
+            memory_swap_limit_in_bytes: Some(5),
+            oom_score_adj: Some(-6),
+            hugepage_limits: BTreeMap::from([(PageSize(2 << 20), 7), (PageSize(1 << 30), 0)]),
+            unified: BTreeMap::from([("memory.oom.group".to_owned(), "1".to_owned())]),
+        };
+        let page = |size: &str, limit| cri::HugepageLimit { page_size: size.to_owned(), limit };
+        let expected = cri::LinuxContainerResources {
+            cpu_period: 1,
+            cpu_quota: 2,
+            cpu_shares: 3,
+            memory_limit_in_bytes: 4,
+            memory_swap_limit_in_bytes: 5,
+            oom_score_adj: -6,
+            hugepage_limits: vec![page("2MB", 7), page("1GB", 0)],
+            unified: [("memory.oom.group".to_owned(), "1".to_owned())].into(),
+            ..Default::default()
+        };
+        assert_eq!(resources(&told), expected);
+        let nothing = ContainerParameters { cpu_shares: 2, ..Default::default() };
+        assert_eq!(resources(&nothing), cri::LinuxContainerResources { cpu_shares: 2, ..Default::default() });
+    }
+}

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
@@ -44,7 +45,7 @@ pub struct Environment {
     pub homes: PathBuf,
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
-    pub recursive_read_only: bool,
+    pub recursive_read_only: AtomicBool,
     pub journal: Journal,
     pub board: Board,
     pub places: Places,
@@ -66,7 +67,7 @@ impl Environment {
             owner: &self.owner,
             state_pods: &self.homes,
             seccomp_root: &self.seccomp_root,
-            recursive_read_only: self.recursive_read_only,
+            recursive_read_only: self.recursive_read_only.load(Ordering::Relaxed),
         }
     }
 

@@ -6,6 +6,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use nodewarden_proto::runtime::v1 as cri;
@@ -85,15 +86,15 @@ impl Housekeeping {
         if std::mem::replace(&mut self.looking, true) {
             return;
         }
-        let (env, looks) = (env.clone(), self.looks.clone());
+        let (env, looks, news) = (env.clone(), self.looks.clone(), self.answered != Some(true));
         tokio::spawn(async move {
-            let _ = looks.send(look(&env).await);
+            let _ = looks.send(look(&env, news).await);
         });
     }
 
     /// Looks once, for the start.
     pub async fn first(&mut self, env: &Arc<Environment>) {
-        let look = look(env).await;
+        let look = look(env, true).await;
         drop(self.take(look));
     }
 
@@ -172,7 +173,11 @@ impl Housekeeping {
     }
 }
 
-async fn look(env: &Environment) -> Look {
+async fn look(env: &Environment, news: bool) -> Look {
+    // Another runtime may stand there after it was away.
+    if news && let Ok(can) = env.client.recursive_read_only().await {
+        env.recursive_read_only.store(can, Ordering::Relaxed);
+    }
     let listing = env.client.list_owned(OWNER, &env.owner).await;
     let homes = env.homes.clone();
     let homes = tokio::task::spawn_blocking(move || volume::present(&homes)).await;

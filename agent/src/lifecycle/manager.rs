@@ -173,8 +173,14 @@ impl Manager {
     fn resize(&mut self, pod: Arc<Pod>) {
         let Some(worked) = self.workers.get_mut(&pod.uid) else { return };
         self.version += 1;
-        let steps = resize::steps(&worked.kept.told, &pod);
+        let steps = resize::steps(&worked.kept.pod, &pod);
+        let sizes = |pod: &Pod| (pod.init_containers.clone(), pod.containers.clone());
+        let grows = sizes(&steps.before) == sizes(&steps.after);
         worked.kept.pod = Arc::new(steps.before);
+        if !grows {
+            // As long as the two differ nobody puts containers' limits back that the runtime is about to change.
+            worked.kept.told = pod.clone();
+        }
         worked.kept.version = self.version;
         worked.after = Some(pod.clone());
         let _ = worked.orders.send(Order::Resize { pod, version: self.version });
@@ -265,7 +271,10 @@ impl Manager {
             self.order(&uid, Order::Look);
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
-        self.housekeeping.tidy(&self.env, &self.sink, &known, found.there);
+        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.
+        if !self.desired.blind && self.desired.unreadable.is_empty() {
+            self.housekeeping.tidy(&self.env, &self.sink, &known, found.there);
+        }
         if let Some(problem) = found.problem {
             warn!("{problem}");
         }

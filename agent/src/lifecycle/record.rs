@@ -211,9 +211,7 @@ impl ContainerRecord {
     /// Takes over that the kernel killed a process of the container `id`: also of one whose end was noted before.
     pub fn note_oom(&mut self, id: &str, victim: OomVictim) {
         if let Some(last) = self.last.as_mut().filter(|last| last.id == id) {
-            if last.exit_code != 0 {
-                OOM_KILLED.clone_into(&mut last.reason);
-            }
+            OOM_KILLED.clone_into(&mut last.reason);
             last.oom = Some(victim.clone());
         }
         self.oom = Some((id.to_owned(), victim));

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc};
@@ -21,7 +22,7 @@ use crate::node::Capacity;
 use crate::pod::Pod;
 use crate::qos::HierarchyFacts;
 use crate::runtime::Client;
-use crate::source::Desired;
+use crate::source::{Desired, Standing};
 
 /// Pods that start at a time; more make the runtime slower, not the pods faster.
 const STARTS: usize = 16;
@@ -45,7 +46,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Records cannot be kept at all.
-pub fn find(config: &Config, desired: Desired) -> Result<(Found, Vec<String>), StoreError> {
+pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
     let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
@@ -59,10 +60,25 @@ pub fn find(config: &Config, desired: Desired) -> Result<(Found, Vec<String>), S
             }
         }
     }
-    Ok((Found { records: read, store: Arc::new(store), desired }, problems))
+    Ok((Found { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
 }
 
 impl Found {
+    /// Where the pods come from that run.
+    pub fn standing(&self) -> Standing {
+        let mut standing = Standing::default();
+        for (record, pod) in &self.records {
+            standing.set(&pod.namespace, &pod.name, &record.origin);
+        }
+        standing
+    }
+
+    /// What the manifests say.
+    #[must_use]
+    pub fn with(self, desired: Desired) -> Self {
+        Self { desired, ..self }
+    }
+
     /// Every pod that has or gets a cgroup.
     pub fn keep(&self) -> Keep {
         let kept = |pod: &Arc<Pod>, origin: &str| Kept {
@@ -131,8 +147,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         store: found.store,
         homes: homes(config),
         seccomp_root: config.state_dir.join("seccomp"),
-        // The handlers' features of the runtime's status are not read yet.
-        recursive_read_only: false,
+        recursive_read_only: AtomicBool::new(false),
         journal: needs.journal,
         board: needs.board,
         places: needs.places,

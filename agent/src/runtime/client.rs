@@ -96,6 +96,14 @@ impl Client {
         Ok(answer.status.unwrap_or_default().conditions.into_iter().map(Condition::from).collect())
     }
 
+    /// Whether the default handler can mount read-only recursively; false from runtimes that do not tell.
+    pub async fn recursive_read_only(&self) -> Result<bool, RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
+        let default = answer.runtime_handlers.into_iter().find(|handler| handler.name.is_empty());
+        Ok(default.and_then(|handler| handler.features).is_some_and(|f| f.recursive_read_only_mounts))
+    }
+
     /// The cgroup driver that the runtime uses, so that the pods' cgroups are made by the same one (KEP-4033). None
     /// from a runtime that does not tell: containerd before 2.0 does not know the call, and one may leave it empty.
     pub async fn cgroup_driver(&self) -> Result<Option<DriverKind>, RuntimeError> {

@@ -146,7 +146,13 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
             mounted("hugetlbfs", &real, &format!("pagesize={page},{}", owner(0o755)))
         }
     }
-    .map_err(VolumeError::call("mount", dir))
+    .map_err(VolumeError::call("mount", dir))?;
+    if matches!(wanted.backing, Backing::HugePages { .. }) && wanted.group.is_some() {
+        // hugetlbfs takes no setgid bit as an option.
+        let mode = fs::Permissions::from_mode(with_group(0o755, wanted.group));
+        fs::set_permissions(&real, mode).map_err(VolumeError::file("chmod", dir))?;
+    }
+    Ok(())
 }
 
 /// What `fsGroup` adds: the group reads, writes and enters, and has what is made inside (`SetVolumeOwnership`).

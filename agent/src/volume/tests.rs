@@ -110,6 +110,26 @@ fn memory_is_mounted_once_and_goes() {
     assert!(!paths.home.exists());
 }
 
+/// Where the kernel has huge pages of 2 MiB; whether some are preallocated does not matter.
+#[test]
+fn huge_pages_are_mounted() {
+    if !can_mount() || !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
+        return;
+    }
+    let fixture = Fixture::new();
+    let pod = pod(
+        "securityContext: {fsGroup: 4321}\nvolumes: [{name: h, emptyDir: {medium: HugePages}}]\ncontainers: [{name: c, resources: {limits: {hugepages-2Mi: 4Mi, cpu: 1}}}]",
+    );
+    let paths = fixture.paths(&pod);
+    let _cleaned = Cleaned(paths.home.clone());
+    prepare(&pod, &paths, fixture.node()).unwrap();
+    let volume = paths.empty_dir("h");
+    let kind = nix::sys::statfs::statfs(&volume).unwrap();
+    assert_eq!((kind.filesystem_type(), kind.block_size()), (nix::sys::statfs::HUGETLBFS_MAGIC, 2 << 20));
+    assert_eq!((mode(&volume), fs::metadata(&volume).unwrap().gid()), (0o2775, 4321));
+    clean(&paths.home).unwrap();
+}
+
 #[test]
 fn a_fault_names_its_volume() {
     let fixture = Fixture::new();

@@ -35,15 +35,19 @@ pub fn start(
     let homes = lifecycle::homes(config);
     let has_volumes = Box::new(move |uid: &str| volume::has_volumes(&homes.join(uid)));
     let prepared = manage::prepare(config, layout, journal, runtime, namer, has_volumes)?;
+    let (found, problems) = lifecycle::find(config).map_err(WatchError::Records)?;
     let mut source = manage::source(config);
-    let first = source.as_mut().map(|source| source.first()).unwrap_or_default();
-    let (found, problems) = lifecycle::find(config, first).map_err(WatchError::Records)?;
+    let first = source.as_mut().map(|source| {
+        source.stand(found.standing());
+        source.first()
+    });
+    let found = found.with(first.unwrap_or_default());
     for problem in problems {
         warn!("{problem}");
         let detail = Detail::Agent { reason: "RecordDamaged".into(), message: problem };
         journal.append(Timestamp::now(), "", None, detail);
     }
-    let facts = prepared.facts.clone();
+    let facts = prepared.facts;
     let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(manage::ManageError::from)?;
     let keeper = prepared.keep(found.keep())?;
     let needs = lifecycle::Needs {

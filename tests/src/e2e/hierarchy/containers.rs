@@ -2,12 +2,12 @@
 
 use nodewarden_proto::nodewarden::v1::event::Detail;
 use nodewarden_proto::runtime::v1 as cri;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::compare::{place, plain};
 use super::managed::{Driver, Managed, a_moment_ago};
 use crate::e2e::support::{eventually, since};
-use crate::fixture::{Agent, BUSYBOX_IMAGE, Containerd, Cri, PodSpec};
+use crate::fixture::{Agent, BUSYBOX_IMAGE, Containerd, Cri};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -32,21 +32,26 @@ fn put_right(context: &Context) -> Result<(), Failure> {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": { "name": "p", "namespace": "default", "uid": UID },
-        "spec": { "containers": [{ "name": "c", "image": BUSYBOX_IMAGE, "resources": limits }] },
+        "spec": {
+            "hostNetwork": true,
+            "terminationGracePeriodSeconds": 0,
+            "containers": [{
+                "name": "c",
+                "image": BUSYBOX_IMAGE,
+                "command": ["/bin/busybox", "sleep", "600"],
+                "resources": limits,
+            }],
+        },
     });
+    let begin = a_moment_ago();
     managed.write("p", &manifest)?;
     let agent = managed.start()?;
     let status = managed.settled(&agent, 1)?;
     let pod_path = status.pods[0].path.clone();
-    let parent = match driver {
-        Driver::Cgroupfs => pod_path.clone(),
-        Driver::Systemd => pod_path.rsplit('/').next().unwrap_or_default().to_owned(),
-    };
-    let spec = PodSpec { name: "p", namespace: "default", uid: UID, cgroup_parent: &parent };
-    let mut pod = runtime.run_pod(&spec, context.problems())?;
-    let asked = managed.plan()?["pods"][0]["containers"]["c"]["runtime"].clone();
-    let begin = a_moment_ago();
-    let id = pod.start_with("c", BUSYBOX_IMAGE, &["/bin/busybox", "sleep", "600"], resources(&asked))?;
+    let id = eventually(context.patiently(30), "the container does not run", || {
+        let running = cri::ContainerState::ContainerRunning as i32;
+        Ok(runtime.list_containers()?.into_iter().find(|c| c.state == running).map(|c| c.id))
+    })?;
     let path = match driver {
         Driver::Cgroupfs => format!("{pod_path}/{id}"),
         Driver::Systemd => format!("{pod_path}/cri-containerd-{id}.scope"),
@@ -103,7 +108,9 @@ fn put_right(context: &Context) -> Result<(), Failure> {
         managed.reconciled(&agent)?;
         ensure_eq!(files(&names)?, right, "{names:?} of the container after daemon-reload");
     }
-    pod.remove()?;
+    managed.remove("p")?;
+    managed.settled(&agent, 0)?;
+    ensure_eq!(runtime.list_sandboxes()?.len(), 0, "sandboxes left");
     Ok(())
 }
 
@@ -136,21 +143,4 @@ fn write(context: &Context, path: &str, name: &str, value: &str) -> Result<(), F
     std::fs::write(&place, value).map_err(Failure::file(&place))?;
     ensure!(read(context, path, name)? == value, "{} does not take {value}", place.display());
     Ok(())
-}
-
-/// CRI's message from what `plan` prints.
-fn resources(asked: &Value) -> cri::LinuxContainerResources {
-    let number = |name: &str| asked[name].as_i64().unwrap_or(0);
-    let unified = asked["unified"].as_object().cloned().unwrap_or_default();
-    cri::LinuxContainerResources {
-        cpu_period: number("cpu_period"),
-        cpu_quota: number("cpu_quota"),
-        cpu_shares: number("cpu_shares"),
-        memory_limit_in_bytes: number("memory_limit_in_bytes"),
-        memory_swap_limit_in_bytes: number("memory_swap_limit_in_bytes"),
-        // Below 0 where CAP_SYS_RESOURCE is missing, a runtime refuses.
-        oom_score_adj: number("oom_score_adj").max(0),
-        unified: unified.into_iter().map(|(k, v)| (k, v.as_str().unwrap_or_default().to_owned())).collect(),
-        ..Default::default()
-    }
 }
