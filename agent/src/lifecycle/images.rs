@@ -4,12 +4,15 @@ use std::time::Instant;
 
 use nodewarden_proto::runtime::v1 as cri;
 
+use super::image_name;
 use super::state::PodState;
 use crate::runtime::RuntimeError;
 
 /// Why a container's image cannot be had; the variants' names are the kubelet's reasons.
 #[derive(Debug, thiserror::Error)]
 pub enum ImageError {
+    #[error("failed to apply default image tag {image:?}: couldn't parse image name {image:?}")]
+    InvalidImageName { image: String },
     #[error("container image {image:?} is not present with pull policy of Never")]
     ErrImageNeverPull { image: String },
     #[error("failed to inspect image {image:?}: {source}")]
@@ -25,6 +28,7 @@ impl ImageError {
     /// As in `state.waiting.reason`.
     pub fn reason(&self) -> &'static str {
         match self {
+            Self::InvalidImageName { .. } => "InvalidImageName",
             Self::ErrImageNeverPull { .. } => "ErrImageNeverPull",
             Self::ImageInspectError { .. } => "ImageInspectError",
             Self::ErrImagePull { .. } => "ErrImagePull",
@@ -64,6 +68,9 @@ pub async fn ensure(
     policy: &str,
     sandbox: &cri::PodSandboxConfig,
 ) -> Result<Present, ImageError> {
+    if !image_name::is_valid(image) {
+        return Err(ImageError::InvalidImageName { image: image.to_owned() });
+    }
     let env = &state.env;
     let inspect = |source| ImageError::ImageInspectError { image: image.to_owned(), source };
     if policy != "Always" {

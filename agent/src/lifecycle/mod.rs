@@ -16,6 +16,7 @@ mod environment;
 mod exits;
 mod housekeeping;
 pub mod identity;
+mod image_name;
 mod images;
 mod kill;
 mod look;
