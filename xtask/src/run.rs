@@ -147,7 +147,7 @@ impl Settings {
                socket: {}\n  \
                httpAddress: {HTTP}\n  \
                stateDir: {}\n  \
-               maxCgroups: 8192\n",
+               maxCgroups: 4096\n",
             quoted(&self.socket),
             quoted(&self.state.display().to_string()),
         );

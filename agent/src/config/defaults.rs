@@ -7,11 +7,11 @@ pub const SOCKET: &str = "/run/nodewarden/nodewarden.sock";
 pub const HTTP_ADDRESS: &str = "127.0.0.1:10350";
 pub const STATE_DIR: &str = "/var/lib/nodewarden";
 
-pub const MAX_CGROUPS: u64 = 8192;
+pub const MAX_CGROUPS: u64 = 4096;
 /// A slot number has 16 bits in the kernel's records and one value means "none".
 pub const MAX_CGROUPS_RANGE: RangeInclusive<u64> = 64..=65_535;
 
-pub const RING_BYTES: u64 = 4 << 20;
+pub const RING_BYTES: u64 = 1 << 20;
 pub const RING_BYTES_MAX: u64 = 256 << 20;
 
 pub const JOURNAL_MEMORY_EVENTS_RANGE: RangeInclusive<u64> = 100..=10_000_000;

@@ -25,7 +25,7 @@ fn defaults() {
     assert_eq!(config.socket, Path::new("/run/nodewarden/nodewarden.sock"));
     assert_eq!(config.http_address.to_string(), "127.0.0.1:10350");
     assert_eq!(config.state_dir, Path::new("/var/lib/nodewarden"));
-    assert_eq!((config.max_cgroups, config.ring_bytes), (8192, 4 << 20));
+    assert_eq!((config.max_cgroups, config.ring_bytes), (4096, 1 << 20));
     assert_eq!((config.retention, config.sample), (Duration::from_secs(300), Duration::from_secs(10)));
     assert_eq!((config.journal.file_bytes, config.journal.files), (16 << 20, 4));
     assert_eq!(config, load(None, None, &Overrides::default()).unwrap());

@@ -56,13 +56,13 @@ pub async fn run(
     while !state.is_ending() {
         let awaited = expected.take();
         let next = {
-            let turn = async {
+            // On the heap, so that a worker that waits holds nothing of it.
+            let mut turn = Box::pin(async {
                 if let Some(container) = awaited {
                     noticed(&state, &container).await;
                 }
                 turn(&state, look).await
-            };
-            tokio::pin!(turn);
+            });
             let mut news = News::default();
             let next = loop {
                 tokio::select! {
@@ -101,8 +101,7 @@ pub async fn run(
         };
     }
     // Orders that come now change nothing, but kills for memory are told to the end.
-    let ending = terminate::terminate(&state);
-    tokio::pin!(ending);
+    let mut ending = Box::pin(terminate::terminate(&state));
     loop {
         tokio::select! {
             biased;

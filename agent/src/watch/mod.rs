@@ -4,6 +4,7 @@ mod counters;
 mod error;
 mod files;
 mod managing;
+mod memory;
 mod names;
 mod observer;
 mod registry;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::lock;
 use super::observer::Observer;
+use super::{lock, memory};
 use crate::config::ProgramStats;
 use crate::view::{HookState, Topic};
 
@@ -16,6 +16,9 @@ use crate::view::{HookState, Topic};
 const TICK: Duration = Duration::from_secs(1);
 /// How often the tree is walked even if nothing seems amiss.
 const WALK: Duration = Duration::from_secs(60);
+
+/// One tick in so many gives free memory back: a millisecond's work.
+const TRIMMED: u32 = 10;
 
 /// With sampled program statistics: one tick in so many is measured.
 const MEASURED: u32 = 10;
@@ -69,6 +72,9 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         }
         if let Some(kernel) = lock(&observer.kernel).as_mut() {
             kernel.flush_log();
+        }
+        if tick % TRIMMED == 0 {
+            memory::trim();
         }
     }
 }
