@@ -171,7 +171,7 @@ fn killed_for_memory() {
 #[test]
 fn a_kill_that_is_told_after_the_end() {
     let victim = OomVictim { time: at(3), pid: 4711, command: "sleep".into() };
-    for (code, reason) in [(137, "OOMKilled"), (0, "Completed")] {
+    for (code, reason) in [(137, "OOMKilled"), (0, "OOMKilled")] {
         let mut case = Case::new("Never", vec![exited("i", 0, 0), exited("c", 0, code)]);
         case.view(3600);
         case.record.containers.get_mut("c").unwrap().note_oom("c.0", victim.clone());
