@@ -294,34 +294,31 @@ impl Churn<'_> {
     fn no_start_without_a_cause(&mut self, begin: SystemTime) -> Result<(), Failure> {
         let quiet = Duration::from_secs(1);
         let events = self.stage.agent()?.client()?.watch(since(begin, &["pod"]))?;
-        let mut causes: BTreeMap<&str, BTreeSet<(String, String)>> = BTreeMap::new();
+        let mut causes: BTreeSet<(String, String)> = BTreeSet::new();
         for received in events.collect(quiet, 60 * quiet, |_| true)? {
             let (Some(pod), Some(Detail::PodNote(note))) = (received.event.pod, received.event.detail) else {
                 continue;
             };
-            // An end by the agent, and a start that was not to be (the agent or containerd died in the middle).
-            if let Some(cause) =
-                ["Killing", "Exited", "Failed"].into_iter().find(|cause| note.reason == *cause)
-            {
-                causes.entry(cause).or_default().insert((pod.uid, pod.container_name));
+            // An end by the agent, and a start that was not to be: the agent or containerd died in the middle.
+            let died = ["StartError", "RunContainerError"].iter().any(|word| note.message.contains(word));
+            if note.reason == "Killing" || died {
+                causes.insert((pod.uid, pod.container_name));
             }
         }
-        let has = |causes_of: &[&str], uid: &str, container: &str| {
-            let key = (uid.to_owned(), container.to_owned());
-            causes_of.iter().any(|cause| causes.get(cause).is_some_and(|all| all.contains(&key)))
-        };
+        let explained = |uid: &str, container: &str| causes.contains(&(uid.to_owned(), container.to_owned()));
         let mut unexplained = Vec::new();
         for number in 0..self.plan.pods {
             let path = self.evidence.join(name(number));
             let starts = starts(&std::fs::read_to_string(&path).unwrap_or_default());
             self.done.starts += starts.values().map(|said| said.len() as u64).sum::<u64>();
             if Kind::of(number) != Kind::Failing {
-                unexplained.extend(repeated(&starts, &|uid, container| has(&["Killing"], uid, container)));
+                unexplained.extend(repeated(&starts, &explained));
             }
         }
-        for pod in self.stage.pods()? {
+        let failing = |pod: &str| self.there.keys().any(|n| Kind::of(*n) == Kind::Failing && name(*n) == pod);
+        for pod in self.stage.pods()?.iter().filter(|pod| !failing(pod.name())) {
             for status in pod.statuses().filter(|status| status.restarts() > 0) {
-                if !has(&["Exited", "Failed"], pod.uid(), status.name()) {
+                if !explained(pod.uid(), status.name()) {
                     unexplained.push(format!(
                         "{} {}: {} restarts",
                         pod.uid(),
