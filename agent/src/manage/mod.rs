@@ -31,7 +31,7 @@ pub use error::ManageError;
 pub use keep::{Keep, Kept, Place, Places};
 pub use keeper::{Keeper, PodSink};
 
-pub use machine::node_name;
+pub use machine::{facts, node_name};
 pub use plan::{Plan, PlannedPod, file_values};
 pub use start::{Managing, Prepared, prepare, source, start};
 pub use sync::HasVolumes;

@@ -5,6 +5,7 @@ mod cgroups;
 mod events;
 mod figure;
 mod overhead;
+mod pods;
 mod scrape;
 mod statistics;
 
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Parser;
+use clap::builder::TypedValueParser as _;
 
 pub use figure::{Bound, Figure};
 
@@ -33,6 +35,22 @@ pub struct Run<'a> {
     pub context: &'a Context,
     /// Fewer rounds: a look, not a record.
     pub quick: bool,
+    /// Of the bench of pods.
+    pub sizes: Sizes,
+}
+
+/// How much of it, where not as usual.
+#[derive(Debug, Clone, Copy, Default, clap::Args)]
+pub struct Sizes {
+    /// Of `pods`: how many at most
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
+    pub pods: Option<usize>,
+    /// Of `pods`: starts and ends of one pod, each by the agent and by bare calls
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
+    pub pairs: Option<usize>,
+    /// Of `pods`: how long idle pods are measured
+    #[arg(long, value_name = "SECONDS")]
+    pub idle: Option<u64>,
 }
 
 impl Run<'_> {
@@ -43,7 +61,8 @@ impl Run<'_> {
 }
 
 /// Every bench. Later ones are added here.
-const BENCHES: &[&dyn Bench] = &[&events::Events, &overhead::Overhead, &scrape::Scrape, &cgroups::Cgroups];
+const BENCHES: &[&dyn Bench] =
+    &[&events::Events, &overhead::Overhead, &scrape::Scrape, &cgroups::Cgroups, &pods::Pods];
 
 /// Figures of nodewarden on this machine, each with its bound. Needs root.
 #[derive(Parser)]
@@ -60,6 +79,8 @@ struct Arguments {
     /// The agent's binary (default: `nodewarden` beside this one)
     #[arg(long)]
     agent: Option<PathBuf>,
+    #[command(flatten)]
+    sizes: Sizes,
 }
 
 /// Runs the command line of `nodewarden-bench`. Fails if a bound is missed or a bench could not measure.
@@ -81,7 +102,7 @@ pub fn main() -> ExitCode {
         eprintln!("nodewarden-bench: not root");
         return ExitCode::from(2);
     }
-    let agent = crate::harness::agent_path(arguments.agent);
+    let agent = crate::harness::agent_path(arguments.agent.clone());
     if !agent.is_file() {
         eprintln!("nodewarden-bench: no agent at {}", agent.display());
         return ExitCode::from(2);
@@ -90,7 +111,7 @@ pub fn main() -> ExitCode {
 
     let mut good = true;
     for bench in chosen {
-        match measure(*bench, agent.clone(), arguments.quick) {
+        match measure(*bench, agent.clone(), &arguments) {
             Ok(figures) => {
                 for figure in figures {
                     good &= figure.holds;
@@ -106,12 +127,12 @@ pub fn main() -> ExitCode {
     if good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn measure(bench: &dyn Bench, agent: PathBuf, quick: bool) -> Result<Vec<Figure>, Failure> {
+fn measure(bench: &dyn Bench, agent: PathBuf, arguments: &Arguments) -> Result<Vec<Figure>, Failure> {
     let own = std::env::current_exe().map_err(Failure::file("own binary"))?;
     let name = format!("bench-{}", bench.name());
     let context = Context::new(agent, own, &name, std::process::id(), 1, Layout::detect()?)
         .map_err(Failure::file(std::env::temp_dir()))?;
-    let result = bench.run(&Run { context: &context, quick });
+    let result = bench.run(&Run { context: &context, quick: arguments.quick, sizes: arguments.sizes });
     if result.is_err() {
         context.temp.print_logs(20);
     }

@@ -1,0 +1,289 @@
+//! The same pods by the bare calls to the container runtime: what they take without an agent.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nodewarden::cgroup::control::{Cgroupfs, Manager};
+use nodewarden::config::{Config, Endpoint, Overrides};
+use nodewarden::container::{self, Host, PodPaths, dns::Resolv};
+use nodewarden::node::{Capacity, gather::Sources};
+use nodewarden::pod::Pod;
+use nodewarden::qos::{self, HierarchyFacts, Levels, Role};
+use nodewarden::runtime::Client;
+use nodewarden::source::Manifests;
+use nodewarden_proto::runtime::v1 as cri;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::evidence::now;
+use crate::ensure;
+use crate::fixture::{BUSYBOX_IMAGE, TestRoot};
+use crate::harness::{Context, Failure};
+
+/// The node's name, for the agent too.
+pub const NODE: &str = "bench";
+/// The agent leaves alone what carries another label than its own.
+const OWNER: &str = "bench";
+const CONTAINER: &str = "c";
+/// For a cgroup to go.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Makes the calls.
+pub struct Bare {
+    runtime: tokio::runtime::Runtime,
+    calls: Arc<Calls>,
+    config: Config,
+    capacity: Capacity,
+    facts: HierarchyFacts,
+    resolv: Resolv,
+    image: cri::Image,
+    manifests: PathBuf,
+    _root: TestRoot,
+}
+
+struct Calls {
+    client: Client,
+    manager: Manager,
+}
+
+/// All that is there before the first call: the pod's cgroup with its limits, its files, and what the runtime is told.
+pub struct Prepared {
+    pod: Arc<Pod>,
+    paths: PodPaths,
+    cgroup: String,
+    sandbox: cri::PodSandboxConfig,
+    container: cri::ContainerConfig,
+}
+
+/// A pod that runs.
+pub struct Running {
+    prepared: Prepared,
+    sandbox: String,
+    container: String,
+}
+
+impl Bare {
+    /// # Errors
+    /// The runtime does not answer, or a cgroup cannot be made.
+    pub fn new(context: &Context, socket: &Path) -> Result<Self, Failure> {
+        let root = TestRoot::named(context, "-bare")?;
+        let manifests = context.temp.join("bare-manifests");
+        std::fs::create_dir_all(&manifests).map_err(Failure::file(&manifests))?;
+        let config = config(context, socket, root.group().path())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name("bare-calls")
+            .enable_all()
+            .build()
+            .map_err(Failure::file("tokio"))?;
+        let endpoint = Endpoint::parse(&socket.to_string_lossy());
+        let endpoint = endpoint.ok_or_else(|| Failure::Unexpected(format!("{socket:?} is no endpoint")))?;
+        let client = {
+            let _inside = runtime.enter();
+            Client::new(&endpoint)
+        };
+        let image = runtime.block_on(client.image(BUSYBOX_IMAGE)).map_err(failure)?;
+        let layout = Arc::new(nodewarden::cgroup::Layout::detect()?);
+        let manager = Manager::new(Arc::new(Cgroupfs::new(layout.clone())), layout.clone());
+        let levels = Levels::below(&config.node.cgroup_root).map_err(failure)?;
+        Ok(Self {
+            capacity: Sources::default().capacity(Some(&manifests)).map_err(failure)?,
+            facts: nodewarden::manage::facts(&layout, &manager.path(&levels.kubepods)),
+            resolv: config
+                .pods
+                .resolv_conf
+                .as_deref()
+                .and_then(|path| Resolv::read(path).ok())
+                .unwrap_or_default(),
+            image: image.ok_or_else(|| Failure::Unexpected(format!("the runtime has no {BUSYBOX_IMAGE}")))?,
+            calls: Arc::new(Calls { client, manager }),
+            runtime,
+            config,
+            manifests,
+            _root: root,
+        })
+    }
+
+    /// How often the agent compares everything, by default.
+    pub fn reconcile(&self) -> Duration {
+        self.config.reconcile
+    }
+
+    /// The pods of these manifests, with the levels that a node with just them has.
+    ///
+    /// # Errors
+    /// A manifest is no pod, or a cgroup or file cannot be made.
+    pub fn prepare(&self, manifests: &[Value]) -> Result<Vec<Prepared>, Failure> {
+        let mut pods = Vec::new();
+        for manifest in manifests {
+            let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
+            let path = self.manifests.join(format!("{name}.json"));
+            std::fs::write(&path, manifest.to_string()).map_err(Failure::file(&path))?;
+            let read = Manifests::at(&path, NODE);
+            ensure!(read.problems.is_empty(), "{}: {}", path.display(), read.problems.join("; "));
+            pods.extend(read.pods.into_iter().map(|sourced| sourced.pod));
+        }
+        let manager = &self.calls.manager;
+        let tree = qos::tree(pods.iter().map(|pod| &**pod), self.host().node).map_err(failure)?;
+        let mut cgroups = std::collections::BTreeMap::new();
+        for (name, group) in &tree.groups {
+            let path = manager.path(name);
+            manager.create(&path, &group.limits)?;
+            if let Role::Pod { uid } = &group.role {
+                cgroups.insert(uid.clone(), path);
+            }
+        }
+        pods.into_iter()
+            .map(|pod| {
+                let cgroup = cgroups.remove(&pod.uid).unwrap_or_default();
+                self.prepared(pod, cgroup)
+            })
+            .collect()
+    }
+
+    fn prepared(&self, pod: Arc<Pod>, cgroup: String) -> Result<Prepared, Failure> {
+        let host = self.host();
+        let paths = host.paths(&pod);
+        nodewarden::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
+        let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
+        let container =
+            container::container_config(&pod, CONTAINER, 0, &[], &self.image, &self.image.id, &host);
+        Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })
+    }
+
+    /// Starts one: the pod, and when the first call was made.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub fn start(&self, prepared: Prepared) -> Result<(Running, Duration), Failure> {
+        let begun = now()?;
+        Ok((self.runtime.block_on(self.calls.start(prepared))?, begun))
+    }
+
+    /// Ends one: how long it took until its cgroup was gone.
+    ///
+    /// # Errors
+    /// A call fails, or the cgroup stays.
+    pub fn end(&self, running: Running) -> Result<Duration, Failure> {
+        let begun = Instant::now();
+        let paths = self.runtime.block_on(self.calls.clone().end(running))?;
+        let took = begun.elapsed();
+        forget(&paths)?;
+        Ok(took)
+    }
+
+    /// Starts many, so many at a time.
+    ///
+    /// # Errors
+    /// As [`Bare::start`].
+    pub fn start_all(&self, pods: Vec<Prepared>, at_once: usize) -> Result<Vec<Running>, Failure> {
+        self.each(pods, at_once, |calls, pod| async move { calls.start(pod).await })
+    }
+
+    /// Ends many: how long it took until all cgroups were gone.
+    ///
+    /// # Errors
+    /// As [`Bare::end`].
+    pub fn end_all(&self, pods: Vec<Running>, at_once: usize) -> Result<Duration, Failure> {
+        let begun = Instant::now();
+        let ended = self.each(pods, at_once, |calls, pod| calls.end(pod))?;
+        let took = begun.elapsed();
+        ended.iter().try_for_each(forget)?;
+        Ok(took)
+    }
+
+    fn each<T, R, F>(
+        &self,
+        items: Vec<T>,
+        at_once: usize,
+        work: impl Fn(Arc<Calls>, T) -> F,
+    ) -> Result<Vec<R>, Failure>
+    where
+        F: Future<Output = Result<R, Failure>> + Send + 'static,
+        R: Send + 'static,
+    {
+        let turns = Arc::new(Semaphore::new(at_once));
+        let mut tasks = tokio::task::JoinSet::new();
+        for item in items {
+            let (turns, work) = (turns.clone(), work(self.calls.clone(), item));
+            let one = async move {
+                // Closed never.
+                let _turn = turns.acquire_owned().await;
+                work.await
+            };
+            tasks.spawn_on(one, self.runtime.handle());
+        }
+        self.runtime.block_on(async {
+            let mut done = Vec::new();
+            while let Some(one) = tasks.join_next().await {
+                done.push(one.map_err(failure)??);
+            }
+            Ok(done)
+        })
+    }
+
+    fn host(&self) -> Host<'_> {
+        Host {
+            node: qos::Node { settings: &self.config.node, capacity: &self.capacity, facts: &self.facts },
+            node_name: NODE,
+            host_ips: &[std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST)],
+            pods: &self.config.pods,
+            resolv: &self.resolv,
+            owner: OWNER,
+            state_pods: &self.config.state_dir,
+            seccomp_root: &self.config.state_dir,
+            recursive_read_only: false,
+        }
+    }
+}
+
+impl Calls {
+    async fn start(self: &Arc<Self>, prepared: Prepared) -> Result<Running, Failure> {
+        let (config, container) = (prepared.sandbox.clone(), prepared.container.clone());
+        let sandbox = self.client.run_sandbox(config.clone()).await.map_err(failure)?;
+        let container = self.client.create_container(&sandbox, container, config).await.map_err(failure)?;
+        self.client.start_container(&container).await.map_err(failure)?;
+        Ok(Running { prepared, sandbox, container })
+    }
+
+    async fn end(self: Arc<Self>, running: Running) -> Result<PodPaths, Failure> {
+        let Running { prepared, sandbox, container } = running;
+        let grace = container::grace(&prepared.pod);
+        self.client.stop_container(&container, grace).await.map_err(failure)?;
+        self.client.stop_sandbox(&sandbox).await.map_err(failure)?;
+        self.client.remove_sandbox(&sandbox).await.map_err(failure)?;
+        let destroyed =
+            tokio::task::spawn_blocking(move || self.manager.destroy(&prepared.cgroup, PATIENCE)).await;
+        destroyed.map_err(failure)?.map_err(failure)?;
+        Ok(prepared.paths)
+    }
+}
+
+/// Outside what is measured.
+fn forget(paths: &PodPaths) -> Result<(), Failure> {
+    nodewarden::volume::clean(&paths.home).map_err(failure)
+}
+
+/// As the agent is configured, but for the places.
+fn config(context: &Context, socket: &Path, root: &str) -> Result<Config, Failure> {
+    let [file, state, logs] = ["bare.yaml", "bare-state", "bare-logs"].map(|name| context.temp.join(name));
+    let text = format!(
+        "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\ncgroupRoot: {root}\n\
+         cgroupDriver: cgroupfs\npodLogsDir: {}\nfailSwapOn: false\nnodewarden:\n  mode: manage\n  stateDir: {}\n  \
+         runtimeEndpoint: unix://{}\n  nodeName: {NODE}\n",
+        logs.display(),
+        state.display(),
+        socket.display()
+    );
+    for folder in [&state, &logs] {
+        std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
+    }
+    std::fs::write(&file, text).map_err(Failure::file(&file))?;
+    nodewarden::config::load(Some(&file), None, &Overrides::default()).map_err(failure)
+}
+
+/// nodewarden's own code, or the runtime, says that it cannot.
+fn failure(error: impl std::fmt::Display) -> Failure {
+    Failure::Unexpected(error.to_string())
+}

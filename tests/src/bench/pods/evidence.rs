@@ -1,0 +1,118 @@
+//! What is seen from outside of a pod's begin and end.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nix::time::{ClockId, clock_gettime};
+
+use super::manifest::CLOCK;
+use crate::fixture::PAUSE;
+use crate::harness::{Context, Failure};
+
+/// Between two looks, for one pod and for many.
+const ONE: Duration = Duration::from_micros(200);
+const MANY: Duration = Duration::from_millis(5);
+
+/// CLOCK_MONOTONIC, which the measured container reads too.
+///
+/// # Errors
+/// Never on Linux.
+pub fn now() -> Result<Duration, Failure> {
+    let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
+    Ok(time.map_err(|error| Failure::Unexpected(format!("clock_gettime: {error}")))?.into())
+}
+
+/// A folder that containers write into.
+pub struct Evidence {
+    folder: PathBuf,
+    limit: Duration,
+}
+
+impl Evidence {
+    /// # Errors
+    /// It cannot be made.
+    pub fn new(context: &Context) -> Result<Self, Failure> {
+        let folder = context.temp.join("evidence");
+        let clock = folder.join(CLOCK);
+        std::fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
+        std::fs::write(&clock, PAUSE).map_err(Failure::file(&clock))?;
+        let all = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&clock, all).map_err(Failure::file(&clock))?;
+        Ok(Self { folder, limit: context.patiently(120) })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// When the container of this pod had its first instruction, as soon as it says so.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn first_instruction(&self, pod: &str) -> Result<Duration, Failure> {
+        let path = self.folder.join(pod);
+        let text = self.wait(ONE, &format!("{pod} does not begin"), || {
+            std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
+        })?;
+        let nanoseconds = text.trim().parse();
+        nanoseconds
+            .map(Duration::from_nanos)
+            .map_err(|error| Failure::Unexpected(format!("{} says {text:?}: {error}", path.display())))
+    }
+
+    /// Waits until each of these pods has begun, and forgets it.
+    ///
+    /// # Errors
+    /// One does not.
+    pub fn all_begun(&self, pods: &[String]) -> Result<(), Failure> {
+        self.all_gone_or(MANY, pods.iter().map(|pod| self.folder.join(pod)).collect(), true)?;
+        pods.iter().for_each(|pod| drop(std::fs::remove_file(self.folder.join(pod))));
+        Ok(())
+    }
+
+    /// Waits until none of these directories is there.
+    ///
+    /// # Errors
+    /// One stays.
+    pub fn all_gone(&self, directories: Vec<PathBuf>) -> Result<(), Failure> {
+        let between = if directories.len() > 50 { MANY } else { ONE };
+        self.all_gone_or(between, directories, false)
+    }
+
+    fn all_gone_or(&self, between: Duration, mut paths: Vec<PathBuf>, there: bool) -> Result<(), Failure> {
+        let what = if there { "is not there" } else { "is still there" };
+        let mut last = PathBuf::new();
+        let done = self.wait(between, "", || {
+            // One after the other: what comes first is looked at until it is as it should be.
+            while let Some(path) = paths.last() {
+                if path.exists() != there {
+                    last.clone_from(path);
+                    return None;
+                }
+                paths.pop();
+            }
+            Some(())
+        });
+        done.map_err(|failure| Failure::Unexpected(format!("{} {what}{failure}", last.display())))
+    }
+
+    fn wait<T>(
+        &self,
+        between: Duration,
+        missing: &str,
+        mut look: impl FnMut() -> Option<T>,
+    ) -> Result<T, Failure> {
+        let deadline = Instant::now() + self.limit;
+        loop {
+            if let Some(found) = look() {
+                return Ok(found);
+            }
+            if Instant::now() >= deadline {
+                let seconds = self.limit.as_secs();
+                return Err(Failure::Unexpected(format!("{missing} (waited {seconds} s)")));
+            }
+            std::thread::sleep(between);
+        }
+    }
+}

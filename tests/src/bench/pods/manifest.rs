@@ -1,0 +1,58 @@
+//! The measured pods: on the machine's network, one container, a second of grace.
+
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+use crate::e2e::pods::manifest::{STAY, merged, pod, shell};
+
+/// Where containers see the folder of evidence.
+const INSIDE: &str = "/evidence";
+/// Our process 1 in the folder of evidence: it says when its first instruction was.
+pub const CLOCK: &str = "clock";
+
+/// What runs in the container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Program {
+    /// Writes the time of its first instruction into the pod's file.
+    Clock,
+    /// A shell of busybox, as containers of the kubelet's figures were: makes the pod's file.
+    Shell,
+}
+
+/// A pod whose container makes the file of the pod's name in the folder `evidence`.
+pub fn manifest(name: &str, program: Program, evidence: &Path) -> Value {
+    let usual = json!({
+        "volumeMounts": [{ "name": "evidence", "mountPath": INSIDE }],
+        "resources": { "requests": { "cpu": "10m", "memory": "16Mi" } },
+    });
+    let script = STAY.replacen(';', &format!("; : > {INSIDE}/{name};"), 1);
+    let command = match program {
+        Program::Clock => json!([format!("{INSIDE}/{CLOCK}"), format!("{INSIDE}/{name}")]),
+        Program::Shell => json!(["/bin/sh", "-c", script]),
+    };
+    pod(
+        name,
+        json!({
+            "volumes": [{ "name": "evidence", "hostPath": { "path": evidence, "type": "Directory" } }],
+            "containers": [shell("c", "", merged(usual, json!({ "command": command })))],
+        }),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_are_pods_and_the_shell_listens_before_it_tells() {
+        for program in [Program::Clock, Program::Shell] {
+            let text = manifest("p1", program, Path::new("/e")).to_string();
+            let pods = nodewarden::pod::manifest::parse(&text);
+            assert!(pods.into_iter().all(|pod| pod.is_ok()), "{text}");
+        }
+        let shell = manifest("p1", Program::Shell, Path::new("/e"));
+        let script = shell["spec"]["containers"][0]["command"][2].as_str().unwrap();
+        assert!(script.starts_with("trap 'exit 0' TERM; : > /evidence/p1; while"), "{script}");
+    }
+}

@@ -1,0 +1,92 @@
+//! 0 → N pods and N → 0, by the agent and by the bare calls, so many at a time as is best.
+
+use super::bare::Bare;
+use super::evidence::{Evidence, now};
+use super::manifest::{Program, manifest};
+use super::site::{Site, name};
+use crate::bench::Run;
+use crate::harness::Failure;
+use serde_json::Value;
+
+/// Tried for the bare calls.
+const AT_ONCE: [usize; 5] = [1, 2, 4, 8, 16];
+
+/// Seconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Took {
+    pub up: f64,
+    pub down: f64,
+}
+
+/// With which number of calls at a time the bare calls are fastest.
+#[derive(Debug, Clone, Copy)]
+pub struct Best {
+    pub up: usize,
+    pub down: usize,
+}
+
+/// So many pods of a series.
+pub fn series(prefix: &str, pods: usize, evidence: &Evidence) -> Vec<Value> {
+    (0..pods).map(|n| manifest(&format!("{prefix}-{n:03}"), Program::Shell, evidence.folder())).collect()
+}
+
+/// Their names.
+pub fn names(manifests: &[Value]) -> Vec<String> {
+    manifests.iter().map(|manifest| name(manifest).to_owned()).collect()
+}
+
+/// By the agent. `between` is called while all of them are there.
+///
+/// # Errors
+/// A pod does not begin or end.
+pub fn by_agent<T>(
+    site: &Site<'_>,
+    evidence: &Evidence,
+    pods: usize,
+    between: impl FnOnce() -> Result<T, Failure>,
+) -> Result<(Took, T), Failure> {
+    let manifests = series("many", pods, evidence);
+    let names = names(&manifests);
+    let begun = site.put(&manifests)?;
+    evidence.all_begun(&names)?;
+    let up = (now()? - begun).as_secs_f64();
+    let told = between()?;
+    let down = site.remove(&names, evidence)?.as_secs_f64();
+    Ok((Took { up, down }, told))
+}
+
+/// By the bare calls.
+///
+/// # Errors
+/// A call fails.
+pub fn by_calls(bare: &Bare, evidence: &Evidence, pods: usize, at_once: Best) -> Result<Took, Failure> {
+    let manifests = series(&format!("bare-{}-{}", at_once.up, pods), pods, evidence);
+    let prepared = bare.prepare(&manifests)?;
+    let begun = now()?;
+    let running = bare.start_all(prepared, at_once.up)?;
+    evidence.all_begun(&names(&manifests))?;
+    let up = (now()? - begun).as_secs_f64();
+    let down = bare.end_all(running, at_once.down)?.as_secs_f64();
+    Ok(Took { up, down })
+}
+
+/// Tries with fewer pods.
+///
+/// # Errors
+/// A call fails.
+pub fn best(run: &Run<'_>, bare: &Bare, evidence: &Evidence, pods: usize) -> Result<Best, Failure> {
+    let mut tried = Vec::new();
+    for at_once in AT_ONCE {
+        let took = by_calls(bare, evidence, pods, Best { up: at_once, down: at_once })?;
+        run.progress(&format!(
+            "{pods} pods by bare calls, {at_once} at a time: {:.2} s up, {:.2} s down",
+            took.up, took.down
+        ));
+        tried.push((at_once, took));
+    }
+    let least = |of: fn(&Took) -> f64| {
+        let best = tried.iter().min_by(|(_, a), (_, b)| of(a).total_cmp(&of(b)));
+        best.map_or(1, |(at_once, _)| *at_once)
+    };
+    Ok(Best { up: least(|took| took.up), down: least(|took| took.down) })
+}

@@ -1,0 +1,159 @@
+//! Pods on a real container runtime: how fast one and many of them begin and end, beside the bare calls to the runtime
+//! in the same run, and what the agent takes while they run.
+
+mod bare;
+mod evidence;
+mod idle;
+mod manifest;
+mod many;
+mod one;
+mod site;
+
+use std::time::Duration;
+
+use super::statistics::quantile;
+use super::{Bench, Bound, Figure, Run};
+use crate::fixture::{Private, RuntimePlace, link_name};
+use crate::harness::Failure;
+use bare::Bare;
+use evidence::Evidence;
+use one::Series;
+use site::Site;
+
+pub struct Pods;
+
+/// Unless told otherwise, on a record and on a quick look.
+const PAIRS: [usize; 2] = [40, 10];
+const MANY: [usize; 2] = [100, 20];
+const IDLE_SECONDS: [u64; 2] = [60, 20];
+
+/// The agent may add so much to what the runtime takes, p50.
+const ADDED_MS: f64 = 20.0;
+/// A kubelet 1.35 on the machine of record, p50: from manifest to process, and from removal to the end of the cgroup.
+const KUBELET_MS: [f64; 2] = [450.0, 610.0];
+/// "As fast as the runtime can go", and the tenth by which two runs of the same differ.
+const NOISE: f64 = 1.1;
+/// Idle pods, and a tenth of the CPU seconds a minute that a kubelet 1.35 takes with them.
+const IDLE: [(usize, f64); 3] = [(10, 0.095), (50, 0.22), (100, 0.40)];
+/// With the most pods.
+const MEMORY_MB: f64 = 30.0;
+
+impl Bench for Pods {
+    fn name(&self) -> &'static str {
+        "pods"
+    }
+
+    fn about(&self) -> &'static str {
+        "pods on a private containerd: begin and end beside the bare CRI calls, 0 to 100 to 0, cost when idle"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let context = run.context;
+        let usual = |of: [usize; 2]| of[usize::from(run.quick)];
+        let pairs = run.sizes.pairs.unwrap_or(usual(PAIRS));
+        let pods = run.sizes.pods.unwrap_or(usual(MANY));
+        let seconds = run.sizes.idle.unwrap_or(IDLE_SECONDS[usize::from(run.quick)]);
+
+        // Dropped last to first: the agent, the bare calls' cgroups when nothing runs in them, containerd.
+        let evidence = Evidence::new(context)?;
+        let place = RuntimePlace {
+            home: context.temp.join("containerd"),
+            link: link_name(context.runner()),
+            log: context.temp.join("containerd.txt"),
+            limit: context.patiently(30),
+        };
+        let containerd = Private::start(place)?;
+        let bare = Bare::new(context, containerd.socket())?;
+        let site = Site::new(context, containerd.socket(), bare.reconcile())?;
+        let mut figures = Vec::new();
+        let time = Duration::from_secs(seconds);
+        run.progress(&format!("no pods for {seconds} s"));
+        let without = idle::cost(&site, time)?;
+
+        let [agent, calls] = one::pairs(run, &site, &bare, &evidence, pairs)?;
+        figures.extend(of_one(&agent, &calls));
+
+        let best = many::best(run, &bare, &evidence, (pods / 4).max(2))?;
+        run.progress(&format!("{pods} pods by bare calls"));
+        let calls = many::by_calls(&bare, &evidence, pods, best)?;
+        run.progress(&format!("{pods} pods by the agent, idle for {seconds} s"));
+        let (agent, cost) = many::by_agent(&site, &evidence, pods, || idle::cost(&site, time))?;
+        figures.extend(of_many(pods, agent, calls, best));
+
+        figures.extend(of_idle(0, without));
+        for fewer in IDLE.map(|(fewer, _)| fewer).into_iter().filter(|fewer| *fewer < pods) {
+            run.progress(&format!("{fewer} pods idle for {seconds} s"));
+            let (_, cost) = many::by_agent(&site, &evidence, fewer, || idle::cost(&site, time))?;
+            figures.extend(of_idle(fewer, cost));
+        }
+        figures.extend(of_idle(pods, cost));
+        Ok(figures)
+    }
+}
+
+fn of_one(agent: &Series, calls: &Series) -> Vec<Figure> {
+    let figure = |name: &str, values: &[f64], bound| Figure::of("pods", name, "ms", values, bound);
+    let added = |name: &str, agent: &[f64], calls: &[f64]| {
+        let added = quantile(agent, 0.5) - quantile(calls, 0.5);
+        Figure::one("pods", name, "ms", added, Bound::p50(ADDED_MS))
+    };
+    vec![
+        figure("manifest to first instruction", &agent.up, Bound::p50(KUBELET_MS[0])),
+        figure("bare calls to first instruction", &calls.up, Bound::NONE),
+        added("added by the agent at the start, p50", &agent.up, &calls.up),
+        figure("manifest removed to cgroup gone", &agent.down, Bound::p50(KUBELET_MS[1])),
+        figure("bare calls to cgroup gone", &calls.down, Bound::NONE),
+        added("added by the agent at the end, p50", &agent.down, &calls.down),
+    ]
+}
+
+fn of_many(pods: usize, agent: many::Took, calls: many::Took, best: many::Best) -> Vec<Figure> {
+    let one = |name: String, value, bound| Figure::one("pods", name, "s", value, bound);
+    vec![
+        one(format!("0 to {pods} pods"), agent.up, Bound::p50(calls.up * NOISE)),
+        one(format!("0 to {pods} pods, bare calls, {} at a time", best.up), calls.up, Bound::NONE),
+        one(format!("{pods} to 0 pods"), agent.down, Bound::p50(calls.down * NOISE)),
+        one(format!("{pods} to 0 pods, bare calls, {} at a time", best.down), calls.down, Bound::NONE),
+    ]
+}
+
+fn of_idle(pods: usize, cost: idle::Cost) -> Vec<Figure> {
+    // Known for these numbers of pods; for others it is that of the next larger one. Without pods the agent costs what
+    // the machine's other cgroups make it cost: nothing to bound, but to know when the other figures are read.
+    let known = IDLE.iter().find(|(most, _)| (1..=*most).contains(&pods));
+    let bound = known.map_or(Bound::NONE, |(_, cpu)| Bound::p50(*cpu));
+    let memory = known.map_or(Bound::NONE, |_| Bound::p50(MEMORY_MB));
+    let one = |what: &str, unit, value, bound| {
+        Figure::one("pods", format!("{what}, {pods} idle pods"), unit, value, bound)
+    };
+    vec![
+        one("CPU time", "s/min", cost.cpu, bound),
+        one("memory without eBPF maps", "MB", cost.own as f64 / 1e6, memory),
+        one("memory with mapped eBPF maps", "MB", cost.resident as f64 / 1e6, Bound::NONE),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_agent_adds_is_the_difference_of_the_medians() {
+        let series = |up: &[f64], down: &[f64]| Series { up: up.to_vec(), down: down.to_vec() };
+        let figures =
+            of_one(&series(&[110.0, 115.0, 400.0], &[131.0]), &series(&[100.0, 99.0, 101.0], &[110.0]));
+        let added: Vec<_> = figures.iter().filter(|f| f.name.contains("added")).collect();
+        assert_eq!((added[0].p50, added[0].holds), (15.0, true));
+        assert_eq!((added[1].p50, added[1].holds), (21.0, false));
+    }
+
+    #[test]
+    fn the_bound_is_that_of_as_many_pods() {
+        let cost = idle::Cost { cpu: 0.3, resident: 40_000_000, own: 29_000_000 };
+        let holds = |pods| of_idle(pods, cost).iter().map(|f| f.holds).collect::<Vec<_>>();
+        assert_eq!(holds(50), [false, true, true]);
+        assert_eq!(holds(100), [true, true, true]);
+        assert_eq!(holds(500), [true, true, true]);
+        assert_eq!(of_idle(0, cost)[0].bound, Bound::NONE);
+    }
+}

@@ -1,0 +1,109 @@
+//! The agent in mode manage on a private containerd.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use nodewarden::source::Manifests;
+use serde_json::Value;
+
+use super::bare::NODE;
+use super::evidence::{Evidence, now};
+use crate::ensure;
+use crate::fixture::{Agent, AgentOptions, Manage, TestRoot};
+use crate::harness::{Context, Failure};
+
+/// The agent and its manifests.
+pub struct Site<'c> {
+    // Dropped first: it would make pods anew.
+    agent: Agent,
+    root: TestRoot,
+    manifests: PathBuf,
+    context: &'c Context,
+}
+
+impl<'c> Site<'c> {
+    /// # Errors
+    /// The agent does not become ready.
+    pub fn new(context: &'c Context, socket: &Path, reconcile: Duration) -> Result<Self, Failure> {
+        let root = TestRoot::new(context)?;
+        let [manifests, logs] = ["manifests", "pod-logs"].map(|name| context.temp.join(name));
+        std::fs::create_dir_all(&manifests).map_err(Failure::file(&manifests))?;
+        let manage = Manage {
+            manifests: manifests.clone(),
+            root: root.group().path().to_owned(),
+            driver: "cgroupfs",
+            reconcile_seconds: reconcile.as_secs(),
+            kubelet: format!("podLogsDir: {}\nfailSwapOn: false\nmaxPods: 1000\n", logs.display()),
+            section: format!("nodeName: {NODE}\n"),
+        };
+        let options = AgentOptions {
+            runtime: Some(socket.to_owned()),
+            manage: Some(manage),
+            ..AgentOptions::default()
+        };
+        Ok(Self { agent: Agent::start(context, &options)?, root, manifests, context })
+    }
+
+    pub fn agent(&self) -> &Agent {
+        &self.agent
+    }
+
+    /// Writes the manifests: when the first was.
+    ///
+    /// # Errors
+    /// A file cannot be written.
+    pub fn put(&self, pods: &[Value]) -> Result<Duration, Failure> {
+        let begun = now()?;
+        pods.iter().try_for_each(|pod| self.write(name(pod), pod))?;
+        Ok(begun)
+    }
+
+    /// Removes the manifests: how long it took until all of the pods' cgroups were gone.
+    ///
+    /// # Errors
+    /// A file cannot be removed, or a cgroup stays.
+    pub fn remove(&self, pods: &[String], evidence: &Evidence) -> Result<Duration, Failure> {
+        let mut cgroups = Vec::new();
+        for pod in pods {
+            cgroups.extend(self.cgroups(pod)?);
+        }
+        let begun = Instant::now();
+        for pod in pods {
+            let path = self.manifest(pod);
+            std::fs::remove_file(&path).map_err(Failure::file(&path))?;
+        }
+        evidence.all_gone(cgroups)?;
+        Ok(begun.elapsed())
+    }
+
+    /// Never half of it.
+    fn write(&self, pod: &str, manifest: &Value) -> Result<(), Failure> {
+        let temporary = self.manifests.join(format!(".{pod}"));
+        std::fs::write(&temporary, manifest.to_string()).map_err(Failure::file(&temporary))?;
+        std::fs::rename(&temporary, self.manifest(pod)).map_err(Failure::file(&temporary))
+    }
+
+    fn manifest(&self, pod: &str) -> PathBuf {
+        self.manifests.join(format!("{pod}.json"))
+    }
+
+    /// The directories of a pod's cgroup, all of which are there.
+    fn cgroups(&self, pod: &str) -> Result<Vec<PathBuf>, Failure> {
+        let path = self.manifest(pod);
+        let read = Manifests::at(&path, NODE);
+        let uid = read.pods.first().map(|sourced| sourced.pod.uid.clone()).unwrap_or_default();
+        let cgroup = format!("{}/kubepods/burstable/pod{uid}", self.root.group().path());
+        let hierarchies = self.context.layout.hierarchies().iter();
+        let directories: Vec<_> = hierarchies
+            .map(|h| h.mount.join(cgroup.trim_start_matches('/')))
+            .filter(|dir| dir.is_dir())
+            .collect();
+        ensure!(!directories.is_empty(), "no cgroup {cgroup} of pod {pod}");
+        Ok(directories)
+    }
+}
+
+/// A manifest's name.
+pub fn name(manifest: &Value) -> &str {
+    manifest["metadata"]["name"].as_str().unwrap_or_default()
+}
