@@ -45,10 +45,27 @@ impl Session {
     async fn until(&mut self, text: &str) -> String {
         let mut out = String::new();
         while !out.contains(text) {
-            let piece = tokio::time::timeout(Duration::from_secs(10), self.pieces.recv()).await;
+            let piece = tokio::time::timeout(Duration::from_secs(20), self.pieces.recv()).await;
             out += &String::from_utf8(piece.expect(&out).expect(&out).bytes).unwrap();
         }
         out
+    }
+
+    /// Types lines until the answer has `text`: a change of size and what is typed come by ways of their own.
+    async fn asked_until(&mut self, text: &str) {
+        let mut out = String::new();
+        for _ in 0..30 {
+            self.told.send(ExecInput::Stdin(b"\n".to_vec())).await.unwrap();
+            while let Ok(Some(piece)) =
+                tokio::time::timeout(Duration::from_millis(500), self.pieces.recv()).await
+            {
+                out += &String::from_utf8(piece.bytes).unwrap();
+                if out.contains(text) {
+                    return;
+                }
+            }
+        }
+        panic!("no {text:?} in {out:?}");
     }
 }
 
@@ -101,12 +118,9 @@ async fn streams_exit_codes_input_and_terminals() {
     // A terminal: its size, a change of it, what is typed, its end of input.
     let mut session = start(&client, &id, "while read x; do stty size; done; exit 6", true, true);
     session.told.send(ExecInput::Resize { columns: 80, rows: 24 }).await.unwrap();
-    session.told.send(ExecInput::Stdin(b"a\n".to_vec())).await.unwrap();
-    session.until("24 80").await;
+    session.asked_until("24 80").await;
     session.told.send(ExecInput::Resize { columns: 132, rows: 43 }).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(200)).await;
-    session.told.send(ExecInput::Stdin(b"b\n".to_vec())).await.unwrap();
-    session.until("43 132").await;
+    session.asked_until("43 132").await;
     session.told.send(ExecInput::Stdin(vec![4])).await.unwrap();
     assert_eq!(session.end().await.0, Ok(6));
 
