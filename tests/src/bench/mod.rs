@@ -5,6 +5,7 @@ mod cgroups;
 mod events;
 mod figure;
 mod overhead;
+mod pods;
 mod scrape;
 mod statistics;
 
@@ -43,7 +44,8 @@ impl Run<'_> {
 }
 
 /// Every bench. Later ones are added here.
-const BENCHES: &[&dyn Bench] = &[&events::Events, &overhead::Overhead, &scrape::Scrape, &cgroups::Cgroups];
+const BENCHES: &[&dyn Bench] =
+    &[&events::Events, &overhead::Overhead, &scrape::Scrape, &cgroups::Cgroups, &pods::Pods];
 
 /// Figures of nodewarden on this machine, each with its bound. Needs root.
 #[derive(Parser)]

@@ -14,7 +14,7 @@ use super::seen::Seen;
 use crate::e2e::hierarchy::managed::{Driver, Managed, status};
 use crate::e2e::support::{eventually, since};
 use crate::ensure_eq;
-use crate::fixture::{Agent, Containerd, Cri, mounts_below, unmount_below};
+use crate::fixture::{Agent, Containerd, Cri, mounts_below, slice_path, unmount_below};
 use crate::harness::{Context, Failure};
 
 /// Waits of a container that fails again and again, short enough to watch.
@@ -61,6 +61,22 @@ impl<'c> Stage<'c> {
 
     pub fn managed(&self) -> &Managed<'c> {
         &self.managed
+    }
+
+    /// What CRI is told as the parent of a pod that is not the agent's: below the test's own root.
+    pub fn parent_for(&self, name: &str) -> String {
+        match self.driver {
+            Driver::Cgroupfs => format!("{}/{name}", self.managed.below_root("/bare")),
+            Driver::Systemd => format!("bare-{}.slice", name.replace('-', "_")),
+        }
+    }
+
+    /// Its path in the tree.
+    pub fn path_of(&self, parent: &str) -> String {
+        match self.driver {
+            Driver::Cgroupfs => parent.to_owned(),
+            Driver::Systemd => slice_path(parent),
+        }
     }
 
     /// # Errors
