@@ -12,6 +12,7 @@ mod process;
 mod progress;
 mod run;
 mod setup;
+mod soak;
 mod test;
 mod vm;
 
@@ -46,6 +47,8 @@ enum Command {
     Vm(vm::Args),
     /// Measure on this machine and compare with the promised bounds.
     Bench(bench::Args),
+    /// Let it live through changes, crashes and restarts for as long as you like (needs root).
+    Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Test(args) => return test::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
+        Command::Soak(args) => soak::run(&layout, &args).map_err(Into::into),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

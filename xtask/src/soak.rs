@@ -1,0 +1,84 @@
+//! `cargo xtask soak`: lets the release build live through hours of changes, and looks at what has become of it.
+
+use std::io;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::build::{self, BuildError};
+use crate::layout::{self, Layout, Profile};
+use crate::setup::{self, Purpose, SetupError};
+
+/// Arguments of `cargo xtask soak`.
+#[derive(Debug, clap::Args)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    /// Pods dropped at once, changed and removed at random while the agent is killed and containerd restarted
+    Pods(PodsArgs),
+}
+
+#[derive(Debug, clap::Args)]
+struct PodsArgs {
+    /// How many manifests there are at most
+    #[arg(long, default_value_t = 100)]
+    pods: u64,
+    /// How long things change
+    #[arg(long, default_value_t = 10.0)]
+    minutes: f64,
+    /// The same seed makes the same changes; it is printed at the start
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// The soak could not be run.
+#[derive(Debug, Error)]
+pub enum SoakError {
+    /// The agent loads kernel programs and makes containers.
+    #[error("the agent needs root: run `sudo -E env PATH=\"$PATH\" cargo xtask soak`, or log in as root")]
+    NotRoot,
+    /// Something it needs could not be installed.
+    #[error(transparent)]
+    Setup(#[from] SetupError),
+    /// It could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The program could not be started.
+    #[error("cannot start {}", path.display())]
+    Start {
+        /// The program.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+/// `cargo xtask soak`: becomes the program that does it, so that Ctrl-C and its exit status are its own.
+///
+/// # Errors
+/// When it can't be built or started.
+pub fn run(layout: &Layout, args: &Args) -> Result<(), SoakError> {
+    if !layout::is_root() {
+        return Err(SoakError::NotRoot);
+    }
+    setup::ensure(layout, Purpose::Bench)?;
+    build::kernel_programs(layout, true)?;
+    build::host_programs(layout, Profile::Release, &["nodewarden", "nodewarden-tests"], false)?;
+    let stage = layout.program(Profile::Release, "nodewarden-stage");
+    let mut command = layout.command(&stage);
+    command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden")).arg("soak");
+    match &args.what {
+        What::Pods(PodsArgs { pods, minutes, seed }) => {
+            command.arg("pods").args(["--pods", &pods.to_string(), "--minutes", &minutes.to_string()]);
+            if let Some(seed) = seed {
+                command.args(["--seed", &seed.to_string()]);
+            }
+        }
+    }
+    Err(SoakError::Start { path: stage, source: command.exec() })
+}
