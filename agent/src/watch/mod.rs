@@ -3,6 +3,7 @@
 mod counters;
 mod error;
 mod files;
+mod heap;
 mod managing;
 mod names;
 mod observer;

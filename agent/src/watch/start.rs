@@ -21,7 +21,7 @@ use super::names::Names;
 use super::observer::{Facts, Observer};
 use super::registry::Registry;
 use super::sampler::{KernelSide, Sampler};
-use super::{tree, upkeep};
+use super::{heap, tree, upkeep};
 use crate::api::{grpc, http};
 use crate::cgroup::Layout;
 use crate::config::{Config, Mode};
@@ -44,7 +44,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     if !uid.is_root() {
         return Err(WatchError::NotRoot { uid: uid.as_raw() });
     }
-    one_heap();
+    heap::keep_together();
     let start = |what| move |source| WatchError::Start { what, source };
     DirBuilder::new()
         .recursive(true)
@@ -124,7 +124,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let http =
         runtime.spawn(http::serve(listener, observer.clone(), ready.clone(), stopped(stopping.clone())));
     info!(socket = %config.socket.display(), http = %config.http_address, "watching");
-    trim();
+    heap::trim();
 
     let outcome = runtime.block_on(async {
         let (mut grpc, mut http) = (grpc, http);
@@ -252,24 +252,5 @@ fn hurry() {
     }
     if let Err(error) = crate::kernel::raise_priority() {
         warn!(%error, "cannot raise the serving threads' priority: events may come late under full load");
-    }
-}
-
-/// Keeps the heap together: readings are made and dropped by several threads, and glibc would let each keep a heap
-/// of its own.
-fn one_heap() {
-    // SAFETY: no preconditions; glibc only.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::mallopt(libc::M_ARENA_MAX, 1);
-    }
-}
-
-/// Gives the memory back that loading needed: the kernel's types are tens of megabytes while they are parsed.
-fn trim() {
-    // SAFETY: no preconditions; glibc only.
-    #[cfg(target_env = "gnu")]
-    unsafe {
-        libc::malloc_trim(0);
     }
 }

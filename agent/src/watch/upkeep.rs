@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::lock;
 use super::observer::Observer;
+use super::{heap, lock};
 use crate::config::ProgramStats;
 use crate::view::{HookState, Topic};
 
@@ -16,6 +16,9 @@ use crate::view::{HookState, Topic};
 const TICK: Duration = Duration::from_secs(1);
 /// How often the tree is walked even if nothing seems amiss.
 const WALK: Duration = Duration::from_secs(60);
+
+/// How often free memory is given back: less than a millisecond of work.
+const TRIM: Duration = Duration::from_secs(30);
 
 /// With sampled program statistics: one tick in so many is measured.
 const MEASURED: u32 = 10;
@@ -34,7 +37,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
     // Where records of cgroup life are not all to be had, every reading begins with a walk.
     let blind =
         observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLife && t.state != HookState::On);
-    let (mut walked, mut sampled) = (Instant::now(), Instant::now());
+    let (mut walked, mut sampled, mut trimmed) = (Instant::now(), Instant::now(), Instant::now());
     let mut again = false;
     let mut tick = 0u32;
     loop {
@@ -69,6 +72,10 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         }
         if let Some(kernel) = lock(&observer.kernel).as_mut() {
             kernel.flush_log();
+        }
+        if trimmed.elapsed() >= TRIM {
+            heap::trim();
+            trimmed = Instant::now();
         }
     }
 }
