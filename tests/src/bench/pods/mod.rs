@@ -54,7 +54,7 @@ impl Bench for Pods {
         let pods = run.sizes.pods.unwrap_or(usual(MANY));
         let seconds = run.sizes.idle.unwrap_or(IDLE_SECONDS[usize::from(run.quick)]);
 
-        // Dropped last to first: the agent, the bare calls' cgroups when nothing runs in them, containerd.
+        // Dropped from the last on: the agent, which would make pods anew, and containerd after what runs in it.
         let evidence = Evidence::new(context)?;
         let place = RuntimePlace {
             home: context.temp.join("containerd"),
