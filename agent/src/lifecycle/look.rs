@@ -28,7 +28,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         if !known(&told, listed) {
             match client.container_status(&listed.id).await {
                 Ok(status) => {
-                    drop(told.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)))
+                    drop(told.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)));
                 }
                 // Removed meanwhile.
                 Err(error) if error.is_not_found() => {}
