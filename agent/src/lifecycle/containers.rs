@@ -67,10 +67,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let sandbox = state.lock().observed.sandbox().cloned().ok_or(StartError::NoSandbox)?;
     // On the node's network they are the node's.
     let ips = super::kill::ips(state);
-    if state.lock().sandbox_config.is_none() {
-        sandbox::config_again(state, sandbox.attempt).await?;
-    }
-    let sandbox_config = state.lock().sandbox_config.clone().unwrap_or_default();
+    let sandbox_config = sandbox::config(state, sandbox.attempt).await?;
     let image = spec.image.clone().unwrap_or_default();
     let policy = images::pull_policy(spec.image_pull_policy.as_deref(), &image);
     let present = images::ensure(state, name, &image, policy, &sandbox_config).await?;

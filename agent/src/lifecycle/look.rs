@@ -19,19 +19,21 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     let client = &state.env.client;
     let uid = state.pod().uid.clone();
     let listing = ours(client.list_pod(&uid).await?, &state.env.owner);
-    let mut statuses = std::mem::take(&mut state.lock().statuses);
-    let known = |statuses: &HashMap<String, cri::ContainerStatus>, listed: &cri::Container| {
-        statuses.get(&listed.id).is_some_and(|status| status.state == listed.state)
+    let mut told = std::mem::take(&mut state.lock().told);
+    let known = |told: &HashMap<String, ContainerSeen>, listed: &cri::Container| {
+        told.get(&listed.id).is_some_and(|seen| seen.stage == stage(listed.state))
     };
-    statuses.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
+    told.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
     for listed in &listing.containers {
-        if !known(&statuses, listed) {
+        if !known(&told, listed) {
             match client.container_status(&listed.id).await {
-                Ok(status) => drop(statuses.insert(listed.id.clone(), status)),
+                Ok(status) => {
+                    drop(told.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)));
+                }
                 // Removed meanwhile.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => {
-                    state.lock().statuses = statuses;
+                    state.lock().told = told;
                     return Err(error);
                 }
             }
@@ -47,7 +49,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
                     Ok(status) => ips(&status),
                     Err(error) if error.is_not_found() => continue,
                     Err(error) => {
-                        state.lock().statuses = statuses;
+                        state.lock().told = told;
                         return Err(error);
                     }
                 }
@@ -57,11 +59,11 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         sandboxes.push(sandbox(listed, ips));
     }
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created)));
-    let mut containers: Vec<_> = statuses.values().map(|status| container(status, &listing)).collect();
+    let mut containers: Vec<_> = told.values().cloned().collect();
     containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
     {
         let mut inner = state.lock();
-        inner.statuses = statuses;
+        inner.told = told;
         inner.observed = Observed { sandboxes, containers };
         exits::place_early_ooms(&mut inner);
     }
@@ -99,20 +101,14 @@ fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
     }
 }
 
-fn container(status: &cri::ContainerStatus, listing: &Listing) -> ContainerSeen {
+fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerSeen {
     let metadata = status.metadata.clone().unwrap_or_default();
-    let listed = listing.containers.iter().find(|listed| listed.id == status.id);
     ContainerSeen {
         id: status.id.clone(),
-        sandbox: listed.map(|listed| listed.pod_sandbox_id.clone()).unwrap_or_default(),
+        sandbox: sandbox.to_owned(),
         name: metadata.name,
         attempt: metadata.attempt,
-        stage: match cri::ContainerState::try_from(status.state) {
-            Ok(cri::ContainerState::ContainerCreated) => ContainerStage::Created,
-            Ok(cri::ContainerState::ContainerRunning) => ContainerStage::Running,
-            Ok(cri::ContainerState::ContainerExited) => ContainerStage::Exited,
-            Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerStage::Unknown,
-        },
+        stage: stage(status.state),
         created: time(status.created_at).unwrap_or_default(),
         started: time(status.started_at),
         finished: time(status.finished_at),
@@ -120,6 +116,15 @@ fn container(status: &cri::ContainerStatus, listing: &Listing) -> ContainerSeen 
         reason: status.reason.clone(),
         message: status.message.clone(),
         image_id: if status.image_id.is_empty() { status.image_ref.clone() } else { status.image_id.clone() },
+    }
+}
+
+fn stage(state: i32) -> ContainerStage {
+    match cri::ContainerState::try_from(state) {
+        Ok(cri::ContainerState::ContainerCreated) => ContainerStage::Created,
+        Ok(cri::ContainerState::ContainerRunning) => ContainerStage::Running,
+        Ok(cri::ContainerState::ContainerExited) => ContainerStage::Exited,
+        Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerStage::Unknown,
     }
 }
 

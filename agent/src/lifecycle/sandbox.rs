@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewarden_proto::runtime::v1 as cri;
 
 use super::counters::{self, ContainerType};
 use super::state::PodState;
@@ -60,7 +61,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
         env.tell(&pod, None, &reason, message);
     }
     counters::container_started(ContainerType::Sandbox);
-    let id = env.client.run_sandbox(config.clone()).await.inspect_err(|_| {
+    let id = env.client.run_sandbox(config).await.inspect_err(|_| {
         counters::container_failed(ContainerType::Sandbox, "RunPodSandboxError");
         counters::pod_failed();
     })?;
@@ -71,21 +72,19 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     let ips = if host_network { Vec::new() } else { look::ips(&env.client.sandbox_status(&id).await?) };
     let seen = SandboxSeen { id, attempt, ready: true, created: Timestamp::now(), ips };
     state.note(|inner| {
-        inner.sandbox_config = Some(config);
         inner.observed.sandboxes.insert(0, seen);
     });
     Ok(())
 }
 
-/// The configuration of a sandbox that an earlier agent made; the same as then, since the pod is.
+/// The configuration of the sandbox, which every container of it is made with; the same as when it was made, since the
+/// pod is.
 ///
 /// # Errors
-/// The manifest can no longer be told to the runtime.
-pub async fn config_again(state: &PodState, attempt: u32) -> Result<(), SandboxError> {
+/// The pod's cgroup is gone, or the manifest cannot be told to the runtime.
+pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
     let parent = cgroup_parent(state).await?;
-    let config = container::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?;
-    state.lock().sandbox_config = Some(config);
-    Ok(())
+    Ok(container::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?)
 }
 
 /// The pod's directories and volumes.

@@ -4,12 +4,11 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::Notify;
 
 use super::environment::Environment;
 use super::saver::Saver;
-use super::{Observed, Plan, Record, phase};
+use super::{ContainerSeen, Observed, Plan, Record, phase};
 use crate::pod::Pod;
 use crate::view::OomVictim;
 
@@ -29,10 +28,8 @@ pub struct Inner {
     pub pod: Arc<Pod>,
     pub record: Record,
     pub observed: Observed,
-    /// The sandbox's configuration, which every container of it is made with.
-    pub sandbox_config: Option<cri::PodSandboxConfig>,
-    /// Containers' statuses by id, as long as the runtime's list tells the same state of them.
-    pub statuses: HashMap<String, cri::ContainerStatus>,
+    /// Containers by id as the runtime told them, as long as its list tells the same state of them.
+    pub told: HashMap<String, ContainerSeen>,
     /// Containers that could not be started, by name.
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
@@ -68,8 +65,7 @@ impl PodState {
             pod,
             record,
             observed: Observed::default(),
-            sandbox_config: None,
-            statuses: HashMap::new(),
+            told: HashMap::new(),
             failed: BTreeMap::new(),
             plan: Plan::default(),
             trouble: None,

@@ -73,7 +73,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         if let Some(kernel) = lock(&observer.kernel).as_mut() {
             kernel.flush_log();
         }
-        if tick % TRIMMED == 0 {
+        if tick.is_multiple_of(TRIMMED) {
             memory::trim();
         }
     }

@@ -17,7 +17,7 @@ use crate::test::tally::Tally;
 /// Where the table of features goes, below the workspace root.
 const TABLE: &str = "docs/KERNELS.md";
 /// From a guest's start to its end; the tests have limits of their own, so this is for machines that hang.
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+const LIMIT: Duration = Duration::from_secs(50 * 60);
 
 /// How to run them.
 #[derive(Debug, Clone)]

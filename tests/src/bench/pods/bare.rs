@@ -83,7 +83,7 @@ impl Bare {
             let _inside = runtime.enter();
             Client::new(&endpoint)
         };
-        let image = runtime.block_on(client.image(BUSYBOX_IMAGE)).map_err(failure)?;
+        let image = runtime.block_on(image(&client, context.patiently(10)))?;
         let layout = Arc::new(nodewarden::cgroup::Layout::detect()?);
         let manager = Manager::new(Arc::new(Cgroupfs::new(layout.clone())), layout.clone());
         let levels = Levels::below(&config.node.cgroup_root).map_err(failure)?;
@@ -96,7 +96,7 @@ impl Bare {
                 .as_deref()
                 .and_then(|path| Resolv::read(path).ok())
                 .unwrap_or_default(),
-            image: image.ok_or_else(|| Failure::Unexpected(format!("the runtime has no {BUSYBOX_IMAGE}")))?,
+            image,
             calls: Arc::new(Calls { client, manager }),
             runtime,
             config,
@@ -257,6 +257,18 @@ impl Calls {
             tokio::task::spawn_blocking(move || self.manager.destroy(&prepared.cgroup, PATIENCE)).await;
         destroyed.map_err(failure)?.map_err(failure)?;
         Ok(prepared.paths)
+    }
+}
+
+/// The image of the pods. What was imported a moment ago is known to containerd's CRI as soon as it has heard of it.
+async fn image(client: &Client, limit: Duration) -> Result<cri::Image, Failure> {
+    let deadline = Instant::now() + limit;
+    loop {
+        if let Some(image) = client.image(BUSYBOX_IMAGE).await.map_err(failure)? {
+            return Ok(image);
+        }
+        ensure!(Instant::now() < deadline, "the runtime has no {BUSYBOX_IMAGE}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
 

@@ -13,6 +13,8 @@ use crate::harness::{Context, Failure};
 /// Between two looks, for one pod and for many.
 const ONE: Duration = Duration::from_micros(200);
 const MANY: Duration = Duration::from_millis(5);
+/// Seconds until one pod, or many, are given up.
+const LIMITS: [u64; 2] = [30, 180];
 
 /// CLOCK_MONOTONIC, which the measured container reads too.
 ///
@@ -26,7 +28,7 @@ pub fn now() -> Result<Duration, Failure> {
 /// A folder that containers write into.
 pub struct Evidence {
     folder: PathBuf,
-    limit: Duration,
+    limits: [Duration; 2],
 }
 
 impl Evidence {
@@ -39,7 +41,7 @@ impl Evidence {
         std::fs::write(&clock, PAUSE).map_err(Failure::file(&clock))?;
         let all = std::fs::Permissions::from_mode(0o755);
         std::fs::set_permissions(&clock, all).map_err(Failure::file(&clock))?;
-        Ok(Self { folder, limit: context.patiently(120) })
+        Ok(Self { folder, limits: LIMITS.map(|seconds| context.patiently(seconds)) })
     }
 
     pub fn folder(&self) -> &Path {
@@ -76,6 +78,7 @@ impl Evidence {
     /// # Errors
     /// One stays.
     pub fn all_gone(&self, directories: Vec<PathBuf>) -> Result<(), Failure> {
+        // A pod's cgroup has a directory in each hierarchy, at most a dozen.
         let between = if directories.len() > 50 { MANY } else { ONE };
         self.all_gone_or(between, directories, false)
     }
@@ -103,13 +106,14 @@ impl Evidence {
         missing: &str,
         mut look: impl FnMut() -> Option<T>,
     ) -> Result<T, Failure> {
-        let deadline = Instant::now() + self.limit;
+        let limit = self.limits[usize::from(between == MANY)];
+        let deadline = Instant::now() + limit;
         loop {
             if let Some(found) = look() {
                 return Ok(found);
             }
             if Instant::now() >= deadline {
-                let seconds = self.limit.as_secs();
+                let seconds = limit.as_secs();
                 return Err(Failure::Unexpected(format!("{missing} (waited {seconds} s)")));
             }
             std::thread::sleep(between);

@@ -54,7 +54,7 @@ impl Bench for Pods {
         let pods = run.sizes.pods.unwrap_or(usual(MANY));
         let seconds = run.sizes.idle.unwrap_or(IDLE_SECONDS[usize::from(run.quick)]);
 
-        // Dropped last to first: the agent, the bare calls' cgroups when nothing runs in them, containerd.
+        // Dropped from the last on: the agent, which would make pods anew, and containerd after what runs in it.
         let evidence = Evidence::new(context)?;
         let place = RuntimePlace {
             home: context.temp.join("containerd"),
@@ -73,6 +73,14 @@ impl Bench for Pods {
         let [agent, calls] = one::pairs(run, &site, &bare, &evidence, pairs)?;
         figures.extend(of_one(&agent, &calls));
 
+        // The few before the many, whose coming and going leaves traces in the agent's memory.
+        let mut costs = vec![(0, without)];
+        for fewer in IDLE.map(|(fewer, _)| fewer).into_iter().filter(|fewer| *fewer < pods) {
+            run.progress(&format!("{fewer} pods idle for {seconds} s"));
+            let (_, cost) = many::by_agent(&site, &evidence, fewer, || idle::cost(&site, time))?;
+            costs.push((fewer, cost));
+        }
+
         let best = many::best(run, &bare, &evidence, (pods / 4).max(2))?;
         run.progress(&format!("{pods} pods by bare calls"));
         let calls = many::by_calls(&bare, &evidence, pods, best)?;
@@ -80,13 +88,8 @@ impl Bench for Pods {
         let (agent, cost) = many::by_agent(&site, &evidence, pods, || idle::cost(&site, time))?;
         figures.extend(of_many(pods, agent, calls, best));
 
-        figures.extend(of_idle(0, without));
-        for fewer in IDLE.map(|(fewer, _)| fewer).into_iter().filter(|fewer| *fewer < pods) {
-            run.progress(&format!("{fewer} pods idle for {seconds} s"));
-            let (_, cost) = many::by_agent(&site, &evidence, fewer, || idle::cost(&site, time))?;
-            figures.extend(of_idle(fewer, cost));
-        }
-        figures.extend(of_idle(pods, cost));
+        costs.push((pods, cost));
+        figures.extend(costs.into_iter().flat_map(|(pods, cost)| of_idle(pods, cost)));
         Ok(figures)
     }
 }

@@ -13,10 +13,6 @@ use crate::harness::{Context, Failure, Test};
 
 pub const TESTS: &[Test] = &[Test::new("pod_crash_loop_back_off", crash).timeout(120).needs(NEEDS)];
 
-/// How much later than due a container may begin, on an ordinary and on an emulated machine: there its start alone takes
-/// seconds.
-const LATE_S: [f64; 2] = [0.7, 8.0];
-
 fn crash(context: &Context) -> Result<(), Failure> {
     let kubelet = "featureGates: {KubeletCrashLoopBackOffMax: true}\n\
                    crashLoopBackOff: {maxContainerRestartPeriod: 4s}\n";
@@ -47,7 +43,8 @@ fn crash(context: &Context) -> Result<(), Failure> {
     let waits: Vec<f64> = ends.iter().zip(starts.iter().skip(1)).map(|(end, start)| start - end).collect();
     // The first restart is at once, as the kubelet's; the long run begins anew.
     let expected = [0.0, 1.0, 2.0, 4.0, 4.0, 0.0, 1.0];
-    let late = context.scaled(LATE_S);
+    // An emulated machine takes seconds to start a container.
+    let late = if context.patience > 1 { 2.0 * f64::from(context.patience) } else { 0.7 };
     ensure!(waits.len() >= expected.len(), "waits {waits:?}");
     for (wait, expected) in waits.iter().zip(expected) {
         ensure!(
