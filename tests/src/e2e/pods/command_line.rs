@@ -76,10 +76,10 @@ fn commands(context: &Context) -> Result<(), Failure> {
 
     // The pod's own events are in the journal, and `events --pod` finds them.
     let client = stage.agent()?.client()?;
-    let quiet = std::time::Duration::from_millis(500);
+    let quiet = context.patiently(10);
     let events = client
         .watch(since(begin, &["pod"]))?
-        .collect(quiet, 10 * quiet, |event| event.pod.as_ref().is_some_and(|pod| pod.name == "fails"))?;
+        .collect(quiet, quiet, |event| event.pod.as_ref().is_some_and(|pod| pod.name == "fails"))?;
     ensure!(events.len() >= 3, "only {} events of a pod that was started again", events.len());
     let shown = run(&["events", "--since", "5m", "--no-follow", "--pod", "fails"])?;
     ensure!(shown.contains("fails") && !shown.contains("chatty"), "events of one pod: {shown}");

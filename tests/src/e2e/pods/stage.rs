@@ -192,11 +192,12 @@ impl<'c> Stage<'c> {
 
     /// Messages of a pod's events of this reason that are in the journal since a time.
     pub fn notes(&self, name: &str, reason: &str, begin: SystemTime) -> Result<Vec<String>, Failure> {
-        let quiet = Duration::from_millis(300);
+        // The stream ends by itself.
+        let quiet = self.context.patiently(10);
         let client = self.agent()?.client()?;
         let events = client
             .watch(since(begin, &["pod"]))?
-            .collect(quiet, 30 * quiet, |event| event.pod.as_ref().is_some_and(|pod| pod.name == name))?;
+            .collect(quiet, quiet, |event| event.pod.as_ref().is_some_and(|pod| pod.name == name))?;
         let notes = events.into_iter().filter_map(|received| match received.event.detail {
             Some(Detail::PodNote(note)) if note.reason == reason => Some(note.message),
             _ => None,
