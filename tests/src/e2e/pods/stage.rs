@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use nix::sys::signal::Signal;
 use nodewarden_proto::nodewarden::v1::PodCgroup;
