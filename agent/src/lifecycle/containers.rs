@@ -117,7 +117,14 @@ pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartE
         let inner = state.lock();
         inner.observed.containers.iter().any(|seen| seen.id == id && seen.stage == ContainerStage::Created)
     };
-    if created { run(state, id, name).await } else { hook(state, id, name).await }
+    if !created {
+        return hook(state, id, name).await;
+    }
+    // It may have begun before it was cut off: whoever sees it begin twice finds here why.
+    let message =
+        format!("the start of container {name} was cut off with an earlier agent or runtime: started again");
+    state.env.tell(&state.pod(), Some((name, id)), "StartResumed", message);
+    run(state, id, name).await
 }
 
 /// Starts a container that is there, and runs its postStart hook.

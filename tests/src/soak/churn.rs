@@ -303,7 +303,7 @@ impl Churn<'_> {
             };
             // An end by the agent, and a start that was not to be: the agent or containerd died in the middle.
             let died = ["StartError", "RunContainerError"].iter().any(|word| note.message.contains(word));
-            if note.reason == "Killing" || died {
+            if note.reason == "Killing" || note.reason == "StartResumed" || died {
                 causes.insert((pod.uid, pod.container_name));
             }
         }
