@@ -12,8 +12,8 @@ use super::manifests::{Kind, Version, manifest, name};
 use crate::e2e::hierarchy::pods::Dice;
 use crate::e2e::pods::seen::Seen;
 use crate::e2e::pods::stage::Stage;
-use crate::e2e::support::{eventually, since};
-use crate::ensure_eq;
+use crate::e2e::support::{eventually, since, was_cut_off};
+use crate::ensure;
 use crate::fixture::mounts_below;
 use crate::harness::{Context, Failure};
 
@@ -292,17 +292,21 @@ impl Churn<'_> {
     /// No container that does not end by itself began twice, of no pod that there ever was, and none is said to have been
     /// restarted, unless it is in the journal why.
     fn no_start_without_a_cause(&mut self, begin: SystemTime) -> Result<(), Failure> {
-        let quiet = Duration::from_secs(3);
+        // The stream ends by itself; reading so long a journal from disk takes a while.
+        let quiet = self.context.patiently(60);
         let events = self.stage.agent()?.client()?.watch(since(begin, &["pod"]))?;
         let mut causes: BTreeSet<(String, String)> = BTreeSet::new();
-        let events = events.collect(quiet, 20 * quiet, |_| true)?;
+        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let events = events.collect(quiet, 2 * quiet, |_| true)?;
         for received in events {
             let (Some(pod), Some(Detail::PodNote(note))) = (received.event.pod, received.event.detail) else {
                 continue;
             };
-            // An end by the agent, and a start that was not to be: the agent or containerd died in the middle.
-            let died = ["StartError", "RunContainerError"].iter().any(|word| note.message.contains(word));
-            if note.reason == "Killing" || note.reason == "StartResumed" || died {
+            let line = format!("{}: {}: {:.80}", pod.container_name, note.reason, note.message);
+            told.entry(pod.uid.clone()).or_default().push(line);
+            // An end by the agent, a start that came to nothing, and an end that containerd was not there to see.
+            let unseen = note.message.contains("Unknown, exit code 255");
+            if note.reason == "Killing" || was_cut_off(&note) || unseen {
                 causes.insert((pod.uid, pod.container_name));
             }
         }
@@ -329,7 +333,14 @@ impl Churn<'_> {
                 }
             }
         }
-        ensure_eq!(unexplained, Vec::<String>::new(), "containers that began again without a cause");
+        let uid = |text: &String| text.split(' ').next().unwrap_or_default().to_owned();
+        let first = unexplained.first().map(|text| told.remove(&uid(text)).unwrap_or_default());
+        ensure!(
+            unexplained.is_empty(),
+            "containers that began again without a cause: {}; of the first the journal says: {}",
+            unexplained.join(", "),
+            first.unwrap_or_default().join("; ")
+        );
         Ok(())
     }
 }
