@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 4] = [
+const FILES: [&str; 5] = [
+    "proto/deviceplugin/v1beta1/api.proto",
     "proto/nodewarden/v1/nodewarden.proto",
     "proto/nodewarden/v1/streams.proto",
     "proto/nodewarden/v1/pods.proto",

@@ -7,6 +7,7 @@ pub mod cgroup;
 pub mod cli;
 pub mod config;
 pub mod container;
+pub mod devices;
 #[cfg(test)]
 mod golden;
 pub mod journal;

@@ -7,6 +7,13 @@ pub mod nodewarden {
     }
 }
 
+/// Device plugins: the kubelet's protocol.
+pub mod deviceplugin {
+    pub mod v1beta1 {
+        tonic::include_proto!("v1beta1");
+    }
+}
+
 /// The container runtime interface (CRI), as far as it is used here.
 pub mod runtime {
     pub mod v1 {

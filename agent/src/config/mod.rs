@@ -2,6 +2,7 @@
 //! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
 
 pub mod defaults;
+mod devices;
 mod dropin;
 mod duration;
 mod error;
@@ -28,6 +29,7 @@ use std::time::Duration;
 
 use crate::journal::Limits;
 
+pub use devices::{DeviceSettings, Enforcement};
 pub use error::{ConfigError, Problem};
 pub use file::{load, parse};
 pub use machine::MachineFacts;
@@ -72,6 +74,8 @@ pub struct Config {
     pub node: NodeSettings,
     /// Running pods: the kubelet's keys.
     pub pods: PodSettings,
+    /// Device plugins and device access.
+    pub devices: DeviceSettings,
     /// The kubelet's feature gates that matter here.
     pub gates: FeatureGates,
     /// Keys of the file that a kubelet knows and that do nothing here.

@@ -54,6 +54,7 @@ pub fn take(
     let runtime_cgroups = path::take(&mut f, "runtimeCgroups");
     let pods = settings::pods::take_own(&mut f, pods);
     let journal = f.section("journal");
+    let devices = f.section("devices");
     f.finish();
     Config {
         mode,
@@ -73,6 +74,7 @@ pub fn take(
         bench_empty_programs,
         node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
         pods,
+        devices: settings::devices::take(devices, problems),
         gates: FeatureGates::default(),
         ignored: Vec::new(),
     }

@@ -3,7 +3,7 @@
 use serde_yaml_ng::{Mapping, Value};
 
 use super::node::{MemoryReservation, NodeSettings, SwapBehavior};
-use super::{Config, FeatureGates, PodSettings, duration, kubelet};
+use super::{Config, DeviceSettings, FeatureGates, PodSettings, duration, kubelet};
 use crate::pod::ResourceList;
 
 impl Config {
@@ -54,8 +54,22 @@ impl Config {
         journal.put("fileBytes", self.journal.file_bytes);
         journal.put("files", self.journal.files);
         map.put("journal", journal.0);
+        map.put("devices", devices(&self.devices));
         map.0
     }
+}
+
+fn devices(devices: &DeviceSettings) -> Mapping {
+    let mut map = Map::default();
+    map.put("kubeletDir", &*devices.kubelet_dir.to_string_lossy());
+    map.put("pluginTimeoutSeconds", devices.plugin_timeout.as_secs());
+    map.put("graceSeconds", devices.grace.as_secs());
+    map.put("enforcement", devices.enforcement.name());
+    map.put("privilegedEnforcement", devices.privileged_enforcement.name());
+    map.put("cutUnhealthy", devices.cut_unhealthy);
+    let extra = devices.extra.iter().map(|(resource, paths)| pair(resource, paths.clone()));
+    map.put("extra", extra.collect::<Mapping>());
+    map.0
 }
 
 /// The kubelet's keys.

@@ -2,6 +2,7 @@
 //! and its checks (pkg/kubelet/apis/config/validation/validation.go).
 
 mod allocatable;
+pub mod devices;
 pub mod eviction;
 mod gates;
 mod limits;
