@@ -1,6 +1,7 @@
 //! `nodewarden.v1` and `grpc.health.v1` on a Unix socket, for root only.
 
 pub mod cgroup;
+pub mod device;
 mod error;
 pub mod event;
 pub mod filter;

@@ -72,6 +72,15 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     if let Some(pods) = &s.pods {
         pod_counts(&mut out, pods);
     }
+    for (at, own) in s.devices.iter().enumerate() {
+        let head = if at == 0 { "devices" } else { "" };
+        let away = if own.away_since.is_some() { ", its plugin is away" } else { "" };
+        let _ = writeln!(
+            out,
+            "{head:<11}{}: {} of {} allocatable, {} allocated{away}",
+            own.name, own.allocatable, own.capacity, own.allocated
+        );
+    }
     let errors = match s.journal_write_errors {
         0 => String::new(),
         n => format!(", {n} could not be written at once"),

@@ -16,6 +16,7 @@ use super::store::Store;
 use crate::config::{NodeSettings, PodSettings};
 use crate::container::dns::Resolv;
 use crate::container::{Host, PodPaths};
+use crate::devices::{Devices, Guards};
 use crate::journal::Journal;
 use crate::manage::Place;
 use crate::node::Capacity;
@@ -28,7 +29,6 @@ use crate::view::{Detail, PodRef};
 pub type Places = watch::Receiver<Arc<BTreeMap<String, Place>>>;
 
 /// See the module.
-#[derive(Debug)]
 pub struct Environment {
     pub client: Client,
     pub settings: NodeSettings,
@@ -46,6 +46,9 @@ pub struct Environment {
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
     pub recursive_read_only: AtomicBool,
+    pub devices: Devices,
+    /// What the kernel is told of who may open which device; `None` where nothing is enforced.
+    pub guards: Option<Guards>,
     pub journal: Journal,
     pub board: Board,
     pub places: Places,

@@ -12,6 +12,7 @@ pub mod backoff;
 mod board;
 mod containers;
 pub mod counters;
+mod devices;
 mod environment;
 mod exits;
 mod housekeeping;

@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::state::PodState;
 use super::turn::{Next, turn};
-use super::{ContainerStage, Ending, exits, look, resizing, terminate};
+use super::{ContainerStage, Ending, devices, exits, look, resizing, terminate};
 use crate::pod::Pod;
 use crate::view::OomVictim;
 
@@ -50,6 +50,9 @@ pub async fn run(
     fresh: bool,
 ) {
     state.show();
+    if !fresh {
+        devices::adopt(&state).await;
+    }
     let mut look = !fresh;
     // A container whose end the kernel saw and the runtime has not told yet.
     let mut expected: Option<String> = None;

@@ -17,7 +17,7 @@ use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::lifecycle::Board;
 use crate::view::{
-    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, Identity, PodRef, PodView, Snapshot, Status,
+    AgentCost, Detail, DevicesView, EventCounts, EventType, HierarchyStatus, Identity, PodRef, PodView, Snapshot, Status,
     TopicStatus, Watch,
 };
 
@@ -38,6 +38,9 @@ pub struct Facts {
 /// How the status of the hierarchy is had, in manage mode.
 type HierarchyReader = Box<dyn Fn() -> HierarchyStatus + Send>;
 
+/// How devices are had, in manage mode.
+type DevicesReader = Box<dyn Fn() -> DevicesView + Send>;
+
 /// See the module.
 pub struct Observer {
     pub facts: Facts,
@@ -54,6 +57,7 @@ pub struct Observer {
     told_lost: Mutex<[u64; Kind::COUNT]>,
     suspects: Mutex<HashSet<(usize, u64)>>,
     hierarchy: Mutex<Option<HierarchyReader>>,
+    devices: Mutex<Option<DevicesReader>>,
     /// Where the lifecycle hangs its pods out.
     pub board: Board,
 }
@@ -96,8 +100,14 @@ impl Observer {
             told_lost: Mutex::new([0; Kind::COUNT]),
             suspects: Mutex::default(),
             hierarchy: Mutex::default(),
+            devices: Mutex::default(),
             board: Board::default(),
         }
+    }
+
+    /// From now on devices are shown as `read` tells them.
+    pub fn show_devices(&self, read: impl Fn() -> DevicesView + Send + 'static) {
+        *lock(&self.devices) = Some(Box::new(read));
     }
 
     /// From now on the status shows what `read` tells of the hierarchy.
@@ -185,6 +195,10 @@ impl Observer {
 impl Watch for Observer {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.sample()
+    }
+
+    fn devices(&self) -> DevicesView {
+        lock(&self.devices).as_ref().map(|read| read()).unwrap_or_default()
     }
 
     fn pods(&self) -> Vec<Arc<PodView>> {
