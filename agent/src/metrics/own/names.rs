@@ -20,6 +20,7 @@ const CONTAINER: &[&str] = &["container", "namespace", "pod", "uid"];
 const CONTAINER_STATE: &[&str] = &["container_state"];
 const CONTAINER_TYPE: &[&str] = &["container_type"];
 const CONTAINER_TYPE_CODE: &[&str] = &["code", "container_type"];
+const RESOURCE_NAME: &[&str] = &["resource_name"];
 const PHASE: &[&str] = &["phase"];
 const PATH: &[&str] = &["path"];
 const PATH_CODE: &[&str] = &["code", "path"];
@@ -82,6 +83,8 @@ families! {
         StartedContainers: Counter "kubelet_started_containers_total" CONTAINER_TYPE "Cumulative number of containers started, by type: container, init_container or podsandbox.";
         StartedContainersErrors: Counter "kubelet_started_containers_errors_total" CONTAINER_TYPE_CODE "Cumulative number of errors when starting containers, by type and reason.";
 
+        DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
+
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
         HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last answer.";
@@ -98,6 +101,7 @@ impl Own {
         Self::RestartedPods,
         Self::StartedContainers,
         Self::StartedContainersErrors,
+        Self::DevicePluginRegistrations,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,
