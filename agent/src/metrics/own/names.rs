@@ -89,6 +89,7 @@ families! {
         DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
         DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that containers have, healthy or not.";
         DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is away.";
+        DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
 
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
@@ -108,6 +109,7 @@ impl Own {
         Self::StartedContainersErrors,
         Self::DevicePluginAllocation,
         Self::DeviceAllocation,
+        Self::DevicePluginRegistrations,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,
