@@ -7,18 +7,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use nodewarden_ebpf_abi::Kind;
+use tracing::warn;
 
 use super::names::Names;
 use super::registry::{Happened, Registry};
 use super::sampler::Sampler;
 use super::{lock, tree};
 use crate::cgroup::{Asked, Hierarchy, Layout};
+use crate::devices::enforce::{self, Enforcer};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::lifecycle::Board;
 use crate::view::{
-    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, Identity, PodRef, PodView, Snapshot, Status,
-    TopicStatus, Watch,
+    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, HookState, Identity, PodRef, PodView,
+    Snapshot, Status, TopicStatus, Watch,
 };
 
 /// Readings asked for within this time of another share it.
@@ -54,6 +56,7 @@ pub struct Observer {
     told_lost: Mutex<[u64; Kind::COUNT]>,
     suspects: Mutex<HashSet<(usize, u64)>>,
     hierarchy: Mutex<Option<HierarchyReader>>,
+    enforcer: Mutex<Option<Enforcer>>,
     /// Where the lifecycle hangs its pods out.
     pub board: Board,
 }
@@ -96,6 +99,7 @@ impl Observer {
             told_lost: Mutex::new([0; Kind::COUNT]),
             suspects: Mutex::default(),
             hierarchy: Mutex::default(),
+            enforcer: Mutex::default(),
             board: Board::default(),
         }
     }
@@ -103,6 +107,18 @@ impl Observer {
     /// From now on the status shows what `read` tells of the hierarchy.
     pub fn show_hierarchy(&self, read: impl Fn() -> HierarchyStatus + Send + 'static) {
         *lock(&self.hierarchy) = Some(Box::new(read));
+    }
+
+    /// From now on the status shows what holds pods to their devices. That it cannot is told.
+    pub fn show_enforcer(&self, enforcer: Enforcer) {
+        let topic = enforcer.state();
+        if topic.state != HookState::On {
+            let message = format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason);
+            warn!("{message}");
+            let detail = Detail::Agent { reason: "FeatureOff".into(), message };
+            self.journal.append(Timestamp::now(), "", None, detail);
+        }
+        *lock(&self.enforcer) = Some(enforcer);
     }
 
     /// Adds cgroups that were found and got no slot.
@@ -115,7 +131,10 @@ impl Observer {
         let time = MonotonicClock::wall(record.header().time_ns);
         self.seen.count(type_of(record));
         let happened = lock(&self.registry).apply(record, time);
-        if let Some(happened) = happened {
+        if let Some(mut happened) = happened {
+            if let Detail::Device(access) = &mut happened.detail {
+                access.path = enforce::path_of(&access.device).unwrap_or_default();
+            }
             self.tell(happened);
         }
     }
@@ -214,6 +233,8 @@ impl Watch for Observer {
         // Each in a statement of its own: a guard inside the literal below would be held to its end, and whoever
         // holds the sampler waits for the registry.
         let cgroups = lock(&self.registry).counted() as u64;
+        let enforcer = lock(&self.enforcer).clone();
+        let device = enforcer.as_ref().map(Enforcer::state);
         let untracked_counts = lock(&self.sampler).untracked_counts();
         Status {
             version: crate::VERSION.to_owned(),
@@ -222,7 +243,7 @@ impl Watch for Observer {
             cgroup_layout: self.facts.layout.kind().to_string(),
             controllers: self.facts.layout.describe_controllers(),
             kernel_version: self.facts.kernel_version.clone(),
-            topics: self.facts.topics.clone(),
+            topics: self.facts.topics.iter().cloned().chain(device).collect(),
             programs,
             programs_measured_seconds: measured.as_secs_f64(),
             events,
@@ -236,6 +257,7 @@ impl Watch for Observer {
             warnings,
             journal_events: journal.events,
             journal_write_errors: journal.write_errors,
+            device_denials: enforcer.map(|enforcer| enforcer.denials()).unwrap_or_default(),
             hierarchy: lock(&self.hierarchy).as_ref().map(|read| read()),
         }
     }
@@ -250,6 +272,7 @@ fn type_of(record: &Record) -> EventType {
         Record::Moved(_) => EventType::TaskMoved,
         Record::Oom(_) => EventType::Oom,
         Record::Exit(_) => EventType::Exit,
+        Record::Device(_) => EventType::Device,
     }
 }
 
@@ -262,6 +285,7 @@ fn event_type(kind: Kind) -> EventType {
         Kind::Moved => EventType::TaskMoved,
         Kind::Oom => EventType::Oom,
         Kind::Exit => EventType::Exit,
+        Kind::Device => EventType::Device,
     }
 }
 

@@ -22,9 +22,9 @@ use crate::view::{PodView, Snapshot, Status};
 /// Writes the whole document but the families of [`Own::FACADE`].
 pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status, pods: &[Arc<PodView>]) {
     agent::write(out, status);
-    if let Some(status) = &status.hierarchy {
-        hierarchy::write(out, status);
-        pods::write(out, pods);
+    if let Some(hierarchy) = &status.hierarchy {
+        hierarchy::write(out, hierarchy);
+        pods::write(out, pods, &status.device_denials);
     }
     cgroup::write(out, snapshot);
 }
