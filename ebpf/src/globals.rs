@@ -35,6 +35,8 @@ globals! {
     OFF_CGROUP_ROOT: u32 = 0;
     OFF_CGROUP_SELF_PARENT: u32 = 0;
     OFF_CGROUP_SELF: u32 = 0;
+    OFF_CGROUP_LEVEL: u32 = 0;
+    OFF_CGROUP_ANCESTORS: u32 = 0;
     OFF_ROOT_HIERARCHY: u32 = 0;
     OFF_KN_ID: u32 = 0;
     OFF_KN_NAME: u32 = 0;

@@ -9,6 +9,7 @@
 mod block;
 mod count;
 mod cpu;
+mod device;
 mod globals;
 mod life;
 mod maps;

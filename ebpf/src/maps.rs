@@ -6,11 +6,14 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, Queue, RingBuf},
 };
 use nodewarden_ebpf_abi::{
-    BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, Kind, LastTurn, NetworkCell, SPACES,
+    BlockCell, CACHE_ENTRIES, CpuCell, CpuState, DeviceCount, DeviceKey, DeviceTurn, GroupCell, Kind, LastTurn,
+    NetworkCell, SPACES,
 };
 
 /// BPF_F_MMAPABLE: the agent maps the array and reads without a system call.
 const MMAPABLE: u32 = 1024;
+/// BPF_F_NO_PREALLOC: memory for what is in a table, not for all that could be.
+const NO_PREALLOC: u32 = 1;
 
 /// Rare events to the agent.
 #[map]
@@ -65,3 +68,22 @@ pub static RECLAIMS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(4096, 0
 /// Block requests under way: request → when issued, slot and direction.
 #[map]
 pub static REQUESTS: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(8192, 0);
+
+/// How deep kubepods is in the unified hierarchy.
+#[map]
+pub static DEVICE_LEVEL: Array<u32> = Array::with_max_entries(1, 0);
+/// Pods that are guarded, by their cgroup's id → what is done about accesses that no rule allows.
+#[map]
+pub static DEVICE_PODS: HashMap<u64, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// What pods may open → accesses.
+#[map]
+pub static DEVICE_RULES: HashMap<DeviceKey, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Accesses that no rule allowed.
+#[map]
+pub static DEVICE_COUNTS: HashMap<DeviceKey, DeviceCount> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Devices that are counted for themselves, by pod.
+#[map]
+pub static DEVICES_OF: HashMap<u64, u64> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Turns to tell that are taken.
+#[map]
+pub static DEVICE_TURNS: LruHashMap<DeviceTurn, u32> = LruHashMap::with_max_entries(1, 0);

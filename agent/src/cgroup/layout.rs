@@ -109,6 +109,7 @@ pub struct Layout {
     hierarchies: Vec<Hierarchy>,
     others: Vec<Hierarchy>,
     freezer: Option<PathBuf>,
+    devices: Option<PathBuf>,
     missing: Vec<Controller>,
 }
 
@@ -194,12 +195,14 @@ impl Layout {
             // Somebody's named hierarchy beside it has no cgroups of pods.
             others.clear();
         }
-        let freezer =
-            facts.memberships.iter().find(|m| m.controllers.iter().any(|c| c == "freezer")).and_then(|m| {
-                let all = hierarchies.iter().chain(&others);
-                all.filter(|h| h.version == Version::V1).find(|h| h.id == m.id).map(|h| h.mount.clone())
-            });
-        Ok(Self { kind, hierarchies, others, freezer, missing })
+        let on_v1 = |controller: &str| {
+            let with = |m: &&Membership| m.controllers.iter().any(|c| c == controller);
+            let id = facts.memberships.iter().find(with)?.id;
+            let mut all = hierarchies.iter().chain(&others).filter(|h| h.version == Version::V1);
+            all.find(|h| h.id == id).map(|h| h.mount.clone())
+        };
+        let (freezer, devices) = (on_v1("freezer"), on_v1("devices"));
+        Ok(Self { kind, hierarchies, others, freezer, devices, missing })
     }
 
     pub fn kind(&self) -> LayoutKind {
@@ -225,6 +228,11 @@ impl Layout {
     /// Where the v1 freezer is mounted. v2 has its own in every cgroup.
     pub fn freezer(&self) -> Option<&Path> {
         self.freezer.as_deref()
+    }
+
+    /// Where the v1 devices controller is mounted. On v2 devices are for eBPF programs.
+    pub fn devices(&self) -> Option<&Path> {
+        self.devices.as_deref()
     }
 
     /// The v2 tree, if it is mounted.

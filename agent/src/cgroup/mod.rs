@@ -28,6 +28,7 @@ mod walk;
 pub use controller::{Controller, Version};
 pub use error::CgroupError;
 pub use files::Budget;
+pub use group_path::join;
 pub use identity::identify;
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
 pub use machine::MachineReader;

@@ -1,7 +1,7 @@
 //! One event as one line: when, what, who, where, at what limit, by whom. Pure.
 
 use super::format::{bytes, printable, time};
-use crate::view::{Detail, Event, Exit, LimitScope, OomKill, PodRef};
+use crate::view::{Detail, DeviceAccess, DeviceVerdict, Event, Exit, LimitScope, OomKill, PodRef};
 
 /// The line, without its end.
 pub fn line(event: &Event) -> String {
@@ -24,6 +24,7 @@ pub fn line(event: &Event) -> String {
         Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } => {
             format!("{reason}: {message} in {place}")
         }
+        Detail::Device(device) => opened(device, &place),
         Detail::Lost { lost_type, count } => lost(lost_type, *count),
         Detail::Agent { reason, message } => format!("{reason}: {message}"),
     };
@@ -90,6 +91,21 @@ fn ended(exit: &Exit, place: &str) -> String {
     format!("{} (pid {}{inside}{main}) {how} in {place}", exit.command, exit.pid)
 }
 
+fn opened(device: &DeviceAccess, place: &str) -> String {
+    let verdict = match device.verdict {
+        DeviceVerdict::Denied => "denied",
+        DeviceVerdict::Audited if device.refused_by_runtime => "would be denied",
+        DeviceVerdict::Audited => "allowed, would be denied",
+    };
+    let path = if device.path.is_empty() { String::new() } else { format!(" ({})", device.path) };
+    let too = if device.refused_by_runtime { ", by the runtime too" } else { "" };
+    let times = if device.count > 1 { format!(", {} times", device.count) } else { String::new() };
+    format!(
+        "{} (pid {}) wanted {} {}{path} in {place}: {verdict}{too}{times}",
+        device.command, device.pid, device.access, device.device
+    )
+}
+
 fn signal(number: u32) -> String {
     let known = i32::try_from(number).ok().and_then(|n| nix::sys::signal::Signal::try_from(n).ok());
     known.map_or_else(|| format!("signal {number}"), |s| s.as_str().to_owned())
@@ -135,6 +151,19 @@ mod tests {
             name: "cart".into(),
             container_id: "0123456789abcdef".into(),
             container_name: "web".into(),
+        }
+    }
+
+    fn device() -> DeviceAccess {
+        DeviceAccess {
+            pid: 5,
+            command: "cat".into(),
+            device: "c 10:229".into(),
+            path: "/dev/fuse".into(),
+            access: "rw".into(),
+            verdict: DeviceVerdict::Denied,
+            refused_by_runtime: false,
+            count: 1,
         }
     }
 
@@ -205,6 +234,26 @@ mod tests {
                 None,
                 Detail::Hierarchy { reason: "PodCgroupDestroyed".into(), message: "3 processes".into() },
                 "hierarchy       PodCgroupDestroyed: 3 processes in /a",
+            ),
+            (
+                None,
+                Detail::Device(device()),
+                "device          cat (pid 5) wanted rw c 10:229 (/dev/fuse) in /a: denied",
+            ),
+            (
+                None,
+                Detail::Device(DeviceAccess {
+                    path: String::new(),
+                    refused_by_runtime: true,
+                    count: 7,
+                    ..device()
+                }),
+                "device          cat (pid 5) wanted rw c 10:229 in /a: denied, by the runtime too, 7 times",
+            ),
+            (
+                None,
+                Detail::Device(DeviceAccess { verdict: DeviceVerdict::Audited, ..device() }),
+                "device          cat (pid 5) wanted rw c 10:229 (/dev/fuse) in /a: allowed, would be denied",
             ),
             (
                 None,

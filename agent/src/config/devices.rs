@@ -26,6 +26,11 @@ pub struct DeviceSettings {
 }
 
 impl DeviceSettings {
+    /// Whether any pod's devices are guarded at all.
+    pub fn guards(&self) -> bool {
+        self.enforcement != Enforcement::Off || self.privileged_enforcement != Enforcement::Off
+    }
+
     /// Where plugins have their sockets, and the kubelet's its checkpoint.
     pub fn plugin_dir(&self) -> PathBuf {
         self.kubelet_dir.join("device-plugins")

@@ -137,6 +137,7 @@ fn cost(event: &Event) -> usize {
         | Detail::CgroupRemoved {}
         | Detail::CgroupPopulated {}
         | Detail::CgroupEmptied {} => 0,
+        Detail::Device(d) => text(&d.command) + text(&d.device) + text(&d.path) + text(&d.access),
     };
     // The value with its two counters, and its place in the queue.
     size_of::<Event>() + 2 * ALLOCATION + size_of::<usize>() + text(&event.cgroup) + pod + detail

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::SignedDuration;
 
 use super::*;
-use crate::view::{Correction, EventType, Exit, LimitScope, OomKill};
+use crate::view::{Correction, DeviceAccess, DeviceVerdict, EventType, Exit, LimitScope, OomKill};
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_700_000_000 + second)
@@ -78,6 +78,16 @@ fn every_detail_survives_the_file() {
         }),
         Detail::Hierarchy { reason: "PodCgroupDestroyed".into(), message: "m".into() },
         Detail::Pod { reason: "Started".into(), message: "m".into() },
+        Detail::Device(DeviceAccess {
+            pid: 1,
+            command: "cat".into(),
+            device: "c 10:229".into(),
+            path: "/dev/fuse".into(),
+            access: "rw".into(),
+            verdict: DeviceVerdict::Audited,
+            refused_by_runtime: true,
+            count: 3,
+        }),
         Detail::Lost { lost_type: "oom".into(), count: 5 },
         Detail::Agent { reason: "started".into(), message: "m".into() },
     ];

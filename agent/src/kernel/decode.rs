@@ -3,7 +3,7 @@
 use std::mem::size_of;
 use std::ptr;
 
-use nodewarden_ebpf_abi::{CgroupRecord, ExitRecord, Header, Kind, LifeRecord, OomRecord};
+use nodewarden_ebpf_abi::{CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, LifeRecord, OomRecord};
 
 /// One record, as the kernel side wrote it.
 #[derive(Clone, Copy)]
@@ -15,6 +15,7 @@ pub enum Record {
     Moved(LifeRecord),
     Oom(OomRecord),
     Exit(ExitRecord),
+    Device(DeviceRecord),
 }
 
 impl Record {
@@ -24,6 +25,7 @@ impl Record {
             Self::Removed(r) | Self::Populated(r) | Self::Emptied(r) | Self::Moved(r) => &r.header,
             Self::Oom(r) => &r.header,
             Self::Exit(r) => &r.header,
+            Self::Device(r) => &r.header,
         }
     }
 }
@@ -40,6 +42,7 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
         Kind::Moved => Record::Moved(read(bytes)?),
         Kind::Oom => Record::Oom(read(bytes)?),
         Kind::Exit => Record::Exit(read(bytes)?),
+        Kind::Device => Record::Device(read(bytes)?),
     })
 }
 
@@ -50,6 +53,7 @@ impl Plain for CgroupRecord {}
 impl Plain for LifeRecord {}
 impl Plain for OomRecord {}
 impl Plain for ExitRecord {}
+impl Plain for DeviceRecord {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {

@@ -15,7 +15,7 @@ const fn field(global: &'static str, paths: &'static [&'static str], topics: &'s
 }
 
 /// By task: everything that is counted to a task's cgroup.
-const TASK: &[Topic] = &[Topic::Cpu, Topic::Oom, Topic::Reclaim, Topic::Process];
+const TASK: &[Topic] = &[Topic::Cpu, Topic::Oom, Topic::Reclaim, Topic::Process, Topic::Device];
 /// By any cgroup at all.
 const GROUP: &[Topic] = &[
     Topic::Cpu,
@@ -25,18 +25,23 @@ const GROUP: &[Topic] = &[
     Topic::Block,
     Topic::CgroupLife,
     Topic::Network,
+    Topic::Device,
 ];
+/// By events that name a process.
+const NAMED: &[Topic] = &[Topic::Oom, Topic::Process, Topic::CgroupLife, Topic::Device];
 const CPU: &[Topic] = &[Topic::Cpu];
 const OOM: &[Topic] = &[Topic::Oom];
 const PROCESS: &[Topic] = &[Topic::Process];
 const LIFE: &[Topic] = &[Topic::CgroupLife];
 const BLOCK: &[Topic] = &[Topic::Block];
+/// Without it only a substitute of a program cannot be used.
+const SUBSTITUTE: &[Topic] = &[];
 
 pub const FIELDS: &[Field] = &[
     field("OFF_TASK_CGROUPS", &["task_struct.cgroups"], TASK),
     field("OFF_TASK_PID", &["task_struct.pid"], &[Topic::Cpu, Topic::Process]),
-    field("OFF_TASK_TGID", &["task_struct.tgid"], &[Topic::Oom, Topic::Process, Topic::CgroupLife]),
-    field("OFF_TASK_COMM", &["task_struct.comm"], &[Topic::Oom, Topic::Process, Topic::CgroupLife]),
+    field("OFF_TASK_TGID", &["task_struct.tgid"], NAMED),
+    field("OFF_TASK_COMM", &["task_struct.comm"], NAMED),
     field("OFF_TASK_FLAGS", &["task_struct.flags"], PROCESS),
     field("OFF_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"], CPU),
     field("OFF_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"], CPU),
@@ -52,6 +57,8 @@ pub const FIELDS: &[Field] = &[
     field("OFF_CGROUP_KN", &["cgroup.kn"], GROUP),
     field("OFF_CGROUP_ROOT", &["cgroup.root"], LIFE),
     field("OFF_CGROUP_SELF_PARENT", &["cgroup.self.parent"], LIFE),
+    field("OFF_CGROUP_LEVEL", &["cgroup.level"], SUBSTITUTE),
+    field("OFF_CGROUP_ANCESTORS", &["cgroup.ancestors"], SUBSTITUTE),
     field("OFF_ROOT_HIERARCHY", &["cgroup_root.hierarchy_id"], LIFE),
     field("OFF_KN_ID", &["kernfs_node.id"], GROUP),
     field("OFF_KN_NAME", &["kernfs_node.name"], LIFE),

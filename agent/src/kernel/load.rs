@@ -12,6 +12,7 @@ use tracing::{debug, info, warn};
 
 use super::cells::Cells;
 use super::cost;
+use super::devices::DEVICE_SIZES;
 use super::error::KernelError;
 use super::layout::Layout;
 use super::slots::SlotPool;
@@ -36,6 +37,8 @@ pub struct LoadOptions {
     pub ring_bytes: u32,
     /// Root of the unified hierarchy.
     pub unified: Option<PathBuf>,
+    /// Room for pods whose devices are guarded, see `Kernel::attach_devices`.
+    pub devices: bool,
     /// The bench's programs that do nothing.
     pub empty_programs: bool,
     /// Kernel-side diagnostics through aya-log.
@@ -45,12 +48,12 @@ pub struct LoadOptions {
 /// The loaded programs. Dropping it detaches and removes them all; so does the kernel when the process dies, as
 /// nothing is pinned.
 pub struct Kernel {
-    ebpf: Ebpf,
+    pub(super) ebpf: Ebpf,
     /// Tens of megabytes: kept only until everything is attached.
     btf: Option<Btf>,
     options: LoadOptions,
-    layout: Layout,
-    results: Vec<(ProgramSpec, Result<(), String>)>,
+    pub(super) layout: Layout,
+    pub(super) results: Vec<(ProgramSpec, Result<(), String>)>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
     /// Since when the kernel measures the programs; it does while the descriptor is open.
     measuring: Option<(Instant, OwnedFd)>,
@@ -117,6 +120,11 @@ impl Kernel {
         ];
         for (map, entries) in sizes {
             loader.map_max_entries(map, entries);
+        }
+        if options.devices {
+            for (map, entries) in DEVICE_SIZES {
+                loader.map_max_entries(map, entries);
+            }
         }
         for (i, map) in ["FREE_0", "FREE_1", "FREE_2", "FREE_3"].into_iter().enumerate() {
             loader.map_max_entries(map, if i < spaces as usize { capacity } else { 1 });
@@ -197,7 +205,7 @@ impl Kernel {
     }
 
     /// Why a topic cannot work whatever the hooks: a field or a hierarchy is missing.
-    fn lacking(&self, topic: Topic) -> Option<String> {
+    pub(super) fn lacking(&self, topic: Topic) -> Option<String> {
         if let Some(fields) = self.layout.missing.get(&topic) {
             return Some(format!("this kernel has no {}", fields.join(", ")));
         }
@@ -205,15 +213,16 @@ impl Kernel {
             Topic::Cpu => (Space::Cpu, "cpu"),
             Topic::Oom | Topic::Reclaim | Topic::Process => (Space::Memory, "memory"),
             Topic::Block => (Space::Io, "io (v1: blkio)"),
-            Topic::Network => (Space::Unified, "unified"),
+            Topic::Network | Topic::Device => (Space::Unified, "unified"),
             Topic::CgroupLife => return None,
         };
         self.options.spaces.of(space).is_none().then(|| format!("no {name} cgroup hierarchy is mounted"))
     }
 
-    /// State of each topic.
+    /// State of each topic but `Device`: who attaches that has its outcome.
     pub fn topics(&self) -> Vec<TopicStatus> {
-        Topic::ALL.into_iter().map(|topic| topics::status(topic, &self.results)).collect()
+        let topics = Topic::ALL.into_iter().filter(|topic| *topic != Topic::Device);
+        topics.map(|topic| topics::status(topic, &self.results)).collect()
     }
 
     /// Lets the kernel measure the programs' runs from now on, or no longer.

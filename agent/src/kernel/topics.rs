@@ -17,6 +17,8 @@ pub enum Hook {
     /// Packets of the sockets below the unified root (kernel 4.10; links since 5.7).
     Ingress,
     Egress,
+    /// Opens of device nodes by processes below a cgroup (kernel 4.15; links since 5.7).
+    Device,
 }
 
 impl std::fmt::Display for Hook {
@@ -25,6 +27,7 @@ impl std::fmt::Display for Hook {
             Self::Tracepoint(name) => write!(f, "tp_btf/{name}"),
             Self::Ingress => f.write_str("cgroup_skb/ingress"),
             Self::Egress => f.write_str("cgroup_skb/egress"),
+            Self::Device => f.write_str("cgroup_device"),
         }
     }
 }
@@ -73,6 +76,12 @@ pub const PROGRAMS: &[ProgramSpec] = &[
 /// Programs that do nothing, for the overhead bench.
 pub const EMPTY_PROGRAMS: &[ProgramSpec] = &[on("empty_sched_switch", Topic::Cpu, "sched_switch")];
 
+/// The program that decides about devices, attached to kubepods when that is there, and what is tried where the kernel
+/// refuses it.
+pub const DEVICE_PROGRAM: ProgramSpec =
+    ProgramSpec { name: "device_access", topic: Topic::Device, hook: Hook::Device, optional: false };
+pub const DEVICE_SUBSTITUTE: ProgramSpec = ProgramSpec { name: "device_access_probed", ..DEVICE_PROGRAM };
+
 /// Loads and attaches one program.
 ///
 /// # Errors
@@ -100,12 +109,13 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &ProgramSpec, unified: Option<&P
             // aya attaches by link, which is always "multi" in the kernel; asking for it again is refused.
             program.attach(root, kind, CgroupAttachMode::Single).map_err(|e| explain("attach", &e))?;
         }
+        Hook::Device => return Err(format!("{hook}: no cgroup to attach to")),
     }
     Ok(())
 }
 
 /// An error with its causes, the verifier's log cut to its end.
-fn chain(error: &dyn std::error::Error) -> String {
+pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(e) = source {

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::view::{
-    AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, EventCounts, EventType, FsUsage,
-    GroupView, HierarchyStatus, HookState, Identity, Interface, IoUsage, KernelCounters, Log2Histogram,
-    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodView, Pressure, PressureLine,
-    Pressures, ProcessCounters, ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot, Status,
-    Topic, TopicStatus, Usage, Watch,
+    AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, EventCounts, EventType,
+    FsUsage, GroupView, HierarchyStatus, HookState, Identity, Interface, IoUsage, KernelCounters,
+    Log2Histogram, Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodView, Pressure,
+    PressureLine, Pressures, ProcessCounters, ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot,
+    Status, Topic, TopicStatus, Usage, Watch,
 };
 
 /// When the fixture's files were read.
@@ -267,6 +267,12 @@ pub fn status() -> Status {
         journal_events: 12,
         programs_measured_seconds: 6.0,
         journal_write_errors: 0,
+        device_denials: vec![DenialCount {
+            uid: crate::api::grpc::fixture::pod().pod.uid.clone(),
+            device: "c 10:229".into(),
+            audited: 0,
+            denied: 3,
+        }],
         hierarchy: Some(HierarchyStatus {
             driver: "cgroupfs".into(),
             kubepods: "/kubepods".into(),

@@ -59,6 +59,8 @@ pub enum Detail {
     /// `Started`, `Killing`, `BackOff`, `Failed`, ….
     #[serde(rename_all = "camelCase")]
     Pod { reason: String, message: String },
+    /// A process wanted to open a device that nobody gave its pod.
+    Device(DeviceAccess),
     /// Events that the kernel side could not hand over (full ring buffer), by type.
     #[serde(rename_all = "camelCase")]
     Lost { lost_type: String, count: u64 },
@@ -132,6 +134,53 @@ pub struct Correction {
     pub written: String,
 }
 
+/// Accesses to a device that nobody gave the pod.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DeviceAccess {
+    /// The process, by its number in the machine's first pid namespace.
+    pub pid: u32,
+    pub command: String,
+    /// Type, major and minor number: `c 10:229`.
+    pub device: String,
+    /// Where the machine has it, if it has; the pod may know it by another name.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub path: String,
+    /// What was wanted: of `r` and `w`.
+    pub access: String,
+    pub verdict: DeviceVerdict,
+    /// The runtime's own rules had refused it before: it fails under any policy.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub refused_by_runtime: bool,
+    /// Such accesses to this device by this pod since the last event of them, this one among them. There is at most one
+    /// event a second.
+    pub count: u64,
+}
+
+/// What became of an access by our own policy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub enum DeviceVerdict {
+    /// Refused.
+    Denied,
+    /// Allowed, and would be refused.
+    Audited,
+}
+
+impl DeviceVerdict {
+    /// The name used in JSON, in protobuf and as a metric label.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Denied => "denied",
+            Self::Audited => "audited",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Denied, Self::Audited].into_iter().find(|verdict| verdict.name() == name)
+    }
+}
+
 /// The types of events, for filters and counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -146,12 +195,13 @@ pub enum EventType {
     LimitCorrected,
     Hierarchy,
     Pod,
+    Device,
     Lost,
     Agent,
 }
 
 impl EventType {
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Oom,
         Self::Exit,
         Self::CgroupCreated,
@@ -162,6 +212,7 @@ impl EventType {
         Self::LimitCorrected,
         Self::Hierarchy,
         Self::Pod,
+        Self::Device,
         Self::Lost,
         Self::Agent,
     ];
@@ -179,6 +230,7 @@ impl EventType {
             Self::LimitCorrected => "limitCorrected",
             Self::Hierarchy => "hierarchy",
             Self::Pod => "pod",
+            Self::Device => "device",
             Self::Lost => "lost",
             Self::Agent => "agent",
         }
@@ -202,6 +254,7 @@ impl Detail {
             Self::LimitCorrected(_) => EventType::LimitCorrected,
             Self::Hierarchy { .. } => EventType::Hierarchy,
             Self::Pod { .. } => EventType::Pod,
+            Self::Device(_) => EventType::Device,
             Self::Lost { .. } => EventType::Lost,
             Self::Agent { .. } => EventType::Agent,
         }

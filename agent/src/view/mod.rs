@@ -18,7 +18,9 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use device::{DeviceOwner, DeviceResource, DeviceView, DevicesView};
-pub use event::{Correction, Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
+pub use event::{
+    Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
+};
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, PodCgroup};
 pub use identity::{ContainerNames, Identity, PodNames, QosClass};
@@ -27,7 +29,7 @@ pub use kernel::{
     ReclaimCounters, WAIT_BUCKETS, WAIT_FIRST_SHIFT,
 };
 pub use pod::{ContainerState, ContainerView, Ended, OomVictim, PodPhase, PodView};
-pub use status::{AgentCost, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
+pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
 pub use usage::{
     CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
     Pressures, ProcessUsage, Usage,

@@ -14,11 +14,21 @@ pub enum Topic {
     Network,
     Block,
     CgroupLife,
+    /// Who may open which device. Only where it is asked for.
+    Device,
 }
 
 impl Topic {
-    pub const ALL: [Self; 7] =
-        [Self::Cpu, Self::Oom, Self::Reclaim, Self::Process, Self::Network, Self::Block, Self::CgroupLife];
+    pub const ALL: [Self; 8] = [
+        Self::Cpu,
+        Self::Oom,
+        Self::Reclaim,
+        Self::Process,
+        Self::Network,
+        Self::Block,
+        Self::CgroupLife,
+        Self::Device,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -29,6 +39,7 @@ impl Topic {
             Self::Network => "network",
             Self::Block => "block",
             Self::CgroupLife => "cgroup",
+            Self::Device => "device",
         }
     }
 }
@@ -122,6 +133,19 @@ pub struct Status {
     /// The journal: events in memory, lines on disk not written because of an error.
     pub journal_events: u64,
     pub journal_write_errors: u64,
+    /// Accesses to devices that no rule of a pod allowed.
+    pub device_denials: Vec<DenialCount>,
     /// In manage mode only.
     pub hierarchy: Option<HierarchyStatus>,
+}
+
+/// Accesses of a pod to a device that nobody gave it, since it is guarded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DenialCount {
+    /// The pod's.
+    pub uid: String,
+    /// `c 10:229`; `other` for all beyond those that are counted each for itself.
+    pub device: String,
+    pub audited: u64,
+    pub denied: u64,
 }

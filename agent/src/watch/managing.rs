@@ -82,5 +82,7 @@ fn guards(config: &Config, observer: &Observer, kubepods: &str) -> Option<Guards
     }
     let mut kernel = super::lock(&observer.kernel);
     let enforcer = Enforcer::start(kernel.as_mut(), &observer.facts.layout, kubepods);
+    drop(kernel);
+    observer.show_enforcer(enforcer.clone());
     Some(Guards::new(enforcer, settings))
 }

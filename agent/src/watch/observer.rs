@@ -7,18 +7,20 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use nodewarden_ebpf_abi::Kind;
+use tracing::warn;
 
 use super::names::Names;
 use super::registry::{Happened, Registry};
 use super::sampler::Sampler;
 use super::{lock, tree};
 use crate::cgroup::{Asked, Hierarchy, Layout};
+use crate::devices::enforce::{self, Enforcer};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::lifecycle::Board;
 use crate::view::{
-    AgentCost, Detail, DevicesView, EventCounts, EventType, HierarchyStatus, Identity, PodRef, PodView, Snapshot, Status,
-    TopicStatus, Watch,
+    AgentCost, Detail, DevicesView, EventCounts, EventType, HierarchyStatus, HookState, Identity, PodRef,
+    PodView, Snapshot, Status, TopicStatus, Watch,
 };
 
 /// Readings asked for within this time of another share it.
@@ -58,6 +60,7 @@ pub struct Observer {
     suspects: Mutex<HashSet<(usize, u64)>>,
     hierarchy: Mutex<Option<HierarchyReader>>,
     devices: Mutex<Option<DevicesReader>>,
+    enforcer: Mutex<Option<Enforcer>>,
     /// Where the lifecycle hangs its pods out.
     pub board: Board,
 }
@@ -101,6 +104,7 @@ impl Observer {
             suspects: Mutex::default(),
             hierarchy: Mutex::default(),
             devices: Mutex::default(),
+            enforcer: Mutex::default(),
             board: Board::default(),
         }
     }
@@ -115,6 +119,18 @@ impl Observer {
         *lock(&self.hierarchy) = Some(Box::new(read));
     }
 
+    /// From now on the status shows what holds pods to their devices. That it cannot is told.
+    pub fn show_enforcer(&self, enforcer: Enforcer) {
+        let topic = enforcer.state();
+        if topic.state != HookState::On {
+            let message = format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason);
+            warn!("{message}");
+            let detail = Detail::Agent { reason: "FeatureOff".into(), message };
+            self.journal.append(Timestamp::now(), "", None, detail);
+        }
+        *lock(&self.enforcer) = Some(enforcer);
+    }
+
     /// Adds cgroups that were found and got no slot.
     pub fn count_untracked(&self, cgroups: u64) {
         self.untracked.fetch_add(cgroups, Ordering::Relaxed);
@@ -125,7 +141,10 @@ impl Observer {
         let time = MonotonicClock::wall(record.header().time_ns);
         self.seen.count(type_of(record));
         let happened = lock(&self.registry).apply(record, time);
-        if let Some(happened) = happened {
+        if let Some(mut happened) = happened {
+            if let Detail::Device(access) = &mut happened.detail {
+                access.path = enforce::path_of(&access.device).unwrap_or_default();
+            }
             self.tell(happened);
         }
     }
@@ -228,6 +247,8 @@ impl Watch for Observer {
         // Each in a statement of its own: a guard inside the literal below would be held to its end, and whoever
         // holds the sampler waits for the registry.
         let cgroups = lock(&self.registry).counted() as u64;
+        let enforcer = lock(&self.enforcer).clone();
+        let device = enforcer.as_ref().map(Enforcer::state);
         let untracked_counts = lock(&self.sampler).untracked_counts();
         Status {
             version: crate::VERSION.to_owned(),
@@ -236,7 +257,7 @@ impl Watch for Observer {
             cgroup_layout: self.facts.layout.kind().to_string(),
             controllers: self.facts.layout.describe_controllers(),
             kernel_version: self.facts.kernel_version.clone(),
-            topics: self.facts.topics.clone(),
+            topics: self.facts.topics.iter().cloned().chain(device).collect(),
             programs,
             programs_measured_seconds: measured.as_secs_f64(),
             events,
@@ -250,6 +271,7 @@ impl Watch for Observer {
             warnings,
             journal_events: journal.events,
             journal_write_errors: journal.write_errors,
+            device_denials: enforcer.map(|enforcer| enforcer.denials()).unwrap_or_default(),
             hierarchy: lock(&self.hierarchy).as_ref().map(|read| read()),
         }
     }
@@ -264,6 +286,7 @@ fn type_of(record: &Record) -> EventType {
         Record::Moved(_) => EventType::TaskMoved,
         Record::Oom(_) => EventType::Oom,
         Record::Exit(_) => EventType::Exit,
+        Record::Device(_) => EventType::Device,
     }
 }
 
@@ -276,6 +299,7 @@ fn event_type(kind: Kind) -> EventType {
         Kind::Moved => EventType::TaskMoved,
         Kind::Oom => EventType::Oom,
         Kind::Exit => EventType::Exit,
+        Kind::Device => EventType::Device,
     }
 }
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use nodewarden_ebpf_abi::{
-    CgroupRecord, ExitRecord, LifeRecord, OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SPACES,
+    CgroupRecord, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DeviceRecord, ExitRecord, LifeRecord, OomRecord,
+    SCOPE_CGROUP, SCOPE_GLOBAL, SPACES,
 };
 
 use crate::cgroup::identify;
-use crate::kernel::{Record, text};
-use crate::view::{Detail, Exit, Identity, LimitScope, OomKill};
+use crate::kernel::{Record, device_name, text};
+use crate::view::{Detail, DeviceAccess, DeviceVerdict, Exit, Identity, LimitScope, OomKill};
 
 /// The memory hierarchy's space: it comes first, see `kernel::Spaces`.
 const MEMORY: usize = 0;
@@ -127,6 +128,7 @@ impl Registry {
             }
             Record::Oom(r) => Some(self.oom(r, time)),
             Record::Exit(r) => Some(self.exit(r, time)),
+            Record::Device(r) => Some(self.device(r, time)),
         }
     }
 
@@ -251,7 +253,11 @@ impl Registry {
 
     /// Path of a cgroup of the memory hierarchy; one that is not known shows under its id.
     fn memory_path(&mut self, id: u64) -> Arc<str> {
-        if let Some(path) = self.members[MEMORY].get(&id) {
+        self.path_or_id(MEMORY, id)
+    }
+
+    fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str> {
+        if let Some(path) = self.path(space, id) {
             return path.clone();
         }
         self.unknown = true;
@@ -284,6 +290,25 @@ impl Registry {
             trigger_pid: r.trigger_pid,
             trigger_command: text(&r.trigger_command),
             trigger_cgroup,
+        });
+        self.happened(&path, time, detail)
+    }
+
+    fn device(&mut self, r: &DeviceRecord, time: Timestamp) -> Happened {
+        let space = r.header.space as usize;
+        // A cgroup that is gone already: at least its pod's is known.
+        let known = self.path(space, r.header.cgroup).or_else(|| self.path(space, r.device.pod)).cloned();
+        let path = known.unwrap_or_else(|| self.path_or_id(space, r.header.cgroup));
+        let wants = |access: u32, letter| if r.wanted & access != 0 { letter } else { "" };
+        let detail = Detail::Device(DeviceAccess {
+            pid: r.pid,
+            command: text(&r.command),
+            device: device_name(r.device.kind, r.device.major, r.device.minor),
+            path: String::new(),
+            access: format!("{}{}", wants(DEVICE_READ, "r"), wants(DEVICE_WRITE, "w")),
+            verdict: if r.mode == DEVICE_AUDIT { DeviceVerdict::Audited } else { DeviceVerdict::Denied },
+            refused_by_runtime: r.refused_before != 0,
+            count: r.count,
         });
         self.happened(&path, time, detail)
     }

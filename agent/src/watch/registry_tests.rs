@@ -1,6 +1,6 @@
 //! Cases for the registry.
 
-use nodewarden_ebpf_abi::{COMMAND_LEN, Header, Kind, NAME_LEN};
+use nodewarden_ebpf_abi::{COMMAND_LEN, DEVICE_CHAR, DEVICE_ENFORCE, DeviceKey, Header, Kind, NAME_LEN};
 use proptest::prelude::*;
 
 use super::*;
@@ -146,6 +146,41 @@ fn exit_status_as_wait_gives_it() {
         let Detail::Exit(told) = r.exit(&exit(status), at(1)).detail else { panic!() };
         assert_eq!((told.code, told.signal, told.main), (code, signal, true), "{status:#x}");
     }
+}
+
+#[test]
+fn a_device_access_is_told_by_the_process_cgroup_or_its_pods() {
+    let mut r = hybrid();
+    r.apply(&created(1, 2, 1, "pod"), at(1));
+    let access = |cgroup, mode, wanted| {
+        Record::Device(DeviceRecord {
+            header: header(Kind::Device, 1, cgroup),
+            device: DeviceKey { pod: 2, kind: DEVICE_CHAR, major: 10, minor: 229, pad: 0 },
+            count: 4,
+            pid: 5,
+            wanted,
+            mode,
+            refused_before: 0,
+            command: *b"cat\0\0\0\0\0\0\0\0\0\0\0\0\0",
+        })
+    };
+    for cgroup in [2, 77] {
+        let told = r.apply(&access(cgroup, DEVICE_ENFORCE, DEVICE_READ | DEVICE_WRITE), at(2)).unwrap();
+        let expected = DeviceAccess {
+            pid: 5,
+            command: "cat".into(),
+            device: "c 10:229".into(),
+            path: String::new(),
+            access: "rw".into(),
+            verdict: DeviceVerdict::Denied,
+            refused_by_runtime: false,
+            count: 4,
+        };
+        assert_eq!((&*told.path, told.detail), ("/pod", Detail::Device(expected)));
+    }
+    let audited = r.apply(&access(2, DEVICE_AUDIT, DEVICE_WRITE), at(3)).unwrap().detail;
+    let Detail::Device(told) = audited else { panic!("{audited:?}") };
+    assert_eq!((told.verdict, told.access.as_str()), (DeviceVerdict::Audited, "w"));
 }
 
 proptest! {

@@ -176,6 +176,7 @@ fn begin(config: &Config, journal: &Journal) -> Result<Watching, WatchError> {
         max_cgroups: config.max_cgroups,
         ring_bytes: config.ring_bytes,
         unified: layout.unified().map(|h| h.mount.clone()),
+        devices: config.mode == Mode::Manage && config.devices.guards(),
         empty_programs: config.bench_empty_programs,
         verbose: tracing::enabled!(tracing::Level::DEBUG),
     };
@@ -231,7 +232,7 @@ fn begin(config: &Config, journal: &Journal) -> Result<Watching, WatchError> {
 /// Every topic off for the one reason.
 fn all_off(error: &KernelError) -> Vec<TopicStatus> {
     let off = |topic| TopicStatus { topic, state: HookState::Off, reason: error.to_string() };
-    Topic::ALL.into_iter().map(off).collect()
+    Topic::ALL.into_iter().filter(|topic| *topic != Topic::Device).map(off).collect()
 }
 
 /// Which topics count at all.

@@ -6,14 +6,19 @@
 #![no_std]
 
 mod cells;
+mod devices;
 mod records;
 
 pub use cells::{
     BlockCell, CpuCell, CpuState, GroupCell, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT, LastTurn, NetworkCell,
 };
+pub use devices::{
+    ANY_MINOR, DEFAULT_DEVICES, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_MKNOD,
+    DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey, DeviceTurn, is_default_device,
+};
 pub use records::{
-    COMMAND_LEN, CgroupRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord, SCOPE_CGROUP,
-    SCOPE_GLOBAL, SCOPE_UNKNOWN,
+    COMMAND_LEN, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord,
+    SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN,
 };
 
 /// How many hierarchies can matter at once: the memory, cpu and io controllers' and the unified one.

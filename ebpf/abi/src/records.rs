@@ -16,12 +16,21 @@ pub enum Kind {
     Moved = 4,
     Oom = 5,
     Exit = 6,
+    Device = 7,
 }
 
 impl Kind {
-    pub const COUNT: usize = 7;
-    pub const ALL: [Self; Self::COUNT] =
-        [Self::Created, Self::Removed, Self::Populated, Self::Emptied, Self::Moved, Self::Oom, Self::Exit];
+    pub const COUNT: usize = 8;
+    pub const ALL: [Self; Self::COUNT] = [
+        Self::Created,
+        Self::Removed,
+        Self::Populated,
+        Self::Emptied,
+        Self::Moved,
+        Self::Oom,
+        Self::Exit,
+        Self::Device,
+    ];
 }
 
 /// First in every record.
@@ -98,5 +107,25 @@ pub struct ExitRecord {
     pub status: u32,
     /// 1 when its parent lives in another cgroup.
     pub main: u32,
+    pub command: [u8; COMMAND_LEN],
+}
+
+/// `Kind::Device`: an access to a device that no rule of the pod allows.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct DeviceRecord {
+    /// The cgroup of the process.
+    pub header: Header,
+    /// The device, and the pod's cgroup.
+    pub device: crate::DeviceKey,
+    /// Such accesses since the last record of this pod and device, this one among them.
+    pub count: u64,
+    pub pid: u32,
+    /// `DEVICE_READ`, `DEVICE_WRITE`.
+    pub wanted: u32,
+    /// `DEVICE_AUDIT` or `DEVICE_ENFORCE`.
+    pub mode: u32,
+    /// 1 when a program below (the runtime's, on the container's cgroup) had refused it already.
+    pub refused_before: u32,
     pub command: [u8; COMMAND_LEN],
 }

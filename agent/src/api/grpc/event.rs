@@ -4,7 +4,9 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use proto::event::Detail as ProtoDetail;
 
 use super::time;
-use crate::view::{Correction, Detail, Event, EventType, Exit, LimitScope, OomKill, PodRef};
+use crate::view::{
+    Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
+};
 
 /// A message that is no event of this version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -52,6 +54,11 @@ pub fn from_proto(event: proto::Event) -> Result<Event, EventError> {
         (Some(EventType::Hierarchy), Some(ProtoDetail::Hierarchy(h))) => {
             Detail::Hierarchy { reason: h.reason, message: h.message }
         }
+        (Some(EventType::Device), Some(ProtoDetail::Device(d))) => {
+            let verdict = DeviceVerdict::parse(&d.verdict);
+            let verdict = verdict.ok_or(EventError::Detail { seq, event_type: event.r#type })?;
+            Detail::Device(device_from_proto(d, verdict))
+        }
         (Some(EventType::Lost), Some(ProtoDetail::Lost(l))) => {
             Detail::Lost { lost_type: l.lost_type, count: l.count }
         }
@@ -90,6 +97,7 @@ fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
         Detail::Hierarchy { reason, message } => {
             ProtoDetail::Hierarchy(proto::AgentNote { reason: reason.clone(), message: message.clone() })
         }
+        Detail::Device(d) => ProtoDetail::Device(device_to_proto(d)),
         Detail::Lost { lost_type, count } => {
             ProtoDetail::Lost(proto::Lost { lost_type: lost_type.clone(), count: *count })
         }
@@ -101,6 +109,32 @@ fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
         | Detail::CgroupPopulated {}
         | Detail::CgroupEmptied {} => return None,
     })
+}
+
+fn device_to_proto(d: &DeviceAccess) -> proto::DeviceAccess {
+    proto::DeviceAccess {
+        pid: d.pid,
+        command: d.command.clone(),
+        device: d.device.clone(),
+        path: d.path.clone(),
+        access: d.access.clone(),
+        verdict: d.verdict.name().to_owned(),
+        refused_by_runtime: d.refused_by_runtime,
+        count: d.count,
+    }
+}
+
+fn device_from_proto(d: proto::DeviceAccess, verdict: DeviceVerdict) -> DeviceAccess {
+    DeviceAccess {
+        pid: d.pid,
+        command: d.command,
+        device: d.device,
+        path: d.path,
+        access: d.access,
+        verdict,
+        refused_by_runtime: d.refused_by_runtime,
+        count: d.count,
+    }
 }
 
 fn exit_from_proto(e: proto::Exit) -> Exit {
@@ -220,6 +254,23 @@ mod tests {
             }),
             (text, text).prop_map(|(reason, message)| Detail::Hierarchy { reason, message }),
             (text, text).prop_map(|(reason, message)| Detail::Pod { reason, message }),
+            (any::<u32>(), text, text, text, any::<[bool; 2]>(), any::<u64>()).prop_map(
+                |(pid, command, device, access, flags, count)| {
+                    let verdict = [DeviceVerdict::Denied, DeviceVerdict::Audited][usize::from(flags[0])];
+                    let path = device.clone();
+                    let refused_by_runtime = flags[1];
+                    Detail::Device(DeviceAccess {
+                        pid,
+                        command,
+                        device,
+                        path,
+                        access,
+                        verdict,
+                        refused_by_runtime,
+                        count,
+                    })
+                }
+            ),
             (text, any::<u64>()).prop_map(|(lost_type, count)| Detail::Lost { lost_type, count }),
             (text, text).prop_map(|(reason, message)| Detail::Agent { reason, message }),
         ]

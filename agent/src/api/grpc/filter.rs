@@ -111,7 +111,7 @@ mod tests {
         assert_eq!(
             error,
             "unknown event type \"OOM\": known are oom, exit, cgroupCreated, cgroupRemoved, cgroupPopulated, \
-             cgroupEmptied, taskMoved, limitCorrected, hierarchy, pod, lost, agent"
+             cgroupEmptied, taskMoved, limitCorrected, hierarchy, pod, device, lost, agent"
         );
     }
 

@@ -115,6 +115,7 @@ impl Watch for Node {
             journal_events: 3,
             programs_measured_seconds: 6.0,
             journal_write_errors: 1,
+            device_denials: Vec::new(),
             hierarchy: Some(hierarchy()),
         }
     }

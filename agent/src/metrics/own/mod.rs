@@ -23,9 +23,9 @@ use crate::view::{DevicesView, PodView, Snapshot, Status};
 /// Writes the whole document but the families of [`Own::FACADE`].
 pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status, pods: &[Arc<PodView>], devices: &DevicesView) {
     agent::write(out, status);
-    if let Some(status) = &status.hierarchy {
-        hierarchy::write(out, status);
-        pods::write(out, pods);
+    if let Some(hierarchy) = &status.hierarchy {
+        hierarchy::write(out, hierarchy);
+        pods::write(out, pods, &status.device_denials);
         devices::write(out, devices);
     }
     cgroup::write(out, snapshot);

@@ -17,6 +17,7 @@ const STATIC: &[&str] = &["static"];
 const STATE: &[&str] = &["state"];
 const OPERATION: &[&str] = &["operation_type"];
 const CONTAINER: &[&str] = &["container", "namespace", "pod", "uid"];
+const DEVICE: &[&str] = &["action", "device", "namespace", "pod", "uid"];
 const CONTAINER_STATE: &[&str] = &["container_state"];
 const CONTAINER_TYPE: &[&str] = &["container_type"];
 const CONTAINER_TYPE_CODE: &[&str] = &["code", "container_type"];
@@ -77,6 +78,7 @@ families! {
         RunningContainers: Gauge "kubelet_running_containers" CONTAINER_STATE "Number of containers of managed pods by state: created, exited, running or unknown.";
         ContainerRestarts: Counter "nodewarden_container_restarts_total" CONTAINER "Times a container was started again.";
         ContainerOomKill: Gauge "nodewarden_container_oom_kill_timestamp_seconds" CONTAINER "When a process of the container was last killed for memory, in seconds since 1970.";
+        DeviceDenials: Counter "nodewarden_device_denials_total" DEVICE "Accesses of a pod to a device that nobody gave it: denied, or audited (allowed). Device is type, major and minor number, or other.";
         StartedPods: Counter "kubelet_started_pods_total" NONE "Cumulative number of pods started.";
         StartedPodsErrors: Counter "kubelet_started_pods_errors_total" NONE "Cumulative number of errors when starting pods.";
         RestartedPods: Counter "kubelet_restarted_pods_total" STATIC "Number of pods that were ended and started anew with the same uid.";

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::Own;
 use crate::metrics::exposition::Exposition;
 use crate::metrics::number::Value;
-use crate::view::{ContainerState, ContainerView, OomVictim, PodPhase, PodView};
+use crate::view::{ContainerState, ContainerView, DenialCount, OomVictim, PodPhase, PodView};
 
 /// Writes the families of pods.
-pub(super) fn write(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
+pub(super) fn write(out: &mut Exposition<'_>, pods: &[Arc<PodView>], denials: &[DenialCount]) {
     let count =
         |wanted: &dyn Fn(&PodView) -> bool| Value::Int(pods.iter().filter(|pod| wanted(pod)).count() as u64);
     let mut writer = out.family(Own::Pods.desc());
@@ -30,6 +30,7 @@ pub(super) fn write(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
         writer.sample(&[], &[("container_state", stage)], Value::Int(count), &[]);
     }
     containers(out, pods);
+    devices(out, pods, denials);
 }
 
 fn containers(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
@@ -43,6 +44,24 @@ fn containers(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
         if let Some(victim) = newest_victim(container) {
             let seconds = victim.time.as_millisecond() as f64 / 1000.0;
             writer.sample(&[], &labels(pod, container), Value::Float(seconds), &[]);
+        }
+    }
+}
+
+fn devices(out: &mut Exposition<'_>, pods: &[Arc<PodView>], denials: &[DenialCount]) {
+    let mut writer = out.family(Own::DeviceDenials.desc());
+    for count in denials {
+        let pod = pods.iter().map(|pod| &pod.pod).find(|pod| pod.uid == count.uid);
+        let (namespace, name) = pod.map_or(("", ""), |pod| (&pod.namespace, &pod.name));
+        for (action, value) in [("audited", count.audited), ("denied", count.denied)] {
+            let labels = [
+                ("action", action),
+                ("device", count.device.as_str()),
+                ("namespace", namespace),
+                ("pod", name),
+                ("uid", count.uid.as_str()),
+            ];
+            writer.sample(&[], &labels, Value::Int(value), &[]);
         }
     }
 }
