@@ -143,7 +143,8 @@ fn old_termination_messages_go() {
     let fixture = Fixture::new();
     let pod = pod("containers: [{name: c}]");
     for attempt in 0..5 {
-        container_config(&pod, "c", attempt, &[], &cri::Image::default(), "i", &fixture.host()).unwrap();
+        let image = cri::Image::default();
+        container_config(&pod, "c", &beginning(attempt, &[], &image, "i"), &fixture.host()).unwrap();
     }
     let log = |attempt| fixture.paths(&pod).termination_log("c", attempt).exists();
     assert_eq!((0..5).map(log).collect::<Vec<_>>(), [false, false, false, true, true]);

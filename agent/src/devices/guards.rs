@@ -1,6 +1,7 @@
 //! Which devices each pod may open: worked out anew whenever it was given some, and when the health of one changes.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use nodewarden_proto::deviceplugin::v1beta1::ContainerAllocateResponse;
@@ -15,6 +16,12 @@ use crate::pod::Pod;
 /// The pods that are guarded. Cloning shares them.
 #[derive(Clone)]
 pub struct Guards(Arc<Inner>);
+
+impl fmt::Debug for Guards {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guards").finish_non_exhaustive()
+    }
+}
 
 struct Inner {
     enforcer: Enforcer,

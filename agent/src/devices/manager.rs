@@ -1,6 +1,7 @@
 //! The device manager: what plugins say, who has what, and the checkpoint, behind one handle.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Instant, SystemTime};
 
@@ -28,6 +29,12 @@ pub type Tell = Arc<dyn Fn(Note) + Send + Sync>;
 /// The handle; cloning shares it.
 #[derive(Clone)]
 pub struct Devices(pub(super) Arc<Inner>);
+
+impl fmt::Debug for Devices {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Devices").finish_non_exhaustive()
+    }
+}
 
 pub(super) struct Inner {
     pub(super) state: Mutex<State>,

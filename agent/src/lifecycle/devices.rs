@@ -107,9 +107,9 @@ pub fn guard(state: &PodState) -> Result<(), EnforceError> {
 /// Guards a pod that runs since an earlier agent, with what the runtime added to its containers.
 pub async fn adopt(state: &PodState) {
     let (pod, env) = (state.pod(), &state.env);
-    let Some(guards) = env.guards.as_ref().filter(|guards| guards.mode(&pod) != Enforcement::Off) else {
+    if env.guards.as_ref().is_none_or(|guards| guards.mode(&pod) == Enforcement::Off) {
         return;
-    };
+    }
     let mut places = env.places.clone();
     let there = places.wait_for(|places| places.contains_key(&pod.uid));
     drop(tokio::time::timeout(ADOPTION, there).await);

@@ -29,6 +29,7 @@ use crate::view::{Detail, PodRef};
 pub type Places = watch::Receiver<Arc<BTreeMap<String, Place>>>;
 
 /// See the module.
+#[derive(Debug)]
 pub struct Environment {
     pub client: Client,
     pub settings: NodeSettings,

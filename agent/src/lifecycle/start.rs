@@ -108,6 +108,7 @@ impl Found {
 }
 
 /// What the lifecycle needs of others.
+#[derive(Debug)]
 pub struct Needs {
     pub facts: HierarchyFacts,
     pub capacity: Capacity,

@@ -14,6 +14,7 @@ use crate::pod::Pod;
 use crate::view::OomVictim;
 
 /// See the module.
+#[derive(Debug)]
 pub struct PodState {
     pub env: Arc<Environment>,
     inner: Mutex<Inner>,

@@ -108,19 +108,6 @@ pub(super) fn whole_seconds(time: Duration) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_part_of_a_second_is_a_second() {
-        for (milliseconds, seconds) in [(0, 0), (1, 1), (999, 1), (1000, 1), (1001, 2), (30_000, 30)] {
-            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds, "{milliseconds} ms");
-        }
-        assert_eq!(whole_seconds(Duration::MAX), i64::MAX);
-    }
-}
-
 /// `runtimeSpec.linux.devices` of a verbose status.
 fn oci_devices(info: &str) -> Vec<HostDevice> {
     let Ok(info) = serde_json::from_str::<serde_json::Value>(info) else { return Vec::new() };
@@ -141,6 +128,14 @@ fn oci_devices(info: &str) -> Vec<HostDevice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_part_of_a_second_is_a_second() {
+        for (milliseconds, seconds) in [(0, 0), (1, 1), (999, 1), (1000, 1), (1001, 2), (30_000, 30)] {
+            assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds, "{milliseconds} ms");
+        }
+        assert_eq!(whole_seconds(Duration::MAX), i64::MAX);
+    }
 
     #[test]
     fn devices_of_a_verbose_status() {

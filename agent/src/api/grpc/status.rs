@@ -82,6 +82,7 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         programs_measured_seconds: status.programs_measured_seconds,
         hierarchy: status.hierarchy.map(hierarchy),
         pods: None,
+        devices: Vec::new(),
     }
 }
 
