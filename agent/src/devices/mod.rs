@@ -4,6 +4,8 @@
 //! ([`ledger`]); what of it must outlive the agent is in the kubelet's own checkpoint file ([`checkpoint`]). What a pod may
 //! open is a pure function of its manifest and its devices (`policy`), and the kernel holds it to that (`enforce`).
 
+pub mod checkpoint;
+pub mod ledger;
 pub mod types;
 
 pub use types::{
