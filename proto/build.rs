@@ -4,11 +4,13 @@ use std::path::PathBuf;
 
 use prost::Message;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     "proto/deviceplugin/v1beta1/api.proto",
     "proto/nodewarden/v1/nodewarden.proto",
     "proto/nodewarden/v1/streams.proto",
     "proto/nodewarden/v1/pods.proto",
+    "proto/pluginregistration/v1/api.proto",
+    "proto/podresources/v1/api.proto",
     "proto/runtime/v1/api.proto",
 ];
 
