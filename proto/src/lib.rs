@@ -14,6 +14,9 @@ pub mod deviceplugin {
     }
 }
 
+/// The messages of device plugins as a `google.protobuf.FileDescriptorSet`, for plugins in other languages.
+pub const DEVICE_PLUGIN_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/device_plugin.binpb"));
+
 /// Plugins that the kubelet finds by their sockets in a directory.
 pub mod pluginregistration {
     pub mod v1 {
