@@ -102,12 +102,13 @@ async fn twice_at_once_the_later_wins() {
         let dir = node.plugin_dir();
         let fakes =
             [("1.sock", "one"), ("2.sock", "two")].map(|(name, id)| node.fake(name, Script::good(&[id])));
-        let both = tokio::join!(
+        let (first, second) = tokio::join!(
             register(&dir, request("v.com/gpu", "1.sock")),
             register(&dir, request("v.com/gpu", "2.sock"))
         );
         // Being overtaken is no failure of the plugin.
-        (both.0.unwrap(), both.1.unwrap());
+        first.unwrap();
+        second.unwrap();
         let (mut current, mut listed) = (0, String::new());
         while let Ok(event) = tokio::time::timeout(Duration::from_millis(100), node.events.recv()).await {
             match event.unwrap() {

@@ -108,3 +108,18 @@ async fn one_that_hangs_delays_no_other() {
     hanging.abort();
     called.abort();
 }
+
+#[tokio::test]
+async fn counted_by_resource() {
+    let recorder = metrics_exporter_prometheus::PrometheusBuilder::new().build_recorder();
+    // Of this thread, on which the node's tasks run too.
+    let _counting = ::metrics::set_default_local_recorder(&recorder);
+    let mut node = Node::start().await;
+    let (fake, _plugin) = node.registered("v.com/gpu", Script::good(&["a"])).await;
+    register(&node.plugin_dir(), request("v.com/gpu", fake.name())).await.unwrap();
+    // Anybody's text is no label.
+    register(&node.plugin_dir(), request("gpu", fake.name())).await.unwrap_err();
+    let shown = recorder.handle().render();
+    let counts: Vec<_> = shown.lines().filter(|l| l.starts_with("kubelet_device_plugin_")).collect();
+    assert_eq!(counts, [r#"kubelet_device_plugin_registration_total{resource_name="v.com/gpu"} 2"#]);
+}

@@ -95,15 +95,17 @@ async fn its_calls_may_go_to_another_socket() {
 #[tokio::test]
 async fn what_is_refused_is_told_why() {
     let mut node = Node::start().await;
-    let csi = |script: &mut Script| script.info.r#type = "CSIPlugin".into();
-    let old = |script: &mut Script| script.info.supported_versions = vec!["v1alpha1".into()];
-    let name = |script: &mut Script| script.info.name = "gpu".into();
-    let endpoint = |script: &mut Script| script.info.endpoint = "/run/x.sock".into();
-    let changes: [(&dyn Fn(&mut Script), &str); 4] = [
-        (&csi, "no handler registered for plugin type \"CSIPlugin\""),
-        (&old, "not among the plugin's supported versions [\"v1alpha1\"]"),
-        (&name, "the resource name \"gpu\" is invalid"),
-        (&endpoint, "the endpoint \"/run/x.sock\" is invalid"),
+    let changes: [(fn(&mut Script), &str); 4] = [
+        (
+            |script| script.info.r#type = "CSIPlugin".into(),
+            "no handler registered for plugin type \"CSIPlugin\"",
+        ),
+        (
+            |script| script.info.supported_versions = vec!["v1alpha1".into()],
+            "not among the plugin's supported versions [\"v1alpha1\"]",
+        ),
+        (|script| script.info.name = "gpu".into(), "the resource name \"gpu\" is invalid"),
+        (|script| script.info.endpoint = "/run/x.sock".into(), "the endpoint \"/run/x.sock\" is invalid"),
     ];
     for (change, says) in changes {
         let mut script = of("v.com/gpu");
