@@ -50,11 +50,13 @@ impl Plugin {
         let options = match connection::answer(&whom, "GetDevicePluginOptions", limit, asked).await {
             Ok(options) => options.into(),
             Err(e) if e.is_unimplemented() => said.unwrap_or_default(),
-            Err(e) => {
-                let said = said.ok_or(e)?;
-                tracing::warn!("{whom}: GetDevicePluginOptions failed: the options of its registration hold");
-                said
-            }
+            Err(e) => match said {
+                Some(said) => {
+                    tracing::warn!("{e}: the options of its registration hold");
+                    said
+                }
+                None => return Err(e),
+            },
         };
         let end = watch::Sender::new(None);
         Ok(Self(Arc::new(Inner { whom, generation, options, client, limit, end })))

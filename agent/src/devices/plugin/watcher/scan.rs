@@ -85,7 +85,7 @@ impl Tree {
             Some(watch) => {
                 if let Err(error) = watch.changed().await {
                     warn!(%error, "cannot wait for changes in {}", self.root.display());
-                    std::future::pending().await
+                    std::future::pending::<()>().await;
                 }
             }
             None => std::future::pending().await,

@@ -15,7 +15,7 @@ use super::super::request::{self, shown};
 use super::super::{LARGEST_MESSAGE, Plugin, PluginError, Whom, connection};
 
 /// The kubelet's (`exponentialbackoff`): 500 ms, doubling to 2 min 2 s.
-const FIRST_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_secs(122);
 /// A registration that lasted as long was a good one: the next failure is the first.
 const GOOD: Duration = Duration::from_secs(60);
