@@ -162,14 +162,17 @@ const WRITE: i32 = libc::O_WRONLY;
 fn a_pod_has_what_its_policy_says_at_once() {
     let Some(stage) = Stage::make("device") else { return };
     let (a, b) = (stage.pod("burstable/poda"), stage.pod("podb"));
+    let leaf = stage.tree.group("podleaf");
     let (in_a, in_b) = ("burstable/poda/c", "podb/c");
     assert_eq!(stage.open(in_a, "kmsg", READ), 0, "nobody is guarded yet");
     stage.guard("a", &a, Enforcement::Enforce, &[]);
+    stage.guard("leaf", &leaf, Enforcement::Enforce, &[]);
     assert_eq!(stage.open(in_a, "kmsg", READ), libc::EPERM);
-    assert_eq!(stage.open("burstable/poda", "kmsg", READ), libc::EPERM, "the pod's own cgroup");
+    assert_eq!(stage.open("podleaf", "kmsg", READ), libc::EPERM, "the pod's own cgroup");
     assert_eq!(stage.open(in_a, "null", libc::O_RDWR), 0, "every pod has it");
     assert_eq!(stage.open(in_b, "kmsg", READ), 0, "another pod is not concerned");
-    assert_eq!(stage.open("burstable", "kmsg", READ), 0, "not of a pod");
+    stage.tree.group("burstable/else");
+    assert_eq!(stage.open("burstable/else", "kmsg", READ), 0, "not of a pod");
 
     stage.guard("a", &a, Enforcement::Enforce, &[rule(KMSG, Access::READ)]);
     assert_eq!(stage.open(in_a, "kmsg", READ), 0);
@@ -188,6 +191,7 @@ fn a_pod_has_what_its_policy_says_at_once() {
     assert_eq!(stage.open(in_a, "kmsg", READ), 0, "off");
     assert_eq!(stage.open(in_b, "kmsg", READ), libc::EPERM, "another minor number");
     stage.enforcer.forget("b");
+    stage.enforcer.forget("leaf");
     assert_eq!(stage.open(in_b, "kmsg", READ), 0, "forgotten");
     let Means::Filter(filter) = &*stage.enforcer.means() else { panic!("no filter") };
     assert_eq!((filter.rules_in_kernel(), filter.denials().len()), (0, 0), "nothing is left in the tables");
@@ -273,7 +277,8 @@ fn what_the_runtime_refuses_too_is_told_as_such() {
     assert_eq!(stage.open("poda/c", "kmsg", READ), libc::EPERM, "both must allow");
     assert_eq!(stage.counted("a"), [], "ours allows it");
     assert_eq!(stage.open("poda/c", "x1", READ), libc::EPERM);
-    assert_eq!(stage.open("poda", "x2", READ), libc::EPERM);
+    stage.tree.group("poda/d");
+    assert_eq!(stage.open("poda/d", "x2", READ), libc::EPERM);
     let told = stage.told(2);
     let of = |minor| told.iter().find(|r| r.device.minor == minor).unwrap().refused_before;
     assert_eq!((of(1), of(2)), (1, 0));
@@ -293,7 +298,7 @@ fn the_substitute_judges_the_same() {
     let enforcer = Enforcer { means, state: Arc::new(state) };
     let cgroup = |below: &str| join(&unified.mount, &tree.path(below));
     tree.group("burstable/poda/c/deeper");
-    tree.group("podb/c");
+    ["burstable/poda/d", "burstable/else", "else", "podb/c"].map(|below| tree.group(below));
     let kmsg = Path::new("/dev/kmsg");
     if !kmsg.exists() {
         return println!("SKIPPED: no /dev/kmsg");
@@ -302,10 +307,10 @@ fn the_substitute_judges_the_same() {
     enforcer.guard("a", &tree.path("burstable/poda"), policy(Vec::new())).unwrap();
     enforcer.guard("b", &tree.path("podb"), policy(vec![rule(KMSG, Access::READ)])).unwrap();
     for (below, expected) in [
-        ("burstable/poda", libc::EPERM),
+        ("burstable/poda/d", libc::EPERM),
         ("burstable/poda/c/deeper", libc::EPERM),
-        ("burstable", 0),
-        ("", 0),
+        ("burstable/else", 0),
+        ("else", 0),
         ("podb/c", 0),
     ] {
         assert_eq!(open_in(&cgroup(below), kmsg, READ, 1), expected, "{below}");
