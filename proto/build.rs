@@ -2,8 +2,6 @@
 
 use std::path::PathBuf;
 
-use prost::Message;
-
 const FILES: [&str; 7] = [
     "proto/deviceplugin/v1beta1/api.proto",
     "proto/nodewarden/v1/nodewarden.proto",
@@ -23,6 +21,6 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     tonic_prost_build::configure().compile_fds(descriptors)?;
     let descriptors = protox::compile(OF_PLUGINS, [PathBuf::from("proto")])?;
     let file = PathBuf::from(std::env::var("OUT_DIR")?).join("device_plugin.binpb");
-    std::fs::write(file, descriptors.encode_to_vec())?;
+    std::fs::write(file, prost::Message::encode_to_vec(&descriptors))?;
     Ok(())
 }

@@ -14,9 +14,6 @@ pub mod deviceplugin {
     }
 }
 
-/// The messages of device plugins as a `google.protobuf.FileDescriptorSet`, for plugins in other languages.
-pub const DEVICE_PLUGIN_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/device_plugin.binpb"));
-
 /// Plugins that the kubelet finds by their sockets in a directory.
 pub mod pluginregistration {
     pub mod v1 {
@@ -37,3 +34,6 @@ pub mod runtime {
         tonic::include_proto!("runtime.v1");
     }
 }
+
+/// The messages of device plugins as a `google.protobuf.FileDescriptorSet`, for plugins in other languages.
+pub const DEVICE_PLUGIN_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/device_plugin.binpb"));

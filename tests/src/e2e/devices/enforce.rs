@@ -39,7 +39,7 @@ impl<'c> Guarded<'c> {
         // The topic of the kernel program; without it nothing can be shown here.
         let topics = site.stage.agent()?.client()?.status()?.topics;
         let names: Vec<_> = topics.iter().map(|topic| topic.topic.clone()).collect();
-        let topic = topics.into_iter().find(|topic| topic.topic.starts_with("device"));
+        let topic = topics.into_iter().find(|topic| topic.topic == "device");
         let topic =
             topic.ok_or_else(|| Failure::Unexpected(format!("no topic of devices among {names:?}")))?;
         if topic.state == "off" && mode != "Off" {
@@ -112,20 +112,18 @@ impl<'c> Guarded<'c> {
         Ok(of_it.map(|sample| sample.value).sum())
     }
 
-    /// The event of what was tried: pod, process, device.
-    fn told(&self, name: &str, reason: &str) -> Result<(), Failure> {
+    /// The event of what was tried: pod, process, device, and what became of it.
+    fn told(&self, name: &str, verdict: &str) -> Result<(), Failure> {
         let number = format!("{}:{}", self.twin.major, self.twin.minor);
-        let shown = self.site.until_event(name, &["\"device\"", name, "\"sh\""])?;
-        let numbers = [shown["major"].as_u64(), shown["minor"].as_u64()];
-        let by_parts = numbers == [Some(self.twin.major), Some(self.twin.minor)];
-        ensure!(by_parts || shown.to_string().contains(&number), "{number} is not in {shown}");
+        let shown = self.site.until_event(name, &["\"device\"", name, "\"sh\"", verdict])?;
+        ensure!(shown.to_string().contains(&number), "{number} is not in {shown}");
         // The same for people.
         let command = ["events", "--since", "10m", "--type", "device", "--no-follow"];
         let output = self.site.stage.command(&command)?;
         let text = String::from_utf8_lossy(&output.stdout);
         let said =
             text.lines().any(|line| line.contains(name) && line.contains(&number) && line.contains("sh"));
-        ensure!(output.status.success() && said, "{reason}: no line of {name} and {number} in\n{text}");
+        ensure!(output.status.success() && said, "{verdict}: no line of {name} and {number} in\n{text}");
         eventually(self.site.context().patiently(10), "the metric does not count it", || {
             Ok((self.denials(name)? > 0.0).then_some(()))
         })
@@ -145,7 +143,7 @@ fn enforced(context: &Context) -> Result<(), Failure> {
     ensure!(text.starts_with("made\n"), "mknod is never refused: {:?}", text.lines().next());
     ensure!(!text.contains("opened"), "the intruder was let in");
     ensure!(!guarded.noted("owner").contains("refused"), "the owner was refused");
-    guarded.told("intruder", "Enforce")?;
+    guarded.told("intruder", "denied")?;
     ensure_eq!(guarded.denials("owner")?, 0.0, "denials of the owner");
     ensure!(
         guarded.site.events("owner")?.iter().all(|event| event["type"] != "device"),
@@ -181,7 +179,7 @@ fn audited(context: &Context) -> Result<(), Failure> {
     guarded.site.stage.put([intruder])?;
     guarded.site.stage.up("intruder")?;
     guarded.until("intruder", "opened", context.patiently(10))?;
-    guarded.told("intruder", "Audit")?;
+    guarded.told("intruder", "audited")?;
     ensure!(!guarded.noted("intruder").contains("refused"), "an audited pod was refused");
     guarded.site.stage.finish()
 }

@@ -116,7 +116,7 @@ fn lists(context: &Context) -> Result<(), Failure> {
     let mut plugin = beside.site.liar(&liar, json!({}))?;
     beside.site.until_allocatable("liar", &["x0", "x1"])?;
     beside.site.until_said(&["nodewarden.test/liar", "x0"])?;
-    beside.site.until_said(&["nodewarden.test/liar", "empty"])?;
+    beside.site.until_said(&["nodewarden.test/liar", "no id"])?;
     beside.site.stage.put([wants("three", &[("liar", 3)]), wants("two", &[("liar", 2)])])?;
     let two = beside.site.stage.up("two")?;
     ensure_eq!(beside.site.told(&two, "c")?.len(), 2, "devices of a list with lies");
@@ -156,8 +156,8 @@ fn answers(context: &Context) -> Result<(), Failure> {
 
     // More answers than questions, none, an error: the pod waits with the reason and nothing stays taken.
     for (order, word) in [
-        (json!({ "responses": 2 }), "2"),
-        (json!({ "responses": 0 }), "0"),
+        (json!({ "responses": 2 }), "Allocate"),
+        (json!({ "responses": 0 }), "Allocate"),
         (json!({ "responses": 1, "fail": { "Allocate": "not today" } }), "not today"),
         (json!({ "fail": { "GetPreferredAllocation": "no wishes" } }), "no wishes"),
     ] {

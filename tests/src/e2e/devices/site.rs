@@ -29,12 +29,17 @@ pub struct Site<'c> {
 impl<'c> Site<'c> {
     /// `devices` are more lines of `nodewarden.devices`.
     pub fn new(context: &'c Context, devices: &str) -> Result<Self, Failure> {
+        Self::with_kubelet(context, "", devices)
+    }
+
+    /// The same with more lines of the kubelet's configuration.
+    pub fn with_kubelet(context: &'c Context, kubelet: &str, devices: &str) -> Result<Self, Failure> {
         let home = Self::prepare(context)?;
         let begun = SystemTime::now();
         let lines = format!("kubeletDir: {}\n{devices}", home.display());
         let lines: String = lines.lines().map(|line| format!("  {line}\n")).collect();
         let section = format!("{SHORT_BACKOFF}\ndevices:\n{lines}");
-        Ok(Self { stage: Stage::with(context, "", &section)?, home, begun })
+        Ok(Self { stage: Stage::with(context, kubelet, &section)?, home, begun })
     }
 
     /// Makes the directories that the agent will find: for what is to be in them before it starts.
