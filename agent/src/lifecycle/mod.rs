@@ -22,6 +22,7 @@ mod images;
 mod kill;
 mod look;
 mod manager;
+mod manifest;
 mod observed;
 pub mod phase;
 pub mod plan;

@@ -12,6 +12,7 @@ use tracing::{info, warn};
 use super::environment::{Environment, Places, host_ips, owner};
 use super::housekeeping::Housekeeping;
 use super::manager::{FIRST_LOOK, Input, Manager};
+use super::manifest::Manifest;
 use super::store::{Store, StoreError};
 use super::{Board, Record, identity};
 use crate::config::{Config, Endpoint};
@@ -51,11 +52,14 @@ pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
     let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
-    for record in records {
-        match Pod::from_kubernetes(record.manifest.clone()) {
-            Ok(pod) => read.push((record, Arc::new(pod))),
+    for mut record in records {
+        match record.manifest.pod() {
+            Ok(pod) => {
+                record.manifest = Manifest::of(&pod);
+                read.push((record, Arc::new(pod)));
+            }
             Err(reasons) => {
-                let name = record.manifest.metadata.name.as_deref().unwrap_or_default();
+                let name = record.manifest.name();
                 let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
                 problems.push(format!("the record of pod {name} is no pod any more: {}", reasons.join("; ")));
             }

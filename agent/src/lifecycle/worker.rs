@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::manifest::Manifest;
 use super::state::PodState;
 use super::turn::{Next, turn};
 use super::{ContainerStage, Ending, devices, exits, look, resizing, terminate};
@@ -139,7 +140,7 @@ impl News {
             Order::Resize { pod, version } => {
                 self.look = true;
                 state.update(|inner| {
-                    inner.record.manifest = pod.to_kubernetes();
+                    inner.record.manifest = Manifest::of(&pod);
                     inner.pod = pod;
                     inner.version = version;
                     inner.resizing = true;

@@ -13,7 +13,7 @@ use super::names::Names;
 use super::registry::{Happened, Registry};
 use super::sampler::Sampler;
 use super::{lock, tree};
-use crate::cgroup::{Asked, Hierarchy, Layout};
+use crate::cgroup::{Hierarchy, Layout};
 use crate::devices::enforce::{self, Enforcer};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
@@ -192,7 +192,12 @@ impl Observer {
 
     /// Has figures of every cgroup in case it is gone when somebody asks for them.
     pub fn remember(&self) {
-        lock(&self.sampler).sample(&self.registry, Asked::Later, |identity| self.names.name(identity));
+        lock(&self.sampler).remember(&self.registry, |identity| self.names.name(identity));
+    }
+
+    /// Lets go of the last reading, once nobody shares it any more: it has every cgroup.
+    pub fn forget_latest(&self) {
+        lock(&self.latest).take_if(|(when, _)| when.elapsed() >= SHARE);
     }
 
     /// Reads everything now.
@@ -204,8 +209,7 @@ impl Observer {
         {
             return snapshot.clone();
         }
-        let snapshot =
-            Arc::new(sampler.sample(&self.registry, Asked::Now, |identity| self.names.name(identity)));
+        let snapshot = Arc::new(sampler.sample(&self.registry, |identity| self.names.name(identity)));
         *lock(&self.latest) = Some((Instant::now(), snapshot.clone()));
         snapshot
     }
