@@ -1,0 +1,121 @@
+//! What can happen, in numbers that shrink well.
+
+use proptest::prelude::*;
+
+pub(super) const RESOURCES: [&str; 3] = ["a.b/gpu", "c.d/nic", "e.f/fpga"];
+pub(super) const PODS: usize = 5;
+/// Devices that a plugin may list: 0 to 5.
+pub(super) const DEVICES: usize = 6;
+
+/// One step of a history. Resources, pods and reservations by number.
+#[derive(Debug, Clone)]
+pub(super) enum Step {
+    /// Plugins of these resources, as bits; most say at once what they have.
+    Register {
+        resources: u8,
+        list: Option<Vec<Listing>>,
+    },
+    /// By the newest registration, or by the one before.
+    Devices {
+        resource: usize,
+        stale: bool,
+        list: Vec<Listing>,
+    },
+    Stopped {
+        resource: usize,
+        stale: bool,
+    },
+    /// Time goes by, and what is over is dropped.
+    Wait {
+        seconds: u64,
+    },
+    /// A plan is made; answers to its questions; it is kept or reserved at once.
+    Plan {
+        pod: usize,
+        answers: Vec<Vec<usize>>,
+        keep: bool,
+    },
+    /// A plan that was kept is reserved.
+    Reserve {
+        plan: usize,
+    },
+    /// The plugins answer, but for some calls.
+    Commit {
+        reservation: usize,
+        silent: u8,
+    },
+    Cancel {
+        reservation: usize,
+    },
+    /// The task that has it is ended.
+    Drop {
+        reservation: usize,
+    },
+    Release {
+        pod: usize,
+    },
+    Surplus {
+        pod: usize,
+    },
+    /// Pods that exist, as bits.
+    Retain {
+        pods: u8,
+    },
+    /// kill -9, and a start from the checkpoint.
+    Restart,
+    /// kill -9, a damaged checkpoint, and what the runtime knows of containers that are not init containers.
+    Damaged,
+}
+
+/// One line of a plugin's list.
+#[derive(Debug, Clone)]
+pub(super) struct Listing {
+    /// `DEVICES` is the empty id.
+    pub id: usize,
+    pub healthy: bool,
+    /// Nodes 0 and 1 as bits.
+    pub numa: u8,
+}
+
+pub(super) fn step() -> impl Strategy<Value = Step> {
+    let resource = || 0..RESOURCES.len();
+    let pod = || 0..PODS;
+    let which = || any::<prop::sample::Index>().prop_map(|index| index.index(12));
+    let stale = || prop::bool::weighted(0.1);
+    let answers = prop::collection::vec(prop::collection::vec(0..DEVICES + 1, 0..4), 0..4);
+    prop_oneof![
+        6 => (prop_oneof![2 => Just(7u8), 1 => 0u8..8], prop::option::weighted(0.9, list()))
+            .prop_map(|(resources, list)| Step::Register { resources, list }),
+        6 => (resource(), stale(), list())
+            .prop_map(|(resource, stale, list)| Step::Devices { resource, stale, list }),
+        1 => (resource(), stale()).prop_map(|(resource, stale)| Step::Stopped { resource, stale }),
+        1 => (0u64..200).prop_map(|seconds| Step::Wait { seconds }),
+        24 => (pod(), answers, prop::bool::weighted(0.2))
+            .prop_map(|(pod, answers, keep)| Step::Plan { pod, answers, keep }),
+        4 => which().prop_map(|plan| Step::Reserve { plan }),
+        16 => (which(), prop_oneof![4 => Just(0u8), 1 => any::<u8>()])
+            .prop_map(|(reservation, silent)| Step::Commit { reservation, silent }),
+        2 => which().prop_map(|reservation| Step::Cancel { reservation }),
+        1 => which().prop_map(|reservation| Step::Drop { reservation }),
+        3 => pod().prop_map(|pod| Step::Release { pod }),
+        6 => pod().prop_map(|pod| Step::Surplus { pod }),
+        1 => any::<u8>().prop_map(|pods| Step::Retain { pods }),
+        1 => Just(Step::Restart),
+        1 => Just(Step::Damaged),
+    ]
+}
+
+/// Most devices healthy, some not listed; and lines that lie.
+fn list() -> impl Strategy<Value = Vec<Listing>> {
+    let line = (0..=DEVICES, prop::bool::weighted(0.8), 0u8..4);
+    let line = line.prop_map(|(id, healthy, numa)| Listing { id, healthy, numa });
+    let state = prop_oneof![8 => Just(Some(true)), 1 => Just(Some(false)), 1 => Just(None)];
+    let honest = prop::collection::vec((state, 0u8..4), DEVICES);
+    (honest, prop::collection::vec(line, 0..3)).prop_map(|(honest, lies)| {
+        let listed = honest
+            .into_iter()
+            .enumerate()
+            .filter_map(|(id, (state, numa))| Some(Listing { id, healthy: state?, numa }));
+        listed.chain(lies).collect()
+    })
+}
