@@ -18,6 +18,9 @@ fn of(resource: &str) -> Script {
     script
 }
 
+/// Of what a plugin says of itself.
+type Change = fn(&mut Script);
+
 /// How often its registration was told to be good, and the errors.
 async fn told(fake: &Fake, times: usize) -> (usize, Vec<String>) {
     until("it is told what came of its registration", || fake.notified().len() >= times).await;
@@ -95,7 +98,7 @@ async fn its_calls_may_go_to_another_socket() {
 #[tokio::test]
 async fn what_is_refused_is_told_why() {
     let mut node = Node::start().await;
-    let changes: [(fn(&mut Script), &str); 4] = [
+    let changes: [(Change, &str); 4] = [
         (
             |script| script.info.r#type = "CSIPlugin".into(),
             "no handler registered for plugin type \"CSIPlugin\"",
