@@ -38,7 +38,7 @@ impl Stage {
             return None;
         }
         let tree = TestTree::make(name)?;
-        let Some(mut loaded) = load(&tree) else { return None };
+        let mut loaded = load(&tree)?;
         let enforcer = Enforcer::start(Some(&mut loaded.kernel), &tree.layout, &tree.path(""));
         let state = enforcer.state();
         assert_eq!(state.state, HookState::On, "{}", state.reason);
