@@ -2,17 +2,25 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 5] = [
+const FILES: [&str; 7] = [
     "proto/deviceplugin/v1beta1/api.proto",
     "proto/nodewarden/v1/nodewarden.proto",
     "proto/nodewarden/v1/streams.proto",
     "proto/nodewarden/v1/pods.proto",
+    "proto/pluginregistration/v1/api.proto",
+    "proto/podresources/v1/api.proto",
     "proto/runtime/v1/api.proto",
 ];
+
+/// What a device plugin in any language needs to speak with the agent.
+const OF_PLUGINS: [&str; 1] = ["proto/deviceplugin/v1beta1/api.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(FILES, [PathBuf::from("proto")])?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
+    let descriptors = protox::compile(OF_PLUGINS, [PathBuf::from("proto")])?;
+    let file = PathBuf::from(std::env::var("OUT_DIR")?).join("device_plugin.binpb");
+    std::fs::write(file, prost::Message::encode_to_vec(&descriptors))?;
     Ok(())
 }

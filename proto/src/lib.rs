@@ -14,9 +14,26 @@ pub mod deviceplugin {
     }
 }
 
+/// Plugins that the kubelet finds by their sockets in a directory.
+pub mod pluginregistration {
+    pub mod v1 {
+        tonic::include_proto!("pluginregistration");
+    }
+}
+
+/// Which pod has which devices, for those who watch a node: the kubelet's protocol.
+pub mod podresources {
+    pub mod v1 {
+        tonic::include_proto!("v1");
+    }
+}
+
 /// The container runtime interface (CRI), as far as it is used here.
 pub mod runtime {
     pub mod v1 {
         tonic::include_proto!("runtime.v1");
     }
 }
+
+/// The messages of device plugins as a `google.protobuf.FileDescriptorSet`, for plugins in other languages.
+pub const DEVICE_PLUGIN_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/device_plugin.binpb"));

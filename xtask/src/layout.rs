@@ -85,6 +85,11 @@ impl Layout {
         self.tools().join("containers")
     }
 
+    /// Debian's gRPC for Python, unpacked: what of it the machine does not have.
+    pub fn python(&self) -> PathBuf {
+        self.tools().join("python")
+    }
+
     /// Where programs are in it.
     pub fn container_programs(&self) -> [PathBuf; 4] {
         ["usr/bin", "usr/sbin", "bin", "usr/lib/cni"].map(|folder| self.containers().join(folder))

@@ -1,4 +1,5 @@
-//! `cargo xtask soak`: lets the release build live through hours of changes, and looks at what has become of it.
+//! `cargo xtask soak`: lets the release build live through hours of changes or a thousand ends, and looks at what has
+//! become of it.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -21,6 +22,8 @@ pub struct Args {
 enum What {
     /// Pods dropped at once, changed and removed at random while the agent is killed and containerd restarted
     Pods(PodsArgs),
+    /// The agent killed at every step of an allocation of devices: none is given twice, none lost
+    Devices(DevicesArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -32,6 +35,16 @@ struct PodsArgs {
     #[arg(long, default_value_t = 10.0)]
     minutes: f64,
     /// The same seed makes the same changes; it is printed at the start
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct DevicesArgs {
+    /// How often
+    #[arg(long, default_value_t = 1000)]
+    rounds: u64,
+    /// The same seed wants the same devices; it is printed at the start
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -72,13 +85,18 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), SoakError> {
     let stage = layout.program(Profile::Release, "nodewarden-stage");
     let mut command = layout.command(&stage);
     command.arg("--agent").arg(layout.program(Profile::Release, "nodewarden")).arg("soak");
-    match &args.what {
+    let seed = match &args.what {
         What::Pods(PodsArgs { pods, minutes, seed }) => {
             command.arg("pods").args(["--pods", &pods.to_string(), "--minutes", &minutes.to_string()]);
-            if let Some(seed) = seed {
-                command.args(["--seed", &seed.to_string()]);
-            }
+            seed
         }
+        What::Devices(DevicesArgs { rounds, seed }) => {
+            command.arg("devices").args(["--rounds", &rounds.to_string()]);
+            seed
+        }
+    };
+    if let Some(seed) = seed {
+        command.args(["--seed", &seed.to_string()]);
     }
     Err(SoakError::Start { path: stage, source: command.exec() })
 }

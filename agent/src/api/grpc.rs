@@ -1,6 +1,7 @@
 //! `nodewarden.v1` and `grpc.health.v1` on a Unix socket, for root only.
 
 pub mod cgroup;
+pub mod device;
 mod error;
 pub mod event;
 pub mod filter;
@@ -35,7 +36,7 @@ use crate::view::Watch;
 
 pub use error::GrpcError;
 use service::Service;
-pub use socket::Socket;
+pub use socket::{Claim, Socket};
 
 /// How long a stop waits for clients that do not let go (a health watch never ends by itself).
 const GRACE: Duration = Duration::from_secs(2);

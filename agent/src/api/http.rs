@@ -131,9 +131,10 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
 async fn own_metrics(State(app): State<Arc<App>>) -> Response {
     let watch = app.watch.clone();
     scrape::text(&app, Endpoint::Own, move || {
-        let (snapshot, status, pods) = (watch.snapshot(), watch.status(), watch.pods());
+        let (snapshot, status) = (watch.snapshot(), watch.status());
+        let (pods, devices) = (watch.pods(), watch.devices());
         move |out| {
-            own::write(out, &snapshot, &status, &pods);
+            own::write(out, &snapshot, &status, &pods, &devices);
             out.raw(&recorder::render());
         }
     })

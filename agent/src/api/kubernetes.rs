@@ -10,6 +10,7 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
+use crate::devices::Health;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::view::{ContainerState, ContainerView, Ended, PodPhase, PodView};
 
@@ -155,8 +156,23 @@ fn container_status(view: &ContainerView, declared: &Container) -> v1::Container
         }),
         allocated_resources: resources.requests.clone(),
         resources: Some(resources),
+        allocated_resources_status: device_status(view),
         ..v1::ContainerStatus::default()
     }
+}
+
+/// KEP-4680.
+fn device_status(view: &ContainerView) -> Option<Vec<v1::ResourceStatus>> {
+    let health = |(id, health): &(String, Health)| v1::ResourceHealth {
+        resource_id: id.clone(),
+        health: Some(health.name().to_owned()),
+        ..Default::default()
+    };
+    let of = |(name, devices): (&String, &Vec<_>)| v1::ResourceStatus {
+        name: name.clone(),
+        resources: Some(devices.iter().map(health).collect()),
+    };
+    (!view.devices.is_empty()).then(|| view.devices.iter().map(of).collect())
 }
 
 fn state(state: &ContainerState) -> v1::ContainerState {

@@ -15,6 +15,8 @@ use crate::view::{FsUsage, Interface, Machine, MemoryUsage, Usage};
 #[derive(Debug)]
 pub struct MachineReader {
     root: GroupReader,
+    /// The last reading of `root`.
+    usage: Usage,
     fixed: Machine,
 }
 
@@ -37,13 +39,14 @@ impl MachineReader {
             cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
             ..Machine::default()
         };
-        Self { root: GroupReader::new(layout, "/", budget), fixed }
+        Self { root: GroupReader::new(layout, "/", budget), usage: Usage::default(), fixed }
     }
 
     /// Reads what changes.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
-        machine.usage = self.root.read(Asked::Now, buffer);
+        self.root.read(Asked::Now, &mut self.usage, buffer);
+        machine.usage = self.usage.clone();
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;
             machine.swap_bytes = memory.swap_total;

@@ -1,6 +1,6 @@
 //! All files of one cgroup, over all hierarchies, as one reading.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::files::{Budget, KeptFile, Spec};
@@ -22,24 +22,21 @@ pub enum Asked {
     Later,
 }
 
-/// Reads one cgroup again and again.
+/// Reads one cgroup again and again. The last reading is whoever's who asks: there are hundreds of these.
 #[derive(Debug)]
 pub struct GroupReader {
     files: Vec<(&'static Spec, PathIndex, KeptFile)>,
-    dirs: Vec<PathBuf>,
-    /// The last reading: what is read slowly stays from it.
-    usage: Usage,
+    dirs: Vec<Box<Path>>,
     slow_read: Option<Instant>,
 }
 
 /// Index into `dirs`.
-type PathIndex = usize;
+type PathIndex = u8;
 
 impl GroupReader {
     /// Prepares to read cgroup `path` in the hierarchies of `layout` where it exists. Opens nothing yet.
     pub fn new(layout: &Layout, path: &str, budget: &Budget) -> Self {
-        let mut reader =
-            Self { files: Vec::new(), dirs: Vec::new(), usage: Usage::default(), slow_read: None };
+        let mut reader = Self { files: Vec::new(), dirs: Vec::new(), slow_read: None };
         for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
             for spec in specs {
                 let hierarchy = spec.controller.and_then(|c| layout.hierarchy(c));
@@ -53,26 +50,26 @@ impl GroupReader {
                 reader.add(spec, join(&unified.mount, path), budget);
             }
         }
+        reader.files.shrink_to_fit();
+        reader.dirs.shrink_to_fit();
         reader
     }
 
     fn add(&mut self, spec: &'static Spec, dir: PathBuf, budget: &Budget) {
-        let at = match self.dirs.iter().position(|d| *d == dir) {
-            Some(at) => at,
-            None => {
-                self.dirs.push(dir);
-                self.dirs.len() - 1
-            }
-        };
-        self.files.push((spec, at, KeptFile::new(budget)));
+        let at = self.dirs.iter().position(|d| **d == *dir).unwrap_or_else(|| {
+            self.dirs.push(dir.into());
+            self.dirs.len() - 1
+        });
+        // One a hierarchy, of which there are a dozen at most.
+        self.files.push((spec, at as PathIndex, KeptFile::new(budget)));
     }
 
-    /// Reads now. What of it is gone (a directory removed in one hierarchy or in all) keeps its last values.
-    pub fn read(&mut self, asked: Asked, buffer: &mut Vec<u8>) -> Usage {
+    /// Reads now, over the last reading in `last`: what is gone since (a directory removed in one hierarchy or in all)
+    /// and what is read slowly keeps its last values.
+    pub fn read(&mut self, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
-        // The last reading is read over: what is gone since keeps its last value.
-        let mut usage = self.usage.clone();
+        let mut usage = last.clone();
         usage.pressures = Default::default();
         let mut gone = 0u64;
         for (spec, at, file) in &mut self.files {
@@ -80,28 +77,24 @@ impl GroupReader {
             if !(hot || slow_due) || gone & (1 << *at) != 0 {
                 continue;
             }
-            match file.read(&self.dirs[*at], spec.name, hot, buffer) {
+            match file.read(&self.dirs[usize::from(*at)], spec.name, hot, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
                 Err(error) => {
-                    tracing::debug!(file = spec.name, dir = %self.dirs[*at].display(), %error, "cannot read");
+                    tracing::debug!(file = spec.name, dir = %self.dirs[usize::from(*at)].display(), %error, "cannot read");
                 }
             }
-            if asked == Asked::Later
-                && spec.tells_cpu
-                && self.slow_read.is_some()
-                && ran(&self.usage) == ran(&usage)
+            if asked == Asked::Later && spec.tells_cpu && self.slow_read.is_some() && ran(last) == ran(&usage)
             {
-                return self.usage.clone();
+                return;
             }
         }
         if slow_due {
             self.slow_read = Some(now);
         }
         usage.time = Some(SystemTime::now());
-        self.usage = usage.clone();
-        usage
+        *last = usage;
     }
 }
 
@@ -118,6 +111,12 @@ mod tests {
     use super::super::testing::TestTree;
     use super::*;
 
+    fn over(reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
+        let mut usage = last.clone();
+        reader.read(asked, &mut usage, &mut Vec::new());
+        usage
+    }
+
     fn limit_file(layout: &Layout) -> &'static str {
         match layout.hierarchy(Controller::Memory).map(|h| h.version) {
             Some(Version::V1) => "memory.limit_in_bytes",
@@ -132,10 +131,9 @@ mod tests {
             return;
         };
         let mut reader = GroupReader::new(&layout, "/", &Budget::new(64));
-        let mut buffer = Vec::new();
-        let first = reader.read(Asked::Now, &mut buffer);
-        let cpu = first.cpu.expect("the root has CPU accounting").usage_ns;
-        let second = reader.read(Asked::Now, &mut buffer);
+        let first = over(&mut reader, Asked::Now, &Usage::default());
+        let cpu = first.cpu.as_ref().expect("the root has CPU accounting").usage_ns;
+        let second = over(&mut reader, Asked::Now, &first);
         assert!(second.cpu.unwrap().usage_ns >= cpu);
     }
 
@@ -145,21 +143,20 @@ mod tests {
         let path = tree.group("busy");
         tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
         let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
-        let mut buffer = Vec::new();
-        let idle = reader.read(Asked::Now, &mut buffer);
-        assert_eq!(idle.memory.unwrap().limit_bytes, Some(67_108_864));
+        let idle = over(&mut reader, Asked::Now, &Usage::default());
+        assert_eq!(idle.memory.as_ref().unwrap().limit_bytes, Some(67_108_864));
         let pid = tree.run("busy", "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done");
         sleep(Duration::from_millis(800));
-        let busy = reader.read(Asked::Now, &mut buffer);
+        let busy = over(&mut reader, Asked::Now, &idle);
         assert!(busy.cpu.as_ref().unwrap().usage_ns > idle.cpu.unwrap().usage_ns + 50_000_000);
         assert_eq!(busy.processes.unwrap().threads, 1);
-        let memory = busy.memory.unwrap();
+        let memory = busy.memory.as_ref().unwrap();
         assert!(memory.usage_bytes > 0 && memory.working_set_bytes <= memory.usage_bytes);
         assert_eq!(memory.limit_bytes, Some(67_108_864), "limits stay between their own readings");
 
         tree.stop(pid);
         tree.remove("busy");
-        let gone = reader.read(Asked::Now, &mut buffer);
+        let gone = over(&mut reader, Asked::Now, &busy);
         assert!(gone.cpu.unwrap().usage_ns >= busy.cpu.unwrap().usage_ns, "the last values stay");
         assert_eq!(gone.memory.unwrap().limit_bytes, Some(67_108_864));
     }
@@ -169,14 +166,13 @@ mod tests {
         let Some(tree) = TestTree::make("asked") else { return };
         let path = tree.group("idle");
         let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
-        let mut buffer = Vec::new();
-        let first = reader.read(Asked::Later, &mut buffer);
-        assert_eq!(reader.read(Asked::Later, &mut buffer), first, "its time too");
-        let asked = reader.read(Asked::Now, &mut buffer);
+        let first = over(&mut reader, Asked::Later, &Usage::default());
+        assert_eq!(over(&mut reader, Asked::Later, &first), first, "its time too");
+        let asked = over(&mut reader, Asked::Now, &first);
         assert!(asked.time > first.time);
         let pid = tree.run("idle", "while :; do :; done");
         sleep(Duration::from_millis(300));
-        let ran = reader.read(Asked::Later, &mut buffer);
+        let ran = over(&mut reader, Asked::Later, &asked);
         assert!(ran.time > asked.time && ran.cpu.unwrap().usage_ns > asked.cpu.unwrap().usage_ns);
         assert_eq!(ran.processes.unwrap().threads, 1);
         tree.stop(pid);

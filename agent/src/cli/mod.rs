@@ -5,6 +5,7 @@ mod agent;
 
 mod client;
 mod config;
+mod devices;
 mod error;
 mod event_line;
 mod events;
@@ -45,6 +46,7 @@ Examples:
   nodewarden exec -it shop/cart -- sh                     a shell in it
   nodewarden pods                                         the pods that the agent runs
   nodewarden pods describe shop/cart                      all about one of them, with its events
+  nodewarden devices                                      what device plugins offer, and who has it
   nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
 
 Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied; of exec: the command's.";
@@ -65,6 +67,7 @@ enum Command {
     Tree(tree::TreeArgs),
     Status(status::StatusArgs),
     Pods(pods::PodsArgs),
+    Devices(devices::DevicesArgs),
     Plan(plan::PlanArgs),
     Logs(logs::LogsArgs),
     Exec(exec::ExecArgs),
@@ -97,6 +100,7 @@ pub fn main() -> ExitCode {
         Command::Tree(args) => client::block_on(tree::run(args)),
         Command::Status(args) => client::block_on(status::run(args)),
         Command::Pods(args) => client::block_on(pods::run(args)),
+        Command::Devices(args) => client::block_on(devices::run(args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

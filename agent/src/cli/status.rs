@@ -72,6 +72,15 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     if let Some(pods) = &s.pods {
         pod_counts(&mut out, pods);
     }
+    for (at, own) in s.devices.iter().enumerate() {
+        let head = if at == 0 { "devices" } else { "" };
+        let away = if own.away_since.is_some() { ", its plugin is away" } else { "" };
+        let _ = writeln!(
+            out,
+            "{head:<11}{}: {} of {} allocatable, {} allocated{away}",
+            own.name, own.allocatable, own.capacity, own.allocated
+        );
+    }
     let errors = match s.journal_write_errors {
         0 => String::new(),
         n => format!(", {n} could not be written at once"),
@@ -208,13 +217,17 @@ mod tests {
 
     use super::*;
     use crate::api::grpc::{fixture::Node, status::answer};
-    use crate::view::Watch;
+    use crate::view::{DevicesView, Watch};
+
+    fn devices() -> DevicesView {
+        crate::metrics::fixture::devices()
+    }
 
     #[test]
     fn says_what_is_off_and_why() {
         let status = Node::default().status();
         let now = status.started + Duration::from_secs(90);
-        let text = text(&answer(status, &Node::default().pods()), now);
+        let text = text(&answer(status, &Node::default().pods(), devices()), now);
         for part in [
             "nodewarden 0.1.0 in mode observe, up 1m30s\n",
             "cgroups    hybrid: cpu (v1), memory (v1)\n",
@@ -225,6 +238,7 @@ mod tests {
             "oom       3     0\n",
             "hierarchy  /kubepods by cgroupfs (configuration)\npods       1, 1 being removed; 4 limits put right since start\n",
             "           1 running\n",
+            "devices    a.b/c: 1 of 2 allocatable, 1 allocated\n           x.y/z: 0 of 0 allocatable, 0 allocated, its plugin is away\n",
             "           u2 [/kubepods/podu2]: pid 7 does not die\n",
             "           /kubepods/podx is somebody else's and left alone\nwarning    the manifest directory is gone\n",
         ] {
@@ -234,7 +248,7 @@ mod tests {
 
     #[test]
     fn json_has_the_same() {
-        let json = json(&answer(Node::default().status(), &Node::default().pods()));
+        let json = json(&answer(Node::default().status(), &Node::default().pods(), devices()));
         assert_eq!((&json["pods"]["running"], &json["pods"]["ending"]), (&1.into(), &0.into()));
         assert_eq!(json["programs"][0]["meanNs"], 150);
         assert_eq!(json["topics"][1]["state"], "off");

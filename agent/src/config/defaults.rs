@@ -39,7 +39,7 @@ pub const HOUSEKEEPING_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 /// The kubelet's `--root-dir`.
 pub const KUBELET_DIR: &str = "/var/lib/kubelet";
 /// Room for `/device-plugins/` and the name of a plugin's socket.
-pub const KUBELET_DIR_BYTES: usize = 60;
+pub const KUBELET_DIR_BYTES: usize = 74;
 
 /// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is
 /// four bytes longer (`api::grpc`).

@@ -1,5 +1,6 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
+use std::sync::LazyLock;
 
 use super::*;
 use crate::container::fixture::{Fixture, pod};
@@ -22,6 +23,12 @@ containers:
   volumeMounts: [{name: d, mountPath: /d}]
 ";
 
+/// Without devices.
+fn beginning<'a>(attempt: u32, ips: &'a [IpAddr], image: &'a cri::Image, image_ref: &'a str) -> Beginning<'a> {
+    static NOTHING: LazyLock<Given> = LazyLock::new(Given::default);
+    Beginning { attempt, ips, image, image_ref, given: &NOTHING }
+}
+
 fn ips() -> Vec<IpAddr> {
     vec!["10.0.0.1".parse().unwrap()]
 }
@@ -31,7 +38,7 @@ fn a_container() {
     let fixture = Fixture::new();
     let pod = pod(SPEC);
     let image = cri::Image::default();
-    let config = container_config(&pod, "c", 4, &ips(), &image, "sha256:abc", &fixture.host()).unwrap();
+    let config = container_config(&pod, "c", &beginning(4, &ips(), &image, "sha256:abc"), &fixture.host()).unwrap();
     assert_eq!(config.metadata, Some(cri::ContainerMetadata { name: "c".into(), attempt: 4 }));
     let image = config.image.unwrap();
     assert_eq!((&*image.image, &*image.user_specified_image), ("sha256:abc", "app:1"));
@@ -64,7 +71,7 @@ fn its_files_are_there_and_what_it_said_stays() {
     let pod = pod(SPEC);
     let paths = fixture.paths(&pod);
     let make = || {
-        container_config(&pod, "c", 4, &ips(), &cri::Image::default(), "i", &fixture.host()).unwrap();
+        container_config(&pod, "c", &beginning(4, &ips(), &cri::Image::default(), "i"), &fixture.host()).unwrap();
     };
     make();
     assert!(paths.log_dir("c").is_dir());
@@ -84,7 +91,7 @@ fn its_files_are_there_and_what_it_said_stays() {
 fn what_cannot_be() {
     let fixture = Fixture::new();
     let refused = |spec: &str, name: &str| {
-        let error = container_config(&pod(spec), name, 0, &[], &cri::Image::default(), "i", &fixture.host());
+        let error = container_config(&pod(spec), name, &beginning(0, &[], &cri::Image::default(), "i"), &fixture.host());
         error.unwrap_err().to_string()
     };
     assert_eq!(refused("containers: [{name: c}]", "x"), "the pod has no container \"x\"");
@@ -126,7 +133,7 @@ fn on_the_nodes_network_its_addresses() {
     let spec = "hostNetwork: true\ncontainers: [{name: c, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]}]";
     let pod = pod(spec);
     fs::create_dir_all(fixture.paths(&pod).home).unwrap();
-    let config = container_config(&pod, "c", 0, &[], &cri::Image::default(), "i", &fixture.host()).unwrap();
+    let config = container_config(&pod, "c", &beginning(0, &[], &cri::Image::default(), "i"), &fixture.host()).unwrap();
     assert_eq!(config.envs[0].value, b"192.0.2.1,2001:db8::1");
     assert!(fs::read_to_string(fixture.paths(&pod).hosts()).unwrap().contains("(host network)"));
 }
@@ -136,8 +143,36 @@ fn old_termination_messages_go() {
     let fixture = Fixture::new();
     let pod = pod("containers: [{name: c}]");
     for attempt in 0..5 {
-        container_config(&pod, "c", attempt, &[], &cri::Image::default(), "i", &fixture.host()).unwrap();
+        let image = cri::Image::default();
+        container_config(&pod, "c", &beginning(attempt, &[], &image, "i"), &fixture.host()).unwrap();
     }
     let log = |attempt| fixture.paths(&pod).termination_log("c", attempt).exists();
     assert_eq!((0..5).map(log).collect::<Vec<_>>(), [false, false, false, true, true]);
+}
+
+#[test]
+fn what_comes_with_devices() {
+    let fixture = Fixture::new();
+    let given = Given {
+        envs: [("A", "other"), ("B", "given")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        mounts: vec![("/lib/x".into(), "/host/x".into(), true)],
+        devices: vec![("/dev/x".into(), "/dev/host-x".into(), "rw".into())],
+        annotations: [("note".to_owned(), "n".to_owned())].into(),
+        cdi: ["v.com/c=1".to_owned()].into(),
+        ids: [("a.b/c".to_owned(), [(0, ["d".to_owned()].into())].into())].into(),
+        conflicts: Vec::new(),
+    };
+    let image = cri::Image::default();
+    let beginning = Beginning { given: &given, ..beginning(0, &[], &image, "i") };
+    let config = container_config(&pod(SPEC), "c", &beginning, &fixture.host()).unwrap();
+    let envs: Vec<_> = config.envs.iter().map(|env| (env.key.as_str(), env.value.as_slice())).collect();
+    assert_eq!(envs, [("B", b"given".as_slice()), ("A", b"a".as_slice())], "the manifest's own value counts");
+    assert_eq!(config.command, ["sh", "-c", "echo a given"]);
+    assert_eq!((&*config.mounts[0].container_path, config.mounts[0].readonly), ("/lib/x", true));
+    let device = &config.devices[0];
+    assert_eq!((&*device.container_path, &*device.host_path, &*device.permissions), ("/dev/x", "/dev/host-x", "rw"));
+    assert_eq!(config.cdi_devices[0].name, "v.com/c=1");
+    assert_eq!(config.annotations["note"], "n");
+    assert_eq!(config.annotations["nodewarden.io/devices"], r#"{"a.b/c":{"0":["d"]}}"#);
+    assert!(config.annotations.len() > 4, "{:?}", config.annotations);
 }

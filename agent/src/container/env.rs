@@ -1,5 +1,6 @@
 //! A container's environment (kubelet `makeEnvironmentVariables`), and what is made with it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{self, EnvVarSource};
@@ -59,6 +60,13 @@ impl Environment {
             Some((_, known)) => *known = value,
             None => self.0.push((name.to_owned(), value)),
         }
+    }
+
+    /// Variables that stand before all others; those of the same name count instead of them.
+    pub(super) fn add_before(&mut self, more: &BTreeMap<String, String>) {
+        let new = more.iter().filter(|(name, _)| self.get(name).is_none());
+        let new: Vec<_> = new.map(|(name, value)| (name.clone(), value.clone())).collect();
+        self.0.splice(0..0, new);
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {

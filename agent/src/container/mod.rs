@@ -34,7 +34,7 @@ mod seccomp;
 mod security;
 mod signal;
 
-pub use config::container_config;
+pub use config::{Beginning, container_config};
 pub use error::{FieldError, RecursiveReadOnlyFault, SpecError};
 pub(crate) use field::{is_volume_field, pod_field, subscript};
 pub use grace::grace;

@@ -36,6 +36,9 @@ impl Health {
     }
 }
 
+/// Health of a pod's devices: by container and resource, each id.
+pub type DeviceHealth = BTreeMap<String, BTreeMap<String, Vec<(String, Health)>>>;
+
 /// What a pod asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodDemand {

@@ -1,19 +1,19 @@
 //! The newest events in memory, bounded in number and in bytes, oldest out first.
 
 use std::collections::VecDeque;
-use std::mem::size_of;
 use std::sync::Arc;
 
 use jiff::{SignedDuration, Timestamp};
 
-use crate::view::{Detail, Event};
+use crate::view::Event;
 
 use super::Limits;
+use super::packed::{Packed, Parts};
 
 #[derive(Debug)]
 pub struct Memory {
-    events: VecDeque<Arc<Event>>,
-    bytes: usize,
+    events: VecDeque<Packed>,
+    parts: Parts,
     max_events: usize,
     max_bytes: usize,
     /// Number of the next event.
@@ -27,14 +27,14 @@ pub struct Found {
     pub missed: u64,
     /// Number of the first event in memory, or of the next one if there is none.
     pub first_seq: u64,
-    pub events: Vec<Arc<Event>>,
+    pub events: Vec<Packed>,
 }
 
 impl Memory {
     pub fn new(limits: &Limits) -> Self {
         Self {
             events: VecDeque::new(),
-            bytes: 0,
+            parts: Parts::default(),
             max_events: limits.memory_events.max(1),
             max_bytes: limits.memory_bytes,
             next_seq: 1,
@@ -44,16 +44,15 @@ impl Memory {
     /// Gives the event its number and keeps it.
     pub fn push(&mut self, mut event: Event) -> Arc<Event> {
         event.seq = self.next_seq;
-        let event = Arc::new(event);
-        self.keep(Arc::clone(&event));
-        event
+        self.keep(&event);
+        Arc::new(event)
     }
 
     /// Takes back an event that has its number; one that goes backwards is not taken.
     pub fn restore(&mut self, event: Event) -> bool {
         let newer = event.seq >= self.next_seq;
         if newer {
-            self.keep(Arc::new(event));
+            self.keep(&event);
         }
         newer
     }
@@ -69,13 +68,13 @@ impl Memory {
         self
     }
 
-    fn keep(&mut self, event: Arc<Event>) {
+    fn keep(&mut self, event: &Event) {
         self.next_seq = event.seq.saturating_add(1);
-        self.bytes += cost(&event);
-        self.events.push_back(event);
-        while self.events.len() > self.max_events || (self.bytes > self.max_bytes && self.events.len() > 1) {
+        self.events.push_back(self.parts.pack(event));
+        while self.events.len() > self.max_events || (self.bytes() > self.max_bytes && self.events.len() > 1)
+        {
             match self.events.pop_front() {
-                Some(old) => self.bytes -= cost(&old),
+                Some(old) => self.parts.forget(&old),
                 None => break,
             }
         }
@@ -86,7 +85,7 @@ impl Memory {
     }
 
     pub fn bytes(&self) -> usize {
-        self.bytes
+        self.parts.bytes()
     }
 
     pub fn next_seq(&self) -> u64 {
@@ -114,38 +113,10 @@ impl Memory {
     }
 }
 
-/// Estimated bytes of an event on the heap: the value, its texts, and what the allocator adds to each.
-fn cost(event: &Event) -> usize {
-    const ALLOCATION: usize = 16;
-    let text = |t: &String| if t.capacity() == 0 { 0 } else { t.capacity() + ALLOCATION };
-    let pod = event.pod.as_ref().map_or(0, |p| {
-        text(&p.uid) + text(&p.namespace) + text(&p.name) + text(&p.container_id) + text(&p.container_name)
-    });
-    let detail = match &event.detail {
-        Detail::Oom(o) => {
-            text(&o.command) + text(&o.limit_cgroup) + text(&o.trigger_command) + text(&o.trigger_cgroup)
-        }
-        Detail::Exit(e) => text(&e.command),
-        Detail::TaskMoved { command, .. } => text(command),
-        Detail::LimitCorrected(c) => text(&c.limit) + text(&c.found) + text(&c.written),
-        Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } => {
-            text(reason) + text(message)
-        }
-        Detail::Lost { lost_type, .. } => text(lost_type),
-        Detail::Agent { reason, message } => text(reason) + text(message),
-        Detail::CgroupCreated {}
-        | Detail::CgroupRemoved {}
-        | Detail::CgroupPopulated {}
-        | Detail::CgroupEmptied {} => 0,
-        Detail::Device(d) => text(&d.command) + text(&d.device) + text(&d.path) + text(&d.access),
-    };
-    // The value with its two counters, and its place in the queue.
-    size_of::<Event>() + 2 * ALLOCATION + size_of::<usize>() + text(&event.cgroup) + pod + detail
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::view::Detail;
 
     fn event(cgroup: &str) -> Event {
         Event {
@@ -181,16 +152,20 @@ mod tests {
 
     #[test]
     fn bounded_in_bytes_but_the_newest_stays() {
-        let one = cost(&event("/a"));
-        let mut m = memory(100, 2 * one);
+        let of = |many: usize| {
+            let mut m = memory(100, usize::MAX);
+            (0..many).for_each(|_| drop(m.push(event("/a"))));
+            m.bytes()
+        };
+        let mut m = memory(100, of(2));
         for _ in 0..5 {
             m.push(event("/a"));
         }
-        assert_eq!((m.len(), m.bytes()), (2, 2 * one));
+        assert_eq!((m.len(), m.bytes()), (2, of(2)));
         m.push(event(&"x".repeat(10_000)));
         assert_eq!(m.len(), 1);
         m.push(event("/a"));
-        assert_eq!(m.bytes(), one);
+        assert_eq!((m.len(), m.bytes()), (1, of(1)));
     }
 
     #[test]

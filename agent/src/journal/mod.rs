@@ -5,7 +5,7 @@
 //!                             └► writer thread: the same, and writes what it finds as JSON lines
 //! ```
 //!
-//! There is one queue: the memory. A subscriber or the writer that falls so far behind that its place was
+//! There is one queue: the memory, in which events are packed. A subscriber or the writer that falls so far behind that its place was
 //! dropped from memory loses those events and is told how many. Appending takes a lock for a push and wakes
 //! who waits; it never touches the disk.
 //!
@@ -19,8 +19,10 @@ mod error;
 mod files;
 mod history;
 mod memory;
+mod packed;
 mod restore;
 mod sequence;
+mod shared;
 mod subscription;
 mod writer;
 
@@ -54,9 +56,9 @@ pub struct Limits {
 }
 
 impl Default for Limits {
-    /// 4 MiB in memory (the agent's memory stays below 30 MB) and 64 MiB on disk.
+    /// 1 MiB in memory (some 5,000 events; the agent's memory stays below 30 MB) and 64 MiB on disk.
     fn default() -> Self {
-        Self { memory_events: 20_000, memory_bytes: 4 << 20, file_bytes: 16 << 20, files: 4 }
+        Self { memory_events: 20_000, memory_bytes: 1 << 20, file_bytes: 16 << 20, files: 4 }
     }
 }
 

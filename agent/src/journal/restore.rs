@@ -26,7 +26,7 @@ pub fn restore(dir: &Path, limits: &Limits) -> Restored {
     if let Err(e) = mend(&dir.join(files::name(0))) {
         restored.error = Some(e);
     }
-    // An event takes less on disk than in memory: this many bytes of lines are enough to fill it.
+    // So many bytes of lines: memory holds about that. What is older stays on disk, where readers find it.
     let mut left = limits.memory_bytes as u64;
     let mut parts = Vec::new();
     for n in 0..limits.files {

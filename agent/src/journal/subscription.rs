@@ -124,7 +124,7 @@ impl Subscription {
         if found.events.is_empty() && self.ready.is_empty() {
             return if closed { Step::End } else { Step::Wait };
         }
-        self.take(found.events.into_iter());
+        self.take(found.events.iter().map(|event| Arc::new(event.unpack())));
         Step::Ready
     }
 

@@ -10,6 +10,7 @@ use crate::view::Event;
 
 use super::disk::{Disk, Lock};
 use super::error::{DiskError, JournalError};
+use super::packed::Packed;
 use super::{Shared, sequence};
 
 /// Waits this long after the first event for more to come: subscribers get the CPU first, and a burst becomes
@@ -159,14 +160,14 @@ impl Writer {
         }
     }
 
-    fn write(&mut self, events: &[Arc<Event>]) -> Result<(), DiskError> {
+    fn write(&mut self, events: &[Packed]) -> Result<(), DiskError> {
         if self.lock.is_none() {
             self.lock = super::disk::lock(&self.shared.dir)
                 .map_err(|e| DiskError::at("flock", &self.shared.dir)(io::Error::other(e)))?;
         }
         // Ahead first: a number that was seen must not be given again, written or not.
         let reserved = self.reserve();
-        let lines: Vec<Vec<u8>> = events.iter().map(|e| line(e)).collect();
+        let lines: Vec<Vec<u8>> = events.iter().map(|e| line(&e.unpack())).collect();
         let written = self.disk.append(&lines);
         self.shared.lines_written.fetch_add(written.lines as u64, Ordering::Relaxed);
         if let Some(last) = written.lines.checked_sub(1).and_then(|i| events.get(i)) {

@@ -5,8 +5,10 @@ use jiff::Timestamp;
 use super::images::{self, ImageError};
 use super::sandbox::{self, SandboxError};
 use super::state::PodState;
-use super::{ContainerSeen, ContainerStage, policy};
-use crate::container::{self, HookError, SpecError, run_hook};
+use super::{ContainerSeen, ContainerStage, devices, policy};
+use crate::container::{self, Beginning, HookError, SpecError, run_hook};
+use crate::devices::AdmissionError;
+use crate::pod::ContainerKind;
 use crate::runtime::RuntimeError;
 
 /// Why a container does not run. [`Self::reason`] is the kubelet's word for it.
@@ -18,6 +20,8 @@ pub enum StartError {
     Spec(#[from] SpecError),
     #[error(transparent)]
     Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Devices(#[from] AdmissionError),
     #[error("{0}")]
     Create(RuntimeError),
     #[error("{0}")]
@@ -36,7 +40,7 @@ impl StartError {
             Self::Image(error) => error.reason(),
             Self::Spec(error) => error.reason(),
             Self::Create(_) | Self::NoSandbox => "CreateContainerError",
-            Self::Sandbox(_) => "CreateContainerConfigError",
+            Self::Sandbox(_) | Self::Devices(_) => "CreateContainerConfigError",
             Self::Run(_) => "RunContainerError",
             Self::PostStart { .. } => "PostStartHookError",
         }
@@ -71,15 +75,15 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let image = spec.image.clone().unwrap_or_default();
     let policy = images::pull_policy(spec.image_pull_policy.as_deref(), &image);
     let present = images::ensure(state, name, &image, policy, &sandbox_config).await?;
-    let config = container::container_config(
-        &pod,
-        name,
+    let given = devices::for_container(state, name).await?;
+    let beginning = Beginning {
         attempt,
-        &ips,
-        &present.image,
-        &present.reference,
-        &env.host(),
-    )?;
+        ips: &ips,
+        image: &present.image,
+        image_ref: &present.reference,
+        given: &given,
+    };
+    let config = container::container_config(&pod, name, &beginning, &env.host())?;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
@@ -98,6 +102,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         message: String::new(),
         image_id: present.image.id.clone(),
     };
+    devices::added(state, name, &id, &given).await;
     // On disk with the next change: until then the runtime knows it.
     state.note(|inner| {
         inner.record.note_created(name);
@@ -144,6 +149,9 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
             seen.started = Some(Timestamp::now());
         }
     });
+    if pod.container(name).is_some_and(|own| own.kind == ContainerKind::Ordinary) {
+        devices::initialised(state);
+    }
     hook(state, id, name).await
 }
 

@@ -16,6 +16,7 @@ use super::store::Store;
 use crate::config::{NodeSettings, PodSettings};
 use crate::container::dns::Resolv;
 use crate::container::{Host, PodPaths};
+use crate::devices::{Devices, Guards};
 use crate::journal::Journal;
 use crate::manage::Place;
 use crate::node::Capacity;
@@ -46,6 +47,9 @@ pub struct Environment {
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
     pub recursive_read_only: AtomicBool,
+    pub devices: Devices,
+    /// What the kernel is told of who may open which device; `None` where nothing is enforced.
+    pub guards: Option<Guards>,
     pub journal: Journal,
     pub board: Board,
     pub places: Places,

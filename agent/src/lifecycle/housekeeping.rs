@@ -13,6 +13,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
+use super::devices;
 use super::environment::Environment;
 use crate::container::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
 use crate::manage::PodSink;
@@ -173,12 +174,15 @@ impl Housekeeping {
     }
 }
 
-async fn look(env: &Environment, news: bool) -> Look {
+async fn look(env: &Arc<Environment>, news: bool) -> Look {
     // Another runtime may stand there after it was away.
     if news && let Ok(can) = env.client.recursive_read_only().await {
         env.recursive_read_only.store(can, Ordering::Relaxed);
     }
     let listing = env.client.list_owned(OWNER, &env.owner).await;
+    if let Ok(listing) = &listing {
+        devices::reconcile(env, listing).await;
+    }
     let homes = env.homes.clone();
     let homes = tokio::task::spawn_blocking(move || volume::present(&homes)).await;
     let homes = homes.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect();

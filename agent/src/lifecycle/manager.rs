@@ -15,7 +15,7 @@ use super::housekeeping::{Found, Housekeeping};
 use super::identity::{self, Running};
 use super::state::PodState;
 use super::worker::{self, Order, Report};
-use super::{Ending, Record, resize};
+use super::{Ending, Record, devices, resize};
 use crate::container;
 use crate::manage::{Keep, Kept, PodSink};
 use crate::pod::Pod;
@@ -145,6 +145,7 @@ impl Manager {
 
     fn begin(&mut self, pod: Arc<Pod>, record: Record, fresh: bool) {
         let uid = pod.uid.clone();
+        self.env.devices.claim(&uid);
         let kept = Kept { pod: pod.clone(), told: pod.clone(), version: 0, origin: record.origin.clone() };
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
@@ -212,6 +213,7 @@ impl Manager {
             }
             Report::Gone { uid } => {
                 self.workers.remove(&uid);
+                devices::release(&self.env, &uid);
                 // Another pod of its name may wait for this.
                 self.assign();
                 self.sink.look();

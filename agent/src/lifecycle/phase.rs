@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use super::{ContainerRecord, ContainerSeen, ContainerStage, Observed, Plan, Record, policy};
+use crate::devices::DeviceHealth;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::view::{ContainerState, ContainerView, Ended, PodPhase, PodView};
 
@@ -19,6 +20,8 @@ pub struct Facts<'a> {
     /// Why containers could not be started just now: reason (`ErrImagePull`, `CreateContainerError`, …) and message by
     /// name. Stands before what the plan has them wait for.
     pub trouble: &'a BTreeMap<String, (String, String)>,
+    /// Health of its devices by container, resource and id.
+    pub devices: &'a DeviceHealth,
     /// The node's addresses, for pods on its network.
     pub node_ips: &'a [IpAddr],
     /// `reason` and `message` of the pod; empty when all is well.
@@ -81,6 +84,7 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
         restarts: seen.map_or(0, |seen| seen.attempt).max(own.restarts),
         ready: if container.kind == ContainerKind::Init { done } else { started },
         started,
+        devices: facts.devices.get(name).cloned().unwrap_or_default(),
         oom: seen.and_then(|seen| own.victim(&seen.id)).cloned(),
         state,
     }

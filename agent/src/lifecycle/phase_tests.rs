@@ -33,6 +33,7 @@ impl Case {
         self.record.note_ends(&self.pod, &self.observed, &settings);
         let plan = plan(&self.pod, &self.observed, &self.record, &settings, at(now));
         view(&Facts {
+            devices: &DeviceHealth::new(),
             pod: &self.pod,
             observed: &self.observed,
             record: &self.record,

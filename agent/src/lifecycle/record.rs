@@ -7,6 +7,7 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use serde::{Deserialize, Serialize};
 
+use super::manifest::Manifest;
 use super::{ContainerSeen, KillReason, Observed, backoff};
 use crate::config::PodSettings;
 use crate::pod::{Container, ContainerKind, Pod};
@@ -17,13 +18,13 @@ use crate::view::{Ended, OomVictim};
 #[serde(rename_all = "camelCase")]
 pub struct Record {
     /// The pod as it runs, its uid among it; an in-place resize replaces it.
-    pub manifest: v1::Pod,
+    pub manifest: Manifest,
     /// Path of the file that it came from.
     pub origin: String,
     pub accepted: Timestamp,
-    /// By name.
+    /// By name. Boxed, since a map has room for eleven from the first on.
     #[serde(default)]
-    pub containers: BTreeMap<String, ContainerRecord>,
+    pub containers: BTreeMap<String, Box<ContainerRecord>>,
     /// Set when the pod is to go.
     #[serde(default)]
     pub ending: Option<Ending>,
@@ -67,7 +68,7 @@ impl Record {
     /// Of a pod just accepted.
     pub fn new(pod: &Pod, origin: &str, accepted: Timestamp) -> Self {
         Self {
-            manifest: pod.to_kubernetes(),
+            manifest: Manifest::of(pod),
             origin: origin.to_owned(),
             accepted,
             containers: BTreeMap::new(),
@@ -76,12 +77,12 @@ impl Record {
     }
 
     pub fn uid(&self) -> &str {
-        self.manifest.metadata.uid.as_deref().unwrap_or_default()
+        self.manifest.uid()
     }
 
     /// What is known of a container; nothing yet is the default.
     pub fn container(&self, name: &str) -> Option<&ContainerRecord> {
-        self.containers.get(name)
+        self.containers.get(name).map(Box::as_ref)
     }
 
     /// To be saved before a container is created.

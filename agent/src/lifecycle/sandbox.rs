@@ -9,6 +9,7 @@ use super::counters::{self, ContainerType};
 use super::state::PodState;
 use super::{SandboxSeen, look};
 use crate::container::{self, SpecError};
+use crate::devices::EnforceError;
 use crate::runtime::RuntimeError;
 use crate::volume::{self, VolumeError};
 
@@ -26,6 +27,8 @@ pub enum SandboxError {
     Volume(#[from] VolumeError),
     #[error(transparent)]
     Spec(#[from] SpecError),
+    #[error(transparent)]
+    Guard(#[from] EnforceError),
     #[error("Failed to create pod sandbox: {0}")]
     Runtime(#[from] RuntimeError),
     /// The pod is to end.
@@ -37,7 +40,7 @@ impl SandboxError {
     /// The event's reason.
     pub fn reason(&self) -> &'static str {
         match self {
-            Self::NoCgroup | Self::Cgroup { .. } => "FailedToCreatePodContainer",
+            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => "FailedToCreatePodContainer",
             Self::Volume(_) => "FailedMount",
             Self::Spec(_) | Self::Runtime(_) => "FailedCreatePodSandBox",
             Self::Interrupted => "Interrupted",
@@ -56,6 +59,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     let (parent, files) = tokio::join!(parent, files(state));
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
+    super::devices::guard(state)?;
     let config = container::sandbox_config(&pod, attempt, &parent, &env.host())?;
     for (reason, message) in container::warnings(&pod, &env.host()) {
         env.tell(&pod, None, &reason, message);

@@ -12,10 +12,12 @@ use tracing::{info, warn};
 use super::environment::{Environment, Places, host_ips, owner};
 use super::housekeeping::Housekeeping;
 use super::manager::{FIRST_LOOK, Input, Manager};
+use super::manifest::Manifest;
 use super::store::{Store, StoreError};
 use super::{Board, Record, identity};
 use crate::config::{Config, Endpoint};
 use crate::container::dns::Resolv;
+use crate::devices::{Devices, Guards};
 use crate::journal::Journal;
 use crate::manage::{Keep, Kept, PodSink, node_name};
 use crate::node::Capacity;
@@ -50,11 +52,14 @@ pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
     let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
-    for record in records {
-        match Pod::from_kubernetes(record.manifest.clone()) {
-            Ok(pod) => read.push((record, Arc::new(pod))),
+    for mut record in records {
+        match record.manifest.pod() {
+            Ok(pod) => {
+                record.manifest = Manifest::of(&pod);
+                read.push((record, Arc::new(pod)));
+            }
             Err(reasons) => {
-                let name = record.manifest.metadata.name.as_deref().unwrap_or_default();
+                let name = record.manifest.name();
                 let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
                 problems.push(format!("the record of pod {name} is no pod any more: {}", reasons.join("; ")));
             }
@@ -115,6 +120,10 @@ pub struct Needs {
     pub places: Places,
     pub sink: PodSink,
     pub board: Board,
+    pub devices: Devices,
+    pub guards: Option<Guards>,
+    /// Pods by uid whose devices have turned healthy or unhealthy.
+    pub health: mpsc::UnboundedReceiver<String>,
 }
 
 /// Hands over what the source says; the workers end with the runtime that they run in.
@@ -148,6 +157,8 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         homes: homes(config),
         seccomp_root: config.state_dir.join("seccomp"),
         recursive_read_only: AtomicBool::new(false),
+        devices: needs.devices,
+        guards: needs.guards,
         journal: needs.journal,
         board: needs.board,
         places: needs.places,
@@ -156,7 +167,14 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
     });
     let (inputs, incoming) = mpsc::unbounded_channel();
     let hear = inputs.downgrade();
-    tokio::spawn(listen(env.client.clone(), hear));
+    tokio::spawn(listen(env.client.clone(), hear.clone()));
+    tokio::spawn(heed(env.clone(), needs.health, hear));
+    for (_, pod) in &found.records {
+        env.devices.claim(&pod.uid);
+    }
+    for sourced in &found.desired.pods {
+        env.devices.claim(&sourced.pod.uid);
+    }
     tokio::spawn(async move {
         let mut housekeeping = Housekeeping::default();
         // With an answer, new pods need not be asked for one by one. Without one, they are.
@@ -167,6 +185,22 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         manager.run(incoming).await;
     });
     Lifecycle(inputs)
+}
+
+/// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.
+async fn heed(
+    env: Arc<Environment>,
+    mut health: mpsc::UnboundedReceiver<String>,
+    inputs: mpsc::WeakUnboundedSender<Input>,
+) {
+    while let Some(uid) = health.recv().await {
+        let guards = env.guards.as_ref();
+        if let Some(Err(error)) = guards.map(|guards| guards.health_changed(&env.devices, &uid)) {
+            warn!(uid, "{error}: its devices are as they were");
+        }
+        let Some(inputs) = inputs.upgrade() else { return };
+        let _ = inputs.send(Input::Runtime { uid });
+    }
 }
 
 /// Hears the runtime's events where it has them, and listens again when the connection broke.

@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 use super::environment::Environment;
 use super::saver::Saver;
 use super::{ContainerSeen, Observed, Plan, Record, phase};
+use crate::devices::{DeviceHealth, PodDemand};
 use crate::pod::Pod;
 use crate::view::OomVictim;
 
@@ -132,8 +133,15 @@ impl PodState {
         self.show();
     }
 
+    fn devices(&self) -> DeviceHealth {
+        let pod = self.pod();
+        if PodDemand::of(&pod).is_empty() { DeviceHealth::new() } else { self.env.devices.health(&pod.uid) }
+    }
+
     /// Hangs out how the pod stands.
     pub fn show(&self) {
+        // Asked for before the lock: the devices have one of their own.
+        let devices = self.devices();
         let view = {
             let inner = self.lock();
             let trouble = inner
@@ -147,6 +155,7 @@ impl PodState {
                 record: &inner.record,
                 plan: &inner.plan,
                 trouble: &trouble.collect(),
+                devices: &devices,
                 node_ips: &self.env.host_ips,
                 reason: &reason,
                 message: &message,

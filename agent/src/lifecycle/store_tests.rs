@@ -1,3 +1,4 @@
+use super::super::manifest::Manifest;
 use super::super::testing::{at, pod};
 use super::super::{ContainerRecord, Ending};
 use super::*;
@@ -21,8 +22,12 @@ fn record() -> Record {
         oom: Some(victim.clone()),
     };
     let own = record.containers.entry("c".into()).or_default();
-    *own =
-        ContainerRecord { failures: 4, last: Some(last), oom: Some(("c.3".into(), victim)), ..own.clone() };
+    **own = ContainerRecord {
+        failures: 4,
+        last: Some(last),
+        oom: Some(("c.3".into(), victim)),
+        ..(**own).clone()
+    };
     record.ending = Some(Ending { since: at(9), grace_seconds: 30, why: "its manifest is gone".into() });
     record
 }
@@ -52,8 +57,8 @@ fn comes_back_the_same() {
 #[test]
 fn a_pod_is_read_back_from_it() {
     let record = record();
-    let read = crate::pod::Pod::from_kubernetes(record.manifest.clone()).unwrap();
-    assert_eq!(read.to_kubernetes(), record.manifest);
+    let read = record.manifest.pod().unwrap();
+    assert_eq!(Manifest::of(&read), record.manifest);
 }
 
 #[test]

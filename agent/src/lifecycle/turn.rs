@@ -11,7 +11,7 @@ use super::images::ImageError;
 use super::kill::{self, Kill};
 use super::sandbox;
 use super::state::{Failed, PodState};
-use super::{Action, ContainerStage, KillReason, backoff, look, plan, resizing};
+use super::{Action, ContainerStage, KillReason, backoff, devices, look, plan, resizing};
 use crate::container;
 use crate::pod::ContainerKind;
 use crate::runtime::RuntimeError;
@@ -52,6 +52,10 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
         }
         inner.plan.clone_from(&decided);
     });
+    // Nothing of it runs any more, and nothing will: its devices are for others (kubelet: only active pods have any).
+    if decided.finished.is_some() && decided.actions.is_empty() {
+        devices::release(&state.env, &pod.uid);
+    }
     let mut wake = decided.wake.map(|at| until(at, now));
     let mut done = false;
     for action in &decided.actions {
@@ -119,6 +123,9 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
 }
 
 async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
+    if !devices::admit(state).await {
+        return Outcome::Done;
+    }
     // Closed never.
     let _turn = state.unless_ending(state.env.starts.acquire()).await;
     match sandbox::create(state, attempt).await {

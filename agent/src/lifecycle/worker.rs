@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::manifest::Manifest;
 use super::state::PodState;
 use super::turn::{Next, turn};
-use super::{ContainerStage, Ending, exits, look, resizing, terminate};
+use super::{ContainerStage, Ending, devices, exits, look, resizing, terminate};
 use crate::pod::Pod;
 use crate::view::OomVictim;
 
@@ -50,6 +51,9 @@ pub async fn run(
     fresh: bool,
 ) {
     state.show();
+    if !fresh {
+        devices::adopt(&state).await;
+    }
     let mut look = !fresh;
     // A container whose end the kernel saw and the runtime has not told yet.
     let mut expected: Option<String> = None;
@@ -136,7 +140,7 @@ impl News {
             Order::Resize { pod, version } => {
                 self.look = true;
                 state.update(|inner| {
-                    inner.record.manifest = pod.to_kubernetes();
+                    inner.record.manifest = Manifest::of(&pod);
                     inner.pod = pod;
                     inner.version = version;
                     inner.resizing = true;

@@ -1,5 +1,6 @@
 //! From the configuration to a kept hierarchy.
 
+use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -24,17 +25,23 @@ use crate::source::{Directory, Source, Watching};
 use crate::view::Detail;
 
 /// What runs in mode manage. Dropping it leaves the pods as they are.
-#[derive(Debug)]
 pub struct Managing {
     // Dropped first: nothing hands pods over any more.
     _watching: Option<Watching>,
     pub keeper: Keeper,
+    _servers: Option<Box<dyn Any>>,
 }
 
 impl Managing {
     /// What hands pods over ends before what keeps them.
     pub fn new(watching: Option<Watching>, keeper: Keeper) -> Self {
-        Self { _watching: watching, keeper }
+        Self { _watching: watching, keeper, _servers: None }
+    }
+
+    /// With what serves others for as long as this lives.
+    #[must_use]
+    pub fn with_servers(self, servers: impl Any) -> Self {
+        Self { _servers: Some(Box::new(servers)), ..self }
     }
 }
 
@@ -58,7 +65,7 @@ pub fn start(
         let watching = source.watch(Box::new(move |desired| sink.send(desired.into())));
         watching.map_err(|source| ManageError::Start { what: "manifest thread", source })
     });
-    Ok(Managing { _watching: watching.transpose()?, keeper })
+    Ok(Managing::new(watching.transpose()?, keeper))
 }
 
 /// Where the configuration has pods come from.
@@ -75,6 +82,8 @@ pub fn source(config: &Config) -> Option<Box<dyn Source>> {
 pub struct Prepared {
     /// Who makes the cgroups.
     pub driver: DriverKind,
+    /// Path of the level above all pods.
+    pub kubepods: String,
     /// What limits there are on this machine.
     pub facts: HierarchyFacts,
     syncer: Syncer,
@@ -159,7 +168,7 @@ pub fn prepare(
     if anew {
         syncer.made(&kubepods);
     }
-    Ok(Prepared { driver: kind, facts, syncer, reconcile: config.reconcile })
+    Ok(Prepared { driver: kind, kubepods, facts, syncer, reconcile: config.reconcile })
 }
 
 /// The runtime's word, if it has one (KEP-4033), else the configuration's.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::view::{
+    DeviceOwner, DeviceResource, DeviceView, DevicesView,
     AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, EventCounts, EventType,
     FsUsage, GroupView, HierarchyStatus, HookState, Identity, Interface, IoUsage, KernelCounters,
     Log2Histogram, Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodView, Pressure,
@@ -304,4 +305,32 @@ impl Watch for Still {
 /// One pod that runs, with a container that was started again and had a process killed for memory.
 pub fn pods() -> Vec<Arc<PodView>> {
     vec![Arc::new(crate::api::grpc::fixture::pod())]
+}
+
+/// A resource with two devices, of which one is unhealthy and given away, and one whose plugin is away.
+pub fn devices() -> DevicesView {
+    let device = |id: &str, health, owner| DeviceView { id: id.into(), health, numa: vec![0], owner };
+    let owner = DeviceOwner {
+        uid: "u1".into(),
+        namespace: "shop".into(),
+        name: "cart".into(),
+        container: "app".into(),
+    };
+    let full = DeviceResource {
+        name: "a.b/c".into(),
+        capacity: 2,
+        allocatable: 1,
+        allocated: 1,
+        away_since: None,
+        devices: vec![device("d0", "Healthy", None), device("d1", "Unhealthy", Some(owner))],
+    };
+    let away = DeviceResource {
+        name: "x.y/z".into(),
+        capacity: 0,
+        allocatable: 0,
+        allocated: 0,
+        away_since: Some(at(1_700_000_000_000)),
+        devices: Vec::new(),
+    };
+    DevicesView { resources: vec![full, away], ..DevicesView::default() }
 }

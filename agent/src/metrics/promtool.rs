@@ -49,7 +49,7 @@ fn own_metrics_are_clean() {
     ::metrics::histogram!(Own::HttpDuration.name(), "path" => "/metrics").record(0.002);
     ::metrics::gauge!(Own::HttpBytes.name(), "path" => "/metrics").set(100.0);
     let text = to_vec(|e| {
-        own::write(e, &fixture::snapshot(3), &fixture::status(), &fixture::pods());
+        own::write(e, &fixture::snapshot(3), &fixture::status(), &fixture::pods(), &fixture::devices());
         e.raw(&recorder::render());
     });
     assert_eq!(check(&tool, &text), (Some(0), Vec::new()));

@@ -32,7 +32,7 @@ fn encoding() {
         for (name, (median, slowest, bytes)) in [
             ("/metrics/cadvisor", measure(|e| cadvisor::write(e, &snapshot))),
             ("/metrics/resource", measure(|e| resource::write(e, &snapshot))),
-            ("/metrics", measure(|e| own::write(e, &snapshot, &status, &[]))),
+            ("/metrics", measure(|e| own::write(e, &snapshot, &status, &[], &fixture::devices()))),
         ] {
             println!(
                 "{pods} pods ({} cgroups) {name}: {bytes} bytes, median {median:?}, slowest {slowest:?}",

@@ -9,18 +9,19 @@ use super::{Pod, ResourceList, Resources};
 impl Pod {
     /// The pod as a manifest with its uid. [`Pod::from_kubernetes`] makes the same pod of it.
     pub fn to_kubernetes(&self) -> v1::Pod {
+        v1::Pod { metadata: self.metadata(), spec: Some((*self.spec).clone()), status: None }
+    }
+
+    /// What stands beside the spec in the manifest, with the uid.
+    pub fn metadata(&self) -> ObjectMeta {
         let some = |map: &std::collections::BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
-        v1::Pod {
-            metadata: ObjectMeta {
-                uid: Some(self.uid.clone()),
-                namespace: Some(self.namespace.clone()),
-                name: Some(self.name.clone()),
-                labels: some(&self.labels),
-                annotations: some(&self.annotations),
-                ..ObjectMeta::default()
-            },
-            spec: Some((*self.spec).clone()),
-            status: None,
+        ObjectMeta {
+            uid: Some(self.uid.clone()),
+            namespace: Some(self.namespace.clone()),
+            name: Some(self.name.clone()),
+            labels: some(&self.labels),
+            annotations: some(&self.annotations),
+            ..ObjectMeta::default()
         }
     }
 }

@@ -6,6 +6,7 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use super::client::gone_is_well;
 use super::{Client, RuntimeError};
+use crate::devices::{HostDevice, HostDeviceKind};
 
 impl Client {
     /// Makes a container in a sandbox; gives its id. Nothing runs yet.
@@ -71,6 +72,19 @@ impl Client {
         answer.status.ok_or_else(|| self.empty(CALL, id, "status"))
     }
 
+    /// The device nodes that the runtime gives a container, those of CDI among them: `linux.devices` of its OCI
+    /// configuration, which containerd and CRI-O tell in the verbose status. Empty where it does not tell.
+    ///
+    /// # Errors
+    /// [`RuntimeError::is_not_found`] when it is gone.
+    pub async fn container_devices(&self, id: &str) -> Result<Vec<HostDevice>, RuntimeError> {
+        const CALL: &str = "ContainerStatus";
+        let mut service = self.service.clone();
+        let request = cri::ContainerStatusRequest { container_id: id.to_owned(), verbose: true };
+        let answer = self.ask(CALL, id, service.container_status(request)).await?;
+        Ok(answer.info.get("info").map(|info| oci_devices(info)).unwrap_or_default())
+    }
+
     /// Changes the limits of a container that was made or runs. Fields that are 0 stay as they are.
     pub async fn update_resources(
         &self,
@@ -94,6 +108,23 @@ pub(super) fn whole_seconds(time: Duration) -> i64 {
     i64::try_from(seconds).unwrap_or(i64::MAX)
 }
 
+/// `runtimeSpec.linux.devices` of a verbose status.
+fn oci_devices(info: &str) -> Vec<HostDevice> {
+    let Ok(info) = serde_json::from_str::<serde_json::Value>(info) else { return Vec::new() };
+    let listed = info["runtimeSpec"]["linux"]["devices"].as_array();
+    let number = |value: &serde_json::Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+    let device = |listed: &serde_json::Value| {
+        let kind = match listed["type"].as_str()? {
+            "c" | "u" => HostDeviceKind::Char,
+            "b" => HostDeviceKind::Block,
+            _ => return None,
+        };
+        let path = listed["path"].as_str()?.to_owned();
+        Some(HostDevice { path, kind, major: number(&listed["major"])?, minor: number(&listed["minor"])? })
+    };
+    listed.into_iter().flatten().filter_map(device).collect()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +135,21 @@ mod tests {
             assert_eq!(whole_seconds(Duration::from_millis(milliseconds)), seconds, "{milliseconds} ms");
         }
         assert_eq!(whole_seconds(Duration::MAX), i64::MAX);
+    }
+
+    #[test]
+    fn devices_of_a_verbose_status() {
+        let info = r#"{"runtimeSpec": {"linux": {"devices": [
+            {"path": "/dev/a", "type": "c", "major": 10, "minor": 229},
+            {"path": "/dev/b", "type": "b", "major": 8, "minor": 0, "fileMode": 432},
+            {"path": "/dev/fifo", "type": "p"}
+        ]}}}"#;
+        let device = |path: &str, kind, major, minor| HostDevice { path: path.into(), kind, major, minor };
+        let expected =
+            [device("/dev/a", HostDeviceKind::Char, 10, 229), device("/dev/b", HostDeviceKind::Block, 8, 0)];
+        assert_eq!(oci_devices(info), expected);
+        for none in ["", "{}", r#"{"runtimeSpec": {"linux": {}}}"#] {
+            assert_eq!(oci_devices(none), []);
+        }
     }
 }

@@ -102,7 +102,7 @@ impl RuntimeError {
 }
 
 /// The innermost cause where the connection failed (`No such file or directory`), else what the runtime said.
-fn reason(status: &tonic::Status) -> String {
+pub(crate) fn reason(status: &tonic::Status) -> String {
     let mut source = status.source();
     let mut innermost = None;
     while let Some(e) = source {

@@ -32,6 +32,7 @@ mod table;
 pub use client::{Client, Version};
 pub use condition::Condition;
 pub use enrich::enrich;
+pub(crate) use error::reason;
 pub use error::{About, RuntimeError};
 pub use events::Events;
 pub use exec::ExecOutput;

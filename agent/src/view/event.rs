@@ -22,7 +22,7 @@ pub struct Event {
 }
 
 /// Pod and container of an event; empty strings are unknown.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodRef {
     pub uid: String,

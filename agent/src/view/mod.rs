@@ -4,6 +4,7 @@
 //! Everything a place may be unable to know is an `Option`: `None` is left out of every output, never faked
 //! as zero.
 
+mod device;
 mod event;
 mod group;
 mod hierarchy;
@@ -16,6 +17,7 @@ mod usage;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+pub use device::{DeviceOwner, DeviceResource, DeviceView, DevicesView};
 pub use event::{
     Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
 };
@@ -52,6 +54,10 @@ pub trait Watch: Send + Sync + 'static {
     fn snapshot(&self) -> Arc<Snapshot>;
     /// What works, what is off and why, and what the agent itself costs.
     fn status(&self) -> Status;
+    /// Devices and who has them; none in mode observe.
+    fn devices(&self) -> DevicesView {
+        DevicesView::default()
+    }
     /// The managed pods by uid; none in mode observe.
     fn pods(&self) -> Vec<Arc<PodView>> {
         Vec::new()

@@ -1,11 +1,13 @@
 //! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1 PodStatus).
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::devices::Health;
 use crate::pod::{ContainerKind, Pod};
 
 /// `status.phase`.
@@ -72,6 +74,8 @@ pub struct ContainerView {
     pub ready: bool,
     /// Running, and its postStart hook is done.
     pub started: bool,
+    /// What device plugins gave it: by resource, each device with its health.
+    pub devices: BTreeMap<String, Vec<(String, Health)>>,
     /// The newest process of this container that the kernel killed for memory, PID 1 or not.
     pub oom: Option<OomVictim>,
 }

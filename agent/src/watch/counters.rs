@@ -15,28 +15,23 @@ use crate::view::{
 /// Topics that count.
 pub type TopicsOn = [bool; Topic::ALL.len()];
 
-/// What is remembered of a cgroup's CPU counters between two readings.
+/// The last reading of a cgroup's buckets, of which only the growth counts.
 #[derive(Debug, Clone, Default)]
-pub struct CpuTotals {
-    last_wait: [u32; LATENCY_BUCKETS],
-    totals: CpuCounters,
-}
+pub struct LastWait([u32; LATENCY_BUCKETS]);
 
-impl CpuTotals {
-    /// Takes a reading in. `running_ns` is the time of turns that have not ended yet. Correct as long as fewer
-    /// than 2^32 waits fall into a bucket between two readings.
-    pub fn update(&mut self, raw: &RawCpu, running_ns: u64) -> CpuCounters {
-        let totals = &mut self.totals;
+impl LastWait {
+    /// Takes a reading into `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long as
+    /// fewer than 2^32 waits fall into a bucket between two readings.
+    pub fn update(&mut self, totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
         for (i, now) in raw.wait.iter().enumerate() {
-            totals.wait.buckets[i] += u64::from(now.wrapping_sub(self.last_wait[i]));
+            totals.wait.buckets[i] += u64::from(now.wrapping_sub(self.0[i]));
         }
-        self.last_wait = raw.wait;
+        self.0 = raw.wait;
         totals.wait.sum_ns = totals.wait.sum_ns.max(raw.wait_ns);
         // A turn that ends while it is read may be missed once: keep the higher reading.
         totals.on_cpu_ns = totals.on_cpu_ns.max(raw.on_cpu_ns + running_ns);
         totals.voluntary_switches = raw.voluntary;
         totals.preempted_switches = raw.preempted;
-        *totals
     }
 }
 
@@ -122,21 +117,25 @@ mod tests {
 
     #[test]
     fn buckets_wrap_without_losing_counts() {
-        let mut totals = CpuTotals::default();
+        let (mut last, mut totals) = (LastWait::default(), CpuCounters::default());
         let mut raw = RawCpu::default();
         raw.wait[3] = u32::MAX - 1;
-        assert_eq!(totals.update(&raw, 0).wait.buckets[3], u64::from(u32::MAX) - 1);
+        last.update(&mut totals, &raw, 0);
+        assert_eq!(totals.wait.buckets[3], u64::from(u32::MAX) - 1);
         raw.wait[3] = 5;
-        assert_eq!(totals.update(&raw, 0).wait.buckets[3], u64::from(u32::MAX) + 6);
+        last.update(&mut totals, &raw, 0);
+        assert_eq!(totals.wait.buckets[3], u64::from(u32::MAX) + 6);
     }
 
     #[test]
     fn time_on_cpu_never_goes_back() {
-        let mut totals = CpuTotals::default();
-        let mut raw = RawCpu { on_cpu_ns: 100, ..RawCpu::default() };
-        assert_eq!(totals.update(&raw, 50).on_cpu_ns, 150);
-        assert_eq!(totals.update(&raw, 0).on_cpu_ns, 150, "the turn ended between two looks");
-        raw.on_cpu_ns = 160;
-        assert_eq!(totals.update(&raw, 0).on_cpu_ns, 160);
+        let (mut last, mut totals) = (LastWait::default(), CpuCounters::default());
+        let mut on_cpu = |on_cpu_ns, running_ns| {
+            last.update(&mut totals, &RawCpu { on_cpu_ns, ..RawCpu::default() }, running_ns);
+            totals.on_cpu_ns
+        };
+        assert_eq!(on_cpu(100, 50), 150);
+        assert_eq!(on_cpu(100, 0), 150, "the turn ended between two looks");
+        assert_eq!(on_cpu(160, 0), 160);
     }
 }

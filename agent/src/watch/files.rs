@@ -35,41 +35,46 @@ impl Files {
         self.machine.read(&mut Vec::new())
     }
 
-    /// One reading of each, in order. Readers of cgroups that are not among them are dropped.
-    pub fn read(&mut self, groups: &[&Group], asked: Asked) -> Vec<Usage> {
+    /// Reads each anew, over its last reading. Readers of cgroups that are not among them are dropped.
+    pub fn read(&mut self, groups: Vec<(&Group, &mut Usage)>, asked: Asked) {
         let mut readers = HashMap::with_capacity(groups.len());
-        let mut work: Vec<(u64, Arc<str>, GroupReader)> = groups
-            .iter()
-            .map(|group| {
+        let mut work: Vec<Work<'_>> = groups
+            .into_iter()
+            .map(|(group, usage)| {
                 let reader = match self.readers.remove(&group.path) {
                     Some((generation, reader)) if generation == group.generation => reader,
                     _ => GroupReader::new(&self.layout, &group.path, &self.budget),
                 };
-                (group.generation, group.path.clone(), reader)
+                Work { group, usage, reader }
             })
             .collect();
-        let mut usages = read_all(&mut work, asked);
-        for usage in &mut usages {
+        read_all(&mut work, asked);
+        for Work { group, usage, reader } in work {
             for io in &mut usage.io {
                 let device = self.devices.entry((io.major, io.minor));
                 io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
             }
-        }
-        for (generation, path, reader) in work {
-            readers.insert(path, (generation, reader));
+            readers.insert(group.path.clone(), (group.generation, reader));
         }
         self.readers = readers;
-        usages
     }
+}
+
+/// One cgroup to be read.
+struct Work<'a> {
+    group: &'a Group,
+    /// Its last reading, and then the new one.
+    usage: &'a mut Usage,
+    reader: GroupReader,
 }
 
 /// Cgroups from which on a second thread is worth starting.
 const SPLIT: usize = 100;
 
-fn read_all(work: &mut [(u64, Arc<str>, GroupReader)], asked: Asked) -> Vec<Usage> {
-    let one = |work: &mut [(u64, Arc<str>, GroupReader)]| {
+fn read_all(work: &mut [Work<'_>], asked: Asked) {
+    let one = |work: &mut [Work<'_>]| {
         let mut buffer = Vec::with_capacity(8192);
-        work.iter_mut().map(|(_, _, reader)| reader.read(asked, &mut buffer)).collect::<Vec<_>>()
+        work.iter_mut().for_each(|one| one.reader.read(asked, one.usage, &mut buffer));
     };
     // Nobody waits: no second CPU is woken for it.
     if work.len() < SPLIT || asked == Asked::Later {
@@ -85,12 +90,10 @@ fn read_all(work: &mut [(u64, Arc<str>, GroupReader)], asked: Asked) -> Vec<Usag
             }
             one(right)
         });
-        let mut usages = one(left);
-        if let Ok(rest) = other.join() {
-            usages.extend(rest);
-        }
-        usages
-    })
+        one(left);
+        // What it could not read keeps its last values.
+        let _ = other.join();
+    });
 }
 
 /// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake each

@@ -5,9 +5,12 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use tracing::warn;
 
+use super::devices;
 use super::error::WatchError;
 use super::observer::Observer;
-use crate::config::Config;
+use crate::config::{Config, Enforcement};
+use crate::devices::Guards;
+use crate::devices::enforce::Enforcer;
 use crate::journal::Journal;
 use crate::lifecycle;
 use crate::manage::{self, Managing, Namer};
@@ -48,6 +51,8 @@ pub fn start(
         journal.append(Timestamp::now(), "", None, detail);
     }
     let facts = prepared.facts;
+    let started = devices::start(config, observer, journal, runtime);
+    let guards = guards(config, observer, &prepared.kubepods);
     let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(manage::ManageError::from)?;
     let keeper = prepared.keep(found.keep())?;
     let needs = lifecycle::Needs {
@@ -57,11 +62,27 @@ pub fn start(
         places: keeper.places(),
         sink: keeper.sink(),
         board: observer.board.clone(),
+        devices: started.devices,
+        guards,
+        health: started.health,
     };
     let lifecycle = lifecycle::start(config, endpoint, found, needs);
     let watching = source.map(|source| {
         let watching = source.watch(Box::new(move |desired| lifecycle.desire(desired)));
         watching.map_err(|source| manage::ManageError::Start { what: "manifest thread", source })
     });
-    Ok(Managing::new(watching.transpose()?, keeper))
+    Ok(Managing::new(watching.transpose()?, keeper).with_servers(started.servers))
+}
+
+/// What holds pods to their devices; nothing where nothing is to be enforced.
+fn guards(config: &Config, observer: &Observer, kubepods: &str) -> Option<Guards> {
+    let settings = &config.devices;
+    if [settings.enforcement, settings.privileged_enforcement] == [Enforcement::Off; 2] {
+        return None;
+    }
+    let mut kernel = super::lock(&observer.kernel);
+    let enforcer = Enforcer::start(kernel.as_mut(), &observer.facts.layout, kubepods);
+    drop(kernel);
+    observer.show_enforcer(enforcer.clone());
+    Some(Guards::new(enforcer, settings))
 }

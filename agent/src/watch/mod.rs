@@ -1,6 +1,7 @@
 //! The daemon in `observe` mode: starts what watches, serves what is seen, and leaves the machine clean.
 
 mod counters;
+mod devices;
 mod error;
 mod files;
 mod managing;

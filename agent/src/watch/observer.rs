@@ -13,14 +13,14 @@ use super::names::Names;
 use super::registry::{Happened, Registry};
 use super::sampler::Sampler;
 use super::{lock, tree};
-use crate::cgroup::{Asked, Hierarchy, Layout};
+use crate::cgroup::{Hierarchy, Layout};
 use crate::devices::enforce::{self, Enforcer};
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::lifecycle::Board;
 use crate::view::{
-    AgentCost, Detail, EventCounts, EventType, HierarchyStatus, HookState, Identity, PodRef, PodView,
-    Snapshot, Status, TopicStatus, Watch,
+    AgentCost, Detail, DevicesView, EventCounts, EventType, HierarchyStatus, HookState, Identity, PodRef,
+    PodView, Snapshot, Status, TopicStatus, Watch,
 };
 
 /// Readings asked for within this time of another share it.
@@ -40,6 +40,9 @@ pub struct Facts {
 /// How the status of the hierarchy is had, in manage mode.
 type HierarchyReader = Box<dyn Fn() -> HierarchyStatus + Send>;
 
+/// How devices are had, in manage mode.
+type DevicesReader = Box<dyn Fn() -> DevicesView + Send>;
+
 /// See the module.
 pub struct Observer {
     pub facts: Facts,
@@ -56,6 +59,7 @@ pub struct Observer {
     told_lost: Mutex<[u64; Kind::COUNT]>,
     suspects: Mutex<HashSet<(usize, u64)>>,
     hierarchy: Mutex<Option<HierarchyReader>>,
+    devices: Mutex<Option<DevicesReader>>,
     enforcer: Mutex<Option<Enforcer>>,
     /// Where the lifecycle hangs its pods out.
     pub board: Board,
@@ -99,9 +103,15 @@ impl Observer {
             told_lost: Mutex::new([0; Kind::COUNT]),
             suspects: Mutex::default(),
             hierarchy: Mutex::default(),
+            devices: Mutex::default(),
             enforcer: Mutex::default(),
             board: Board::default(),
         }
+    }
+
+    /// From now on devices are shown as `read` tells them.
+    pub fn show_devices(&self, read: impl Fn() -> DevicesView + Send + 'static) {
+        *lock(&self.devices) = Some(Box::new(read));
     }
 
     /// From now on the status shows what `read` tells of the hierarchy.
@@ -182,7 +192,12 @@ impl Observer {
 
     /// Has figures of every cgroup in case it is gone when somebody asks for them.
     pub fn remember(&self) {
-        lock(&self.sampler).sample(&self.registry, Asked::Later, |identity| self.names.name(identity));
+        lock(&self.sampler).remember(&self.registry, |identity| self.names.name(identity));
+    }
+
+    /// Lets go of the last reading, once nobody shares it any more: it has every cgroup.
+    pub fn forget_latest(&self) {
+        lock(&self.latest).take_if(|(when, _)| when.elapsed() >= SHARE);
     }
 
     /// Reads everything now.
@@ -194,8 +209,7 @@ impl Observer {
         {
             return snapshot.clone();
         }
-        let snapshot =
-            Arc::new(sampler.sample(&self.registry, Asked::Now, |identity| self.names.name(identity)));
+        let snapshot = Arc::new(sampler.sample(&self.registry, |identity| self.names.name(identity)));
         *lock(&self.latest) = Some((Instant::now(), snapshot.clone()));
         snapshot
     }
@@ -204,6 +218,10 @@ impl Observer {
 impl Watch for Observer {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.sample()
+    }
+
+    fn devices(&self) -> DevicesView {
+        lock(&self.devices).as_ref().map(|read| read()).unwrap_or_default()
     }
 
     fn pods(&self) -> Vec<Arc<PodView>> {

@@ -1,6 +1,6 @@
 //! Reads everything: counters from the kernel programs, figures from the files; and gives slots back.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -8,7 +8,7 @@ use jiff::{SignedDuration, Timestamp};
 use nodewarden_ebpf_abi::{GroupCell, UNTRACKED};
 use tracing::warn;
 
-use super::counters::{CpuTotals, Source, TopicsOn};
+use super::counters::{LastWait, Source, TopicsOn};
 use super::files::Files;
 use super::lock;
 use super::registry::{Group, Registry};
@@ -23,7 +23,7 @@ const GRACE: SignedDuration = SignedDuration::from_millis(1500);
 #[derive(Default)]
 struct Remembered {
     generation: u64,
-    cpu: CpuTotals,
+    wait: LastWait,
     counters: KernelCounters,
     usage: Usage,
     seen: u64,
@@ -41,33 +41,26 @@ pub struct KernelSide {
 pub struct Sampler {
     pub kernel: Option<KernelSide>,
     files: Files,
-    remembered: HashMap<Arc<str>, Remembered>,
+    /// By path. Boxed: a map keeps room for more than it has.
+    remembered: BTreeMap<Arc<str>, Box<Remembered>>,
     round: u64,
 }
 
 impl Sampler {
     pub fn new(kernel: Option<KernelSide>, files: Files) -> Self {
-        Self { kernel, files, remembered: HashMap::new(), round: 0 }
+        Self { kernel, files, remembered: BTreeMap::new(), round: 0 }
     }
 
-    /// Reads everything now, or what ran since the last reading if nobody `asked`. `name` fills in what a runtime knows of an identity.
+    /// Reads everything now. `name` fills in what a runtime knows of an identity.
     pub fn sample(
         &mut self,
         registry: &Mutex<Registry>,
-        asked: Asked,
         name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
     ) -> Snapshot {
-        self.round += 1;
-        let groups: Vec<Group> = lock(registry).groups().cloned().collect();
+        let groups = groups(registry);
         let time = SystemTime::now();
-        self.counters(&groups);
-        let alive: Vec<&Group> = groups.iter().filter(|g| g.removed.is_none()).collect();
+        self.read(&groups, Asked::Now);
         let machine = self.files.machine();
-        for (group, usage) in alive.iter().zip(self.files.read(&alive, asked)) {
-            if let Some(remembered) = self.remembered.get_mut(&group.path) {
-                remembered.usage = usage;
-            }
-        }
         let views = groups
             .iter()
             .map(|group| {
@@ -82,9 +75,30 @@ impl Sampler {
                 }
             })
             .collect();
+        Snapshot { time, machine, groups: views }
+    }
+
+    /// Reads what ran since the last reading, for cgroups that may be gone when somebody asks; `name` is told whose
+    /// names will be wanted then. Makes no views: they would be megabytes for nobody.
+    pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
+        let groups = groups(registry);
+        self.read(&groups, Asked::Later);
+        for group in &groups {
+            name(&group.identity);
+        }
+    }
+
+    /// Brings what is remembered of all groups up to date, and forgets the others.
+    fn read(&mut self, groups: &[Group], asked: Asked) {
+        self.round += 1;
+        self.counters(groups);
         let round = self.round;
         self.remembered.retain(|_, r| r.seen == round);
-        Snapshot { time, machine, groups: views }
+        // Both are of the same paths and in their order.
+        debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
+        let both = groups.iter().zip(self.remembered.values_mut());
+        let alive = both.filter(|(group, _)| group.removed.is_none());
+        self.files.read(alive.map(|(group, r)| (group, &mut r.usage)).collect(), asked);
     }
 
     /// Brings the counters of all groups up to date.
@@ -94,7 +108,7 @@ impl Sampler {
         for group in groups {
             let remembered = self.remembered.entry(group.path.clone()).or_default();
             if remembered.generation != group.generation {
-                *remembered = Remembered { generation: group.generation, ..Remembered::default() };
+                **remembered = Remembered { generation: group.generation, ..Remembered::default() };
             }
             remembered.seen = round;
         }
@@ -109,7 +123,8 @@ impl Sampler {
             let Some(remembered) = self.remembered.get_mut(&group.path) else { continue };
             if let Some((slot, raw)) = raw {
                 let now = running.get(&slot).copied().unwrap_or(0);
-                remembered.counters.cpu = Some(remembered.cpu.update(&raw, now));
+                let Remembered { wait, counters, .. } = &mut **remembered;
+                wait.update(counters.cpu.get_or_insert_default(), &raw, now);
             }
             source.others(group, &mut remembered.counters);
         }
@@ -159,6 +174,10 @@ impl Sampler {
             |g: GroupCell| g.oom_kills + g.direct_count + g.memcg_count + g.forks + g.execs + g.exits;
         cpu.voluntary + cpu.preempted + group.map_or(0, of_group) + network.rx_packets + network.tx_packets
     }
+}
+
+fn groups(registry: &Mutex<Registry>) -> Vec<Group> {
+    lock(registry).groups().cloned().collect()
 }
 
 impl KernelSide {

@@ -65,6 +65,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
             observer.remember();
             sampled = Instant::now();
         }
+        observer.forget_latest();
         lock(&observer.sampler).release(&observer.registry, now);
         let kept = SignedDuration::try_from(pace.retention).unwrap_or(SignedDuration::MAX);
         if let Ok(before) = now.checked_sub(kept) {

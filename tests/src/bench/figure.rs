@@ -57,10 +57,22 @@ impl Figure {
         values: &[f64],
         bound: Bound,
     ) -> Self {
-        let (p50, p99) = (quantile(values, 0.5), quantile(values, 0.99));
+        let quantiles = [0.5, 0.99].map(|q| quantile(values, q));
+        Self::summary(bench, name, unit, quantiles, values.len(), bound)
+    }
+
+    /// From values that somebody else has counted: p50 and p99 of so many.
+    pub fn summary(
+        bench: &'static str,
+        name: impl Into<String>,
+        unit: &'static str,
+        [p50, p99]: [f64; 2],
+        samples: usize,
+        bound: Bound,
+    ) -> Self {
         let below = |value: f64, bound: Option<f64>| bound.is_none_or(|bound| value < bound);
-        let holds = !values.is_empty() && below(p50, bound.p50) && below(p99, bound.p99);
-        Self { bench, name: name.into(), unit, p50, p99: Some(p99), samples: values.len(), bound, holds }
+        let holds = samples > 0 && below(p50, bound.p50) && below(p99, bound.p99);
+        Self { bench, name: name.into(), unit, p50, p99: Some(p99), samples, bound, holds }
     }
 
     /// From a single value.

@@ -2,6 +2,7 @@
 //! one run.
 
 mod cgroups;
+mod devices;
 mod events;
 mod figure;
 mod overhead;
@@ -35,14 +36,14 @@ pub struct Run<'a> {
     pub context: &'a Context,
     /// Fewer rounds: a look, not a record.
     pub quick: bool,
-    /// Of the bench of pods.
+    /// Of the benches of pods and devices.
     pub sizes: Sizes,
 }
 
 /// How much of it, where not as usual.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// Of `pods`: how many at most
+    /// Of `pods` and `devices`: how many at most
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
     /// Of `pods`: starts and ends of one pod, each by the agent and by bare calls
@@ -61,8 +62,14 @@ impl Run<'_> {
 }
 
 /// Every bench. Later ones are added here.
-const BENCHES: &[&dyn Bench] =
-    &[&events::Events, &overhead::Overhead, &scrape::Scrape, &cgroups::Cgroups, &pods::Pods];
+const BENCHES: &[&dyn Bench] = &[
+    &events::Events,
+    &overhead::Overhead,
+    &scrape::Scrape,
+    &cgroups::Cgroups,
+    &pods::Pods,
+    &devices::Devices,
+];
 
 /// Figures of nodewarden on this machine, each with its bound. Needs root.
 #[derive(Parser)]

@@ -7,6 +7,7 @@ mod command_line;
 mod cpu;
 mod daemons;
 mod destroy;
+pub(crate) mod devices;
 mod endpoints;
 mod features;
 mod full_ring;
@@ -88,6 +89,7 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         journal::TESTS,
         &pods::tests(),
+        &devices::tests(),
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,

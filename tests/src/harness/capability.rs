@@ -4,7 +4,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::fixture::{Containerd, Layout, systemd_answers};
+use crate::fixture::{Containerd, Layout, PythonPlugin, systemd_answers};
 
 /// Set by `nodewarden-guest`, which is process 1 or its service: nobody else lives on this machine.
 pub const OWN_MACHINE: &str = "NODEWARDEN_OWN_MACHINE";
@@ -46,6 +46,8 @@ pub enum Capability {
     Cri,
     /// Pods can have a network of their own.
     PodNetwork,
+    /// Python with grpcio, for the device plugin in it.
+    PythonGrpc,
     /// The kubelet's recorded metric families (`shared/golden`).
     Golden,
 }
@@ -97,6 +99,7 @@ impl Capability {
             Self::PodNetwork => Containerd::probe_network(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),
+            Self::PythonGrpc => PythonPlugin::probe(),
             Self::Golden => golden("metric-families.json").map(drop).ok_or_else(|| "no golden values".into()),
         }
     }

@@ -1,6 +1,7 @@
-//! Pods changed and removed at random while the agent is killed and containerd restarted, for as long as one likes:
-//! `nodewarden-stage soak`, and a minute of it among the tests.
+//! For as long as one likes, `nodewarden-stage soak`, and a little of it among the tests: pods changed and removed at
+//! random while the agent is killed and containerd restarted; allocations of devices cut off at every step.
 
+mod allocations;
 mod churn;
 mod evidence;
 mod manifests;
@@ -11,6 +12,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
+pub use allocations::{Rounds, Tally, allocations};
 pub use churn::{Plan, Summary, churn};
 
 /// Arguments of `nodewarden-stage soak`.
@@ -34,40 +36,64 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Pods are given devices, and the agent is killed at every step of that
+    Devices {
+        /// How often
+        #[arg(long, default_value_t = 1000)]
+        rounds: u64,
+        /// The same seed wants the same devices; the times are the machine's
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 /// Runs it and says what was found.
 pub fn main(agent: &Path, args: &Args) -> ExitCode {
     crate::harness::clean_up_when_interrupted();
-    let What::Pods { pods, minutes, seed } = args.what;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    let plan = Plan {
-        pods,
-        duration: Duration::from_secs_f64(minutes.max(0.1) * 60.0),
-        seed: seed.unwrap_or(now),
-        containerd_restarts: 2,
+    let (what, seed, done) = match args.what {
+        What::Pods { pods, minutes, seed } => {
+            let plan = Plan {
+                pods,
+                duration: Duration::from_secs_f64(minutes.max(0.1) * 60.0),
+                seed: seed.unwrap_or(now),
+                containerd_restarts: 2,
+            };
+            let run = |context: &Context, progress: &dyn Fn(&str)| churn(context, &plan, progress);
+            ("pods", plan.seed, run_one(agent, "pods", run).map(|summary| summary.to_string()))
+        }
+        What::Devices { rounds, seed } => {
+            let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
+            let run = |context: &Context, progress: &dyn Fn(&str)| allocations(context, &plan, progress);
+            ("devices", plan.seed, run_one(agent, "devices", run).map(|tally| tally.to_string()))
+        }
     };
-    match run(agent, &plan) {
+    match done {
         Ok(summary) => {
             println!("{summary}");
             ExitCode::SUCCESS
         }
         Err(failure) => {
-            eprintln!("soak pods (--seed {}): {failure}", plan.seed);
+            eprintln!("soak {what} (--seed {seed}): {failure}");
             ExitCode::FAILURE
         }
     }
 }
 
-fn run(agent: &Path, plan: &Plan) -> Result<Summary, Failure> {
+fn run_one<T>(
+    agent: &Path,
+    what: &str,
+    run: impl FnOnce(&Context, &dyn Fn(&str)) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     let own = std::env::current_exe().map_err(Failure::file("own binary"))?;
-    let context = Context::new(agent.to_owned(), own, "soak-pods", std::process::id(), 1, Layout::detect()?)
+    let name = format!("soak-{what}");
+    let context = Context::new(agent.to_owned(), own, &name, std::process::id(), 1, Layout::detect()?)
         .map_err(Failure::file(std::env::temp_dir()))?;
-    let result = churn(&context, plan, |text| eprintln!("soak pods: {text}"));
+    let result = run(&context, &|text| eprintln!("soak {what}: {text}"));
     if result.is_err() {
         context.temp.print_logs(40);
     }
     let problems = context.problems().take();
-    let summary = result?;
-    if problems.is_empty() { Ok(summary) } else { Err(Failure::Unexpected(problems.join("\n"))) }
+    let done = result?;
+    if problems.is_empty() { Ok(done) } else { Err(Failure::Unexpected(problems.join("\n"))) }
 }

@@ -25,6 +25,11 @@ impl Home {
         self.folder.join("manifests")
     }
 
+    /// Device plugins register below it.
+    pub fn kubelet(&self) -> PathBuf {
+        self.folder.join("kubelet")
+    }
+
     pub fn configuration(&self) -> PathBuf {
         self.folder.join("nodewarden.yaml")
     }

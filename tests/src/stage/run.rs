@@ -80,6 +80,7 @@ pub fn run(agent: &Path, args: &Args) -> Result<ExitCode, StageError> {
         state: home.state(),
         logs: home.logs(),
         manifests: home.manifests(),
+        kubelet: home.kubelet(),
         runtime: containerd.socket().to_owned(),
         cgroup_root: CGROUP_ROOT.to_owned(),
     };

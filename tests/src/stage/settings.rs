@@ -10,6 +10,8 @@ pub struct Settings {
     pub state: PathBuf,
     pub logs: PathBuf,
     pub manifests: PathBuf,
+    /// Where device plugins find the agent.
+    pub kubelet: PathBuf,
     pub runtime: PathBuf,
     pub cgroup_root: String,
 }
@@ -32,13 +34,16 @@ impl Settings {
              \x20 httpAddress: {http}\n\
              \x20 stateDir: {state}\n\
              \x20 runtimeEndpoint: {runtime}\n\
-             \x20 nodeName: here\n",
+             \x20 nodeName: here\n\
+             \x20 devices:\n\
+             \x20   kubeletDir: {kubelet}\n",
             manifests = quoted(&self.manifests),
             root = self.cgroup_root,
             logs = quoted(&self.logs),
             socket = quoted(&self.socket),
             http = self.http,
             state = quoted(&self.state),
+            kubelet = quoted(&self.kubelet),
             runtime = quoted(Path::new(&format!("unix://{}", self.runtime.display()))),
         )
     }
@@ -61,6 +66,7 @@ mod tests {
             state: "/w/it's/state".into(),
             logs: "/w/logs".into(),
             manifests: "/w/manifests".into(),
+            kubelet: "/w/kubelet".into(),
             runtime: "/w/containerd.sock".into(),
             cgroup_root: "/nodewarden-run".into(),
         };
@@ -70,6 +76,7 @@ mod tests {
         assert_eq!(config.state_dir, Path::new("/w/it's/state"));
         assert_eq!(config.mode, nodewarden::config::Mode::Manage);
         assert_eq!(config.pods.logs_dir, Path::new("/w/logs"));
+        assert_eq!(config.devices.kubelet_dir, Path::new("/w/kubelet"));
         assert!(config.ignored.is_empty(), "{:?}", config.ignored);
     }
 }

@@ -7,6 +7,7 @@ mod child;
 mod cpu;
 mod memory;
 mod network;
+mod opens;
 mod probe;
 mod processes;
 pub mod report;
@@ -88,6 +89,8 @@ enum Work {
     TcpSend { port: u16, bytes: u64 },
     /// Writes blocks past the page cache.
     WriteDirect { path: PathBuf, blocks: u32, block_bytes: usize },
+    /// Opens a device in one cgroup after the other, timed.
+    Opens(opens::Opens),
     /// Asks the agent for its status as another user.
     Ask { socket: PathBuf, uid: u32 },
 }
@@ -136,6 +139,7 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::WriteDirect { path, blocks, block_bytes } => {
             say(&block::write_direct(&path, blocks, block_bytes)?)?;
         }
+        Work::Opens(opens) => say(&opens.run()?)?,
         Work::Ask { socket, uid } => say(&probe::ask(&socket, uid)?)?,
     }
     // Lives on until its input closes, so that its cgroup can be read while it is still there.

@@ -17,6 +17,12 @@ pub enum End {
     Signal(i32),
 }
 
+/// Nanoseconds an open took, by cgroup: one value a round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Opened {
+    pub nanoseconds: Vec<Vec<f64>>,
+}
+
 /// One process killed for memory.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Victim {

@@ -49,6 +49,11 @@ impl Storm {
     }
 }
 
+/// From now on this process runs on the first CPU that it may use.
+pub(super) fn bind_to_first() -> nix::Result<()> {
+    cpus()?.first().map_or(Ok(()), |cpu| bind(*cpu))
+}
+
 /// The CPUs that this process may use.
 fn cpus() -> nix::Result<Vec<usize>> {
     let allowed = sched_getaffinity(Pid::from_raw(0))?;

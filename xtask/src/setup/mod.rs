@@ -7,6 +7,7 @@
 mod bpf_linker;
 mod containers;
 mod prometheus;
+mod python;
 mod rust_src;
 mod rustup;
 mod toolchain;
@@ -104,6 +105,7 @@ enum Step {
     Checkers,
     Prometheus,
     Containers,
+    Python,
 }
 
 impl Step {
@@ -111,9 +113,14 @@ impl Step {
         match purpose {
             Purpose::Build => &[Self::RustSource, Self::BpfLinker],
             Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
-            Purpose::Test | Purpose::All => {
-                &[Self::RustSource, Self::BpfLinker, Self::Checkers, Self::Prometheus, Self::Containers]
-            }
+            Purpose::Test | Purpose::All => &[
+                Self::RustSource,
+                Self::BpfLinker,
+                Self::Checkers,
+                Self::Prometheus,
+                Self::Containers,
+                Self::Python,
+            ],
         }
     }
 
@@ -124,6 +131,7 @@ impl Step {
             Self::Checkers => "rustfmt and clippy",
             Self::Prometheus => "prometheus and promtool",
             Self::Containers => "containerd, runc and network plugins",
+            Self::Python => "gRPC for Python",
         }
     }
 
@@ -134,13 +142,13 @@ impl Step {
             Self::BpfLinker => "compiling, about 3 minutes",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
-            Self::Containers => "downloading Debian's packages, about 10 seconds",
+            Self::Containers | Self::Python => "downloading Debian's packages, about 10 seconds",
         }
     }
 
     /// Whether one can go on without it: tests then say what they skipped, and `run` says what it needs.
     fn is_optional(self) -> bool {
-        matches!(self, Self::Checkers | Self::Prometheus | Self::Containers)
+        matches!(self, Self::Checkers | Self::Prometheus | Self::Containers | Self::Python)
     }
 
     fn advice(self) -> &'static str {
@@ -150,7 +158,9 @@ impl Step {
                 "let this machine reach crates.io, then run again: it goes on where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
-            Self::Prometheus | Self::Containers => "let this machine reach its Debian mirror, then run again",
+            Self::Prometheus | Self::Containers | Self::Python => {
+                "let this machine reach its Debian mirror, then run again"
+            }
         }
     }
 
@@ -164,6 +174,7 @@ impl Step {
             }
             Self::Prometheus => prometheus::is_there(layout),
             Self::Containers => containers::is_there(layout),
+            Self::Python => python::is_there(layout),
         }
     }
 
@@ -179,6 +190,7 @@ impl Step {
             Self::Checkers => Ok(rustup::add(layout, &["rustfmt", "clippy"], progress)?),
             Self::Prometheus => prometheus::install(layout, progress),
             Self::Containers => containers::install(layout, progress),
+            Self::Python => python::install(layout, progress),
         }
     }
 }

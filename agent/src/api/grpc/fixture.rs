@@ -163,6 +163,7 @@ pub fn pod() -> PodView {
         restarts: 0,
         ready: true,
         started: false,
+        devices: Default::default(),
         oom: None,
     };
     let running = ContainerState::Running { since: at(60) };

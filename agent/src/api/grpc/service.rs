@@ -9,7 +9,7 @@ use tonic::{Request, Response, Status};
 
 use super::filter::EventFilter;
 use super::stream::EventStream;
-use super::{cgroup, status, time};
+use super::{cgroup, device, status, time};
 use crate::journal::Journal;
 use crate::view::Watch;
 
@@ -42,7 +42,7 @@ impl Nodewarden for Service {
         &self,
         _: Request<proto::GetStatusRequest>,
     ) -> Result<Response<proto::GetStatusResponse>, Status> {
-        Ok(Response::new(self.ask(|view| status::answer(view.status(), &view.pods())).await?))
+        Ok(Response::new(self.ask(|view| status::answer(view.status(), &view.pods(), view.devices())).await?))
     }
 
     async fn list_cgroups(
@@ -52,6 +52,13 @@ impl Nodewarden for Service {
         let proto::ListCgroupsRequest { path_prefix, pods_only } = request.into_inner();
         let list = self.ask(move |view| cgroup::list(&view.snapshot(), &path_prefix, pods_only)).await?;
         Ok(Response::new(list))
+    }
+
+    async fn list_devices(
+        &self,
+        _: Request<proto::ListDevicesRequest>,
+    ) -> Result<Response<proto::ListDevicesResponse>, Status> {
+        Ok(Response::new(self.ask(|view| device::list(view.devices())).await?))
     }
 
     type WatchEventsStream = EventStream;

@@ -6,12 +6,15 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{ErrorKind, Read, Seek, Write};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::sys::stat::{Mode, fchmod};
 
 use super::GrpcError;
 
@@ -28,43 +31,87 @@ pub struct Socket {
     _lock: Flock<File>,
 }
 
-impl Socket {
-    /// Makes the directory (mode 0700) if it is missing, and the socket (mode 0600).
+/// A path that is ours: no live program serves on it, and no other agent can take it.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    lock: Flock<File>,
+}
+
+impl Claim {
+    /// Makes the directory (mode 0700) if it is missing, and takes the lock.
     ///
     /// # Errors
-    /// Another agent has it, something else is in the way, or a call fails.
-    pub fn claim(path: &Path) -> Result<Self, GrpcError> {
+    /// Another agent or another program has it, something else is in the way, or a call fails.
+    pub fn take(path: &Path) -> Result<Self, GrpcError> {
         let bad = || GrpcError::BadPath { path: path.to_owned() };
         let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).ok_or_else(bad)?;
         path.file_name().ok_or_else(bad)?;
         DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(GrpcError::at("mkdir", dir))?;
         let lock = lock(path)?;
         clear(path)?;
-        let new = with_suffix(path, NEW);
-        match fs::remove_file(&new) {
-            Err(e) if e.kind() != ErrorKind::NotFound => return Err(GrpcError::at("unlink", &new)(e)),
-            _ => {}
-        }
+        Ok(Self { path: path.to_owned(), lock })
+    }
+
+    /// The socket (mode 0600), made beside its place and moved there.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub fn bind(self) -> Result<Socket, GrpcError> {
+        let new = with_suffix(&self.path, NEW);
+        unlink(&new)?;
         let listener = UnixListener::bind(&new).map_err(GrpcError::at("bind", &new))?;
         fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(GrpcError::at("chmod", &new))?;
-        listener.set_nonblocking(true).map_err(GrpcError::at("fcntl", &new))?;
-        let metadata = fs::symlink_metadata(&new).map_err(GrpcError::at("stat", &new))?;
-        fs::rename(&new, path).map_err(GrpcError::at("rename", path))?;
-        let id = (metadata.dev(), metadata.ino());
-        Ok(Self { path: path.to_owned(), listener: Some(listener), id, _lock: lock })
+        let id = id(&new)?;
+        fs::rename(&new, &self.path).map_err(GrpcError::at("rename", &self.path))?;
+        self.socket(listener, id)
+    }
+
+    /// The socket (mode 0600), made in its place: for those who wait until a file of that name is made (`IN_CREATE`).
+    ///
+    /// # Errors
+    /// A call fails.
+    pub fn bind_in_place(self) -> Result<Socket, GrpcError> {
+        let path = &self.path;
+        unlink(path)?;
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)
+            .map_err(GrpcError::at("socket", path))?;
+        // The file gets the mode that the socket has before (unix_bind_bsd), so it is never open to others.
+        fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR).map_err(GrpcError::at("fchmod", path))?;
+        let address = UnixAddr::new(path).map_err(GrpcError::at("bind", path))?;
+        bind(fd.as_raw_fd(), &address).map_err(GrpcError::at("bind", path))?;
+        listen(&fd, Backlog::MAXCONN).map_err(GrpcError::at("listen", path))?;
+        let id = id(path)?;
+        self.socket(UnixListener::from(fd), id)
+    }
+
+    fn socket(self, listener: UnixListener, id: (u64, u64)) -> Result<Socket, GrpcError> {
+        listener.set_nonblocking(true).map_err(GrpcError::at("fcntl", &self.path))?;
+        Ok(Socket { path: self.path, listener: Some(listener), id, _lock: self.lock })
+    }
+}
+
+impl Socket {
+    /// Makes the directory (mode 0700) if it is missing, and the socket (mode 0600).
+    ///
+    /// # Errors
+    /// Another agent has it, something else is in the way, or a call fails.
+    pub fn claim(path: &Path) -> Result<Self, GrpcError> {
+        Claim::take(path)?.bind()
     }
 
     /// The listener, once; must be called within a tokio runtime.
     ///
     /// # Errors
     /// It was taken before, or the runtime cannot register it.
-    pub(super) fn listen(&mut self) -> Result<tokio::net::UnixListener, GrpcError> {
+    pub(crate) fn listen(&mut self) -> Result<tokio::net::UnixListener, GrpcError> {
         let listener = self.listener.take().ok_or_else(|| GrpcError::BadPath { path: self.path.clone() })?;
         tokio::net::UnixListener::from_std(listener).map_err(GrpcError::at("epoll_ctl", &self.path))
     }
 
     /// Removes the file if it is still ours.
-    pub(super) fn remove(&self) {
+    pub(crate) fn remove(&self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.id);
         if ours && let Err(e) = fs::remove_file(&self.path) {
             tracing::warn!("{}", GrpcError::at("unlink", &self.path)(e));
@@ -76,6 +123,19 @@ impl Drop for Socket {
     fn drop(&mut self) {
         self.remove();
     }
+}
+
+fn unlink(path: &Path) -> Result<(), GrpcError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(GrpcError::at("unlink", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Device and inode.
+fn id(path: &Path) -> Result<(u64, u64), GrpcError> {
+    let metadata = fs::symlink_metadata(path).map_err(GrpcError::at("stat", path))?;
+    Ok((metadata.dev(), metadata.ino()))
 }
 
 fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
@@ -139,6 +199,19 @@ mod tests {
         let socket = Socket::claim(&path).unwrap();
         let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
         assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn in_its_place_it_is_closed_to_others_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubelet.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let socket = Claim::take(&path).unwrap().bind_in_place().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(UnixStream::connect(&path).is_ok());
+        assert!(matches!(Claim::take(&path), Err(GrpcError::InUse { .. })));
         drop(socket);
         assert!(!path.exists());
     }

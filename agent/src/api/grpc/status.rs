@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use nodewarden_proto::nodewarden::v1 as proto;
 
-use super::time;
-use crate::view::{HierarchyStatus, PodCgroup, PodPhase, PodView, Status};
+use super::{device, time};
+use crate::view::{DevicesView, HierarchyStatus, PodCgroup, PodPhase, PodView, Status};
 
 /// The answer to GetStatus.
-pub fn answer(status: Status, pods: &[Arc<PodView>]) -> proto::GetStatusResponse {
+pub fn answer(status: Status, pods: &[Arc<PodView>], devices: DevicesView) -> proto::GetStatusResponse {
     let count = |phase: Option<PodPhase>| {
         let of = |pod: &&Arc<PodView>| match phase {
             Some(phase) => pod.terminating.is_none() && pod.phase == phase,
@@ -23,7 +23,11 @@ pub fn answer(status: Status, pods: &[Arc<PodView>]) -> proto::GetStatusResponse
         failed: count(Some(PodPhase::Failed)),
         ending: count(None),
     };
-    proto::GetStatusResponse { pods: (!pods.is_empty()).then_some(counts), ..to_proto(status) }
+    proto::GetStatusResponse {
+        pods: (!pods.is_empty()).then_some(counts),
+        devices: device::summary(devices),
+        ..to_proto(status)
+    }
 }
 
 pub fn to_proto(status: Status) -> proto::GetStatusResponse {
@@ -78,6 +82,7 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         programs_measured_seconds: status.programs_measured_seconds,
         hierarchy: status.hierarchy.map(hierarchy),
         pods: None,
+        devices: Vec::new(),
     }
 }
 

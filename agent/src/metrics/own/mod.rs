@@ -8,6 +8,7 @@
 
 mod agent;
 mod cgroup;
+mod devices;
 mod hierarchy;
 mod names;
 mod pods;
@@ -17,14 +18,15 @@ pub use names::Own;
 use std::sync::Arc;
 
 use super::exposition::Exposition;
-use crate::view::{PodView, Snapshot, Status};
+use crate::view::{DevicesView, PodView, Snapshot, Status};
 
 /// Writes the whole document but the families of [`Own::FACADE`].
-pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status, pods: &[Arc<PodView>]) {
+pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status, pods: &[Arc<PodView>], devices: &DevicesView) {
     agent::write(out, status);
     if let Some(hierarchy) = &status.hierarchy {
         hierarchy::write(out, hierarchy);
         pods::write(out, pods, &status.device_denials);
+        devices::write(out, devices);
     }
     cgroup::write(out, snapshot);
 }

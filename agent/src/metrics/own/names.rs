@@ -21,6 +21,7 @@ const DEVICE: &[&str] = &["action", "device", "namespace", "pod", "uid"];
 const CONTAINER_STATE: &[&str] = &["container_state"];
 const CONTAINER_TYPE: &[&str] = &["container_type"];
 const CONTAINER_TYPE_CODE: &[&str] = &["code", "container_type"];
+const RESOURCE_NAME: &[&str] = &["resource_name"];
 const PHASE: &[&str] = &["phase"];
 const PATH: &[&str] = &["path"];
 const PATH_CODE: &[&str] = &["code", "path"];
@@ -84,6 +85,14 @@ families! {
         StartedContainers: Counter "kubelet_started_containers_total" CONTAINER_TYPE "Cumulative number of containers started, by type: container, init_container or podsandbox.";
         StartedContainersErrors: Counter "kubelet_started_containers_errors_total" CONTAINER_TYPE_CODE "Cumulative number of errors when starting containers, by type and reason.";
 
+        DevicePluginAllocation: Histogram "kubelet_device_plugin_alloc_duration_seconds" RESOURCE_NAME "Duration in seconds to serve a device plugin Allocation request, by resource name.";
+        DeviceAllocation: Histogram "nodewarden_device_allocation_seconds" NONE "Time a pod's allocation of devices took without the time of the plugins: choosing, bookkeeping and the checkpoint.";
+        DeviceCapacity: Gauge "nodewarden_device_capacity" RESOURCE_NAME "Devices that the plugin of a resource lists.";
+        DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
+        DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that containers have, healthy or not.";
+        DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is away.";
+        DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
+
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
         HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last answer.";
@@ -100,6 +109,9 @@ impl Own {
         Self::RestartedPods,
         Self::StartedContainers,
         Self::StartedContainersErrors,
+        Self::DevicePluginAllocation,
+        Self::DeviceAllocation,
+        Self::DevicePluginRegistrations,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,

@@ -15,7 +15,7 @@ fn is_dns_part(text: &str) -> bool {
 }
 
 /// `name` or `domain/name`; names of at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
-pub(super) fn is_qualified_name(text: &str) -> bool {
+pub(in crate::pod) fn is_qualified_name(text: &str) -> bool {
     let (domain, name) = match text.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
         None => (None, text),

@@ -23,6 +23,7 @@ mod tests;
 mod volumes;
 
 use super::{Pod, Problem};
+pub(super) use labels::is_qualified_name;
 use report::Report;
 
 /// Every rule that the pod breaks. `unread` are the quantities that could not be read: what only seems wrong because

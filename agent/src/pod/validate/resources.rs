@@ -1,7 +1,7 @@
 //! Requests and limits of one place (`ValidateContainerResourceRequirements`).
 
 use super::super::names::{
-    CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_compute, is_hugepages, is_native,
+    CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_compute, is_extended, is_hugepages, is_native,
     is_overcommit_allowed,
 };
 use super::labels::is_qualified_name;
@@ -97,12 +97,7 @@ fn container_name(name: &str) -> Option<&'static str> {
         CPU | MEMORY | EPHEMERAL_STORAGE => true,
         _ if !name.contains('/') => is_hugepages(name) && is_qualified_name(name),
         _ if is_native(name) => is_qualified_name(name),
-        _ => {
-            // The name that a quota would have must be one too.
-            is_qualified_name(name)
-                && !name.starts_with("requests.")
-                && is_qualified_name(&format!("requests.{name}"))
-        }
+        _ => is_qualified_name(name) && is_extended(name),
     };
     (!known).then_some(
         "must be cpu, memory, ephemeral-storage, hugepages-<size> or an extended resource, domain/name",

@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 
 use nodewarden::cgroup::control::{Cgroupfs, Manager};
 use nodewarden::config::{Config, Endpoint, Overrides};
-use nodewarden::container::{self, Host, PodPaths, dns::Resolv};
+use nodewarden::container::{self, Beginning, Host, PodPaths, dns::Resolv};
+use nodewarden::devices::Given;
 use nodewarden::node::{Capacity, gather::Sources};
 use nodewarden::pod::Pod;
 use nodewarden::qos::{self, HierarchyFacts, Levels, Role};
@@ -147,8 +148,15 @@ impl Bare {
         let paths = host.paths(&pod);
         nodewarden::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
         let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
-        let container =
-            container::container_config(&pod, CONTAINER, 0, &[], &self.image, &self.image.id, &host);
+        let given = Given::default();
+        let beginning = Beginning {
+            attempt: 0,
+            ips: &[],
+            image: &self.image,
+            image_ref: &self.image.id,
+            given: &given,
+        };
+        let container = container::container_config(&pod, CONTAINER, &beginning, &host);
         Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })
     }
 

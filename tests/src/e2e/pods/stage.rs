@@ -59,6 +59,11 @@ impl<'c> Stage<'c> {
         &self.cri
     }
 
+    /// Where the runtime looks for CDI specifications, if that is ours to write to.
+    pub fn cdi_folder(&self) -> Option<PathBuf> {
+        self.containerd.cdi_folder()
+    }
+
     pub fn managed(&self) -> &Managed<'c> {
         &self.managed
     }
@@ -216,6 +221,12 @@ impl<'c> Stage<'c> {
             agent.end(Signal::SIGKILL, self.context.patiently(5))?;
         }
         Ok(())
+    }
+
+    /// Asks the agent to end: its pods go on.
+    pub fn stop_agent(&mut self) {
+        // Dropping it asks, and notes an end that is not clean.
+        self.agent = None;
     }
 
     /// Starts another one with what the last one left.

@@ -56,6 +56,7 @@ pub fn container(name: &str, id: &str) -> ContainerView {
         image: String::new(),
         image_id: String::new(),
         id: id.into(),
+        devices: Default::default(),
         state: ContainerState::Running { since: Timestamp::UNIX_EPOCH },
         last: None,
         restarts: 0,

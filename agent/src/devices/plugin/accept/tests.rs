@@ -1,0 +1,78 @@
+//! Requests as other programs write them, byte by byte, to a real server.
+
+use std::time::Duration;
+
+use nodewarden_proto::deviceplugin::v1beta1::RegisterRequest;
+use prost::Message;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::super::fixture::{Script, request};
+use super::super::tests::Node;
+
+fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+    [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
+}
+
+/// A literal that is put into the dynamic table, its name by `start`.
+fn literal(start: &[u8], value: &str) -> Vec<u8> {
+    [start, &[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat()
+}
+
+/// A request to Register on this stream, with these headers before its others.
+fn call(stream: u8, headers: &[u8], request: &RegisterRequest) -> Vec<u8> {
+    let message = request.encode_to_vec();
+    let length = u32::try_from(message.len()).unwrap().to_be_bytes();
+    let message = [&[0][..], &length, &message].concat();
+    [frame(1, 4, stream, headers), frame(0, 1, stream, &message)].concat()
+}
+
+/// grpc-go with the path, grpc-core with the path percent-encoded and the name spelled out, and nothing at all.
+#[tokio::test]
+async fn any_authority_will_do() {
+    let go = literal(&[0x41], "/var/lib/kubelet/device-plugins/kubelet.sock");
+    let core =
+        literal(&literal(&[0x40], ":authority"), "%2Fvar%2Flib%2Fkubelet%2Fdevice-plugins%2Fkubelet.sock");
+    let nothing = literal(&[0x41], "");
+    for authority in [go, core, nothing] {
+        let mut node = Node::start().await;
+        let _fakes = ["1.sock", "2.sock"].map(|name| node.fake(name, Script::good(&["a"])));
+        // POST, http, path, authority, content type, te: all but the first two go into the dynamic table.
+        let headers = [
+            &[0x83, 0x86][..],
+            &literal(&[0x44], "/v1beta1.Registration/Register"),
+            &authority,
+            &literal(&[0x5f], "application/grpc"),
+            &literal(&literal(&[0x40], "te"), "trailers"),
+        ]
+        .concat();
+        // The same from the table: te, content type, authority and path are its entries 62 to 65.
+        let again = [0x83, 0x86, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62];
+        let mut stream = UnixStream::connect(node.plugin_dir().join("kubelet.sock")).await.unwrap();
+        let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat();
+        stream.write_all(&start).await.unwrap();
+        stream.write_all(&call(1, &headers, &request("v.com/one", "1.sock"))).await.unwrap();
+        assert_eq!(node.registration().await.resource(), "v.com/one");
+        node.devices().await;
+        stream.write_all(&call(3, &again, &request("v.com/two", "2.sock"))).await.unwrap();
+        assert_eq!(node.registration().await.resource(), "v.com/two");
+        // No stream was reset.
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        let mut answer = vec![0; 1 << 16];
+        let bytes = stream.read(&mut answer).await.unwrap();
+        let mut rest = &answer[..bytes];
+        let mut kinds = Vec::new();
+        while let Some((header, after)) = rest.split_at_checked(9) {
+            let length = u32::from_be_bytes([0, header[0], header[1], header[2]]) as usize;
+            kinds.push(header[3]);
+            rest = &after[length..];
+        }
+        assert_eq!(kinds.iter().filter(|kind| **kind == 3).count(), 0, "{kinds:?}");
+        assert_eq!(
+            kinds.iter().filter(|kind| **kind == 1).count(),
+            4,
+            "headers and trailers of both: {kinds:?}"
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! Values that many events have in common, kept once.
+
+use std::borrow::Borrow;
+use std::collections::HashMap;
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// Each value once, with how many hold it.
+#[derive(Debug)]
+pub struct Pool<T: ?Sized>(HashMap<Arc<T>, u32>);
+
+impl<T: ?Sized> Default for Pool<T> {
+    fn default() -> Self {
+        Self(HashMap::new())
+    }
+}
+
+/// A value taken from a pool or given back.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Taken<T: ?Sized> {
+    pub value: Arc<T>,
+    /// The pool did not have it.
+    pub new: bool,
+}
+
+impl<T: ?Sized + Hash + Eq> Pool<T>
+where
+    Arc<T>: Borrow<T>,
+{
+    /// One more holder of this value.
+    pub fn take<V: Borrow<T> + Into<Arc<T>>>(&mut self, value: V) -> Taken<T> {
+        if let Some((known, _)) = self.0.get_key_value(value.borrow()) {
+            let known = known.clone();
+            if let Some(holders) = self.0.get_mut(value.borrow()) {
+                *holders += 1;
+            }
+            return Taken { value: known, new: false };
+        }
+        let value: Arc<T> = value.into();
+        self.0.insert(value.clone(), 1);
+        Taken { value, new: true }
+    }
+
+    /// One holder less; true when it was the last and the pool has let go of the value.
+    pub fn give_back(&mut self, value: &T) -> bool {
+        let Some(holders) = self.0.get_mut(value) else { return false };
+        *holders -= 1;
+        let last = *holders == 0;
+        if last {
+            self.0.remove(value);
+        }
+        last
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kept_once_and_as_long_as_somebody_holds_it() {
+        let mut pool = Pool::<str>::default();
+        let first = pool.take("a");
+        let again = pool.take("a");
+        assert!(first.new && !again.new && Arc::ptr_eq(&first.value, &again.value));
+        assert!(pool.take("b").new);
+        assert!(!pool.give_back("a") && pool.give_back("a") && !pool.give_back("a"));
+        assert_eq!(pool.0.len(), 1);
+        assert!(pool.take("a").new);
+    }
+}

@@ -1,0 +1,25 @@
+//! Devices: how long the agent takes to give them out, and what its kernel program takes of each open.
+
+mod allocation;
+mod opens;
+
+use super::{Bench, Figure, Run};
+use crate::harness::Failure;
+
+pub struct Devices;
+
+impl Bench for Devices {
+    fn name(&self) -> &'static str {
+        "devices"
+    }
+
+    fn about(&self) -> &'static str {
+        "1,000 devices of 10 plugins given to 200 pods, without the plugins' own time; an open in a guarded pod"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let mut figures = allocation::measure(run)?;
+        figures.extend(opens::measure(run)?);
+        Ok(figures)
+    }
+}

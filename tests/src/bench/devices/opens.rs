@@ -1,0 +1,115 @@
+//! What the kernel program takes of an open: one process opens /dev/null in a cgroup beside the pods, in a pod that is
+//! not guarded and in one that is, in turn; and the kernel's own account of the program.
+
+use std::path::PathBuf;
+
+use serde_json::json;
+
+use crate::bench::statistics::quantile;
+use crate::bench::{Bound, Figure, Run};
+use crate::e2e::devices::site::Site;
+use crate::e2e::pods::manifest::{STAY, one};
+use crate::fixture::{Client, TestRoot, Worker};
+use crate::harness::Failure;
+use crate::worker::report::Opened;
+use crate::{ensure, ensure_eq};
+
+/// Times round the cgroups, on a record and on a quick look, and opens in each.
+const ROUNDS: [u32; 2] = [200, 40];
+const OPENS: u32 = 20_000;
+/// Nanoseconds an open.
+const BOUND: Bound = Bound::p50(200.0);
+
+/// # Errors
+/// The program is not there, or a process cannot be moved.
+pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+    let context = run.context;
+    let Some(unified) = context.layout.unified() else {
+        run.progress("no cgroup v2 tree: no program is asked at an open");
+        return Ok(Vec::new());
+    };
+    let section = "enforcement: Enforce\nprivilegedEnforcement: \"Off\"";
+    let mut site = Site::new(context, section)?;
+    let client = site.stage.agent()?.client()?;
+    let topic = client.status()?.topics.into_iter().find(|topic| topic.topic == "device");
+    ensure!(
+        topic.as_ref().is_some_and(|topic| topic.state != "off"),
+        "opens are not checked on this kernel: {topic:?}"
+    );
+    let privileged = json!({ "securityContext": { "privileged": true } });
+    site.stage.put([one("guarded", STAY, json!({})), one("free", STAY, privileged)])?;
+    let mut places = vec![];
+    let beside =
+        TestRoot::at(context.layout.clone(), format!("/{}-opens", context.prefix()), context.problems())?;
+    places.push(beside.child("opens")?.directory(unified));
+    for name in ["free", "guarded"] {
+        let pod = site.stage.up(name)?;
+        let path = site.stage.cgroup(&pod)?;
+        let group = unified.mount.join(path.trim_start_matches('/')).join("opens");
+        std::fs::create_dir(&group).map_err(Failure::file(&group))?;
+        places.push(group);
+    }
+    let figures = series(run, &client, &places);
+    for group in &places[1..] {
+        std::fs::remove_dir(group).map_err(Failure::file(group))?;
+    }
+    let figures = figures?;
+    site.stage.finish()?;
+    Ok(figures)
+}
+
+fn series(run: &Run<'_>, client: &Client, places: &[PathBuf]) -> Result<Vec<Figure>, Failure> {
+    let rounds = ROUNDS[usize::from(run.quick)];
+    run.progress(&format!("{rounds} times {OPENS} opens of /dev/null in each of {} cgroups", places.len()));
+    let before = cost(client)?;
+    // It ends outside of the pods, which can then go.
+    let procs = |group: &PathBuf| group.join("cgroup.procs").display().to_string();
+    let order = [procs(&places[1]), procs(&places[2]), procs(&places[0])];
+    let (rounds, opens) = (rounds.to_string(), OPENS.to_string());
+    let arguments: Vec<&str> = ["opens", "--rounds", &rounds, "--opens", &opens]
+        .into_iter()
+        .chain(order.iter().map(String::as_str))
+        .collect();
+    let worker = Worker::start(run.context, None, &arguments)?;
+    let Opened { nanoseconds } = worker.report(run.context.patiently(300))?;
+    let after = cost(client)?;
+    worker.finish(run.context.patiently(5))?;
+    ensure_eq!(nanoseconds.len(), 3, "series of the worker");
+    let [free, guarded, outside] = [0, 1, 2].map(|place: usize| nanoseconds[place].as_slice());
+    // Of one turn of all three, so that what changes slowly is in both.
+    let added =
+        |pod: &[f64]| -> Vec<f64> { pod.iter().zip(outside).map(|(pod, outside)| pod - outside).collect() };
+    let figure = |name: &str, values: &[f64], bound| Figure::of("devices", name, "ns", values, bound);
+    let mut figures = vec![
+        figure("open of /dev/null beside the pods", outside, Bound::NONE),
+        figure("open of /dev/null in a guarded pod", guarded, Bound::NONE),
+        Figure::one(
+            "devices",
+            "added to an open in a guarded pod, p50",
+            "ns",
+            quantile(&added(guarded), 0.5),
+            BOUND,
+        ),
+        Figure::one(
+            "devices",
+            "added to an open in a pod that is not guarded, p50",
+            "ns",
+            quantile(&added(free), 0.5),
+            BOUND,
+        ),
+    ];
+    // Only while runs are measured does the kernel count them.
+    let (runs, time) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
+    if runs > 0 {
+        let each = time as f64 / runs as f64;
+        figures.push(Figure::one("devices", "the program's own run time, by the kernel", "ns", each, BOUND));
+    }
+    Ok(figures)
+}
+
+/// Runs of the program and nanoseconds of them, by the kernel's account.
+fn cost(client: &Client) -> Result<(u64, u64), Failure> {
+    let programs = client.status()?.programs;
+    let of_devices = programs.iter().filter(|program| program.topic == "device");
+    Ok(of_devices.fold((0, 0), |sum, program| (sum.0 + program.run_count, sum.1 + program.run_time_ns)))
+}

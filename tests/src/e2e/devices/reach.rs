@@ -1,0 +1,139 @@
+//! What a plugin answers reaches the container.
+
+use std::fs;
+
+use serde_json::json;
+
+use super::NEEDS;
+use super::site::{Site, limits, set, with};
+use super::twin::Twin;
+use crate::e2e::pods::manifest::{STAY, one};
+use crate::e2e::pods::stage::Stage;
+use crate::fixture::{Cdi, Mount, Spec};
+use crate::harness::{Context, Failure, Test};
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[
+    Test::new("devices_reach_the_container", reach).timeout(120).needs(NEEDS),
+    Test::new("devices_cdi", cdi).timeout(120).needs(NEEDS),
+];
+
+fn reach(context: &Context) -> Result<(), Failure> {
+    let mut site = Site::new(context, "")?;
+    let twin = Twin::make(&context.temp.join("nodes"))?;
+    let lent = context.temp.join("lent");
+    fs::create_dir(&lent).map_err(Failure::file(&lent))?;
+    fs::write(lent.join("file"), "from the machine\n").map_err(Failure::file(&lent))?;
+    let mut behaviour = site.behaviour("thing", &["t0", "t1", "t2"]);
+    behaviour.response.envs.insert("PLAIN".into(), "from the plugin".into());
+    behaviour.response.annotations.insert("thing.test/ids".into(), "{ids}".into());
+    behaviour.response.mounts.push(Mount {
+        container_path: "/lent".into(),
+        host_path: lent,
+        read_only: true,
+    });
+    behaviour.per_device.push(Spec {
+        container_path: "/dev/thing-{id}".into(),
+        host_path: twin.path.clone(),
+        permissions: "rw".into(),
+    });
+    let plugin = site.plugin(&behaviour)?;
+
+    let script = format!(
+        "echo devices=$DEVICES; echo plain=$PLAIN; echo own=$OWN; echo lent=`cat /lent/file`; \
+         (echo x > /lent/other) 2>/dev/null && echo wrote=yes; \
+         for node in /dev/thing-*; do ( : < $node ) && echo open=$node; done; \
+         echo nodes=`ls /dev | grep thing-`; echo done; {STAY}"
+    );
+    let env = json!({ "env": [{ "name": "OWN", "value": "$(PLAIN)" }, { "name": "PLAIN", "value": "own" }] });
+    site.stage.put([one("one", &script, with(limits(&[("thing", 1)]), env))])?;
+    let pod = site.stage.up("one")?;
+    let told = site.stage.told(&pod, "c")?;
+    let ids = site.told(&pod, "c")?;
+    ensure_eq!(ids.len(), 1, "devices that the container was told of");
+    let id = ids.first().cloned().unwrap_or_default();
+    for (key, value) in [
+        ("open", format!("/dev/thing-{id}")),
+        ("nodes", format!("thing-{id}")),
+        ("lent", "from the machine".to_owned()),
+        // As in the kubelet: the pod's own words come after the plugin's, and win.
+        ("plain", "own".to_owned()),
+    ] {
+        ensure_eq!(told.get(key), Some(&value), "{key} in the container");
+    }
+    ensure!(!told.contains_key("wrote"), "a read-only mount was written to");
+    ensure_eq!(site.given_to("one", "thing")?, ids, "PodResources");
+    let asked = plugin.calls("Allocate");
+    ensure_eq!(asked.len(), 1, "calls of Allocate");
+    ensure_eq!((&asked[0]["ids"], &asked[0]["containers"]), (&json!(ids), &json!(1)), "the call");
+
+    let containers = site.stage.cri().list_containers()?;
+    let container = containers.iter().find(|c| c.id == pod.container("c").map_or("", |c| c.id()));
+    let annotations = container.map(|c| c.annotations.clone()).unwrap_or_default();
+    ensure_eq!(annotations.get("thing.test/ids"), Some(&id), "the plugin's annotation");
+    let ours = annotations.get("nodewarden.io/devices").cloned().unwrap_or_default();
+    let ours: serde_json::Value = serde_json::from_str(&ours)
+        .map_err(|error| Failure::Unexpected(format!("nodewarden.io/devices: {error}: {ours:?}")))?;
+    ensure_eq!(ours, json!({ "nodewarden.test/thing": { "-1": [id] } }), "our annotation");
+    site.until_event("one", &["DevicesAllocated", "nodewarden.test/thing"])?;
+
+    // Two containers of a pod have each their own.
+    let script = format!("echo devices=$DEVICES; echo done; {STAY}");
+    let c = crate::e2e::pods::manifest::shell("c", &script, limits(&[("thing", 1)]));
+    let mut d = c.clone();
+    d["name"] = json!("d");
+    site.stage.put([crate::e2e::pods::manifest::pod("two", json!({ "containers": [c, d] }))])?;
+    let two = site.stage.up("two")?;
+    let all: std::collections::BTreeSet<_> =
+        [site.told(&two, "c")?, site.told(&two, "d")?, ids].into_iter().flatten().collect();
+    ensure_eq!(all, set(&["t0", "t1", "t2"]), "devices of three containers");
+    site.stage.finish()
+}
+
+/// `containerd 1.7.3`, `containerd v2.0.0`: major and minor.
+fn version(text: &str) -> Option<(u32, u32)> {
+    let number = text.strip_prefix("containerd ")?.trim_start_matches('v');
+    let mut parts = number.split('.').map(str::parse);
+    Some((parts.next()?.ok()?, parts.next()?.ok()?))
+}
+
+fn runtime(stage: &Stage<'_>) -> Result<String, Failure> {
+    Ok(stage.agent()?.client()?.status()?.runtime)
+}
+
+fn cdi(context: &Context) -> Result<(), Failure> {
+    let mut site = Site::new(context, "")?;
+    let runtime = runtime(&site.stage)?;
+    if version(&runtime) < Some((1, 7)) {
+        return Err(Failure::Skip(format!("{runtime}: CDI devices come with containerd 1.7")));
+    }
+    let Some(folder) = site.stage.cdi_folder() else {
+        return Err(Failure::Skip("the machine's own runtime: its CDI folders are not ours".into()));
+    };
+    let spec = json!({ "cdiVersion": "0.5.0", "kind": "nodewarden.test/made",
+        "devices": [{ "name": "m0", "containerEdits": { "env": ["MADE=by CDI"] } }] });
+    fs::create_dir_all(&folder).map_err(Failure::file(&folder))?;
+    let path = folder.join("nodewarden.json");
+    fs::write(&path, spec.to_string()).map_err(Failure::file(&path))?;
+    let mut behaviour = site.behaviour("made", &["m0"]);
+    behaviour.response.cdi_devices.push(Cdi { name: "nodewarden.test/made=m0".into() });
+    let _plugin = site.plugin(&behaviour)?;
+    let script = format!("echo made=$MADE; echo done; {STAY}");
+    site.stage.put([one("cdi", &script, limits(&[("made", 1)]))])?;
+    let pod = site.stage.up("cdi")?;
+    let told = site.stage.told(&pod, "c")?;
+    ensure_eq!(told.get("made").map(String::as_str), Some("by CDI"), "what CDI adds");
+    site.stage.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn versions_of_containerd() {
+        assert_eq!(version("containerd 1.6.20~ds1"), Some((1, 6)));
+        assert_eq!(version("containerd v2.1.0"), Some((2, 1)));
+        assert!(version("cri-o 1.30") < Some((1, 7)));
+    }
+}

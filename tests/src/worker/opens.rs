@@ -1,0 +1,59 @@
+//! Opens of a device in one cgroup after the other, timed: what a program that is asked at each open costs.
+
+use std::fs::{self, File};
+use std::path::PathBuf;
+use std::time::Instant;
+
+use super::report::Opened;
+use super::{WorkError, storm};
+
+const DEVICE: &str = "/dev/null";
+
+/// The same process goes from cgroup to cgroup, on one CPU, so that nothing else differs.
+#[derive(clap::Args)]
+pub struct Opens {
+    /// How often it goes round.
+    #[arg(long)]
+    rounds: u32,
+    /// How often it opens the device in each cgroup.
+    #[arg(long)]
+    opens: u32,
+    /// `cgroup.procs` of each cgroup, and of the one to end in.
+    #[arg(required = true)]
+    places: Vec<PathBuf>,
+}
+
+impl Opens {
+    pub fn run(&self) -> Result<Opened, WorkError> {
+        storm::bind_to_first().map_err(WorkError::system("sched_setaffinity"))?;
+        let mut nanoseconds = vec![Vec::new(); self.places.len()];
+        for round in 0..self.rounds as usize {
+            // Each is first as often as the others.
+            for step in 0..self.places.len() {
+                let place = (round + step) % self.places.len();
+                enter(&self.places[place])?;
+                // What was flushed on the way is there again.
+                open(self.opens / 10)?;
+                let begun = Instant::now();
+                open(self.opens)?;
+                nanoseconds[place].push(begun.elapsed().as_nanos() as f64 / f64::from(self.opens.max(1)));
+            }
+        }
+        if let Some(last) = self.places.last() {
+            enter(last)?;
+        }
+        Ok(Opened { nanoseconds })
+    }
+}
+
+fn enter(procs: &PathBuf) -> Result<(), WorkError> {
+    // 0 is the writer (Documentation/admin-guide/cgroup-v2.rst, cgroup.procs).
+    fs::write(procs, "0").map_err(|source| WorkError::File { path: procs.clone(), source })
+}
+
+fn open(times: u32) -> Result<(), WorkError> {
+    for _ in 0..times {
+        File::open(DEVICE).map_err(|source| WorkError::File { path: DEVICE.into(), source })?;
+    }
+    Ok(())
+}
