@@ -2,8 +2,8 @@
 //! the kernel runs at every open and mknod of a device node by a process below it; the programs of cgroups further
 //! down (the runtime's) have run before, and all must allow.
 //!
-//! Constant time: the devices that every container has are told by a few comparisons, the others by at most two
-//! look-ups for the pod and two for its rules. Only an access that no rule allows costs more.
+//! Constant time: the devices that every container has are told by a few comparisons, the others by one
+//! look-up for the pod and at most two for its rules. Only an access that no rule allows costs more.
 
 use aya_ebpf::{
     helpers::generated::{bpf_get_current_ancestor_cgroup_id, bpf_get_retval, bpf_ktime_get_ns},
@@ -11,14 +11,14 @@ use aya_ebpf::{
     programs::DeviceContext,
 };
 use nodewarden_ebpf_abi::{
-    ANY_MINOR, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey, DeviceRecord,
-    DeviceTurn, Kind, is_default_device,
+    ANY_MINOR, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey,
+    DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL, is_default_device,
 };
 
 use crate::{
     count::add,
     globals::*,
-    maps::{DEVICE_COUNTS, DEVICE_LEVEL, DEVICE_PODS, DEVICE_RULES, DEVICE_TURNS, DEVICES_OF},
+    maps::{DEVICE_COUNTS, DEVICE_PLACES, DEVICE_PODS, DEVICE_RULES, DEVICE_TURNS, DEVICES_OF},
     read::{Ptr, probe},
     ring::{command, current, emit, header},
 };
@@ -43,7 +43,7 @@ pub fn device_access_probed(ctx: DeviceContext) -> i32 {
     access(&ctx, |level| ancestor(level).unwrap_or(0))
 }
 
-/// Id of the current task's cgroup (`level` `None`) or of the one above it at a level of the unified hierarchy.
+/// Id of the cgroup of the unified hierarchy that the current task is in or below, at a level.
 #[inline(always)]
 fn ancestor(level: u32) -> Option<u64> {
     let cgroup = own_cgroup()?;
@@ -96,15 +96,13 @@ fn access(ctx: &DeviceContext, ancestor: impl Fn(u32) -> u64) -> i32 {
 /// (Guaranteed) or two (in their class's cgroup).
 #[inline(always)]
 fn guarded(ancestor: impl Fn(u32) -> u64) -> Option<(u64, u32)> {
-    let level = *DEVICE_LEVEL.get(0)?;
-    for below in [2, 1] {
-        let pod = ancestor(level + below);
-        // SAFETY: the value is copied at once.
-        if let Some(mode) = unsafe { DEVICE_PODS.get(&pod) } {
-            return Some((pod, *mode));
-        }
+    let level = *DEVICE_PLACES.get(PLACE_LEVEL)? as u32;
+    let mut pod = ancestor(level + 1);
+    if pod == *DEVICE_PLACES.get(PLACE_CLASSES[0])? || pod == *DEVICE_PLACES.get(PLACE_CLASSES[1])? {
+        pod = ancestor(level + 2);
     }
-    None
+    // SAFETY: the value is copied at once.
+    unsafe { DEVICE_PODS.get(&pod) }.map(|mode| (pod, *mode))
 }
 
 #[inline(always)]
@@ -125,7 +123,8 @@ fn count(device: &DeviceKey, wanted: u32, mode: u32) {
     let (seen, told, told_ns, now) = unsafe {
         let word = if mode == DEVICE_AUDIT { &raw mut (*count).audited } else { &raw mut (*count).denied };
         add(word, 1);
-        let seen = (&raw const (*count).denied).read_volatile() + (&raw const (*count).audited).read_volatile();
+        let seen =
+            (&raw const (*count).denied).read_volatile() + (&raw const (*count).audited).read_volatile();
         let told = (&raw const (*count).told).read_volatile();
         (seen, told, (&raw const (*count).told_ns).read_volatile(), bpf_ktime_get_ns())
     };

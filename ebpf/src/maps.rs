@@ -6,8 +6,8 @@ use aya_ebpf::{
     maps::{Array, HashMap, LruHashMap, Queue, RingBuf},
 };
 use nodewarden_ebpf_abi::{
-    BlockCell, CACHE_ENTRIES, CpuCell, CpuState, DeviceCount, DeviceKey, DeviceTurn, GroupCell, Kind, LastTurn,
-    NetworkCell, SPACES,
+    BlockCell, CACHE_ENTRIES, CpuCell, CpuState, DeviceCount, DeviceKey, DeviceTurn, GroupCell, Kind,
+    LastTurn, NetworkCell, PLACES, SPACES,
 };
 
 /// BPF_F_MMAPABLE: the agent maps the array and reads without a system call.
@@ -69,9 +69,9 @@ pub static RECLAIMS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(4096, 0
 #[map]
 pub static REQUESTS: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(8192, 0);
 
-/// How deep kubepods is in the unified hierarchy.
+/// Where pods are in the unified hierarchy.
 #[map]
-pub static DEVICE_LEVEL: Array<u32> = Array::with_max_entries(1, 0);
+pub static DEVICE_PLACES: Array<u64> = Array::with_max_entries(PLACES, 0);
 /// Pods that are guarded, by their cgroup's id → what is done about accesses that no rule allows.
 #[map]
 pub static DEVICE_PODS: HashMap<u64, u32> = HashMap::with_max_entries(1, NO_PREALLOC);

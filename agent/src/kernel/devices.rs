@@ -8,7 +8,7 @@ use std::path::Path;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError};
 use aya::programs::{CgroupAttachMode, CgroupDevice};
-use nodewarden_ebpf_abi::{DEVICE_BLOCK, DeviceCount, DeviceKey};
+use nodewarden_ebpf_abi::{DEVICE_BLOCK, DeviceCount, DeviceKey, PLACE_CLASSES, PLACE_LEVEL};
 
 use super::error::KernelError;
 use super::load::Kernel;
@@ -17,6 +17,8 @@ use super::topics::{self, DEVICE_PROGRAM, DEVICE_SUBSTITUTE, ProgramSpec};
 /// BPF_ANY, BPF_NOEXIST
 const ANY: u64 = 0;
 const NO_EXIST: u64 = 1;
+
+const PLACES: &str = "DEVICE_PLACES";
 
 /// Pods that can be guarded, devices that they may open, devices whose denials are counted, and turns to tell: what the
 /// tables hold at most. They take memory only for what is in them (and 16 bytes a place).
@@ -44,6 +46,7 @@ unsafe impl aya::Pod for Count {}
 
 /// The tables of the attached program.
 pub struct DeviceTables {
+    places: Array<MapData, u64>,
     pods: HashMap<MapData, u64, u32>,
     rules: HashMap<MapData, Key, u32>,
     counts: HashMap<MapData, Key, Count>,
@@ -103,17 +106,24 @@ fn attach(ebpf: &mut Ebpf, spec: &ProgramSpec, kubepods: &Path) -> Result<(), St
 
 impl DeviceTables {
     fn take(ebpf: &mut Ebpf, level: u32) -> Result<Self, KernelError> {
-        const LEVEL: &str = "DEVICE_LEVEL";
-        let map = ebpf.map_mut(LEVEL).ok_or(KernelError::NoMap(LEVEL))?;
-        let mut at: Array<_, u32> = Array::try_from(map).map_err(failed(LEVEL))?;
-        at.set(0, level, ANY).map_err(failed(LEVEL))?;
         let mut taken = |name: &'static str| ebpf.take_map(name).ok_or(KernelError::NoMap(name));
+        let mut places = Array::try_from(taken(PLACES)?).map_err(failed(PLACES))?;
+        places.set(PLACE_LEVEL, u64::from(level), ANY).map_err(failed(PLACES))?;
         Ok(Self {
+            places,
             pods: HashMap::try_from(taken("DEVICE_PODS")?).map_err(failed("DEVICE_PODS"))?,
             rules: HashMap::try_from(taken("DEVICE_RULES")?).map_err(failed("DEVICE_RULES"))?,
             counts: HashMap::try_from(taken("DEVICE_COUNTS")?).map_err(failed("DEVICE_COUNTS"))?,
             devices_of: HashMap::try_from(taken("DEVICES_OF")?).map_err(failed("DEVICES_OF"))?,
         })
+    }
+
+    /// Makes the cgroup of a QoS class known, the first or the second. Pods in it are guarded only then.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn set_class(&mut self, place: usize, id: u64) -> Result<(), KernelError> {
+        self.places.set(PLACE_CLASSES[place], id, ANY).map_err(failed(PLACES))
     }
 
     /// Allows accesses, whatever the rule of this key allowed before.

@@ -11,6 +11,12 @@ pub const DEVICE_WRITE: u32 = 4;
 /// Every minor number of a major one. The kernel's have 20 bits.
 pub const ANY_MINOR: u32 = u32::MAX;
 
+/// Where pods are in the unified hierarchy, by index: how deep kubepods is, and the ids of the cgroups of QoS classes in
+/// it (0 for none), which pods may be in.
+pub const PLACE_LEVEL: u32 = 0;
+pub const PLACE_CLASSES: [u32; 2] = [1, 2];
+pub const PLACES: u32 = 3;
+
 /// What is done about accesses that no rule allows. A pod without a mode is not guarded.
 pub const DEVICE_AUDIT: u32 = 1;
 pub const DEVICE_ENFORCE: u32 = 2;

@@ -14,7 +14,8 @@ pub use cells::{
 };
 pub use devices::{
     ANY_MINOR, DEFAULT_DEVICES, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_MKNOD,
-    DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey, DeviceTurn, is_default_device,
+    DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey, DeviceTurn, PLACE_CLASSES,
+    PLACE_LEVEL, PLACES, is_default_device,
 };
 pub use records::{
     COMMAND_LEN, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord,

@@ -14,6 +14,8 @@ pub enum EnforceError {
     Cgroup { path: PathBuf, source: io::Error },
     #[error("{0}")]
     Tables(#[from] KernelError),
+    #[error("{path} is where no pod is: below {kubepods} or one of its two classes")]
+    NotAPod { path: String, kubepods: String },
     #[error("{path} was made anew since the eBPF program was attached to it: restart the agent")]
     RootReplaced { path: PathBuf },
     #[error("the v1 devices controller cannot audit: it can only refuse")]

@@ -25,6 +25,10 @@ pub struct Filter {
     root: PathBuf,
     /// Of the directory that the program is attached to.
     root_id: u64,
+    /// kubepods' path.
+    kubepods: String,
+    /// Paths of the cgroups of QoS classes, with their ids.
+    classes: [Option<(String, u64)>; 2],
     pods: HashMap<String, Guarded>,
 }
 
@@ -68,7 +72,15 @@ impl Filter {
         }
         let root_id = id_of(&root).map_err(|e| e.to_string())?;
         let tables = attach(&root, level)?;
-        Ok(Self { tables, mount: unified.mount.clone(), root, root_id, pods: HashMap::new() })
+        Ok(Self {
+            tables,
+            mount: unified.mount.clone(),
+            root,
+            root_id,
+            kubepods: kubepods.to_owned(),
+            classes: [None, None],
+            pods: HashMap::new(),
+        })
     }
 
     /// Holds a pod to a policy from now on. There is no moment without the rules that both the old and the new policy
@@ -86,6 +98,7 @@ impl Filter {
             return Err(EnforceError::RootReplaced { path: self.root.clone() });
         }
         let id = id_of(&crate::cgroup::join(&self.mount, cgroup))?;
+        self.know_class(cgroup)?;
         let wanted = keys(&policy.rules);
         let mut known = self.pods.remove(uid);
         if known.as_ref().is_some_and(|known| known.id != id) {
@@ -107,6 +120,25 @@ impl Filter {
         }
         self.pods.insert(uid.to_owned(), now);
         done
+    }
+
+    /// Makes the class's cgroup known to the program that a pod's is in, if it is in one.
+    fn know_class(&mut self, pod: &str) -> Result<(), EnforceError> {
+        let elsewhere = || EnforceError::NotAPod { path: pod.to_owned(), kubepods: self.kubepods.clone() };
+        let below = pod.strip_prefix(&self.kubepods).and_then(|below| below.strip_prefix('/'));
+        let class = match below.ok_or_else(elsewhere)?.split('/').collect::<Vec<_>>()[..] {
+            [_] => return Ok(()),
+            [class, _] => format!("{}/{class}", self.kubepods),
+            _ => return Err(elsewhere()),
+        };
+        let known = |known: &Option<(String, u64)>| known.as_ref().is_none_or(|(path, _)| *path == class);
+        let place = self.classes.iter().position(known).ok_or_else(elsewhere)?;
+        let id = id_of(&crate::cgroup::join(&self.mount, &class))?;
+        if self.classes[place].as_ref().is_none_or(|(_, known)| *known != id) {
+            self.tables.set_class(place, id)?;
+            self.classes[place] = Some((class, id));
+        }
+        Ok(())
     }
 
     /// Widens, sets the mode, narrows. `now` is kept true on the way.

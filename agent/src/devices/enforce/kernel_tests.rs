@@ -38,7 +38,7 @@ impl Stage {
             return None;
         }
         let tree = TestTree::make(name)?;
-        let Some(mut loaded) = load(&tree) else { return None };
+        let mut loaded = load(&tree)?;
         let enforcer = Enforcer::start(Some(&mut loaded.kernel), &tree.layout, &tree.path(""));
         let state = enforcer.state();
         assert_eq!(state.state, HookState::On, "{}", state.reason);
@@ -125,27 +125,42 @@ fn load(tree: &TestTree) -> Option<Loaded> {
     }
 }
 
-/// Opens `node` as many times in a process that enters a v2 cgroup for it. Returns the last error number.
+/// Opens `node` in a process that enters a v2 cgroup for it, so many times. Returns the last error number.
 fn open_in(cgroup: &Path, node: &Path, flags: i32, times: u32) -> i32 {
-    let procs = std::ffi::CString::new(cgroup.join("cgroup.procs").to_str().unwrap()).unwrap();
     let node = std::ffi::CString::new(node.to_str().unwrap()).unwrap();
-    let work = move || {
-        let mut outcome = 0;
+    // SAFETY: a string that outlives the call; nothing is allocated.
+    do_in(cgroup, times, move || unsafe {
+        match libc::open(node.as_ptr(), flags | libc::O_NONBLOCK | libc::O_NOCTTY) {
+            -1 => *libc::__errno_location(),
+            opened => libc::close(opened),
+        }
+    })
+}
+
+/// Asks whether it may open `node` for reading: the same check, without what a driver does at an open.
+fn ask_in(cgroup: &Path, node: &Path, times: u32) -> i32 {
+    let node = std::ffi::CString::new(node.to_str().unwrap()).unwrap();
+    // SAFETY: as above.
+    do_in(cgroup, times, move || unsafe {
+        if libc::access(node.as_ptr(), libc::R_OK) == 0 { 0 } else { *libc::__errno_location() }
+    })
+}
+
+/// What `work` says the last of so many times in a process in a v2 cgroup. It must do system calls only.
+fn do_in(cgroup: &Path, times: u32, work: impl Fn() -> i32 + Send + Sync + 'static) -> i32 {
+    let procs = std::ffi::CString::new(cgroup.join("cgroup.procs").to_str().unwrap()).unwrap();
+    let child = move || {
         // SAFETY: system calls on strings that outlive them, between fork and exit; nothing is allocated.
         unsafe {
             let file = libc::open(procs.as_ptr(), libc::O_WRONLY);
             if libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
                 libc::_exit(255);
             }
-            for _ in 0..times {
-                let opened = libc::open(node.as_ptr(), flags | libc::O_NONBLOCK | libc::O_NOCTTY);
-                outcome = if opened < 0 { *libc::__errno_location() } else { libc::close(opened) };
-            }
-            libc::_exit(outcome);
+            libc::_exit((0..times).fold(0, |_, _| work()));
         }
     };
-    // SAFETY: `work` keeps to what may be done after fork, and never returns.
-    let status = unsafe { Command::new("/bin/true").pre_exec(work).status() };
+    // SAFETY: `child` keeps to what may be done after fork, and never returns.
+    let status = unsafe { Command::new("/bin/true").pre_exec(child).status() };
     let code = status.unwrap().code().unwrap();
     assert_ne!(code, 255, "cannot enter {}", cgroup.display());
     code
@@ -207,6 +222,10 @@ fn a_pod_made_anew_is_guarded_anew_and_a_missing_one_is_an_error() {
     let policy = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new() };
     let error = stage.enforcer.guard("a", &pod, policy()).unwrap_err();
     assert!(matches!(&error, EnforceError::Cgroup { path, .. } if path.ends_with("poda")), "{error}");
+    for elsewhere in ["/x", "", "/poda/c/d"] {
+        let error = stage.enforcer.guard("x", &format!("{pod}{elsewhere}x"), policy()).unwrap_err();
+        assert!(matches!(&error, EnforceError::NotAPod { .. } | EnforceError::Cgroup { .. }), "{error}");
+    }
     stage.pod("poda");
     stage.guard("a", &pod, Enforcement::Enforce, &[]);
     assert_eq!(stage.open("poda/c", "kmsg", READ), libc::EPERM);
@@ -298,7 +317,9 @@ fn the_substitute_judges_the_same() {
     let enforcer = Enforcer { means, state: Arc::new(state) };
     let cgroup = |below: &str| join(&unified.mount, &tree.path(below));
     tree.group("burstable/poda/c/deeper");
-    ["burstable/poda/d", "burstable/else", "else", "podb/c"].map(|below| tree.group(below));
+    for below in ["burstable/poda/d", "burstable/else", "else", "podb/c"] {
+        tree.group(below);
+    }
     let kmsg = Path::new("/dev/kmsg");
     if !kmsg.exists() {
         return println!("SKIPPED: no /dev/kmsg");
@@ -333,19 +354,27 @@ fn cost_of_a_check() {
     }
     let guaranteed = stage.pod("podg");
     stage.guard("g", &guaranteed, Enforcement::Enforce, &[rule(KMSG, Access::ALL)]);
-    for (what, below, node, outcome) in [
-        ("/dev/null", "burstable/pod120/c", "null", 0),
-        ("a device of its own", "burstable/pod120/c", "kmsg", 0),
-        ("a Guaranteed pod's", "podg/c", "kmsg", 0),
-        ("refused", "burstable/pod120/c", "x1", libc::EPERM),
-    ] {
+    let null = stage.path("null");
+    let kmsg = stage.path("kmsg");
+    let other = stage.path("x1");
+    let (burstable, guaranteed) = (stage.cgroup("burstable/pod120/c"), stage.cgroup("podg/c"));
+    let open = |cgroup, node| open_in(cgroup, node, READ, TIMES);
+    let ask = |cgroup, node| ask_in(cgroup, node, TIMES);
+    let cases: [(&str, &dyn Fn() -> i32, i32); 5] = [
+        ("/dev/null", &|| open(&burstable, &null), 0),
+        ("/dev/null, only asked", &|| ask(&burstable, &null), 0),
+        ("a device of its own, only asked", &|| ask(&burstable, &kmsg), 0),
+        ("a Guaranteed pod's, only asked", &|| ask(&guaranteed, &kmsg), 0),
+        ("refused", &|| open(&burstable, &other), libc::EPERM),
+    ];
+    for (what, work, outcome) in cases {
         let runs = |kernel: &Kernel| {
             let cost = kernel.costs().into_iter().find(|c| c.name.starts_with("device_access")).unwrap();
             (cost.run_count, cost.run_time_ns)
         };
         stage.kernel.measure(true);
         let before = runs(&stage.kernel);
-        assert_eq!(open_in(&stage.cgroup(below), &stage.path(node), READ, TIMES), outcome, "{what}");
+        assert_eq!(work(), outcome, "{what}");
         let after = runs(&stage.kernel);
         stage.kernel.measure(false);
         let (count, time) = (after.0 - before.0, after.1 - before.1);

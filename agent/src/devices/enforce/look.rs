@@ -99,8 +99,9 @@ mod tests {
         assert_eq!(look("/dev/no such device"), None);
         assert_eq!(look("/proc/self/status"), Some(Vec::new()));
         assert!(look("/dev").unwrap().contains(&null));
-        assert_eq!(expand("/dev/nul*"), [null.clone()]);
-        assert_eq!(expand("/dev/null"), [null.clone()]);
+        for pattern in ["/dev/nul*", "/dev/null"] {
+            assert_eq!(expand(pattern), std::slice::from_ref(&null));
+        }
         assert!(expand("/no such directory/*").is_empty());
         assert_eq!(path_of("c 1:3").as_deref(), Some("/dev/null"));
         assert_eq!(path_of("c 4095:7"), None);
