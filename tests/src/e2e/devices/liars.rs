@@ -121,11 +121,13 @@ fn lists(context: &Context) -> Result<(), Failure> {
     let two = beside.site.stage.up("two")?;
     ensure_eq!(beside.site.told(&two, "c")?.len(), 2, "devices of a list with lies");
     beside.site.waits("three", "OutOfnodewarden.test/liar")?;
-    // Health in no word that there is, and an endless id.
+    // Health in no word that there is is none; an id that is too long for a file's name is used and told of.
     let long = "x".repeat(5000);
     plugin.order(&json!({ "set": { "devices": [{ "id": "x0", "health": "Fine" }, { "id": long },
         { "id": "x1" }] } }))?;
-    beside.site.until_allocatable("liar", &["x1"])?;
+    beside.site.until_allocatable("liar", &["x1", &long])?;
+    beside.site.until_said(&["nodewarden.test/liar", "Fine"])?;
+    beside.site.until_said(&["nodewarden.test/liar", "5000 bytes"])?;
     beside.nobody_else_is_held_up("lists nonsense")?;
     // As many lists as it can send.
     for _ in 0..200 {
@@ -192,18 +194,22 @@ fn answers(context: &Context) -> Result<(), Failure> {
 
 fn hangs(context: &Context) -> Result<(), Failure> {
     let mut beside = Beside::new(context)?;
-    // What is asked at the registration: it never comes to devices.
-    for call in ["GetDevicePluginOptions", "ListAndWatch"] {
+    // What is asked at the registration. What it wants stands in the registration too; without a list it has no devices.
+    for (call, comes_up) in [("GetDevicePluginOptions", true), ("ListAndWatch", false)] {
         let name = format!("hangs-{}", call.to_lowercase());
         let plugin = beside.site.liar(&beside.one(&name), json!({ "hang": [call] }))?;
         beside.logged(&plugin, call)?;
         beside.nobody_else_is_held_up(&format!("never answers {call}"))?;
         let pod = format!("of-{name}");
         beside.site.stage.put([wants(&pod, &[(&name, 1)])])?;
-        beside.site.stage.until(&pod, "waiting", 20, |pod| {
-            let reason = pod.text("/status/reason");
-            pod.phase() == "Pending" && (reason == "DevicePluginNotReady" || reason.starts_with("OutOf"))
-        })?;
+        if comes_up {
+            beside.site.stage.up(&pod)?;
+        } else {
+            beside.site.stage.until(&pod, "waiting", 20, |pod| {
+                let reason = pod.text("/status/reason");
+                pod.phase() == "Pending" && (reason == "DevicePluginNotReady" || reason.starts_with("OutOf"))
+            })?;
+        }
         beside.site.stage.remove(&pod)?;
         beside.site.stage.gone(&[&pod])?;
     }
