@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -93,14 +93,14 @@ impl KeptFile {
         Self { state: State::Unknown, budget: budget.clone() }
     }
 
-    /// Reads file `name` of `dir` from its start. `None` when there is none. `keep` it open for the next time, if the
+    /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is none. `keep` it open for the next time, if the
     /// budget allows.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
     pub fn read<'b>(
         &mut self,
-        dir: &Path,
+        dir: impl Fn() -> PathBuf,
         name: &str,
         keep: bool,
         buffer: &'b mut Vec<u8>,
@@ -110,11 +110,11 @@ impl KeptFile {
             State::Open(file) => return pread_all(file, buffer).map(Some),
             State::Unknown | State::Passing => {}
         }
-        let file = match File::open(dir.join(name)) {
+        let file = match File::open(dir().join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 // The whole cgroup may be gone: then it is no file that this kernel lacks.
-                if dir.exists() {
+                if dir().exists() {
                     self.state = State::Absent;
                     return Ok(None);
                 }
@@ -175,11 +175,17 @@ mod tests {
             std::fs::write(dir.path().join("f"), "1").unwrap();
             let mut file = KeptFile::new(&budget);
             let mut buffer = Vec::new();
-            assert_eq!(file.read(dir.path(), "f", true, &mut buffer).unwrap(), Some(&b"1"[..]));
+            assert_eq!(file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(), Some(&b"1"[..]));
             std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
-            assert_eq!(file.read(dir.path(), "f", true, &mut buffer).unwrap().unwrap().len(), 3 * CHUNK);
+            assert_eq!(
+                file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap().unwrap().len(),
+                3 * CHUNK
+            );
             std::fs::write(dir.path().join("f"), "22").unwrap();
-            assert_eq!(file.read(dir.path(), "f", true, &mut buffer).unwrap(), Some(&b"22"[..]));
+            assert_eq!(
+                file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+                Some(&b"22"[..])
+            );
         }
     }
 
@@ -188,9 +194,9 @@ mod tests {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
-        KeptFile::new(&budget).read(dir.path(), "f", false, &mut Vec::new()).unwrap();
+        KeptFile::new(&budget).read(|| dir.path().to_owned(), "f", false, &mut Vec::new()).unwrap();
         let mut file = KeptFile::new(&budget);
-        file.read(dir.path(), "f", true, &mut Vec::new()).unwrap();
+        file.read(|| dir.path().to_owned(), "f", true, &mut Vec::new()).unwrap();
         assert!(!budget.take());
         drop(file);
         assert!(budget.take());
@@ -201,9 +207,12 @@ mod tests {
         let budget = Budget::new(9);
         let dir = tempfile::tempdir().unwrap();
         let mut buffer = Vec::new();
-        assert_eq!(KeptFile::new(&budget).read(dir.path(), "f", true, &mut buffer).unwrap(), None);
+        assert_eq!(
+            KeptFile::new(&budget).read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+            None
+        );
         let gone = dir.path().join("gone");
-        let error = KeptFile::new(&budget).read(&gone, "f", true, &mut buffer).unwrap_err();
+        let error = KeptFile::new(&budget).read(|| gone.clone(), "f", true, &mut buffer).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

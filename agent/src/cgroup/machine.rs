@@ -14,6 +14,7 @@ use crate::view::{FsUsage, Interface, Machine, MemoryUsage, Usage};
 /// Reads the machine.
 #[derive(Debug)]
 pub struct MachineReader {
+    layout: Layout,
     root: GroupReader,
     /// The last reading of `root`.
     usage: Usage,
@@ -39,13 +40,18 @@ impl MachineReader {
             cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
             ..Machine::default()
         };
-        Self { root: GroupReader::new(layout, "/", budget), usage: Usage::default(), fixed }
+        Self {
+            layout: layout.clone(),
+            root: GroupReader::new(layout, "/".into(), budget),
+            usage: Usage::default(),
+            fixed,
+        }
     }
 
     /// Reads what changes.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
-        self.root.read(Asked::Now, &mut self.usage, buffer);
+        self.root.read(&self.layout, Asked::Now, &mut self.usage, buffer);
         machine.usage = self.usage.clone();
         if let Ok(memory) = procfs::Meminfo::current() {
             machine.memory_bytes = memory.mem_total;

@@ -1,11 +1,12 @@
 //! All files of one cgroup, over all hierarchies, as one reading.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::files::{Budget, KeptFile, Spec};
 use super::group_path::join;
-use super::{Layout, Version, v1, v2};
+use super::{Hierarchy, Layout, Version, v1, v2};
 use crate::view::Usage;
 
 /// Files that are not hot are read again after this time.
@@ -22,67 +23,67 @@ pub enum Asked {
     Later,
 }
 
-/// Reads one cgroup again and again. The last reading is whoever's who asks: there are hundreds of these.
+/// Reads one cgroup again and again. There are hundreds of these: the last reading is whoever's who asks, and
+/// directories are put together when a file is opened.
 #[derive(Debug)]
 pub struct GroupReader {
-    files: Vec<(&'static Spec, PathIndex, KeptFile)>,
-    dirs: Vec<Box<Path>>,
+    path: Arc<str>,
+    files: Box<[(&'static Spec, HierarchyIndex, KeptFile)]>,
     slow_read: Option<Instant>,
 }
 
-/// Index into `dirs`.
-type PathIndex = u8;
+/// Index into [`Layout::hierarchies`], of which there are a dozen at most.
+type HierarchyIndex = u8;
 
 impl GroupReader {
     /// Prepares to read cgroup `path` in the hierarchies of `layout` where it exists. Opens nothing yet.
-    pub fn new(layout: &Layout, path: &str, budget: &Budget) -> Self {
-        let mut reader = Self { files: Vec::new(), dirs: Vec::new(), slow_read: None };
+    pub fn new(layout: &Layout, path: Arc<str>, budget: &Budget) -> Self {
+        let mut files = Vec::new();
+        let mut add = |spec: &'static Spec, hierarchy: &Hierarchy| {
+            let at = layout.hierarchies().iter().position(|h| h.id == hierarchy.id);
+            if let Some(at) = at.and_then(|at| HierarchyIndex::try_from(at).ok()) {
+                files.push((spec, at, KeptFile::new(budget)));
+            }
+        };
         for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
             for spec in specs {
                 let hierarchy = spec.controller.and_then(|c| layout.hierarchy(c));
                 if let Some(h) = hierarchy.filter(|h| h.version == version) {
-                    reader.add(spec, join(&h.mount, path), budget);
+                    add(spec, h);
                 }
             }
         }
         if let Some(unified) = layout.unified() {
             for spec in v2::PRESSURES {
-                reader.add(spec, join(&unified.mount, path), budget);
+                add(spec, unified);
             }
         }
-        reader.files.shrink_to_fit();
-        reader.dirs.shrink_to_fit();
-        reader
-    }
-
-    fn add(&mut self, spec: &'static Spec, dir: PathBuf, budget: &Budget) {
-        let at = self.dirs.iter().position(|d| **d == *dir).unwrap_or_else(|| {
-            self.dirs.push(dir.into());
-            self.dirs.len() - 1
-        });
-        // One a hierarchy, of which there are a dozen at most.
-        self.files.push((spec, at as PathIndex, KeptFile::new(budget)));
+        Self { path, files: files.into(), slow_read: None }
     }
 
     /// Reads now, over the last reading in `last`: what is gone since (a directory removed in one hierarchy or in all)
-    /// and what is read slowly keeps its last values.
-    pub fn read(&mut self, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
+    /// and what is read slowly keeps its last values. `layout` is that of [`GroupReader::new`].
+    pub fn read(&mut self, layout: &Layout, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
         let mut usage = last.clone();
         usage.pressures = Default::default();
         let mut gone = 0u64;
+        let path = &*self.path;
         for (spec, at, file) in &mut self.files {
             let hot = (spec.hot)(&usage);
             if !(hot || slow_due) || gone & (1 << *at) != 0 {
                 continue;
             }
-            match file.read(&self.dirs[usize::from(*at)], spec.name, hot, buffer) {
+            let dir = || {
+                layout.hierarchies().get(usize::from(*at)).map_or_else(PathBuf::new, |h| join(&h.mount, path))
+            };
+            match file.read(dir, spec.name, hot, buffer) {
                 Ok(Some(text)) => (spec.parse)(text, &mut usage),
                 Ok(None) => {}
                 Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
                 Err(error) => {
-                    tracing::debug!(file = spec.name, dir = %self.dirs[usize::from(*at)].display(), %error, "cannot read");
+                    tracing::debug!(file = spec.name, cgroup = path, %error, "cannot read");
                 }
             }
             if asked == Asked::Later && spec.tells_cpu && self.slow_read.is_some() && ran(last) == ran(&usage)
@@ -111,9 +112,9 @@ mod tests {
     use super::super::testing::TestTree;
     use super::*;
 
-    fn over(reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
+    fn over(layout: &Layout, reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
         let mut usage = last.clone();
-        reader.read(asked, &mut usage, &mut Vec::new());
+        reader.read(layout, asked, &mut usage, &mut Vec::new());
         usage
     }
 
@@ -130,10 +131,10 @@ mod tests {
             println!("SKIPPED: no cgroups here");
             return;
         };
-        let mut reader = GroupReader::new(&layout, "/", &Budget::new(64));
-        let first = over(&mut reader, Asked::Now, &Usage::default());
+        let mut reader = GroupReader::new(&layout, "/".into(), &Budget::new(64));
+        let first = over(&layout, &mut reader, Asked::Now, &Usage::default());
         let cpu = first.cpu.as_ref().expect("the root has CPU accounting").usage_ns;
-        let second = over(&mut reader, Asked::Now, &first);
+        let second = over(&layout, &mut reader, Asked::Now, &first);
         assert!(second.cpu.unwrap().usage_ns >= cpu);
     }
 
@@ -142,12 +143,12 @@ mod tests {
         let Some(tree) = TestTree::make("reader") else { return };
         let path = tree.group("busy");
         tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
-        let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
-        let idle = over(&mut reader, Asked::Now, &Usage::default());
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let idle = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
         assert_eq!(idle.memory.as_ref().unwrap().limit_bytes, Some(67_108_864));
         let pid = tree.run("busy", "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done");
         sleep(Duration::from_millis(800));
-        let busy = over(&mut reader, Asked::Now, &idle);
+        let busy = over(&tree.layout, &mut reader, Asked::Now, &idle);
         assert!(busy.cpu.as_ref().unwrap().usage_ns > idle.cpu.unwrap().usage_ns + 50_000_000);
         assert_eq!(busy.processes.unwrap().threads, 1);
         let memory = busy.memory.as_ref().unwrap();
@@ -156,7 +157,7 @@ mod tests {
 
         tree.stop(pid);
         tree.remove("busy");
-        let gone = over(&mut reader, Asked::Now, &busy);
+        let gone = over(&tree.layout, &mut reader, Asked::Now, &busy);
         assert!(gone.cpu.unwrap().usage_ns >= busy.cpu.unwrap().usage_ns, "the last values stay");
         assert_eq!(gone.memory.unwrap().limit_bytes, Some(67_108_864));
     }
@@ -165,14 +166,14 @@ mod tests {
     fn unasked_a_sleeping_cgroup_is_not_read_anew() {
         let Some(tree) = TestTree::make("asked") else { return };
         let path = tree.group("idle");
-        let mut reader = GroupReader::new(&tree.layout, &path, &Budget::new(64));
-        let first = over(&mut reader, Asked::Later, &Usage::default());
-        assert_eq!(over(&mut reader, Asked::Later, &first), first, "its time too");
-        let asked = over(&mut reader, Asked::Now, &first);
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let first = over(&tree.layout, &mut reader, Asked::Later, &Usage::default());
+        assert_eq!(over(&tree.layout, &mut reader, Asked::Later, &first), first, "its time too");
+        let asked = over(&tree.layout, &mut reader, Asked::Now, &first);
         assert!(asked.time > first.time);
         let pid = tree.run("idle", "while :; do :; done");
         sleep(Duration::from_millis(300));
-        let ran = over(&mut reader, Asked::Later, &asked);
+        let ran = over(&tree.layout, &mut reader, Asked::Later, &asked);
         assert!(ran.time > asked.time && ran.cpu.unwrap().usage_ns > asked.cpu.unwrap().usage_ns);
         assert_eq!(ran.processes.unwrap().threads, 1);
         tree.stop(pid);

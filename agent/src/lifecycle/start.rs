@@ -1,5 +1,6 @@
 //! From the configuration to workers: what an earlier agent left first, then what the manifests want.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -80,7 +81,8 @@ impl Found {
 
     /// What the manifests say.
     #[must_use]
-    pub fn with(self, desired: Desired) -> Self {
+    pub fn with(mut self, desired: Desired) -> Self {
+        share(&mut self.records, &desired);
         Self { desired, ..self }
     }
 
@@ -107,6 +109,18 @@ impl Found {
             problems: self.desired.problems.clone(),
             unreadable: self.desired.unreadable.clone(),
             blind: self.desired.blind,
+        }
+    }
+}
+
+/// Pods that run as their manifests want them are there once, not as the record's and the manifest's.
+fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
+    let wanted: BTreeMap<&str, &Arc<Pod>> =
+        desired.pods.iter().map(|sourced| (sourced.pod.uid.as_str(), &sourced.pod)).collect();
+    for (record, pod) in records {
+        if let Some(same) = wanted.get(pod.uid.as_str()).filter(|wanted| **wanted == pod) {
+            *pod = Arc::clone(same);
+            record.manifest = Manifest::of(pod);
         }
     }
 }
@@ -228,6 +242,30 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
         tokio::time::sleep(HEAR_AGAIN).await;
         if inputs.upgrade().is_none() {
             return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::testing::{pod, record};
+    use super::*;
+    use crate::source::Sourced;
+
+    #[test]
+    fn a_pod_that_runs_as_it_is_wanted_is_there_once() {
+        let spec = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
+        for (wanted, shared) in [("i", true), ("j", false)] {
+            let runs = pod(spec("i"));
+            let mut records = vec![(record(&runs), runs.clone())];
+            let before = records.clone();
+            let wanted = pod(spec(wanted));
+            let sourced = Sourced { pod: wanted.clone(), origin: "/manifests/p.yaml".into() };
+            share(&mut records, &Desired { pods: vec![sourced], ..Desired::default() });
+            assert_eq!(records, before);
+            assert_eq!(Arc::ptr_eq(&records[0].1, &wanted), shared);
         }
     }
 }

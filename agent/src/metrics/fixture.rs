@@ -88,7 +88,7 @@ fn idle_counters() -> KernelCounters {
         reclaim: Some(ReclaimCounters::default()),
         process: Some(ProcessCounters::default()),
         network: Some(NetworkCounters::default()),
-        block: Some(BlockCounters::default()),
+        block: Some(BlockCounters::default().shared()),
     }
 }
 
@@ -128,7 +128,7 @@ fn counters() -> KernelCounters {
         }),
         process: Some(ProcessCounters { forks: 9, execs: 5, exits: 8, signal_exits: 1 }),
         network: Some(NetworkCounters { rx_bytes: 1_000, rx_packets: 10, tx_bytes: 2_000, tx_packets: 20 }),
-        block: Some(BlockCounters { read: histogram(), write: Log2Histogram::default() }),
+        block: Some(BlockCounters { read: histogram(), write: Log2Histogram::default() }.shared()),
     }
 }
 

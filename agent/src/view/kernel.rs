@@ -1,5 +1,7 @@
 //! What the kernel programs counted for a cgroup. A topic that is off is `None`.
 
+use std::sync::{Arc, LazyLock};
+
 /// Buckets of every latency histogram here.
 pub const WAIT_BUCKETS: usize = 24;
 /// Bucket `i` holds values below 2^(WAIT_FIRST_SHIFT + i) ns (and not below the bound before); the last one has
@@ -54,7 +56,8 @@ pub struct KernelCounters {
     pub reclaim: Option<ReclaimCounters>,
     pub process: Option<ProcessCounters>,
     pub network: Option<NetworkCounters>,
-    pub block: Option<BlockCounters>,
+    /// Shared by all that have nothing: most cgroups never wait for a device.
+    pub block: Option<Arc<BlockCounters>>,
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -104,4 +107,12 @@ pub struct NetworkCounters {
 pub struct BlockCounters {
     pub read: Log2Histogram,
     pub write: Log2Histogram,
+}
+
+impl BlockCounters {
+    /// With one value for all that have nothing.
+    pub fn shared(self) -> Arc<Self> {
+        static NOTHING: LazyLock<Arc<BlockCounters>> = LazyLock::new(Arc::default);
+        if self == **NOTHING { NOTHING.clone() } else { Arc::new(self) }
+    }
 }

@@ -79,7 +79,7 @@ impl Source<'_> {
         }
         if let Some(cell) = self.slot(group, Topic::Block, Space::Io).and_then(|slot| self.cells.block(slot))
         {
-            totals.block = Some(block(&cell));
+            totals.block = Some(block(&cell).shared());
         }
         let group_cell = |topic| self.cells.group(self.slot(group, topic, Space::Memory)?);
         if let Some(cell) = group_cell(Topic::Oom) {

@@ -43,12 +43,12 @@ impl Files {
             .map(|(group, usage)| {
                 let reader = match self.readers.remove(&group.path) {
                     Some((generation, reader)) if generation == group.generation => reader,
-                    _ => GroupReader::new(&self.layout, &group.path, &self.budget),
+                    _ => GroupReader::new(&self.layout, group.path.clone(), &self.budget),
                 };
                 Work { group, usage, reader }
             })
             .collect();
-        read_all(&mut work, asked);
+        read_all(&self.layout, &mut work, asked);
         for Work { group, usage, reader } in work {
             for io in &mut usage.io {
                 let device = self.devices.entry((io.major, io.minor));
@@ -71,10 +71,10 @@ struct Work<'a> {
 /// Cgroups from which on a second thread is worth starting.
 const SPLIT: usize = 100;
 
-fn read_all(work: &mut [Work<'_>], asked: Asked) {
+fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
     let one = |work: &mut [Work<'_>]| {
         let mut buffer = Vec::with_capacity(8192);
-        work.iter_mut().for_each(|one| one.reader.read(asked, one.usage, &mut buffer));
+        work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.usage, &mut buffer));
     };
     // Nobody waits: no second CPU is woken for it.
     if work.len() < SPLIT || asked == Asked::Later {

@@ -147,6 +147,8 @@ impl Registry {
 
     /// Makes a cgroup's directory in a hierarchy known; true when its path is new. Known ones stay as they are.
     pub fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
+        // One text for all hierarchies.
+        let path = self.groups.get(&path).map_or(path, |group| group.path.clone());
         if self.members[space].insert(id, path.clone()).is_some() {
             return false;
         }

@@ -123,7 +123,7 @@ fn network(out: &mut Exposition<'_>, rows: &Rows<'_>) {
 fn block(out: &mut Exposition<'_>, rows: &Rows<'_>) {
     let mut writer = out.family(Own::BlockLatency.desc());
     for row in &rows.rows {
-        let Some(BlockCounters { read, write }) = &row.group.kernel.block else { continue };
+        let Some(BlockCounters { read, write }) = row.group.kernel.block.as_deref() else { continue };
         for (operation, histogram) in [("read", read), ("write", write)] {
             if has_values(histogram) {
                 writer.histogram(rows.labels(row), &[("operation", operation)], histogram);
