@@ -68,7 +68,8 @@ fn text(answer: &ListDevicesResponse, now: Timestamp) -> String {
         use Align::{Left, Right};
         out.push_str(&table(&rows, &[Left, Right, Right, Right, Left]));
         let head = ["RESOURCE", "DEVICE", "HEALTH", "NUMA", "CONTAINER"].map(str::to_owned).to_vec();
-        let all = answer.resources.iter().flat_map(|own| own.devices.iter().map(|device| row(&own.name, device)));
+        let all =
+            answer.resources.iter().flat_map(|own| own.devices.iter().map(|device| row(&own.name, device)));
         let rows: Vec<_> = std::iter::once(head).chain(all).collect();
         out.push_str(&format!("\n{}", table(&rows, &[Left; 5])));
     }
@@ -121,9 +122,7 @@ fn json(answer: &ListDevicesResponse) -> Value {
     let at = |time: &Option<prost_types::Timestamp>| {
         time.as_ref().and_then(time::to_timestamp).map(|time| time.to_string())
     };
-    let owner = |own: &DeviceOwner| {
-        json!({ "uid": own.uid, "namespace": own.namespace, "name": own.name, "container": own.container })
-    };
+    let owner = |own: &DeviceOwner| json!({ "uid": own.uid, "namespace": own.namespace, "name": own.name, "container": own.container });
     let device = |own: &Device| {
         json!({
             "id": own.id, "health": own.health, "numa": own.numa, "owner": own.owner.as_ref().map(owner),

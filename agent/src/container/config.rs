@@ -82,7 +82,10 @@ fn told(
         mounts: given.mounts().chain(mounts.mounts.iter().cloned()).collect(),
         devices: given.devices().collect(),
         labels: labels::container_labels(pod, name, host),
-        annotations: given.annotations().chain(labels::container_annotations(pod, container, attempt)).collect(),
+        annotations: given
+            .annotations()
+            .chain(labels::container_annotations(pod, container, attempt))
+            .collect(),
         log_path: PodPaths::log_name(name, attempt),
         stdin: container.stdin.unwrap_or(false),
         stdin_once: container.stdin_once.unwrap_or(false),

@@ -24,7 +24,12 @@ containers:
 ";
 
 /// Without devices.
-fn beginning<'a>(attempt: u32, ips: &'a [IpAddr], image: &'a cri::Image, image_ref: &'a str) -> Beginning<'a> {
+fn beginning<'a>(
+    attempt: u32,
+    ips: &'a [IpAddr],
+    image: &'a cri::Image,
+    image_ref: &'a str,
+) -> Beginning<'a> {
     static NOTHING: LazyLock<Given> = LazyLock::new(Given::default);
     Beginning { attempt, ips, image, image_ref, given: &NOTHING }
 }
@@ -38,7 +43,8 @@ fn a_container() {
     let fixture = Fixture::new();
     let pod = pod(SPEC);
     let image = cri::Image::default();
-    let config = container_config(&pod, "c", &beginning(4, &ips(), &image, "sha256:abc"), &fixture.host()).unwrap();
+    let config =
+        container_config(&pod, "c", &beginning(4, &ips(), &image, "sha256:abc"), &fixture.host()).unwrap();
     assert_eq!(config.metadata, Some(cri::ContainerMetadata { name: "c".into(), attempt: 4 }));
     let image = config.image.unwrap();
     assert_eq!((&*image.image, &*image.user_specified_image), ("sha256:abc", "app:1"));
@@ -71,7 +77,8 @@ fn its_files_are_there_and_what_it_said_stays() {
     let pod = pod(SPEC);
     let paths = fixture.paths(&pod);
     let make = || {
-        container_config(&pod, "c", &beginning(4, &ips(), &cri::Image::default(), "i"), &fixture.host()).unwrap();
+        container_config(&pod, "c", &beginning(4, &ips(), &cri::Image::default(), "i"), &fixture.host())
+            .unwrap();
     };
     make();
     assert!(paths.log_dir("c").is_dir());
@@ -91,7 +98,12 @@ fn its_files_are_there_and_what_it_said_stays() {
 fn what_cannot_be() {
     let fixture = Fixture::new();
     let refused = |spec: &str, name: &str| {
-        let error = container_config(&pod(spec), name, &beginning(0, &[], &cri::Image::default(), "i"), &fixture.host());
+        let error = container_config(
+            &pod(spec),
+            name,
+            &beginning(0, &[], &cri::Image::default(), "i"),
+            &fixture.host(),
+        );
         error.unwrap_err().to_string()
     };
     assert_eq!(refused("containers: [{name: c}]", "x"), "the pod has no container \"x\"");
@@ -133,7 +145,9 @@ fn on_the_nodes_network_its_addresses() {
     let spec = "hostNetwork: true\ncontainers: [{name: c, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]}]";
     let pod = pod(spec);
     fs::create_dir_all(fixture.paths(&pod).home).unwrap();
-    let config = container_config(&pod, "c", &beginning(0, &[], &cri::Image::default(), "i"), &fixture.host()).unwrap();
+    let config =
+        container_config(&pod, "c", &beginning(0, &[], &cri::Image::default(), "i"), &fixture.host())
+            .unwrap();
     assert_eq!(config.envs[0].value, b"192.0.2.1,2001:db8::1");
     assert!(fs::read_to_string(fixture.paths(&pod).hosts()).unwrap().contains("(host network)"));
 }
@@ -154,7 +168,9 @@ fn old_termination_messages_go() {
 fn what_comes_with_devices() {
     let fixture = Fixture::new();
     let given = Given {
-        envs: [("A", "other"), ("B", "given")].map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
+        envs: [("A", "other"), ("B", "given")]
+            .map(|(name, value)| (name.to_owned(), value.to_owned()))
+            .into(),
         mounts: vec![("/lib/x".into(), "/host/x".into(), true)],
         devices: vec![("/dev/x".into(), "/dev/host-x".into(), "rw".into())],
         annotations: [("note".to_owned(), "n".to_owned())].into(),
@@ -170,7 +186,10 @@ fn what_comes_with_devices() {
     assert_eq!(config.command, ["sh", "-c", "echo a given"]);
     assert_eq!((&*config.mounts[0].container_path, config.mounts[0].readonly), ("/lib/x", true));
     let device = &config.devices[0];
-    assert_eq!((&*device.container_path, &*device.host_path, &*device.permissions), ("/dev/x", "/dev/host-x", "rw"));
+    assert_eq!(
+        (&*device.container_path, &*device.host_path, &*device.permissions),
+        ("/dev/x", "/dev/host-x", "rw")
+    );
     assert_eq!(config.cdi_devices[0].name, "v.com/c=1");
     assert_eq!(config.annotations["note"], "n");
     assert_eq!(config.annotations["nodewarden.io/devices"], r#"{"a.b/c":{"0":["d"]}}"#);

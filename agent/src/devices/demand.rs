@@ -57,7 +57,8 @@ mod tests {
                 { "name": "main", "image": "i", "resources": limits(json!({ "a.b/c": "1", "x.y/z": "3" })) },
             ],
         })));
-        let shown: Vec<_> = demand.containers.iter().map(|c| (c.name.as_str(), c.kind, c.wanted.len())).collect();
+        let shown: Vec<_> =
+            demand.containers.iter().map(|c| (c.name.as_str(), c.kind, c.wanted.len())).collect();
         use crate::pod::ContainerKind::{Init, Ordinary, Sidecar};
         assert_eq!(shown, [("first", Init, 1), ("side", Sidecar, 1), ("main", Ordinary, 2)]);
         assert_eq!(demand.containers[0].wanted["a.b/c"], 2);

@@ -17,7 +17,9 @@ pub enum AdmissionError {
     /// Nothing may be started on devices that a restart would forget.
     #[error("the devices' checkpoint cannot be written: {0}")]
     Checkpoint(String),
-    #[error("the devices of running containers are being asked for at the runtime, since the checkpoint was damaged")]
+    #[error(
+        "the devices of running containers are being asked for at the runtime, since the checkpoint was damaged"
+    )]
     Recovering,
 }
 

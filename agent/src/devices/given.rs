@@ -54,10 +54,8 @@ impl Given {
                 given.envs.insert(name, value);
             }
             for mount in response.mounts {
-                let (path, mount) = (
-                    mount.container_path.clone(),
-                    (mount.container_path, mount.host_path, mount.read_only),
-                );
+                let (path, mount) =
+                    (mount.container_path.clone(), (mount.container_path, mount.host_path, mount.read_only));
                 given.take(&format!("mount {path} ({resource})"), |own| &mut own.mounts, mount);
             }
             for device in response.devices {

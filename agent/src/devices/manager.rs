@@ -51,6 +51,8 @@ pub(super) struct State {
     pub(super) removed: BTreeMap<String, SystemTime>,
     /// Pods of the checkpoint that nobody has claimed yet.
     stale: BTreeSet<String>,
+    /// Those that no longer existed at the last look.
+    suspects: BTreeSet<String>,
     /// The checkpoint was damaged, and the runtime has not been asked yet.
     pub(super) recovering: bool,
     /// Why no plugin can register.
@@ -91,6 +93,7 @@ impl Devices {
             plugins: BTreeMap::new(),
             removed: BTreeMap::new(),
             stale,
+            suspects: BTreeSet::new(),
             recovering,
             closed: None,
             told: BTreeSet::new(),
@@ -163,11 +166,14 @@ impl Devices {
         self.0.lock().stale.clone()
     }
 
-    /// Frees the devices of unclaimed pods for which this says that they no longer exist.
+    /// Frees the devices of unclaimed pods for which this says that they no longer exist, and said so before: a manifest
+    /// may be about to come.
     pub fn free_stale(&self, gone: impl Fn(&str) -> bool) {
         let freed = {
             let mut state = self.0.lock();
-            let freed: Vec<String> = state.stale.iter().filter(|uid| gone(uid)).cloned().collect();
+            let found: BTreeSet<String> = state.stale.iter().filter(|uid| gone(uid)).cloned().collect();
+            let freed: Vec<String> = found.intersection(&state.suspects).cloned().collect();
+            state.suspects = found;
             for uid in &freed {
                 state.stale.remove(uid);
                 state.ledger.release(uid);
@@ -175,7 +181,8 @@ impl Devices {
             freed
         };
         if !freed.is_empty() {
-            let message = format!("devices of pods that no longer exist are free again: {}", freed.join(", "));
+            let message =
+                format!("devices of pods that no longer exist are free again: {}", freed.join(", "));
             (self.0.tell)(Note::Plugin { reason: "DevicesFreed", message });
             self.0.happened();
         }
@@ -279,7 +286,10 @@ impl Inner {
                     state.removed.remove(&resource);
                     state.plugins.insert(resource.clone(), plugin);
                 }
-                self.plugin("DevicePluginRegistered", format!("the device plugin of {resource} has registered"));
+                self.plugin(
+                    "DevicePluginRegistered",
+                    format!("the device plugin of {resource} has registered"),
+                );
                 self.happened();
             }
             PluginEvent::Devices { resource, generation, devices, problems } => {
@@ -323,7 +333,9 @@ impl Inner {
             gone
         };
         for resource in &gone {
-            let message = format!("{resource} is no longer a resource of this node: its device plugin did not come back");
+            let message = format!(
+                "{resource} is no longer a resource of this node: its device plugin did not come back"
+            );
             self.plugin("DeviceResourceRemoved", message);
         }
         if !gone.is_empty() {
@@ -338,7 +350,10 @@ impl Inner {
             let (reason, now) = match change.after {
                 Health::Healthy => ("DeviceHealthy", "healthy again"),
                 Health::Unhealthy => ("DeviceUnhealthy", "unhealthy"),
-                Health::Unknown => ("DeviceUnhealthy", "no longer known to be healthy: its plugin is away or does not list it"),
+                Health::Unknown => (
+                    "DeviceUnhealthy",
+                    "no longer known to be healthy: its plugin is away or does not list it",
+                ),
             };
             let message = format!("device {} of {} is {now}", change.id, change.resource);
             self.tell(Note::Container { uid, container, reason, message });

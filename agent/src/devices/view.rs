@@ -82,7 +82,8 @@ impl Devices {
         let of = |state: super::ledger::ResourceState| {
             let mut devices = DevicesPerNuma::new();
             for device in state.devices.into_iter().filter(|device| device.health == Health::Healthy) {
-                let nodes: Vec<i64> = if device.numa.is_empty() { vec![-1] } else { device.numa.into_iter().collect() };
+                let nodes: Vec<i64> =
+                    if device.numa.is_empty() { vec![-1] } else { device.numa.into_iter().collect() };
                 for node in nodes {
                     devices.entry(node).or_default().insert(device.id.clone());
                 }

@@ -76,13 +76,8 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let policy = images::pull_policy(spec.image_pull_policy.as_deref(), &image);
     let present = images::ensure(state, name, &image, policy, &sandbox_config).await?;
     let given = devices::for_container(state, name).await?;
-    let beginning = Beginning {
-        attempt,
-        ips: &ips,
-        image: &present.image,
-        image_ref: &present.reference,
-        given: &given,
-    };
+    let beginning =
+        Beginning { attempt, ips: &ips, image: &present.image, image_ref: &present.reference, given: &given };
     let config = container::container_config(&pod, name, &beginning, &env.host())?;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =

@@ -93,7 +93,9 @@ pub async fn for_container(state: &PodState, name: &str) -> Result<Given, Admiss
 pub fn guard(state: &PodState) -> Result<(), EnforceError> {
     let (pod, env) = (state.pod(), &state.env);
     let Some(guards) = &env.guards else { return Ok(()) };
-    let Some(place) = env.places.borrow().get(&pod.uid).map(|place| place.path.clone()) else { return Ok(()) };
+    let Some(place) = env.places.borrow().get(&pod.uid).map(|place| place.path.clone()) else {
+        return Ok(());
+    };
     match guards.guard(&env.devices, &pod, &place) {
         Ok(()) => Ok(()),
         Err(error) if guards.mode(&pod) == Enforcement::Enforce => Err(error),
@@ -116,7 +118,8 @@ pub async fn adopt(state: &PodState) {
     if let Err(error) = guard(state) {
         env.tell(&pod, None, "DeviceGuardFailed", error.to_string());
     }
-    let containers = env.client.list_pod(&pod.uid).await.map(|listing| listing.containers).unwrap_or_default();
+    let containers =
+        env.client.list_pod(&pod.uid).await.map(|listing| listing.containers).unwrap_or_default();
     for container in containers.iter().filter(|c| c.state == cri::ContainerState::ContainerRunning as i32) {
         if let Some(name) = container.labels.get(CONTAINER_NAME) {
             added(state, name, &container.id, &env.devices.given(&pod.uid, name)).await;

@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use crate::view::{
-    DeviceOwner, DeviceResource, DeviceView, DevicesView,
-    AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, EventCounts, EventType,
-    FsUsage, GroupView, HierarchyStatus, HookState, Identity, Interface, IoUsage, KernelCounters,
-    Log2Histogram, Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodView, Pressure,
-    PressureLine, Pressures, ProcessCounters, ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot,
-    Status, Topic, TopicStatus, Usage, Watch,
+    AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, DeviceOwner,
+    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus,
+    HookState, Identity, Interface, IoUsage, KernelCounters, Log2Histogram, Machine, MemoryEvents,
+    MemoryUsage, NetworkCounters, PodNames, PodView, Pressure, PressureLine, Pressures, ProcessCounters,
+    ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot, Status, Topic, TopicStatus, Usage, Watch,
 };
 
 /// When the fixture's files were read.

@@ -41,10 +41,5 @@ fn device(own: DeviceView) -> proto::Device {
         name,
         container,
     };
-    proto::Device {
-        id: own.id,
-        health: own.health.to_owned(),
-        numa: own.numa,
-        owner: own.owner.map(owner),
-    }
+    proto::Device { id: own.id, health: own.health.to_owned(), numa: own.numa, owner: own.owner.map(owner) }
 }

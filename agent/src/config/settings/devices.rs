@@ -107,7 +107,7 @@ mod tests {
             ("{extra: {a/b: [/dev/../x]}}", "nodewarden.devices.extra.a/b"),
             ("{extra: {a/b: [/dev/*/x]}}", "nodewarden.devices.extra.a/b"),
             ("{pluginTimeoutSeconds: 0}", "from 1 to 600"),
-            ("{grace: 1}", "did you mean graceSeconds?"),
+            ("{graceSecond: 1}", "did you mean graceSeconds?"),
         ] {
             let (_, problems) = read(text);
             assert!(problems.iter().any(|p| p.contains(part)), "{text}: {problems:?}");

@@ -21,7 +21,13 @@ use super::exposition::Exposition;
 use crate::view::{DevicesView, PodView, Snapshot, Status};
 
 /// Writes the whole document but the families of [`Own::FACADE`].
-pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot, status: &Status, pods: &[Arc<PodView>], devices: &DevicesView) {
+pub fn write(
+    out: &mut Exposition<'_>,
+    snapshot: &Snapshot,
+    status: &Status,
+    pods: &[Arc<PodView>],
+    devices: &DevicesView,
+) {
     agent::write(out, status);
     if let Some(hierarchy) = &status.hierarchy {
         hierarchy::write(out, hierarchy);

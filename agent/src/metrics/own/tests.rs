@@ -4,7 +4,9 @@ use crate::metrics::{fixture, parsed};
 use crate::view::WAIT_BUCKETS;
 
 fn text() -> String {
-    let bytes = to_vec(|e| write(e, &fixture::snapshot(2), &fixture::status(), &fixture::pods(), &fixture::devices()));
+    let bytes = to_vec(|e| {
+        write(e, &fixture::snapshot(2), &fixture::status(), &fixture::pods(), &fixture::devices())
+    });
     String::from_utf8(bytes).unwrap()
 }
 

@@ -149,13 +149,8 @@ impl Bare {
         nodewarden::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
         let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
         let given = Given::default();
-        let beginning = Beginning {
-            attempt: 0,
-            ips: &[],
-            image: &self.image,
-            image_ref: &self.image.id,
-            given: &given,
-        };
+        let beginning =
+            Beginning { attempt: 0, ips: &[], image: &self.image, image_ref: &self.image.id, given: &given };
         let container = container::container_config(&pod, CONTAINER, &beginning, &host);
         Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })
     }

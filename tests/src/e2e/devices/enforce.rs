@@ -40,10 +40,12 @@ impl<'c> Guarded<'c> {
         let topics = site.stage.agent()?.client()?.status()?.topics;
         let names: Vec<_> = topics.iter().map(|topic| topic.topic.clone()).collect();
         let topic = topics.into_iter().find(|topic| topic.topic == "device");
-        let topic =
-            topic.ok_or_else(|| Failure::Unexpected(format!("no topic of devices among {names:?}")))?;
-        if topic.state == "off" && mode != "Off" {
-            return Err(Failure::Skip(format!("the topic {} is off: {}", topic.topic, topic.reason)));
+        match topic {
+            None => ensure_eq!(mode, "Off", "no topic of devices among {names:?}"),
+            Some(topic) if topic.state == "off" => {
+                return Err(Failure::Skip(format!("the topic {} is off: {}", topic.topic, topic.reason)));
+            }
+            Some(_) => ensure!(mode != "Off", "nothing is to be attached"),
         }
         let mut behaviour = site.behaviour("twin", &["w0"]);
         behaviour.response.devices.push(Spec {

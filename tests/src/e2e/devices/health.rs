@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::NEEDS;
 use super::site::{Site, full, identity, set, wants};
 use crate::e2e::pods::seen::Seen;
@@ -93,9 +95,11 @@ fn dies(context: &Context) -> Result<(), Failure> {
 
     // After the grace the resource is no more, and who has devices of it keeps them.
     let names = |site: &Site<'_>| -> Result<String, Failure> {
-        let output = site.stage.command(&["devices"])?;
+        let output = site.stage.command(&["devices", "--output", "json"])?;
         ensure!(output.status.success(), "nodewarden devices: {output:?}");
-        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+        let told: Value = serde_json::from_slice(&output.stdout)
+            .map_err(|error| Failure::Unexpected(format!("nodewarden devices: {error}")))?;
+        Ok(told["resources"].to_string())
     };
     ensure!(names(&site)?.contains("nodewarden.test/unused"), "the resource is not listed");
     let ended = Instant::now();
