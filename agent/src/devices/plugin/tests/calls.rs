@@ -79,12 +79,12 @@ async fn refused() {
 
 #[tokio::test]
 async fn never_answered() {
-    let mut node = Node::with_limit(Duration::from_secs(1)).await;
+    let mut node = Node::with_limit(Duration::from_secs(2)).await;
     let script =
         Script::good(&["a"]).hangs("GetPreferredAllocation").hangs("Allocate").hangs("PreStartContainer");
     let (_fake, plugin) = node.registered("v.com/gpu", script).await;
     for text in failures(&plugin).await {
-        assert_eq!(text, "no answer within 1 s");
+        assert_eq!(text, "no answer within 2 s");
     }
     node.silence().await;
 }

@@ -49,11 +49,11 @@ async fn a_list_may_be_long_but_not_endless() {
 
 #[tokio::test]
 async fn silence_is_not_death() {
-    let mut node = Node::with_limit(Duration::from_millis(500)).await;
+    let mut node = Node::with_limit(Duration::from_secs(2)).await;
     let fake = node.fake("p.sock", Script { devices: None, ..Script::good(&[]) });
     register(&node.plugin_dir(), request("v.com/gpu", "p.sock")).await.unwrap();
     node.registration().await;
-    tokio::time::sleep(Duration::from_millis(700)).await;
+    tokio::time::sleep(Duration::from_millis(2200)).await;
     node.silence().await;
     fake.list(vec![fixture::device("a")]);
     assert_eq!(node.devices().await.2, healthy(&["a"]));
@@ -135,7 +135,7 @@ async fn twice_at_once_the_later_wins() {
 
 #[tokio::test]
 async fn a_registration_that_fails_disturbs_nobody() {
-    let mut node = Node::with_limit(Duration::from_secs(1)).await;
+    let mut node = Node::with_limit(Duration::from_secs(2)).await;
     let (good, plugin) = node.registered("v.com/gpu", Script::good(&["a"])).await;
     let _bad = node.fake("bad.sock", Script::good(&["x"]).hangs("GetDevicePluginOptions"));
     register(&node.plugin_dir(), request("v.com/gpu", "bad.sock")).await.unwrap_err();

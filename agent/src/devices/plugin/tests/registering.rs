@@ -49,7 +49,7 @@ async fn its_socket_may_come_after_the_registration() {
 
 #[tokio::test]
 async fn the_options_are_the_plugins_else_the_requests() {
-    let mut node = Node::with_limit(Duration::from_secs(1)).await;
+    let mut node = Node::with_limit(Duration::from_secs(2)).await;
     let none = Script { options: DevicePluginOptions::default(), ..Script::good(&[]) };
     let said = DevicePluginOptions { pre_start_required: true, get_preferred_allocation_available: false };
     let from_request = Options { pre_start_required: true, preferred_allocation: false };

@@ -125,10 +125,10 @@ async fn what_is_refused_is_told_why() {
 
 #[tokio::test]
 async fn what_fails_is_tried_again() {
-    let mut node = Node::with_limit(Duration::from_secs(1)).await;
+    let mut node = Node::with_limit(Duration::from_secs(2)).await;
     let mut fake = Fake::start(&registry(&node, "p.sock"), of("v.com/gpu").hangs("GetInfo"));
     let (_, reason) = node.refused().await;
-    assert!(reason.ends_with("p.sock: GetInfo: no answer within 1 s"), "{reason}");
+    assert!(reason.ends_with("p.sock: GetInfo: no answer within 2 s"), "{reason}");
     // The same failure is told once.
     until("it is asked again", || fake.calls().len() >= 2).await;
     fake.script(|script| script.does.clear());
