@@ -88,7 +88,7 @@ fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
                 // Failing only means that the two may share a CPU.
                 let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
             }
-            one(right)
+            one(right);
         });
         one(left);
         // What it could not read keeps its last values.
