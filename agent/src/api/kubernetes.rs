@@ -166,7 +166,6 @@ fn device_status(view: &ContainerView) -> Option<Vec<v1::ResourceStatus>> {
     let health = |(id, health): &(String, Health)| v1::ResourceHealth {
         resource_id: id.clone(),
         health: Some(health.name().to_owned()),
-        ..Default::default()
     };
     let of = |(name, devices): (&String, &Vec<_>)| v1::ResourceStatus {
         name: name.clone(),

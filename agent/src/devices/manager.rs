@@ -77,7 +77,7 @@ impl Devices {
     ///
     /// Where sockets or directories cannot be made, the agent goes on without plugins, and says so.
     pub async fn start(settings: &DeviceSettings, tell: Tell) -> (Self, Serving) {
-        let file = CheckpointFile::new(&settings.plugin_dir());
+        let file = CheckpointFile::new(settings.plugin_dir());
         let mut notes = Vec::new();
         let (ledger, recovering) = match file.load() {
             Ok(Some(checkpoint)) => (Ledger::restore(settings.grace, checkpoint, Instant::now()), false),

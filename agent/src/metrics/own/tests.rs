@@ -5,7 +5,7 @@ use crate::view::WAIT_BUCKETS;
 
 fn text() -> String {
     let bytes = to_vec(|e| {
-        write(e, &fixture::snapshot(2), &fixture::status(), &fixture::pods(), &fixture::devices())
+        write(e, &fixture::snapshot(2), &fixture::status(), &fixture::pods(), &fixture::devices());
     });
     String::from_utf8(bytes).unwrap()
 }
