@@ -36,16 +36,8 @@ impl<'c> Guarded<'c> {
         let twin = Twin::make(&context.temp.join("nodes"))?;
         let section = format!("enforcement: {mode}\nprivilegedEnforcement: {mode}\n{more}");
         let site = Site::new(context, &section)?;
-        // The topic of the kernel program; without it nothing can be shown here.
-        let topics = site.stage.agent()?.client()?.status()?.topics;
-        let names: Vec<_> = topics.iter().map(|topic| topic.topic.clone()).collect();
-        let topic = topics.into_iter().find(|topic| topic.topic == "device");
-        match topic {
-            None => ensure_eq!(mode, "Off", "no topic of devices among {names:?}"),
-            Some(topic) if topic.state == "off" => {
-                return Err(Failure::Skip(format!("the topic {} is off: {}", topic.topic, topic.reason)));
-            }
-            Some(_) => ensure!(mode != "Off", "nothing is to be attached"),
+        if mode != "Off" {
+            program_is_there(&site)?;
         }
         let mut behaviour = site.behaviour("twin", &["w0"]);
         behaviour.response.devices.push(Spec {
@@ -129,6 +121,19 @@ impl<'c> Guarded<'c> {
         eventually(self.site.context().patiently(10), "the metric does not count it", || {
             Ok((self.denials(name)? > 0.0).then_some(()))
         })
+    }
+}
+
+/// The topic of the kernel program; without it nothing can be shown here.
+fn program_is_there(site: &Site<'_>) -> Result<(), Failure> {
+    let topics = site.stage.agent()?.client()?.status()?.topics;
+    let names: Vec<_> = topics.iter().map(|topic| topic.topic.clone()).collect();
+    match topics.into_iter().find(|topic| topic.topic == "device") {
+        None => Err(Failure::Unexpected(format!("no topic of devices among {names:?}"))),
+        Some(topic) if topic.state == "off" => {
+            Err(Failure::Skip(format!("devices are not checked by the kernel: {}", topic.reason)))
+        }
+        Some(_) => Ok(()),
     }
 }
 

@@ -141,15 +141,17 @@ fn lists(context: &Context) -> Result<(), Failure> {
 fn answers(context: &Context) -> Result<(), Failure> {
     let mut beside = Beside::new(context)?;
     let mut liar = beside.one("liar");
+    // With one to spare a plugin's wishes are asked for.
+    liar.devices.push(Item::healthy("x2"));
     liar.preferred_allocation = true;
     let preferred = ["nobody", "x0", "x0", ""];
     let mut plugin = beside.site.liar(&liar, json!({ "preferred": preferred }))?;
-    beside.site.until_allocatable("liar", &["x0", "x1"])?;
+    beside.site.until_allocatable("liar", &["x0", "x1", "x2"])?;
     beside.site.stage.put([wants("one", &[("liar", 1)])])?;
     let one = beside.site.stage.up("one")?;
     let given = beside.site.told(&one, "c")?;
     ensure!(
-        given.iter().all(|id| ["x0", "x1"].contains(&id.as_str())),
+        given.iter().all(|id| ["x0", "x1", "x2"].contains(&id.as_str())),
         "devices that nobody listed: {given:?}"
     );
     ensure_eq!(given.len(), 1, "devices of a plugin that prefers others");
@@ -161,27 +163,16 @@ fn answers(context: &Context) -> Result<(), Failure> {
         (json!({ "responses": 2 }), "Allocate"),
         (json!({ "responses": 0 }), "Allocate"),
         (json!({ "responses": 1, "fail": { "Allocate": "not today" } }), "not today"),
-        (json!({ "fail": { "GetPreferredAllocation": "no wishes" } }), "no wishes"),
     ] {
         plugin.order(&json!({ "set": order }))?;
         beside.site.stage.put([wants("fails", &[("liar", 2)])])?;
-        let message = beside.site.waits("fails", "UnexpectedAdmissionError");
-        // A plugin whose wishes cannot be had may be asked without them.
-        let asked_all_the_same = order["fail"]["GetPreferredAllocation"].is_string();
-        match message {
-            Ok(message) => {
-                for word in [word, "nodewarden.test/liar"] {
-                    ensure!(message.contains(word), "{order}: {word:?} is not in {message:?}");
-                }
-                beside.nobody_else_is_held_up("answers wrongly")?;
-                let given = beside.site.given_to("fails", "liar")?;
-                ensure!(given.is_empty(), "{order}: {given:?} stay given");
-            }
-            Err(_) if asked_all_the_same => {
-                beside.site.stage.up("fails")?;
-            }
-            Err(failure) => return Err(failure),
+        let message = beside.site.waits("fails", "UnexpectedAdmissionError")?;
+        for word in [word, "nodewarden.test/liar"] {
+            ensure!(message.contains(word), "{order}: {word:?} is not in {message:?}");
         }
+        beside.nobody_else_is_held_up("answers wrongly")?;
+        let given = beside.site.given_to("fails", "liar")?;
+        ensure!(given.is_empty(), "{order}: {given:?} stay given");
         plugin.order(&json!({ "set": { "responses": 1, "fail": {} } }))?;
         // It is tried again by itself.
         let up = beside.site.stage.up("fails")?;
@@ -189,6 +180,12 @@ fn answers(context: &Context) -> Result<(), Failure> {
         beside.site.stage.remove("fails")?;
         beside.site.stage.gone(&["fails"])?;
     }
+    // Wishes that cannot be had are not waited for.
+    plugin.order(&json!({ "set": { "fail": { "GetPreferredAllocation": "no wishes" } } }))?;
+    beside.site.stage.put([wants("wishes", &[("liar", 2)])])?;
+    let up = beside.site.stage.up("wishes")?;
+    ensure_eq!(beside.site.told(&up, "c")?.len(), 2, "devices of a plugin that cannot tell its wishes");
+    beside.site.until_said(&["nodewarden.test/liar", "no wishes"])?;
     beside.end()
 }
 
@@ -215,21 +212,24 @@ fn hangs(context: &Context) -> Result<(), Failure> {
     }
     // What is asked for a pod.
     let mut liar = beside.one("liar");
+    // With one to spare a plugin's wishes are asked for.
+    liar.devices.push(Item::healthy("x2"));
     (liar.preferred_allocation, liar.pre_start_required) = (true, true);
     let mut plugin = beside.site.liar(&liar, json!({}))?;
-    beside.site.until_allocatable("liar", &["x0", "x1"])?;
-    // Whoever wants all there are leaves no choice: nobody is asked for a preference then.
-    for (call, wanted) in [("GetPreferredAllocation", 1), ("Allocate", 2), ("PreStartContainer", 2)] {
+    beside.site.until_allocatable("liar", &["x0", "x1", "x2"])?;
+    for call in ["GetPreferredAllocation", "Allocate", "PreStartContainer"] {
         plugin.order(&json!({ "set": { "hang": [call] } }))?;
         beside.logged_obeyed(&plugin, call)?;
-        beside.site.stage.put([wants("hangs", &[("liar", wanted)])])?;
+        beside.site.stage.put([wants("hangs", &[("liar", 2)])])?;
         eventually(context.patiently(10), &format!("{call} is not called"), || {
             let asked = plugin.log().into_iter().rev().take_while(|line| line["call"] != "Obeyed");
             Ok(asked.into_iter().any(|line| line["call"] == call).then_some(()))
         })?;
         beside.nobody_else_is_held_up(&format!("never answers {call}"))?;
-        // A preference is only advice: without it the pod starts all the same.
-        if call != "GetPreferredAllocation" {
+        if call == "GetPreferredAllocation" {
+            // Devices are chosen without its wishes.
+            beside.site.until_said(&["nodewarden.test/liar", call])?;
+        } else {
             beside.site.stage.until("hangs", "told why it does not start", 20, |pod| {
                 let text = pod.0["status"].to_string();
                 !pod.is_up() && text.contains(call) && text.contains("nodewarden.test/liar")
@@ -237,7 +237,7 @@ fn hangs(context: &Context) -> Result<(), Failure> {
         }
         plugin.order(&json!({ "set": { "hang": [] } }))?;
         let up = beside.site.stage.until("hangs", "up", 40, crate::e2e::pods::seen::Seen::is_up)?;
-        ensure_eq!(beside.site.told(&up, "c")?.len(), wanted as usize, "devices once it answers {call}");
+        ensure_eq!(beside.site.told(&up, "c")?.len(), 2, "devices once it answers {call}");
         beside.site.stage.remove("hangs")?;
         beside.site.stage.gone(&["hangs"])?;
     }

@@ -125,8 +125,12 @@ impl<'c> Site<'c> {
         })
     }
 
+    /// As soon as it is served.
     pub fn pod_resources(&self) -> Result<PodResources, Failure> {
-        Ok(PodResources::connect(&self.home.join("pod-resources/kubelet.sock"))?)
+        let socket = self.home.join("pod-resources/kubelet.sock");
+        eventually(self.context().patiently(5), &format!("nobody listens at {}", socket.display()), || {
+            Ok(PodResources::connect(&socket).ok())
+        })
     }
 
     /// The devices of each pod, by PodResources: pod → resource → ids.

@@ -41,10 +41,15 @@ fn taken_over(context: &Context) -> Result<(), Failure> {
     let path = home.join("device-plugins/kubelet_internal_checkpoint");
     fs::write(&path, file(&entries, &registered)).map_err(Failure::file(&path))?;
 
-    let mut site = Site::new(context, "")?;
     let script = format!("echo from=$FROM; echo done; {STAY}");
     let mut known = one("known", &script, limits(&[("thing", 1)]));
     known["metadata"]["uid"] = json!(UID);
+    // It is there before the agent: of a pod that is not, devices are freed.
+    let manifests = context.temp.join("manifests");
+    fs::create_dir_all(&manifests).map_err(Failure::file(&manifests))?;
+    let manifest = manifests.join("known.json");
+    fs::write(&manifest, known.to_string()).map_err(Failure::file(&manifest))?;
+    let mut site = Site::new(context, "")?;
     site.stage.put([known])?;
     let plugin = site.plugin(&site.behaviour("thing", &["t0", "t1", "t2"]))?;
     let pod = site.stage.up("known")?;
