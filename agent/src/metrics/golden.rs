@@ -69,7 +69,8 @@ fn resource_families() {
 
 /// Families that the recorded kubelet had no occasion to show: no start of its containers had failed, and it had no
 /// device plugins.
-const NO_OCCASION: [Own; 2] = [Own::StartedContainersErrors, Own::DevicePluginRegistrations];
+const NO_OCCASION: [Own; 3] =
+    [Own::StartedContainersErrors, Own::DevicePluginRegistrations, Own::DevicePluginAllocation];
 
 /// What a kubelet shows of itself and we show as well has its type and its label keys.
 #[test]

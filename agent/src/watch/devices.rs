@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use super::observer::Observer;
+use crate::api::grpc::Socket;
 use crate::config::Config;
 use crate::devices::pod_resources::{self, AllocatableDevices, PodDevices, PodResources};
 use crate::devices::{Devices, Note, Serving, Tell};
@@ -43,16 +44,20 @@ pub fn start(
     observer.show_devices(move || shown.view(&board.pods()));
     let (stop, stopped) = oneshot::channel();
     let source = Arc::new(Shown { devices: devices.clone(), board: observer.board.clone() });
-    let socket = config.devices.pod_resources_socket();
-    runtime.spawn(async move {
-        let shutdown = async {
-            // Dropped at the end.
-            let _ = stopped.await;
-        };
-        if let Err(error) = pod_resources::serve(socket, source, shutdown).await {
-            warn!("{error}: PodResources are not served");
+    match Socket::claim(&config.devices.pod_resources_socket()) {
+        Ok(socket) => {
+            runtime.spawn(async move {
+                let shutdown = async {
+                    // Dropped at the end.
+                    let _ = stopped.await;
+                };
+                if let Err(error) = pod_resources::serve(socket, source, shutdown).await {
+                    warn!("{error}: PodResources are no longer served");
+                }
+            });
         }
-    });
+        Err(error) => warn!("{error}: PodResources are not served"),
+    }
     Started { devices, health, servers: DeviceServers { _serving: serving, _stop: stop } }
 }
 

@@ -11,7 +11,6 @@ mod tests;
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -59,16 +58,15 @@ pub struct AllocatableDevices {
     pub devices: DevicesPerNuma,
 }
 
-/// Takes the socket and serves on it until `shutdown` is done, then removes it.
+/// Serves on the socket until `shutdown` is done, then removes it.
 ///
 /// # Errors
-/// A kubelet or another agent serves there, the socket cannot be made, or the server fails.
+/// The server fails.
 pub async fn serve(
-    socket: PathBuf,
+    mut socket: Socket,
     source: Arc<dyn PodResources>,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), GrpcError> {
-    let mut socket = Socket::claim(&socket)?;
     let incoming = connections(socket.listen()?);
     let service = PodResourcesListerServer::new(Service::new(source));
     let (stop, mut stopping) = watch::channel(false);

@@ -54,7 +54,7 @@ struct Running {
 
 async fn start(socket: &Path) -> Running {
     let (stop, stopped) = oneshot::channel();
-    let server = tokio::spawn(serve(socket.to_owned(), Arc::new(Node), async {
+    let server = tokio::spawn(serve(Socket::claim(socket).unwrap(), Arc::new(Node), async {
         let _ = stopped.await;
     }));
     let channel = fixture::connect(socket).await;
@@ -125,7 +125,7 @@ async fn a_live_kubelet_keeps_its_socket() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("kubelet.sock");
     let _kubelet = std::os::unix::net::UnixListener::bind(&socket).unwrap();
-    let error = serve(socket.clone(), Arc::new(Node), std::future::pending()).await.unwrap_err();
+    let error = Socket::claim(&socket).unwrap_err();
     assert!(matches!(error, GrpcError::InUse { .. }), "{error}");
     assert!(socket.exists());
 }

@@ -1,6 +1,7 @@
 //! Devices: how long the agent takes to give them out, and what its kernel program takes of each open.
 
 mod allocation;
+mod direct;
 mod opens;
 
 use super::{Bench, Figure, Run};
@@ -18,7 +19,8 @@ impl Bench for Devices {
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
-        let mut figures = allocation::measure(run)?;
+        let mut figures = direct::measure(run)?;
+        figures.extend(allocation::measure(run)?);
         figures.extend(opens::measure(run)?);
         Ok(figures)
     }
