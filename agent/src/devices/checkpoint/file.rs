@@ -7,7 +7,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
+use super::write::Writer;
 use super::{Checkpoint, CheckpointError};
 
 /// The kubelet's name (`kubeletDeviceManagerCheckpoint`).
@@ -44,17 +46,19 @@ pub enum LoadError {
 }
 
 /// Where the checkpoint is. Calls block on the disk's cache.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct CheckpointFile {
     path: PathBuf,
     temporary: PathBuf,
+    /// What was written last is not hashed again. Held while the file is written: one after another.
+    writer: Mutex<Writer>,
 }
 
 impl CheckpointFile {
     /// In the directory of the device plugins' sockets. Nothing is done yet.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref();
-        Self { path: dir.join(FILE), temporary: dir.join(format!(".{FILE}.new")) }
+        Self { path: dir.join(FILE), temporary: dir.join(format!(".{FILE}.new")), writer: Mutex::default() }
     }
 
     pub fn path(&self) -> &Path {
@@ -86,6 +90,7 @@ impl CheckpointFile {
     /// The file cannot be written or replaced; the one before it stays.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<(), CheckpointFileError> {
         let new = &self.temporary;
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         // An agent that died may have left one, and another mode with it.
         match fs::remove_file(new) {
             Ok(()) => {}
@@ -93,7 +98,9 @@ impl CheckpointFile {
             Err(source) => return Err(fail("remove", new)(source)),
         }
         let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(new);
-        file.map_err(fail("create", new))?.write_all(&checkpoint.to_bytes()).map_err(fail("write", new))?;
+        file.map_err(fail("create", new))?
+            .write_all(&writer.bytes(checkpoint))
+            .map_err(fail("write", new))?;
         fs::rename(new, &self.path).map_err(fail("rename", new))
     }
 

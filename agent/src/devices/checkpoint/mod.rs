@@ -67,6 +67,6 @@ impl Checkpoint {
 
     /// The file: JSON without spaces, with its checksum. An empty list is `null`, as Go's nil slice is.
     pub fn to_bytes(&self) -> Vec<u8> {
-        write::bytes(self)
+        write::Writer::default().bytes(self)
     }
 }

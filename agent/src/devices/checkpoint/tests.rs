@@ -205,6 +205,20 @@ proptest! {
         prop_assert!(!text.contains(escaped));
     }
 
+    /// Whatever was written before, and however entries came and went since.
+    #[test]
+    fn a_writer_forgets_what_has_changed(
+        entries in prop::collection::vec(entry(), 1..5),
+        rounds in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..6), 1..6),
+    ) {
+        let mut writer = write::Writer::default();
+        for picks in rounds {
+            let entries = picks.iter().map(|pick| pick.get(&entries).clone()).collect();
+            let checkpoint = Checkpoint { entries, ..Checkpoint::default() };
+            prop_assert_eq!(writer.bytes(&checkpoint), checkpoint.to_bytes());
+        }
+    }
+
     #[test]
     fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..400, byte: u8) {
         prop_assert!(Checkpoint::parse(&bytes).is_err());

@@ -46,8 +46,32 @@ pub(super) fn put<'a, S, D, I, J>(
     I: Iterator<Item = &'a str>,
     J: Iterator<Item = &'a str>,
 {
+    begin(sink);
+    match entries {
+        None => sink.put(b"<nil>"),
+        Some(entries) => {
+            let mut count = 0;
+            for one in entries {
+                entry(sink, count, one);
+                count += 1;
+            }
+            sink.put(if count == 0 { b"[]".as_slice() } else { b"]" });
+        }
+    }
+    end(sink, registered);
+}
+
+/// What is before the entries.
+pub(super) fn begin(sink: &mut impl Sink) {
     sink.put(b"(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)");
-    list(sink, b"[", entries, entry);
+}
+
+/// What is after their list.
+pub(super) fn end<'a, S, J>(sink: &mut S, registered: Option<impl Iterator<Item = (&'a str, Option<J>)>>)
+where
+    S: Sink,
+    J: Iterator<Item = &'a str>,
+{
     sink.put(b" RegisteredDevices:(map[string][]string)");
     list(sink, b"map[", registered, |sink, (name, ids)| {
         sink.put(name.as_bytes());
@@ -57,12 +81,14 @@ pub(super) fn put<'a, S, D, I, J>(
     sink.put(b"}");
 }
 
-fn entry<'a, S, D, I>(sink: &mut S, entry: Entry<'a, D>)
+/// The entry at a place of the list, with what is before it.
+pub(super) fn entry<'a, S, D, I>(sink: &mut S, at: usize, entry: Entry<'a, D>)
 where
     S: Sink,
     D: Iterator<Item = (i64, Option<I>)>,
     I: Iterator<Item = &'a str>,
 {
+    sink.put(if at == 0 { b"[" } else { b" " });
     sink.put(b"{PodUID:(string)");
     sink.put(entry.pod.as_bytes());
     sink.put(b" ContainerName:(string)");

@@ -1,85 +1,119 @@
 //! To the kubelet's file: what `json.Marshal` makes of `checkpoint.Data`, byte for byte.
 
-use std::collections::BTreeSet;
-
-use super::Checkpoint;
 use super::text::{self, Decimal, Entry, Fnv, Sink};
+use super::{Checkpoint, PodDevicesEntry};
 
-pub(super) fn bytes(checkpoint: &Checkpoint) -> Vec<u8> {
-    let responses =
-        checkpoint.entries.iter().flat_map(|entry| &entry.alloc_resp).map(Vec::len).sum::<usize>();
-    let mut out = Vec::with_capacity(256 + checkpoint.entries.len() * 320 + responses * 4 / 3);
-    out.extend(b"{\"Data\":{\"PodDeviceEntries\":");
-    entries(&mut out, checkpoint);
-    out.extend(b",\"RegisteredDevices\":{");
-    for (i, (name, ids)) in checkpoint.registered.iter().enumerate() {
-        comma(&mut out, i);
-        string(&mut out, name);
-        out.push(b':');
-        strings(&mut out, ids);
+/// Writes checkpoints one after another. The hash goes on from the first entry that is not what it was in the one before:
+/// it is most of the work, and entries that are added at the end leave the rest as it is.
+#[derive(Debug, Default)]
+pub(super) struct Writer {
+    /// The entries as they were written last.
+    entries: Vec<u8>,
+    /// Where each of them ends, and the hash up to there.
+    ends: Vec<(usize, u32)>,
+}
+
+impl Writer {
+    pub fn bytes(&mut self, checkpoint: &Checkpoint) -> Vec<u8> {
+        const BEGIN: &[u8] = b"{\"Data\":{\"PodDeviceEntries\":";
+        let mut out = Vec::with_capacity(256 + self.entries.len() * 5 / 4);
+        out.extend(BEGIN);
+        let mut hash = Fnv::new();
+        text::begin(&mut hash);
+        let mut same = true;
+        for (i, entry) in checkpoint.entries.iter().enumerate() {
+            let from = out.len();
+            out.push(if i == 0 { b'[' } else { b',' });
+            json(&mut out, entry);
+            let to = out.len() - BEGIN.len();
+            let before = self.entries.get(from - BEGIN.len()..to);
+            same = same && self.ends.get(i).is_some_and(|end| end.0 == to) && before == out.get(from..);
+            if same {
+                hash.0 = self.ends[i].1;
+            } else {
+                text::entry(&mut hash, i, values(entry));
+                self.ends.truncate(i);
+                self.ends.push((to, hash.0));
+            }
+        }
+        self.ends.truncate(checkpoint.entries.len());
+        self.entries.clear();
+        self.entries.extend(&out[BEGIN.len()..]);
+        let nil = checkpoint.entries.is_empty();
+        out.extend(if nil { b"null".as_slice() } else { b"]" });
+        hash.put(if nil { b"<nil>".as_slice() } else { b"]" });
+        text::end(&mut hash, Some(registered(checkpoint)));
+        out.extend(b",\"RegisteredDevices\":{");
+        for (i, (name, ids)) in checkpoint.registered.iter().enumerate() {
+            comma(&mut out, i);
+            string(&mut out, name);
+            out.push(b':');
+            strings(&mut out, ids);
+        }
+        out.extend(b"}},\"Checksum\":");
+        out.extend(Decimal::of(i64::from(hash.0)).text());
+        out.push(b'}');
+        out
     }
-    out.extend(b"}},\"Checksum\":");
-    let mut hash = Fnv::new();
-    put(checkpoint, &mut hash);
-    out.extend(Decimal::of(i64::from(hash.0)).text());
-    out.push(b'}');
-    out
 }
 
 /// The text that the checksum is of.
+#[cfg(test)]
 pub(super) fn put(checkpoint: &Checkpoint, sink: &mut impl Sink) {
-    let entries = checkpoint.entries.iter().map(|entry| Entry {
+    let entries = checkpoint.entries.iter().map(values);
+    text::put(sink, (!checkpoint.entries.is_empty()).then_some(entries), Some(registered(checkpoint)));
+}
+
+/// As Go has it: nil where there is nothing.
+fn values(
+    entry: &PodDevicesEntry,
+) -> Entry<'_, impl Iterator<Item = (i64, Option<impl Iterator<Item = &str>>)>> {
+    Entry {
         pod: &entry.pod_uid,
         container: &entry.container_name,
         resource: &entry.resource_name,
-        devices: Some(entry.device_ids.iter().map(|(node, ids)| (*node, some(ids)))),
+        devices: Some(entry.device_ids.iter().map(|(node, set)| (*node, some(set)))),
         response: entry.alloc_resp.as_deref(),
-    });
-    let registered = checkpoint.registered.iter().map(|(name, ids)| {
-        let ids = (!ids.is_empty()).then(|| ids.iter().map(String::as_str));
-        (name.as_str(), ids)
-    });
-    text::put(sink, (!checkpoint.entries.is_empty()).then_some(entries), Some(registered));
+    }
+}
+
+fn registered(checkpoint: &Checkpoint) -> impl Iterator<Item = (&str, Option<impl Iterator<Item = &str>>)> {
+    checkpoint.registered.iter().map(|(name, ids)| (name.as_str(), some(ids)))
 }
 
 /// Nil where there are none.
-fn some(ids: &BTreeSet<String>) -> Option<impl Iterator<Item = &str>> {
-    (!ids.is_empty()).then(|| ids.iter().map(String::as_str))
+fn some<'a, L>(ids: &'a L) -> Option<impl Iterator<Item = &'a str>>
+where
+    &'a L: IntoIterator<Item = &'a String>,
+{
+    let mut ids = ids.into_iter().map(String::as_str).peekable();
+    ids.peek().is_some().then_some(ids)
 }
 
-fn entries(out: &mut Vec<u8>, checkpoint: &Checkpoint) {
-    if checkpoint.entries.is_empty() {
-        return out.extend(b"null");
-    }
-    out.push(b'[');
-    for (i, entry) in checkpoint.entries.iter().enumerate() {
+fn json(out: &mut Vec<u8>, entry: &PodDevicesEntry) {
+    out.extend(b"{\"PodUID\":");
+    string(out, &entry.pod_uid);
+    out.extend(b",\"ContainerName\":");
+    string(out, &entry.container_name);
+    out.extend(b",\"ResourceName\":");
+    string(out, &entry.resource_name);
+    out.extend(b",\"DeviceIDs\":{");
+    // Go sorts keys as strings: "10" is before "2".
+    let mut nodes: Vec<_> = entry.device_ids.iter().map(|(node, ids)| (Decimal::of(*node), ids)).collect();
+    nodes.sort_by(|a, b| a.0.text().cmp(b.0.text()));
+    for (i, (node, ids)) in nodes.iter().enumerate() {
         comma(out, i);
-        out.extend(b"{\"PodUID\":");
-        string(out, &entry.pod_uid);
-        out.extend(b",\"ContainerName\":");
-        string(out, &entry.container_name);
-        out.extend(b",\"ResourceName\":");
-        string(out, &entry.resource_name);
-        out.extend(b",\"DeviceIDs\":{");
-        // Go sorts keys as strings: "10" is before "2".
-        let mut nodes: Vec<_> =
-            entry.device_ids.iter().map(|(node, ids)| (Decimal::of(*node), ids)).collect();
-        nodes.sort_by(|a, b| a.0.text().cmp(b.0.text()));
-        for (i, (node, ids)) in nodes.iter().enumerate() {
-            comma(out, i);
-            out.push(b'"');
-            out.extend(node.text());
-            out.extend(b"\":");
-            strings(out, *ids);
-        }
-        out.extend(b"},\"AllocResp\":");
-        match &entry.alloc_resp {
-            Some(bytes) => base64(out, bytes),
-            None => out.extend(b"null"),
-        }
-        out.push(b'}');
+        out.push(b'"');
+        out.extend(node.text());
+        out.extend(b"\":");
+        strings(out, *ids);
     }
-    out.push(b']');
+    out.extend(b"},\"AllocResp\":");
+    match &entry.alloc_resp {
+        Some(bytes) => base64(out, bytes),
+        None => out.extend(b"null"),
+    }
+    out.push(b'}');
 }
 
 fn comma(out: &mut Vec<u8>, i: usize) {

@@ -12,11 +12,20 @@ pub(super) struct Held {
     pub allocation: Allocation,
 }
 
+#[derive(Debug, Default)]
+struct Pod {
+    /// The how manieth it was to be given devices.
+    number: u64,
+    /// In the order in which its containers are given devices.
+    held: Vec<Held>,
+}
+
 /// All that is allocated.
 #[derive(Debug, Default)]
 pub(super) struct Book {
-    /// By uid, in the order in which the containers of a pod are given devices.
-    pods: BTreeMap<String, Vec<Held>>,
+    pods: BTreeMap<String, Pod>,
+    /// How many pods have been given devices so far.
+    count: u64,
     /// By resource and id: the uid of each container that has it. Those of one pod share a device at different times; two
     /// pods have one only by a checkpoint or a runtime that says so.
     holders: BTreeMap<String, HashMap<String, Vec<String>>>,
@@ -24,7 +33,7 @@ pub(super) struct Book {
 
 impl Book {
     pub fn of(&self, uid: &str) -> &[Held] {
-        self.pods.get(uid).map_or(&[], Vec::as_slice)
+        self.pods.get(uid).map_or(&[], |pod| pod.held.as_slice())
     }
 
     /// Uids of pods with devices.
@@ -32,9 +41,11 @@ impl Book {
         self.pods.keys().map(String::as_str)
     }
 
-    /// Everything, with the pod's uid.
+    /// Everything, with the pod's uid; pods in the order in which they were first given devices.
     pub fn all(&self) -> impl Iterator<Item = (&str, &Held)> {
-        self.pods.iter().flat_map(|(uid, held)| held.iter().map(move |held| (uid.as_str(), held)))
+        let mut pods: Vec<_> = self.pods.iter().collect();
+        pods.sort_by_key(|(_, pod)| pod.number);
+        pods.into_iter().flat_map(|(uid, pod)| pod.held.iter().map(move |held| (uid.as_str(), held)))
     }
 
     pub fn get(&self, uid: &str, container: &str, resource: &str) -> Option<&Allocation> {
@@ -50,21 +61,25 @@ impl Book {
             devices.entry(id).or_default().push(uid.to_owned());
         }
         let held = Held { container: container.to_owned(), resource: resource.to_owned(), allocation };
-        self.pods.entry(uid.to_owned()).or_default().push(held);
+        let pod = self.pods.entry(uid.to_owned()).or_insert_with(|| {
+            self.count += 1;
+            Pod { number: self.count, held: Vec::new() }
+        });
+        pod.held.push(held);
     }
 
     /// Puts a pod's containers in the order of these names; others stand before them.
     pub fn order(&mut self, uid: &str, containers: &[String]) {
-        if let Some(held) = self.pods.get_mut(uid) {
-            held.sort_by_key(|held| containers.iter().position(|name| *name == held.container));
+        if let Some(pod) = self.pods.get_mut(uid) {
+            pod.held.sort_by_key(|held| containers.iter().position(|name| *name == held.container));
         }
     }
 
     /// `false` if there was nothing of this kind.
     pub fn remove(&mut self, uid: &str, which: impl Fn(&Held) -> bool) -> bool {
         let Some(pod) = self.pods.get_mut(uid) else { return false };
-        let gone: Vec<_> = pod.extract_if(.., |held| which(held)).collect();
-        if pod.is_empty() {
+        let gone: Vec<_> = pod.held.extract_if(.., |held| which(held)).collect();
+        if pod.held.is_empty() {
             self.pods.remove(uid);
         }
         for held in &gone {

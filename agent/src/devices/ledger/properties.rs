@@ -38,7 +38,10 @@ fn histories_meet_what_they_are_for() {
     for _ in 0..500 {
         let history = prop::collection::vec(step(), 1..60).new_tree(&mut runner).unwrap().current();
         let mut world = World::new();
-        history.iter().for_each(|step: &Step| world.take(step));
+        history.iter().for_each(|step: &Step| {
+            world.take(step);
+            world.check();
+        });
         met.add(&world.met);
     }
     for (what, times) in met.all() {

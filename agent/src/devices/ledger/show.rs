@@ -59,7 +59,7 @@ impl Ledger {
         each.collect()
     }
 
-    /// What must outlive the agent. Reservations are not in it: no container has these devices yet.
+    /// What must outlive the agent; pods in the order in which they were first given devices. Reservations are not in it: no container has these devices yet.
     pub fn checkpoint(&self) -> Checkpoint {
         let entries = self.book.all().map(|(uid, held)| PodDevicesEntry {
             pod_uid: uid.to_owned(),

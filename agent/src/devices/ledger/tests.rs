@@ -45,7 +45,10 @@ fn container(name: &str, kind: ContainerKind, wanted: &[(&str, usize)]) -> Conta
     ContainerDemand { name: name.to_owned(), kind, wanted }
 }
 
-fn pod(uid: &str, containers: &[(&str, ContainerKind, &[(&str, usize)])]) -> PodDemand {
+/// A container: name, kind, and what it wants.
+type Asks<'a> = (&'a str, ContainerKind, &'a [(&'a str, usize)]);
+
+fn pod(uid: &str, containers: &[Asks<'_>]) -> PodDemand {
     let containers = containers.iter().map(|(name, kind, wanted)| container(name, *kind, wanted));
     PodDemand { uid: uid.to_owned(), containers: containers.collect() }
 }

@@ -76,7 +76,8 @@ pub(super) struct World {
 /// Pods of every shape: what each of them asks for.
 fn demand(pod: usize) -> PodDemand {
     let [gpu, nic, fpga] = RESOURCES;
-    let shape: &[(&str, ContainerKind, &[(&str, usize)])] = match pod {
+    type Shape<'a> = (&'a str, ContainerKind, &'a [(&'a str, usize)]);
+    let shape: &[Shape<'_>] = match pod {
         0 => &[("a", Ordinary, &[(gpu, 2)])],
         1 => {
             &[("i", Init, &[(gpu, 2)]), ("a", Ordinary, &[(gpu, 1), (nic, 1)]), ("b", Ordinary, &[(nic, 1)])]

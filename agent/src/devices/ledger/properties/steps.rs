@@ -88,8 +88,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             .prop_map(|(resources, list)| Step::Register { resources, list }),
         6 => (resource(), stale(), list())
             .prop_map(|(resource, stale, list)| Step::Devices { resource, stale, list }),
-        1 => (resource(), stale()).prop_map(|(resource, stale)| Step::Stopped { resource, stale }),
-        1 => (0u64..200).prop_map(|seconds| Step::Wait { seconds }),
+        2 => (resource(), stale()).prop_map(|(resource, stale)| Step::Stopped { resource, stale }),
+        1 => (0u64..900).prop_map(|seconds| Step::Wait { seconds }),
         24 => (pod(), answers, prop::bool::weighted(0.2))
             .prop_map(|(pod, answers, keep)| Step::Plan { pod, answers, keep }),
         4 => which().prop_map(|plan| Step::Reserve { plan }),

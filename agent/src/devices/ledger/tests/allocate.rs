@@ -38,11 +38,10 @@ fn a_pod_gets_all_or_nothing() {
 #[test]
 fn refusals_count_what_init_containers_pass_on() {
     let ledger = with(GPU, healthy(&["d1", "d2"]));
-    let wanted =
-        |containers: &[(&str, ContainerKind, &[(&str, usize)])]| match ledger.plan(&pod("p", containers)) {
-            Err(Refusal::Insufficient { wanted, free: 2, .. }) => wanted,
-            other => panic!("{other:?}"),
-        };
+    let wanted = |containers: &[Asks<'_>]| match ledger.plan(&pod("p", containers)) {
+        Err(Refusal::Insufficient { wanted, free: 2, .. }) => wanted,
+        other => panic!("{other:?}"),
+    };
     assert_eq!(wanted(&[("i", Init, &[(GPU, 5)]), ("c", Ordinary, &[(GPU, 3)])]), 5);
     assert_eq!(
         wanted(&[("i", Init, &[(GPU, 3)]), ("j", Init, &[(GPU, 4)]), ("c", Ordinary, &[(GPU, 5)])]),
