@@ -1,6 +1,7 @@
 //! Who has which worker: takes what the source wants and what the kernel and the runtime tell, and hands it on.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
@@ -71,10 +72,10 @@ impl Manager {
         }
     }
 
-    /// Goes on with what an earlier agent left.
-    pub fn adopt(&mut self, records: Vec<(Record, Arc<Pod>)>) {
+    /// Goes on with what an earlier agent left; each worker keeps `unseen` until it has looked at its pod.
+    pub fn adopt(&mut self, records: Vec<(Record, Arc<Pod>)>, unseen: mpsc::Sender<Infallible>) {
         for (record, pod) in records {
-            self.begin(pod, record, false);
+            self.begin(pod, record, false, Some(unseen.clone()));
         }
     }
 
@@ -138,18 +139,24 @@ impl Manager {
         for Sourced { pod, origin } in assignment.start {
             let fresh = self.housekeeping.never_had(&pod.uid);
             let record = Record::new(&pod, &origin, Timestamp::now());
-            self.begin(pod, record, fresh);
+            self.begin(pod, record, fresh, None);
         }
         self.send();
     }
 
-    fn begin(&mut self, pod: Arc<Pod>, record: Record, fresh: bool) {
+    fn begin(
+        &mut self,
+        pod: Arc<Pod>,
+        record: Record,
+        fresh: bool,
+        unseen: Option<mpsc::Sender<Infallible>>,
+    ) {
         let uid = pod.uid.clone();
         self.env.devices.claim(&uid);
         let kept = Kept { pod: pod.clone(), told: pod.clone(), version: 0, origin: record.origin.clone() };
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
-        let state = PodState::new(self.env.clone(), pod, record);
+        let state = PodState::new(self.env.clone(), pod, record, unseen);
         state.update(|_| {});
         let reports = self.reports.clone();
         tokio::spawn(async move {
@@ -208,7 +215,7 @@ impl Manager {
                     "WorkerDied",
                     "a fault in the agent: the pod's worker starts again".into(),
                 );
-                self.begin(pod, record, false);
+                self.begin(pod, record, false, None);
                 self.send();
             }
             Report::Gone { uid } => {

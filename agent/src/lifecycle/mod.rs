@@ -45,4 +45,4 @@ pub use board::Board;
 pub use observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 pub use plan::{Action, KillReason, Plan};
 pub use record::{ContainerRecord, Ending, OOM_KILLED, Record};
-pub use start::{Lifecycle, Needs, find, homes, start};
+pub use start::{Adoption, Lifecycle, Needs, find, homes, start};

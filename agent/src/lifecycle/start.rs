@@ -1,6 +1,7 @@
 //! From the configuration to workers: what an earlier agent left first, then what the manifests want.
 
 use std::collections::BTreeMap;
+use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -151,8 +152,20 @@ impl Lifecycle {
     }
 }
 
+/// Pods of an earlier agent of which it is not known yet how they stand.
+#[derive(Debug)]
+pub struct Adoption(mpsc::Receiver<Infallible>);
+
+impl Adoption {
+    /// Waits until each of them was looked at once, or the runtime did not answer.
+    pub async fn done(mut self) {
+        // Nothing is ever sent: it ends when every worker has dropped its sender.
+        let _ = self.0.recv().await;
+    }
+}
+
 /// Starts the workers. Must be called inside a tokio runtime.
-pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -> Lifecycle {
+pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -> (Lifecycle, Adoption) {
     let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
     let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
     let resolv =
@@ -189,16 +202,17 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
     for sourced in &found.desired.pods {
         env.devices.claim(&sourced.pod.uid);
     }
+    let (unseen, adoption) = mpsc::channel(1);
     tokio::spawn(async move {
         let mut housekeeping = Housekeeping::default();
         // With an answer, new pods need not be asked for one by one. Without one, they are.
         let _ = tokio::time::timeout(FIRST_LOOK, housekeeping.first(&env)).await;
         let mut manager = Manager::new(env, needs.sink, housekeeping);
-        manager.adopt(found.records);
+        manager.adopt(found.records, unseen);
         manager.desire(found.desired);
         manager.run(incoming).await;
     });
-    Lifecycle(inputs)
+    (Lifecycle(inputs), Adoption(adoption))
 }
 
 /// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.

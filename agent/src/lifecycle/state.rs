@@ -1,10 +1,11 @@
 //! What a worker knows of its pod, shared between its inbox and the turn under way.
 
 use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use tokio::sync::Notify;
+use tokio::sync::{Notify, mpsc};
 
 use super::environment::Environment;
 use super::saver::Saver;
@@ -21,6 +22,8 @@ pub struct PodState {
     saver: Saver,
     /// Rings when the pod is to end: whatever waits stops waiting.
     ending: Notify,
+    /// Kept until it was looked what the runtime has of an adopted pod.
+    unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
 }
 
 /// Never held across an await.
@@ -60,7 +63,13 @@ pub struct Failed {
 }
 
 impl PodState {
-    pub fn new(env: Arc<Environment>, pod: Arc<Pod>, record: Record) -> Arc<Self> {
+    /// `unseen` is dropped with [`Self::seen`].
+    pub fn new(
+        env: Arc<Environment>,
+        pod: Arc<Pod>,
+        record: Record,
+        unseen: Option<mpsc::Sender<Infallible>>,
+    ) -> Arc<Self> {
         let saver = Saver::new(env.store.clone());
         let inner = Inner {
             pod,
@@ -76,7 +85,18 @@ impl PodState {
             resize: String::new(),
             early_ooms: Vec::new(),
         };
-        Arc::new(Self { env, inner: Mutex::new(inner), saver, ending: Notify::new() })
+        Arc::new(Self {
+            env,
+            inner: Mutex::new(inner),
+            saver,
+            ending: Notify::new(),
+            unseen: Mutex::new(unseen),
+        })
+    }
+
+    /// It is shown as it stands from now on, as far as the runtime answers.
+    pub fn seen(&self) {
+        self.unseen.lock().unwrap_or_else(PoisonError::into_inner).take();
     }
 
     pub fn lock(&self) -> MutexGuard<'_, Inner> {

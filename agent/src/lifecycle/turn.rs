@@ -32,7 +32,9 @@ pub enum Next {
 
 /// Carries a pod on by what is due now. `fresh`: the runtime is asked first.
 pub async fn turn(state: &PodState, fresh: bool) -> Next {
-    if fresh && let Err(error) = look::refresh(state).await {
+    let looked = if fresh { look::refresh(state).await } else { Ok(()) };
+    state.seen();
+    if let Err(error) = looked {
         return away(state, &error);
     }
     let now = Timestamp::now();

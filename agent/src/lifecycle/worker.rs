@@ -104,6 +104,7 @@ pub async fn run(
             }
         };
     }
+    state.seen();
     // Orders that come now change nothing, but kills for memory are told to the end.
     let mut ending = Box::pin(terminate::terminate(&state));
     loop {

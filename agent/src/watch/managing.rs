@@ -12,13 +12,14 @@ use crate::config::{Config, Enforcement};
 use crate::devices::Guards;
 use crate::devices::enforce::Enforcer;
 use crate::journal::Journal;
-use crate::lifecycle;
+use crate::lifecycle::{self, Adoption};
 use crate::manage::{self, Managing, Namer};
 use crate::node::gather::Sources;
 use crate::view::{Detail, Identity};
 use crate::volume;
 
-/// Starts what owns the node's pods.
+/// Starts what owns the node's pods; with a runtime, those of an earlier agent are looked at before anybody is told of
+/// them.
 ///
 /// # Errors
 /// What it cannot do without is missing.
@@ -27,13 +28,13 @@ pub fn start(
     observer: &Arc<Observer>,
     journal: &Journal,
     runtime: &tokio::runtime::Handle,
-) -> Result<Managing, WatchError> {
+) -> Result<(Managing, Option<Adoption>), WatchError> {
     let layout = &observer.facts.layout;
     let named = observer.clone();
     let namer: Namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
     let Some(endpoint) = &config.runtime_endpoint else {
         warn!("nodewarden.runtimeEndpoint is not set: pods get their cgroups and no containers");
-        return Ok(manage::start(config, layout, journal, runtime, namer)?);
+        return Ok((manage::start(config, layout, journal, runtime, namer)?, None));
     };
     let homes = lifecycle::homes(config);
     let has_volumes = Box::new(move |uid: &str| volume::has_volumes(&homes.join(uid)));
@@ -66,12 +67,12 @@ pub fn start(
         guards,
         health: started.health,
     };
-    let lifecycle = lifecycle::start(config, endpoint, found, needs);
+    let (lifecycle, adoption) = lifecycle::start(config, endpoint, found, needs);
     let watching = source.map(|source| {
         let watching = source.watch(Box::new(move |desired| lifecycle.desire(desired)));
         watching.map_err(|source| manage::ManageError::Start { what: "manifest thread", source })
     });
-    Ok(Managing::new(watching.transpose()?, keeper).with_servers(started.servers))
+    Ok((Managing::new(watching.transpose()?, keeper).with_servers(started.servers), Some(adoption)))
 }
 
 /// What holds pods to their devices; nothing where nothing is to be enforced.

@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
 use nix::sys::signal::{SigSet, Signal};
@@ -30,6 +30,8 @@ use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
 use crate::runtime::Client as RuntimeClient;
 use crate::view::{Detail, HookState, Topic, TopicStatus};
 
+/// How long the agent is not ready for want of a look at the pods of an earlier one.
+const ADOPTION: Duration = Duration::from_secs(10);
 /// Threads that serve. More would only add to the agent's footprint.
 const SERVERS: usize = 2;
 
@@ -85,13 +87,14 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     for topic in observer.facts.topics.iter().filter(|t| t.state != HookState::On) {
         note("FeatureOff", format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason));
     }
-    let managing = match config.mode {
-        Mode::Observe => None,
+    let (managing, adoption) = match config.mode {
+        Mode::Observe => (None, None),
         Mode::Manage => {
-            let managing = super::managing::start(&config, &observer, &journal, runtime.handle())?;
+            let (managing, adoption) =
+                super::managing::start(&config, &observer, &journal, runtime.handle())?;
             let status = managing.keeper.status();
             observer.show_hierarchy(move || super::lock(&status).clone());
-            Some(managing)
+            (Some(managing), adoption)
         }
     };
     let (stop_upkeep, upkeep_stopped) = mpsc::channel::<()>();
@@ -108,7 +111,14 @@ pub fn run(config: Config) -> Result<(), WatchError> {
             .map_err(start("upkeep thread"))?
     };
 
-    let ready = Arc::new(AtomicBool::new(true));
+    let ready = Arc::new(AtomicBool::new(adoption.is_none()));
+    if let Some(adoption) = adoption {
+        let ready = ready.clone();
+        runtime.spawn(async move {
+            let _ = tokio::time::timeout(ADOPTION, adoption.done()).await;
+            ready.store(true, Ordering::Relaxed);
+        });
+    }
     let (stop, stopping) = watch::channel(false);
     let stopped = |mut stopping: watch::Receiver<bool>| async move {
         let _ = stopping.wait_for(|stop| *stop).await;

@@ -298,6 +298,7 @@ impl Churn<'_> {
         let mut causes: BTreeSet<(String, String)> = BTreeSet::new();
         let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let events = events.collect(quiet, 2 * quiet, |_| true)?;
+        let read = events.len();
         for received in events {
             let (Some(pod), Some(Detail::PodNote(note))) = (received.event.pod, received.event.detail) else {
                 continue;
@@ -337,7 +338,7 @@ impl Churn<'_> {
         let first = unexplained.first().map(|text| told.remove(&uid(text)).unwrap_or_default());
         ensure!(
             unexplained.is_empty(),
-            "containers that began again without a cause: {}; of the first the journal says: {}",
+            "containers that began again without a cause: {}; of {read} events the journal says of the first: {}",
             unexplained.join(", "),
             first.unwrap_or_default().join("; ")
         );
