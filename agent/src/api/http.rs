@@ -7,7 +7,7 @@
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
 //! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's |
 //! | `/healthz` | 200 as long as the server answers |
-//! | `/readyz` | 200 once the agent watches, 503 before |
+//! | `/readyz` | 200 once the agent watches and has looked at the pods of an earlier one, 503 before |
 //!
 //! Nothing here asks who is there, so the address must be of the loopback unless the configuration says
 //! otherwise ([`bind`]).
