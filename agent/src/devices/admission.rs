@@ -75,10 +75,7 @@ impl Devices {
                 break;
             }
         }
-        let Some(reservation) = reserved else {
-            let resource = demand.containers.iter().flat_map(|own| own.wanted.keys()).next();
-            return Err(AdmissionError::Contended { resource: resource.cloned().unwrap_or_default() });
-        };
+        let Some(reservation) = reserved else { return Err(contended(demand)) };
         let mut held = Held { devices: &self.0, reservation: Some(reservation) };
         let requests = held.reservation.as_ref().map(Reservation::requests).unwrap_or_default();
         let told = told(&requests);
@@ -86,8 +83,11 @@ impl Devices {
         let responses = try_join_all(requests.into_iter().map(|request| self.allocate(request))).await?;
         plugins_time += asked.elapsed();
         if let Some(reservation) = held.reservation.take() {
-            self.0.lock().ledger.commit(reservation, responses.into_iter().collect::<BTreeMap<_, _>>());
-            self.0.happened();
+            let responses = responses.into_iter().collect::<BTreeMap<_, _>>();
+            if !self.0.lock().ledger.commit(reservation, responses) {
+                return Err(contended(demand));
+            }
+            self.0.changed();
         }
         self.saved().await?;
         let own = begun.elapsed().saturating_sub(plugins_time);
@@ -136,9 +136,7 @@ impl Devices {
         while plan.question().is_some() {
             plan.choose(&[]);
         }
-        let resource = || demand.containers.iter().flat_map(|own| own.wanted.keys()).next().cloned();
-        let reserved = state.ledger.reserve(plan).map(Planned::Reserved);
-        reserved.map_err(|_| AdmissionError::Contended { resource: resource().unwrap_or_default() })
+        state.ledger.reserve(plan).map(Planned::Reserved).map_err(|_| contended(demand))
     }
 
     async fn saved(&self) -> Result<(), AdmissionError> {
@@ -175,6 +173,11 @@ impl Devices {
             .record(begun.elapsed().as_secs_f64());
         Ok(((container, resource), response?.encode_to_vec()))
     }
+}
+
+fn contended(demand: &PodDemand) -> AdmissionError {
+    let resource = demand.containers.iter().flat_map(|own| own.wanted.keys()).next();
+    AdmissionError::Contended { resource: resource.cloned().unwrap_or_default() }
 }
 
 fn told(requests: &[Request]) -> String {

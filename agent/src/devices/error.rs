@@ -11,8 +11,8 @@ pub enum AdmissionError {
     /// The kubelet fails the pod; here it is tried again.
     #[error("Allocate failed due to {0}")]
     Plugin(#[from] PluginError),
-    /// Other pods were faster every time.
-    #[error("devices of {resource} were taken by other pods while its plugin was asked for its preference")]
+    /// Other pods were faster every time, or a container was found that runs with one of them.
+    #[error("devices of {resource} were taken by other pods while its plugin was asked")]
     Contended { resource: String },
     /// Nothing may be started on devices that a restart would forget.
     #[error("the devices' checkpoint cannot be written: {0}")]

@@ -261,6 +261,12 @@ impl Inner {
         self.changed.send_modify(|number| *number += 1);
     }
 
+    /// The same, and whoever changed it waits for the checkpoint.
+    pub(super) fn changed(&self) {
+        self.saver.changed();
+        self.changed.send_modify(|number| *number += 1);
+    }
+
     pub(super) fn tell(&self, note: Note) {
         (self.tell)(note);
     }

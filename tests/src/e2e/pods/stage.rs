@@ -59,8 +59,8 @@ impl<'c> Stage<'c> {
         &self.cri
     }
 
-    /// Where the runtime looks for CDI specifications, if that is ours to write to.
-    pub fn cdi_folder(&self) -> Option<PathBuf> {
+    /// Where the runtime looks for CDI specifications.
+    pub fn cdi_folder(&self) -> PathBuf {
         self.containerd.cdi_folder()
     }
 

@@ -73,6 +73,8 @@ disabled_plugins = [
 [plugins."io.containerd.grpc.v1.cri"]
   sandbox_image = "nodewarden.test/pause:1"
   disable_apparmor = true
+  enable_cdi = true
+  cdi_spec_dirs = ["/run/cdi"]
 
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
