@@ -41,18 +41,27 @@ impl Drop for Held<'_> {
     }
 }
 
+/// Devices just given.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Admitted {
+    /// Which, for people.
+    pub told: String,
+    /// The time it took without the waits for plugins' answers.
+    pub own: Duration,
+}
+
 impl Devices {
     /// Gives the pod what it asks for, unless it has it. When it returns the checkpoint is on disk. The calls to the
     /// plugins run outside of every lock; dropped in the middle, nothing stays marked.
     ///
-    /// Returns what was given just now, for people; empty if it had everything.
+    /// Returns what was given just now; `None` if it had everything.
     ///
     /// # Errors
     /// See [`AdmissionError`]; the pod has got nothing then.
-    pub async fn admit(&self, demand: &PodDemand) -> Result<String, AdmissionError> {
+    pub async fn admit(&self, demand: &PodDemand) -> Result<Option<Admitted>, AdmissionError> {
         let begun = Instant::now();
         if demand.is_empty() {
-            return Ok(String::new());
+            return Ok(None);
         }
         let mut plugins_time = Duration::ZERO;
         let mut reserved = None;
@@ -61,7 +70,7 @@ impl Devices {
                 Planned::Complete => {
                     // It may have been given by a turn that was cut off before it was on disk.
                     self.saved().await?;
-                    return Ok(String::new());
+                    return Ok(None);
                 }
                 Planned::Reserved(reservation) => reserved = Some(reservation),
                 Planned::Ask(plan) => {
@@ -92,7 +101,7 @@ impl Devices {
         self.saved().await?;
         let own = begun.elapsed().saturating_sub(plugins_time);
         ::metrics::histogram!(Own::DeviceAllocation.name()).record(own.as_secs_f64());
-        Ok(told)
+        Ok(Some(Admitted { told, own }))
     }
 
     /// Calls PreStartContainer of the plugins that ask for it, for what the container has.

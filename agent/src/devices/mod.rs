@@ -21,6 +21,7 @@ mod saver;
 pub mod types;
 mod view;
 
+pub use admission::Admitted;
 pub use enforce::EnforceError;
 pub use error::AdmissionError;
 pub use given::{DEVICES, Given, ids_from_json};

@@ -33,9 +33,9 @@ pub async fn admit(state: &PodState) -> bool {
         let admitted = state.unless_ending(devices.admit(&demand)).await;
         match admitted {
             None => return false,
-            Some(Ok(told)) => {
-                if !told.is_empty() {
-                    state.env.tell(&state.pod(), None, "DevicesAllocated", told);
+            Some(Ok(admitted)) => {
+                if let Some(admitted) = admitted {
+                    state.env.tell(&state.pod(), None, "DevicesAllocated", admitted.told);
                 }
                 state.note(|inner| inner.trouble = None);
                 return true;

@@ -135,7 +135,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
         runtime.spawn(http::serve(listener, observer.clone(), ready.clone(), stopped(stopping.clone())));
     info!(socket = %config.socket.display(), http = %config.http_address, "watching");
     memory::trim();
-    memory::forget_start();
+    memory::forget_code();
 
     let outcome = runtime.block_on(async {
         let (mut grpc, mut http) = (grpc, http);

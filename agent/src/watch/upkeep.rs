@@ -76,6 +76,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         }
         if tick.is_multiple_of(TRIMMED) {
             memory::trim();
+            memory::forget_code();
         }
     }
 }
