@@ -6,6 +6,8 @@
 //! [`Devices`] and [`Guards`] join them for those who start pods.
 
 mod admission;
+#[cfg(test)]
+mod admission_tests;
 pub mod checkpoint;
 mod demand;
 pub mod enforce;
