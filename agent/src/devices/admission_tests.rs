@@ -157,3 +157,28 @@ async fn another_agent_goes_on_and_stale_pods_are_freed_at_the_second_look() {
     let _gpu = node.plugin(GPU, Script::good(&["a", "b"])).await;
     assert!(node.devices.admit(&pod("new", &[(GPU, 1)])).await.expect("one is free").is_some());
 }
+
+#[tokio::test]
+async fn a_damaged_checkpoint_stays_unrecovered_through_a_death() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let plugins = dir.path().join("device-plugins");
+    std::fs::create_dir_all(&plugins).expect("a directory");
+    std::fs::write(plugins.join("kubelet_internal_checkpoint"), "{").expect("a damaged file");
+    let node = Node::at(dir).await;
+    // A plugin's registration is worth saving, but not before what containers have is known.
+    let gpu = node.plugin(GPU, Script::good(&["a"])).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let Node { dir, devices, _serving: serving, .. } = node;
+    drop((devices, serving, gpu));
+
+    let node = Node::at(dir).await;
+    let _gpu = node.plugin(GPU, Script::good(&["a"])).await;
+    let error =
+        node.devices.admit(&pod("new", &[(GPU, 1)])).await.expect_err("the runtime was not asked yet");
+    assert!(matches!(error, AdmissionError::Recovering), "{error}");
+    let ids = BTreeMap::from([(-1, std::collections::BTreeSet::from(["a".to_owned()]))]);
+    node.devices.recovered(vec![("old".into(), "c".into(), BTreeMap::from([(GPU.to_owned(), ids)]))]);
+    let error = node.devices.admit(&pod("new", &[(GPU, 1)])).await.expect_err("a container has it");
+    assert_eq!(error.reason(), "OutOfv.com/gpu");
+    until("it is saved", || plugins.join("kubelet_internal_checkpoint").exists()).await;
+}

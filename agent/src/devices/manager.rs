@@ -81,7 +81,8 @@ impl Devices {
         let mut notes = Vec::new();
         let (ledger, recovering) = match file.load() {
             Ok(Some(checkpoint)) => (Ledger::restore(settings.grace, checkpoint, Instant::now()), false),
-            Ok(None) => (Ledger::new(settings.grace), false),
+            // An agent that died before it had recovered has left none.
+            Ok(None) => (Ledger::new(settings.grace), file.was_damaged()),
             Err(damaged) => {
                 notes.push(Note::Plugin { reason: "DeviceCheckpointDamaged", message: damaged.to_string() });
                 (Ledger::new(settings.grace), true)
@@ -100,7 +101,12 @@ impl Devices {
         };
         let devices = Self(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let own = inner.clone();
-            let saver = Saver::new(file, move || Some(own.upgrade()?.lock().ledger.checkpoint()));
+            let saver = Saver::new(file, move || {
+                let inner = own.upgrade()?;
+                let state = inner.lock();
+                // What is not known yet must not be on disk as nobody's.
+                (!state.recovering).then(|| state.ledger.checkpoint())
+            });
             Inner { state: Mutex::new(state), saver, tell, changed: watch::Sender::new(0) }
         }));
         let (events, incoming) = mpsc::unbounded_channel();

@@ -23,7 +23,7 @@ struct Inner {
 }
 
 impl Saver {
-    /// `state` gives what is to be saved, `None` when there is nobody any more. Must be called inside a tokio runtime.
+    /// `state` gives what is to be saved, `None` when nothing may be saved yet or there is nobody any more. Must be called inside a tokio runtime.
     pub fn new(file: CheckpointFile, state: impl Fn() -> Option<Checkpoint> + Send + Sync + 'static) -> Self {
         let inner = Arc::new(Inner {
             file,

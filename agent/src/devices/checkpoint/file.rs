@@ -14,6 +14,8 @@ use super::{Checkpoint, CheckpointError};
 
 /// The kubelet's name (`kubeletDeviceManagerCheckpoint`).
 const FILE: &str = "kubelet_internal_checkpoint";
+/// Ends the name of what is kept aside.
+const DAMAGED: &str = "damaged";
 
 /// What went wrong with the file.
 #[derive(Debug, thiserror::Error)]
@@ -104,13 +106,18 @@ impl CheckpointFile {
         fs::rename(new, &self.path).map_err(fail("rename", new))
     }
 
+    /// Whether a damaged one was ever kept aside here.
+    pub fn was_damaged(&self) -> bool {
+        self.path.with_extension(DAMAGED).exists()
+    }
+
     /// A free name: `.damaged`, then `.damaged.2`, and so on.
     fn aside(&self) -> Result<PathBuf, CheckpointFileError> {
-        let mut path = self.path.with_extension("damaged");
+        let mut path = self.path.with_extension(DAMAGED);
         let mut n = 1;
         while path.try_exists().map_err(fail("stat", &path))? {
             n += 1;
-            path = self.path.with_extension(format!("damaged.{n}"));
+            path = self.path.with_extension(format!("{DAMAGED}.{n}"));
         }
         Ok(path)
     }
