@@ -2,11 +2,13 @@
 
 use std::path::PathBuf;
 
-const FILES: [&str; 7] = [
+const FILES: [&str; 9] = [
     "proto/deviceplugin/v1beta1/api.proto",
+    "proto/nodewarden/v1/garbage.proto",
     "proto/nodewarden/v1/nodewarden.proto",
     "proto/nodewarden/v1/streams.proto",
     "proto/nodewarden/v1/pods.proto",
+    "proto/nodewarden/v1/pressure.proto",
     "proto/pluginregistration/v1/api.proto",
     "proto/podresources/v1/api.proto",
     "proto/runtime/v1/api.proto",
