@@ -11,8 +11,8 @@ use aya_ebpf::{
     programs::DeviceContext,
 };
 use nodewarden_ebpf_abi::{
-    ANY_MINOR, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey,
-    DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL, is_default_device,
+    ANY_MINOR, DEVICE_AUDIT, DEVICE_HAS_ANY_MINOR, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount,
+    DeviceKey, DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL, is_default_device,
 };
 
 use crate::{
@@ -85,9 +85,10 @@ fn access(ctx: &DeviceContext, ancestor: impl Fn(u32) -> u64) -> i32 {
     }
     let Some((pod, mode)) = guarded(ancestor) else { return ALLOW };
     let device = DeviceKey { pod, kind, major, minor, pad: 0 };
-    if allowed(&device, wanted) {
+    if allowed(&device, wanted, mode & DEVICE_HAS_ANY_MINOR != 0) {
         return ALLOW;
     }
+    let mode = mode & !DEVICE_HAS_ANY_MINOR;
     count(&device, wanted, mode);
     if mode == DEVICE_AUDIT { ALLOW } else { DENY }
 }
@@ -106,13 +107,12 @@ fn guarded(ancestor: impl Fn(u32) -> u64) -> Option<(u64, u32)> {
 }
 
 #[inline(always)]
-fn allowed(device: &DeviceKey, wanted: u32) -> bool {
-    let any = DeviceKey { minor: ANY_MINOR, ..*device };
+fn allowed(device: &DeviceKey, wanted: u32, has_any_minor: bool) -> bool {
     // SAFETY: the values are copied at once.
-    unsafe {
-        let exact = DEVICE_RULES.get(device).copied().unwrap_or(0);
-        wanted & !exact == 0 || wanted & !(exact | DEVICE_RULES.get(&any).copied().unwrap_or(0)) == 0
-    }
+    let rule = |device: &DeviceKey| unsafe { DEVICE_RULES.get(device).copied().unwrap_or(0) };
+    let exact = rule(device);
+    let any = || rule(&DeviceKey { minor: ANY_MINOR, ..*device });
+    wanted & !exact == 0 || has_any_minor && wanted & !(exact | any()) == 0
 }
 
 /// Counts an access that no rule allows, and tells it if it is its turn.

@@ -54,6 +54,9 @@ globals! {
     OFF_PID_LEVEL: u32 = 0;
     OFF_PID_NUMBERS: u32 = 0;
     UPID_SIZE: u32 = 0;
+    OFF_UPID_NS: u32 = 0;
+    /// pid_namespace
+    OFF_PIDNS_REAPER: u32 = 0;
     /// mem_cgroup (its css is its first field)
     OFF_MEMCG_USAGE: u32 = 0;
     OFF_MEMCG_MAX: u32 = 0;

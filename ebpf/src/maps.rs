@@ -62,6 +62,9 @@ pub static GROUP_CELLS: Array<GroupCell> = Array::with_max_entries(1, MMAPABLE);
 #[map]
 pub static BLOCK_CELLS: Array<BlockCell> = Array::with_max_entries(1, MMAPABLE);
 
+/// When it was last told that a task has to reclaim.
+#[map]
+pub static RECLAIM_TOLD: Array<u64> = Array::with_max_entries(1, 0);
 /// Reclaim under way: task → when it began.
 #[map]
 pub static RECLAIMS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(4096, 0);

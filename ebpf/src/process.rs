@@ -79,9 +79,12 @@ fn exit(task: Ptr) -> Option<()> {
     if status & 0xff7f == 0 {
         return None;
     }
-    let namespace_pid = namespace_pid(task).unwrap_or(0);
+    let own = in_namespace(task);
+    let namespace_pid = own.and_then(|own| probe(own, 0)).unwrap_or(0);
     let parent: Ptr = probe(task, get(&OFF_TASK_REAL_PARENT))?;
-    let main = memory_cgroup_id(parent) != cgroup;
+    // A command that the runtime runs beside has its parent elsewhere too: then process 1 of its namespace lives here.
+    let main = memory_cgroup_id(parent) != cgroup
+        && (namespace_pid == 1 || own.and_then(reaper).is_none_or(|first| memory_cgroup_id(first) != cgroup));
     if !killed && namespace_pid != 1 && !main {
         return None;
     }
@@ -99,10 +102,18 @@ fn exit(task: Ptr) -> Option<()> {
     None
 }
 
-/// The process's number in its own pid namespace: `pid->numbers[pid->level].nr`.
+/// The process in its own pid namespace, `pid->numbers[pid->level]`: a `upid`, whose number is its first field.
 #[inline(always)]
-fn namespace_pid(task: Ptr) -> Option<u32> {
+fn in_namespace(task: Ptr) -> Option<Ptr> {
     let pid: Ptr = probe(task, get(&OFF_TASK_THREAD_PID))?;
     let level: u32 = probe(pid, get(&OFF_PID_LEVEL))?;
-    probe(pid, get(&OFF_PID_NUMBERS).wrapping_add((level & 31).wrapping_mul(get(&UPID_SIZE))))
+    let at = get(&OFF_PID_NUMBERS).wrapping_add((level & 31).wrapping_mul(get(&UPID_SIZE)));
+    Some(pid.wrapping_add(at as usize))
+}
+
+/// Process 1 of that namespace.
+#[inline(always)]
+fn reaper(own: Ptr) -> Option<Ptr> {
+    let namespace: Ptr = probe(own, get(&OFF_UPID_NS))?;
+    probe(namespace, get(&OFF_PIDNS_REAPER))
 }

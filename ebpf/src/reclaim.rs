@@ -7,19 +7,42 @@ use aya_ebpf::{
     programs::BtfTracePointContext,
 };
 
+use nodewarden_ebpf_abi::{Header, Kind};
+
 use crate::{
     count::{add, group_cell},
-    maps::RECLAIMS,
-    ring::current,
+    maps::{RECLAIM_TOLD, RECLAIMS},
+    ring::{current, emit},
     slots::memory_cgroup_id,
 };
+
+/// Between two records.
+const BETWEEN_NS: u64 = 5_000_000;
 
 #[inline(always)]
 fn begin() -> i32 {
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
     let _ = RECLAIMS.insert(&bpf_get_current_pid_tgid(), &now, 0);
+    tell(now);
     0
+}
+
+/// Wakes who decides on memory. Two that find the time at once tell it twice, which harms nobody.
+#[inline(always)]
+fn tell(now: u64) {
+    let Some(told) = RECLAIM_TOLD.get_ptr_mut(0) else { return };
+    // SAFETY: a word of the map.
+    unsafe {
+        if now.saturating_sub(*told) < BETWEEN_NS {
+            return;
+        }
+        *told = now;
+    }
+    emit::<Header>(Kind::Reclaim, |record| {
+        // SAFETY: reserved for one header.
+        unsafe { record.write(Header { kind: Kind::Reclaim as u32, space: 0, time_ns: now, cgroup: 0 }) };
+    });
 }
 
 /// How long the current task's reclaim took; `None` when its beginning was not seen.

@@ -20,6 +20,8 @@ pub const PLACES: u32 = 3;
 /// What is done about accesses that no rule allows. A pod without a mode is not guarded.
 pub const DEVICE_AUDIT: u32 = 1;
 pub const DEVICE_ENFORCE: u32 = 2;
+/// Beside the mode: a rule of the pod is for every minor. Without it such a rule is not looked for.
+pub const DEVICE_HAS_ANY_MINOR: u32 = 4;
 
 /// Devices that are counted each for itself, by pod: the numbers of device nodes are a pod's own choice (it may make
 /// nodes), so they are bounded. The others share one count, of kind 0.

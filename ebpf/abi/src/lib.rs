@@ -13,9 +13,9 @@ pub use cells::{
     BlockCell, CpuCell, CpuState, GroupCell, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT, LastTurn, NetworkCell,
 };
 pub use devices::{
-    ANY_MINOR, DEFAULT_DEVICES, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_MKNOD,
-    DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey, DeviceTurn, PLACE_CLASSES,
-    PLACE_LEVEL, PLACES, is_default_device,
+    ANY_MINOR, DEFAULT_DEVICES, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE,
+    DEVICE_HAS_ANY_MINOR, DEVICE_MKNOD, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey,
+    DeviceTurn, PLACE_CLASSES, PLACE_LEVEL, PLACES, is_default_device,
 };
 pub use records::{
     COMMAND_LEN, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord,

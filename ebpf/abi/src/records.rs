@@ -17,10 +17,12 @@ pub enum Kind {
     Oom = 5,
     Exit = 6,
     Device = 7,
+    /// Some task has to free memory itself; the header is all of it. At most one every few milliseconds.
+    Reclaim = 8,
 }
 
 impl Kind {
-    pub const COUNT: usize = 8;
+    pub const COUNT: usize = 9;
     pub const ALL: [Self; Self::COUNT] = [
         Self::Created,
         Self::Removed,
@@ -30,6 +32,7 @@ impl Kind {
         Self::Oom,
         Self::Exit,
         Self::Device,
+        Self::Reclaim,
     ];
 }
 
@@ -105,7 +108,7 @@ pub struct ExitRecord {
     pub namespace_pid: u32,
     /// As wait(2) gives it: signal in the low 7 bits, exit code in the next 8.
     pub status: u32,
-    /// 1 when its parent lives in another cgroup.
+    /// 1 when its parent lives in another cgroup, and process 1 of its pid namespace does too or is itself.
     pub main: u32,
     pub command: [u8; COMMAND_LEN],
 }
