@@ -1,0 +1,7 @@
+//! The collector in a world of its own.
+
+mod pods;
+mod rounds;
+mod runs;
+pub mod views;
+mod world;
