@@ -1,0 +1,201 @@
+//! What is told of decisions.
+
+use std::sync::Arc;
+
+use super::*;
+use crate::api::grpc::fixture::{Node, Running, decisions as taken};
+use crate::view::CandidateSeen;
+
+fn now() -> Timestamp {
+    Timestamp::from_second(1_700_000_100).unwrap()
+}
+
+fn told(pod: &str, decisions: &[Arc<Decision>], total: u32, considered: u32) -> Told {
+    Told {
+        pod: pod.into(),
+        with_considered: false,
+        decisions: decisions.iter().map(|own| (**own).clone()).collect(),
+        total,
+        considered,
+        pods: Vec::new(),
+    }
+}
+
+#[test]
+fn a_decision_whole() {
+    let expected = "\
+Decision 7, 30s ago (2023-11-14T22:14:30.000Z): eviction, woken by psi kubepods
+Outcome: evicted shop/cart-5d9c; its memory is back
+
+SIGNAL            AVAILABLE  THRESHOLD  CAPACITY  KIND  PASSED
+memory.available     60.0Mi      100Mi    24.0Gi  hard  for 2ms
+pid.available         30.0k      1.00k     32.8k  hard  no
+
+ORDER  POD             QOS           PRIORITY   USAGE  REQUEST    OVER  DECISION
+    1  shop/cart-5d9c  Burstable            0   900Mi    100Mi   800Mi  had to go
+    2  shop/web        Burstable            0   300Mi    200Mi   100Mi  stays
+    3  shop/idle       BestEffort           0  1.00Mi        0  1.00Mi  stays
+    -  shop/proxy      Guaranteed  2000000000   200Mi    150Mi  50.0Mi  stays: critical
+
+STEP         AFTER     TOOK  RESULT
+read           0ns  180.0µs
+rank       180.0µs   12.0µs  3 pods may go
+kill       230.0µs  900.0µs  4 processes
+memory back  1.1ms   41.0ms  960Mi available
+";
+    let text = told("", &taken()[..1], 1, 0).text(false, now());
+    // Columns of the steps stand as wide as their widest cell.
+    let squeezed = |text: &str| {
+        text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
+    };
+    assert_eq!(squeezed(&text), squeezed(expected));
+    let head: Vec<_> = text.lines().take(11).collect();
+    assert_eq!(head, expected.lines().take(11).collect::<Vec<_>>());
+}
+
+#[test]
+fn units_follow_what_was_short() {
+    let text = told("", &taken()[1..], 2, 0).text(false, now());
+    for part in [
+        "Decision 6, 1m10s ago (2023-11-14T22:13:50.000Z): preemption, woken by shop/proxy is critical and finds too",
+        "cpu          200m       500m         2  hard  for 0ms\n",
+        "    1  shop/web        Burstable         0   400m     400m     -  had to go\n",
+        "\nDecision 5, 1m20s ago (2023-11-14T22:13:40.000Z), nothing was done: eviction, woken by timer 40ms\n",
+        "nodefs.inodesFree      40.0k      50.0k     1.00M  soft, after 1m30s  for 1m35s\n",
+    ] {
+        assert!(text.contains(part), "{part} in {text}");
+    }
+}
+
+#[test]
+fn figures_are_of_the_signal_that_was_acted_on() {
+    let mut own = (*taken()[0]).clone();
+    // Inodes are short as well, and first; memory goes before.
+    let mut inodes = taken()[2].signals[0].clone();
+    (inodes.hard, inodes.grace_ms) = (true, None);
+    own.signals.insert(0, inodes.clone());
+    let text = told("", &[Arc::new(own.clone())], 1, 0).text(false, now());
+    assert!(text.contains("900Mi"), "{text}");
+    // A soft threshold whose grace is not over has evicted nobody.
+    own.signals = vec![inodes, own.signals[1].clone()];
+    (own.signals[1].hard, own.signals[1].grace_ms) = (false, Some(90_000));
+    own.candidates[0].usage = 12_000;
+    let text = told("", &[Arc::new(own)], 1, 0).text(false, now());
+    assert!(text.contains("12.0k"), "{text}");
+}
+
+#[test]
+fn candidates_far_from_having_to_go_are_counted() {
+    let mut own = (*taken()[0]).clone();
+    let web = own.candidates[1].clone();
+    own.candidates.splice(1..3, (1..=20).map(|n| CandidateSeen { name: format!("web-{n}"), ..web.clone() }));
+    let own = [Arc::new(own)];
+    let text = told("", &own, 1, 0).text(false, now());
+    assert!(text.contains("    6  shop/web-5 ") && !text.contains("shop/web-6 "), "{text}");
+    assert!(text.contains("\nand 16 more: --all shows them\n"), "{text}");
+    // The pod that is asked about stands in any case, at its place.
+    let text = told("shop/web-12", &own, 1, 0).text(false, now());
+    assert!(text.contains("   13  shop/web-12 ") && text.contains("\nand 15 more: "), "{text}");
+    let text = told("", &own, 1, 0).text(true, now());
+    assert!(text.contains("   21  shop/web-20 ") && text.contains("    -  shop/proxy "), "{text}");
+    assert!(!text.contains("--all"), "{text}");
+}
+
+#[test]
+fn what_is_left_out_is_told() {
+    let text = |pod: &str, shown: &[Arc<Decision>], total, considered| {
+        let text = told(pod, shown, total, considered).text(false, now());
+        text.lines()
+            .skip_while(|line| line.contains(':') && !line.contains("--"))
+            .last()
+            .unwrap_or("")
+            .to_owned()
+    };
+    let all = taken();
+    assert_eq!(text("", &all[..1], 3, 0), "2 older: --limit 0 shows all");
+    assert_eq!(
+        told("", &[], 0, 0).text(false, now()),
+        "Nothing was decided yet: the node was not under pressure\n"
+    );
+    assert_eq!(told("shop/new", &[], 0, 0).text(false, now()), "Nothing was decided about shop/new\n");
+    assert_eq!(
+        told("idle", &[], 0, 2).text(false, now()),
+        "idle did not have to go in any decision that is kept\n\
+         idle was among the candidates of 2 decisions and stayed: --considered shows them\n"
+    );
+    assert_eq!(
+        text("web", &all[1..2], 1, 1),
+        "web was among the candidates of 1 decision and stayed: --considered shows them"
+    );
+    let shown = Told { with_considered: true, ..told("web", &all[..2], 2, 1) }.text(false, now());
+    assert!(!shown.contains("--considered"), "{shown}");
+}
+
+#[test]
+fn a_pod_that_waits_says_why() {
+    let waits = Pod {
+        namespace: "shop".into(),
+        name: "new".into(),
+        phase: "Pending".into(),
+        reason: "OutOfcpu".into(),
+        message: "Node didn't have enough resource: cpu,\x1b requested: 500, used: 1700, capacity: 2000"
+            .into(),
+        ..Pod::default()
+    };
+    let told = Told { pods: vec![waits], ..told("shop/new", &[], 0, 0) };
+    let expected = "\
+shop/new is Pending (OutOfcpu): Node didn't have enough resource: cpu,? requested: 500, used: 1700, capacity: 2000
+
+Nothing was decided about shop/new
+";
+    assert_eq!(told.text(false, now()), expected);
+    assert_eq!(told.json(), json!([]));
+}
+
+#[test]
+fn as_json() {
+    let json = told("", &taken(), 3, 0).json();
+    let own = &json[0];
+    assert_eq!((&own["number"], &own["wokenBy"]), (&7.into(), &"psi kubepods".into()));
+    assert_eq!(
+        (&own["signals"][0]["passedForMs"], &own["signals"][0]["threshold"]),
+        (&2.into(), &(100 << 20).into())
+    );
+    assert_eq!(
+        (&own["candidates"][0]["chosen"], &own["candidates"][3]["spared"]),
+        (&true.into(), &"critical".into())
+    );
+    assert_eq!((&own["steps"][2]["what"], &own["steps"][2]["afterUs"]), (&"kill".into(), &230.into()));
+    assert_eq!((own.get("would"), &json[2]["would"]), (Some(&false.into()), &true.into()));
+    let back: Vec<Decision> = serde_json::from_value(json).unwrap();
+    assert_eq!(back, taken().iter().map(|own| (**own).clone()).collect::<Vec<_>>());
+}
+
+async fn explained(subject: &str, node: Node) -> Result<(), CliError> {
+    let running = Running::serving(node).await;
+    for output in [Output::Text, Output::Json] {
+        run(ExplainArgs {
+            socket: SocketArg { socket: running.socket.clone() },
+            subject: subject.into(),
+            considered: false,
+            limit: None,
+            all: false,
+            output,
+        })
+        .await?;
+    }
+    Ok(())
+}
+
+/// From the agent's answer to the exit status.
+#[tokio::test]
+async fn who_can_be_explained() {
+    for subject in ["node", "shop/cart-5d9c", "8c5e", "idle"] {
+        explained(subject, Node::pressed()).await.unwrap();
+    }
+    let nowhere = explained("shop/none", Node::pressed()).await.unwrap_err();
+    assert_eq!(nowhere.exit_status(), 1);
+    assert!(nowhere.to_string().starts_with("pod \"shop/none\" not found"), "{nowhere}");
+    let unwatched = explained("node", Node::default()).await.unwrap_err();
+    assert!(unwatched.to_string().contains("does not watch this node"), "{unwatched}");
+}

@@ -1,0 +1,125 @@
+//! The engine: woken by the kernel or by its own timer it reads the node anew, decides, acts and tells.
+//!
+//! Memory and processes have a thread of their own at high priority ([`fast`]), disks a task ([`disk`]), since what frees
+//! a disk takes its time; neither waits for the other. Each has its own thresholds and conditions.
+
+mod conditions;
+mod disk;
+mod fast;
+mod saver;
+mod shared;
+mod simulate;
+mod story;
+mod subjects;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::Pressure;
+use super::gather::{GatherError, Node};
+use super::history::History;
+use super::wake::{Teller, Waker};
+use crate::cgroup::Layout;
+use crate::config::EvictionSettings;
+use crate::gc::Collector;
+use crate::journal::Journal;
+use crate::lifecycle::Eviction;
+use crate::runtime::Client;
+use crate::view::{ConditionSeen, Decision, Pressed, SignalSeen};
+pub use saver::Remembered;
+use shared::{Shared, lock};
+pub use subjects::{Managed, Subjects};
+
+/// Who has a pod make way.
+pub type Evict = Box<dyn Fn(&str, Eviction) + Send + Sync>;
+
+/// What the engine needs of others.
+pub struct Needs {
+    pub settings: EvictionSettings,
+    pub layout: Layout,
+    /// Path of the pods' cgroup below the mounts.
+    pub kubepods: String,
+    pub subjects: Box<dyn Subjects>,
+    /// None without a container runtime: disks are not watched then.
+    pub collector: Option<Collector>,
+    pub runtime: Option<Client>,
+    /// None where nothing is to be done (mode observe).
+    pub evict: Option<Evict>,
+    pub history: History,
+    pub journal: Journal,
+    pub pressure: watch::Sender<Pressure>,
+}
+
+/// Why there is no engine.
+#[derive(Debug, thiserror::Error)]
+pub enum EngineError {
+    #[error(transparent)]
+    Node(#[from] GatherError),
+    #[error("the thread of eviction: {0}")]
+    Thread(std::io::Error),
+}
+
+/// The running engine as its surfaces see it; cloning shares it.
+#[derive(Clone)]
+pub struct Engine(Arc<Shared>);
+
+/// Ends the engine when dropped.
+pub struct Running {
+    _fast: fast::Running,
+    disk: Option<tokio::task::JoinHandle<()>>,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        if let Some(disk) = &self.disk {
+            disk.abort();
+        }
+    }
+}
+
+impl Engine {
+    /// Who has something to say of memory wakes it by the teller. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// The node cannot be read, or a thread cannot be had.
+    pub fn start(needs: Needs, remembered: Remembered) -> Result<(Self, Running, Teller), EngineError> {
+        let node = Node::new(&needs.layout, &needs.kubepods)?;
+        let (waker, woken) = Waker::start(&needs.layout, &needs.kubepods);
+        let teller = waker.teller();
+        info!(by = waker.watching().join(", "), "eviction is woken");
+        let shared = Arc::new(Shared::new(needs, remembered));
+        let disk = shared.needs.collector.clone();
+        let disk = disk.map(|collector| tokio::spawn(disk::run(shared.clone(), collector)));
+        if disk.is_none() {
+            warn!("disks are not watched: there is no container runtime");
+        }
+        let fast = fast::start(shared.clone(), node, waker, woken).map_err(EngineError::Thread)?;
+        Ok((Self(shared), Running { _fast: fast, disk }, teller))
+    }
+}
+
+#[async_trait::async_trait]
+impl Pressed for Engine {
+    fn conditions(&self) -> Vec<ConditionSeen> {
+        let pressure = self.0.needs.pressure.borrow().clone();
+        conditions::seen(&pressure, |condition| self.0.ended(condition))
+    }
+
+    fn decisions(&self) -> Vec<Arc<Decision>> {
+        self.0.needs.history.newest()
+    }
+
+    fn signals(&self) -> Vec<SignalSeen> {
+        lock(&self.0.seen).values().flatten().cloned().collect()
+    }
+
+    fn watching(&self) -> Vec<String> {
+        lock(&self.0.watching).clone()
+    }
+
+    async fn simulate(&self, signal: &str, threshold: &str) -> Result<Decision, String> {
+        simulate::simulate(&self.0, signal, threshold).await
+    }
+}

@@ -1,0 +1,33 @@
+//! The thread that waits for the kernel.
+
+use std::sync::mpsc::SyncSender;
+
+use nix::errno::Errno;
+use nix::sys::epoll::{EpollEvent, EpollTimeout};
+
+use super::Woken;
+use super::slots::{STOP, Slots};
+
+/// Until it is told to stop.
+pub fn run(slots: &Slots, tell: &SyncSender<Woken>) {
+    let mut events = [EpollEvent::empty(); 16];
+    loop {
+        let ready = match slots.epoll.wait(&mut events, EpollTimeout::NONE) {
+            Ok(ready) => ready,
+            Err(Errno::EINTR) => continue,
+            Err(error) => {
+                tracing::error!(%error, "epoll_wait: the kernel wakes nobody any more, the timer does");
+                return;
+            }
+        };
+        for event in events.iter().take(ready) {
+            if event.data() == STOP {
+                return;
+            }
+            if let Some(woken) = slots.take(event.data(), event.events()) {
+                // Full: the reader has as many wake-ups before him and looks anew at the next one.
+                let _ = tell.try_send(woken);
+            }
+        }
+    }
+}

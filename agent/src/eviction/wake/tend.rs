@@ -1,0 +1,52 @@
+//! The thread that sets descriptors up.
+
+use std::collections::BTreeMap;
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::{Duration, Instant};
+
+use super::slots::Slots;
+use super::source::Kind;
+
+/// A threshold's new point, or none.
+#[derive(Debug, Clone, Copy)]
+pub struct Order {
+    pub kind: Kind,
+    /// Bytes.
+    pub working_set: Option<u64>,
+}
+
+/// Time between two looks at what is missing or was made anew.
+const RENEW: Duration = Duration::from_secs(5);
+
+/// A threshold is moved so often at most: each move waits for all CPUs (synchronize_rcu in `memcg_event_remove` and
+/// `__mem_cgroup_usage_register_event`).
+const MOVE: Duration = Duration::from_millis(200);
+
+/// Until nobody can give orders any more.
+pub fn run(slots: &Slots, orders: &Receiver<Order>) {
+    let mut wanted = BTreeMap::new();
+    let mut renew_at = Instant::now() + RENEW;
+    let mut move_at = Instant::now();
+    loop {
+        let next = if wanted.is_empty() { renew_at } else { renew_at.min(move_at) };
+        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+            Ok(Order { kind, working_set }) => drop(wanted.insert(kind, working_set)),
+            Err(RecvTimeoutError::Timeout) => {}
+            Err(RecvTimeoutError::Disconnected) => return,
+        }
+        let now = Instant::now();
+        if now >= move_at && !wanted.is_empty() {
+            let mut moved = false;
+            for (kind, working_set) in std::mem::take(&mut wanted) {
+                moved |= slots.arm(kind, working_set);
+            }
+            if moved {
+                move_at = now + MOVE;
+            }
+        }
+        if now >= renew_at {
+            slots.renew();
+            renew_at = now + RENEW;
+        }
+    }
+}
