@@ -2,15 +2,21 @@
 //!
 //! The rooms, each with one purpose (docs/ARCHITECTURE.md has the map):
 
+pub mod admission;
 pub mod api;
 pub mod cgroup;
 pub mod cli;
 pub mod config;
 pub mod container;
 pub mod devices;
+pub mod eviction;
+pub mod feedback;
+pub mod gc;
 #[cfg(test)]
 mod golden;
+pub mod http_get;
 pub mod journal;
+pub mod kept_file;
 pub mod kernel;
 pub mod lifecycle;
 pub mod logs;
@@ -18,6 +24,7 @@ pub mod manage;
 pub mod metrics;
 pub mod node;
 pub mod pod;
+pub mod probes;
 pub mod qos;
 pub mod runtime;
 pub mod source;

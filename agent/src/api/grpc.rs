@@ -7,8 +7,10 @@ pub mod event;
 pub mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod garbage;
 mod peer;
 pub mod pods;
+pub mod pressure;
 mod service;
 mod socket;
 pub mod status;
@@ -23,8 +25,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nodewarden_proto::nodewarden::v1::garbage_server::GarbageServer;
 use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
 use nodewarden_proto::nodewarden::v1::pods_server::PodsServer;
+use nodewarden_proto::nodewarden::v1::pressure_server::PressureServer;
 use nodewarden_proto::nodewarden::v1::streams_server::StreamsServer;
 use tokio::sync::watch;
 use tokio_stream::wrappers::UnixListenerStream;
@@ -72,6 +76,8 @@ pub async fn serve_on(
     health.set_serving::<NodewardenServer<Service>>().await;
     let streams = StreamsServer::new(streams::Service::new(view.clone(), sources, stopping.clone()));
     let pods = PodsServer::new(pods::Service::new(view.clone()));
+    let garbage = GarbageServer::new(garbage::Service::new(view.clone(), stopping.clone()));
+    let pressure = PressureServer::new(pressure::Service::new(view.clone()));
     let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
     let mut stopped = stopping.clone();
     let server = Server::builder()
@@ -80,6 +86,8 @@ pub async fn serve_on(
         .add_service(service)
         .add_service(streams)
         .add_service(pods)
+        .add_service(garbage)
+        .add_service(pressure)
         .serve_with_incoming_shutdown(incoming, async move {
             // An error would mean that the sender is gone: stop as well.
             let _ = stopped.wait_for(|stop| *stop).await;

@@ -14,6 +14,7 @@
 
 mod bind;
 mod endpoint;
+mod images;
 mod scrape;
 
 use std::future::Future;
@@ -38,7 +39,7 @@ use endpoint::Endpoint;
 use super::kubernetes;
 use crate::metrics::summary::{self, Readings};
 use crate::metrics::{cadvisor, own, recorder, resource};
-use crate::view::Watch;
+use crate::view::{PressureView, Watch};
 
 /// Scrapes that are served at once; more wait. Each holds a thread while it encodes.
 const CONCURRENT_SCRAPES: usize = 4;
@@ -53,6 +54,7 @@ struct App {
     scrapes: Arc<Semaphore>,
     /// What `/stats/summary` measures CPU rates from.
     readings: Mutex<Readings>,
+    images: images::Images,
 }
 
 /// Serves until `shutdown` is done and the open answers are sent (at most 2 s more). `ready` is what `/readyz`
@@ -96,6 +98,7 @@ fn router(watch: Arc<dyn Watch>, ready: Arc<AtomicBool>) -> Router {
         ready,
         scrapes: Arc::new(Semaphore::new(CONCURRENT_SCRAPES)),
         readings: Mutex::new(Readings::default()),
+        images: images::Images::default(),
     };
     Router::new()
         .route(
@@ -130,11 +133,22 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
 
 async fn own_metrics(State(app): State<Arc<App>>) -> Response {
     let watch = app.watch.clone();
+    let images = app.images.last(watch.garbage());
     scrape::text(&app, Endpoint::Own, move || {
         let (snapshot, status) = (watch.snapshot(), watch.status());
-        let (pods, devices) = (watch.pods(), watch.devices());
+        let (pods, devices, probes) = (watch.pods(), watch.devices(), watch.probes());
+        let pressure = watch.pressed().map(|own| PressureView::of(own.as_ref()));
         move |out| {
-            own::write(out, &snapshot, &status, &pods, &devices);
+            let shown = own::Shown {
+                snapshot: &snapshot,
+                status: &status,
+                pods: &pods,
+                devices: &devices,
+                probes: &probes,
+                images: images.as_deref(),
+                pressure: pressure.as_ref(),
+            };
+            own::write(out, shown);
             out.raw(&recorder::render());
         }
     })

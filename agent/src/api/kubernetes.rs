@@ -33,7 +33,8 @@ pub fn pod(view: &PodView, node: &str) -> v1::Pod {
     annotations.insert("kubernetes.io/config.seen".into(), view.started.to_string());
     annotations.insert("kubernetes.io/config.source".into(), "file".into());
     pod.metadata.creation_timestamp = Some(seen);
-    pod.metadata.deletion_timestamp = view.terminating.map(Time);
+    // One that has to make way is not deleted.
+    pod.metadata.deletion_timestamp = view.terminating.filter(|_| !view.made_way()).map(Time);
     if let Some(spec) = &mut pod.spec {
         default_spec(spec, &view.pod, node);
     }
@@ -99,7 +100,11 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
         let unfit = view.containers.iter().filter(|c| kinds.contains(&c.kind) && unfit(c));
         unfit.map(|c| c.name.as_str()).collect::<Vec<_>>()
     };
-    let uninitialised = names(|c| !c.ready, &[ContainerKind::Init, ContainerKind::Sidecar]);
+    // The next container waits for the start of a sidecar, not until it is ready.
+    let uninitialised = names(
+        |c| if c.kind == ContainerKind::Sidecar { !c.started } else { !c.ready },
+        &[ContainerKind::Init, ContainerKind::Sidecar],
+    );
     let unready = names(|c| !c.ready, &[ContainerKind::Sidecar, ContainerKind::Ordinary]);
     let begun = view.containers.iter().any(|c| c.kind == ContainerKind::Ordinary && !c.id.is_empty());
     let running = view.containers.iter().any(|c| matches!(c.state, ContainerState::Running { .. }));
@@ -130,13 +135,18 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
             condition(type_, false, "ContainersNotReady", message)
         }
     };
-    vec![
+    let mut conditions = vec![
         plain("PodReadyToStartContainers", !view.ips.is_empty() || running),
         initialised,
         ready("Ready"),
         ready("ContainersReady"),
         plain("PodScheduled", true),
-    ]
+    ];
+    if view.made_way() {
+        // KEP-3329.
+        conditions.push(condition("DisruptionTarget", true, "TerminationByKubelet", view.message.clone()));
+    }
+    conditions
 }
 
 fn container_status(view: &ContainerView, declared: &Container) -> v1::ContainerStatus {
@@ -270,6 +280,45 @@ mod tests {
     }
 
     #[test]
+    fn what_probes_hold_back() {
+        let mut view = fixture::pod();
+        view.containers[0].kind = ContainerKind::Sidecar;
+        view.containers[0].state = view.containers[1].state.clone();
+        // What runs, by name: started and ready of the sidecar and of the container; whether the latter was made.
+        let mut told = |sidecar: (bool, bool), web: (bool, bool), made: bool| {
+            for (own, (started, ready)) in view.containers.iter_mut().zip([sidecar, web]) {
+                (own.started, own.ready) = (started, ready);
+            }
+            view.containers[1].id = if made { "c0ffee".into() } else { String::new() };
+            let status = serde_json::to_value(status(&view)).unwrap();
+            let flags = [&status["initContainerStatuses"][0], &status["containerStatuses"][0]]
+                .map(|own| (own["started"].as_bool(), own["ready"].as_bool()));
+            assert_eq!(flags, [sidecar, web].map(|(started, ready)| (Some(started), Some(ready))));
+            let all = conditions_of(&status);
+            let shown = ["PodReadyToStartContainers=True ", " PodScheduled=True"];
+            all.strip_prefix(shown[0]).and_then(|all| all.strip_suffix(shown[1])).unwrap().to_owned()
+        };
+        let unready = |names: &str| {
+            let why = format!("False(ContainersNotReady containers with unready status: [{names}])");
+            format!("Ready={why} ContainersReady={why}")
+        };
+        let (new, started, ready) = ((false, false), (true, false), (true, true));
+        assert_eq!(
+            told(new, new, false),
+            "Initialized=False(ContainersNotInitialized containers with incomplete status: [prepare]) "
+                .to_owned()
+                + &unready("prepare web")
+        );
+        assert_eq!(told(started, new, false), format!("Initialized=True {}", unready("prepare web")));
+        assert_eq!(told(started, started, true), format!("Initialized=True {}", unready("prepare web")));
+        assert_eq!(told(started, ready, true), format!("Initialized=True {}", unready("prepare")));
+        assert_eq!(told(ready, new, true), format!("Initialized=True {}", unready("web")));
+        // A sidecar that a probe has restart takes the initialisation not back.
+        assert_eq!(told(new, ready, true), format!("Initialized=True {}", unready("prepare")));
+        assert_eq!(told(ready, ready, true), "Initialized=True Ready=True ContainersReady=True");
+    }
+
+    #[test]
     fn a_pod_that_begins_and_one_that_is_done() {
         let mut view = fixture::pod();
         view.ips.clear();
@@ -287,6 +336,18 @@ mod tests {
              Ready=False(ContainersNotReady containers with unready status: [web]) \
              ContainersReady=False(ContainersNotReady containers with unready status: [web]) PodScheduled=True"
         );
+        (view.phase, view.reason, view.message) = (PodPhase::Failed, "Evicted".into(), "low".into());
+        let shown = serde_json::to_value(pod(&view, "node-1")).unwrap();
+        let status = &shown["status"];
+        assert_eq!(
+            (&status["phase"], &status["reason"], &status["message"]),
+            (&json!("Failed"), &json!("Evicted"), &json!("low"))
+        );
+        assert!(conditions_of(status).ends_with(
+            "Ready=False(PodFailed) ContainersReady=False(PodFailed) PodScheduled=True \
+             DisruptionTarget=True(TerminationByKubelet low)"
+        ));
+        view.reason.clear();
         view.phase = PodPhase::Succeeded;
         assert_eq!(
             told(&view),

@@ -147,7 +147,7 @@ impl Drop for KeptFile {
 const CHUNK: usize = 4096;
 
 /// Reads the whole file. The buffer only ever grows, so that nothing is cleared between two files.
-fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+pub(crate) fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let mut filled = 0;
     loop {
         if buffer.len() < filled + CHUNK {

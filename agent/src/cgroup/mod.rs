@@ -17,7 +17,7 @@ mod identity;
 mod layout;
 mod machine;
 mod mountinfo;
-mod parse;
+pub(crate) mod parse;
 mod reader;
 #[cfg(test)]
 pub mod testing;
@@ -28,6 +28,7 @@ mod walk;
 pub use controller::{Controller, Version};
 pub use error::CgroupError;
 pub use files::Budget;
+pub(crate) use files::pread_all;
 pub use group_path::join;
 pub use identity::identify;
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};

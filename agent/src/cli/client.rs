@@ -4,8 +4,10 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 
 use hyper_util::rt::TokioIo;
+use nodewarden_proto::nodewarden::v1::garbage_client::GarbageClient;
 use nodewarden_proto::nodewarden::v1::nodewarden_client::NodewardenClient;
 use nodewarden_proto::nodewarden::v1::pods_client::PodsClient;
+use nodewarden_proto::nodewarden::v1::pressure_client::PressureClient;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Uri};
 
@@ -27,6 +29,27 @@ pub fn service(channel: Channel) -> NodewardenClient<Channel> {
 /// The service of pods on a connection.
 pub fn pods(channel: Channel) -> PodsClient<Channel> {
     PodsClient::new(channel).max_decoding_message_size(LARGEST_ANSWER)
+}
+
+/// The service of images and their collection on a connection.
+pub fn garbage(channel: Channel) -> GarbageClient<Channel> {
+    GarbageClient::new(channel).max_decoding_message_size(LARGEST_ANSWER)
+}
+
+/// The service of pressure and decisions on a connection.
+pub fn pressure(channel: Channel) -> PressureClient<Channel> {
+    PressureClient::new(channel).max_decoding_message_size(LARGEST_ANSWER)
+}
+
+/// What a failed call or a stream that ended too early is reported as: the agent's own words, if it said any.
+pub fn refused(socket: PathBuf) -> impl Fn(tonic::Status) -> CliError {
+    move |status| {
+        // The connection's own failure: nobody said anything.
+        if std::error::Error::source(&status).is_some() {
+            return CliError::Stopped { socket: socket.clone() };
+        }
+        CliError::Refused(Box::new(status))
+    }
 }
 
 /// Connects, and tells apart why it cannot be done. The connection renews itself when the agent is restarted.

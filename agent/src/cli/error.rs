@@ -53,6 +53,9 @@ pub enum CliError {
     Manifests { problems: Vec<String> },
     #[error("the agent runs no pod {pod:?}: `nodewarden pods` lists those that it runs")]
     NoPod { pod: String },
+    /// What of a collection did not come about.
+    #[error("{}", problems.join("; "))]
+    Collection { problems: Vec<String> },
     #[error("cannot start the runtime: {source}")]
     Runtime { source: io::Error },
 }

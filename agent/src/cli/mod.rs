@@ -5,16 +5,21 @@ mod agent;
 
 mod client;
 mod config;
+mod decision;
 mod devices;
 mod error;
 mod event_line;
 mod events;
 mod exec;
+mod explain;
 mod format;
+mod gc;
+mod images;
 mod logs;
 mod output;
 mod plan;
 mod pods;
+mod simulate;
 mod since;
 mod status;
 mod table;
@@ -47,6 +52,10 @@ Examples:
   nodewarden pods                                         the pods that the agent runs
   nodewarden pods describe shop/cart                      all about one of them, with its events
   nodewarden devices                                      what device plugins offer, and who has it
+  nodewarden images                                       what images are there, and why each stays or would go
+  nodewarden gc --dry-run                                 what a collection would remove now
+  nodewarden explain shop/cart                            why a pod had to go, or why it waits
+  nodewarden simulate --signal memory.available=4Gi       who would have to go now
   nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
 
 Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied; of exec: the command's.";
@@ -68,6 +77,10 @@ enum Command {
     Status(status::StatusArgs),
     Pods(pods::PodsArgs),
     Devices(devices::DevicesArgs),
+    Images(images::ImagesArgs),
+    Gc(gc::GcArgs),
+    Explain(explain::ExplainArgs),
+    Simulate(simulate::SimulateArgs),
     Plan(plan::PlanArgs),
     Logs(logs::LogsArgs),
     Exec(exec::ExecArgs),
@@ -101,6 +114,10 @@ pub fn main() -> ExitCode {
         Command::Status(args) => client::block_on(status::run(args)),
         Command::Pods(args) => client::block_on(pods::run(args)),
         Command::Devices(args) => client::block_on(devices::run(args)),
+        Command::Images(args) => client::block_on(images::run(args)),
+        Command::Gc(args) => client::block_on(gc::run(args)),
+        Command::Explain(args) => client::block_on(explain::run(args)),
+        Command::Simulate(args) => client::block_on(simulate::run(args)),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

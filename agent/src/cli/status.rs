@@ -1,5 +1,7 @@
 //! `nodewarden status`: what works, what is off and why, what the agent costs.
 
+mod pressure;
+
 use std::fmt::Write as _;
 use std::io::Write;
 use std::time::SystemTime;
@@ -22,6 +24,7 @@ use crate::api::grpc::time;
 #[command(after_help = "\
 Examples:
   nodewarden status
+  nodewarden status --output json | jq '.pressure.conditions[] | select(.status == \"True\") | .message'
   nodewarden status --output json | jq '.topics[] | select(.state != \"on\")'")]
 pub struct StatusArgs {
     #[command(flatten)]
@@ -81,6 +84,9 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
             own.name, own.allocatable, own.capacity, own.allocated
         );
     }
+    if let Some(own) = &s.pressure {
+        pressure::lines(&mut out, own, now);
+    }
     let errors = match s.journal_write_errors {
         0 => String::new(),
         n => format!(", {n} could not be written at once"),
@@ -95,6 +101,9 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     let left = Align::Left;
     let right = Align::Right;
 
+    if let Some(own) = &s.pressure {
+        pressure::table(&mut out, own);
+    }
     let mut topics = vec![row(&["TOPIC", "STATE", "REASON"])];
     topics.extend(s.topics.iter().map(|t| row(&[&t.topic, &t.state, &t.reason])));
     let _ = write!(out, "\n{}", table(&topics, &[left, left, left]));
@@ -203,6 +212,7 @@ fn json(s: &GetStatusResponse) -> serde_json::Value {
         "warnings": s.warnings,
         "journalEvents": s.journal_events,
         "journalWriteErrors": s.journal_write_errors,
+        "pressure": s.pressure.as_ref().map(pressure::json),
         "hierarchy": s.hierarchy.as_ref().map(hierarchy_json),
         "pods": s.pods.as_ref().map(|p| json!({
             "pending": p.pending, "running": p.running, "succeeded": p.succeeded, "failed": p.failed,
@@ -216,7 +226,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::grpc::{fixture::Node, status::answer};
+    use crate::api::grpc::{fixture::Node, status::counted as answer};
     use crate::view::{DevicesView, Watch};
 
     fn devices() -> DevicesView {

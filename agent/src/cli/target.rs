@@ -57,15 +57,8 @@ pub fn defaulted(chosen: &ChosenContainer) -> Option<String> {
 }
 
 /// What a stream that ended too early is reported as.
-pub fn refused(target: &TargetArgs) -> impl Fn(tonic::Status) -> CliError {
-    let socket = target.socket();
-    move |status| {
-        // The connection's own failure: nobody said anything.
-        if std::error::Error::source(&status).is_some() {
-            return CliError::Stopped { socket: socket.clone() };
-        }
-        CliError::Refused(Box::new(status))
-    }
+pub fn refused(target: &TargetArgs) -> impl Fn(tonic::Status) -> CliError + use<> {
+    client::refused(target.socket())
 }
 
 #[cfg(test)]

@@ -14,7 +14,7 @@ fn arguments_are_consistent() {
 fn help_teaches_with_examples() {
     let mut cli = Cli::command();
     assert!(cli.render_long_help().to_string().contains("Examples:"));
-    for name in ["agent", "top", "events", "tree", "status", "pods"] {
+    for name in ["agent", "top", "events", "tree", "status", "pods", "images", "gc", "explain", "simulate"] {
         let help = cli.find_subcommand_mut(name).unwrap().render_long_help().to_string();
         assert!(help.contains("Examples:") && help.contains("nodewarden "), "{name}");
     }
@@ -27,6 +27,8 @@ fn wrong_arguments_are_refused_with_what_is_right() {
         (vec!["events", "--since", "soon"], "expected a span like"),
         (vec!["top", "--interval", "0"], "expected seconds from 0.25 to 60"),
         (vec!["top", "--iterations", "0"], "1.."),
+        (vec!["simulate", "--signal", "memory.free=1Gi"], "there is memory.available"),
+        (vec!["explain"], "POD|node"),
     ] {
         let args = std::iter::once("nodewarden").chain(args);
         let text = Cli::try_parse_from(args).unwrap_err().to_string();

@@ -108,7 +108,7 @@ fn build(
     let section = top.section(SECTION);
     let kubelet_endpoint = section::endpoint(&mut top, kubelet::RUNTIME_ENDPOINT);
     let mut ignored = Vec::new();
-    let (node, pods, gates) = settings::take(&mut top, &mut ignored);
+    let taken = settings::take(&mut top, &mut ignored);
     for (key, _) in top.rest() {
         if kubelet::knows(&key) {
             ignored.push(key);
@@ -121,10 +121,10 @@ fn build(
             top.refuse(&key, "unknown key", &expected);
         }
     }
-    let mut config = section::take(section, pods, flags, &mut problems);
+    let mut config = section::take(section, (taken.pods, taken.gc, taken.eviction), flags, &mut problems);
     config.runtime_endpoint = config.runtime_endpoint.or(kubelet_endpoint);
-    config.node = super::NodeSettings { runtime_cgroups: config.node.runtime_cgroups, ..node };
-    config.gates = gates;
+    config.node = super::NodeSettings { runtime_cgroups: config.node.runtime_cgroups, ..taken.node };
+    config.gates = taken.gates;
     config.ignored = ignored;
     if problems.is_empty() {
         Ok(config)

@@ -77,6 +77,13 @@ fn a_signal_replaces_one_default() {
     );
     assert_eq!(
         hard("evictionHard: {nodefs.available: 3%}", "evictionHard: {memory.available: 1Gi}"),
+        ["imagefs.available 15%", "memory.available 1Gi", "nodefs.available 3%", "nodefs.inodesFree 5%"]
+    );
+    assert_eq!(
+        hard(
+            "evictionHard: {nodefs.available: 3%}\nmergeDefaultEvictionSettings: false",
+            "evictionHard: {memory.available: 1Gi}"
+        ),
         ["memory.available 1Gi", "nodefs.available 3%"]
     );
 }

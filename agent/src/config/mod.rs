@@ -6,8 +6,11 @@ mod devices;
 mod dropin;
 mod duration;
 mod error;
+mod eviction;
+mod feedback;
 mod fields;
 mod file;
+mod gc;
 mod kubelet;
 #[cfg(test)]
 mod layers_tests;
@@ -15,6 +18,7 @@ mod machine;
 mod merge;
 mod node;
 mod pods;
+mod probes;
 mod section;
 mod settings;
 mod show;
@@ -31,10 +35,14 @@ use crate::journal::Limits;
 
 pub use devices::{DeviceSettings, Enforcement};
 pub use error::{ConfigError, Problem};
+pub use eviction::EvictionSettings;
+pub use feedback::{CpuFeedback, FeedbackSettings, MemoryFeedback};
 pub use file::{load, parse};
+pub use gc::GcSettings;
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use pods::PodSettings;
+pub use probes::ProbeSettings;
 pub use settings::FeatureGates;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
 
@@ -76,6 +84,14 @@ pub struct Config {
     pub pods: PodSettings,
     /// Device plugins and device access.
     pub devices: DeviceSettings,
+    /// How many probes at a time.
+    pub probes: ProbeSettings,
+    /// Collection of images and dead containers.
+    pub gc: GcSettings,
+    /// Eviction and how evicted pods come back.
+    pub eviction: EvictionSettings,
+    /// What is held back before anything has to be evicted.
+    pub feedback: FeedbackSettings,
     /// The kubelet's feature gates that matter here.
     pub gates: FeatureGates,
     /// Keys of the file that a kubelet knows and that do nothing here.

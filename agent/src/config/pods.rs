@@ -31,6 +31,10 @@ pub struct PodSettings {
     pub seccomp_default: bool,
     /// Time between two looks for what no pod owns: `nodewarden.housekeepingSeconds`, the kubelet's 2 s.
     pub housekeeping: Duration,
+    /// Ended containers of a name that stay in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
+    pub dead_kept: Option<u32>,
+    /// Younger ones stay beyond that: `nodewarden.gc.minAgeSeconds`.
+    pub dead_min_age: Duration,
 }
 
 impl Default for PodSettings {
@@ -47,6 +51,8 @@ impl Default for PodSettings {
             parallel_image_pulls: Some(1),
             seccomp_default: false,
             housekeeping: Duration::from_secs(2),
+            dead_kept: Some(1),
+            dead_min_age: Duration::ZERO,
         }
     }
 }

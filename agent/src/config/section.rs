@@ -7,17 +7,20 @@ use serde_yaml_ng::Mapping;
 use super::defaults as d;
 use super::fields::Fields;
 use super::settings::{self, FeatureGates, path};
-use super::{Config, Endpoint, Mode, NodeSettings, Overrides, PodSettings, Problem, ProgramStats};
+use super::{
+    Config, Endpoint, EvictionSettings, GcSettings, Mode, NodeSettings, Overrides, PodSettings, Problem,
+    ProgramStats,
+};
 use crate::journal::Limits;
 
 /// Its key in the file.
 pub const SECTION: &str = "nodewarden";
 
-/// Takes the section with the flags over it, and over what the kubelet's keys say of `pods`. What else comes from
-/// those is left for the caller.
+/// Takes the section with the flags over it, and over what the kubelet's keys say of pods, garbage collection and
+/// eviction. What else comes from those is left for the caller.
 pub fn take(
     mut map: Mapping,
-    pods: PodSettings,
+    (pods, gc, eviction): (PodSettings, GcSettings, EvictionSettings),
     overrides: &Overrides,
     problems: &mut Vec<Problem>,
 ) -> Config {
@@ -55,6 +58,10 @@ pub fn take(
     let pods = settings::pods::take_own(&mut f, pods);
     let journal = f.section("journal");
     let devices = f.section("devices");
+    let probes = f.section("probes");
+    let own_gc = f.section("gc");
+    let own_eviction = f.section("eviction");
+    let feedback = f.section("feedback");
     f.finish();
     Config {
         mode,
@@ -75,6 +82,10 @@ pub fn take(
         node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
         pods,
         devices: settings::devices::take(devices, problems),
+        probes: settings::probes::take(probes, problems),
+        gc: settings::gc::take_own(own_gc, gc, problems),
+        eviction: settings::eviction::take_own(own_eviction, eviction, problems),
+        feedback: settings::feedback::take(feedback, problems),
         gates: FeatureGates::default(),
         ignored: Vec::new(),
     }

@@ -1,9 +1,15 @@
 //! The effective configuration as a file that would give the same one.
 
+use std::time::Duration;
+
 use serde_yaml_ng::{Mapping, Value};
 
-use super::node::{MemoryReservation, NodeSettings, SwapBehavior};
-use super::{Config, DeviceSettings, FeatureGates, PodSettings, duration, kubelet};
+use super::eviction::EvictionSettings;
+use super::node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
+use super::{
+    Config, DeviceSettings, FeatureGates, FeedbackSettings, GcSettings, PodSettings, ProbeSettings, duration,
+    kubelet, threshold,
+};
 use crate::pod::ResourceList;
 
 impl Config {
@@ -14,6 +20,8 @@ impl Config {
         top.put("kind", kubelet::KIND);
         node(&mut top, &self.node);
         pods(&mut top, &self.pods, self.gates);
+        images(&mut top, &self.gc);
+        evicting(&mut top, &self.node, &self.eviction);
         top.put(
             "featureGates",
             self.gates.list().into_iter().map(|(n, on)| pair(n, on)).collect::<Mapping>(),
@@ -55,6 +63,10 @@ impl Config {
         journal.put("files", self.journal.files);
         map.put("journal", journal.0);
         map.put("devices", devices(&self.devices));
+        map.put("probes", probes(&self.probes));
+        map.put("gc", gc(&self.gc));
+        map.put("eviction", eviction(&self.eviction));
+        map.put("feedback", feedback(&self.feedback));
         map.0
     }
 }
@@ -72,6 +84,53 @@ fn devices(devices: &DeviceSettings) -> Mapping {
     map.0
 }
 
+fn probes(probes: &ProbeSettings) -> Mapping {
+    let mut map = Map::default();
+    map.put("maxExec", probes.max_exec as u64);
+    map.put("maxHttpGet", probes.max_http_get as u64);
+    map.put("maxTcpSocket", probes.max_tcp_socket as u64);
+    map.put("maxGrpc", probes.max_grpc as u64);
+    map.0
+}
+
+fn gc(gc: &GcSettings) -> Mapping {
+    let bound = |most: Option<u32>| most.map_or(Value::from(-1), Value::from);
+    let mut map = Map::default();
+    map.put("periodSeconds", gc.period.as_secs());
+    map.put("maxPerPodContainer", bound(gc.max_per_pod_container));
+    map.put("maxContainers", bound(gc.max_containers));
+    map.put("minAgeSeconds", gc.min_container_age.as_secs());
+    map.0
+}
+
+fn eviction(eviction: &EvictionSettings) -> Mapping {
+    let mut map = Map::default();
+    map.put("comeBack", eviction.come_back);
+    map.put("backOffSeconds", eviction.back_off.as_secs());
+    map.put("maxBackOffSeconds", eviction.max_back_off.as_secs());
+    map.put("manifestPodsCritical", eviction.manifests_critical);
+    map.put("maxIntervalMilliseconds", eviction.max_interval.as_millis() as u64);
+    map.put("minIntervalMilliseconds", eviction.min_interval.as_millis() as u64);
+    map.0
+}
+
+fn feedback(feedback: &FeedbackSettings) -> Mapping {
+    let FeedbackSettings { period, hold, max_hold, cpu, memory } = feedback;
+    let (mut map, mut of_cpu, mut of_memory) = (Map::default(), Map::default(), Map::default());
+    map.put("periodMilliseconds", period.as_millis() as u64);
+    map.put("holdSeconds", hold.as_secs());
+    map.put("maxHoldSeconds", max_hold.as_secs());
+    of_cpu.put("enabled", cpu.enabled);
+    of_cpu.put("waitMilliseconds", cpu.wait.as_millis() as u64);
+    of_cpu.put("leastMilliCPU", cpu.least_milli);
+    map.put("cpu", of_cpu.0);
+    of_memory.put("enabled", memory.enabled);
+    of_memory.put("distance", memory.distance);
+    of_memory.put("least", memory.least);
+    map.put("memory", of_memory.0);
+    map.0
+}
+
 /// The kubelet's keys.
 fn node(top: &mut Map, node: &NodeSettings) {
     top.put("cgroupRoot", &*node.cgroup_root);
@@ -85,8 +144,6 @@ fn node(top: &mut Map, node: &NodeSettings) {
     top.put("systemReserved", amounts(&node.system_reserved));
     top.put_some("kubeReservedCgroup", node.kube_reserved_cgroup.clone());
     top.put_some("systemReservedCgroup", node.system_reserved_cgroup.clone());
-    let hard = node.eviction_hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
-    top.put("evictionHard", hard.collect::<Mapping>());
     top.put("podPidsLimit", node.pod_pids_limit.map_or(Value::from(-1), Value::from));
     top.put("cpuCFSQuota", node.cpu_cfs_quota);
     top.put("cpuCFSQuotaPeriod", duration::show(node.cpu_cfs_quota_period));
@@ -130,6 +187,36 @@ fn pods(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("serializeImagePulls", pods.parallel_image_pulls == Some(1));
     top.put_some("maxParallelImagePulls", pods.parallel_image_pulls.filter(|n| *n > 1));
     top.put("seccompDefault", pods.seccomp_default);
+}
+
+/// The kubelet's keys about collecting images.
+fn images(top: &mut Map, gc: &GcSettings) {
+    top.put("imageGCHighThresholdPercent", gc.high_percent);
+    top.put("imageGCLowThresholdPercent", gc.low_percent);
+    top.put("imageMinimumGCAge", duration::show(gc.min_age));
+    top.put("imageMaximumGCAge", duration::show(gc.max_age.unwrap_or_default()));
+}
+
+/// The kubelet's keys about eviction.
+fn evicting(top: &mut Map, node: &NodeSettings, eviction: &EvictionSettings) {
+    let hard = node.eviction_hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
+    top.put("evictionHard", hard.collect::<Mapping>());
+    // Every signal that has a threshold is above.
+    top.put("mergeDefaultEvictionSettings", false);
+    let pods = node.enforce.contains(&Enforce::Pods);
+    let given = threshold::given(&eviction.thresholds, pods);
+    let soft = given.get(node.eviction_hard.len()..).unwrap_or_default();
+    let values = soft.iter().map(|t| pair(t.signal.name(), t.value.to_string()));
+    top.put("evictionSoft", values.collect::<Mapping>());
+    let graces = soft.iter().map(|t| pair(t.signal.name(), duration::show(t.grace)));
+    top.put("evictionSoftGracePeriod", graces.collect::<Mapping>());
+    let reclaim =
+        given.iter().filter_map(|t| Some(pair(t.signal.name(), t.min_reclaim.as_ref()?.to_string())));
+    top.put("evictionMinimumReclaim", reclaim.collect::<Mapping>());
+    top.put("evictionPressureTransitionPeriod", duration::show(eviction.transition));
+    let grace = eviction.max_pod_grace;
+    let seconds = if grace == Duration::MAX { Value::from(-1) } else { grace.as_secs().into() };
+    top.put("evictionMaxPodGracePeriod", seconds);
 }
 
 fn amounts(list: &ResourceList) -> Mapping {

@@ -87,6 +87,13 @@ pub struct EvictionThreshold {
     pub min_reclaim: Option<Threshold>,
 }
 
+impl EvictionThreshold {
+    /// Whether it is acted on at once (kubelet `isHardEvictionThreshold`).
+    pub fn is_hard(&self) -> bool {
+        self.grace.is_zero()
+    }
+}
+
 /// The four mappings of the file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EvictionTexts {
@@ -132,12 +139,23 @@ pub fn parse(texts: &EvictionTexts, pods_enforced: bool) -> Result<Vec<EvictionT
     if pods_enforced {
         let allocatable = found
             .iter()
-            .filter(|t| t.signal == Signal::MemoryAvailable && t.grace.is_zero())
+            .filter(|t| is_doubled(t))
             .map(|t| EvictionThreshold { signal: Signal::AllocatableMemoryAvailable, ..t.clone() })
             .collect::<Vec<_>>();
         found.extend(allocatable);
     }
     if problems.is_empty() { Ok(found) } else { Err(problems) }
+}
+
+/// Whether it stands once more for the pods' own limit (kubelet `addAllocatableThresholds`).
+fn is_doubled(threshold: &EvictionThreshold) -> bool {
+    threshold.signal == Signal::MemoryAvailable && threshold.is_hard()
+}
+
+/// What [`parse`] read without what it added: the hard thresholds, then the soft ones.
+pub fn given(thresholds: &[EvictionThreshold], pods_enforced: bool) -> &[EvictionThreshold] {
+    let added = if pods_enforced { thresholds.iter().filter(|t| is_doubled(t)).count() } else { 0 };
+    &thresholds[..thresholds.len().saturating_sub(added)]
 }
 
 /// Thresholds by signal, without those that are turned off.

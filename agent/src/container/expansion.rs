@@ -1,7 +1,7 @@
 //! `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion).
 
 /// Puts in what `value` knows; what it does not know stays as it is written, `$$` is one `$`.
-pub(super) fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+pub(crate) fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
     while let Some(at) = rest.find('$') {

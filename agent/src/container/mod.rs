@@ -36,6 +36,7 @@ mod signal;
 
 pub use config::{Beginning, container_config};
 pub use error::{FieldError, RecursiveReadOnlyFault, SpecError};
+pub(crate) use expansion::expand;
 pub(crate) use field::{is_volume_field, pod_field, subscript};
 pub use grace::grace;
 pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_hook};

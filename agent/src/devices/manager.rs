@@ -128,6 +128,19 @@ impl Devices {
         self.0.changed.subscribe()
     }
 
+    /// How many devices of a resource these pods can have together, those that they have among them; `None` as long as
+    /// no plugin says what there is.
+    pub fn usable(&self, resource: &str, ours: impl Fn(&str) -> bool) -> Option<usize> {
+        let state = self.0.lock();
+        if state.recovering { None } else { state.ledger.usable(resource, ours) }
+    }
+
+    /// How many devices of a resource are healthy and nobody's, and how many are not healthy; `None` where no plugin says
+    /// what there is.
+    pub fn spare(&self, resource: &str) -> Option<(usize, usize)> {
+        self.0.lock().ledger.spare(resource)
+    }
+
     /// What a container gets with its devices.
     pub fn given(&self, uid: &str, container: &str) -> Given {
         let all = self.0.lock().ledger.allocations(uid);

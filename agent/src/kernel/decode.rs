@@ -16,6 +16,7 @@ pub enum Record {
     Oom(OomRecord),
     Exit(ExitRecord),
     Device(DeviceRecord),
+    Reclaim(Header),
 }
 
 impl Record {
@@ -26,6 +27,7 @@ impl Record {
             Self::Oom(r) => &r.header,
             Self::Exit(r) => &r.header,
             Self::Device(r) => &r.header,
+            Self::Reclaim(header) => header,
         }
     }
 }
@@ -43,6 +45,7 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
         Kind::Oom => Record::Oom(read(bytes)?),
         Kind::Exit => Record::Exit(read(bytes)?),
         Kind::Device => Record::Device(read(bytes)?),
+        Kind::Reclaim => Record::Reclaim(read(bytes)?),
     })
 }
 
@@ -54,6 +57,7 @@ impl Plain for LifeRecord {}
 impl Plain for OomRecord {}
 impl Plain for ExitRecord {}
 impl Plain for DeviceRecord {}
+impl Plain for Header {}
 
 fn read<T: Plain>(bytes: &[u8]) -> Option<T> {
     if bytes.len() < size_of::<T>() {

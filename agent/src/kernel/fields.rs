@@ -69,6 +69,8 @@ pub const FIELDS: &[Field] = &[
     field("OFF_SIGNAL_OOM_ADJ", &["signal_struct.oom_score_adj"], OOM),
     field("OFF_PID_LEVEL", &["pid.level"], PROCESS),
     field("OFF_PID_NUMBERS", &["pid.numbers"], PROCESS),
+    field("OFF_UPID_NS", &["upid.ns"], PROCESS),
+    field("OFF_PIDNS_REAPER", &["pid_namespace.child_reaper"], PROCESS),
     field("OFF_MEMCG_USAGE", &["mem_cgroup.memory.usage"], OOM),
     field("OFF_MEMCG_MAX", &["mem_cgroup.memory.max"], OOM),
     field("OFF_RQ_CMD_FLAGS", &["request.cmd_flags"], BLOCK),

@@ -1,32 +1,63 @@
-//! Where workers hang out how their pods stand, for the surfaces to read.
+//! Where workers hang out how their pods stand, and their manager what the manifests want, for others to read.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use crate::source::Sourced;
 use crate::view::PodView;
 
-/// The pods by uid. Cloning shares it.
+/// Cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Arc<Mutex<BTreeMap<String, Arc<PodView>>>>);
+pub struct Board(Arc<Mutex<Hung>>);
+
+#[derive(Debug, Default)]
+struct Hung {
+    /// By uid.
+    pods: BTreeMap<String, Arc<PodView>>,
+    wanted: Option<Wanted>,
+}
+
+/// What the manifests want.
+#[derive(Debug, Clone, Default)]
+pub struct Wanted {
+    pub pods: Arc<[Sourced]>,
+    /// Every manifest could be read: what is not wanted is gone.
+    pub whole: bool,
+}
 
 impl Board {
     pub fn show(&self, view: PodView) {
         let view = Arc::new(view);
-        self.lock().insert(view.pod.uid.clone(), view);
+        self.lock().pods.insert(view.pod.uid.clone(), view);
     }
 
     pub fn take_down(&self, uid: &str) {
-        self.lock().remove(uid);
+        self.lock().pods.remove(uid);
+    }
+
+    /// From now on this is wanted; every pod that it is about, and every one of an earlier agent, is hung out.
+    pub fn want(&self, wanted: Wanted) {
+        self.lock().wanted = Some(wanted);
+    }
+
+    /// None as long as the agent starts.
+    pub fn wanted(&self) -> Option<Wanted> {
+        self.lock().wanted.clone()
+    }
+
+    /// Whether this pod hangs here.
+    pub fn has(&self, uid: &str) -> bool {
+        self.lock().pods.contains_key(uid)
     }
 
     /// By namespace and name.
     pub fn pods(&self) -> Vec<Arc<PodView>> {
-        let mut pods: Vec<_> = self.lock().values().cloned().collect();
+        let mut pods: Vec<_> = self.lock().pods.values().cloned().collect();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
         pods
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Arc<PodView>>> {
+    fn lock(&self) -> std::sync::MutexGuard<'_, Hung> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,13 +1,15 @@
 //! Starting one container: image, create, start, postStart (kubelet: startContainer).
 
 use jiff::Timestamp;
+use nodewarden_proto::runtime::v1 as cri;
 
-use super::images::{self, ImageError};
+use super::images::{self, ImageError, Present};
 use super::sandbox::{self, SandboxError};
 use super::state::PodState;
-use super::{ContainerSeen, ContainerStage, devices, policy};
+use super::{ContainerSeen, ContainerStage, devices, policy, probing};
 use crate::container::{self, Beginning, HookError, SpecError, run_hook};
 use crate::devices::AdmissionError;
+use crate::gc::Hold;
 use crate::pod::ContainerKind;
 use crate::runtime::RuntimeError;
 
@@ -74,7 +76,8 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let sandbox_config = sandbox::config(state, sandbox.attempt).await?;
     let image = spec.image.clone().unwrap_or_default();
     let policy = images::pull_policy(spec.image_pull_policy.as_deref(), &image);
-    let present = images::ensure(state, name, &image, policy, &sandbox_config).await?;
+    // Until the container exists nobody removes the image.
+    let (present, hold) = held(state, name, &image, policy, &sandbox_config).await?;
     let given = devices::for_container(state, name).await?;
     let beginning =
         Beginning { attempt, ips: &ips, image: &present.image, image_ref: &present.reference, given: &given };
@@ -82,6 +85,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
+    drop(hold);
     env.tell(&pod, Some((name, &id)), "Created", format!("Created container {name}"));
     let seen = ContainerSeen {
         id: id.clone(),
@@ -105,6 +109,26 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         super::exits::place_early_ooms(inner);
     });
     run(state, &id, name).await
+}
+
+/// The container's image, held by what the manifest calls it and by its id.
+async fn held(
+    state: &PodState,
+    container: &str,
+    image: &str,
+    policy: &str,
+    sandbox: &cri::PodSandboxConfig,
+) -> Result<(Present, Hold), ImageError> {
+    let hold = state.unless_ending(state.env.holds.hold(image)).await;
+    let mut hold = hold.ok_or(ImageError::Interrupted)?;
+    loop {
+        let present = images::ensure(state, container, image, policy, sandbox).await?;
+        let waited = state.unless_ending(hold.also(&present.reference)).await;
+        // Under another name it was on its way out, and may be gone; now that it is held that happens no more.
+        if !waited.ok_or(ImageError::Interrupted)? {
+            return Ok((present, hold));
+        }
+    }
 }
 
 /// Goes on where an agent that died stopped: a container that is only created is started; a hook that is not known
@@ -157,6 +181,7 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
 pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
     let pod = state.pod();
     if let Some(hook) = container::post_start(&pod, name) {
+        state.give_way();
         let ips = super::kill::ips(state);
         let done = state.unless_ending(run_hook(&hook, &state.env.client, id, &ips, None)).await;
         if let Some(Err(source)) = done {
@@ -167,5 +192,6 @@ pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartErr
     state.update(|inner| {
         inner.record.containers.entry(name.to_owned()).or_default().hooked = id.to_owned();
     });
+    probing::follow(state);
     Ok(())
 }

@@ -75,6 +75,8 @@ pub async fn for_container(state: &PodState, name: &str) -> Result<Given, Admiss
     if demand.is_empty() {
         return Ok(Given::default());
     }
+    // A plugin may take its time, and others start meanwhile.
+    state.give_way();
     let devices = &state.env.devices;
     devices.admit(&demand).await?;
     devices.pre_start(&pod.uid, name).await?;
@@ -148,13 +150,15 @@ pub fn initialised(state: &PodState) {
     let demand = PodDemand::of(&state.pod());
     if demand.containers.iter().any(|own| own.kind == ContainerKind::Init) {
         state.env.devices.release_surplus(&demand);
+        state.env.admission.initialised(&demand.uid);
         // What is fewer cannot be refused.
         let _ = guard(state);
     }
 }
 
-/// Nothing of the pod is left.
+/// Nothing of the pod is left, or nothing of it will run any more: what it was admitted with is for others, too.
 pub fn release(env: &Environment, uid: &str) {
+    env.admission.release(uid);
     env.devices.release(uid);
     if let Some(guards) = &env.guards {
         guards.forget(uid);

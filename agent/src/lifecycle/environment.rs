@@ -13,14 +13,19 @@ use tracing::info;
 
 use super::Board;
 use super::store::Store;
-use crate::config::{NodeSettings, PodSettings};
+use crate::admission::Admission;
+use crate::cgroup::Layout;
+use crate::config::{EvictionSettings, NodeSettings, PodSettings};
 use crate::container::dns::Resolv;
 use crate::container::{Host, PodPaths};
 use crate::devices::{Devices, Guards};
+use crate::eviction::Pressure;
+use crate::gc::Holds;
 use crate::journal::Journal;
 use crate::manage::Place;
 use crate::node::Capacity;
 use crate::pod::Pod;
+use crate::probes::Probes;
 use crate::qos::{self, HierarchyFacts};
 use crate::runtime::Client;
 use crate::view::{Detail, PodRef};
@@ -34,8 +39,11 @@ pub struct Environment {
     pub client: Client,
     pub settings: NodeSettings,
     pub pods: PodSettings,
+    pub eviction: EvictionSettings,
     pub facts: HierarchyFacts,
     pub capacity: Capacity,
+    /// Where cgroups are.
+    pub layout: Layout,
     pub node_name: String,
     pub host_ips: Vec<IpAddr>,
     pub resolv: Resolv,
@@ -47,16 +55,24 @@ pub struct Environment {
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
     pub recursive_read_only: AtomicBool,
+    pub admission: Admission,
     pub devices: Devices,
     /// What the kernel is told of who may open which device; `None` where nothing is enforced.
     pub guards: Option<Guards>,
+    pub probes: Probes,
     pub journal: Journal,
     pub board: Board,
     pub places: Places,
+    /// Images that containers are about to be made of.
+    pub holds: Holds,
+    /// Conditions of the node that are true now.
+    pub pressure: watch::Receiver<Pressure>,
     /// How many images are pulled at a time.
     pub pulls: Semaphore,
     /// How many pods start at a time: more at once only makes the runtime slower.
-    pub starts: Semaphore,
+    pub starts: Arc<Semaphore>,
+    /// How many calls that end something of a pod are under way at a time.
+    pub ends: Semaphore,
 }
 
 impl Environment {

@@ -84,6 +84,7 @@ pub async fn ensure(
     let pod = state.pod();
     env.tell(&pod, Some((container, "")), "Pulling", format!("Pulling image {image:?}"));
     let begun = Instant::now();
+    state.give_way();
     let pull = async {
         // Closed never.
         let _turn = env.pulls.acquire().await;

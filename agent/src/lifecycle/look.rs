@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use nodewarden_proto::runtime::v1 as cri;
 
 use super::state::PodState;
-use super::{ContainerSeen, ContainerStage, Observed, SandboxSeen, exits};
+use super::{ContainerSeen, ContainerStage, Observed, SandboxSeen, exits, probing};
 use crate::container::OWNER;
 use crate::runtime::{Listing, RuntimeError};
 
@@ -67,8 +67,42 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         inner.observed = Observed { sandboxes, containers };
         exits::place_early_ooms(&mut inner);
     }
+    probing::follow(state);
     exits::record(state).await;
     Ok(())
+}
+
+/// Asks the runtime how these containers are, as far as it tells, and takes that over.
+pub async fn at(state: &PodState, containers: &[ContainerSeen]) {
+    for seen in containers {
+        let Ok(status) = state.env.client.container_status(&seen.id).await else { continue };
+        let now = container(&status, &seen.sandbox);
+        let mut inner = state.lock();
+        if let Some(known) = inner.observed.containers.iter_mut().find(|known| known.id == now.id) {
+            *known = now;
+        }
+    }
+    if !containers.is_empty() {
+        exits::record(state).await;
+    }
+}
+
+/// Whether a listing of the pod tells anything but what is known: most of what changes at the runtime is the worker's own
+/// doing.
+pub fn differs(observed: &Observed, listing: &Listing) -> bool {
+    let sandbox = |seen: &SandboxSeen| {
+        let listed = listing.sandboxes.iter().find(|listed| listed.id == seen.id);
+        listed.is_some_and(|listed| is_ready(listed) == seen.ready)
+    };
+    let container = |seen: &ContainerSeen| {
+        let listed = listing.containers.iter().find(|listed| listed.id == seen.id);
+        listed.is_some_and(|listed| stage(listed.state) == seen.stage)
+    };
+    let same = listing.sandboxes.len() == observed.sandboxes.len()
+        && listing.containers.len() == observed.containers.len()
+        && observed.sandboxes.iter().all(sandbox)
+        && observed.containers.iter().all(container);
+    !same
 }
 
 /// Whether a container runs by the runtime's word; not when it cannot be asked.
@@ -95,10 +129,14 @@ fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
     SandboxSeen {
         id: listed.id.clone(),
         attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
-        ready: listed.state == cri::PodSandboxState::SandboxReady as i32,
+        ready: is_ready(listed),
         created: time(listed.created_at).unwrap_or_default(),
         ips,
     }
+}
+
+fn is_ready(listed: &cri::PodSandbox) -> bool {
+    listed.state == cri::PodSandboxState::SandboxReady as i32
 }
 
 fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerSeen {
@@ -131,4 +169,35 @@ fn stage(state: i32) -> ContainerStage {
 /// `None` for 0, which stands for what has not been.
 fn time(nanoseconds: i64) -> Option<Timestamp> {
     (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::testing::{container, sandbox};
+    use super::*;
+
+    #[test]
+    fn what_is_known_is_no_news() {
+        let observed = Observed {
+            sandboxes: vec![sandbox(0, true)],
+            containers: vec![container("c", 0, ContainerStage::Running)],
+        };
+        let listing = |ready: bool, stage: cri::ContainerState| Listing {
+            sandboxes: vec![cri::PodSandbox {
+                id: "s0".into(),
+                state: i32::from(!ready),
+                ..Default::default()
+            }],
+            containers: vec![cri::Container { id: "c.0".into(), state: stage.into(), ..Default::default() }],
+        };
+        let same = listing(true, cri::ContainerState::ContainerRunning);
+        assert!(!differs(&observed, &same));
+        assert!(differs(&observed, &listing(false, cri::ContainerState::ContainerRunning)));
+        assert!(differs(&observed, &listing(true, cri::ContainerState::ContainerExited)));
+        assert!(differs(&observed, &Listing::default()));
+        assert!(differs(&Observed::default(), &same));
+        let mut more = same.clone();
+        more.containers.push(cri::Container { id: "d.0".into(), ..Default::default() });
+        assert!(differs(&observed, &more));
+    }
 }

@@ -12,11 +12,12 @@ use tokio::sync::mpsc;
 use tracing::warn;
 
 use super::environment::Environment;
+use super::evicted::Eviction;
 use super::housekeeping::{Found, Housekeeping};
 use super::identity::{self, Running};
 use super::state::PodState;
 use super::worker::{self, Order, Report};
-use super::{Ending, Record, devices, resize};
+use super::{Ending, Record, Wanted, admitting, devices, probing, resize};
 use crate::container;
 use crate::manage::{Keep, Kept, PodSink};
 use crate::pod::Pod;
@@ -31,6 +32,11 @@ pub enum Input {
     Runtime {
         uid: String,
     },
+    /// A pod has to make way.
+    Evict {
+        uid: String,
+        eviction: Eviction,
+    },
     /// The runtime can be asked again, or its stream of events broke: everything may have changed.
     Everything,
 }
@@ -40,6 +46,8 @@ struct Worked {
     orders: mpsc::UnboundedSender<Order>,
     kept: Kept,
     ending: bool,
+    /// It had to make way, and is not back: it has no cgroup.
+    away: bool,
     /// What the level becomes when every container has its new resources.
     after: Option<Arc<Pod>>,
 }
@@ -90,6 +98,10 @@ impl Manager {
                 input = inputs.recv() => match input {
                     Some(Input::Desired(desired)) => self.desire(desired),
                     Some(Input::Runtime { uid }) => self.order(&uid, Order::Look),
+                    Some(Input::Evict { uid, eviction }) => {
+                        self.env.admission.leaving(&uid);
+                        self.order(&uid, Order::Evict(eviction));
+                    }
                     Some(Input::Everything) => self.look_everywhere(),
                     None => return,
                 },
@@ -108,6 +120,8 @@ impl Manager {
     pub fn desire(&mut self, desired: Desired) {
         self.desired = desired;
         self.assign();
+        let whole = !self.desired.blind && self.desired.unreadable.is_empty();
+        self.env.board.want(Wanted { pods: self.desired.pods.iter().cloned().collect(), whole });
     }
 
     fn assign(&mut self) {
@@ -153,10 +167,17 @@ impl Manager {
     ) {
         let uid = pod.uid.clone();
         self.env.devices.claim(&uid);
+        let is_away = record.is_away();
+        if record.admitted && !is_away {
+            admitting::enter(&self.env, &pod, &record);
+            if record.is_leaving() {
+                self.env.admission.leaving(&uid);
+            }
+        }
         let kept = Kept { pod: pod.clone(), told: pod.clone(), version: 0, origin: record.origin.clone() };
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
-        let state = PodState::new(self.env.clone(), pod, record, unseen);
+        let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);
         state.update(|_| {});
         let reports = self.reports.clone();
         tokio::spawn(async move {
@@ -166,12 +187,13 @@ impl Manager {
                 let _ = reports.send(Report::Died { state });
             }
         });
-        self.workers.insert(uid, Worked { orders, kept, ending, after: None });
+        self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None });
     }
 
     fn end(&mut self, uid: &str, why: &str) {
         let Some(worked) = self.workers.get_mut(uid).filter(|worked| !worked.ending) else { return };
         worked.ending = true;
+        self.env.admission.leaving(uid);
         let grace = container::grace(&worked.kept.pod);
         let ending = Ending { since: Timestamp::now(), grace_seconds: grace.as_secs(), why: why.to_owned() };
         // A worker that is gone already is reported so.
@@ -180,6 +202,7 @@ impl Manager {
 
     fn resize(&mut self, pod: Arc<Pod>) {
         let Some(worked) = self.workers.get_mut(&pod.uid) else { return };
+        self.env.admission.resizing(&pod);
         self.version += 1;
         let steps = resize::steps(&worked.kept.pod, &pod);
         let sizes = |pod: &Pod| (pod.init_containers.clone(), pod.containers.clone());
@@ -199,12 +222,16 @@ impl Manager {
             Report::Resized { uid } => {
                 let Some(worked) = self.workers.get_mut(&uid) else { return };
                 if let Some(after) = worked.after.take() {
+                    self.env.admission.resized(&after);
                     worked.kept.pod = after.clone();
                     worked.kept.told = after;
                     self.send();
                 }
             }
+            Report::Away { uid } => self.away(&uid, true),
+            Report::Back { uid } => self.away(&uid, false),
             Report::Died { state } => {
+                probing::ended(&state);
                 let (pod, record) = {
                     let inner = state.lock();
                     (inner.pod.clone(), inner.record.clone())
@@ -228,10 +255,19 @@ impl Manager {
         }
     }
 
+    fn away(&mut self, uid: &str, away: bool) {
+        let Some(worked) = self.workers.get_mut(uid) else { return };
+        if worked.away != away {
+            worked.away = away;
+            self.send();
+        }
+    }
+
     /// Everything that has processes keeps its cgroup.
     fn send(&self) {
+        let here = self.workers.values().filter(|worked| !worked.away);
         self.sink.send(Keep {
-            pods: self.workers.values().map(|worked| worked.kept.clone()).collect(),
+            pods: here.map(|worked| worked.kept.clone()).collect(),
             problems: self.desired.problems.clone(),
             unreadable: self.desired.unreadable.clone(),
             blind: self.desired.blind,
@@ -269,15 +305,21 @@ impl Manager {
                 let victim = OomVictim { time: event.time, pid: oom.pid, command: oom.command.clone() };
                 self.order(&pod.uid, Order::Oom { container, victim });
             }
-            Detail::Exit(exit) if exit.main && own => self.order(&pod.uid, Order::Exited { container }),
-            Detail::CgroupEmptied {} if own => self.order(&pod.uid, Order::Exited { container }),
+            // In a pid namespace that it shares it may be a command that somebody ran in it.
+            Detail::Exit(exit) if exit.main && own => {
+                self.order(&pod.uid, Order::Exited { container, sure: exit.namespace_pid == 1 });
+            }
+            Detail::CgroupEmptied {} if own => {
+                self.order(&pod.uid, Order::Exited { container, sure: true });
+            }
             _ => {}
         }
     }
 
     fn keep_house(&mut self, found: Found) {
         for uid in found.changed {
-            self.order(&uid, Order::Look);
+            let listed = found.there.pods.get(&uid).cloned().unwrap_or_default();
+            self.order(&uid, Order::Listed(Box::new(listed)));
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
         // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.

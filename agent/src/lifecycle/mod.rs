@@ -2,18 +2,21 @@
 //! purely, and carries it out.
 //!
 //! Decided in [`identity`] (which pods start, stay, are resized or end), [`plan`] (what is next for one pod, by
-//! [`policy`] and [`backoff`]), [`resize`] and [`phase`] (how it is shown); seen in [`Observed`], kept in [`Record`] by
+//! [`policy`], [`backoff`] and [`probing`]), [`resize`] and [`phase`] (how it is shown); seen in [`Observed`], kept in [`Record`] by
 //! [`store`].
 //!
 //! Carried out from [`start`] on: the manager gives every pod its worker and looks after what no pod owns, a worker goes
-//! on turn by turn, and the [`Board`] shows how the pods stand.
+//! on turn by turn, has its pod make way and come back ([`evicted`]), and the [`Board`] shows how the pods stand.
 
+mod admitting;
+mod away;
 pub mod backoff;
 mod board;
 mod containers;
 pub mod counters;
 mod devices;
 mod environment;
+mod evicted;
 mod exits;
 mod housekeeping;
 pub mod identity;
@@ -25,8 +28,10 @@ mod manager;
 mod manifest;
 mod observed;
 pub mod phase;
+mod places;
 pub mod plan;
 pub mod policy;
+pub mod probing;
 mod record;
 pub mod resize;
 mod resizing;
@@ -41,8 +46,10 @@ pub(crate) mod testing;
 mod turn;
 mod worker;
 
-pub use board::Board;
+pub use board::{Board, Wanted};
+pub use environment::{Places, owner};
+pub use evicted::{EVICTED, Evicted, Eviction};
 pub use observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 pub use plan::{Action, KillReason, Plan};
-pub use record::{ContainerRecord, Ending, OOM_KILLED, Record};
+pub use record::{ContainerRecord, Ending, OOM_KILLED, ProbeRecord, Record};
 pub use start::{Adoption, Lifecycle, Needs, find, homes, start};

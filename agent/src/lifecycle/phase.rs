@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use super::{ContainerRecord, ContainerSeen, ContainerStage, Observed, Plan, Record, policy};
+use super::probing::Published;
+use super::{ContainerRecord, ContainerSeen, ContainerStage, Evicted, Observed, Plan, Record, policy};
 use crate::devices::DeviceHealth;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::view::{ContainerState, ContainerView, Ended, PodPhase, PodView};
@@ -16,6 +17,8 @@ pub struct Facts<'a> {
     pub pod: &'a Arc<Pod>,
     pub observed: &'a Observed,
     pub record: &'a Record,
+    /// How containers stand by their probes.
+    pub published: &'a Published,
     pub plan: &'a Plan,
     /// Why containers could not be started just now: reason (`ErrImagePull`, `CreateContainerError`, …) and message by
     /// name. Stands before what the plan has them wait for.
@@ -44,18 +47,26 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         None => Vec::new(),
     };
     let ending = record.ending.as_ref();
-    let (reason, message) = match ending {
-        Some(ending) if facts.reason.is_empty() => ("Terminating", ending.why.as_str()),
+    let evicted = record.evicted();
+    let (reason, message) = match (ending, evicted) {
+        (Some(ending), _) if facts.reason.is_empty() => ("Terminating", ending.why.as_str()),
+        (None, Some(evicted)) => (evicted.reason.as_str(), evicted.message.as_str()),
         _ => (facts.reason, facts.message),
+    };
+    let being_ended = evicted.filter(|evicted| evicted.gone.is_none());
+    // As for the kubelet, a pod has not failed before all of it has ended (status manager `mergePodStatus`).
+    let phase = match evicted.filter(|evicted| evicted.has_failed()) {
+        Some(_) => PodPhase::Failed,
+        None => plan.finished.unwrap_or_else(|| phase(pod, record, &containers)),
     };
     PodView {
         pod: pod.clone(),
         origin: record.origin.clone(),
-        phase: plan.finished.unwrap_or_else(|| phase(pod, &containers)),
+        phase,
         reason: reason.to_owned(),
         message: message.to_owned(),
         started: record.accepted,
-        terminating: ending.map(|ending| ending.since),
+        terminating: ending.map(|ending| ending.since).or(being_ended.map(|evicted| evicted.since)),
         ips,
         sandbox_id: sandbox.map(|s| s.id.clone()).unwrap_or_default(),
         containers,
@@ -71,8 +82,9 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
     let seen = observed.newest(name);
     let (state, last) = state(facts, container, seen, own);
     let running = matches!(state, ContainerState::Running { .. });
-    let hooked = !policy::has_post_start(pod, name) || seen.is_some_and(|seen| own.hooked == seen.id);
-    let started = running && hooked;
+    let up = seen.filter(|seen| running && record.hook_is_done(pod, seen));
+    let started = up.is_some_and(|seen| facts.published.started(pod, seen));
+    let ready = up.is_some_and(|seen| facts.published.ready(pod, seen));
     let done = matches!(&state, ContainerState::Terminated(ended) if ended.exit_code == 0);
     ContainerView {
         name: name.clone(),
@@ -82,7 +94,7 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
         id: seen.map(|seen| seen.id.clone()).unwrap_or_default(),
         last,
         restarts: seen.map_or(0, |seen| seen.attempt).max(own.restarts),
-        ready: if container.kind == ContainerKind::Init { done } else { started },
+        ready: if container.kind == ContainerKind::Init { done } else { ready },
         started,
         devices: facts.devices.get(name).cloned().unwrap_or_default(),
         oom: seen.and_then(|seen| own.victim(&seen.id)).cloned(),
@@ -122,8 +134,12 @@ fn state(
     let Some(seen) = seen else {
         // The runtime has none (any more).
         return match &own.last {
-            Some(last) if waiting.is_none() && !comes(facts, container, last.exit_code) => {
+            Some(last) if waiting.is_none() && !comes(facts, container, own, last) => {
                 (ContainerState::Terminated(last.clone()), None)
+            }
+            // As the kubelet says of containers that a pod left without a trace (status manager `TerminatePod`).
+            None if has_failed(facts) && container.kind == ContainerKind::Ordinary => {
+                (ContainerState::Terminated(untraced()), None)
             }
             last => (wait(), last.clone()),
         };
@@ -153,24 +169,45 @@ fn state(
     }
 }
 
+fn has_failed(facts: &Facts<'_>) -> bool {
+    facts.record.evicted().is_some_and(Evicted::has_failed)
+}
+
+fn untraced() -> Ended {
+    Ended {
+        id: String::new(),
+        exit_code: 137,
+        signal: 0,
+        reason: "ContainerStatusUnknown".into(),
+        message: "The container could not be located when the pod was terminated".into(),
+        started: None,
+        finished: None,
+        oom: None,
+    }
+}
+
 /// Whether a container that the runtime does not have will be there again.
-fn comes(facts: &Facts<'_>, container: &Container, exit_code: i32) -> bool {
+fn comes(facts: &Facts<'_>, container: &Container, own: &ContainerRecord, last: &Ended) -> bool {
     facts.plan.finished.is_none()
-        && facts.record.ending.is_none()
-        && policy::restarts(facts.pod, container, exit_code)
+        && !facts.record.is_leaving()
+        && policy::comes_again(facts.pod, container, Some(own), &last.id, last.exit_code)
 }
 
 /// `status.phase` of a pod that is not finished.
-fn phase(pod: &Pod, containers: &[ContainerView]) -> PodPhase {
+fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
     let (mut pending_init, mut pending_sidecars) = (false, false);
     let (mut running, mut waiting, mut stopped, mut succeeded) = (0, 0, 0, 0);
     let mut restarting = false;
+    let comes_again = |container: &Container, ended: &Ended| {
+        let own = record.container(&container.name);
+        policy::comes_again(pod, container, own, &ended.id, ended.exit_code)
+    };
     let declared = pod.init_containers.iter().chain(&pod.containers);
     for (container, view) in declared.zip(containers) {
         let last = view.last.as_ref();
         match (container.kind, &view.state) {
             (ContainerKind::Init, ContainerState::Terminated(ended)) => {
-                if ended.exit_code != 0 && !policy::restarts(pod, container, ended.exit_code) {
+                if ended.exit_code != 0 && !comes_again(container, ended) {
                     return PodPhase::Failed;
                 }
             }
@@ -198,7 +235,7 @@ fn phase(pod: &Pod, containers: &[ContainerView]) -> PodPhase {
                     None => waiting += 1,
                     Some(ended) => {
                         stopped += 1;
-                        restarting |= policy::restarts(pod, container, ended.exit_code);
+                        restarting |= comes_again(container, ended);
                         succeeded += u32::from(ended.exit_code == 0);
                     }
                 }

@@ -1,17 +1,23 @@
 use serde_json::json;
 
 use super::super::ContainerStage::{Created, Exited, Running, Unknown};
-use super::super::Ending;
 use super::super::testing::{at, container, exited, pod, record, sandbox};
+use super::super::{Ending, Eviction};
 use super::*;
 use crate::config::PodSettings;
+use crate::lifecycle::KillReason;
 use crate::lifecycle::plan::plan;
+use crate::lifecycle::probing::Published;
+use crate::lifecycle::testing::published;
+use crate::probes::ProbeKind::{self, Liveness, Readiness, Startup};
+use crate::probes::Verdict::{self, Failure, Success};
 use crate::view::OomVictim;
 
 struct Case {
     pod: Arc<Pod>,
     record: Record,
     observed: Observed,
+    published: Published,
     trouble: BTreeMap<String, (String, String)>,
 }
 
@@ -24,19 +30,20 @@ impl Case {
         }));
         let record = record(&pod);
         let observed = Observed { sandboxes: vec![sandbox(0, true)], containers };
-        Self { pod, record, observed, trouble: BTreeMap::new() }
+        Self { pod, record, observed, published: Published::default(), trouble: BTreeMap::new() }
     }
 
     /// As shown at second `now`, after what ended was noted.
     fn view(&mut self, now: i64) -> PodView {
         let settings = PodSettings::default();
         self.record.note_ends(&self.pod, &self.observed, &settings);
-        let plan = plan(&self.pod, &self.observed, &self.record, &settings, at(now));
+        let plan = plan(&self.pod, &self.observed, &self.record, &self.published, &settings, at(now));
         view(&Facts {
             devices: &DeviceHealth::new(),
             pod: &self.pod,
             observed: &self.observed,
             record: &self.record,
+            published: &self.published,
             plan: &plan,
             trouble: &self.trouble,
             node_ips: &[],
@@ -193,4 +200,109 @@ fn ends_and_addresses() {
     case.observed.sandboxes[0].ready = false;
     case.observed.containers = vec![container("i", 0, Exited)];
     assert!(case.view(11).ips.is_empty());
+}
+
+/// Container `c` and sidecar `s` with all probes, of pods that restart what failed.
+fn probed(containers: Vec<ContainerSeen>) -> Case {
+    let probe = json!({"exec": {"command": ["true"]}});
+    let with = |name: &str, policy: serde_json::Value| {
+        json!({"name": name, "image": "i", "restartPolicy": policy,
+               "startupProbe": probe, "readinessProbe": probe, "livenessProbe": probe})
+    };
+    let pod = pod(json!({
+        "restartPolicy": "OnFailure",
+        "initContainers": [with("s", json!("Always"))],
+        "containers": [with("c", json!(null))],
+    }));
+    Case { record: record(&pod), pod, ..Case::new("Always", containers) }
+}
+
+#[test]
+fn what_probes_make_of_a_container() {
+    let up = || vec![container("s", 0, Running), container("c", 0, Running)];
+    let of = |results: &[(ProbeKind, Verdict)], ended: bool| {
+        let mut case = probed(up());
+        case.published = published("c.0", results);
+        if ended {
+            case.published.exit("c.0");
+        }
+        let view = case.view(5);
+        let c = &view.containers[1];
+        assert!(matches!(c.state, ContainerState::Running { .. }));
+        (c.started, c.ready)
+    };
+    assert_eq!(of(&[], false), (false, false));
+    assert_eq!(of(&[(Startup, Failure)], false), (false, false));
+    assert_eq!(of(&[(Readiness, Success)], false), (false, false));
+    assert_eq!(of(&[(Startup, Success)], false), (true, false));
+    assert_eq!(of(&[(Startup, Success), (Readiness, Failure)], false), (true, false));
+    assert_eq!(of(&[(Startup, Success), (Readiness, Success)], false), (true, true));
+    assert_eq!(of(&[(Startup, Success), (Readiness, Success), (Liveness, Failure)], false), (true, true));
+    // The kernel saw it end, the runtime did not yet.
+    assert_eq!(of(&[(Startup, Success), (Readiness, Success)], true), (true, false));
+}
+
+#[test]
+fn a_sidecar_that_has_not_started_keeps_the_pod_pending() {
+    let mut case = probed(vec![container("s", 0, Running)]);
+    assert_eq!(told(&case.view(5)), "Pending s:Running c:Waiting/PodInitializing");
+    case.published = published("s.0", &[(Startup, Success), (Readiness, Success)]);
+    assert_eq!(told(&case.view(5)), "Pending s:Running+ c:Waiting/PodInitializing");
+}
+
+#[test]
+fn a_pod_whose_container_a_probe_ended_goes_on() {
+    let mut case = probed(vec![container("s", 0, Running), exited("c", 0, 0)]);
+    case.record.note_kill("c", "c.0", KillReason::Liveness);
+    case.view(5);
+    case.observed.containers[1] = exited("c", 1, 0);
+    case.record.note_kill("c", "c.1", KillReason::Liveness);
+    // It exited well, and comes again all the same.
+    let view = case.view(16);
+    assert_eq!(told(&view), "Running s:Running c:Waiting/CrashLoopBackOff(c.1)");
+    assert_eq!(view.containers[1].restarts, 1);
+    // One that exited so by itself has done what it was there for.
+    case.record.containers.get_mut("c").unwrap().probes = None;
+    assert_eq!(told(&case.view(16)), "Running s:Running c:Terminated/Completed");
+}
+
+#[test]
+fn a_pod_that_had_to_make_way() {
+    let running = vec![container("s", 0, Running), container("c", 1, Running)];
+    let mut case = Case::new("Always", [running, vec![exited("i", 0, 0)]].concat());
+    let low = "The node was low on resource: memory.";
+    let eviction = Eviction { reason: "Evicted".into(), message: low.into(), grace: None, condition: None };
+    case.record.evict(&eviction, std::time::Duration::from_secs(30), false, at(100));
+    let view = case.view(101);
+    assert_eq!(told(&view), "Running i:Terminated/Completed+ s:Running+ c:Running+");
+    assert_eq!(
+        (view.reason.as_str(), view.message.as_str(), view.terminating),
+        ("Evicted", low, Some(at(100)))
+    );
+    // As long as anything of it is left it has not failed, and what has ended does not wait for a start.
+    case.observed.containers[1] = exited("c", 1, 137);
+    assert_eq!(told(&case.view(102)), "Running i:Terminated/Completed+ s:Running+ c:Terminated/Error");
+    case.record.note_gone(at(103));
+    case.observed = Observed::default();
+    let view = case.view(104);
+    assert_eq!(told(&view), "Failed i:Terminated/Completed+ s:Waiting/PodInitializing c:Terminated/Error");
+    assert_eq!((view.reason.as_str(), view.message.as_str(), view.terminating), ("Evicted", low, None));
+    // One that never ran is not left waiting.
+    case.record.containers.clear();
+    let view = case.view(104);
+    assert_eq!(
+        told(&view),
+        "Failed i:Waiting/PodInitializing s:Waiting/PodInitializing c:Terminated/ContainerStatusUnknown"
+    );
+    case.record.ending =
+        Some(Ending { since: at(105), grace_seconds: 30, why: "its manifest is gone".into() });
+    let view = case.view(106);
+    assert_eq!(
+        (view.phase, view.reason.as_str(), view.terminating),
+        (PodPhase::Failed, "Terminating", Some(at(105)))
+    );
+    case.record.ending = None;
+    case.record.come_back(at(110));
+    let view = case.view(110);
+    assert_eq!((view.phase, view.reason.as_str(), view.started), (PodPhase::Pending, "", at(110)));
 }

@@ -3,6 +3,7 @@
 
 use k8s_openapi::api::core::v1;
 
+use super::ContainerRecord;
 use crate::pod::{Container, ContainerKind, Pod};
 
 /// `spec.restartPolicy` and `spec.containers[].restartPolicy`.
@@ -31,6 +32,22 @@ pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
         return allows(own, exit_code);
     }
     allows(policy(pod.spec.restart_policy.as_deref()).unwrap_or(Policy::Always), exit_code)
+}
+
+/// What a container's end counts as that a probe has had ended: a failure (`KILL`), whatever its exit code.
+pub const PROBE_KILLED: i32 = 137;
+
+/// Whether another one starts after the container `id`, which ended with `exit_code`: by its policy, or because the
+/// agent ended it for that.
+pub fn comes_again(
+    pod: &Pod,
+    container: &Container,
+    own: Option<&ContainerRecord>,
+    id: &str,
+    exit_code: i32,
+) -> bool {
+    let by_probe = || own.is_some_and(|own| own.ended_by_probe(id)) && restarts(pod, container, PROBE_KILLED);
+    own.is_some_and(|own| own.stopped == id) || restarts(pod, container, exit_code) || by_probe()
 }
 
 fn policy(text: Option<&str>) -> Option<Policy> {
@@ -63,8 +80,20 @@ fn matches(rule: &v1::ContainerRestartRule, exit_code: i32) -> bool {
 
 /// The container's part of the manifest.
 pub fn spec_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a v1::Container> {
+    specs(pod).find(|c| c.name == name)
+}
+
+/// The manifest's containers, init containers last.
+pub fn specs(pod: &Pod) -> impl Iterator<Item = &v1::Container> {
     let init = pod.spec.init_containers.as_deref().unwrap_or_default();
-    pod.spec.containers.iter().chain(init).find(|c| c.name == name)
+    pod.spec.containers.iter().chain(init)
+}
+
+/// Whether the container is probed at all.
+pub fn has_probes(container: &v1::Container) -> bool {
+    [&container.startup_probe, &container.readiness_probe, &container.liveness_probe]
+        .into_iter()
+        .any(Option::is_some)
 }
 
 /// Whether the container has a hook that runs after its start.

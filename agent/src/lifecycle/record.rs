@@ -7,10 +7,12 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use serde::{Deserialize, Serialize};
 
+use super::evicted::Evicted;
 use super::manifest::Manifest;
-use super::{ContainerSeen, KillReason, Observed, backoff};
+use super::{ContainerSeen, KillReason, Observed, backoff, policy};
 use crate::config::PodSettings;
 use crate::pod::{Container, ContainerKind, Pod};
+use crate::probes::ProbeMemory;
 use crate::view::{Ended, OomVictim};
 
 /// One pod's record.
@@ -28,6 +30,16 @@ pub struct Record {
     /// Set when the pod is to go.
     #[serde(default)]
     pub ending: Option<Ending>,
+    /// It holds what it asks for. A record that does not say is of a pod that nobody checked.
+    #[serde(default = "admitted")]
+    pub admitted: bool,
+    /// Its newest eviction, also when it is back from it. Boxed, since most pods have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Box<Evicted>>,
+}
+
+fn admitted() -> bool {
+    true
 }
 
 /// What of one container must outlive the agent and the runtime's own memory of it.
@@ -52,6 +64,19 @@ pub struct ContainerRecord {
     pub stopped: String,
     /// The newest process of the container with this id that was killed for memory.
     pub oom: Option<(String, OomVictim)>,
+    /// Of its probes. Boxed, since most containers have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<Box<ProbeRecord>>,
+}
+
+/// What of a container's probes must outlive the agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbeRecord {
+    /// How they stand.
+    pub memory: ProbeMemory,
+    /// The container that the agent ended for one of them: it failed, however it exits.
+    pub ended: String,
 }
 
 /// A pod on its way out.
@@ -73,6 +98,8 @@ impl Record {
             accepted,
             containers: BTreeMap::new(),
             ending: None,
+            admitted: false,
+            eviction: None,
         }
     }
 
@@ -106,9 +133,22 @@ impl Record {
 
     /// To be saved before a container is ended for `reason`.
     pub fn note_kill(&mut self, name: &str, id: &str, reason: KillReason) {
-        if matches!(reason, KillReason::Resize | KillReason::Unknown) {
-            id.clone_into(&mut self.containers.entry(name.to_owned()).or_default().stopped);
+        match reason {
+            KillReason::Resize | KillReason::Unknown => {
+                id.clone_into(&mut self.containers.entry(name.to_owned()).or_default().stopped);
+            }
+            KillReason::Liveness | KillReason::Startup => {
+                let own = self.containers.entry(name.to_owned()).or_default();
+                id.clone_into(&mut own.probes.get_or_insert_default().ended);
+            }
+            KillReason::PostStart | KillReason::NotWanted | KillReason::PodEnds => {}
         }
+    }
+
+    /// Whether a running container's postStart hook is done, if it has one.
+    pub fn hook_is_done(&self, pod: &Pod, seen: &ContainerSeen) -> bool {
+        !policy::has_post_start(pod, &seen.name)
+            || self.container(&seen.name).is_some_and(|own| own.hooked == seen.id)
     }
 
     /// Takes over how containers of the pod ended. Noting the same again changes nothing.
@@ -143,6 +183,21 @@ impl ContainerRecord {
             (true, true) => self.restarts.checked_sub(1),
             (false, true) => Some(self.restarts),
         }
+    }
+
+    /// Takes over how its probes stand, of the container in `memory`.
+    pub fn note_probes(&mut self, memory: &ProbeMemory) {
+        self.probes.get_or_insert_default().memory = memory.clone();
+    }
+
+    /// How the probes of the container `id` stood when the record was saved.
+    pub fn memory(&self, id: &str) -> Option<&ProbeMemory> {
+        self.probes.as_ref().map(|probes| &probes.memory).filter(|memory| memory.container == id)
+    }
+
+    /// A probe had the container `id` ended.
+    pub fn ended_by_probe(&self, id: &str) -> bool {
+        self.probes.as_ref().is_some_and(|probes| probes.ended == id)
     }
 
     /// `None` for an end that was noted before or is older than the one noted.

@@ -9,8 +9,8 @@ use super::Record;
 use super::store::Store;
 
 /// See the module. What was given is saved also after this is dropped. While nothing is to be saved it holds no
-/// record and no task.
-#[derive(Debug)]
+/// record and no task. Cloning shares it.
+#[derive(Debug, Clone)]
 pub struct Saver(Arc<Shared>);
 
 #[derive(Debug)]

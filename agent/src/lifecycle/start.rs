@@ -7,29 +7,39 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
 use super::environment::{Environment, Places, host_ips, owner};
+use super::evicted::Eviction;
 use super::housekeeping::Housekeeping;
 use super::manager::{FIRST_LOOK, Input, Manager};
 use super::manifest::Manifest;
 use super::store::{Store, StoreError};
-use super::{Board, Record, identity};
-use crate::config::{Config, Endpoint};
+use super::{Board, Record, admitting, identity};
+use crate::admission::{Admission, Explain};
+use crate::cgroup::Layout;
+use crate::config::{Config, Endpoint, PodSettings};
 use crate::container::dns::Resolv;
 use crate::devices::{Devices, Guards};
+use crate::eviction::Pressure;
+use crate::gc::Holds;
 use crate::journal::Journal;
 use crate::manage::{Keep, Kept, PodSink, node_name};
 use crate::node::Capacity;
 use crate::pod::Pod;
+use crate::probes::Probes;
 use crate::qos::HierarchyFacts;
 use crate::runtime::Client;
 use crate::source::{Desired, Standing};
 
-/// Pods that start at a time; more make the runtime slower, not the pods faster.
-const STARTS: usize = 16;
+/// Pods that start at a time, for each CPU; more make the runtime slower, not the pods faster.
+const STARTS: usize = 2;
+/// At least so many.
+const LEAST_STARTS: usize = 4;
+/// Calls that end something of a pod at a time, for each CPU.
+const ENDS: usize = 8;
 /// Between two tries to hear the runtime's events.
 const HEAR_AGAIN: Duration = Duration::from_secs(1);
 
@@ -104,6 +114,7 @@ impl Found {
             pods: self
                 .records
                 .iter()
+                .filter(|(record, _)| !record.is_away())
                 .map(|(record, pod)| kept(pod, &record.origin))
                 .chain(starting.iter().map(|sourced| kept(&sourced.pod, &sourced.origin)))
                 .collect(),
@@ -131,24 +142,43 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
 pub struct Needs {
     pub facts: HierarchyFacts,
     pub capacity: Capacity,
+    pub layout: Layout,
     pub journal: Journal,
     pub places: Places,
     pub sink: PodSink,
     pub board: Board,
     pub devices: Devices,
     pub guards: Option<Guards>,
+    pub probes: Probes,
+    /// Shared with who removes images.
+    pub holds: Holds,
+    /// Conditions of the node that are true now.
+    pub pressure: watch::Receiver<Pressure>,
     /// Pods by uid whose devices have turned healthy or unhealthy.
     pub health: mpsc::UnboundedReceiver<String>,
+    /// Takes what admission decides.
+    pub explain: Explain,
 }
 
 /// Hands over what the source says; the workers end with the runtime that they run in.
 #[derive(Debug, Clone)]
-pub struct Lifecycle(mpsc::UnboundedSender<Input>);
+pub struct Lifecycle(mpsc::UnboundedSender<Input>, Admission);
 
 impl Lifecycle {
     pub fn desire(&self, desired: Desired) {
         // Nobody listens any more when the agent ends.
         let _ = self.0.send(Input::Desired(desired));
+    }
+
+    /// Who holds what of the node, and who waits for it.
+    pub fn admission(&self) -> &Admission {
+        &self.1
+    }
+
+    /// The pod with this uid has to make way; nothing happens to one that is not there. One that ends
+    /// already has no more time for it than this gives.
+    pub fn evict(&self, uid: &str, eviction: Eviction) {
+        let _ = self.0.send(Input::Evict { uid: uid.to_owned(), eviction });
     }
 }
 
@@ -170,12 +200,21 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
     let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
     let resolv =
         resolv.inspect_err(|error| warn!("{error}: pods get no resolver of the node's")).ok().flatten();
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let (inputs, incoming) = mpsc::unbounded_channel();
+    let admission = admitting::start(config, &needs, &inputs);
     let env = Arc::new(Environment {
         client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
         settings: config.node.clone(),
-        pods: config.pods.clone(),
+        pods: PodSettings {
+            dead_kept: config.gc.max_per_pod_container,
+            dead_min_age: config.gc.min_container_age,
+            ..config.pods.clone()
+        },
+        eviction: config.eviction.clone(),
         facts: needs.facts,
         capacity: needs.capacity,
+        layout: needs.layout,
         node_name: node_name(config),
         host_ips: host_ips(),
         resolv: resolv.unwrap_or_default(),
@@ -184,15 +223,19 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         homes: homes(config),
         seccomp_root: config.state_dir.join("seccomp"),
         recursive_read_only: AtomicBool::new(false),
+        admission: admission.clone(),
         devices: needs.devices,
         guards: needs.guards,
+        probes: needs.probes,
         journal: needs.journal,
         board: needs.board,
         places: needs.places,
+        holds: needs.holds,
+        pressure: needs.pressure,
         pulls: Semaphore::new(pulls),
-        starts: Semaphore::new(STARTS),
+        starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS))),
+        ends: Semaphore::new(cpus * ENDS),
     });
-    let (inputs, incoming) = mpsc::unbounded_channel();
     let hear = inputs.downgrade();
     tokio::spawn(listen(env.client.clone(), hear.clone()));
     tokio::spawn(heed(env.clone(), needs.health, hear));
@@ -212,7 +255,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         manager.desire(found.desired);
         manager.run(incoming).await;
     });
-    (Lifecycle(inputs), Adoption(adoption))
+    (Lifecycle(inputs, admission), Adoption(adoption))
 }
 
 /// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.

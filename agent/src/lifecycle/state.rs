@@ -2,13 +2,16 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-use tokio::sync::{Notify, mpsc};
+use jiff::Timestamp;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use super::environment::Environment;
+use super::probing::{NOTHING, Probing, Published};
 use super::saver::Saver;
+use super::worker::Order;
 use super::{ContainerSeen, Observed, Plan, Record, phase};
 use crate::devices::{DeviceHealth, PodDemand};
 use crate::pod::Pod;
@@ -18,9 +21,12 @@ use crate::view::OomVictim;
 #[derive(Debug)]
 pub struct PodState {
     pub env: Arc<Environment>,
+    own: Weak<Self>,
+    /// To its own worker.
+    orders: mpsc::WeakUnboundedSender<Order>,
     inner: Mutex<Inner>,
     saver: Saver,
-    /// Rings when the pod is to end: whatever waits stops waiting.
+    /// Rings when the pod is to end, or sooner than before: whatever waits stops waiting.
     ending: Notify,
     /// Kept until it was looked what the runtime has of an adopted pod.
     unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
@@ -48,8 +54,12 @@ pub struct Inner {
     pub resizing: bool,
     /// Why a resize waits.
     pub resize: String,
+    /// Its place among those that start, from its sandbox until there is nothing to do at once.
+    pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
     pub early_ooms: Vec<(String, OomVictim)>,
+    /// Boxed, since most pods have none.
+    pub probing: Option<Box<Probing>>,
 }
 
 /// A start that failed.
@@ -68,9 +78,11 @@ impl PodState {
         env: Arc<Environment>,
         pod: Arc<Pod>,
         record: Record,
+        orders: mpsc::WeakUnboundedSender<Order>,
         unseen: Option<mpsc::Sender<Infallible>>,
     ) -> Arc<Self> {
         let saver = Saver::new(env.store.clone());
+        let probing = Probing::of(&record);
         let inner = Inner {
             pod,
             record,
@@ -83,10 +95,14 @@ impl PodState {
             version: 0,
             resizing: false,
             resize: String::new(),
+            starting: None,
             early_ooms: Vec::new(),
+            probing,
         };
-        Arc::new(Self {
+        Arc::new_cyclic(|own| Self {
             env,
+            own: own.clone(),
+            orders,
             inner: Mutex::new(inner),
             saver,
             ending: Notify::new(),
@@ -107,11 +123,17 @@ impl PodState {
         self.lock().pod.clone()
     }
 
+    /// It is to end, for good or to come back, or is away.
     pub fn is_ending(&self) -> bool {
-        self.lock().record.ending.is_some()
+        self.lock().record.is_leaving()
     }
 
-    /// Wakes whatever waits in [`Self::unless_ending`].
+    /// Another pod may start in its place.
+    pub fn give_way(&self) {
+        self.lock().starting = None;
+    }
+
+    /// Wakes whatever waits in [`Self::unless_ending`] and [`Self::unless_sooner`].
     pub fn interrupt(&self) {
         self.ending.notify_waiters();
     }
@@ -131,20 +153,62 @@ impl PodState {
         }
     }
 
+    /// The future's result, or `None` as soon as the pod's containers have to have ended before `due`.
+    pub async fn unless_sooner<T>(&self, due: Timestamp, future: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(future);
+        loop {
+            let ring = self.ending.notified();
+            tokio::pin!(ring);
+            ring.as_mut().enable();
+            if self.due_by(due) < due {
+                return None;
+            }
+            tokio::select! {
+                done = &mut future => return Some(done),
+                () = ring => {}
+            }
+        }
+    }
+
+    /// When what has until `due` has to have ended, given how long the pod has.
+    pub fn due_by(&self, due: Timestamp) -> Timestamp {
+        self.lock().record.due().map_or(due, |own| own.min(due))
+    }
+
     /// Waits so long; false when the pod is to end.
     pub async fn pause(&self, time: Duration) -> bool {
         self.unless_ending(tokio::time::sleep(time)).await.is_some()
     }
 
-    /// Changes the record, has it saved and shows the pod.
+    pub fn own(&self) -> Weak<Self> {
+        self.own.clone()
+    }
+
+    /// Tells the pod's worker; nothing when the agent ends.
+    pub fn order(&self, order: Order) {
+        if let Some(orders) = self.orders.upgrade() {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// Changes the record, has it saved and shows the pod. As [`Self::show`] it is the worker's alone.
     pub fn update(&self, change: impl FnOnce(&mut Inner)) {
-        let record = {
-            let mut inner = self.lock();
-            change(&mut inner);
-            inner.record.clone()
-        };
-        self.saver.save(record);
+        self.save(|inner| {
+            change(inner);
+            true
+        });
         self.show();
+    }
+
+    /// Changes the record and has it saved if there was anything to change, which is returned.
+    pub fn save(&self, change: impl FnOnce(&mut Inner) -> bool) -> bool {
+        let mut inner = self.lock();
+        let changed = change(&mut inner);
+        if changed {
+            // Before the lock is given back: the newest record must be the one that is saved last.
+            self.saver.save(inner.record.clone());
+        }
+        changed
     }
 
     /// Changes what is only in memory, and shows the pod.
@@ -173,6 +237,7 @@ impl PodState {
                 pod: &inner.pod,
                 observed: &inner.observed,
                 record: &inner.record,
+                published: inner.published(),
                 plan: &inner.plan,
                 trouble: &trouble.collect(),
                 devices: &devices,
@@ -188,5 +253,21 @@ impl PodState {
     /// Waits until the record is on disk.
     pub async fn saved(&self) {
         self.saver.settled().await;
+    }
+
+    /// To wait for the record without holding the pod.
+    pub fn saver(&self) -> Saver {
+        self.saver.clone()
+    }
+}
+
+impl Inner {
+    /// How its containers stand by their probes.
+    pub fn published(&self) -> &Published {
+        self.probing.as_ref().map_or(&NOTHING, |probing| &probing.published)
+    }
+
+    pub fn probing_mut(&mut self) -> &mut Probing {
+        self.probing.get_or_insert_default()
     }
 }

@@ -1,7 +1,8 @@
 use super::super::manifest::Manifest;
-use super::super::testing::{at, pod};
-use super::super::{ContainerRecord, Ending};
+use super::super::testing::{at, memory, pod};
+use super::super::{ContainerRecord, Ending, KillReason};
 use super::*;
+use crate::probes::{ProbeKind, Verdict};
 use crate::view::{Ended, OomVictim};
 
 fn record() -> Record {
@@ -99,4 +100,22 @@ fn no_uid_leads_elsewhere() {
     for uid in ["", "../x", "a/b", "."] {
         assert!(matches!(store.remove(uid), Err(StoreError::Uid { .. })), "{uid}");
     }
+}
+
+#[test]
+fn a_record_of_an_agent_without_probes_is_the_same_as_one_of_a_pod_without() {
+    let mut with = record();
+    let old = serde_json::to_value(&with).unwrap();
+    assert_eq!(old["containers"]["c"].get("probes"), None);
+    assert_eq!(serde_json::from_value::<Record>(old).unwrap(), with);
+    let memory = memory("c.3", &[(ProbeKind::Readiness, Verdict::Success)]);
+    let own = with.containers.get_mut("c").unwrap();
+    own.note_probes(&memory);
+    with.note_kill("c", "c.3", KillReason::Liveness);
+    let read: Record = serde_json::from_value(serde_json::to_value(&with).unwrap()).unwrap();
+    assert_eq!(read, with);
+    let own = read.container("c").unwrap();
+    assert_eq!(own.memory("c.3"), Some(&memory));
+    assert_eq!(own.memory("c.4"), None);
+    assert_eq!((own.ended_by_probe("c.3"), own.ended_by_probe("c.4")), (true, false));
 }

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde_json::{Value, json};
 
+use super::probing::Published;
 use super::{ContainerSeen, ContainerStage, Record, SandboxSeen};
 use crate::pod::Pod;
+use crate::probes::{ProbeKind, ProbeMemory, Standing, Verdict};
 
 /// Pod `default/p` of this spec, uid `u`.
 pub(crate) fn pod(spec: Value) -> Arc<Pod> {
@@ -56,4 +58,21 @@ pub(crate) fn container(name: &str, attempt: u32, stage: ContainerStage) -> Cont
 pub(crate) fn exited(name: &str, attempt: u32, exit_code: i32) -> ContainerSeen {
     let reason = if exit_code == 0 { "Completed" } else { "Error" };
     ContainerSeen { exit_code, reason: reason.into(), ..container(name, attempt, ContainerStage::Exited) }
+}
+
+/// What is published of the probes of a container.
+pub(crate) fn published(id: &str, results: &[(ProbeKind, Verdict)]) -> Published {
+    let mut published = Published::default();
+    let memory = memory(id, results);
+    results.iter().for_each(|(kind, _)| published.publish(&memory, *kind));
+    published
+}
+
+/// Of a container whose probes have come to these results.
+pub(crate) fn memory(id: &str, results: &[(ProbeKind, Verdict)]) -> ProbeMemory {
+    let mut memory = ProbeMemory::new(id);
+    for (kind, verdict) in results {
+        *memory.of_mut(*kind) = Standing { result: Some(*verdict), last: Some(*verdict), run: 1 };
+    }
+    memory
 }

@@ -11,7 +11,7 @@ use super::images::ImageError;
 use super::kill::{self, Kill};
 use super::sandbox;
 use super::state::{Failed, PodState};
-use super::{Action, ContainerStage, KillReason, backoff, devices, look, plan, resizing};
+use super::{Action, ContainerStage, KillReason, admitting, backoff, devices, look, plan, resizing};
 use crate::container;
 use crate::pod::ContainerKind;
 use crate::runtime::RuntimeError;
@@ -40,7 +40,8 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     let now = Timestamp::now();
     let (pod, decided) = {
         let inner = state.lock();
-        let decided = plan::plan(&inner.pod, &inner.observed, &inner.record, &state.env.pods, now);
+        let published = inner.published();
+        let decided = plan::plan(&inner.pod, &inner.observed, &inner.record, published, &state.env.pods, now);
         (inner.pod.clone(), decided)
     };
     debug!(pod = pod.name, ?decided, "decided");
@@ -57,6 +58,9 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     // Nothing of it runs any more, and nothing will: its devices are for others (kubelet: only active pods have any).
     if decided.finished.is_some() && decided.actions.is_empty() {
         devices::release(&state.env, &pod.uid);
+    }
+    if decided.finished.is_none() {
+        admitting::seen(state);
     }
     let mut wake = decided.wake.map(|at| until(at, now));
     let mut done = false;
@@ -85,10 +89,13 @@ enum Outcome {
 async fn carry_out(state: &PodState, action: &Action) -> Outcome {
     let client = &state.env.client;
     let result = match action {
-        Action::CreateSandbox { attempt } => return create_sandbox(state, *attempt).await,
-        Action::StartContainer { name, attempt } => return start(state, name, Some(*attempt), "").await,
-        Action::FinishStart { id, name } => return start(state, name, None, id).await,
-        Action::StopSandbox { id } => stop_sandbox(state, id).await,
+        // On the heap: together they are more than a thread's stack can take in, unoptimised.
+        Action::CreateSandbox { attempt } => return Box::pin(create_sandbox(state, *attempt)).await,
+        Action::StartContainer { name, attempt } => {
+            return Box::pin(start(state, name, Some(*attempt), "")).await;
+        }
+        Action::FinishStart { id, name } => return Box::pin(start(state, name, None, id)).await,
+        Action::StopSandbox { id } => Box::pin(stop_sandbox(state, id)).await,
         Action::RemoveSandbox { id } => client.remove_sandbox(id).await.map(|()| {
             state.note(|inner| {
                 inner.observed.sandboxes.retain(|sandbox| sandbox.id != *id);
@@ -99,9 +106,17 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
             state.note(|inner| inner.observed.containers.retain(|seen| seen.id != *id));
         }),
         Action::KillContainer { id, name, reason, message } => {
-            let grace = container::grace(&state.pod());
-            let killed =
-                kill::kill(state, &Kill { id, name, reason: *reason, message, grace }, async {}).await;
+            if reason.is_by_probe() {
+                // Between the plan and this, others were started or ended: how it ends itself is another thing.
+                match look::refresh(state).await {
+                    Ok(()) if kill::runs(state, id) => {}
+                    Ok(()) => return Outcome::Done,
+                    Err(error) => return failed(state, &error),
+                }
+            }
+            let grace = kill::grace(&state.pod(), name, *reason);
+            let end = Kill { id, name, reason: *reason, message, grace, places: None };
+            let killed = Box::pin(kill::kill(state, &end, async {})).await;
             // How it ended tells the next look.
             return match killed {
                 Ok(()) => match look::refresh(state).await {
@@ -112,7 +127,7 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
             };
         }
         Action::UpdateResources { id, name } => {
-            return match resizing::update(state, id, name).await {
+            return match Box::pin(resizing::update(state, id, name)).await {
                 Ok(()) => Outcome::Done,
                 Err(wait) => Outcome::Later(wait),
             };
@@ -125,12 +140,13 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
 }
 
 async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
-    if !devices::admit(state).await {
+    if !admitting::admit(state).await || !devices::admit(state).await {
         return Outcome::Done;
     }
-    // Closed never.
-    let _turn = state.unless_ending(state.env.starts.acquire()).await;
-    match sandbox::create(state, attempt).await {
+    // Closed never; kept until its containers run too, or it waits for something.
+    let place = state.unless_ending(state.env.starts.clone().acquire_owned()).await.and_then(Result::ok);
+    state.lock().starting = place;
+    match Box::pin(sandbox::create(state, attempt)).await {
         Ok(()) => {
             state.note(|inner| {
                 inner.trouble = None;
@@ -171,8 +187,8 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
     let kind = state.pod().container(name).map_or(ContainerKind::Ordinary, |container| container.kind);
     counters::container_started(kind.into());
     let started = match attempt {
-        Some(attempt) => containers::start(state, name, attempt).await,
-        None => containers::finish(state, id, name).await,
+        Some(attempt) => Box::pin(containers::start(state, name, attempt)).await,
+        None => Box::pin(containers::finish(state, id, name)).await,
     };
     match started {
         Ok(()) => {
@@ -186,8 +202,9 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
         Err(StartError::PostStart { id, source }) => {
             let message = source.to_string();
             let grace = container::grace(&state.pod());
-            let end = Kill { id: &id, name, reason: KillReason::PostStart, message: &message, grace };
-            match kill::kill(state, &end, async {}).await {
+            let end =
+                Kill { id: &id, name, reason: KillReason::PostStart, message: &message, grace, places: None };
+            match Box::pin(kill::kill(state, &end, async {})).await {
                 Ok(()) => drop(look::refresh(state).await),
                 Err(error) => return failed(state, &error),
             }
@@ -241,6 +258,7 @@ async fn stop_sandbox(state: &PodState, id: &str) -> Result<(), RuntimeError> {
             reason: KillReason::NotWanted,
             message: "its sandbox is gone or changed",
             grace,
+            places: None,
         };
         kill::kill(state, &end, async {}).await?;
     }

@@ -104,7 +104,8 @@ impl Value {
         match (self, other) {
             (Self::Cpu(a), Self::Cpu(b)) => share(*a).cmp(&share(*b)),
             (Self::Quota(a), Self::Quota(b)) => ratio(a).total_cmp(&ratio(b)),
-            (Self::Flag(a), Self::Flag(b)) => a.cmp(b),
+            // An idle cgroup has less; whether one dies whole is no matter of room.
+            (Self::Flag(a), Self::Flag(b)) => b.cmp(a),
             (Self::List(a), Self::List(b)) => listed(a).cmp(&listed(b)),
             (Self::Bound(a), Self::Bound(b)) => a.cmp(b),
             _ => Ordering::Equal,

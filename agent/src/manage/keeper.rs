@@ -11,7 +11,9 @@ use tokio::sync::watch;
 
 use super::destroyer::{Destroyer, Outcome};
 use super::keep::{Keep, Places};
+use super::overlay::Overlay;
 use super::sync::{Syncer, Turn};
+use crate::cgroup::control::Manager;
 use crate::view::HierarchyStatus;
 
 /// How often cgroups are looked at that wait for their pods' volumes (the kubelet's housekeeping).
@@ -22,6 +24,7 @@ const RETRY: Duration = Duration::from_secs(1);
 /// What wakes the keeper.
 enum Wake {
     Pods(Keep),
+    Overlay(Overlay),
     Look,
     Destroyed(Outcome),
     Stop,
@@ -35,6 +38,22 @@ pub struct Keeper {
     status: Arc<Mutex<HierarchyStatus>>,
     places: watch::Receiver<Arc<Places>>,
     words: Arc<AtomicU64>,
+    squeezable: Squeezable,
+}
+
+/// Who can be held back beside their own limits, and how.
+#[derive(Debug, Clone)]
+pub struct Squeezable {
+    pub manager: Arc<Manager>,
+    /// Paths of the levels' cgroups.
+    pub best_effort: String,
+    pub burstable: String,
+    /// The levels are there (`cgroupsPerQOS`).
+    pub levels: bool,
+    /// `cpu.idle` can be set.
+    pub idle: bool,
+    /// There is a `memory.high`: cgroup v2.
+    pub memory_high: bool,
 }
 
 /// Hands pods to the keeper from other threads.
@@ -51,6 +70,11 @@ impl PodSink {
         self.words.fetch_add(1, Ordering::Release);
         // Nobody listens any more when the agent ends.
         let _ = self.wakes.send(Wake::Pods(keep));
+    }
+
+    /// From now on the levels are held to this, over their own limits; undone when the keeper ends.
+    pub fn overlay(&self, overlay: Overlay) {
+        let _ = self.wakes.send(Wake::Overlay(overlay));
     }
 
     /// Something that cgroups wait for is over: a pod's volumes are gone.
@@ -71,13 +95,14 @@ impl Keeper {
             let _ = done.send(Wake::Destroyed(outcome));
         })?;
         let (status, places, words) = (syncer.status(), syncer.places(), syncer.words());
+        let squeezable = syncer.squeezable();
         // Here and not on the thread: whoever asks for readiness gets a hierarchy that stands.
         let mut destroyer = destroyer;
         syncer.turn(Turn::Whole, &mut destroyer);
         let thread = thread::Builder::new()
             .name("hierarchy".into())
             .spawn(move || run(&mut syncer, &mut destroyer, &woken, reconcile))?;
-        Ok(Self { wakes, thread: Some(thread), status, places, words })
+        Ok(Self { wakes, thread: Some(thread), status, places, words, squeezable })
     }
 
     pub fn sink(&self) -> PodSink {
@@ -87,6 +112,10 @@ impl Keeper {
     /// Where the pods' cgroups are, told anew with every change.
     pub fn places(&self) -> watch::Receiver<Arc<Places>> {
         self.places.clone()
+    }
+
+    pub fn squeezable(&self) -> &Squeezable {
+        &self.squeezable
     }
 
     /// The status, as of the last sync.
@@ -148,9 +177,13 @@ fn run(syncer: &mut Syncer, destroyer: &mut Destroyer, woken: &Receiver<Wake>, r
         // Everything that is there is taken before the next turn: a burst of removals is one change.
         while let Some(one) = wake {
             match one {
-                Wake::Stop => return,
+                Wake::Stop => return syncer.release(destroyer),
                 Wake::Pods(keep) => {
                     syncer.keep(keep);
+                    changed = true;
+                }
+                Wake::Overlay(overlay) => {
+                    syncer.overlay(overlay);
                     changed = true;
                 }
                 Wake::Look => changed = true,

@@ -26,7 +26,9 @@ use crate::view::Detail;
 
 /// What runs in mode manage. Dropping it leaves the pods as they are.
 pub struct Managing {
-    // Dropped first: nothing hands pods over any more.
+    // Dropped first: what it holds back is given back while the hierarchy is kept.
+    _feedback: Option<Box<dyn Any>>,
+    // Nothing hands pods over any more.
     _watching: Option<Watching>,
     pub keeper: Keeper,
     _servers: Option<Box<dyn Any>>,
@@ -35,7 +37,13 @@ pub struct Managing {
 impl Managing {
     /// What hands pods over ends before what keeps them.
     pub fn new(watching: Option<Watching>, keeper: Keeper) -> Self {
-        Self { _watching: watching, keeper, _servers: None }
+        Self { _feedback: None, _watching: watching, keeper, _servers: None }
+    }
+
+    /// With what tells the keeper what to hold back.
+    #[must_use]
+    pub fn with_feedback(self, feedback: impl Any) -> Self {
+        Self { _feedback: Some(Box::new(feedback)), ..self }
     }
 
     /// With what serves others for as long as this lives.

@@ -66,8 +66,18 @@ pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
             steps.push(Step::Create { path: path.clone(), limits: limits.clone() });
             continue;
         };
-        let (grow, shrink): (Vec<_>, Vec<_>) =
+        let (mut grow, mut shrink): (Vec<_>, Vec<_>) =
             differences(limits, there).into_iter().partition(|d| d.wanted.at_least(&d.found));
+        // A cgroup that is idle no more has the default weight (sched_group_set_idle), whatever it shows before.
+        let wakes = |d: &Difference| d.limit == Limit::CpuIdle && d.wanted == Value::Flag(false);
+        if let Some((_, weight)) = entries(limits).into_iter().find(|(limit, _)| *limit == Limit::Cpu)
+            && grow.iter().any(wakes)
+        {
+            let own = |d: &Difference| d.limit == Limit::Cpu;
+            grow.retain(|d| !own(d));
+            shrink.retain(|d| !own(d));
+            grow.push(Difference { limit: Limit::Cpu, found: weight.clone(), wanted: weight });
+        }
         for (changes, pass, to) in [(grow, Pass::Grow, &mut steps), (shrink, Pass::Shrink, &mut shrinking)] {
             if !changes.is_empty() {
                 let limits = only(limits, |l| changes.iter().any(|d| d.limit == l));

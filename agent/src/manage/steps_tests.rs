@@ -107,3 +107,19 @@ proptest! {
         prop_assert_eq!(now, wanted);
     }
 }
+
+/// The kernel gives it the default weight, and shows before what it had while idle.
+#[test]
+fn a_cgroup_that_is_idle_no_more_gets_its_weight_with_it() {
+    let cpu = |weight, idle| Limits {
+        cpu: Some(CpuShare::Weight(weight)),
+        cpu_idle: Some(idle),
+        ..Limits::default()
+    };
+    for shown in [1, 0, 3] {
+        let found = ByPath::from([("/a".to_owned(), cpu(shown, true))]);
+        let wanted = ByPath::from([("/a".to_owned(), cpu(1, false))]);
+        let set = Step::Set { path: "/a".into(), limits: cpu(1, false), pass: Pass::Grow };
+        assert_eq!(steps(&wanted, &found), [set], "shown {shown}");
+    }
+}

@@ -8,6 +8,8 @@ mod orphans;
 mod places;
 mod show;
 #[cfg(test)]
+mod squeezed;
+#[cfg(test)]
 mod tests;
 mod wanted;
 mod write;
@@ -24,18 +26,21 @@ use tracing::{info, warn};
 
 use super::containers::Namer;
 use super::destroyer::Destroyer;
+use super::entry::only;
 use super::keep::{Keep, Places};
+use super::keeper::Squeezable;
+use super::overlay::{Overlay, can_idle};
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
 use super::steps::{ByPath, Pass, Step, steps};
-use crate::cgroup::control::{Driver, Manager};
+use crate::cgroup::control::{Driver, Limits, Manager};
 use crate::config::NodeSettings;
 use crate::journal::Journal;
 use crate::node::Capacity;
 use crate::node::daemons::Daemons;
 use crate::node::gather::Sources;
 use crate::qos::{FormulaEvidence, HierarchyFacts, Levels};
-use crate::view::{Detail, HierarchyStatus, PodRef};
+use crate::view::{Detail, HierarchyStatus, PodRef, QosClass};
 use wanted::Wanted;
 
 /// What the keeper works with.
@@ -74,6 +79,8 @@ pub enum Turn {
 pub struct Syncer {
     setup: Setup,
     keep: Option<Keep>,
+    /// Over what the levels want.
+    overlay: Overlay,
     /// How many words came, and how many of them were heard: after a newer one, what is known of containers is old.
     words: Arc<AtomicU64>,
     heard: u64,
@@ -81,6 +88,8 @@ pub struct Syncer {
     capacity: Option<Capacity>,
     /// As of the last turn.
     wanted: Arc<Wanted>,
+    /// As of the turn before, as long as a turn lasts.
+    earlier: Arc<Wanted>,
     /// To be compared in the next turn, changed or not.
     again: BTreeSet<String>,
     /// What was last written, and what a found difference is judged by.
@@ -113,10 +122,12 @@ impl Syncer {
         Self {
             setup,
             keep: None,
+            overlay: Overlay::default(),
             words: Arc::default(),
             heard: 0,
             capacity: None,
             wanted: Arc::default(),
+            earlier: Arc::default(),
             again: BTreeSet::new(),
             written: ByPath::new(),
             corrections: 0,
@@ -164,6 +175,31 @@ impl Syncer {
         self.heard += 1;
     }
 
+    /// What the levels are held to from now on.
+    pub fn overlay(&mut self, overlay: Overlay) {
+        self.overlay = overlay;
+    }
+
+    /// Gives the levels back what was held from them, if anything was.
+    pub fn release(&mut self, destroyer: &mut Destroyer) {
+        if std::mem::take(&mut self.overlay) != Overlay::default() {
+            self.turn(Turn::Part, destroyer);
+        }
+    }
+
+    /// Who the keeper can hold back, and how.
+    pub fn squeezable(&self) -> Squeezable {
+        let Setup { settings, facts, manager, .. } = &self.setup;
+        Squeezable {
+            manager: manager.clone(),
+            best_effort: self.level(QosClass::BestEffort),
+            burstable: self.level(QosClass::Burstable),
+            levels: settings.cgroups_per_qos,
+            idle: can_idle(facts, manager.kind()),
+            memory_high: facts.v2(),
+        }
+    }
+
     /// Where pods' cgroups are, from the last turn on.
     pub fn places(&self) -> watch::Receiver<Arc<Places>> {
         self.places.subscribe()
@@ -195,6 +231,7 @@ impl Syncer {
         }
         let Some(wanted) = self.wanted() else { return self.show(destroyer) };
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        self.earlier = before.clone();
         let again = std::mem::take(&mut self.again);
         let mut limits = match whole {
             true => wanted.limits.clone(),
@@ -218,7 +255,14 @@ impl Syncer {
             let unsure = unknown && !wanted.pods.contains_key(step.path());
             match step {
                 Step::Create { .. } if new_pod && !may_make => {}
-                Step::Set { pass: Pass::Shrink, .. } if unsure => {}
+                Step::Set { path, limits, pass: pass @ Pass::Shrink } if unsure => {
+                    // What a level is held to does not depend on its pods.
+                    let squeeze = self.squeeze_of(&path);
+                    let limits = only(&limits, |limit| squeeze.holds(limit));
+                    if limits != Limits::default() {
+                        self.carry_out(&Step::Set { path, limits, pass }, &found, &wanted);
+                    }
+                }
                 step => self.carry_out(&step, &found, &wanted),
             }
             // Whoever waits for one of many need not wait for the last.
@@ -227,6 +271,7 @@ impl Syncer {
                 told = Instant::now();
             }
         }
+        self.earlier = Arc::default();
         self.versions = wanted.pods.iter().map(|(path, kept)| (path.clone(), kept.version)).collect();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
         if whole {

@@ -5,7 +5,7 @@
 
 use super::family::{Desc, Kind};
 use super::number::{self, Value};
-use crate::view::{Log2Histogram, WAIT_BUCKETS};
+use crate::view::{Buckets, Log2Histogram, WAIT_BUCKETS};
 
 /// `Content-Type` of what is written here.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -98,6 +98,20 @@ impl Family<'_, '_> {
         }
         self.line("_sum", labels, extra, None, Value::Nanos(histogram.sum_ns), &[]);
         self.line("_count", labels, extra, None, Value::Int(below), &[]);
+        self.out.hand_on(CHUNK_BYTES);
+    }
+
+    /// One histogram of seconds with bounds of its own: all its buckets cumulatively, `_sum` and `_count`.
+    pub fn buckets(&mut self, labels: &[u8], extra: &[(&str, &str)], buckets: &Buckets) {
+        debug_assert_eq!(self.desc.kind, Kind::Histogram);
+        self.begin();
+        let mut until = 0u64;
+        for &(bound, count) in buckets.counts.iter().chain([&(f64::INFINITY, buckets.above)]) {
+            until = until.saturating_add(count);
+            self.line("_bucket", labels, extra, Some(Value::Float(bound)), Value::Int(until), &[]);
+        }
+        self.line("_sum", labels, extra, None, Value::Float(buckets.sum), &[]);
+        self.line("_count", labels, extra, None, Value::Int(until), &[]);
         self.out.hand_on(CHUNK_BYTES);
     }
 
@@ -233,6 +247,23 @@ mod tests {
         assert_eq!(lines[WAIT_BUCKETS - 1], r#"h_seconds_bucket{a="r",le="+Inf"} 7"#);
         assert_eq!(lines[WAIT_BUCKETS], r#"h_seconds_sum{a="r"} 0.000005"#);
         assert_eq!(lines[WAIT_BUCKETS + 1], r#"h_seconds_count{a="r"} 7"#);
+    }
+
+    #[test]
+    fn buckets_are_cumulative_up_to_infinity() {
+        let buckets = Buckets { counts: vec![(0.005, 2), (2.5, 0), (10.0, 1)], above: 4, sum: 61.25 };
+        let shown = text(|e| e.family(&HISTOGRAM_DESC).buckets(br#"a="r""#, &[], &buckets));
+        let expected = "\
+# HELP h_seconds Times.
+# TYPE h_seconds histogram
+h_seconds_bucket{a=\"r\",le=\"0.005\"} 2
+h_seconds_bucket{a=\"r\",le=\"2.5\"} 2
+h_seconds_bucket{a=\"r\",le=\"10\"} 3
+h_seconds_bucket{a=\"r\",le=\"+Inf\"} 7
+h_seconds_sum{a=\"r\"} 61.25
+h_seconds_count{a=\"r\"} 7
+";
+        assert_eq!(shown, expected);
     }
 
     #[test]

@@ -86,7 +86,7 @@ mod tests {
         let own: Vec<_> = Own::ALL.iter().map(|f| f.desc()).collect();
         check(&own);
         for desc in own {
-            let ours = ["nodewarden_", "process_", "kubelet_"];
+            let ours = ["nodewarden_", "process_", "kubelet_", "prober_"];
             assert!(
                 ours.iter().any(|space| desc.name.starts_with(space)),
                 "{} is in no name space of ours",

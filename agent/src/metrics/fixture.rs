@@ -3,12 +3,15 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use super::exposition::Exposition;
+use super::own;
 use crate::view::{
     AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, DeviceOwner,
-    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus,
-    HookState, Identity, Interface, IoUsage, KernelCounters, Log2Histogram, Machine, MemoryEvents,
-    MemoryUsage, NetworkCounters, PodNames, PodView, Pressure, PressureLine, Pressures, ProcessCounters,
-    ProcessUsage, ProgramCost, QosClass, ReclaimCounters, Snapshot, Status, Topic, TopicStatus, Usage, Watch,
+    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, Garbage, GroupView,
+    HierarchyStatus, HookState, Identity, ImagesView, Interface, IoUsage, KernelCounters, Log2Histogram,
+    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodPhase, PodView, Pressure, PressureLine,
+    PressureView, Pressures, ProbesView, ProcessCounters, ProcessUsage, ProgramCost, QosClass,
+    ReclaimCounters, Snapshot, Status, Topic, TopicStatus, Usage, Watch,
 };
 
 /// When the fixture's files were read.
@@ -299,11 +302,62 @@ impl Watch for Still {
     fn pods(&self) -> Vec<Arc<PodView>> {
         pods()
     }
+
+    fn probes(&self) -> ProbesView {
+        probes()
+    }
+
+    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+        Some(Arc::new(crate::api::grpc::fixture::Garbage::default()))
+    }
 }
 
 /// One pod that runs, with a container that was started again and had a process killed for memory.
 pub fn pods() -> Vec<Arc<PodView>> {
-    vec![Arc::new(crate::api::grpc::fixture::pod())]
+    let runs = crate::api::grpc::fixture::pod();
+    let mut pod = (*runs.pod).clone();
+    (pod.name, pod.uid) = ("web-7f6b".into(), "9d1a".into());
+    let waits = PodView {
+        pod: Arc::new(pod),
+        phase: PodPhase::Pending,
+        reason: "OutOfcpu".into(),
+        ips: Vec::new(),
+        sandbox_id: String::new(),
+        containers: Vec::new(),
+        ..runs.clone()
+    };
+    vec![Arc::new(runs), Arc::new(waits)]
+}
+
+/// Probes of that pod: one that is done, one that ran often and one that never did.
+pub fn probes() -> ProbesView {
+    crate::api::grpc::fixture::probes()
+}
+
+/// Writes `/metrics` of everything here, without what is counted through the facade.
+pub fn write_own(out: &mut Exposition<'_>, groups: usize) {
+    let (snapshot, status, pods) = (snapshot(groups), status(), pods());
+    let (devices, probes, images, pressure) = (devices(), probes(), images(), pressure());
+    let shown = own::Shown {
+        snapshot: &snapshot,
+        status: &status,
+        pods: &pods,
+        devices: &devices,
+        probes: &probes,
+        images: Some(&images),
+        pressure: Some(&pressure),
+    };
+    own::write(out, shown);
+}
+
+/// A node that is short of disk.
+pub fn pressure() -> PressureView {
+    PressureView::of(&crate::api::grpc::fixture::Pressed(Vec::new()))
+}
+
+/// Images in several states on a file system that is too full.
+pub fn images() -> ImagesView {
+    crate::api::grpc::fixture::images()
 }
 
 /// A resource with two devices, of which one is unhealthy and given away, and one whose plugin is away.

@@ -67,10 +67,19 @@ fn resource_families() {
     compare(&shown, &golden, &[], &[]);
 }
 
-/// Families that the recorded kubelet had no occasion to show: no start of its containers had failed, and it had no
-/// device plugins.
-const NO_OCCASION: [Own; 3] =
-    [Own::StartedContainersErrors, Own::DevicePluginRegistrations, Own::DevicePluginAllocation];
+/// Families that the recorded kubelet had no occasion to show: no start of its containers had failed, it had no device
+/// plugins, its pods no probes, and no image and no pod had to go.
+const NO_OCCASION: [Own; 9] = [
+    Own::StartedContainersErrors,
+    Own::DevicePluginRegistrations,
+    Own::DevicePluginAllocation,
+    Own::ProbeTotal,
+    Own::ProbeDuration,
+    Own::ImagesCollected,
+    Own::Evictions,
+    Own::EvictionStatsAge,
+    Own::Preemptions,
+];
 
 /// What a kubelet shows of itself and we show as well has its type and its label keys.
 #[test]
@@ -79,7 +88,8 @@ fn kubelet_families() {
         return;
     };
     let shown = Own::ALL.iter().filter(|family| !NO_OCCASION.contains(family)).map(|family| family.desc());
-    for desc in shown.filter(|desc| desc.name.starts_with("kubelet_")) {
+    let kubelets = |name: &str| name.starts_with("kubelet_") || name.starts_with("prober_");
+    for desc in shown.filter(|desc| kubelets(desc.name)) {
         let (kind, sets) = &golden[desc.name];
         assert_eq!(kind, desc.kind.name(), "type of {}", desc.name);
         assert!(sets.contains(&desc.labels.join(",")), "label keys of {}: {sets:?}", desc.name);

@@ -11,10 +11,11 @@
 //! A value that is unknown is left out everywhere. The three enums are the only place where a metric's name, type,
 //! help and label keys stand.
 //!
-//! `promtool check metrics` accepts all three texts. On `/metrics` and `/metrics/resource` it finds nothing; on
-//! `/metrics/cadvisor` its linter (exit code 3, where a text that does not parse gives 1) dislikes two names that
-//! cAdvisor set and dashboards rely on: the counter `container_memory_failcnt` without `_total` and the labels of
-//! `cadvisor_version_info` in camel case. A kubelet's answer draws the same.
+//! `promtool check metrics` accepts all three texts. On `/metrics/resource` it finds nothing; its linter (exit code 3,
+//! where a text that does not parse gives 1) dislikes names that cAdvisor and the kubelet set and dashboards rely on: on
+//! `/metrics/cadvisor` the counter `container_memory_failcnt` without `_total` and the labels of `cadvisor_version_info`
+//! in camel case, on `/metrics` the counters `kubelet_evictions` and `kubelet_preemptions` without `_total`. A kubelet's
+//! answer draws the same.
 
 pub mod cadvisor;
 pub mod exposition;

@@ -5,12 +5,18 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::exposition::to_vec;
-use super::{Own, cadvisor, fixture, own, recorder, resource};
+use super::{Own, cadvisor, fixture, recorder, resource};
 
 /// What its linter dislikes about names that cAdvisor set (exit code 3; a text that does not parse gives 1).
 const CADVISORS_OWN: [&str; 2] = [
     "cadvisor_version_info label names should be written in 'snake_case' not 'camelCase'",
     "container_memory_failcnt counter metrics should have \"_total\" suffix",
+];
+
+/// The same of the kubelet's.
+const KUBELETS_OWN: [&str; 2] = [
+    "kubelet_evictions counter metrics should have \"_total\" suffix",
+    "kubelet_preemptions counter metrics should have \"_total\" suffix",
 ];
 
 fn promtool() -> Option<PathBuf> {
@@ -42,17 +48,23 @@ fn check(tool: &Path, text: &[u8]) -> (Option<i32>, Vec<String>) {
 }
 
 #[test]
-fn own_metrics_are_clean() {
+fn own_metrics_parse_and_only_the_kubelets_names_are_disliked() {
     let Some(tool) = promtool() else { return };
     recorder::handle();
     ::metrics::counter!(Own::HttpRequests.name(), "path" => "/metrics", "code" => "200").increment(1);
     ::metrics::histogram!(Own::HttpDuration.name(), "path" => "/metrics").record(0.002);
     ::metrics::gauge!(Own::HttpBytes.name(), "path" => "/metrics").set(100.0);
+    crate::eviction::told::evicted("memory.available");
+    crate::eviction::told::preempted("cpu");
     let text = to_vec(|e| {
-        own::write(e, &fixture::snapshot(3), &fixture::status(), &fixture::pods(), &fixture::devices());
+        fixture::write_own(e, 3);
         e.raw(&recorder::render());
     });
-    assert_eq!(check(&tool, &text), (Some(0), Vec::new()));
+    let (code, mut said) = check(&tool, &text);
+    said.sort_unstable();
+    said.dedup();
+    assert_eq!(said, KUBELETS_OWN);
+    assert_eq!(code, Some(3));
 }
 
 #[test]

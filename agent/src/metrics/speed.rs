@@ -29,10 +29,20 @@ fn measure(write: impl Fn(&mut Exposition<'_>)) -> (Duration, Duration, usize) {
 fn encoding() {
     for pods in [100, 500] {
         let (snapshot, status) = (fixture::snapshot(pods), fixture::status());
+        let (devices, probes) = (fixture::devices(), fixture::probes());
+        let shown = own::Shown {
+            snapshot: &snapshot,
+            status: &status,
+            pods: &[],
+            devices: &devices,
+            probes: &probes,
+            images: None,
+            pressure: None,
+        };
         for (name, (median, slowest, bytes)) in [
             ("/metrics/cadvisor", measure(|e| cadvisor::write(e, &snapshot))),
             ("/metrics/resource", measure(|e| resource::write(e, &snapshot))),
-            ("/metrics", measure(|e| own::write(e, &snapshot, &status, &[], &fixture::devices()))),
+            ("/metrics", measure(|e| own::write(e, shown))),
         ] {
             println!(
                 "{pods} pods ({} cgroups) {name}: {bytes} bytes, median {median:?}, slowest {slowest:?}",

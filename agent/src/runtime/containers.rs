@@ -72,6 +72,13 @@ impl Client {
         answer.status.ok_or_else(|| self.empty(CALL, id, "status"))
     }
 
+    /// What every running container has written, as of the runtime's last look.
+    pub async fn container_stats(&self) -> Result<Vec<cri::ContainerStats>, RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = service.list_container_stats(cri::ListContainerStatsRequest {});
+        Ok(self.ask("ListContainerStats", "", answer).await?.stats)
+    }
+
     /// The device nodes that the runtime gives a container, those of CDI among them: `linux.devices` of its OCI
     /// configuration, which containerd and CRI-O tell in the verbose status. Empty where it does not tell.
     ///

@@ -12,6 +12,8 @@ mod condition;
 #[cfg(test)]
 pub(crate) mod containerd_fixture;
 #[cfg(test)]
+mod containerd_image_tests;
+#[cfg(test)]
 mod containerd_life_tests;
 #[cfg(test)]
 mod containerd_tests;

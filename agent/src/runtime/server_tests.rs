@@ -70,6 +70,7 @@ impl RuntimeService for Answers {
         container_status(ContainerStatusRequest) -> ContainerStatusResponse,
         update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse,
         exec_sync(ExecSyncRequest) -> ExecSyncResponse,
+        list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse,
         exec(ExecRequest) -> ExecResponse,
         list_pod_sandbox(ListPodSandboxRequest) -> ListPodSandboxResponse,
         list_containers(ListContainersRequest) -> ListContainersResponse,

@@ -119,7 +119,9 @@ pub struct Exit {
     pub code: u32,
     /// Signal number, 0 when it exited itself.
     pub signal: u32,
-    /// The first process of its cgroup: its parent lives in another one.
+    /// The first process of its cgroup: its parent lives in another one. Commands that the runtime runs beside it are told
+    /// apart by process 1 of their pid namespace, which lives in the same cgroup; where containers share a pid namespace
+    /// they count as main ones too.
     pub main: bool,
 }
 

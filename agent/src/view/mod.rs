@@ -4,19 +4,23 @@
 //! Everything a place may be unable to know is an `Option`: `None` is left out of every output, never faked
 //! as zero.
 
+mod decision;
 mod device;
 mod event;
 mod group;
 mod hierarchy;
 mod identity;
+mod image;
 mod kernel;
 mod pod;
+mod probe;
 mod status;
 mod usage;
 
 use std::sync::Arc;
 use std::time::SystemTime;
 
+pub use decision::{CandidateSeen, ConditionSeen, Decision, DecisionStep, Pressed, PressureView, SignalSeen};
 pub use device::{DeviceOwner, DeviceResource, DeviceView, DevicesView};
 pub use event::{
     Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
@@ -24,11 +28,13 @@ pub use event::{
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, PodCgroup};
 pub use identity::{ContainerNames, Identity, PodNames, QosClass};
+pub use image::{Garbage, GcOutcome, GcStep, ImageView, ImagesView};
 pub use kernel::{
     BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
     ReclaimCounters, WAIT_BUCKETS, WAIT_FIRST_SHIFT,
 };
 pub use pod::{ContainerState, ContainerView, Ended, OomVictim, PodPhase, PodView};
+pub use probe::{Buckets, ProbeCounts, ProbeRun, ProbeView, ProbesView};
 pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
 pub use usage::{
     CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
@@ -57,6 +63,18 @@ pub trait Watch: Send + Sync + 'static {
     /// Devices and who has them; none in mode observe.
     fn devices(&self) -> DevicesView {
         DevicesView::default()
+    }
+    /// Probes of the managed pods; none in mode observe.
+    fn probes(&self) -> ProbesView {
+        ProbesView::default()
+    }
+    /// Images and their collection; none without a container runtime.
+    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+        None
+    }
+    /// How the node stands under pressure; none where nothing is watched for it.
+    fn pressed(&self) -> Option<Arc<dyn Pressed>> {
+        None
     }
     /// The managed pods by uid; none in mode observe.
     fn pods(&self) -> Vec<Arc<PodView>> {

@@ -56,6 +56,17 @@ pub struct PodView {
     pub resize: String,
 }
 
+/// `status.reason` of pods that had to make way (kubelet `eviction.Reason`, `events.PreemptContainer`).
+const MADE_WAY: [&str; 2] = ["Evicted", "Preempting"];
+
+impl PodView {
+    /// The pod is on its way out because it had to make way, or has ended for that and is not back.
+    pub fn made_way(&self) -> bool {
+        MADE_WAY.contains(&self.reason.as_str())
+            && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
+    }
+}
+
 /// One container of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerView {
@@ -71,8 +82,9 @@ pub struct ContainerView {
     pub last: Option<Ended>,
     /// How often it was started again.
     pub restarts: u32,
+    /// Started, and its readiness probe, if it has one, succeeds. An init container: it is done.
     pub ready: bool,
-    /// Running, and its postStart hook is done.
+    /// Running, its postStart hook is done, and its startup probe, if it has one, has succeeded.
     pub started: bool,
     /// What device plugins gave it: by resource, each device with its health.
     pub devices: BTreeMap<String, Vec<(String, Health)>>,

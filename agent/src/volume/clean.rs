@@ -1,7 +1,7 @@
 //! Takes a pod's directory away: first what is mounted in it, then what is in it. Links are removed and never followed;
 //! nothing below a mount is touched.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, OsStr};
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -44,8 +44,27 @@ pub fn clean(home: &Path) -> Result<(), VolumeError> {
     };
     let parent = fs::canonicalize(parent).map_err(VolumeError::file("resolve", parent))?;
     unmount(&parent.join(name))?;
+    take_away(home, &parent, name)
+}
+
+/// Removes a directory in which nothing has been mounted; nothing to do if it is not there.
+///
+/// # Errors
+/// What could not be removed: a link, or something that is mounted there after all, which is left whole.
+pub fn remove(home: &Path) -> Result<(), VolumeError> {
+    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
+        return Err(VolumeError::Mounted(home.to_owned()));
+    };
+    match fs::symlink_metadata(home) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(VolumeError::file("stat", home)(error)),
+        Ok(_) => take_away(home, parent, name),
+    }
+}
+
+fn take_away(home: &Path, parent: &Path, name: &OsStr) -> Result<(), VolumeError> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
-    let above = open(&parent, flags, Mode::empty()).map_err(VolumeError::call("open", &parent))?;
+    let above = open(parent, flags, Mode::empty()).map_err(VolumeError::call("open", parent))?;
     let top = enter(above.as_fd(), Path::new(name)).map_err(|errno| failed("open", home, errno))?;
     let mut removal = Removal { top: top.as_fd(), home, moved: 0 };
     for pass in 1.. {

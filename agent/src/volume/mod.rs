@@ -17,11 +17,12 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-pub use clean::clean;
+pub use clean::{clean, remove};
 pub(crate) use downward::write_downward;
 pub(crate) use empty_dir::Medium;
 pub use error::{HostPathFault, VolumeError};
 pub(crate) use host_path::TYPES as HOST_PATH_TYPES;
+pub(crate) use mount_table::unescaped;
 pub(crate) use source::Source;
 pub(crate) use sub_path::bind_sub_path;
 

@@ -27,7 +27,7 @@ fn points(table: &[u8]) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Blanks, tabs, line ends and backslashes are written as `\` and three octal digits.
-fn unescaped(field: &[u8]) -> PathBuf {
+pub(crate) fn unescaped(field: &[u8]) -> PathBuf {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field;
     while let [first, after @ ..] = rest {

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use crate::api::grpc::GrpcError;
 use crate::api::http::BindError;
 use crate::cgroup::CgroupError;
+use crate::feedback::FeedbackError;
 use crate::journal::JournalError;
 use crate::kernel::KernelError;
 use crate::manage::ManageError;
@@ -24,6 +25,8 @@ pub enum WatchError {
     Kernel(#[from] KernelError),
     #[error("mode manage: {0}")]
     Manage(#[from] ManageError),
+    #[error(transparent)]
+    Feedback(#[from] FeedbackError),
     #[error("records of pods: {0}")]
     Records(crate::lifecycle::store::StoreError),
     #[error("gRPC: {0}")]

@@ -3,18 +3,25 @@
 use std::sync::Arc;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tracing::warn;
 
-use super::devices;
 use super::error::WatchError;
 use super::observer::Observer;
+use super::{collecting, devices, evicting};
+use crate::admission::Explain;
 use crate::config::{Config, Enforcement};
 use crate::devices::Guards;
 use crate::devices::enforce::Enforcer;
+use crate::eviction::engine::{Managed, Remembered};
+use crate::eviction::told;
+use crate::gc::Holds;
 use crate::journal::Journal;
 use crate::lifecycle::{self, Adoption};
 use crate::manage::{self, Managing, Namer};
 use crate::node::gather::Sources;
+use crate::probes::{Handlers, Probes};
+use crate::runtime::Client;
 use crate::view::{Detail, Identity};
 use crate::volume;
 
@@ -55,24 +62,72 @@ pub fn start(
     let started = devices::start(config, observer, journal, runtime);
     let guards = guards(config, observer, &prepared.kubepods);
     let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(manage::ManageError::from)?;
+    let kubepods = prepared.kubepods.clone();
     let keeper = prepared.keep(found.keep())?;
+    let places = keeper.places();
+    let probes = {
+        let _inside = runtime.enter();
+        // A connection of its own: commands that take their time hold up nobody's calls.
+        let client = Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout);
+        Probes::start(&config.probes, Arc::new(Handlers::new(client)))
+    };
+    let shown = probes.clone();
+    observer.show_probes(move || shown.view());
+    let holds = Holds::default();
+    let remembered = Remembered::open(&config.state_dir);
+    let (pressed, pressure) = watch::channel(remembered.pressure());
+    let history = evicting::history(config, journal);
     let needs = lifecycle::Needs {
         facts,
         capacity,
+        layout: layout.clone(),
         journal: journal.clone(),
         places: keeper.places(),
         sink: keeper.sink(),
         board: observer.board.clone(),
         devices: started.devices,
         guards,
+        probes,
+        holds: holds.clone(),
+        pressure,
         health: started.health,
+        explain: {
+            let history = history.clone();
+            Explain::new(move |decision| {
+                let missing =
+                    decision.signals.first().map(|signal| signal.signal.clone()).unwrap_or_default();
+                let victims = decision.candidates.iter().filter(|candidate| candidate.chosen);
+                victims.for_each(|_| told::preempted(&missing));
+                history.add(decision);
+            })
+        },
     };
     let (lifecycle, adoption) = lifecycle::start(config, endpoint, found, needs);
+    let collector = collecting::start(config, endpoint, observer, journal, holds);
+    let evict = lifecycle.clone();
+    let given = evicting::Given {
+        kubepods,
+        subjects: Box::new(Managed {
+            board: observer.board.clone(),
+            places,
+            homes: lifecycle::homes(config),
+            logs_dir: config.pods.logs_dir.clone(),
+        }),
+        collector: Some(collector),
+        evict: Some(Box::new(move |uid, eviction| evict.evict(uid, eviction))),
+        pressure: pressed,
+        history,
+        remembered,
+    };
+    let evicting = evicting::start(config, observer, journal, given);
     let watching = source.map(|source| {
         let watching = source.watch(Box::new(move |desired| lifecycle.desire(desired)));
         watching.map_err(|source| manage::ManageError::Start { what: "manifest thread", source })
     });
-    Ok((Managing::new(watching.transpose()?, keeper).with_servers(started.servers), Some(adoption)))
+    Ok((
+        Managing::new(watching.transpose()?, keeper).with_servers((started.servers, evicting)),
+        Some(adoption),
+    ))
 }
 
 /// What holds pods to their devices; nothing where nothing is to be enforced.

@@ -20,7 +20,7 @@ pub fn trim() {
     }
 }
 
-/// Lets go of the program's own code as mapped until now: half of it only starts the agent, and of the rest much runs
+/// Lets go of the program's own code and constants as mapped until now: half of it only starts the agent, and of the rest much runs
 /// once in hours. What runs on is mapped again at its next use, from the page cache (some hundred faults, well below a
 /// millisecond).
 pub fn forget_code() {
@@ -28,8 +28,11 @@ pub fn forget_code() {
     let Ok(program) = std::env::current_exe() else { return };
     for map in maps {
         use procfs::process::{MMPermissions, MMapPath};
-        let code = MMPermissions::READ | MMPermissions::EXECUTE | MMPermissions::PRIVATE;
-        if map.perms == code && matches!(&map.pathname, MMapPath::Path(path) if *path == program) {
+        let constant = MMPermissions::READ | MMPermissions::PRIVATE;
+        let code = constant | MMPermissions::EXECUTE;
+        // What the linker's relocations wrote to is read-only too by now, and lies further back in the file.
+        let is_untouched = map.perms == code || (map.perms == constant && map.offset == 0);
+        if is_untouched && matches!(&map.pathname, MMapPath::Path(path) if *path == program) {
             let (from, to) = map.address;
             let (Ok(start), Ok(length)) = (usize::try_from(from), usize::try_from(to - from)) else {
                 continue;

@@ -1,8 +1,10 @@
 //! The daemon in `observe` mode: starts what watches, serves what is seen, and leaves the machine clean.
 
+mod collecting;
 mod counters;
 mod devices;
 mod error;
+mod evicting;
 mod files;
 mod managing;
 mod memory;
@@ -10,6 +12,7 @@ mod names;
 mod observer;
 mod registry;
 mod sampler;
+mod squeezing;
 mod start;
 mod tree;
 mod upkeep;

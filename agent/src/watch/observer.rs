@@ -15,12 +15,13 @@ use super::sampler::Sampler;
 use super::{lock, tree};
 use crate::cgroup::{Hierarchy, Layout};
 use crate::devices::enforce::{self, Enforcer};
+use crate::eviction::wake::Teller;
 use crate::journal::Journal;
 use crate::kernel::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use crate::lifecycle::Board;
 use crate::view::{
-    AgentCost, Detail, DevicesView, EventCounts, EventType, HierarchyStatus, HookState, Identity, PodRef,
-    PodView, Snapshot, Status, TopicStatus, Watch,
+    AgentCost, Detail, DevicesView, EventCounts, EventType, Garbage, HierarchyStatus, HookState, Identity,
+    PodRef, PodView, Pressed, ProbesView, Snapshot, Status, TopicStatus, Watch,
 };
 
 /// Readings asked for within this time of another share it.
@@ -43,6 +44,9 @@ type HierarchyReader = Box<dyn Fn() -> HierarchyStatus + Send>;
 /// How devices are had, in manage mode.
 type DevicesReader = Box<dyn Fn() -> DevicesView + Send>;
 
+/// How probes are had, in manage mode.
+type ProbesReader = Box<dyn Fn() -> ProbesView + Send>;
+
 /// See the module.
 pub struct Observer {
     pub facts: Facts,
@@ -60,7 +64,12 @@ pub struct Observer {
     suspects: Mutex<HashSet<(usize, u64)>>,
     hierarchy: Mutex<Option<HierarchyReader>>,
     devices: Mutex<Option<DevicesReader>>,
+    probes: Mutex<Option<ProbesReader>>,
     enforcer: Mutex<Option<Enforcer>>,
+    garbage: Mutex<Option<Arc<dyn Garbage>>>,
+    pressed: Mutex<Option<Arc<dyn Pressed>>>,
+    /// Woken by what the kernel programs tell of memory.
+    teller: Mutex<Option<Teller>>,
     /// Where the lifecycle hangs its pods out.
     pub board: Board,
 }
@@ -104,7 +113,11 @@ impl Observer {
             suspects: Mutex::default(),
             hierarchy: Mutex::default(),
             devices: Mutex::default(),
+            probes: Mutex::default(),
             enforcer: Mutex::default(),
+            pressed: Mutex::default(),
+            teller: Mutex::default(),
+            garbage: Mutex::default(),
             board: Board::default(),
         }
     }
@@ -114,7 +127,26 @@ impl Observer {
         *lock(&self.devices) = Some(Box::new(read));
     }
 
+    /// From now on probes are shown as `read` tells them.
+    pub fn show_probes(&self, read: impl Fn() -> ProbesView + Send + 'static) {
+        *lock(&self.probes) = Some(Box::new(read));
+    }
+
+    /// From now on images are shown, and collected when somebody asks for it, as `garbage` does it.
+    pub fn show_garbage(&self, garbage: Arc<dyn Garbage>) {
+        *lock(&self.garbage) = Some(garbage);
+    }
+
     /// From now on the status shows what `read` tells of the hierarchy.
+    /// From now on this is woken by what the kernel programs tell of memory.
+    pub fn wake(&self, teller: Teller) {
+        *lock(&self.teller) = Some(teller);
+    }
+
+    pub fn show_pressed(&self, pressed: Arc<dyn Pressed>) {
+        *lock(&self.pressed) = Some(pressed);
+    }
+
     pub fn show_hierarchy(&self, read: impl Fn() -> HierarchyStatus + Send + 'static) {
         *lock(&self.hierarchy) = Some(Box::new(read));
     }
@@ -138,8 +170,15 @@ impl Observer {
 
     /// Takes one record of the kernel side: into the registry, and into the journal if it tells something.
     pub fn on_record(&self, record: &Record) {
+        if let Record::Oom(_) | Record::Reclaim(_) = record
+            && let Some(teller) = &*lock(&self.teller)
+        {
+            teller.tell(if let Record::Oom(_) = record { "eBPF OOM" } else { "eBPF reclaim" });
+        }
         let time = MonotonicClock::wall(record.header().time_ns);
-        self.seen.count(type_of(record));
+        if let Some(kind) = type_of(record) {
+            self.seen.count(kind);
+        }
         let happened = lock(&self.registry).apply(record, time);
         if let Some(mut happened) = happened {
             if let Detail::Device(access) = &mut happened.detail {
@@ -180,8 +219,8 @@ impl Observer {
         for kind in Kind::ALL {
             let lost = cells.lost(kind);
             let before = std::mem::replace(&mut told[kind as usize], lost);
-            if lost > before {
-                let lost_type = event_type(kind).name().to_owned();
+            if let Some(event_type) = event_type(kind).filter(|_| lost > before) {
+                let lost_type = event_type.name().to_owned();
                 let detail = Detail::Lost { lost_type, count: lost - before };
                 self.journal.append(Timestamp::now(), "", None, detail);
                 tree_changed |= matches!(kind, Kind::Created | Kind::Removed);
@@ -224,6 +263,18 @@ impl Watch for Observer {
         lock(&self.devices).as_ref().map(|read| read()).unwrap_or_default()
     }
 
+    fn probes(&self) -> ProbesView {
+        lock(&self.probes).as_ref().map(|read| read()).unwrap_or_default()
+    }
+
+    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+        lock(&self.garbage).clone()
+    }
+
+    fn pressed(&self) -> Option<Arc<dyn Pressed>> {
+        lock(&self.pressed).clone()
+    }
+
     fn pods(&self) -> Vec<Arc<PodView>> {
         self.board.pods()
     }
@@ -243,7 +294,11 @@ impl Watch for Observer {
             .map(|event_type| EventCounts {
                 event_type,
                 seen: self.seen.of(event_type),
-                lost: Kind::ALL.into_iter().filter(|k| self::event_type(*k) == event_type).map(lost).sum(),
+                lost: Kind::ALL
+                    .into_iter()
+                    .filter(|k| self::event_type(*k) == Some(event_type))
+                    .map(lost)
+                    .sum(),
             })
             .collect();
         let (programs, measured) =
@@ -281,8 +336,9 @@ impl Watch for Observer {
     }
 }
 
-fn type_of(record: &Record) -> EventType {
-    match record {
+/// What only wakes somebody is no event.
+fn type_of(record: &Record) -> Option<EventType> {
+    Some(match record {
         Record::Created(_) => EventType::CgroupCreated,
         Record::Removed(_) => EventType::CgroupRemoved,
         Record::Populated(_) => EventType::CgroupPopulated,
@@ -291,11 +347,12 @@ fn type_of(record: &Record) -> EventType {
         Record::Oom(_) => EventType::Oom,
         Record::Exit(_) => EventType::Exit,
         Record::Device(_) => EventType::Device,
-    }
+        Record::Reclaim(_) => return None,
+    })
 }
 
-fn event_type(kind: Kind) -> EventType {
-    match kind {
+fn event_type(kind: Kind) -> Option<EventType> {
+    Some(match kind {
         Kind::Created => EventType::CgroupCreated,
         Kind::Removed => EventType::CgroupRemoved,
         Kind::Populated => EventType::CgroupPopulated,
@@ -304,7 +361,8 @@ fn event_type(kind: Kind) -> EventType {
         Kind::Oom => EventType::Oom,
         Kind::Exit => EventType::Exit,
         Kind::Device => EventType::Device,
-    }
+        Kind::Reclaim => return None,
+    })
 }
 
 /// Pod and container of an event's cgroup.

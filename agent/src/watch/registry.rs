@@ -129,6 +129,7 @@ impl Registry {
             Record::Oom(r) => Some(self.oom(r, time)),
             Record::Exit(r) => Some(self.exit(r, time)),
             Record::Device(r) => Some(self.device(r, time)),
+            Record::Reclaim(_) => None,
         }
     }
 

@@ -21,10 +21,11 @@ use super::names::Names;
 use super::observer::{Facts, Observer};
 use super::registry::Registry;
 use super::sampler::{KernelSide, Sampler};
-use super::{memory, tree, upkeep};
+use super::{collecting, evicting, memory, tree, upkeep};
 use crate::api::{grpc, http};
 use crate::cgroup::Layout;
 use crate::config::{Config, Mode};
+use crate::gc::Holds;
 use crate::journal::Journal;
 use crate::kernel::{Kernel, KernelError, LoadOptions, Loaded, RingReader};
 use crate::runtime::Client as RuntimeClient;
@@ -34,6 +35,8 @@ use crate::view::{Detail, HookState, Topic, TopicStatus};
 const ADOPTION: Duration = Duration::from_secs(10);
 /// Threads that serve. More would only add to the agent's footprint.
 const SERVERS: usize = 2;
+/// Unoptimised, a pod's turn takes more than half of the usual two MiB. Only what is used is had.
+const STACK: usize = 4 << 20;
 
 /// Runs the agent until SIGINT or SIGTERM.
 ///
@@ -59,6 +62,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVERS)
         .max_blocking_threads(4)
+        .thread_stack_size(STACK)
         .thread_name("serve")
         .on_thread_start(hurry)
         .enable_all()
@@ -87,14 +91,22 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     for topic in observer.facts.topics.iter().filter(|t| t.state != HookState::On) {
         note("FeatureOff", format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason));
     }
-    let (managing, adoption) = match config.mode {
-        Mode::Observe => (None, None),
+    let (managing, adoption, evicting) = match config.mode {
+        Mode::Observe => {
+            let collector = config
+                .runtime_endpoint
+                .as_ref()
+                .map(|endpoint| collecting::start(&config, endpoint, &observer, &journal, Holds::default()));
+            let evicting = evicting::seen(&config, &observer, &journal, collector);
+            (None, None, evicting)
+        }
         Mode::Manage => {
             let (managing, adoption) =
                 super::managing::start(&config, &observer, &journal, runtime.handle())?;
             let status = managing.keeper.status();
             observer.show_hierarchy(move || super::lock(&status).clone());
-            (Some(managing), adoption)
+            let feedback = super::squeezing::start(&config, &observer, &journal, &managing.keeper)?;
+            (Some(managing.with_feedback(feedback)), adoption, None)
         }
     };
     let (stop_upkeep, upkeep_stopped) = mpsc::channel::<()>();
@@ -161,6 +173,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
             }
         }
     });
+    drop(evicting);
     drop(managing);
     drop(stop_upkeep);
     let _ = upkeep.join();

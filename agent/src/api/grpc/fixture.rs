@@ -1,5 +1,9 @@
 //! A node for tests: a `Watch` whose counters grow with every reading, and a server of it on a real socket.
 
+mod garbage;
+mod pressure;
+mod probes;
+
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -7,6 +11,10 @@ use std::time::{Duration, SystemTime};
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
+
+pub use garbage::{Garbage, images};
+pub use pressure::{Pressed, decisions};
+pub use probes::probes;
 
 use super::GrpcError;
 use crate::journal::{Journal, Limits};
@@ -16,11 +24,30 @@ use crate::view::*;
 /// Reading `n` is `n` seconds after the first and shows a steady load.
 #[derive(Default)]
 pub struct Node {
+    /// Mode manage instead of observe.
+    manages: bool,
+    garbage: Option<Garbage>,
+    pressed: Option<Pressed>,
     readings: AtomicU64,
     start: OnceLock<SystemTime>,
 }
 
 impl Node {
+    /// In mode manage or observe, with these images.
+    pub fn with(manages: bool, garbage: Option<Garbage>) -> Self {
+        Self { manages, garbage, ..Self::default() }
+    }
+
+    /// One that has been under pressure.
+    pub fn pressed() -> Self {
+        Self::default().and_pressed(decisions())
+    }
+
+    /// The same that is watched for pressure and has decided this.
+    pub fn and_pressed(self, decisions: Vec<Arc<Decision>>) -> Self {
+        Self { pressed: Some(Pressed(decisions)), ..self }
+    }
+
     fn group(&self, path: &str, identity: Identity, load: u64, n: u64, time: SystemTime) -> GroupView {
         let mut wait = Log2Histogram::default();
         wait.buckets[3] = 1000 * n;
@@ -87,7 +114,7 @@ impl Watch for Node {
         let topic = |topic, state, reason: &str| TopicStatus { topic, state, reason: reason.into() };
         Status {
             version: "0.1.0".into(),
-            mode: "observe".into(),
+            mode: if self.manages { "manage" } else { "observe" }.into(),
             started: SystemTime::now() - Duration::from_secs(90),
             cgroup_layout: "hybrid".into(),
             controllers: vec!["cpu (v1)".into(), "memory (v1)".into()],
@@ -122,6 +149,18 @@ impl Watch for Node {
 
     fn pods(&self) -> Vec<Arc<PodView>> {
         vec![Arc::new(pod())]
+    }
+
+    fn probes(&self) -> ProbesView {
+        probes()
+    }
+
+    fn garbage(&self) -> Option<Arc<dyn crate::view::Garbage>> {
+        self.garbage.clone().map(|own| Arc::new(own) as _)
+    }
+
+    fn pressed(&self) -> Option<Arc<dyn crate::view::Pressed>> {
+        self.pressed.clone().map(|own| Arc::new(own) as _)
     }
 }
 
@@ -209,21 +248,20 @@ pub struct Running {
 impl Running {
     /// Serves a [`Node`] in a directory of its own.
     pub async fn start() -> Self {
+        Self::serving(Node::default()).await
+    }
+
+    /// The same with a node that was made for it.
+    pub async fn serving(node: Node) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("run/nodewarden.sock");
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
         let (stop, stopped) = oneshot::channel();
         let (path, served) = (socket.clone(), journal.clone());
         let task = tokio::spawn(async move {
-            super::serve(
-                &path,
-                Arc::new(Node::default()),
-                served,
-                super::streams::Sources::default(),
-                async {
-                    let _ = stopped.await;
-                },
-            )
+            super::serve(&path, Arc::new(node), served, super::streams::Sources::default(), async {
+                let _ = stopped.await;
+            })
             .await
         });
         wait_for(&socket).await;

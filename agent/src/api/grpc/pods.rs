@@ -1,6 +1,7 @@
 //! The calls of `nodewarden.v1.Pods`: managed pods with what they use.
 
 mod convert;
+mod probe;
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use proto::pods_server::Pods;
 use tonic::{Request, Response, Status};
 
 use super::time;
-use crate::view::{PodView, Snapshot, Watch};
+use crate::view::{PodView, ProbesView, Snapshot, Watch};
 
 pub struct Service {
     view: Arc<dyn Watch>,
@@ -31,26 +32,28 @@ impl Pods for Service {
         // A reading of the node takes milliseconds.
         let answer = tokio::task::spawn_blocking(move || {
             let mode = view.status().mode;
-            proto::ListPodsResponse { mode, ..list(&view.pods(), &view.snapshot(), &request) }
+            let probes = if request.probes { view.probes() } else { ProbesView::default() };
+            proto::ListPodsResponse { mode, ..list(&view.pods(), &view.snapshot(), &probes, &request) }
         });
         let answer = answer.await.map_err(|e| Status::internal(format!("reading the node failed: {e}")))?;
         Ok(Response::new(answer))
     }
 }
 
-/// The pods asked for, sorted by namespace and name.
+/// The pods asked for, sorted by namespace and name, with those of `probes` that are theirs.
 pub fn list(
     views: &[Arc<PodView>],
     snapshot: &Snapshot,
+    probes: &ProbesView,
     request: &proto::ListPodsRequest,
 ) -> proto::ListPodsResponse {
     let mut wanted: Vec<&Arc<PodView>> = views.iter().filter(|view| matches(view, request)).collect();
     wanted.sort_by_key(|view| (&view.pod.namespace, &view.pod.name, view.started));
-    let used = convert::Used::of(snapshot);
+    let (used, probes) = (convert::Used::of(snapshot), probe::Probes::of(probes));
     let node = &snapshot.machine.node_name;
     let pods = wanted.into_iter().map(|view| proto::Pod {
         kubernetes: if request.kubernetes { convert::kubernetes(view, node) } else { String::new() },
-        ..convert::pod(view, &used)
+        ..convert::pod(view, &used, &probes)
     });
     proto::ListPodsResponse {
         time: Some(time::from_system_time(snapshot.time)),
@@ -76,9 +79,12 @@ mod tests {
 
     fn asked(namespace: &str, pod: &str) -> proto::ListPodsResponse {
         let node = Node::default();
-        let request =
-            proto::ListPodsRequest { namespace: namespace.into(), pod: pod.into(), kubernetes: false };
-        list(&node.pods(), &node.snapshot(), &request)
+        let request = proto::ListPodsRequest {
+            namespace: namespace.into(),
+            pod: pod.into(),
+            ..proto::ListPodsRequest::default()
+        };
+        list(&node.pods(), &node.snapshot(), &node.probes(), &request)
     }
 
     #[test]
@@ -108,7 +114,8 @@ mod tests {
             Arc::new(view)
         };
         let views = [named("b", "a"), named("a", "z"), named("a", "b")];
-        let answer = list(&views, &node.snapshot(), &proto::ListPodsRequest::default());
+        let (probes, request) = (ProbesView::default(), proto::ListPodsRequest::default());
+        let answer = list(&views, &node.snapshot(), &probes, &request);
         let names: Vec<_> = answer.pods.iter().map(|p| format!("{}/{}", p.namespace, p.name)).collect();
         assert_eq!(names, ["a/b", "a/z", "b/a"]);
     }
@@ -131,13 +138,14 @@ mod tests {
         assert_eq!(web.r#use.as_ref().unwrap().memory_working_set_bytes, Some(63 << 20));
         assert_eq!(web.last.as_ref().unwrap().oom.as_ref().unwrap().pid, 4711);
         assert_eq!(web.requests["memory"], "64Mi");
+        assert_eq!((prepare.probes.len(), web.probes.len()), (0, 3));
     }
 
     #[test]
     fn as_kubernetes_writes_it() {
         let node = Node::default();
         let request = proto::ListPodsRequest { kubernetes: true, ..proto::ListPodsRequest::default() };
-        let answer = list(&node.pods(), &node.snapshot(), &request);
+        let answer = list(&node.pods(), &node.snapshot(), &node.probes(), &request);
         let pod: serde_json::Value = serde_json::from_str(&answer.pods[0].kubernetes).unwrap();
         assert_eq!((&pod["kind"], &pod["spec"]["nodeName"]), (&"Pod".into(), &"node-1".into()));
     }

@@ -42,7 +42,7 @@ impl Nodewarden for Service {
         &self,
         _: Request<proto::GetStatusRequest>,
     ) -> Result<Response<proto::GetStatusResponse>, Status> {
-        Ok(Response::new(self.ask(|view| status::answer(view.status(), &view.pods(), view.devices())).await?))
+        Ok(Response::new(self.ask(status::answer).await?))
     }
 
     async fn list_cgroups(

@@ -4,11 +4,19 @@ use std::sync::Arc;
 
 use nodewarden_proto::nodewarden::v1 as proto;
 
-use super::{device, time};
-use crate::view::{DevicesView, HierarchyStatus, PodCgroup, PodPhase, PodView, Status};
+use super::{device, pressure, time};
+use crate::view::{DevicesView, HierarchyStatus, PodCgroup, PodPhase, PodView, PressureView, Status, Watch};
 
 /// The answer to GetStatus.
-pub fn answer(status: Status, pods: &[Arc<PodView>], devices: DevicesView) -> proto::GetStatusResponse {
+pub fn answer(view: &dyn Watch) -> proto::GetStatusResponse {
+    proto::GetStatusResponse {
+        pressure: view.pressed().map(|own| pressure::convert::pressure(PressureView::of(own.as_ref()))),
+        ..counted(view.status(), &view.pods(), view.devices())
+    }
+}
+
+/// All but the pressure.
+pub fn counted(status: Status, pods: &[Arc<PodView>], devices: DevicesView) -> proto::GetStatusResponse {
     let count = |phase: Option<PodPhase>| {
         let of = |pod: &&Arc<PodView>| match phase {
             Some(phase) => pod.terminating.is_none() && pod.phase == phase,
@@ -83,6 +91,7 @@ pub fn to_proto(status: Status) -> proto::GetStatusResponse {
         hierarchy: status.hierarchy.map(hierarchy),
         pods: None,
         devices: Vec::new(),
+        pressure: None,
     }
 }
 

@@ -60,6 +60,12 @@ async fn managed_pods() {
     let mut client = PodsClient::new(channel(&running.socket).await);
     let answer = client.list(proto::ListPodsRequest::default()).await.unwrap().into_inner();
     assert_eq!((answer.mode.as_str(), answer.pods[0].name.as_str()), ("observe", "cart-5d9c"));
+    let probes = |answer: &proto::ListPodsResponse| {
+        answer.pods[0].containers.iter().map(|own| own.probes.len()).collect::<Vec<_>>()
+    };
+    assert_eq!(probes(&answer), [0, 0]);
+    let request = proto::ListPodsRequest { probes: true, ..proto::ListPodsRequest::default() };
+    assert_eq!(probes(&client.list(request).await.unwrap().into_inner()), [0, 3]);
     let mut client = NodewardenClient::new(channel(&running.socket).await);
     let status = client.get_status(proto::GetStatusRequest {}).await.unwrap().into_inner();
     assert_eq!(status.pods.unwrap().running, 1);

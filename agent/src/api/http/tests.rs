@@ -99,6 +99,17 @@ async fn summary_is_json() {
 }
 
 #[tokio::test]
+async fn images_are_told_once_they_were_looked_at() {
+    let server = Server::start(still(1)).await;
+    let looked = async {
+        while !String::from_utf8(server.get("/metrics").await.1).unwrap().contains("\nnodewarden_images{") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("in time");
+}
+
+#[tokio::test]
 async fn pods_are_a_pod_list() {
     let server = Server::start(still(1)).await;
     let (head, body) = server.get("/pods").await;
@@ -146,6 +157,7 @@ fn one_place() -> App {
         ready: Arc::default(),
         scrapes: Arc::new(Semaphore::new(1)),
         readings: Mutex::default(),
+        images: images::Images::default(),
     }
 }
 

@@ -22,7 +22,7 @@ mod systemd;
 pub use bound::{Bound, CpuQuota, PageSize};
 pub use cgroupfs::Cgroupfs;
 pub use consumption::Consumption;
-pub use destroy::{DestroyError, Destroyed, Holdout, StillThere};
+pub use destroy::{DestroyError, Destroyed, Holdout, Killed, StillThere, is_empty, kill_now};
 pub use driver::{Driver, DriverKind};
 pub use files::{Absent, Interface, Write};
 pub use group_files::GroupFiles;

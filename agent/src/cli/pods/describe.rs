@@ -1,15 +1,13 @@
 //! All about one pod, as `kubectl describe` orders it. Pure.
 
 use std::collections::HashMap;
-use std::fmt::Write as _;
 
 use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1::{Container, Ended, OomVictim, Pod, Use, container::State};
 
 use super::list::age;
-use super::{reason, used};
-use crate::api::grpc::time;
-use crate::cli::format;
+use super::page::{Page, moment};
+use super::{probe, reason, used};
 
 /// Events shown; the rest is in `nodewarden events`.
 const NEWEST: usize = 50;
@@ -105,6 +103,9 @@ fn describe_container(out: &mut Page, before: Option<&Container>, container: &Co
     out.line("Requests", &pairs(&container.requests, " "));
     out.line("Limits", &pairs(&container.limits, " "));
     use_of(out, before.and_then(|b| b.r#use.as_ref()), container.r#use.as_ref());
+    for own in &container.probes {
+        probe::describe(out, own, now);
+    }
     out.indent = 0;
 }
 
@@ -141,52 +142,4 @@ fn pairs(map: &HashMap<String, String>, between: &str) -> String {
     let mut pairs: Vec<String> = map.iter().map(|(key, value)| format!("{key}{between}{value}")).collect();
     pairs.sort();
     pairs.join(", ")
-}
-
-fn moment(time: Option<&prost_types::Timestamp>) -> String {
-    time.and_then(time::to_timestamp).map(format::time).unwrap_or_default()
-}
-
-/// Lines of keys and values; a key without a value is left out.
-#[derive(Default)]
-struct Page {
-    text: String,
-    indent: usize,
-}
-
-impl Page {
-    fn line(&mut self, key: &str, value: &str) {
-        const WIDTH: usize = 20;
-        if !value.is_empty() {
-            let (key, width) = (format!("{key}:"), WIDTH - 2 * self.indent.min(3));
-            self.item_at(self.indent, &format!("{key:<width$} {value}"));
-        }
-    }
-
-    /// One level deeper.
-    fn inner(&mut self, key: &str, value: &str) {
-        self.indent += 1;
-        self.line(key, value);
-        self.indent -= 1;
-    }
-
-    fn title(&mut self, title: &str) {
-        self.heading(title);
-    }
-
-    fn heading(&mut self, text: &str) {
-        self.item_at(self.indent, &format!("{text}:"));
-    }
-
-    fn item(&mut self, text: &str) {
-        self.item_at(1, text);
-    }
-
-    /// Lines of a text that has several stand below each other.
-    fn item_at(&mut self, indent: usize, text: &str) {
-        for line in text.lines() {
-            // Writing to a String cannot fail.
-            let _ = writeln!(self.text, "{}{}", "  ".repeat(indent), format::printable(line));
-        }
-    }
 }

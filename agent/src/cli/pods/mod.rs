@@ -2,6 +2,8 @@
 
 mod describe;
 mod list;
+mod page;
+mod probe;
 mod reason;
 mod used;
 
@@ -27,8 +29,8 @@ const SHORTLY: Duration = Duration::from_millis(50);
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-READY counts sidecars and containers. CPU is in cores, used in the last half second; MEMORY is the working set. A dash
-stands for what is not known.
+READY counts sidecars and containers; REASON is NotReady where one of them runs and is not ready. CPU is in cores, used
+in the last half second; MEMORY is the working set. A dash stands for what is not known.
 
 Examples:
   nodewarden pods                                  all of them
@@ -66,10 +68,11 @@ enum PodsCommand {
     Describe(DescribeArgs),
 }
 
-/// Print all that is known of one pod: containers, how they ended, limits and use, events
+/// Print all that is known of one pod: containers, how they ended, limits and use, probes, events
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Events are those in the agent's journal, newest last.
+Probes stand as kubectl describes them, with their result, their last run with its output, and when they are due or what
+they wait for. Events are those in the agent's journal, newest last.
 
 Examples:
   nodewarden pods describe cart
@@ -95,6 +98,7 @@ async fn list(args: PodsArgs) -> Result<(), CliError> {
         namespace: args.namespace.unwrap_or_default(),
         pod: String::new(),
         kubernetes: matches!(args.output, Some(Output::Json | Output::Yaml)),
+        probes: false,
     };
     let wide = args.output == Some(Output::Wide);
     if let Some(written) = match args.output {
@@ -117,7 +121,7 @@ async fn list(args: PodsArgs) -> Result<(), CliError> {
 
 async fn describe(args: DescribeArgs) -> Result<(), CliError> {
     let channel = client::channel(&args.socket.socket).await?;
-    let request = ListPodsRequest { pod: args.pod.clone(), ..ListPodsRequest::default() };
+    let request = ListPodsRequest { pod: args.pod.clone(), probes: true, ..ListPodsRequest::default() };
     let (before, now) = twice(&channel, &request, SHORTLY).await?;
     if now.pods.is_empty() {
         return Err(CliError::NoPod { pod: args.pod });

@@ -41,11 +41,16 @@ pub fn reason(pod: &Pod) -> String {
             _ => {}
         }
     }
-    if found == "Completed" && pod.phase == "Running" {
-        // Some are done, others run.
-        return String::new();
+    let runs = |c: &&Container| matches!(c.state, Some(State::RunningSince(_)));
+    let mut running = pod.containers.iter().filter(|c| c.kind != INIT).filter(runs);
+    // Some are done, others run.
+    let quiet = found.is_empty() || (found == "Completed" && pod.phase == "Running");
+    match quiet {
+        false => found,
+        // At a pod's end that is as it should be.
+        true if pod.terminating.is_none() && running.any(|c| !c.ready) => "NotReady".to_owned(),
+        true => String::new(),
     }
-    found
 }
 
 /// `Init:1/2`, or what keeps the one whose turn it is.
@@ -149,6 +154,26 @@ mod tests {
             vec![("container", ended(3, "")), ("container", ended(0, "Completed"))],
             "ExitCode:3",
         );
+    }
+
+    #[test]
+    fn one_that_runs_and_is_not_ready() {
+        let unready = |state, more| {
+            let containers = vec![
+                container("sidecar", runs()),
+                Container { ready: false, ..container("container", state) },
+                container("container", more),
+            ];
+            Pod { phase: "Running".into(), containers, ..Pod::default() }
+        };
+        let mut pod = unready(runs(), runs());
+        assert_eq!((reason(&pod).as_str(), ready(&pod)), ("NotReady", (2, 3)));
+        assert_eq!(reason(&unready(runs(), ended(0, "Completed"))), "NotReady");
+        assert_eq!(reason(&unready(ended(0, "Completed"), runs())), "");
+        assert_eq!(reason(&unready(runs(), waits("CrashLoopBackOff"))), "CrashLoopBackOff");
+        assert_eq!(reason(&unready(runs(), ended(1, "Error"))), "Error");
+        pod.terminating = Some(prost_types::Timestamp::default());
+        assert_eq!(reason(&pod), "");
     }
 
     #[test]

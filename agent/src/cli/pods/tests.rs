@@ -9,9 +9,10 @@ use crate::view::Watch;
 fn answers(kubernetes: bool) -> [ListPodsResponse; 2] {
     let node = Node::default();
     let request = ListPodsRequest { kubernetes, ..ListPodsRequest::default() };
+    let probes = node.probes();
     [(); 2].map(|()| ListPodsResponse {
         mode: "manage".into(),
-        ..pods::list(&node.pods(), &node.snapshot(), &request)
+        ..pods::list(&node.pods(), &node.snapshot(), &probes, &request)
     })
 }
 
@@ -119,6 +120,21 @@ Containers:
     Requests:        cpu 100m, memory 64Mi
     Limits:          memory 128Mi
     Use:             cpu 0.63, memory 63.0Mi; may use memory 128Mi
+    Startup:         exec [cat /tmp/up] delay=0s timeout=1s period=10s #success=1 #failure=3
+      Result:        success
+      Last run:      success at 2023-11-14T22:14:22.000Z (28s ago) in 41.5ms, 1 in a row
+      Waits for:     a new container
+      Runs:          1 successful
+    Readiness:       http-get http://:8080/ready delay=0s timeout=1s period=10s #success=2 #failure=3
+      Result:        success
+      Last run:      failure at 2023-11-14T22:14:45.000Z (5s ago) in 2.0ms, 2 of 3 in a row
+      Output:        HTTP probe failed with statuscode: 503
+      Next:          2023-11-14T22:14:55.000Z (in 5s)
+      Runs:          12 successful, 4 failed, 2 that could not be made
+    Liveness:        grpc <pod>:9090 delay=120s timeout=1s period=10s #success=1 #failure=3
+      Grace:         5s for a container that it ends
+      Result:        none yet
+      Next:          2023-11-14T22:16:20.000Z (in 1m30s)
 Events:
   2023-11-14T22:14:10.000Z oom stress killed
 "
@@ -162,8 +178,9 @@ async fn against_a_server() {
     running.journal.append(Timestamp::now(), "/p", Some(pod), started.clone());
     running.journal.append(Timestamp::now(), "/q", None, started);
     let channel = client::channel(&running.socket).await.unwrap();
-    let request = ListPodsRequest { pod: "cart-5d9c".into(), ..ListPodsRequest::default() };
+    let request = ListPodsRequest { pod: "cart-5d9c".into(), probes: true, ..ListPodsRequest::default() };
     let (_, now) = twice(&channel, &request, SHORTLY).await.unwrap();
+    assert!(now.pods[0].containers[1].probes.iter().any(|probe| probe.r#type == "Liveness"));
     let events = events(&channel, &now.pods[0]).await.unwrap();
     assert_eq!(events.len(), 1);
     assert!(events[0].contains("Started container web"), "{events:?}");

@@ -1,14 +1,23 @@
-//! `evictionHard` with its defaults, and the keys around it.
+//! Keys about eviction: the kubelet's, with the defaults of `evictionHard`, and the section `nodewarden.eviction`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use serde_yaml_ng::{Mapping, Value};
 
+use crate::config::eviction::EvictionSettings;
 use crate::config::fields::Fields;
 use crate::config::threshold::{self, EvictionTexts, Signal, Threshold};
+use crate::config::{Problem, duration};
 
 const HARD: &str = "evictionHard";
 const MERGE: &str = "mergeDefaultEvictionSettings";
+const TRANSITION: &str = "evictionPressureTransitionPeriod";
+const MAX_POD_GRACE: &str = "evictionMaxPodGracePeriod";
+
+const BACK_OFF_SECONDS: RangeInclusive<u64> = 1..=86_400;
+const INTERVAL_MILLISECONDS: RangeInclusive<u64> = 1..=60_000;
 
 /// The kubelet's defaults on Linux (pkg/kubelet/eviction/defaults_linux.go).
 const DEFAULTS: [(Signal, &str); 4] = [
@@ -56,35 +65,83 @@ pub fn fill_in_defaults(map: &mut Mapping) {
     }
 }
 
-/// Takes the eviction keys: hard thresholds count for what is allocatable. The soft ones are checked as the kubelet
-/// checks them, and told to be `ignored`.
-pub fn take(
-    top: &mut Fields<'_>,
-    pods_enforced: bool,
-    ignored: &mut Vec<String>,
-) -> BTreeMap<String, Threshold> {
+/// Takes the kubelet's keys: the hard thresholds by name, for what is allocatable, and everything that eviction goes by.
+/// Without `mergeDefaultEvictionSettings` the defaults stand for signals that are not named; a kubelet drops them.
+pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Threshold>, EvictionSettings) {
     let given = top.text_map(HARD);
-    let merge = top.flag(MERGE, false);
+    let merge = top.flag(MERGE, true);
     let hard = match given {
         None => defaults(),
         Some(given) if merge => defaults().into_iter().chain(given).collect(),
         Some(given) => given,
     };
-    let mut unused = |key| {
-        let texts = top.text_map(key);
-        if texts.is_some() {
-            ignored.push(key.to_owned());
-        }
-        texts.unwrap_or_default()
-    };
     let texts = EvictionTexts {
         hard,
-        soft: unused("evictionSoft"),
-        soft_grace: unused("evictionSoftGracePeriod"),
-        minimum_reclaim: unused("evictionMinimumReclaim"),
+        soft: top.text_map("evictionSoft").unwrap_or_default(),
+        soft_grace: top.text_map("evictionSoftGracePeriod").unwrap_or_default(),
+        minimum_reclaim: top.text_map("evictionMinimumReclaim").unwrap_or_default(),
     };
-    if let Err(problems) = threshold::parse(&texts, pods_enforced) {
+    let thresholds = threshold::parse(&texts, pods_enforced).unwrap_or_else(|problems| {
         top.refuse_all(problems);
-    }
-    by_name(&texts)
+        Vec::new()
+    });
+    let default = EvictionSettings::default();
+    let any = i64::from(i32::MIN)..=i64::from(i32::MAX);
+    let grace = top.integer(MAX_POD_GRACE, "a whole number of seconds, -1 for no bound", &any);
+    let settings = EvictionSettings {
+        thresholds,
+        // As in the kubelet, 0 is none that was set.
+        transition: top.duration(TRANSITION).filter(|period| !period.is_zero()).unwrap_or(default.transition),
+        max_pod_grace: match grace.map(u64::try_from) {
+            None => default.max_pod_grace,
+            Some(Ok(seconds)) => Duration::from_secs(seconds),
+            Some(Err(_)) => Duration::MAX,
+        },
+        ..default
+    };
+    (by_name(&texts), settings)
 }
+
+/// The section, over what the kubelet's keys say.
+pub fn take_own(map: Mapping, eviction: EvictionSettings, problems: &mut Vec<Problem>) -> EvictionSettings {
+    let mut f = Fields::new("nodewarden.eviction", map, Vec::new(), problems);
+    let come_back = f.flag("comeBack", eviction.come_back);
+    let manifests_critical = f.flag("manifestPodsCritical", eviction.manifests_critical);
+    let (first, longest) = ("backOffSeconds", "maxBackOffSeconds");
+    let back_off = f.seconds(first, eviction.back_off, &BACK_OFF_SECONDS);
+    let max_back_off = f.seconds(longest, eviction.max_back_off, &BACK_OFF_SECONDS);
+    in_order(&mut f, (first, back_off), (longest, max_back_off));
+    let mut interval = |key, default: Duration| {
+        Duration::from_millis(f.number(key, default.as_millis() as u64, &INTERVAL_MILLISECONDS))
+    };
+    let (shortest, longest) = ("minIntervalMilliseconds", "maxIntervalMilliseconds");
+    let min_interval = interval(shortest, eviction.min_interval);
+    let max_interval = interval(longest, eviction.max_interval);
+    in_order(&mut f, (shortest, min_interval), (longest, max_interval));
+    f.finish();
+    EvictionSettings {
+        come_back,
+        manifests_critical,
+        back_off,
+        max_back_off,
+        min_interval,
+        max_interval,
+        ..eviction
+    }
+}
+
+/// Refuses a longest time that is shorter than the shortest.
+fn in_order(
+    f: &mut Fields<'_>,
+    (first, least): (&'static str, Duration),
+    (last, most): (&'static str, Duration),
+) {
+    if most < least && !f.has_problem(first) && !f.has_problem(last) {
+        let expected = format!("at least the {} of {first}", duration::show(least));
+        f.refuse(last, &duration::show(most), &expected);
+    }
+}
+
+#[cfg(test)]
+#[path = "eviction_tests.rs"]
+mod tests;

@@ -10,6 +10,8 @@ pub struct FeatureGates {
     pub custom_cpu_cfs_quota_period: bool,
     /// `KubeletCrashLoopBackOffMax` (KEP-4603): `crashLoopBackOff` may be set.
     pub crash_loop_back_off_max: bool,
+    /// `ImageMaximumGCAge` (KEP-4210): `imageMaximumGCAge` may be set.
+    pub image_maximum_gc_age: bool,
     /// `MemoryQoS` (KEP-2570).
     pub memory_qos: bool,
     /// `NodeSwap` (KEP-2400): `memorySwap` may be set.
@@ -25,6 +27,7 @@ impl Default for FeatureGates {
         Self {
             custom_cpu_cfs_quota_period: false,
             crash_loop_back_off_max: true,
+            image_maximum_gc_age: true,
             memory_qos: false,
             node_swap: true,
             qos_reserved: false,
@@ -36,10 +39,11 @@ impl Default for FeatureGates {
 /// Sets every gate that is alpha and not named itself.
 const ALL_ALPHA: &str = "AllAlpha";
 
-const NAMES: [&str; 7] = [
+const NAMES: [&str; 8] = [
     ALL_ALPHA,
     "CustomCPUCFSQuotaPeriod",
     "KubeletCrashLoopBackOffMax",
+    "ImageMaximumGCAge",
     "MemoryQoS",
     "NodeSwap",
     "QOSReserved",
@@ -48,10 +52,11 @@ const NAMES: [&str; 7] = [
 
 impl FeatureGates {
     /// Name and state of each.
-    pub fn list(self) -> [(&'static str, bool); 6] {
+    pub fn list(self) -> [(&'static str, bool); 7] {
         [
             ("CustomCPUCFSQuotaPeriod", self.custom_cpu_cfs_quota_period),
             ("KubeletCrashLoopBackOffMax", self.crash_loop_back_off_max),
+            ("ImageMaximumGCAge", self.image_maximum_gc_age),
             ("MemoryQoS", self.memory_qos),
             ("NodeSwap", self.node_swap),
             ("QOSReserved", self.qos_reserved),
@@ -75,6 +80,7 @@ impl FeatureGates {
                 "CustomCPUCFSQuotaPeriod" => gates.custom_cpu_cfs_quota_period = on,
                 "KubeletCrashLoopBackOffMax" => gates.crash_loop_back_off_max = on,
                 "ReduceDefaultCrashLoopBackOffDecay" => gates.reduce_crash_loop_back_off = on,
+                "ImageMaximumGCAge" => gates.image_maximum_gc_age = on,
                 "MemoryQoS" => gates.memory_qos = on,
                 "NodeSwap" => gates.node_swap = on,
                 "QOSReserved" => gates.qos_reserved = on,

@@ -1,34 +1,50 @@
-//! From the kubelet's keys to [`NodeSettings`] and [`PodSettings`], with the kubelet's defaults (pkg/kubelet/apis/config/v1beta1/defaults.go)
-//! and its checks (pkg/kubelet/apis/config/validation/validation.go).
+//! From the kubelet's keys to [`NodeSettings`], [`PodSettings`], [`GcSettings`] and [`EvictionSettings`], with the
+//! kubelet's defaults (pkg/kubelet/apis/config/v1beta1/defaults.go) and its checks (pkg/kubelet/apis/config/validation/validation.go).
 
 mod allocatable;
 pub mod devices;
 pub mod eviction;
+pub mod feedback;
 mod gates;
+pub mod gc;
 mod limits;
 pub mod path;
 pub mod pods;
 #[cfg(test)]
 mod pods_tests;
+pub mod probes;
 #[cfg(test)]
 mod tests;
 
 use std::path::PathBuf;
 
+use super::eviction::EvictionSettings;
 use super::fields::Fields;
+use super::gc::GcSettings;
 use super::node::{Enforce, NodeSettings};
 use super::pods::PodSettings;
 use crate::cgroup::control::DriverKind;
 
 pub use gates::FeatureGates;
 
+/// What the kubelet's keys say.
+#[derive(Debug)]
+pub struct Taken {
+    pub node: NodeSettings,
+    pub pods: PodSettings,
+    pub gc: GcSettings,
+    pub eviction: EvictionSettings,
+    pub gates: FeatureGates,
+}
+
 /// Takes every key that is acted on here. What the kubelet would act on and nobody does here is added to `ignored`.
-pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> (NodeSettings, PodSettings, FeatureGates) {
+pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> Taken {
     let mut settings = NodeSettings::default();
     let gates = FeatureGates::take(top, ignored);
     places(top, &mut settings);
     allocatable::take(top, &mut settings);
-    settings.eviction_hard = eviction::take(top, settings.enforce.contains(&Enforce::Pods), ignored);
+    let (hard, eviction) = eviction::take(top, settings.enforce.contains(&Enforce::Pods));
+    settings.eviction_hard = hard;
     limits::take(top, gates, &mut settings, ignored);
     let up = |first| first..=i64::from(i32::MAX);
     settings.oom_score_adj = top
@@ -49,7 +65,8 @@ pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> (NodeSettings, P
         .filter(|time| !time.is_zero())
         .unwrap_or(settings.file_check_frequency);
     let pods = pods::take(top, gates);
-    (settings, pods, gates)
+    let gc = gc::take(top, gates);
+    Taken { node: settings, pods, gc, eviction, gates }
 }
 
 /// Where cgroups are made, and by whom.

@@ -48,6 +48,8 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
         parallel_image_pulls: parallel_image_pulls(top),
         seccomp_default: top.flag("seccompDefault", default.seccomp_default),
         housekeeping: default.housekeeping,
+        dead_kept: default.dead_kept,
+        dead_min_age: default.dead_min_age,
     }
 }
 

@@ -46,6 +46,7 @@ nodewarden: {crashLoopBackOffInitialSeconds: 2, crashLoopBackOffResetSeconds: 30
         parallel_image_pulls: Some(5),
         seccomp_default: true,
         housekeeping: Duration::from_secs(1),
+        ..PodSettings::default()
     };
     assert_eq!(config.pods, expected);
     assert!(config.ignored.is_empty(), "{:?}", config.ignored);

@@ -59,6 +59,7 @@ systemReserved: {cpu: '1'}
 kubeReservedCgroup: /kube.slice
 systemReservedCgroup: system.slice
 evictionHard: {memory.available: 5%}
+mergeDefaultEvictionSettings: false
 podPidsLimit: 4096
 cpuCFSQuota: false
 cpuCFSQuotaPeriod: 5ms
@@ -135,36 +136,16 @@ fn values_that_mean_none() {
     for body in
         ["evictionHard: {}", "evictionHard: {memory.available: 0%}", "evictionHard: {memory.available: 100%}"]
     {
-        assert!(node(body).eviction_hard.is_empty(), "{body}");
+        let body = format!("{body}\nmergeDefaultEvictionSettings: false");
+        assert!(node(&body).eviction_hard.is_empty(), "{body}");
     }
     assert_eq!(node("staticPodPath: ''\nsystemCgroups: ''").static_pod_path, None);
-}
-
-#[test]
-fn default_thresholds_are_merged_on_demand() {
-    let merged =
-        node("evictionHard: {memory.available: 1Gi, pid.available: 10%}\nmergeDefaultEvictionSettings: true");
-    let shown: Vec<String> = merged.eviction_hard.iter().map(|(s, v)| format!("{s} {v}")).collect();
-    assert_eq!(
-        shown,
-        [
-            "imagefs.available 15%",
-            "memory.available 1Gi",
-            "nodefs.available 10%",
-            "nodefs.inodesFree 5%",
-            "pid.available 10%"
-        ]
-    );
-    let off = node("evictionHard: {nodefs.available: 0%}\nmergeDefaultEvictionSettings: true");
-    assert_eq!(off.eviction_hard.len(), 3);
 }
 
 #[test]
 fn what_does_nothing_is_told() {
     for (body, ignored) in [
         ("qosReserved: {memory: 50%}", "qosReserved (feature gate QOSReserved is off)"),
-        ("evictionSoft: {}", "evictionSoft"),
-        ("evictionMinimumReclaim: {memory.available: 5%}", "evictionMinimumReclaim"),
         ("featureGates: {InPlacePodVerticalScaling: false}", "featureGates.InPlacePodVerticalScaling"),
         ("podsPerCore: 3", "podsPerCore"),
     ] {

@@ -9,9 +9,8 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::{self, Lifecycle, LifecycleHandler};
 
-pub use http::{HttpError, HttpGet};
-
-use super::{find, ports};
+use super::find;
+use crate::http_get::{HttpError, HttpGetAction};
 use crate::pod::Pod;
 use crate::runtime::{Client, RuntimeError};
 
@@ -24,7 +23,7 @@ pub enum Handler {
     /// A command in the container; status 0 is success.
     Exec(Vec<String>),
     /// A request; every answer is success, as with the kubelet.
-    HttpGet(HttpGet),
+    HttpGet(HttpGetAction),
     Sleep(Duration),
 }
 
@@ -35,8 +34,8 @@ pub enum HookError {
     Runtime { command: Vec<String>, source: RuntimeError },
     #[error("exec hook {command:?} exited with {exit_code}, message: {output:?}")]
     Failed { command: Vec<String>, exit_code: i32, output: String },
-    #[error("httpGet hook {url}: {source}")]
-    Http { url: String, source: HttpError },
+    #[error("httpGet hook: {0}")]
+    Http(#[from] HttpError),
     #[error("httpGet hook: the pod has no address")]
     NoAddress,
     #[error("the hook was not done within {} s", .0.as_secs_f32())]
@@ -96,13 +95,7 @@ fn handler(asked: &LifecycleHandler, container: &v1::Container) -> Option<Handle
         return Some(Handler::Exec(exec.command.clone().unwrap_or_default()));
     }
     if let Some(get) = &asked.http_get {
-        let headers = get.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone()));
-        return Some(Handler::HttpGet(HttpGet {
-            host: get.host.clone().filter(|host| !host.is_empty()),
-            port: ports::resolve(&get.port, container)?,
-            path: get.path.clone().unwrap_or_default(),
-            headers: headers.collect(),
-        }));
+        return Some(Handler::HttpGet(HttpGetAction::of(get, container)?));
     }
     let seconds = asked.sleep.as_ref()?.seconds;
     Some(Handler::Sleep(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
@@ -125,8 +118,7 @@ pub async fn run_hook<E: Exec>(
             Handler::HttpGet(get) => {
                 let default = pod_ips.first().map(ToString::to_string);
                 let host = get.host.clone().or(default).ok_or(HookError::NoAddress)?;
-                let fail = |source| HookError::Http { url: get.url(&host), source };
-                http::get(get, &host).await.map_err(fail)
+                Ok(http::get(get, &host).await?)
             }
             Handler::Sleep(duration) => {
                 tokio::time::sleep(limit.map_or(*duration, |limit| limit.min(*duration))).await;

@@ -6,6 +6,7 @@ use tokio::net::TcpListener;
 
 use super::*;
 use crate::container::fixture::pod;
+use crate::http_get::Scheme;
 
 /// Answers every command alike, after a while, and remembers it.
 #[derive(Debug, Default)]
@@ -36,21 +37,30 @@ async fn run(handler: &Handler, ips: &[&str], limit: Option<u64>) -> Result<(), 
 
 /// A server that answers with these, one a connection, and gives back what it was sent.
 async fn server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<String>>) {
+    let (port, served) = clear_server(answers).await;
+    let texts =
+        async { served.await.unwrap().into_iter().map(|sent| String::from_utf8(sent).unwrap()).collect() };
+    (port, tokio::spawn(texts))
+}
+
+/// The same, whatever it is sent.
+async fn clear_server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let serve = async move {
         let mut requests = Vec::new();
         for answer in answers {
             let (mut stream, _) = listener.accept().await.unwrap();
+            let mut bytes = [0; 4096];
             let mut request = Vec::new();
-            while !request.ends_with(b"\r\n\r\n") {
-                let mut bytes = [0; 1024];
+            // A request, or the first record of a handshake.
+            while !request.ends_with(b"\r\n\r\n") && request.first() != Some(&22) {
                 match stream.read(&mut bytes).await.unwrap() {
                     0 => break,
                     n => request.extend_from_slice(&bytes[..n]),
                 }
             }
-            requests.push(String::from_utf8(request).unwrap());
+            requests.push(request);
             let _ = stream.write_all(answer.as_bytes()).await;
         }
         requests
@@ -60,7 +70,7 @@ async fn server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<Strin
 
 fn get(port: u16, path: &str, headers: &[(&str, &str)]) -> Handler {
     let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
-    Handler::HttpGet(HttpGet { host: None, port, path: path.to_owned(), headers })
+    Handler::HttpGet(HttpGetAction { scheme: Scheme::Http, host: None, port, path: path.to_owned(), headers })
 }
 
 fn answer(status: &str, headers: &str, body: &str) -> String {
@@ -70,10 +80,11 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
 #[test]
 fn of_a_manifest() {
     let pod = pod(
-        "initContainers: [{name: s, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 3}}}}]\ncontainers: [{name: c, ports: [{name: web, containerPort: 8080}], lifecycle: {postStart: {exec: {command: [a, b]}}, preStop: {httpGet: {port: web, path: /x, host: h, httpHeaders: [{name: A, value: b}]}}}}]",
+        "initContainers: [{name: s, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 3}}}}]\ncontainers: [{name: c, ports: [{name: web, containerPort: 8080}], lifecycle: {postStart: {exec: {command: [a, b]}}, preStop: {httpGet: {port: web, scheme: HTTPS, path: /x, host: h, httpHeaders: [{name: A, value: b}]}}}}]",
     );
     assert_eq!(post_start(&pod, "c"), Some(Handler::Exec(vec!["a".into(), "b".into()])));
-    let expected = HttpGet {
+    let expected = HttpGetAction {
+        scheme: Scheme::Https,
         host: Some("h".into()),
         port: 8080,
         path: "/x".into(),
@@ -137,10 +148,35 @@ async fn redirects_on_the_same_host() {
     assert_eq!(served.await.unwrap().len(), 1);
     let (port, _) = server(vec![to("/a"); 20]).await;
     let error = run(&get(port, "/a", &[]), &["127.0.0.1"], None).await.unwrap_err();
-    assert_eq!(error, format!("httpGet hook http://127.0.0.1:{port}/a: stopped after 10 redirects"));
-    let (port, _) = server(vec![to("https://127.0.0.1/")]).await;
-    let error = run(&get(port, "/a", &[]), &["127.0.0.1"], None).await.unwrap_err();
-    assert!(error.ends_with("redirect to https://127.0.0.1/: only http is spoken here"), "{error}");
+    assert_eq!(error, format!("httpGet hook: Get \"http://127.0.0.1:{port}/a\": stopped after 10 redirects"));
+}
+
+/// Who is asked over TLS and answers without is asked without, and not told the secret.
+#[tokio::test]
+async fn https_to_a_plain_server() {
+    let plain = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
+    let (port, served) = clear_server(vec![plain.into(), answer("200 OK", "", "")]).await;
+    let Handler::HttpGet(asked) = get(port, "/stop", &[("authorization", "secret"), ("X", "1")]) else {
+        unreachable!()
+    };
+    let secure = Handler::HttpGet(HttpGetAction { scheme: Scheme::Https, ..asked });
+    assert_eq!(run(&secure, &["127.0.0.1"], Some(5000)).await, Ok(()));
+    let requests = served.await.unwrap();
+    assert_eq!(requests[0][0], 22, "a handshake");
+    let second = String::from_utf8_lossy(&requests[1]);
+    assert!(second.starts_with("GET /stop HTTP/1.1\r\n") && second.contains("X: 1\r\n"), "{second}");
+    assert!(!second.contains("secret"), "{second}");
+    // What is wrong then is what was wrong first.
+    let (port, _served) = clear_server(vec![plain.into(), "SSH-2.0\r\n".into()]).await;
+    let secure = Handler::HttpGet(HttpGetAction {
+        scheme: Scheme::Https,
+        host: None,
+        port,
+        path: "/".into(),
+        headers: Vec::new(),
+    });
+    let error = run(&secure, &["127.0.0.1"], Some(5000)).await.unwrap_err();
+    assert!(error.ends_with("server gave HTTP response to HTTPS client"), "{error}");
 }
 
 #[tokio::test]
@@ -151,7 +187,7 @@ async fn nobody_answers() {
     assert_eq!(silent, "the hook was not done within 0.05 s");
     drop(listener);
     let refused = run(&get(port, "/", &[]), &["127.0.0.1"], None).await.unwrap_err();
-    assert!(refused.contains("connect: Connection refused"), "{refused}");
+    assert!(refused.contains("connect: connection refused"), "{refused}");
     let lost = run(&get(port, "/", &[]), &[], None).await.unwrap_err();
     assert_eq!(lost, "httpGet hook: the pod has no address");
 }

@@ -5,7 +5,9 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use nodewarden_ebpf_abi::{ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DeviceKey};
+use nodewarden_ebpf_abi::{
+    ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_HAS_ANY_MINOR, DeviceKey,
+};
 
 use super::error::EnforceError;
 use crate::cgroup::Hierarchy;
@@ -100,6 +102,8 @@ impl Filter {
         let id = id_of(&crate::cgroup::join(&self.mount, cgroup))?;
         self.know_class(cgroup)?;
         let wanted = keys(&policy.rules);
+        let any = wanted.keys().any(|(_, _, minor)| *minor == ANY_MINOR);
+        let mode = mode | if any { DEVICE_HAS_ANY_MINOR } else { 0 };
         let mut known = self.pods.remove(uid);
         if known.as_ref().is_some_and(|known| known.id != id) {
             // Its cgroup was made anew: that one is another in the tables.

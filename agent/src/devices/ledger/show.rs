@@ -59,6 +59,24 @@ impl Ledger {
         each.collect()
     }
 
+    /// How many devices of a resource these pods can have together: what they have, and what is healthy and nobody's.
+    /// `None` as long as no plugin says what there is.
+    pub fn usable(&self, resource: &str, ours: impl Fn(&str) -> bool) -> Option<usize> {
+        let state = self.resources.get(resource).filter(|state| state.away_since.is_none())?;
+        let had = |id: &&str| self.book.owner(resource, id).is_some_and(|(uid, _)| ours(&uid));
+        let had = self.book.taken(resource).filter(had).count();
+        let healthy = state.devices.keys().filter(|id| state.health(id) == Health::Healthy);
+        Some(had + healthy.filter(|id| !self.book.is_taken(resource, id)).count())
+    }
+
+    /// How many devices of a resource are healthy and nobody's, and how many are not healthy.
+    pub fn spare(&self, resource: &str) -> Option<(usize, usize)> {
+        let state = self.resources.get(resource)?;
+        let healthy = |id: &&String| state.health(id) == Health::Healthy;
+        let (well, ill): (Vec<_>, Vec<_>) = state.devices.keys().partition(healthy);
+        Some((well.iter().filter(|id| !self.book.is_taken(resource, id)).count(), ill.len()))
+    }
+
     /// What must outlive the agent; pods in the order in which they were first given devices. Reservations are not in it: no container has these devices yet.
     pub fn checkpoint(&self) -> Checkpoint {
         let entries = self.book.all().map(|(uid, held)| PodDevicesEntry {

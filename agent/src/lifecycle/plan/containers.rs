@@ -1,18 +1,18 @@
 //! Containers in the pod's sandbox: what starts, what is ended, what waits.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 
 use super::{Action, KillReason, Plan};
 use crate::config::PodSettings;
+use crate::lifecycle::probing::Published;
 use crate::lifecycle::resize::{self, Means};
 use crate::lifecycle::{
     ContainerRecord, ContainerSeen, ContainerStage, Observed, Record, SandboxSeen, backoff, policy,
 };
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::view::PodPhase;
-
-/// Nobody needs more ended containers of one name (the kubelet's default of `maximum-dead-containers-per-container`).
-const DEAD_KEPT: usize = 1;
 
 /// How far the init containers are.
 enum Init {
@@ -30,6 +30,8 @@ struct LastEnd {
     failures: u32,
     /// The agent ended it, to start it again.
     stopped: bool,
+    /// Another one starts, by its policy or because of what the agent ended it for.
+    again: bool,
 }
 
 /// One decision.
@@ -37,6 +39,7 @@ pub(super) struct Round<'a> {
     pub(super) pod: &'a Pod,
     pub(super) observed: &'a Observed,
     record: &'a Record,
+    published: &'a Published,
     settings: &'a PodSettings,
     now: Timestamp,
     pub(super) plan: Plan,
@@ -47,10 +50,11 @@ impl<'a> Round<'a> {
         pod: &'a Pod,
         observed: &'a Observed,
         record: &'a Record,
+        published: &'a Published,
         settings: &'a PodSettings,
         now: Timestamp,
     ) -> Self {
-        Self { pod, observed, record, settings, now, plan: Plan::default() }
+        Self { pod, observed, record, published, settings, now, plan: Plan::default() }
     }
 
     /// In a ready sandbox.
@@ -130,7 +134,9 @@ impl<'a> Round<'a> {
     fn turn(&self, container: &Container, here: &Here<'_>) -> Option<bool> {
         let seen = here.newest(&container.name)?;
         let passed = match (container.kind, seen.stage) {
-            (ContainerKind::Sidecar, ContainerStage::Running) => self.hook_is_done(seen),
+            (ContainerKind::Sidecar, ContainerStage::Running) => {
+                self.hook_is_done(seen) && self.published.started(self.pod, seen)
+            }
             (ContainerKind::Sidecar, _) => false,
             (_, ContainerStage::Exited) if seen.exit_code == 0 => true,
             (_, ContainerStage::Exited) => {
@@ -152,7 +158,10 @@ impl<'a> Round<'a> {
         };
         match seen.stage {
             ContainerStage::Running if !self.hook_is_done(seen) => self.finish_start(seen),
-            ContainerStage::Running => self.resize(container, seen),
+            ContainerStage::Running => match self.published.failed(self.pod, seen) {
+                Some(kind) => self.kill_for_probe(container, seen, kind),
+                None => self.resize(container, seen),
+            },
             ContainerStage::Created => self.finish_start(seen),
             ContainerStage::Exited if self.starts_again(container) => self.start(container),
             ContainerStage::Exited => {}
@@ -213,7 +222,7 @@ impl<'a> Round<'a> {
             None => true,
             // Another sandbox: init containers have their turn again.
             Some(_) if container.kind == ContainerKind::Init && !self.is_here(container) => true,
-            Some(last) => last.stopped || policy::restarts(self.pod, container, last.exit_code),
+            Some(last) => last.again,
         }
     }
 
@@ -227,6 +236,7 @@ impl<'a> Round<'a> {
     /// `None` for a container that never ran, or one that has not ended.
     fn last_end(&self, container: &Container) -> Option<LastEnd> {
         let own = self.own(&container.name);
+        let again = |id: &str, exit_code| policy::comes_again(self.pod, container, own, id, exit_code);
         let Some(seen) = self.observed.newest(&container.name) else {
             let own = own?;
             let last = own.last.as_ref()?;
@@ -235,6 +245,7 @@ impl<'a> Round<'a> {
                 finished: last.finished,
                 failures: own.failures,
                 stopped: own.stopped == last.id,
+                again: again(&last.id, last.exit_code),
             });
         };
         let unknown = ContainerRecord::default();
@@ -244,6 +255,7 @@ impl<'a> Round<'a> {
             finished: seen.finished,
             failures: own.failures_with(container.kind, seen, self.settings),
             stopped: own.stopped == seen.id,
+            again: again(&seen.id, seen.exit_code),
         })
     }
 
@@ -336,21 +348,29 @@ impl<'a> Round<'a> {
                 .copied()
                 .filter(|c| c.name == container.name && c.stage == ContainerStage::Exited)
                 .collect();
+            dead.retain(|c| self.is_old(c));
             dead.sort_by_key(|c| std::cmp::Reverse((c.attempt, c.created)));
-            for gone in dead.into_iter().skip(DEAD_KEPT) {
+            let kept = self.settings.dead_kept.map_or(usize::MAX, |most| most as usize).max(least(container));
+            for gone in dead.into_iter().skip(kept) {
                 self.plan.actions.push(Action::RemoveContainer { id: gone.id.clone() });
             }
         }
     }
 
-    fn kill(&mut self, seen: &ContainerSeen, reason: KillReason, message: String) {
+    /// Old enough to be forgotten; one that is not counts for no bound (kubelet `evictableContainers`).
+    fn is_old(&self, seen: &ContainerSeen) -> bool {
+        let least = self.settings.dead_min_age;
+        let age = Duration::try_from(self.now.duration_since(seen.created)).unwrap_or_default();
+        least.is_zero() || age >= least
+    }
+
+    pub(super) fn kill(&mut self, seen: &ContainerSeen, reason: KillReason, message: String) {
         let (id, name) = (seen.id.clone(), seen.name.clone());
         self.plan.actions.push(Action::KillContainer { id, name, reason, message });
     }
 
     fn hook_is_done(&self, seen: &ContainerSeen) -> bool {
-        !policy::has_post_start(self.pod, &seen.name)
-            || self.own(&seen.name).is_some_and(|own| own.hooked == seen.id)
+        self.record.hook_is_done(self.pod, seen)
     }
 
     fn own(&self, name: &str) -> Option<&'a ContainerRecord> {
@@ -371,6 +391,11 @@ impl<'a> Here<'a> {
     fn newest(&self, name: &str) -> Option<&'a ContainerSeen> {
         self.containers.iter().copied().filter(|c| c.name == name).max_by_key(|c| (c.attempt, c.created))
     }
+}
+
+/// How far the init containers are tells the last one that is there; how an ordinary one ended tells the record.
+fn least(container: &Container) -> usize {
+    usize::from(container.kind != ContainerKind::Ordinary)
 }
 
 fn lives(seen: &ContainerSeen) -> bool {

@@ -5,16 +5,24 @@ use jiff::Timestamp;
 use super::containers::Round;
 use super::{Plan, sandbox};
 use crate::config::PodSettings;
+use crate::lifecycle::probing::Published;
 use crate::lifecycle::{Observed, Record};
 use crate::pod::{ContainerKind, Pod};
 
-/// What is to be done for `pod`, given what the runtime has of it. Depends on nothing else; once everything is done
-/// it is empty. A pod that ends has no plan here.
-pub fn plan(pod: &Pod, observed: &Observed, record: &Record, settings: &PodSettings, now: Timestamp) -> Plan {
-    if record.ending.is_some() {
+/// What is to be done for `pod`, given what the runtime has of it and how its probes stand. Depends on nothing else; once everything is done
+/// it is empty. A pod that ends or is away has no plan here.
+pub fn plan(
+    pod: &Pod,
+    observed: &Observed,
+    record: &Record,
+    published: &Published,
+    settings: &PodSettings,
+    now: Timestamp,
+) -> Plan {
+    if record.is_leaving() {
         return Plan::default();
     }
-    let mut round = Round::new(pod, observed, record, settings, now);
+    let mut round = Round::new(pod, observed, record, published, settings, now);
     round.clear_orphans();
     match observed.sandbox() {
         Some(current) => {

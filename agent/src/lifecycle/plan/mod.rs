@@ -2,6 +2,9 @@
 
 mod containers;
 mod decide;
+#[cfg(test)]
+mod probe_tests;
+mod probed;
 mod sandbox;
 #[cfg(test)]
 mod simulation;
@@ -21,6 +24,10 @@ pub use decide::{end_order, plan};
 pub enum KillReason {
     /// Its resources changed and its resizePolicy wants a restart.
     Resize,
+    /// Its liveness probe failed.
+    Liveness,
+    /// Its startup probe failed.
+    Startup,
     /// Its postStart hook failed.
     PostStart,
     /// It runs though the pod no longer has it running (a sandbox that is gone, an init container out of turn).
@@ -29,6 +36,13 @@ pub enum KillReason {
     Unknown,
     /// The pod ends.
     PodEnds,
+}
+
+impl KillReason {
+    /// The container has failed a probe.
+    pub fn is_by_probe(self) -> bool {
+        matches!(self, Self::Liveness | Self::Startup)
+    }
 }
 
 /// One step.

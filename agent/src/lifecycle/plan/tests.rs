@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::config::PodSettings;
 use crate::lifecycle::ContainerStage::{Created, Exited, Running, Unknown};
+use crate::lifecycle::probing::NOTHING;
 use crate::lifecycle::testing::{at, container, exited, pod, record, sandbox};
 use crate::lifecycle::{ContainerSeen, Ending, Observed, Record, SandboxSeen};
 use crate::pod::Pod;
@@ -38,7 +39,7 @@ fn decide(pod: &Pod, observed: &Observed) -> Plan {
     let mut record = record(pod);
     let settings = PodSettings::default();
     record.note_ends(pod, observed, &settings);
-    plan(pod, observed, &record, &settings, at(3600))
+    plan(pod, observed, &record, &NOTHING, &settings, at(3600))
 }
 
 #[track_caller]
@@ -113,7 +114,8 @@ fn a_finished_pod_gets_no_new_sandbox() {
         // And when the runtime has forgotten all of it.
         let mut record = record(&pod);
         record.note_ends(&pod, &with(ended), &PodSettings::default());
-        let plan = super::plan(&pod, &Observed::default(), &record, &PodSettings::default(), at(3600));
+        let plan =
+            super::plan(&pod, &Observed::default(), &record, &NOTHING, &PodSettings::default(), at(3600));
         assert_eq!((told(&plan), plan.finished), (vec![], Some(phase)));
     }
 }
@@ -200,7 +202,7 @@ fn a_hook_is_awaited() {
     let mut record = record(&pod);
     let mut next = |observed: &Observed, hooked: &str| {
         record.containers.entry("s".into()).or_default().hooked = hooked.into();
-        told(&plan(&pod, observed, &record, &PodSettings::default(), at(3600)))
+        told(&plan(&pod, observed, &record, &NOTHING, &PodSettings::default(), at(3600)))
     };
     let s = with(vec![container("s", 0, Running)]);
     assert_eq!(next(&s, ""), ["finish s.0"]);
@@ -243,7 +245,7 @@ fn crash_loop() {
     let b = || container("b", 0, Running);
     let mut at_second = |observed: &Observed, second: i64| {
         record.note_ends(&pod, observed, &settings);
-        plan(&pod, observed, &record, &settings, at(second))
+        plan(&pod, observed, &record, &NOTHING, &settings, at(second))
     };
     // Exit code 0 counts as well. Ended 5 s after its start, at second 5.
     let plan = at_second(&with(vec![exited("a", 0, 0), b()]), 5);
@@ -272,7 +274,7 @@ fn a_container_that_the_agent_ended_comes_again_at_once() {
     let observed = with(vec![exited("a", 0, 137), container("b", 0, Running)]);
     record.note_ends(&pod, &observed, &settings);
     assert_eq!(record.containers["a"].failures, 0);
-    assert_eq!(told(&plan(&pod, &observed, &record, &settings, at(5))), ["start a.1"]);
+    assert_eq!(told(&plan(&pod, &observed, &record, &NOTHING, &settings, at(5))), ["start a.1"]);
 }
 
 #[test]
@@ -292,8 +294,9 @@ fn resources_that_changed() {
         record.note_start(container, 0);
     }
     let running = with(vec![exited("i", 0, 0), container("s", 0, Running), container("c", 0, Running)]);
-    let next =
-        |pod: &Pod, record: &Record| told(&plan(pod, &running, record, &PodSettings::default(), at(3600)));
+    let next = |pod: &Pod, record: &Record| {
+        told(&plan(pod, &running, record, &NOTHING, &PodSettings::default(), at(3600)))
+    };
     assert_eq!(next(&old, &record), Vec::<String>::new());
     assert_eq!(next(&sized("2", "64Mi"), &record), ["update s.0", "update c.0"]);
     assert_eq!(next(&sized("2", "1Gi"), &record), ["kill s.0 Resize", "kill c.0 Resize"]);
@@ -308,7 +311,7 @@ fn an_attempt_that_was_never_created_is_none() {
     let settings = PodSettings::default();
     let mut record = record(&pod);
     let next = |record: &Record, containers| {
-        let mut told = told(&plan(&pod, &with(containers), record, &settings, at(5)));
+        let mut told = told(&plan(&pod, &with(containers), record, &NOTHING, &settings, at(5)));
         told.retain(|action| action.contains(" a."));
         told
     };
@@ -327,6 +330,39 @@ fn a_pod_that_ends_has_no_plan() {
     let pod = plain("Always");
     let mut record = record(&pod);
     record.ending = Some(Ending { since: at(0), grace_seconds: 30, why: "removed".into() });
-    let plan = plan(&pod, &Observed::default(), &record, &PodSettings::default(), at(0));
+    let plan = plan(&pod, &Observed::default(), &record, &NOTHING, &PodSettings::default(), at(0));
     assert_eq!(plan, Plan::default());
+}
+
+#[test]
+fn ended_containers_stay_as_the_settings_say() {
+    let pod = pod(json!({"restartPolicy": "Always", "containers": [{"name": "a", "image": "i"}]}));
+    let containers = (0..3).map(|attempt| exited("a", attempt, 1)).collect();
+    let observed = Observed { sandboxes: vec![sandbox(0, true)], containers };
+    let record = record(&pod);
+    // They were made 30, 20 and 10 s ago.
+    for (kept, least, removed) in [
+        (Some(1), 0, &["a.1", "a.0"][..]),
+        (Some(2), 0, &["a.0"]),
+        (Some(0), 0, &["a.2", "a.1", "a.0"]),
+        (None, 0, &[]),
+        (Some(0), 15, &["a.1", "a.0"]),
+        (Some(1), 15, &["a.0"]),
+    ] {
+        let settings = PodSettings {
+            dead_kept: kept,
+            dead_min_age: std::time::Duration::from_secs(least),
+            ..PodSettings::default()
+        };
+        let plan = plan(&pod, &observed, &record, &NOTHING, &settings, at(30));
+        let gone: Vec<&str> = plan
+            .actions
+            .iter()
+            .filter_map(|action| match action {
+                Action::RemoveContainer { id } => Some(id.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(gone, removed, "{kept:?} {least}");
+    }
 }

@@ -6,9 +6,11 @@ use std::sync::Arc;
 use super::Syncer;
 use crate::cgroup::control::CgroupName;
 use crate::manage::keep::Kept;
+use crate::manage::overlay::{Squeeze, can_idle};
 use crate::manage::steps::ByPath;
 use crate::node::Capacity;
 use crate::qos;
+use crate::view::QosClass;
 
 /// What should be, by path.
 #[derive(Debug, Default)]
@@ -67,7 +69,46 @@ impl Syncer {
                 Err(error) => problems.add(&reserved.cgroup, error.to_string()),
             }
         }
+        self.lay_over(&mut told, &pods);
+        let Self { setup, .. } = self;
         let limits = told.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
         Some(Arc::new(Wanted { capacity, told, limits, pods }))
     }
+
+    /// Narrows the levels to what they are held to.
+    fn lay_over(&self, told: &mut ByPath, pods: &BTreeMap<String, Kept>) {
+        let Self { setup, overlay, .. } = self;
+        let (best_effort, burstable) = (self.level(QosClass::BestEffort), self.level(QosClass::Burstable));
+        if let Some(limits) = told.get_mut(&best_effort) {
+            // v1's levels say nothing of it by themselves, and must be put back all the same.
+            if can_idle(&setup.facts, setup.manager.kind()) {
+                limits.cpu_idle = Some(false);
+            }
+            overlay.best_effort.lay_over(limits);
+        }
+        if let Some(limits) = told.get_mut(&burstable) {
+            let requested = || pods.values().filter(|k| k.pod.qos == QosClass::Burstable).map(memory).sum();
+            let memory_high = overlay.burstable.memory_high.map(|high| high.max(requested()));
+            Squeeze { memory_high, ..overlay.burstable }.lay_over(limits);
+        }
+    }
+
+    pub(super) fn level(&self, class: QosClass) -> String {
+        self.setup.manager.path(self.setup.levels.of(class))
+    }
+
+    /// What a cgroup is held to over its own limits.
+    pub(super) fn squeeze_of(&self, path: &str) -> Squeeze {
+        match path {
+            path if path == self.level(QosClass::BestEffort) => self.overlay.best_effort,
+            path if path == self.level(QosClass::Burstable) => self.overlay.burstable,
+            _ => Squeeze::default(),
+        }
+    }
+}
+
+/// Bytes of memory that a pod requests.
+fn memory(kept: &Kept) -> u64 {
+    let requests = kept.pod.requests();
+    requests.get("memory").and_then(|q| u64::try_from(q.value()).ok()).unwrap_or(0)
 }

@@ -5,7 +5,7 @@ use tracing::{debug, info, warn};
 
 use super::{Syncer, Wanted, pod_ref};
 use crate::cgroup::control::{Bound, Limits};
-use crate::manage::entry::{entries, only};
+use crate::manage::entry::{Limit, entries, only};
 use crate::manage::steps::{ByPath, Difference, Step, differences};
 use crate::manage::timed::{Operation, timed};
 use crate::view::{Correction, Detail, PodRef};
@@ -79,12 +79,16 @@ impl Syncer {
 
     /// One record for each limit that was not what we had written, or what an earlier agent should have written.
     fn tell_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
-        let before = self.written.get(path).cloned();
+        // What the turn before wanted and found so was never written by this agent, and is nobody else's either.
+        let before = [self.written.get(path), self.earlier.limits.get(path)].map(|limits| limits.cloned());
         for difference in differences(set, found) {
-            let ours = before
-                .as_ref()
-                .is_some_and(|b| !differences(b, found).iter().any(|d| d.limit == difference.limit));
-            if ours {
+            let ours = before.iter().flatten().any(|b| {
+                let told = entries(b).iter().any(|(limit, _)| *limit == difference.limit);
+                told && !differences(b, found).iter().any(|d| d.limit == difference.limit)
+            });
+            // The kernel's word for idle, not anybody's.
+            let idle = difference.limit == Limit::Cpu && found.cpu_idle == Some(true);
+            if ours || idle {
                 continue;
             }
             self.tell_correction(path, pod_ref(wanted, path), &difference);

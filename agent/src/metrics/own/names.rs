@@ -22,8 +22,21 @@ const CONTAINER_STATE: &[&str] = &["container_state"];
 const CONTAINER_TYPE: &[&str] = &["container_type"];
 const CONTAINER_TYPE_CODE: &[&str] = &["code", "container_type"];
 const RESOURCE_NAME: &[&str] = &["resource_name"];
+const PROBE: &[&str] = &["container", "namespace", "pod", "probe_type"];
+const PROBE_UID: &[&str] = &["container", "namespace", "pod", "probe_type", "uid"];
+const PROBE_RESULT: &[&str] = &["container", "namespace", "pod", "pod_uid", "probe_type", "result"];
+const HANDLER: &[&str] = &["handler"];
 const PHASE: &[&str] = &["phase"];
+const REASON: &[&str] = &["reason"];
+const CONDITION: &[&str] = &["condition"];
+const SIGNAL: &[&str] = &["signal"];
+const KIND_SIGNAL: &[&str] = &["kind", "signal"];
+const EVICTION_SIGNAL: &[&str] = &["eviction_signal"];
+const PREEMPTION_SIGNAL: &[&str] = &["preemption_signal"];
+const WHAT: &[&str] = &["what"];
 const PATH: &[&str] = &["path"];
+const FEEDBACK: &[&str] = &["level", "resource"];
+const FEEDBACK_STEP: &[&str] = &["direction", "level", "resource"];
 const PATH_CODE: &[&str] = &["code", "path"];
 
 families! {
@@ -91,7 +104,42 @@ families! {
         DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
         DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that containers have, healthy or not.";
         DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is away.";
+        FeedbackSteps: Counter "nodewarden_feedback_steps_total" FEEDBACK_STEP "Steps of feedback under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
+        FeedbackHeld: Gauge "nodewarden_feedback_held" FEEDBACK "1 while feedback holds a level's resource back, 0 when it has given it back. Left out as long as it never did.";
+
         DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
+
+        ProbeTotal: Counter "prober_probe_total" PROBE_RESULT "Cumulative number of a liveness, readiness or startup probe for a container by result: successful, failed or unknown.";
+        ProbeDuration: Histogram "prober_probe_duration_seconds" PROBE "Duration in seconds for a probe response.";
+        ProbeState: Gauge "nodewarden_probe_result" PROBE_UID "Result of a probe after its thresholds: 1 success, 0 failure. Left out as long as they were not reached for this container.";
+        ProbeStartDelay: Histogram "nodewarden_probe_start_delay_seconds" HANDLER "Time from when a probe was due to its begin, by handler: exec, httpGet, tcpSocket or grpc.";
+        ProbesRunning: Gauge "nodewarden_probes_running" HANDLER "Probes that are under way and not a second past their time-outs, by handler.";
+        ProbesWaiting: Gauge "nodewarden_probes_waiting" HANDLER "Probes that are due and wait for others of their handler to end.";
+
+        ImagesCollected: Counter "kubelet_image_garbage_collected_total" REASON "Total number of images garbage collected by the kubelet, whether through disk usage (space) or image age (age).";
+        GcFreed: Counter "nodewarden_gc_freed_bytes_total" NONE "Bytes that the file system of the images had more of after each removal of one.";
+        GcLastWanted: Gauge "nodewarden_gc_last_wanted_bytes" NONE "Bytes that the last collection of images for space was to free.";
+        GcLastFreed: Gauge "nodewarden_gc_last_freed_bytes" NONE "Bytes that the last collection of images for space freed.";
+        GcFailures: Counter "nodewarden_gc_failures_total" WHAT "Removals that failed, by what was to go: image, container, sandbox or logs; runs that ended early, as image or container; and runs that did not free enough, as space.";
+        Images: Gauge "nodewarden_images" STATE "Images at the runtime by what keeps them: container, sandbox, pinned or manifest (in use), just_used, young, not_needed (enough is free), or removable.";
+        ImageBytes: Gauge "nodewarden_image_bytes" STATE "Sizes of images by the runtime's word, with shared layers in each, by what keeps them.";
+        ImageFsCapacity: Gauge "nodewarden_image_filesystem_capacity_bytes" NONE "Size of the file system that images are on.";
+        ImageFsAvailable: Gauge "nodewarden_image_filesystem_available_bytes" NONE "What of the file system that images are on is available to unprivileged users.";
+        ImageFsInodes: Gauge "nodewarden_image_filesystem_inodes" NONE "Inodes of the file system that images are on.";
+        ImageFsInodesFree: Gauge "nodewarden_image_filesystem_inodes_free" NONE "Free inodes of the file system that images are on.";
+        GcWanted: Gauge "nodewarden_gc_wanted_bytes" NONE "Bytes to free now for imageGCLowThresholdPercent; 0 while the use is below imageGCHighThresholdPercent.";
+
+        Evictions: Counter "kubelet_evictions" EVICTION_SIGNAL "Cumulative number of pod evictions by eviction signal.";
+        EvictionStatsAge: Histogram "kubelet_eviction_stats_age_seconds" EVICTION_SIGNAL "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal.";
+        Preemptions: Counter "kubelet_preemptions" PREEMPTION_SIGNAL "Cumulative number of pod preemptions by preemption resource.";
+        EvictionCrossingToKill: Histogram "nodewarden_eviction_crossing_to_kill_seconds" NONE "Time from the reading that first saw a hard threshold passed to the kill of the pod that had to go.";
+        EvictionCrossingToDead: Histogram "nodewarden_eviction_crossing_to_dead_seconds" NONE "Time from the reading that first saw a hard threshold passed until no process of the pod that had to go was left.";
+        EvictionMemoryBack: Histogram "nodewarden_eviction_memory_back_seconds" NONE "Time from the kill of a pod until a reading was above the threshold again.";
+        NodeCondition: Gauge "nodewarden_node_condition" CONDITION "1 while the node has a condition, 0 while it does not: MemoryPressure, DiskPressure or PIDPressure.";
+        SignalAvailable: Gauge "nodewarden_eviction_signal_available" SIGNAL "What an eviction signal was last read at: bytes, inodes or processes that are left.";
+        SignalCapacity: Gauge "nodewarden_eviction_signal_capacity" SIGNAL "How much there is of what an eviction signal watches: bytes, inodes or processes.";
+        SignalThreshold: Gauge "nodewarden_eviction_signal_threshold" KIND_SIGNAL "Below how much left an eviction threshold (hard or soft) acts: bytes, inodes or processes.";
+        AdmissionWaiting: Gauge "nodewarden_admission_waiting_pods" REASON "Managed pods that wait before their sandbox is made, by the reason that they show (OutOfcpu, NodeAffinity and so on).";
 
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
@@ -112,6 +160,19 @@ impl Own {
         Self::DevicePluginAllocation,
         Self::DeviceAllocation,
         Self::DevicePluginRegistrations,
+        Self::ImagesCollected,
+        Self::GcFreed,
+        Self::GcLastWanted,
+        Self::GcLastFreed,
+        Self::GcFailures,
+        Self::Evictions,
+        Self::EvictionStatsAge,
+        Self::Preemptions,
+        Self::EvictionCrossingToKill,
+        Self::EvictionCrossingToDead,
+        Self::EvictionMemoryBack,
+        Self::FeedbackSteps,
+        Self::FeedbackHeld,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,

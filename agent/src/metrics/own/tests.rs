@@ -4,10 +4,7 @@ use crate::metrics::{fixture, parsed};
 use crate::view::WAIT_BUCKETS;
 
 fn text() -> String {
-    let bytes = to_vec(|e| {
-        write(e, &fixture::snapshot(2), &fixture::status(), &fixture::pods(), &fixture::devices());
-    });
-    String::from_utf8(bytes).unwrap()
+    String::from_utf8(to_vec(|e| fixture::write_own(e, 2))).unwrap()
 }
 
 #[test]
@@ -85,4 +82,51 @@ fn pods_and_containers() {
     ] {
         assert!(shown.contains(&format!("{line}\n")), "{line} in {shown}");
     }
+}
+
+#[test]
+fn images_by_what_keeps_them() {
+    let shown = text();
+    for line in [
+        r#"nodewarden_images{state="removable"} 2"#,
+        r#"nodewarden_images{state="container"} 1"#,
+        r#"nodewarden_images{state="pinned"} 0"#,
+        &format!(r#"nodewarden_image_bytes{{state="removable"}} {}"#, 200u64 << 20),
+        &format!("nodewarden_image_filesystem_available_bytes {}", 2u64 << 30),
+        &format!("nodewarden_gc_wanted_bytes {}", 2u64 << 30),
+    ] {
+        assert!(shown.contains(&format!("{line}\n")), "{line} in {shown}");
+    }
+}
+
+#[test]
+fn images_that_could_not_be_asked_for_are_no_zero() {
+    let view = ImagesView { problem: "the runtime is away".into(), ..ImagesView::default() };
+    assert_eq!(String::from_utf8(to_vec(|e| images::write(e, &view))).unwrap(), "");
+    let none = String::from_utf8(to_vec(|e| images::write(e, &ImagesView::default()))).unwrap();
+    assert!(none.contains("nodewarden_images{state=\"container\"} 0\n"), "{none}");
+}
+
+#[test]
+fn conditions_and_signals_each_once() {
+    let shown = text();
+    for line in [
+        r#"nodewarden_node_condition{condition="DiskPressure"} 1"#,
+        r#"nodewarden_node_condition{condition="MemoryPressure"} 0"#,
+        &format!(r#"nodewarden_eviction_signal_available{{signal="memory.available"}} {}"#, 21u64 << 30),
+        r#"nodewarden_eviction_signal_capacity{signal="nodefs.inodesFree"} 1000000"#,
+        &format!(
+            r#"nodewarden_eviction_signal_threshold{{kind="hard",signal="memory.available"}} {}"#,
+            100 << 20
+        ),
+        &format!(
+            r#"nodewarden_eviction_signal_threshold{{kind="soft",signal="memory.available"}} {}"#,
+            1 << 30
+        ),
+        r#"nodewarden_admission_waiting_pods{reason="OutOfcpu"} 1"#,
+    ] {
+        assert_eq!(shown.lines().filter(|own| *own == line).count(), 1, "{line} in {shown}");
+    }
+    let of_memory = |line: &&str| line.starts_with("nodewarden_eviction_signal_available{signal=\"memory");
+    assert_eq!(shown.lines().filter(of_memory).count(), 1);
 }

@@ -8,13 +8,6 @@ use super::report::Report;
 use crate::container::{resolve_port, signal};
 use crate::pod::Pod;
 
-/// Who acts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Actor {
-    Hook,
-    Probe,
-}
-
 pub(super) fn lifecycle(container: &Container, place: &str, pod: &Pod, report: &mut Report) {
     let Some(lifecycle) = &container.lifecycle else { return };
     let place = format!("{place}.lifecycle");
@@ -40,7 +33,7 @@ fn hook(hook: &LifecycleHandler, container: &Container, place: &str, pod: &Pod, 
         self::exec(exec, place, report);
     }
     if let Some(get) = &hook.http_get {
-        http_get(get, container, Actor::Hook, &format!("{place}.httpGet"), report);
+        http_get(get, container, &format!("{place}.httpGet"), report);
     }
     if let Some(sleep) = &hook.sleep {
         let grace = i64::try_from(crate::container::grace(pod).as_secs()).unwrap_or(i64::MAX);
@@ -84,7 +77,7 @@ fn probe(probe: &Probe, container: &Container, place: &str, report: &mut Report)
         self::exec(exec, place, report);
     }
     if let Some(get) = &probe.http_get {
-        http_get(get, container, Actor::Probe, &format!("{place}.httpGet"), report);
+        http_get(get, container, &format!("{place}.httpGet"), report);
     }
     if let Some(socket) = &probe.tcp_socket {
         port(&socket.port, container, &format!("{place}.tcpSocket.port"), report);
@@ -117,13 +110,8 @@ fn exec(exec: &ExecAction, place: &str, report: &mut Report) {
     }
 }
 
-fn http_get(get: &HTTPGetAction, container: &Container, actor: Actor, place: &str, report: &mut Report) {
-    let scheme = get.scheme.as_deref();
-    report.word(format!("{place}.scheme"), scheme, &["", "HTTP", "HTTPS"]);
-    if scheme == Some("HTTPS") && actor == Actor::Hook {
-        let expected = "must be HTTP: hooks are not asked over TLS here; use exec";
-        report.add(format!("{place}.scheme"), "HTTPS", expected);
-    }
+fn http_get(get: &HTTPGetAction, container: &Container, place: &str, report: &mut Report) {
+    report.word(format!("{place}.scheme"), get.scheme.as_deref(), &["", "HTTP", "HTTPS"]);
     port(&get.port, container, &format!("{place}.port"), report);
     for (index, header) in get.http_headers.iter().flatten().enumerate() {
         let good = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
@@ -141,13 +129,13 @@ fn http_get(get: &HTTPGetAction, container: &Container, actor: Actor, place: &st
 fn port(asked: &IntOrString, container: &Container, field: &str, report: &mut Report) {
     match asked {
         IntOrString::Int(number) => report.number(field, Some((*number).into()), 1, 65_535),
-        IntOrString::String(name) if resolve_port(asked, container).is_none() => {
-            let expected = if is_port_name(name) {
-                "must be the name of one of the container's ports"
-            } else {
-                "must be a number of 1 to 65535, or the name of one of the container's ports"
-            };
+        IntOrString::String(name) if !is_port_name(name) => {
+            let expected =
+                "must be a number of 1 to 65535 without quotes, or the name of one of the container's ports";
             report.add(field, name, expected);
+        }
+        IntOrString::String(name) if resolve_port(asked, container).is_none() => {
+            report.add(field, name, "must be the name of one of the container's ports");
         }
         IntOrString::String(_) => {}
     }

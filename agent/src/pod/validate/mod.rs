@@ -10,6 +10,8 @@ mod identity;
 mod labels;
 mod metadata;
 mod pod_level;
+#[cfg(test)]
+mod probe_tests;
 mod refused;
 mod report;
 mod resources;

@@ -7,6 +7,7 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use proto::container::State;
 
 use super::super::time;
+use super::probe::Probes;
 use crate::api::kubernetes;
 use crate::pod::{Container, ContainerKind, ResourceList};
 use crate::view::{ContainerState, ContainerView, Ended, GroupView, Identity, OomVictim, PodView, Snapshot};
@@ -32,9 +33,13 @@ impl<'a> Used<'a> {
     }
 }
 
-pub fn pod(view: &PodView, used: &Used<'_>) -> proto::Pod {
+pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
     let pod = &view.pod;
     let declared = pod.init_containers.iter().chain(&pod.containers);
+    let containers = view.containers.iter().zip(declared).map(|(view, declared)| proto::Container {
+        probes: probes.of_container(&pod.uid, &view.name),
+        ..container(view, declared, used)
+    });
     proto::Pod {
         uid: pod.uid.clone(),
         namespace: pod.namespace.clone(),
@@ -50,7 +55,7 @@ pub fn pod(view: &PodView, used: &Used<'_>) -> proto::Pod {
         ips: view.ips.iter().map(ToString::to_string).collect(),
         host_network: pod.spec.host_network == Some(true),
         sandbox_id: view.sandbox_id.clone(),
-        containers: view.containers.iter().zip(declared).map(|(c, d)| container(c, d, used)).collect(),
+        containers: containers.collect(),
         resize: view.resize.clone(),
         labels: pod.labels.clone().into_iter().collect(),
         annotations: pod.annotations.clone().into_iter().collect(),
@@ -93,6 +98,7 @@ fn container(view: &ContainerView, declared: &Container, used: &Used<'_>) -> pro
         requests: amounts(&declared.resources.requests).into_iter().collect(),
         limits: amounts(&declared.resources.limits).into_iter().collect(),
         r#use: used.containers.get(view.id.as_str()).map(|group| of_group(group)),
+        probes: Vec::new(),
     }
 }
 

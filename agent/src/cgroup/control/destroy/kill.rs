@@ -57,12 +57,21 @@ pub fn kill(
     Ok(())
 }
 
-/// Stops everything, kills what stands still, and lets it run into its end. Returns what there was.
-fn kill_frozen(files: &GroupFiles, path: &str, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
-    // From now on no fork succeeds, wherever there is no freezer that stops it in time.
+/// From now on no fork succeeds, wherever there is no freezer that stops it in time.
+pub(super) fn no_forks(files: &GroupFiles, path: &str) {
     if let Some(dir) = files.directory(Controller::Pids, path) {
+        // Without the controller's file the freezer is what is left.
         let _ = write_file(&dir.join("pids.max"), "0");
     }
+}
+
+/// Stops everything, kills what stands still, and lets it run into its end. Returns what there was.
+pub(super) fn kill_frozen(
+    files: &GroupFiles,
+    path: &str,
+    groups: &[String],
+) -> Result<BTreeSet<i32>, CgroupError> {
+    no_forks(files, path);
     let frozen = Frozen::freeze(files, groups)?;
     // Nothing that stands still forks or ends: what is read now is all there is.
     let pids = members::pids(files, groups)?;
@@ -75,7 +84,7 @@ fn kill_frozen(files: &GroupFiles, path: &str, groups: &[String]) -> Result<BTre
 
 /// Lets what is in it have the CPU that it needs to stand still and to end: with the least weight beside busy pods, or
 /// over its quota, that would take seconds.
-fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
+pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     let (weight, quota) = match files.interface().version(Controller::Cpu) {
         None => return,
         Some(Version::V1) => (("cpu.shares", "262144"), ("cpu.cfs_quota_us", "-1")),
@@ -93,7 +102,7 @@ fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
 
 /// `cgroup.kill` (v2, kernel 5.14 on): everything in it and below it, forks in flight included. False where there is
 /// none, or it does not do it (a threaded cgroup).
-fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
+pub(super) fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
     let Some(unified) = files.layout().unified() else { return Ok(false) };
     match write_file(&join(&unified.mount, path).join("cgroup.kill"), "1") {
         Ok(()) => Ok(true),

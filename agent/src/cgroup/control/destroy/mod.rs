@@ -4,6 +4,7 @@
 //! follow each other with growing pauses until all is gone or the patience is over, since a killed process takes a
 //! moment to end and somebody may still start another.
 
+mod at_once;
 mod error;
 mod freeze;
 mod in_flight;
@@ -14,6 +15,7 @@ use std::collections::BTreeSet;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
+pub use at_once::{Killed, is_empty, kill_now};
 pub use error::{DestroyError, Holdout, StillThere};
 pub use in_flight::InFlight;
 
@@ -62,21 +64,31 @@ pub fn destroy(
             Ok(()) if took < patience => {}
             Err(_) if took < patience => {}
             result => {
-                let left = members::subtree(files, path).and_then(|groups| members::pids(files, &groups))?;
-                let holdouts = left.iter().map(|pid| Holdout::of(*pid)).collect();
-                return Err(DestroyError::StillThere(Box::new(StillThere {
-                    path: path.to_owned(),
-                    waited: took,
-                    holdouts,
-                    frozen_from_above: freeze::frozen_from_above(files, path),
-                    cause: result.err(),
-                })));
+                let left = still_there(files, path, took, result.err())?;
+                return Err(DestroyError::StillThere(Box::new(left)));
             }
         }
         sleep(pause);
         pause = (pause * 2).min(PAUSES[1]);
     }
     unreachable!("rounds are counted without end")
+}
+
+/// What is in it now, after `waited`.
+fn still_there(
+    files: &GroupFiles,
+    path: &str,
+    waited: Duration,
+    cause: Option<CgroupError>,
+) -> Result<StillThere, CgroupError> {
+    let left = members::subtree(files, path).and_then(|groups| members::pids(files, &groups))?;
+    Ok(StillThere {
+        path: path.to_owned(),
+        waited,
+        holdouts: left.iter().map(|pid| Holdout::of(*pid)).collect(),
+        frozen_from_above: freeze::frozen_from_above(files, path),
+        cause,
+    })
 }
 
 /// Process 1 and this one are nobody's to kill: whoever asks has mistaken the cgroup.

@@ -125,3 +125,19 @@ fn what_nobody_registered_has_no_devices() {
     assert_eq!(ledger.stopped(GPU, 1, Instant::now()), Changes::default());
     assert!(ledger.resources().is_empty());
 }
+
+#[test]
+fn what_admitted_pods_can_have_together() {
+    let mut ledger = with(GPU, healthy(&["g0", "g1", "g2", "g3"]));
+    for uid in ["ours", "theirs"] {
+        give(&mut ledger, &one(uid, GPU, 1)).unwrap();
+    }
+    let usable = |ledger: &Ledger| ledger.usable(GPU, |uid| uid == "ours");
+    assert_eq!(usable(&ledger), Some(3), "the two that are free, and its own");
+    let sick = ["g0", "g1", "g2", "g3"].map(|id| device(id, Health::Unhealthy, &[])).to_vec();
+    assert!(ledger.devices(GPU, 1, sick).changed);
+    assert_eq!(usable(&ledger), Some(1), "its own stays its own");
+    assert!(ledger.stopped(GPU, 1, Instant::now()).changed);
+    assert_eq!(usable(&ledger), None, "its plugin is away");
+    assert_eq!(ledger.usable(NIC, |_| true), None);
+}

@@ -1,26 +1,33 @@
 //! A runtime and an agent as they matter to plans, with what must hold at every step.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::super::*;
 use super::{Blow, Story};
 use crate::config::PodSettings;
+use crate::lifecycle::probing::Published;
 use crate::lifecycle::testing::{at, pod, record};
 use crate::lifecycle::{ContainerSeen, ContainerStage, Observed, Record, SandboxSeen, policy};
 use crate::pod::{Container, ContainerKind, Pod};
 
 /// A pod's place.
 pub(super) struct World {
-    pod: Arc<Pod>,
-    record: Record,
-    observed: Observed,
+    pub(super) pod: Arc<Pod>,
+    pub(super) record: Record,
+    pub(super) observed: Observed,
+    pub(super) published: Published,
     codes: BTreeMap<String, Vec<i32>>,
-    now: i64,
+    pub(super) now: i64,
     /// Starts by name.
-    starts: BTreeMap<String, u32>,
+    pub(super) starts: BTreeMap<String, u32>,
     /// Ends by name that allow for another start.
-    causes: BTreeMap<String, u32>,
+    pub(super) causes: BTreeMap<String, u32>,
+    stopped: i32,
+    /// Containers that were ended for a probe.
+    pub(super) killed: BTreeSet<String>,
+    /// Sidecars that have started once, by sandbox and name.
+    pub(super) passed: BTreeSet<(String, String)>,
 }
 
 impl World {
@@ -31,10 +38,14 @@ impl World {
             pod,
             record,
             observed: Observed::default(),
+            published: Published::default(),
             codes: story.codes.clone(),
             now: 0,
             starts: BTreeMap::new(),
             causes: BTreeMap::new(),
+            stopped: story.stopped,
+            killed: BTreeSet::new(),
+            passed: BTreeSet::new(),
         }
     }
 
@@ -45,7 +56,8 @@ impl World {
         let noted = self.record.clone();
         assert!(self.record.note_ends(&self.pod, &self.observed, &settings).is_empty());
         assert_eq!(noted, self.record);
-        let decide = |now| plan(&self.pod, &self.observed, &self.record, &settings, at(now));
+        self.forget_ended();
+        let decide = |now| plan(&self.pod, &self.observed, &self.record, &self.published, &settings, at(now));
         let plan = decide(self.now);
         assert_eq!(plan, decide(self.now), "not deterministic");
         plan
@@ -89,12 +101,16 @@ impl World {
                 self.observed.sandboxes.push(sandbox);
             }
             Action::KillContainer { id, name, reason, .. } => {
+                if reason.is_by_probe() {
+                    self.is_killed_rightly(id);
+                }
                 self.record.note_kill(name, id, *reason);
                 let index = self.observed.containers.iter().position(|c| c.id == *id).unwrap();
-                self.end(index, 137);
-                // What is ended to be started again is a cause of its own.
-                let restarts = policy::restarts(&self.pod, self.find(name), 137);
-                if *reason == KillReason::Unknown && !restarts {
+                self.end(index, self.stopped);
+                // What is ended to be started again is a cause of its own; for a probe, if its policy ever restarts.
+                let restarts = |code| policy::restarts(&self.pod, self.find(name), code);
+                let cause = *reason == KillReason::Unknown || reason.is_by_probe() && restarts(137);
+                if cause && !restarts(self.stopped) {
                     *self.causes.entry(name.clone()).or_default() += 1;
                 }
             }
@@ -164,7 +180,9 @@ impl World {
                 self.observed.containers.iter().filter(|c| c.name == container.name && c.sandbox == *sandbox)
             };
             let passed = match container.kind {
-                ContainerKind::Sidecar => of_it().next().is_some(),
+                ContainerKind::Sidecar => {
+                    of_it().next().is_some() && self.was_passed(sandbox, &container.name)
+                }
                 // Those of a pod that is initialised may have been forgotten.
                 _ => {
                     of_it().any(|c| c.stage == ContainerStage::Exited && c.exit_code == 0)
@@ -180,7 +198,7 @@ impl World {
         self.observed.containers.iter().any(|c| ordinary(&c.name))
     }
 
-    fn end(&mut self, index: usize, exit_code: i32) {
+    pub(super) fn end(&mut self, index: usize, exit_code: i32) {
         let seen = &mut self.observed.containers[index];
         let name = seen.name.clone();
         (seen.stage, seen.exit_code) = (ContainerStage::Exited, exit_code);
@@ -229,6 +247,7 @@ impl World {
                         self.record = saved;
                     }
                 }
+                self.next_agent();
             }
             Blow::SandboxDies => {
                 for sandbox in &mut self.observed.sandboxes {
@@ -255,6 +274,9 @@ impl World {
                     self.create(&name, attempt);
                 }
             }
+            Blow::Probe { which, kind, verdict, then } => self.probe(which, kind, verdict, then),
+            Blow::KillCutOff => self.kill_is_cut_off(),
+            Blow::MakesWay { killed, dies } => self.makes_way(killed, dies),
             Blow::Ends => {
                 self.ends();
             }
@@ -292,7 +314,7 @@ impl World {
             if let Some(wake) = plan.wake {
                 self.now = self.now.max(wake.as_second() - at(0).as_second());
                 assert!(!self.plan().actions.is_empty(), "woken for nothing");
-            } else if !self.ends() {
+            } else if !self.recover() && !self.ends() {
                 return plan;
             }
         }
@@ -302,6 +324,7 @@ impl World {
     /// What a settled pod must look like.
     pub(super) fn is_as_wanted(&self, plan: &Plan) {
         assert!(self.observed.sandboxes.len() <= 1);
+        self.is_healthy();
         let running = |name: &str| {
             self.observed
                 .containers
@@ -328,6 +351,6 @@ impl World {
     }
 }
 
-fn lives(seen: &ContainerSeen) -> bool {
+pub(super) fn lives(seen: &ContainerSeen) -> bool {
     matches!(seen.stage, ContainerStage::Running | ContainerStage::Unknown)
 }

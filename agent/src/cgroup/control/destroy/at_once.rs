@@ -1,0 +1,158 @@
+//! Killing every process of a cgroup at once, and leaving the cgroup itself.
+//!
+//! Other than in [`super::kill`] nothing is stopped before it is killed: what waits in the kernel for memory would not
+//! stand still for a long time, and that is when this is called.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
+
+use log::debug;
+use nix::sys::signal::{Signal, kill as send};
+use nix::unistd::Pid;
+
+use super::freeze::Frozen;
+use super::kill::{hurry, kill_at_once, kill_frozen, no_forks};
+use super::process::{Handle, facts, own_pid};
+use super::{DestroyError, refuse_own, still_there};
+use crate::cgroup::control::group_files::{check_path, read_file};
+use crate::cgroup::control::{GroupFiles, members};
+use crate::cgroup::group_path::join;
+use crate::cgroup::{CgroupError, Hierarchy, Version};
+
+/// As many processes are held, so that their memory can be given back.
+const HELD: usize = 256;
+
+/// After so many rounds what still forks is stopped after all.
+const ROUNDS: u32 = 4;
+
+/// Processes that were told to end.
+#[derive(Debug)]
+pub struct Killed {
+    /// How many.
+    pub processes: usize,
+    held: Vec<Handle>,
+}
+
+impl Killed {
+    /// Gives their memory back from here, while they are on their way out (process_mrelease(2), Linux 5.15): one that
+    /// waits for the CPU, or in the kernel, keeps it no longer than others do. Blocks for as long as that takes.
+    pub fn release(&self) {
+        for handle in &self.held {
+            // EINVAL from one that has given it back already, ESRCH from one that has ended.
+            if let Err(error) = handle.release() {
+                debug!("process_mrelease: {error}");
+            }
+        }
+    }
+}
+
+/// Sends KILL to everything in `path` and below it, and to what comes meanwhile, until all there is has it or `patience` is
+/// over. The cgroup stays, with forks forbidden where it has a pids controller. Does not wait for anything to end: see
+/// [`is_empty`]. Nothing there is no error.
+///
+/// # Errors
+/// It holds this process or process 1 ([`DestroyError::Holds`]: nothing was done); more is made than can be killed
+/// ([`DestroyError::StillThere`]); its files cannot be read.
+pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Killed, DestroyError> {
+    check_path(path)?;
+    let begun = Instant::now();
+    let mut told = BTreeSet::new();
+    let mut held = Vec::new();
+    for round in 0.. {
+        let groups = members::subtree(files, path)?;
+        let found = members::pids(files, &groups)?;
+        refuse_own(path, &found)?;
+        let new: BTreeSet<i32> = found.difference(&told).copied().collect();
+        if new.is_empty() {
+            break;
+        }
+        if round > 0 && begun.elapsed() >= patience {
+            return Err(DestroyError::StillThere(Box::new(still_there(files, path, begun.elapsed(), None)?)));
+        }
+        let whole = match round {
+            0 => kill_whole(files, path, &groups, &new, &mut held)?,
+            _ => false,
+        };
+        if !whole {
+            no_forks(files, path);
+            new.iter().for_each(|pid| kill_one(files, *pid, path, &mut held));
+            if round >= ROUNDS {
+                kill_frozen(files, path, &groups)?;
+            }
+        }
+        told.extend(new);
+        if round == 0 {
+            hurry(files, path, &groups);
+            drop(Frozen::by_others(files, &groups));
+        }
+        if whole {
+            break;
+        }
+    }
+    Ok(Killed { processes: told.len(), held })
+}
+
+/// By `cgroup.kill`. False where that is not there or does not reach all of them.
+fn kill_whole(
+    files: &GroupFiles,
+    path: &str,
+    groups: &[String],
+    pids: &BTreeSet<i32>,
+    held: &mut Vec<Handle>,
+) -> Result<bool, CgroupError> {
+    let file = |unified: &Hierarchy| join(&unified.mount, path).join("cgroup.kill");
+    if !files.layout().unified().map(file).is_some_and(|file| file.exists()) {
+        return Ok(false);
+    }
+    // On hybrid a process may be in a v1 cgroup and not in the v2 one of the same path.
+    let reached = members::pids_in(files, groups, |hierarchy| hierarchy.version == Version::V2)?;
+    let before: Vec<Handle> = pids.iter().take(HELD).filter_map(|pid| Handle::open(*pid).ok()).collect();
+    let whole = kill_at_once(files, path)? && pids.is_subset(&reached);
+    if whole {
+        held.extend(before);
+    }
+    Ok(whole)
+}
+
+/// As [`super::kill::kill_one`], holding it from then on. Without descriptors to be had the number alone must do, looked
+/// at right before.
+fn kill_one(files: &GroupFiles, pid: i32, path: &str, held: &mut Vec<Handle>) {
+    if pid <= 1 || pid == own_pid() {
+        return;
+    }
+    let handle = match Handle::open(pid) {
+        Ok(handle) => Some(handle),
+        Err(error) if error.raw_os_error() == Some(libc::ESRCH) => return,
+        Err(_) => None,
+    };
+    if !members::is_below(files, pid, path) || facts(pid).is_none_or(|facts| facts.kernel_thread) {
+        return;
+    }
+    let result = match &handle {
+        Some(handle) => handle.kill(),
+        None => send(Pid::from_raw(pid), Signal::SIGKILL).map_err(Into::into),
+    };
+    if let Err(error) = result {
+        debug!("killing process {pid} of cgroup {path}: {error}");
+    }
+    held.extend(handle.filter(|_| held.len() < HELD));
+}
+
+/// Whether no process is left in it or below it, in any hierarchy.
+///
+/// # Errors
+/// A file that is there cannot be read.
+pub fn is_empty(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
+    // One file tells of most that are not; on hybrid only what is in the v2 tree too.
+    if let Some(unified) = files.layout().unified()
+        && let Some(events) = read_file(&join(&unified.mount, path).join("cgroup.events"))?
+        && events.lines().any(|line| line == "populated 1")
+    {
+        return Ok(false);
+    }
+    Ok(members::pids(files, &members::subtree(files, path)?)?.is_empty())
+}
+
+#[cfg(test)]
+#[path = "at_once_tests.rs"]
+mod tests;

@@ -1,0 +1,109 @@
+//! How the node stands under pressure, in the status. Pure.
+
+use std::fmt::Write as _;
+use std::time::SystemTime;
+
+use nodewarden_proto::nodewarden::v1::{NodeCondition, NodePressure};
+use serde_json::{Value, json};
+
+use crate::api::grpc::pressure::convert::signal_seen;
+use crate::api::grpc::time;
+use crate::cli::decision::signals;
+use crate::cli::format::{printable, span};
+
+/// The conditions, and what wakes a look.
+pub fn lines(out: &mut String, own: &NodePressure, now: SystemTime) {
+    let told = |own: &NodeCondition| {
+        let lasts = own.since.and_then(|at| time::between(&at, &time::from_system_time(now)));
+        let lasts = lasts.map(|lasts| format!(" for {}", span(lasts))).unwrap_or_default();
+        match own.status {
+            true => format!("{}{lasts}: {}", printable(&own.name), printable(&own.message)),
+            false => format!("no {}{lasts}", printable(&own.name)),
+        }
+    };
+    // Writing to a String cannot fail.
+    for (at, own) in own.conditions.iter().enumerate() {
+        let _ = writeln!(out, "{:<11}{}", if at == 0 { "pressure" } else { "" }, told(own));
+    }
+    for (at, line) in own.watching.iter().enumerate() {
+        let _ = writeln!(out, "{:<11}{}", if at == 0 { "woken by" } else { "" }, printable(line));
+    }
+}
+
+/// Thresholds with what was read; nothing where there is none.
+pub fn table(out: &mut String, own: &NodePressure) {
+    if !own.signals.is_empty() {
+        let seen: Vec<_> = own.signals.iter().map(signal_seen).collect();
+        let _ = write!(out, "\n{}", signals(&seen));
+    }
+}
+
+/// Conditions as in the status of a Kubernetes node.
+pub fn json(own: &NodePressure) -> Value {
+    let condition = |own: &NodeCondition| {
+        let since = own.since.as_ref().and_then(time::to_timestamp).map(|at| at.to_string());
+        json!({
+            "type": own.name, "status": if own.status { "True" } else { "False" }, "lastTransitionTime": since,
+            "reason": own.reason, "message": own.message,
+        })
+    };
+    json!({
+        "conditions": own.conditions.iter().map(condition).collect::<Vec<_>>(),
+        "signals": own.signals.iter().map(signal_seen).collect::<Vec<_>>(),
+        "watching": own.watching,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::api::grpc::fixture::Pressed;
+    use crate::api::grpc::pressure::convert::pressure;
+    use crate::view::PressureView;
+
+    fn own() -> NodePressure {
+        pressure(PressureView::of(&Pressed(Vec::new())))
+    }
+
+    #[test]
+    fn what_is_true_since_when_and_what_is_left() {
+        let mut text = String::new();
+        lines(&mut text, &own(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_100));
+        table(&mut text, &own());
+        let expected = "\
+pressure   no MemoryPressure for 1m30s
+           DiskPressure for 1m0s: kubelet has disk pressure
+           no PIDPressure for 1m40s
+woken by   PSI of the node
+           memory.events of kubepods is missing: cgroup v1
+
+SIGNAL             AVAILABLE  THRESHOLD  CAPACITY  KIND               PASSED
+memory.available      21.0Gi      100Mi    24.0Gi  hard               no
+memory.available      21.0Gi     1.00Gi    24.0Gi  soft, after 1m30s  no
+nodefs.inodesFree      40.0k      50.0k     1.00M  hard               for 1m0s
+";
+        assert_eq!(text, expected);
+    }
+
+    #[test]
+    fn without_conditions_and_thresholds() {
+        let mut text = String::new();
+        lines(&mut text, &NodePressure::default(), SystemTime::UNIX_EPOCH);
+        table(&mut text, &NodePressure::default());
+        assert_eq!(text, "");
+    }
+
+    #[test]
+    fn as_a_node_has_it() {
+        let json = json(&own());
+        let disk = &json["conditions"][1];
+        assert_eq!((&disk["type"], &disk["status"]), (&"DiskPressure".into(), &"True".into()));
+        assert_eq!(disk["lastTransitionTime"], "2023-11-14T22:14:00Z");
+        assert_eq!(
+            (&json["signals"][1]["graceMs"], &json["signals"][1]["hard"]),
+            (&90_000.into(), &false.into())
+        );
+    }
+}
