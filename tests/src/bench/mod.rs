@@ -4,9 +4,12 @@
 mod cgroups;
 mod devices;
 mod events;
+mod eviction;
+mod feedback;
 mod figure;
 mod overhead;
 mod pods;
+mod probes;
 mod scrape;
 mod statistics;
 
@@ -36,20 +39,20 @@ pub struct Run<'a> {
     pub context: &'a Context,
     /// Fewer rounds: a look, not a record.
     pub quick: bool,
-    /// Of the benches of pods and devices.
+    /// Of the benches of pods, devices and probes.
     pub sizes: Sizes,
 }
 
 /// How much of it, where not as usual.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// Of `pods` and `devices`: how many at most
+    /// Of `pods` and `devices`: how many at most; of `probes`: how many of 50 containers
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
     /// Of `pods`: starts and ends of one pod, each by the agent and by bare calls
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
-    /// Of `pods`: how long idle pods are measured
+    /// Of `pods`: how long idle pods are measured; of `probes`: how long they are
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
 }
@@ -69,6 +72,9 @@ const BENCHES: &[&dyn Bench] = &[
     &cgroups::Cgroups,
     &pods::Pods,
     &devices::Devices,
+    &probes::Probes,
+    &eviction::Eviction,
+    &feedback::Feedback,
 ];
 
 /// Figures of nodewarden on this machine, each with its bound. Needs root.

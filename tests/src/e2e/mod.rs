@@ -10,7 +10,9 @@ mod destroy;
 pub(crate) mod devices;
 mod endpoints;
 mod features;
+pub(crate) mod feedback;
 mod full_ring;
+pub(crate) mod gc;
 pub(crate) mod hierarchy;
 mod journal;
 mod limits;
@@ -20,6 +22,8 @@ mod oom;
 mod oom_score;
 mod oom_storm;
 pub(crate) mod pods;
+pub(crate) mod pressure;
+pub(crate) mod probes;
 mod process;
 mod programs;
 mod prometheus;
@@ -89,7 +93,11 @@ pub fn tests() -> Vec<Test> {
         full_ring::TESTS,
         journal::TESTS,
         &pods::tests(),
+        &probes::tests(),
         &devices::tests(),
+        &gc::tests(),
+        &pressure::tests(),
+        feedback::TESTS,
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,

@@ -79,7 +79,7 @@ fn kill_often(context: &Context, options: &AgentOptions) -> Result<(), Failure> 
             std::thread::sleep(Duration::from_millis(i % 7 * 10));
         }
         let held = BpfObjects::held_by(agent.pid());
-        agent.end(Signal::SIGKILL, context.patiently(5))?;
+        agent.end(Signal::SIGKILL, context.patiently(20))?;
         nothing_left(context, &before, &held)?;
     }
     Ok(())

@@ -27,6 +27,8 @@ pub enum Capability {
     LowerOomScore,
     /// A virtual machine of the tests' own: it may be let run out of memory and lose a CPU.
     OwnMachine,
+    /// No virtual machine of the tests' own, which is emulated: for what takes minutes there and is the same on every kernel.
+    FullSpeed,
     /// CPU time of a cgroup in a file: `cpuacct.usage` or `cpu.stat`.
     CpuCgroup,
     /// A cgroup v2 tree, with or without controllers.
@@ -44,6 +46,8 @@ pub enum Capability {
     Systemd,
     /// A container runtime, or the programs for a private one.
     Cri,
+    /// The programs for a private container runtime, whatever the machine has.
+    PrivateCri,
     /// Pods can have a network of their own.
     PodNetwork,
     /// Python with grpcio, for the device plugin in it.
@@ -80,6 +84,10 @@ impl Capability {
                 Some(_) => Ok(()),
                 None => Err("not a virtual machine of ours: it is not let run out of memory".into()),
             },
+            Self::FullSpeed => match std::env::var_os(OWN_MACHINE) {
+                None => Ok(()),
+                Some(_) => Err("an emulated machine: it takes minutes, and depends on no kernel".into()),
+            },
             Self::CpuCgroup => controller(layout, "cpuacct").or_else(|_| controller(layout, "cpu")),
             Self::UnifiedTree => {
                 layout.unified().map(drop).ok_or_else(|| "no cgroup v2 tree is mounted".into())
@@ -96,6 +104,7 @@ impl Capability {
             }
             Self::Systemd => systemd_answers(),
             Self::Cri => Containerd::probe(),
+            Self::PrivateCri => Containerd::probe_private(),
             Self::PodNetwork => Containerd::probe_network(),
             Self::Prometheus => tool("prometheus").map(drop).ok_or_else(|| "prometheus not found".into()),
             Self::Promtool => tool("promtool").map(drop).ok_or_else(|| "promtool not found".into()),

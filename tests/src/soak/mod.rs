@@ -1,8 +1,10 @@
 //! For as long as one likes, `nodewarden-stage soak`, and a little of it among the tests: pods changed and removed at
-//! random while the agent is killed and containerd restarted; allocations of devices cut off at every step.
+//! random while the agent is killed and containerd restarted; allocations of devices cut off at every step; images collected
+//! while they are used.
 
 mod allocations;
 mod churn;
+mod collections;
 mod evidence;
 mod manifests;
 
@@ -14,6 +16,7 @@ use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
 pub use allocations::{Rounds, Tally, allocations};
 pub use churn::{Plan, Summary, churn};
+pub use collections::{Collected, collections};
 
 /// Arguments of `nodewarden-stage soak`.
 #[derive(Debug, clap::Args)]
@@ -45,6 +48,15 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Everything unused is collected all the time, while pods and images come and go and the agent is killed
+    Gc {
+        /// How often something changes
+        #[arg(long, default_value_t = 500)]
+        rounds: u64,
+        /// The same seed makes the same changes; their times are the machine's
+        #[arg(long)]
+        seed: Option<u64>,
+    },
 }
 
 /// Runs it and says what was found.
@@ -66,6 +78,11 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
             let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
             let run = |context: &Context, progress: &dyn Fn(&str)| allocations(context, &plan, progress);
             ("devices", plan.seed, run_one(agent, "devices", run).map(|tally| tally.to_string()))
+        }
+        What::Gc { rounds, seed } => {
+            let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
+            let run = |context: &Context, progress: &dyn Fn(&str)| collections(context, &plan, progress);
+            ("gc", plan.seed, run_one(agent, "gc", run).map(|done| done.to_string()))
         }
     };
     match done {

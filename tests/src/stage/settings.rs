@@ -28,6 +28,9 @@ impl Settings {
              cgroupDriver: cgroupfs\n\
              podLogsDir: {logs}\n\
              failSwapOn: false\n\
+             # The disk is the machine's: the example pods are not to go because it was rather full before.\n\
+             evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, \
+             imagefs.available: 1%}}\n\
              nodewarden:\n\
              \x20 mode: manage\n\
              \x20 socket: {socket}\n\

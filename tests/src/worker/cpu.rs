@@ -3,18 +3,13 @@
 use std::time::{Duration, Instant};
 
 use super::WorkError;
-use super::report::Scheduled;
+use super::report::{Pulsed, Scheduled};
 
 /// Spins for a while and reports what the kernel's `/proc/self/schedstat` says of it.
 pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
     let before = schedstat()?;
     let end = Instant::now() + Duration::from_millis(milliseconds);
-    let mut x = 1u64;
-    while Instant::now() < end {
-        for _ in 0..10_000 {
-            x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
-        }
-    }
+    busy_until(end);
     // The kernel books the time on CPU when the task leaves it.
     std::thread::sleep(Duration::from_millis(1));
     let after = schedstat()?;
@@ -24,6 +19,30 @@ pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
         on_cpu_in_all_ns: after.on_cpu_ns,
         waited_in_all_ns: after.waited_ns,
     })
+}
+
+/// Sleeps for `every_us` and works for `busy_us` by turns, and reports what it waited for a CPU in each.
+pub fn pulse(milliseconds: u64, every_us: u64, busy_us: u64) -> Result<Pulsed, WorkError> {
+    let end = Instant::now() + Duration::from_millis(milliseconds);
+    let mut waited_ns = Vec::new();
+    let mut before = schedstat()?.waited_ns;
+    while Instant::now() < end {
+        std::thread::sleep(Duration::from_micros(every_us));
+        busy_until(Instant::now() + Duration::from_micros(busy_us));
+        let now = schedstat()?.waited_ns;
+        waited_ns.push(now.saturating_sub(before));
+        before = now;
+    }
+    Ok(Pulsed { waited_ns })
+}
+
+fn busy_until(end: Instant) {
+    let mut x = 1u64;
+    while Instant::now() < end {
+        for _ in 0..1_000 {
+            x = std::hint::black_box(x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1));
+        }
+    }
 }
 
 /// Documentation/scheduler/sched-stats.rst: time on CPU, time waiting for it (both ns), times run.

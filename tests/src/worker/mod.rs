@@ -67,6 +67,8 @@ enum Work {
     ReadFile { path: PathBuf, passes: u32 },
     /// Keeps a CPU busy.
     Spin { milliseconds: u64 },
+    /// Wakes again and again, works a little, and reports how long it waited for a CPU each time.
+    Pulse { milliseconds: u64, every_us: u64, busy_us: u64 },
     /// Forks children of which some exec, some exit and some are killed.
     Processes(processes::Plan),
     /// Forks children that stay, until the kernel refuses one, and reports how many there are.
@@ -126,6 +128,9 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::OomVictims(victims) => victims.run()?,
         Work::ReadFile { path, passes } => say(&memory::read_file(&path, passes)?)?,
         Work::Spin { milliseconds } => say(&cpu::spin(milliseconds)?)?,
+        Work::Pulse { milliseconds, every_us, busy_us } => {
+            say(&cpu::pulse(milliseconds, every_us, busy_us)?)?;
+        }
         Work::Processes(plan) => say(&plan.run()?)?,
         Work::ForkUntilRefused { at_most } => say(&processes::fork_until_refused(at_most)?)?,
         Work::ExitInNamespace { code } => say(&processes::exit_in_namespace(code)?)?,

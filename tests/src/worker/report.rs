@@ -50,6 +50,12 @@ pub struct Scheduled {
     pub waited_in_all_ns: u64,
 }
 
+/// How long a worker waited for a CPU each time that it woke.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Pulsed {
+    pub waited_ns: Vec<u64>,
+}
+
 /// What a worker did with its children. The worker itself is not counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Processed {

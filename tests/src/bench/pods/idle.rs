@@ -33,7 +33,11 @@ pub fn cost(site: &Site<'_>, time: Duration) -> Result<Cost, Failure> {
     Ok(Cost { cpu, resident, own: agent.client()?.status()?.resident_bytes })
 }
 
-fn resident(pid: u32) -> Result<u64, Failure> {
+/// `VmRSS` of a process in bytes.
+///
+/// # Errors
+/// It has ended.
+pub fn resident(pid: u32) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
     parse(&text).ok_or_else(|| Failure::Unexpected(format!("{path} has no VmRSS")))

@@ -8,6 +8,9 @@ use serde_json::Value;
 
 use super::bare::NODE;
 use super::evidence::{Evidence, now};
+use crate::e2e::hierarchy::managed::status;
+use crate::e2e::pods::seen::Seen;
+use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::fixture::{Agent, AgentOptions, Manage, TestRoot};
 use crate::harness::{Context, Failure};
@@ -74,6 +77,23 @@ impl<'c> Site<'c> {
         }
         evidence.all_gone(cgroups)?;
         Ok(begun.elapsed())
+    }
+
+    /// Removes every manifest and waits until the agent has ended all pods.
+    ///
+    /// # Errors
+    /// A file cannot be removed, or a pod stays.
+    pub fn clear(&self, limit: Duration) -> Result<(), Failure> {
+        let entries = std::fs::read_dir(&self.manifests).map_err(Failure::file(&self.manifests))?;
+        for path in entries.flatten().map(|entry| entry.path()) {
+            std::fs::remove_file(&path).map_err(Failure::file(&path))?;
+        }
+        eventually(limit, "pods without a manifest are still there", || {
+            let answer = self.agent.get("/pods")?;
+            let pods = Seen::list(&answer.text())?;
+            let hierarchy = status(&self.agent)?;
+            Ok((pods.is_empty() && hierarchy.pods.is_empty() && hierarchy.removing.is_empty()).then_some(()))
+        })
     }
 
     /// Never half of it.

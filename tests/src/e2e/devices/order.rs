@@ -27,7 +27,7 @@ fn wait(context: &Context) -> Result<(), Failure> {
     site.stage.up("two")?;
     site.stage.put([wants("more", &[("thing", 2)])])?;
     let message = site.waits("more", "OutOfnodewarden.test/thing")?;
-    for word in ["nodewarden.test/thing", "requested: 2", "free: 1"] {
+    for word in ["nodewarden.test/thing", "requested: 2", "used: 2", "capacity: 3", "free: 1"] {
         ensure!(message.contains(word), "{word:?} is not in {message:?}");
     }
     // Who wants less is not held up by it, and nothing of what is free was set aside for who waits.

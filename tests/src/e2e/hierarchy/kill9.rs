@@ -37,7 +37,7 @@ fn kill9(context: &Context) -> Result<(), Failure> {
         } else {
             std::thread::sleep(Duration::from_millis(dice.roll(400)) * context.patience);
         }
-        agent.end(Signal::SIGKILL, context.patiently(5))?;
+        agent.end(Signal::SIGKILL, context.patiently(20))?;
     }
     let agent = managed.start()?;
     let status = managed.settled(&agent, there.len())?;

@@ -72,6 +72,13 @@ impl<'c> Managed<'c> {
         self
     }
 
+    /// From now on agents start with these lines of the kubelet's configuration in place of the ones before.
+    pub fn set_kubelet(&mut self, lines: &str) {
+        if let Some(manage) = &mut self.options.manage {
+            manage.kubelet = lines.to_owned();
+        }
+    }
+
     pub fn options(&self) -> &AgentOptions {
         &self.options
     }

@@ -4,7 +4,7 @@ pub(super) mod compare;
 mod containers;
 mod drift;
 mod kill9;
-pub(super) mod managed;
+pub(crate) mod managed;
 pub(crate) mod pods;
 mod recorded;
 mod recording;

@@ -36,7 +36,7 @@ fn foreign(context: &Context) -> Result<(), Failure> {
     let metrics = agent.get("/metrics")?.text();
     let made = "kubelet_cgroup_manager_duration_seconds_count{operation_type=\"create\"}";
     ensure!(metrics.contains(made), "{made} is not in /metrics");
-    agent.end(Signal::SIGKILL, context.patiently(5))?;
+    agent.end(Signal::SIGKILL, context.patiently(20))?;
     let path = format!("{}/podstranger", managed.level("kubepods/burstable"));
     let strangers =
         Group::new(context.layout.clone(), managed.level("kubepods/burstable")).child("podstranger")?;
@@ -82,7 +82,7 @@ fn unreadable(context: &Context) -> Result<(), Failure> {
         managed.reconciled(&agent)?;
         ensure!(there(1) && there(2), "a pod went with its manifest half written");
         // An agent that has never read the manifest keeps the pod as well.
-        agent.end(Signal::SIGKILL, context.patiently(5))?;
+        agent.end(Signal::SIGKILL, context.patiently(20))?;
         agent = managed.start()?;
         told(&agent, "p1.json")?;
     }

@@ -26,12 +26,22 @@ use std::collections::BTreeMap;
 use crate::harness::{Capability, Failure, Test};
 
 /// What every pod needs.
-const NEEDS: &[Capability] = &[
+pub(crate) const NEEDS: &[Capability] = &[
     Capability::Root,
     Capability::Cri,
     Capability::MemoryCgroup,
     Capability::CpuCgroup,
     Capability::Loopback,
+];
+
+/// What those need that take long: an emulated machine is too slow for their times.
+pub(crate) const LONG_NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::Cri,
+    Capability::MemoryCgroup,
+    Capability::CpuCgroup,
+    Capability::Loopback,
+    Capability::FullSpeed,
 ];
 
 pub fn tests() -> Vec<Test> {

@@ -40,12 +40,22 @@ impl<'c> Stage<'c> {
     /// `kubelet` are more lines of the kubelet's configuration, `section` of ours.
     pub fn with(context: &'c Context, kubelet: &str, section: &str) -> Result<Self, Failure> {
         let containerd = Containerd::start(context)?;
+        let socket = containerd.socket().to_owned();
+        Self::on(context, containerd, &socket, kubelet, section)
+    }
+
+    /// The same on this runtime, which the agent reaches at `socket`.
+    pub fn on(
+        context: &'c Context,
+        containerd: Containerd,
+        socket: &Path,
+        kubelet: &str,
+        section: &str,
+    ) -> Result<Self, Failure> {
         let cri = Cri::connect(containerd.socket())?;
         let driver = if cri.uses_systemd()? { Driver::Systemd } else { Driver::Cgroupfs };
-        let logs = context.temp.join("pod-logs");
-        let kubelet = format!("podLogsDir: {}\nfailSwapOn: false\n{kubelet}", logs.display());
-        let managed = Managed::new(context, driver, 60, &kubelet)?
-            .with_runtime(containerd.socket())
+        let managed = Managed::new(context, driver, 60, &kubelet_lines(context, kubelet))?
+            .with_runtime(socket)
             .with_section(&format!("nodeName: stage\n{section}"));
         let agent = Some(managed.start()?);
         Ok(Self { context, agent, containerd, cri, managed, driver, names: Vec::new() })
@@ -57,6 +67,10 @@ impl<'c> Stage<'c> {
 
     pub fn cri(&self) -> &Cri {
         &self.cri
+    }
+
+    pub fn containerd(&self) -> &Containerd {
+        &self.containerd
     }
 
     /// Where the runtime looks for CDI specifications.
@@ -218,7 +232,7 @@ impl<'c> Stage<'c> {
     /// Kills the agent: its pods go on.
     pub fn kill_agent(&mut self) -> Result<(), Failure> {
         if let Some(mut agent) = self.agent.take() {
-            agent.end(Signal::SIGKILL, self.context.patiently(5))?;
+            agent.end(Signal::SIGKILL, self.context.patiently(20))?;
         }
         Ok(())
     }
@@ -227,6 +241,11 @@ impl<'c> Stage<'c> {
     pub fn stop_agent(&mut self) {
         // Dropping it asks, and notes an end that is not clean.
         self.agent = None;
+    }
+
+    /// From now on agents start with these lines of the kubelet's configuration.
+    pub fn set_kubelet(&mut self, lines: &str) {
+        self.managed.set_kubelet(&kubelet_lines(self.context, lines));
     }
 
     /// Starts another one with what the last one left.
@@ -286,6 +305,11 @@ impl Drop for Stage<'_> {
             self.context.problems().add(format!("{} is still mounted", path.display()));
         }
     }
+}
+
+fn kubelet_lines(context: &Context, more: &str) -> String {
+    let logs = context.temp.join("pod-logs");
+    format!("podLogsDir: {}\nfailSwapOn: false\n{more}", logs.display())
 }
 
 fn entries(folder: &Path) -> Vec<String> {

@@ -1,0 +1,181 @@
+//! From what was seen to figures.
+
+use std::fs;
+
+use jiff::Timestamp;
+use nodewarden::view::Decision;
+
+use super::sampler::Sample;
+use crate::e2e::pressure::site::chosen;
+use crate::harness::Failure;
+
+/// What came of one eater.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Round {
+    /// Milliseconds since the crossing.
+    pub kill: f64,
+    pub dead: f64,
+    pub back: f64,
+    /// Megabytes that were missing at worst.
+    pub below: f64,
+    /// Pods that had nothing to do with it and did not go on as they were.
+    pub others: usize,
+}
+
+/// One value a round.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Series {
+    pub kill: Vec<f64>,
+    pub dead: Vec<f64>,
+    pub back: Vec<f64>,
+    pub below: Vec<f64>,
+}
+
+impl Series {
+    pub fn add(&mut self, round: &Round) {
+        for (values, value) in [
+            (&mut self.kill, round.kill),
+            (&mut self.dead, round.dead),
+            (&mut self.back, round.back),
+            (&mut self.below, round.below),
+        ] {
+            values.push(value);
+        }
+    }
+}
+
+/// What the samples of a round say.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Passed {
+    /// The last moment before less than the threshold was available: a reading may be late by itself, and no time of the
+    /// agent's shall be missing.
+    pub crossing: Timestamp,
+    /// The first moment after `dead` when there was enough again.
+    pub back: Timestamp,
+    /// Bytes.
+    pub lowest: u64,
+}
+
+/// None where the threshold is still passed. Where the agent was so quick that no reading here was below, it was passed
+/// between the last reading before the kill and the kill.
+pub fn passed(samples: &[Sample], threshold: u64, killed: Timestamp, dead: Timestamp) -> Option<Passed> {
+    let below = samples.iter().position(|sample| sample.available < threshold || sample.at >= killed)?;
+    let crossing = samples[below.saturating_sub(1)].at;
+    let back = samples.iter().find(|sample| sample.at >= dead && sample.available >= threshold)?.at;
+    let lowest = samples.iter().map(|sample| sample.available).min()?;
+    Some(Passed { crossing, back, lowest })
+}
+
+/// When the pod was killed, by the decision: the end of its step `kill`.
+pub fn killed(decision: &Decision) -> Option<Timestamp> {
+    let step = decision.steps.iter().find(|step| step.what == "kill")?;
+    let after = i64::try_from(step.after_us + step.took_us).ok()?;
+    decision.time.checked_add(jiff::SignedDuration::from_micros(after)).ok()
+}
+
+/// Milliseconds from one moment to another; not less than none.
+pub fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
+    to.duration_since(from).as_secs_f64().max(0.0) * 1e3
+}
+
+/// Of decisions since `begun`: the one that chose this pod, and how many others were chosen.
+pub fn evictions<'d>(
+    decisions: &'d [Decision],
+    begun: Timestamp,
+    pod: &str,
+) -> (Option<&'d Decision>, usize) {
+    let acted = decisions.iter().filter(|one| one.kind == "eviction" && !one.would && one.time >= begun);
+    let (mut own, mut others) = (None, 0);
+    for decision in acted {
+        for name in chosen(decision) {
+            if name == pod && own.is_none() {
+                own = Some(decision);
+            } else {
+                others += 1;
+            }
+        }
+    }
+    (own, others)
+}
+
+/// `oom_kill` of /proc/vmstat: processes that the kernel has killed for memory, for the node's or a cgroup's.
+///
+/// # Errors
+/// It cannot be read.
+pub fn oom_kills() -> Result<u64, Failure> {
+    const VMSTAT: &str = "/proc/vmstat";
+    let text = fs::read_to_string(VMSTAT).map_err(Failure::file(VMSTAT))?;
+    let found = text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok());
+    found.ok_or_else(|| Failure::Unexpected(format!("no oom_kill in {VMSTAT}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden::view::{CandidateSeen, DecisionStep};
+
+    use super::*;
+
+    fn at(milliseconds: i64) -> Timestamp {
+        Timestamp::from_millisecond(1_700_000_000_000 + milliseconds).unwrap()
+    }
+
+    #[test]
+    fn the_crossing_is_before_the_first_reading_below() {
+        let sample = |(ms, available)| Sample { at: at(ms), available };
+        let samples: Vec<_> =
+            [(0, 30), (1, 21), (2, 19), (3, 5), (4, 20), (5, 12), (6, 40)].map(sample).to_vec();
+        let seen = passed(&samples, 20, at(4), at(5)).unwrap();
+        assert_eq!((seen.crossing, seen.back, seen.lowest), (at(1), at(6), 5));
+        assert_eq!(passed(&samples, 20, at(4), at(7)), None, "it is not back");
+        assert_eq!(passed(&samples, 5, at(7), at(0)), None, "it was never passed");
+        let unseen = passed(&samples, 5, at(4), at(4)).unwrap();
+        assert_eq!((unseen.crossing, unseen.back), (at(3), at(4)), "nobody here saw it");
+        assert_eq!(passed(&[], 5, at(0), at(0)), None);
+    }
+
+    #[test]
+    fn the_kill_is_the_end_of_its_step() {
+        let step = |what: &str, after_us, took_us| DecisionStep {
+            what: what.into(),
+            after_us,
+            took_us,
+            result: String::new(),
+        };
+        let candidate = |name: &str, chosen| CandidateSeen {
+            uid: String::new(),
+            namespace: "default".into(),
+            name: name.into(),
+            qos: "BestEffort".into(),
+            priority: 0,
+            usage: 1,
+            request: 0,
+            chosen,
+            spared: String::new(),
+        };
+        let decision = |time, kind: &str, would, chosen: &str| Decision {
+            number: 1,
+            time,
+            kind: kind.into(),
+            would,
+            woken_by: "timer".into(),
+            signals: Vec::new(),
+            candidates: ["a", "b"].map(|name| candidate(name, name == chosen)).to_vec(),
+            steps: vec![step("read", 0, 900), step("kill", 1500, 500)],
+            outcome: String::new(),
+        };
+        let one = decision(at(10), "eviction", false, "a");
+        assert_eq!(killed(&one), Some(at(12)));
+        assert_eq!(milliseconds(at(10), at(12)), 2.0);
+        assert_eq!(milliseconds(at(12), at(10)), 0.0);
+        let all = [
+            decision(at(30), "eviction", false, "b"),
+            decision(at(20), "eviction", true, "b"),
+            decision(at(15), "preemption", false, "b"),
+            one,
+            decision(at(5), "eviction", false, "b"),
+        ];
+        let (own, others) = evictions(&all, at(9), "a");
+        assert_eq!((own.map(|one| one.time), others), (Some(at(10)), 1));
+        assert_eq!(evictions(&all, at(40), "a"), (None, 0));
+    }
+}

@@ -1,0 +1,53 @@
+//! What is available, read every millisecond beside the agent.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use crate::fixture::NodeMemory;
+use crate::harness::{Context, Failure};
+
+const PERIOD: Duration = Duration::from_millis(1);
+
+/// When it was asked for, and bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sample {
+    pub at: Timestamp,
+    pub available: u64,
+}
+
+/// A thread that reads until it is stopped.
+pub struct Sampler {
+    stop: Arc<AtomicBool>,
+    thread: JoinHandle<Vec<Sample>>,
+}
+
+impl Sampler {
+    /// # Errors
+    /// The kernel's files cannot be opened.
+    pub fn start(context: &Context) -> Result<Self, Failure> {
+        let mut memory = NodeMemory::open(&context.layout)?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut samples = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                let at = Timestamp::now();
+                // One that fails is missing: the next comes at once.
+                samples.extend(memory.available().ok().map(|available| Sample { at, available }));
+                std::thread::sleep(PERIOD);
+            }
+            samples
+        });
+        Ok(Self { stop, thread })
+    }
+
+    /// Everything that was read.
+    pub fn stop(self) -> Vec<Sample> {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap_or_default()
+    }
+}

@@ -1,0 +1,158 @@
+//! What feedback is worth to a latency-sensitive Guaranteed pod beside BestEffort spinners: how long it waits for a CPU
+//! each time that it wakes, without and with feedback, in turn in one run; how soon BestEffort is held back and given
+//! back, and what it still gets.
+
+use std::time::{Duration, Instant};
+
+use super::{Bench, Bound, Figure, Run};
+use crate::e2e::feedback::scene::Scene;
+use crate::ensure_eq;
+use crate::fixture::{Agent, Group};
+use crate::harness::Failure;
+
+pub struct Feedback;
+
+/// Pairs of a measurement without and one with, on a record and on a quick look.
+const ROUNDS: [usize; 2] = [5, 1];
+/// How long each is.
+const MEASURED: Duration = Duration::from_secs(10);
+/// Before it, for the controller to find its step.
+const SETTLED: Duration = Duration::from_secs(8);
+const HOLD_SECONDS: u64 = 5;
+/// Longer than any of it.
+const LIMIT_S: u64 = 30;
+/// A second is what an operator would choose too.
+const ON: &str =
+    "feedback: {periodMilliseconds: 1000, holdSeconds: 5, cpu: {enabled: true, waitMilliseconds: 1}}";
+
+/// What was seen of one kind.
+#[derive(Debug, Default)]
+struct Measured {
+    /// Milliseconds that each wake waited.
+    waited_ms: Vec<f64>,
+    /// CPUs that BestEffort had.
+    best_effort: Vec<f64>,
+}
+
+/// Seconds until BestEffort was held back, and until all was given back after the load.
+#[derive(Debug, Default)]
+struct Times {
+    held: Vec<f64>,
+    back: Vec<f64>,
+}
+
+impl Bench for Feedback {
+    fn name(&self) -> &'static str {
+        "feedback"
+    }
+
+    fn about(&self) -> &'static str {
+        "a Guaranteed pod's wait for a CPU beside BestEffort spinners, without and with feedback in turn"
+    }
+
+    fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
+        let mut scene = Scene::new(run.context)?;
+        let (mut without, mut with, mut times) = (Measured::default(), Measured::default(), Times::default());
+        let rounds = ROUNDS[usize::from(run.quick)];
+        for round in 1..=rounds {
+            run.progress(&format!("round {round} of {rounds}"));
+            let agent = scene.agent("")?;
+            let [calm, busy] = scene.groups()?;
+            let own = scene.files()?;
+            let spinners = scene.spinners(&busy)?;
+            measure(&scene, &calm, &busy, &mut without)?;
+            drop((spinners, agent));
+            let agent = scene.agent(ON)?;
+            with_feedback(run, &scene, &agent, [&calm, &busy], &own, (&mut with, &mut times))?;
+        }
+        Ok(figures(&without, &with, &times))
+    }
+}
+
+/// Waits for a step to be found, then measures.
+fn measure(scene: &Scene<'_>, calm: &Group, busy: &Group, into: &mut Measured) -> Result<(), Failure> {
+    let settles = scene.pulse(calm, SETTLED)?;
+    scene.pulsed(settles, SETTLED)?;
+    let (cpu, begun) = (busy.kernel_cpu_ns()?, Instant::now());
+    let pulse = scene.pulse(calm, MEASURED)?;
+    let waited = scene.pulsed(pulse, MEASURED)?;
+    let used = (busy.kernel_cpu_ns()? - cpu) as f64 / begun.elapsed().as_nanos() as f64;
+    into.best_effort.push(used);
+    into.waited_ms.extend(waited.into_iter().map(|nanoseconds| nanoseconds as f64 / 1e6));
+    Ok(())
+}
+
+fn with_feedback(
+    run: &Run<'_>,
+    scene: &Scene<'_>,
+    agent: &Agent,
+    [calm, busy]: [&Group; 2],
+    own: &[String],
+    (into, times): (&mut Measured, &mut Times),
+) -> Result<(), Failure> {
+    let limit = run.context.patiently(LIMIT_S);
+    let begin = std::time::SystemTime::now();
+    let first = scene.pulse(calm, limit)?;
+    let (spinners, begun) = (scene.spinners(busy)?, Instant::now());
+    scene.until("held back", limit, |files| files != own)?;
+    times.held.push(begun.elapsed().as_secs_f64());
+    drop(first);
+    measure(scene, calm, busy, into)?;
+    for note in scene.notes(agent, begin, "Squeezed")? {
+        run.progress(&note);
+    }
+    drop(spinners);
+    let over = Instant::now();
+    scene.until("as it was", limit, |files| files == own)?;
+    times.back.push(over.elapsed().as_secs_f64());
+    ensure_eq!(scene.files()?, own, "after the load");
+    Ok(())
+}
+
+fn figures(without: &Measured, with: &Measured, times: &Times) -> Vec<Figure> {
+    let waited = |name: &str, measured: &Measured| {
+        Figure::of(
+            "feedback",
+            format!("wait for a CPU of each wake, {name}"),
+            "ms",
+            &measured.waited_ms,
+            Bound::NONE,
+        )
+    };
+    let several = |name: &str, unit, values: &[f64], bound| {
+        Figure::of("feedback", name.to_owned(), unit, values, bound)
+    };
+    let (before, after) = (waited("without", without), waited("with feedback", with));
+    let p99 = |figure: &Figure| figure.p99.unwrap_or(f64::INFINITY);
+    let part = p99(&after) / p99(&before).max(f64::MIN_POSITIVE);
+    let ratio = Figure::one("feedback", "p99 with feedback, part of that without", "", part, Bound::p50(1.0));
+    // Two periods to decide in and one for the first reading; the hold, and a period that it may just miss.
+    let back = HOLD_SECONDS as f64 + 4.0;
+    vec![
+        before,
+        after,
+        ratio,
+        several("BestEffort's CPUs without", "CPUs", &without.best_effort, Bound::NONE),
+        several("BestEffort's CPUs with feedback", "CPUs", &with.best_effort, Bound::NONE),
+        several("load to held back", "s", &times.held, Bound::p50(5.0)),
+        several("end of the load to all given back", "s", &times.back, Bound::p50(back)),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_no_better_with_it_misses_its_bound() {
+        let measured = |waited_ms: &[f64]| Measured { waited_ms: waited_ms.to_vec(), best_effort: vec![1.0] };
+        let holds = |without: &[f64], with: &[f64], back| {
+            let times = Times { held: vec![3.0], back: vec![back] };
+            figures(&measured(without), &measured(with), &times).iter().all(|figure| figure.holds)
+        };
+        assert!(holds(&[4.0], &[1.0], 6.0));
+        assert!(!holds(&[4.0], &[4.0], 6.0));
+        assert!(!holds(&[4.0], &[1.0], 10.0));
+        assert!(!holds(&[4.0], &[], 6.0));
+    }
+}

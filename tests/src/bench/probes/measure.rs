@@ -1,0 +1,109 @@
+//! One measured minute: the agent's figures before and after, and bare calls to the runtime meanwhile.
+
+use std::time::{Duration, Instant};
+
+use super::histogram::Histogram;
+use crate::bench::pods::{Site, resident};
+use crate::e2e::pods::seen::Seen;
+use crate::e2e::probes::samples;
+use crate::ensure;
+use crate::fixture::{Agent, Cri, Sample};
+use crate::harness::Failure;
+
+const DELAYS: &str = "nodewarden_probe_start_delay_seconds";
+const TOOK: &str = "prober_probe_duration_seconds_sum";
+const TIMED: &str = "prober_probe_duration_seconds_count";
+const RUNS: &str = "prober_probe_total";
+const HANDLERS: [&str; 3] = ["httpGet", "tcpSocket", "exec"];
+/// Between two bare calls: a tenth of the load that the probes by command are.
+const BETWEEN: Duration = Duration::from_secs(1);
+
+/// What came of it.
+#[derive(Debug, Clone)]
+pub struct Minute {
+    pub lasted: Duration,
+    /// By handler, in seconds.
+    pub delays: Vec<(&'static str, Histogram)>,
+    /// Runs that did not succeed.
+    pub failed: f64,
+    /// The agent's.
+    pub cpu: Duration,
+    /// Its memory in bytes without the mapped eBPF arrays, and with them.
+    pub own: u64,
+    pub resident: u64,
+    /// Milliseconds that probes by command took, in the mean.
+    pub command_mean_ms: f64,
+    /// Milliseconds of each bare call.
+    pub bare_ms: Vec<f64>,
+}
+
+/// Measures for so long; the containers of the pod `commands` have probes by command.
+///
+/// # Errors
+/// The agent or the runtime cannot be asked.
+pub fn minute(site: &Site<'_>, cri: &Cri, commands: &str, time: Duration) -> Result<Minute, Failure> {
+    let agent = site.agent();
+    let containers: Vec<String> = cri
+        .list_containers()?
+        .into_iter()
+        .filter(|container| {
+            container.labels.get("io.kubernetes.pod.name").is_some_and(|pod| pod.starts_with(commands))
+        })
+        .map(|container| container.id)
+        .collect();
+    ensure!(!containers.is_empty(), "the runtime has no containers of pod {commands}");
+    let (cpu, before, begun) = (agent.cpu_time()?, samples(agent)?, Instant::now());
+    let mut bare_ms = Vec::new();
+    for id in containers.iter().cycle() {
+        let due = begun + BETWEEN * (bare_ms.len() as u32 + 1);
+        if due > begun + time {
+            break;
+        }
+        std::thread::sleep(due.saturating_duration_since(Instant::now()));
+        let asked = Instant::now();
+        let (code, output) = cri.exec(id, &["/bin/true"])?;
+        ensure!(code == 0, "/bin/true ends with {code}: {output}");
+        bare_ms.push(asked.elapsed().as_secs_f64() * 1e3);
+    }
+    std::thread::sleep((begun + time).saturating_duration_since(Instant::now()));
+    let (lasted, after, cpu) = (begun.elapsed(), samples(agent)?, agent.cpu_time()? - cpu);
+    let delays = HANDLERS.map(|handler| {
+        let read = |samples: &[Sample]| Histogram::read(samples, DELAYS, ("handler", handler));
+        (handler, read(&after).since(&read(&before)))
+    });
+    let added = |wanted: &dyn Fn(&Sample) -> bool| sum(&after, wanted) - sum(&before, wanted);
+    let of_commands = |name: &'static str| {
+        move |sample: &Sample| {
+            sample.name == name && sample.labels.get("pod").is_some_and(|pod| pod.starts_with(commands))
+        }
+    };
+    let failed = |sample: &Sample| {
+        sample.name == RUNS && sample.labels.get("result").map(String::as_str) != Some("successful")
+    };
+    let (seconds, count) = (added(&of_commands(TOOK)), added(&of_commands(TIMED)));
+    ensure!(count > 0.0, "no command was run by a probe in {lasted:?}");
+    Ok(Minute {
+        lasted,
+        delays: delays.to_vec(),
+        failed: added(&failed),
+        cpu,
+        own: agent.client()?.status()?.resident_bytes,
+        resident: resident(agent.pid())?,
+        command_mean_ms: seconds / count * 1e3,
+        bare_ms,
+    })
+}
+
+fn sum(samples: &[Sample], wanted: &dyn Fn(&Sample) -> bool) -> f64 {
+    samples.iter().filter(|sample| wanted(sample)).map(|sample| sample.value).sum()
+}
+
+/// How many pods have all containers ready.
+///
+/// # Errors
+/// The agent cannot be asked.
+pub fn ready_pods(agent: &Agent) -> Result<usize, Failure> {
+    let answer = agent.get("/pods")?;
+    ensure!(answer.status == 200, "/pods answers {}", answer.status);
+    Ok(Seen::list(&answer.text())?.iter().filter(|pod| pod.is_up()).count())
+}

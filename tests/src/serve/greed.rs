@@ -1,0 +1,201 @@
+//! What a server takes of the node, as files in its folder say, from one moment to the next: `NAME.hold` has how many bytes
+//! of memory it is to hold and how many a second it takes (0: as fast as it can), `NAME.fork` how many children.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::{Notes, ServeError};
+
+/// What the names of the files end in.
+pub const HOLD_SUFFIX: &str = "hold";
+pub const FORK_SUFFIX: &str = "fork";
+/// The most that can be held: addresses, not memory.
+const ROOM: usize = 16 << 30;
+const PAGE: usize = 4096;
+/// Taken at once where nothing says how fast.
+const STRIDE: usize = 1 << 20;
+/// Between two looks at the files, and between two steps of who takes his time.
+const LOOKS: Duration = Duration::from_millis(5);
+const STEP: Duration = Duration::from_millis(1);
+
+/// Begins to look, on a thread of its own, until the process ends.
+///
+/// # Errors
+/// There is no room for so many addresses, or no thread.
+pub(super) fn start(folder: &Path, name: &str, notes: Arc<Notes>) -> Result<(), ServeError> {
+    let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
+    let mut greed = Greed { room: room()?, held: 0, children: 0, notes };
+    let (hold, fork) = (file(HOLD_SUFFIX), file(FORK_SUFFIX));
+    std::thread::Builder::new()
+        .name("greed".into())
+        .spawn(move || greed.run(&hold, &fork))
+        .map(drop)
+        .map_err(ServeError::system("start a thread"))
+}
+
+struct Greed {
+    /// The first address of [`ROOM`] bytes.
+    room: usize,
+    /// Bytes from there on that have been touched.
+    held: usize,
+    children: u64,
+    notes: Arc<Notes>,
+}
+
+impl Greed {
+    fn run(&mut self, hold: &PathBuf, fork: &PathBuf) {
+        loop {
+            // Files that are not there yet, or half of one, ask for nothing.
+            if let Some(wanted) = fs::read_to_string(hold).ok().and_then(|text| Hold::parse(&text)) {
+                self.hold(wanted);
+            }
+            let children = fs::read_to_string(fork).ok().and_then(|text| text.trim().parse().ok());
+            self.fork(children.unwrap_or(0));
+            std::thread::sleep(LOOKS);
+        }
+    }
+
+    fn hold(&mut self, wanted: Hold) {
+        let bytes = wanted.bytes.min(ROOM).next_multiple_of(PAGE).min(ROOM);
+        if bytes == self.held {
+            return;
+        }
+        self.notes.add("hold", &bytes.to_string(), "begun");
+        if bytes < self.held {
+            // SAFETY: whole pages of the mapping that was made for this and that nobody else refers to.
+            let freed = unsafe {
+                libc::madvise(
+                    (self.room + bytes) as *mut libc::c_void,
+                    self.held - bytes,
+                    libc::MADV_DONTNEED,
+                )
+            };
+            if freed != 0 {
+                self.notes.add("hold", &bytes.to_string(), "refused");
+                return;
+            }
+        } else {
+            self.take(self.held, bytes, wanted.pace);
+        }
+        self.held = bytes;
+        self.notes.add("hold", &bytes.to_string(), "done");
+    }
+
+    /// Touches the pages from `from` to `to`, so many bytes a second.
+    fn take(&self, from: usize, to: usize, pace: u64) {
+        let (begun, mut taken) = (Instant::now(), from);
+        while taken < to {
+            let due = match pace {
+                0 => taken + STRIDE,
+                pace => from + (begun.elapsed().as_secs_f64() * pace as f64) as usize,
+            };
+            let due = due.min(to);
+            for offset in (taken.next_multiple_of(PAGE)..due).step_by(PAGE) {
+                // SAFETY: within the writable mapping of `ROOM` bytes.
+                unsafe { ((self.room + offset) as *mut u8).write_volatile(1) };
+            }
+            taken = due.max(taken);
+            if pace > 0 && taken < to {
+                std::thread::sleep(STEP);
+            }
+        }
+    }
+
+    /// Children that do nothing; they end with the container.
+    fn fork(&mut self, wanted: u64) {
+        if self.children >= wanted {
+            return;
+        }
+        while self.children < wanted {
+            // SAFETY: the child calls nothing but prctl, pause and _exit, which are async-signal-safe.
+            match unsafe { libc::fork() } {
+                0 => loop {
+                    // SAFETY: as above. Should the server go first, so does the child.
+                    unsafe {
+                        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+                        libc::pause();
+                    }
+                },
+                -1 => {
+                    self.notes.add("fork", &self.children.to_string(), "refused");
+                    return;
+                }
+                _ => self.children += 1,
+            }
+        }
+        self.notes.add("fork", &self.children.to_string(), "done");
+    }
+}
+
+/// Addresses alone, as pages of the ordinary size.
+fn room() -> Result<usize, ServeError> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a fresh private mapping at an address of the kernel's choice.
+    let start =
+        unsafe { libc::mmap(std::ptr::null_mut(), ROOM, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0) };
+    if start == libc::MAP_FAILED {
+        return Err(ServeError::system("mmap")(std::io::Error::last_os_error()));
+    }
+    // Kernels without huge pages refuse: as wanted.
+    // SAFETY: the range mapped above.
+    unsafe { libc::madvise(start, ROOM, libc::MADV_NOHUGEPAGE) };
+    Ok(start as usize)
+}
+
+/// What is to be held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Hold {
+    bytes: usize,
+    /// Bytes a second; 0 for as fast as it goes.
+    pace: u64,
+}
+
+impl Hold {
+    /// `BYTES PACE`.
+    fn parse(text: &str) -> Option<Self> {
+        let (bytes, pace) = text.trim().split_once(' ')?;
+        Some(Self { bytes: bytes.parse().ok()?, pace: pace.parse().ok()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::serve::read_notes;
+
+    #[test]
+    fn only_whole_words_ask_for_memory() {
+        assert_eq!(Hold::parse("4096 100\n"), Some(Hold { bytes: 4096, pace: 100 }));
+        for text in ["", "4096", "4096 ", "x 1", "-1 0"] {
+            assert_eq!(Hold::parse(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn memory_is_taken_at_its_pace_and_given_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let notes = Arc::new(Notes::open(folder.path(), "a").unwrap());
+        let mut greed = Greed { room: room().unwrap(), held: 0, children: 0, notes };
+        let resident = |greed: &Greed| {
+            let mut pages = vec![0u8; 1024];
+            // SAFETY: 1024 pages of the mapping, a byte each in the array.
+            let told = unsafe {
+                libc::mincore(greed.room as *mut libc::c_void, 1024 * PAGE, pages.as_mut_ptr().cast())
+            };
+            assert_eq!(told, 0);
+            pages.iter().filter(|page| **page & 1 == 1).count()
+        };
+        let begun = Instant::now();
+        greed.hold(Hold { bytes: 400 * PAGE, pace: (400 * PAGE * 10) as u64 });
+        assert!(begun.elapsed() >= Duration::from_millis(90), "{:?}", begun.elapsed());
+        assert_eq!(resident(&greed), 400);
+        greed.hold(Hold { bytes: 1000 * PAGE, pace: 0 });
+        assert_eq!(resident(&greed), 1000);
+        greed.hold(Hold { bytes: 10 * PAGE, pace: 0 });
+        assert_eq!(resident(&greed), 10);
+        let done = read_notes(folder.path(), "a").iter().filter(|one| one.answer == "done").count();
+        assert_eq!(done, 3);
+    }
+}

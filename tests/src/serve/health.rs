@@ -1,0 +1,33 @@
+//! gRPC's health service (grpc.health.v1) by tonic.
+
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+use tokio_stream::StreamExt;
+use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::Server;
+use tonic_health::ServingStatus;
+use tonic_health::server::health_reporter;
+
+use super::Notes;
+
+/// A service that serves, beside the server as a whole.
+pub const GOOD: &str = "good";
+/// One that does not.
+pub const BAD: &str = "bad";
+
+/// Serves every connection. Its end is a line in the notes.
+pub async fn serve(listener: TcpListener, notes: Arc<Notes>) {
+    let (reporter, service) = health_reporter();
+    reporter.set_service_status(GOOD, ServingStatus::Serving).await;
+    reporter.set_service_status(BAD, ServingStatus::NotServing).await;
+    let noted = notes.clone();
+    let connections = TcpListenerStream::new(listener).map(move |connection| {
+        noted.add("grpc", "-", "accepted");
+        connection
+    });
+    if let Err(error) = Server::builder().add_service(service).serve_with_incoming(connections).await {
+        eprintln!("serve: gRPC: {error}");
+        notes.add("grpc", "-", "ended");
+    }
+}

@@ -1,0 +1,269 @@
+//! Everything unused is collected all the time, while pods and images come and go at random, removals fail, hang and are
+//! cut off with the agent: nothing in use is ever removed.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+use super::Rounds;
+use crate::e2e::gc::site::{Site, image, stays};
+use crate::e2e::hierarchy::pods::Dice;
+use crate::e2e::pods::seen::Seen;
+use crate::e2e::support::eventually;
+use crate::ensure;
+use crate::fixture::{Deal, PAUSE_IMAGE};
+use crate::harness::{Context, Failure};
+
+/// Different images: the disk has room for all of them.
+const IMAGES: u64 = 8;
+/// Pods at the same time.
+const PODS: usize = 4;
+/// Between two reports of progress.
+const REPORT: Duration = Duration::from_secs(10);
+/// From the last look at who uses an image to the removal's call.
+const UNDER_WAY: Duration = Duration::from_millis(50);
+/// So low that every image that may go does.
+const THRESHOLDS: [u64; 2] = [2, 1];
+
+/// What was done.
+#[derive(Debug, Default, Clone, Copy)]
+pub struct Collected {
+    pub rounds: u64,
+    pub pods: u64,
+    pub imports: u64,
+    pub kills: u64,
+    /// Removals asked for, and those of them that were refused or not answered.
+    pub removals: usize,
+    pub troubled: usize,
+}
+
+impl fmt::Display for Collected {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} rounds with {} pods and {} imports; {} images were to be removed, of which {} were refused or not \
+             answered; the agent was killed {} times; nothing in use was ever to go",
+            self.rounds, self.pods, self.imports, self.removals, self.troubled, self.kills
+        )
+    }
+}
+
+/// Goes through the rounds.
+///
+/// # Errors
+/// What is not as it must be.
+pub fn collections(context: &Context, plan: &Rounds, progress: impl Fn(&str)) -> Result<Collected, Failure> {
+    progress(&format!("{} rounds, --seed {}", plan.rounds, plan.seed));
+    let kubelet = "runtimeRequestTimeout: 2s\n";
+    let section = "crashLoopBackOffInitialSeconds: 1\ngc: {periodSeconds: 1}";
+    let site = Site::new(context, THRESHOLDS, kubelet, section)?;
+    let mut soak = Soak {
+        context,
+        site,
+        dice: Dice::new(plan.seed),
+        pods: BTreeMap::new(),
+        named: 0,
+        judged: 0,
+        done: Collected::default(),
+    };
+    let mut told = Instant::now();
+    for round in 0..plan.rounds {
+        soak.round().map_err(|failure| Failure::Unexpected(format!("round {round}: {failure}")))?;
+        if told.elapsed() >= REPORT {
+            progress(&format!("{} of {} rounds: all well", soak.done.rounds, plan.rounds));
+            told = Instant::now();
+        }
+    }
+    soak.end()
+}
+
+struct Soak<'c> {
+    context: &'c Context,
+    site: Site<'c>,
+    dice: Dice,
+    /// By name: the image's number, and the container's id.
+    pods: BTreeMap<String, (u64, String)>,
+    /// How many pods there were.
+    named: u64,
+    /// Removals that have been looked at.
+    judged: usize,
+    done: Collected,
+}
+
+impl Soak<'_> {
+    fn round(&mut self) -> Result<(), Failure> {
+        match self.dice.roll(8) {
+            0..3 => self.come()?,
+            3 => self.leave()?,
+            4 => self.import()?,
+            5 => self.kill_at_removal()?,
+            6 => self.trouble()?,
+            _ => self.command()?,
+        }
+        self.done.rounds += 1;
+        self.all_well()
+    }
+
+    /// A pod comes, and its image at the same time or later: nobody may take it away in between.
+    fn come(&mut self) -> Result<(), Failure> {
+        if self.pods.len() >= PODS {
+            self.leave()?;
+        }
+        let n = self.dice.roll(IMAGES);
+        let name = format!("p{}", self.named);
+        self.named += 1;
+        self.site.stage.put([stays(&name, &image(n))])?;
+        if self.dice.roll(2) == 0 {
+            std::thread::sleep(Duration::from_millis(self.dice.roll(400)) * self.context.patience);
+        }
+        // From when the agent shows the pod, its image may not go; a removal of just before may be under way.
+        self.site.stage.until(&name, "known", 20, |_| true)?;
+        std::thread::sleep(UNDER_WAY * self.context.patience);
+        self.hold(n);
+        self.site.import(n)?;
+        self.done.imports += 1;
+        let pod = self.site.stage.until(&name, "up once its image is there", 60, Seen::is_up)?;
+        self.pods.insert(name, (n, pod.container("c")?.id().to_owned()));
+        self.done.pods += 1;
+        Ok(())
+    }
+
+    fn leave(&mut self) -> Result<(), Failure> {
+        let index = self.dice.roll(self.pods.len() as u64) as usize;
+        let Some(name) = self.pods.keys().nth(index).cloned() else { return Ok(()) };
+        let Some((n, _)) = self.pods.remove(&name) else { return Ok(()) };
+        if !self.pods.values().any(|(other, _)| *other == n) {
+            self.site.ground.proxy.let_go(&image(n));
+        }
+        self.site.stage.remove(&name)?;
+        if self.dice.roll(2) == 0 {
+            // Else it goes while something else happens.
+            self.site.stage.gone(&[&name])?;
+        }
+        Ok(())
+    }
+
+    /// Images come that nobody uses.
+    fn import(&mut self) -> Result<(), Failure> {
+        for _ in 0..=self.dice.roll(2) {
+            let n = self.dice.roll(IMAGES);
+            self.site.import(n)?;
+            self.done.imports += 1;
+        }
+        Ok(())
+    }
+
+    /// The agent is killed as it removes something, before or after it was carried out.
+    fn kill_at_removal(&mut self) -> Result<(), Failure> {
+        let struck = Arc::new(AtomicBool::new(false));
+        let (agent, told) =
+            (Pid::from_raw(self.site.stage.agent()?.pid().cast_signed()), Arc::clone(&struck));
+        // Not reaped before the next one is armed: the number is nobody else's.
+        let strike = move || told.store(kill(agent, Signal::SIGKILL).is_ok(), Ordering::SeqCst);
+        match self.dice.roll(3) {
+            0 => self.site.ground.proxy.rule(move |_, _| {
+                strike();
+                Deal::Hang
+            }),
+            1 => self.site.ground.proxy.rule(move |_, _| {
+                strike();
+                Deal::Pass
+            }),
+            _ => self.site.ground.proxy.when_done(move |_| strike()),
+        }
+        self.import()?;
+        // Two periods and the minimum age; where all images are in use there is nothing to remove.
+        let deadline = Instant::now() + self.context.patiently(4);
+        while !struck.load(Ordering::SeqCst) && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        self.site.stage.kill_agent()?;
+        self.done.kills += 1;
+        self.calm();
+        self.site.stage.start_agent()
+    }
+
+    /// Removals fail or are not answered for a while.
+    fn trouble(&mut self) -> Result<(), Failure> {
+        let (deal, every) = match self.dice.roll(3) {
+            0 => (Deal::Fail, 2),
+            1 => (Deal::Hang, 5),
+            _ => (Deal::Mute, 5),
+        };
+        self.site.ground.proxy.rule(move |number, _| if number % every == 0 { deal } else { Deal::Pass });
+        self.import()?;
+        self.come()?;
+        self.calm();
+        Ok(())
+    }
+
+    /// A person asks for a collection while others are under way. Where removals fail, so does the command.
+    fn command(&mut self) -> Result<(), Failure> {
+        self.import()?;
+        let arguments: &[&str] = if self.dice.roll(3) == 0 { &["gc", "--dry-run"] } else { &["gc"] };
+        let _told_or_failed = self.site.stage.command(arguments)?;
+        Ok(())
+    }
+
+    fn calm(&self) {
+        self.site.ground.proxy.rule(|_, _| Deal::Pass);
+        self.site.ground.proxy.when_done(|_| {});
+    }
+
+    fn hold(&self, n: u64) {
+        self.site.ground.proxy.hold(&image(n));
+    }
+
+    /// Every pod goes on with its image, and no removal was wrong.
+    fn all_well(&mut self) -> Result<(), Failure> {
+        let proxy = &self.site.ground.proxy;
+        let wrongs = proxy.wrongs();
+        ensure!(wrongs.is_empty(), "removals of what is in use: {}", wrongs.join("; "));
+        ensure!(proxy.most_at_once() <= 1, "{} removals at once", proxy.most_at_once());
+        let images = self.site.stage.cri().list_images()?;
+        let there = |name: &str| images.iter().any(|one| one.repo_tags.iter().any(|tag| tag == name));
+        ensure!(there(PAUSE_IMAGE), "the sandboxes' image is gone");
+        for (name, (n, container)) in &self.pods {
+            ensure!(there(&image(*n)), "{} of pod {name} is gone", image(*n));
+            let pod = self.site.stage.until(name, "up", 20, Seen::is_up)?;
+            let c = pod.container("c")?;
+            ensure!(
+                c.id() == container && c.restarts() == 0,
+                "{name} was started again: {}",
+                pod.0["status"]
+            );
+        }
+        let removals = proxy.removals();
+        let troubled = removals.iter().skip(self.judged).filter(|one| one.deal != Deal::Pass).count();
+        self.done.troubled += troubled;
+        self.done.removals = removals.len();
+        self.judged = removals.len();
+        Ok(())
+    }
+
+    /// All pods go, and then every image but those that the runtime itself needs.
+    fn end(mut self) -> Result<Collected, Failure> {
+        while !self.pods.is_empty() {
+            self.leave()?;
+        }
+        self.calm();
+        let mut left = Vec::new();
+        let gone = eventually(self.context.patiently(40), "", || {
+            let images = self.site.stage.cri().list_images()?;
+            left =
+                images.into_iter().flat_map(|one| one.repo_tags).filter(|tag| tag != PAUSE_IMAGE).collect();
+            Ok(left.is_empty().then_some(()))
+        });
+        gone.map_err(|failure| Failure::Unexpected(format!("unused images stay{failure}: {left:?}")))?;
+        self.all_well()?;
+        ensure!(self.done.removals > 0, "no image was ever to be removed");
+        let done = self.done;
+        self.site.stage.finish()?;
+        Ok(done)
+    }
+}
