@@ -24,6 +24,8 @@ enum What {
     Pods(PodsArgs),
     /// The agent killed at every step of an allocation of devices: none is given twice, none lost
     Devices(DevicesArgs),
+    /// Images collected all the time while pods use them and the agent is killed: none in use ever goes
+    Gc(GcArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -45,6 +47,16 @@ struct DevicesArgs {
     #[arg(long, default_value_t = 1000)]
     rounds: u64,
     /// The same seed wants the same devices; it is printed at the start
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
+struct GcArgs {
+    /// How often something changes
+    #[arg(long, default_value_t = 500)]
+    rounds: u64,
+    /// The same seed makes the same changes; it is printed at the start
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -92,6 +104,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), SoakError> {
         }
         What::Devices(DevicesArgs { rounds, seed }) => {
             command.arg("devices").args(["--rounds", &rounds.to_string()]);
+            seed
+        }
+        What::Gc(GcArgs { rounds, seed }) => {
+            command.arg("gc").args(["--rounds", &rounds.to_string()]);
             seed
         }
     };

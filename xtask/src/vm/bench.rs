@@ -12,6 +12,8 @@ use crate::test::tally::Tally;
 
 /// From a guest's start to its end.
 const LIMIT: Duration = Duration::from_secs(20 * 60);
+/// What a guest sees of memory, in MiB: one of the benches takes much of it within a moment.
+const MEMORY_MIB: u32 = 2048;
 
 /// Runs the bench `name` in every guest of `site`; its figures are shown as they come.
 ///
@@ -20,8 +22,13 @@ const LIMIT: Duration = Duration::from_secs(20 * 60);
 pub fn run(site: &Site, name: &str, arguments: &[String]) -> Result<Tally, VmError> {
     let filters = std::iter::once(name.to_owned()).chain(arguments.iter().cloned()).collect::<Vec<_>>();
     let guests = site.prepared.guests.iter();
-    let order =
-        |guest| Order { task: Task::Bench, filters: filters.clone(), limit: LIMIT, ..Order::noop(guest) };
+    let order = |guest| Order {
+        task: Task::Bench,
+        filters: filters.clone(),
+        limit: LIMIT,
+        memory_mib: MEMORY_MIB,
+        ..Order::noop(guest)
+    };
     let orders = guests.map(|guest| order(*guest)).collect::<Vec<_>>();
     let mut tally = Tally::default();
     for outcome in matrix::run(site, &orders, 1)? {

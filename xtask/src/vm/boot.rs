@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use super::error::VmError;
 use super::guest::Guest;
 use super::job::{Fault, Job, Layout as CgroupLayout, Task};
-use super::machine::{Console, Machine, Plan};
+use super::machine::{Console, MEMORY_MIB, Machine, Plan};
 use super::prepare::Prepared;
 use super::received::{Feature, Received};
 use super::site::Site;
@@ -41,6 +41,8 @@ pub struct Order {
     pub fault: Fault,
     /// An agent other than the one that was built.
     pub agent: Option<PathBuf>,
+    /// What it sees of memory, in MiB.
+    pub memory_mib: u32,
     /// From the start to the beginning of the job.
     pub boot_limit: Duration,
     /// From the start to the end.
@@ -59,6 +61,7 @@ impl Order {
             features: false,
             fault: Fault::None,
             agent: None,
+            memory_mib: MEMORY_MIB,
             // Two seconds on an idle machine, and with systemd ten times as long.
             boot_limit: Duration::from_secs(240),
             limit: Duration::from_secs(300),
@@ -117,6 +120,7 @@ pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, 
         initramfs: &archive,
         root: root_disk(order.guest, &site.prepared),
         scratch: Some(&site.prepared.scratch),
+        memory_mib: order.memory_mib,
         console: Console::File(&console),
     };
     let (received, exit, timed_out) = attend(&plan, order, show)?;

@@ -13,8 +13,8 @@ use std::thread::{self, JoinHandle};
 use super::assets::Qemu;
 use super::job::{ROOT_DISK, SCRATCH_DISK};
 
-/// What the guest sees of memory, in MiB. The tests' cgroups are far smaller, and containerd fits too.
-const MEMORY_MIB: u32 = 1024;
+/// What a guest sees of memory, in MiB, unless said otherwise. The tests' cgroups are far smaller, and containerd fits too.
+pub const MEMORY_MIB: u32 = 1024;
 /// `panic=-1`: a panic restarts at once, which `-no-reboot` turns into QEMU's end. The log is large enough that what
 /// the kernel says at each OOM kill does not push out what must be seen in the end.
 const KERNEL_LINE: &str = "console=ttyS0 panic=-1 quiet mitigations=off log_buf_len=4M";
@@ -32,6 +32,8 @@ pub struct Plan<'a> {
     pub root: Option<&'a Path>,
     /// An empty ext4 disk.
     pub scratch: Option<&'a Path>,
+    /// What it sees of memory, in MiB.
+    pub memory_mib: u32,
     /// Where the first serial port goes.
     pub console: Console<'a>,
 }
@@ -53,8 +55,9 @@ impl Plan<'_> {
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::<OsString>::new();
         let machine = format!(
-            "-accel tcg,thread=multi -cpu Nehalem -M q35 -smp 2 -m {MEMORY_MIB} -nodefaults -no-user-config \
-             -display none -no-reboot"
+            "-accel tcg,thread=multi -cpu Nehalem -M q35 -smp 2 -m {} -nodefaults -no-user-config \
+             -display none -no-reboot",
+            self.memory_mib
         );
         arguments.extend(machine.split(' ').map(OsString::from));
         // A comma in a path is written twice (QEMU's documentation of its option syntax).
@@ -191,6 +194,7 @@ mod tests {
             initramfs: Path::new("/i"),
             root,
             scratch: Some(Path::new("/a,b")),
+            memory_mib: 2048,
             console,
         };
         plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -205,6 +209,7 @@ mod tests {
         );
         let line = arguments(Console::Terminal { results: Path::new("/r") }, None);
         assert!(line.contains("-chardev stdio,id=console,mux=on"), "{line}");
+        assert!(line.contains(" -m 2048 "), "{line}");
     }
 
     #[test]

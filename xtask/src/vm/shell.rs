@@ -5,7 +5,7 @@ use super::error::VmError;
 use super::guest::Guest;
 use super::initramfs;
 use super::job::{Fault, Job, Layout, Task};
-use super::machine::{Console, Plan};
+use super::machine::{Console, MEMORY_MIB, Plan};
 use super::site::Site;
 
 /// Boots it and gives it this terminal until it ends.
@@ -30,6 +30,7 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         initramfs: &archive,
         root: root_disk(guest, &site.prepared),
         scratch: Some(&site.prepared.scratch),
+        memory_mib: MEMORY_MIB,
         console: Console::Terminal { results: &results },
     };
     eprintln!(
