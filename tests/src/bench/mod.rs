@@ -92,6 +92,9 @@ struct Arguments {
     /// The agent's binary (default: `nodewarden` beside this one)
     #[arg(long)]
     agent: Option<PathBuf>,
+    /// Factor on every time-out: emulated machines are slow. Bounds are not stretched
+    #[arg(long, value_name = "FACTOR", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
+    patience: u32,
     #[command(flatten)]
     sizes: Sizes,
 }
@@ -143,7 +146,7 @@ pub fn main() -> ExitCode {
 fn measure(bench: &dyn Bench, agent: PathBuf, arguments: &Arguments) -> Result<Vec<Figure>, Failure> {
     let own = std::env::current_exe().map_err(Failure::file("own binary"))?;
     let name = format!("bench-{}", bench.name());
-    let context = Context::new(agent, own, &name, std::process::id(), 1, Layout::detect()?)
+    let context = Context::new(agent, own, &name, std::process::id(), arguments.patience, Layout::detect()?)
         .map_err(Failure::file(std::env::temp_dir()))?;
     let result = bench.run(&Run { context: &context, quick: arguments.quick, sizes: arguments.sizes });
     if result.is_err() {

@@ -28,7 +28,7 @@ pub struct Job {
     pub task: Task,
     /// For the tests: parts of names; all if none. For a bench: its arguments, its name first.
     pub filters: Vec<String>,
-    /// For the tests: the factor on every time-out.
+    /// For the tests and benches: the factor on every time-out.
     pub patience: u32,
     /// Whether to tell what each feature does on this kernel when the tests are done.
     pub features: bool,

@@ -61,6 +61,7 @@ fn bench(job: &Job, home: &Path) -> Result<i32, GuestError> {
     let port = || serial::open().map_err(GuestError::read(serial::RESULTS));
     let mut command = command(home, home.join("bin/nodewarden-bench"));
     command.args(&job.filters).arg("--agent").arg(home.join("bin/nodewarden"));
+    command.args(["--patience", &job.patience.to_string()]);
     command.stdout(port()?).stderr(port()?);
     complete(&mut command)
 }

@@ -11,7 +11,7 @@ use super::verdict::Verdict;
 use crate::test::tally::Tally;
 
 /// From a guest's start to its end.
-const LIMIT: Duration = Duration::from_secs(20 * 60);
+const LIMIT: Duration = Duration::from_secs(120 * 60);
 /// What a guest sees of memory, in MiB: one of the benches takes much of it within a moment.
 const MEMORY_MIB: u32 = 2048;
 
@@ -25,6 +25,7 @@ pub fn run(site: &Site, name: &str, arguments: &[String]) -> Result<Tally, VmErr
     let order = |guest| Order {
         task: Task::Bench,
         filters: filters.clone(),
+        patience: super::PATIENCE,
         limit: LIMIT,
         memory_mib: MEMORY_MIB,
         ..Order::noop(guest)

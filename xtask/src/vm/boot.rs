@@ -33,7 +33,7 @@ pub struct Order {
     pub task: Task,
     /// For the tests: parts of names.
     pub filters: Vec<String>,
-    /// For the tests: the factor on every time-out.
+    /// For the tests and benches: the factor on every time-out.
     pub patience: u32,
     /// Whether to ask what each feature does.
     pub features: bool,

@@ -33,7 +33,7 @@ pub const TESTS: &[Test] = &[
 /// Quick to act and to give back, and nothing is needed to wait for: whoever waits at all waits too long.
 const QUICK: &str = "feedback: {periodMilliseconds: 200, holdSeconds: 1, maxHoldSeconds: 2, cpu: {enabled: true, \
                      waitMilliseconds: 1}}";
-/// Longer than the pulses are needed.
+/// Longer than the pod has to wait.
 const LONG: Duration = Duration::from_secs(100);
 
 fn cpu(context: &Context) -> Result<(), Failure> {
@@ -43,18 +43,14 @@ fn cpu(context: &Context) -> Result<(), Failure> {
     let own = scene.files()?;
     let [calm, busy] = scene.groups()?;
     let spinners = scene.spinners(&busy)?;
-    let _pulse = scene.pulse(&calm, LONG)?;
+    let _waiting = scene.waiting(&calm, LONG)?;
     std::thread::sleep(Duration::from_secs(2));
     ensure_eq!(scene.files()?, own, "off by default");
     drop(agent);
 
     let agent = scene.agent(QUICK)?;
     scene.until("held back", limit, |files| files != own)?;
-    let notes = scene.notes(&agent, begin, "Squeezed")?;
-    ensure!(
-        notes.iter().any(|note| note.contains("7e57e57e-0000-4000-8000-00000000000a waited")),
-        "{notes:?}"
-    );
+    scene.told(&agent, begin, "Squeezed", "7e57e57e-0000-4000-8000-00000000000a waited")?;
     // Reconciles come and go; what is held back is no drift.
     std::thread::sleep(Duration::from_secs(3));
     ensure_eq!(status(&agent)?.corrections, 0, "corrections");
@@ -62,7 +58,7 @@ fn cpu(context: &Context) -> Result<(), Failure> {
     // The load is over.
     drop(spinners);
     scene.until("as it was after the load", limit, |files| files == own)?;
-    ensure!(!scene.notes(&agent, begin, "Released")?.is_empty(), "nothing is told of the release");
+    scene.told(&agent, begin, "Released", "")?;
     ensure_eq!(status(&agent)?.corrections, 0, "corrections");
 
     // The agent ends in the middle of it.
@@ -93,7 +89,7 @@ fn memory(context: &Context) -> Result<(), Failure> {
     let agent = scene.agent(section)?;
     let high = format!("memory.high {}", 32 << 20);
     scene.until("held to the least", limit, |files| files.contains(&high))?;
-    ensure!(!scene.notes(&agent, begin, "Squeezed")?.is_empty(), "nothing is told of it");
+    scene.told(&agent, begin, "Squeezed", "")?;
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_secs(3) {
         ensure!(scene.files()?.contains(&high), "it does not outlast reconciles");

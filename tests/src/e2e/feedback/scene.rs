@@ -1,6 +1,8 @@
 //! A Guaranteed pod that wakes often beside a BestEffort one that never sleeps, in cgroups that the agent keeps; the
 //! tests' own processes are the containers.
 
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::unistd::Pid;
 use nodewarden_proto::nodewarden::v1::event::Detail;
 use serde_json::{Value, json};
 use std::time::{Duration, SystemTime};
@@ -21,6 +23,8 @@ const IDS: [&str; 2] = [
 ];
 /// How often the Guaranteed pod wakes, and how long it works then, in microseconds.
 const PULSE: [u64; 2] = [4_000, 500];
+/// The same of each of two processes that wait for each other, within the one CPU that the pod may use.
+const RIVAL: [u64; 2] = [3_000, 2_000];
 
 /// The manifests, and the agents that keep them one after the other.
 pub struct Scene<'c> {
@@ -70,7 +74,27 @@ impl<'c> Scene<'c> {
 
     /// A worker that wakes often, for so long.
     pub fn pulse(&self, group: &Group, time: Duration) -> Result<Worker, Failure> {
-        let [every, busy] = PULSE.map(|us| us.to_string());
+        self.pulsing(group, time, PULSE)
+    }
+
+    /// Two on one CPU, that wait whatever the scheduler thinks of those beside them: a kernel may be so good to who wakes
+    /// that a single process never waits long.
+    pub fn waiting(&self, group: &Group, time: Duration) -> Result<[Worker; 2], Failure> {
+        let rivals = [self.pulsing(group, time, RIVAL)?, self.pulsing(group, time, RIVAL)?];
+        let bound = rivals.iter().try_for_each(|rival| {
+            let mut one = CpuSet::new();
+            let pid = Pid::from_raw(rival.pid() as i32);
+            let allowed = sched_getaffinity(pid)?;
+            let first = (0..CpuSet::count()).find(|cpu| allowed.is_set(*cpu).unwrap_or(false));
+            one.set(first.unwrap_or(0))?;
+            sched_setaffinity(pid, &one)
+        });
+        bound.map_err(|source| Failure::Unexpected(format!("sched_setaffinity: {source}")))?;
+        Ok(rivals)
+    }
+
+    fn pulsing(&self, group: &Group, time: Duration, pulse: [u64; 2]) -> Result<Worker, Failure> {
+        let [every, busy] = pulse.map(|us| us.to_string());
         let time = time.as_millis().to_string();
         Ok(Worker::start(self.context, Some(group), &["pulse", &time, &every, &busy])?)
     }
@@ -113,6 +137,15 @@ impl<'c> Scene<'c> {
             Ok(wanted(&last).then_some(()))
         });
         found.map_err(|failure| Failure::Unexpected(format!("BestEffort is not {what}{failure}: {last:?}")))
+    }
+
+    /// Waits until the journal says of the hierarchy, since a time, something for this reason with these words: it is told
+    /// when the files are as they shall be, and so a little after they are.
+    pub fn told(&self, agent: &Agent, begin: SystemTime, reason: &str, words: &str) -> Result<(), Failure> {
+        eventually(self.context.patiently(5), &format!("no {reason} of {words:?} in the journal"), || {
+            let notes = self.notes(agent, begin, reason)?;
+            Ok(notes.iter().any(|note| note.contains(words)).then_some(()))
+        })
     }
 
     /// What the journal says of the hierarchy since a time, for this reason.

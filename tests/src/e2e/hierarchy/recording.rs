@@ -73,7 +73,7 @@ impl Batch {
                 .collect()
         };
         let pods = batch["pods"].as_object().ok_or_else(|| broken(file, "no pods"))?;
-        let pods = pods.iter().map(|(name, pod)| Pod::read(name, pod)).collect();
+        let pods = pods.iter().map(|(name, pod)| Pod::read(name, pod, node)).collect();
         Ok(Self {
             name: name.to_owned(),
             levels: levels("levels"),
@@ -84,14 +84,14 @@ impl Batch {
 }
 
 impl Pod {
-    fn read(name: &str, pod: &Value) -> Self {
+    fn read(name: &str, pod: &Value, node: &Node) -> Self {
         let containers = pod["containers"].as_object().cloned().unwrap_or_default();
         let list = |v: &Value| v.as_array().into_iter().flatten().map(text).collect();
         Self {
             name: name.to_owned(),
             manifest: pod["spec"].clone(),
             path: text(&pod["pod_cgroup"]),
-            files: files(&pod["pod"]),
+            files: node.translate("pod", files(&pod["pod"])),
             requests: containers.into_iter().map(|(name, c)| (name, c["cri_request"].clone())).collect(),
             present_in: list(&pod["pod"]["present_in"]),
             unit: pod["pod"]["systemd"]
@@ -152,20 +152,22 @@ impl Node {
         })
     }
 
-    /// Values of the level above all pods are the node's.
+    /// Values of the level above all pods are the node's, and everything below has all its CPUs.
     fn translate(&self, level: &str, mut files: Files) -> Files {
-        if level != "kubepods" {
-            return files;
-        }
         let mut set = |name: &str, value: String| {
             files.entry(name.to_owned()).and_modify(|v| *v = value);
         };
+        if self.cpus != self.recorded_cpus {
+            set("cpuset.cpus", if self.cpus == 1 { "0".into() } else { format!("0-{}", self.cpus - 1) });
+        }
+        if level != "kubepods" {
+            return files;
+        }
         set("pids.max", self.pids.to_string());
         if self.cpus != self.recorded_cpus {
             let shares = self.cpus * 1024;
             set("cpu.shares", shares.to_string());
             set("cpu.weight", (1 + (shares - 2) * 9999 / 262_142).to_string());
-            set("cpuset.cpus", if self.cpus == 1 { "0".into() } else { format!("0-{}", self.cpus - 1) });
         }
         for name in ["memory.max", "memory.limit_in_bytes"] {
             if files.get(name) == Some(&self.recorded_memory.to_string()) {
