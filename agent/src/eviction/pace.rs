@@ -93,8 +93,13 @@ impl Pace {
             let planned = Some(self.disks).filter(|planned| *planned > at);
             self.disks = planned.map_or(at + wait, |planned| planned.min(at + wait));
         }
-        let until = |next: Duration| Some(next.saturating_sub(at)).filter(|wait| !wait.is_zero());
-        until(self.quick).unwrap_or(SLOW).min(until(self.disks).unwrap_or(SLOW)).max(self.min)
+        // Where nothing could be read it is tried again soon; where nothing is to be watched it is not.
+        let until = |next: Duration, disk: bool| match next.saturating_sub(at) {
+            Duration::ZERO if thresholds.iter().any(|t| is_disk(t.signal) == disk) => SLOW,
+            Duration::ZERO => self.max,
+            wait => wait,
+        };
+        until(self.quick, false).min(until(self.disks, true)).max(self.min)
     }
 
     /// Whether file systems are to be read along at this moment.

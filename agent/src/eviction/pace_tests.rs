@@ -25,9 +25,8 @@ fn read(signal: Signal, available: u64) -> Observations {
     Observations::from([(signal, Observed { available, capacity: 1 << 50 })])
 }
 
-/// A node whose file systems are read once in a long while.
+/// A reading of memory alone.
 fn quick(pace: &mut Pace, at: Duration, available: u64, thresholds: &[EvictionThreshold]) -> Duration {
-    pace.disks = Duration::MAX;
     pace.seen(at, &read(Signal::MemoryAvailable, available), thresholds)
 }
 
@@ -55,6 +54,10 @@ fn without_a_threshold_once_in_a_while() {
     assert_eq!(quick(&mut pace(), Duration::ZERO, 5, &[]), MAX);
     let other = thresholds(&[("pid.available", "10")]);
     assert_eq!(quick(&mut pace(), Duration::ZERO, 5, &other), MAX);
+    let disk = thresholds(&[("nodefs.available", "10")]);
+    let far = read(Signal::NodeFsAvailable, 1 << 50);
+    assert_eq!(pace().seen(Duration::ZERO, &far, &disk), MAX, "nobody asks for memory");
+    assert_eq!(quick(&mut pace(), Duration::ZERO, 5, &disk), SLOW, "the file system could not be read");
 }
 
 #[test]
