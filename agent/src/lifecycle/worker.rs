@@ -68,19 +68,20 @@ pub async fn run(
     state.show();
     let away = state.lock().record.is_away();
     if !fresh && !away {
-        devices::adopt(&state).await;
+        Box::pin(devices::adopt(&state)).await;
     }
     let mut look = !fresh;
     loop {
         let Some(()) = live(&state, &mut orders, &reports, look).await else { return };
-        let Some(()) = leave(&state, &mut orders).await else { return };
+        // What comes once in a pod's life is on the heap for as long as it takes, and no part of every worker.
+        let Some(()) = Box::pin(leave(&state, &mut orders)).await else { return };
         if state.lock().record.ending.is_some() {
             break;
         }
-        let Some(()) = away::wait(&state, &mut orders, &reports).await else { return };
+        let Some(()) = Box::pin(away::wait(&state, &mut orders, &reports)).await else { return };
         look = true;
     }
-    terminate::forget(&state).await;
+    Box::pin(terminate::forget(&state)).await;
     let _ = reports.send(Report::Gone { uid: state.pod().uid.clone() });
 }
 
