@@ -147,7 +147,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
         runtime.spawn(http::serve(listener, observer.clone(), ready.clone(), stopped(stopping.clone())));
     info!(socket = %config.socket.display(), http = %config.http_address, "watching");
     memory::trim();
-    memory::forget_code();
+    memory::map_what_runs();
 
     let outcome = runtime.block_on(async {
         let (mut grpc, mut http) = (grpc, http);
