@@ -20,6 +20,9 @@ const WALK: Duration = Duration::from_secs(60);
 /// One tick in so many gives free memory back: a millisecond's work.
 const TRIMMED: u32 = 10;
 
+/// One tick in so many lets go of code that ran once: a thousand page faults' work.
+const FORGOTTEN: u32 = 60;
+
 /// With sampled program statistics: one tick in so many is measured.
 const MEASURED: u32 = 10;
 
@@ -76,6 +79,8 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         }
         if tick.is_multiple_of(TRIMMED) {
             memory::trim();
+        }
+        if tick.is_multiple_of(FORGOTTEN) {
             memory::forget_code();
         }
     }
