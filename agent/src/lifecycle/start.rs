@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tokio::sync::{Semaphore, mpsc, watch};
@@ -184,13 +184,22 @@ impl Lifecycle {
 
 /// Pods of an earlier agent of which it is not known yet how they stand.
 #[derive(Debug)]
-pub struct Adoption(mpsc::Receiver<Infallible>);
+pub struct Adoption {
+    unseen: mpsc::Receiver<Infallible>,
+    is_over: Arc<AtomicBool>,
+}
 
 impl Adoption {
-    /// Waits until each of them was looked at once, or the runtime did not answer.
-    pub async fn done(mut self) {
+    /// Waits until each of them was looked at once, or the runtime did not answer, or it took so long.
+    pub async fn done(mut self, longest: Duration) {
         // Nothing is ever sent: it ends when every worker has dropped its sender.
-        let _ = self.0.recv().await;
+        let _ = tokio::time::timeout(longest, self.unseen.recv()).await;
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Whether that has been waited for.
+    pub fn is_over(&self) -> Arc<AtomicBool> {
+        self.is_over.clone()
     }
 }
 
@@ -255,7 +264,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         manager.desire(found.desired);
         manager.run(incoming).await;
     });
-    (Lifecycle(inputs, admission), Adoption(adoption))
+    (Lifecycle(inputs, admission), Adoption { unseen: adoption, is_over: Arc::default() })
 }
 
 /// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.

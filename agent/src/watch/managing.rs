@@ -112,6 +112,7 @@ pub fn start(
             places,
             homes: lifecycle::homes(config),
             logs_dir: config.pods.logs_dir.clone(),
+            adopted: adoption.is_over(),
         }),
         collector: Some(collector),
         evict: Some(Box::new(move |uid, eviction| evict.evict(uid, eviction))),

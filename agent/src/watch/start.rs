@@ -127,7 +127,7 @@ pub fn run(config: Config) -> Result<(), WatchError> {
     if let Some(adoption) = adoption {
         let ready = ready.clone();
         runtime.spawn(async move {
-            let _ = tokio::time::timeout(ADOPTION, adoption.done()).await;
+            adoption.done(ADOPTION).await;
             ready.store(true, Ordering::Relaxed);
         });
     }

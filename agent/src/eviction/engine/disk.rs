@@ -47,6 +47,10 @@ pub async fn run(shared: Arc<Shared>, collector: Collector) {
     if shared.disk.thresholds.is_empty() {
         return;
     }
+    let begun = Instant::now();
+    while !shared.knows_pods(begun) {
+        tokio::time::sleep(LOOK).await;
+    }
     let mut watch = Watch { shared, collector, leaving: None };
     loop {
         let wait = match watch.turn().await {

@@ -27,6 +27,8 @@ use crate::volume;
 
 /// A killed pod's processes are waited for so long, and then its memory, before the next decision is made anyway.
 const GONE: Duration = Duration::from_secs(10);
+/// Between two looks at whether an earlier agent's pods are known.
+const UNKNOWN: Duration = Duration::from_millis(5);
 /// Within this time most are gone: until then the thread looks every [`CLOSE`].
 const SOON: Duration = Duration::from_millis(500);
 const CLOSE: Duration = Duration::from_millis(1);
@@ -108,6 +110,10 @@ impl Watch {
     fn run(&mut self, woken: &Receiver<Woken>, stop: &AtomicBool) {
         let mut by = String::from("start");
         let mut described: Option<Instant> = None;
+        let begun = Instant::now();
+        while !stop.load(Ordering::Relaxed) && !self.shared.knows_pods(begun) {
+            thread::sleep(UNKNOWN);
+        }
         while !stop.load(Ordering::Relaxed) {
             if described.is_none_or(|at| at.elapsed() >= DESCRIBED) {
                 *lock(&self.shared.watching) = self.waker.watching();

@@ -23,6 +23,10 @@ const SAID_AGAIN: Duration = Duration::from_secs(60);
 /// What stays as it is is saved again after so long: the next agent counts on what was seen within a minute.
 const SAVED_AGAIN: Duration = Duration::from_secs(10);
 
+/// An earlier agent's pods are waited for so long: a runtime that does not answer must not keep the node from getting memory
+/// back.
+const KNOWN: Duration = Duration::from_secs(5);
+
 /// What must outlive the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -100,6 +104,11 @@ impl Shared {
     /// Whether anything is done at all.
     pub fn acts(&self) -> bool {
         self.needs.evict.is_some()
+    }
+
+    /// Whether the right one can be chosen: all pods are known, or that has been waited for since `begun`.
+    pub fn knows_pods(&self, begun: Instant) -> bool {
+        self.needs.subjects.are_known() || begun.elapsed() >= KNOWN
     }
 
     /// What these readings mean for a part; its conditions are published, and how it stands is kept.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::container::PodPaths;
 use crate::eviction::gather::Subject;
@@ -15,6 +16,12 @@ pub trait Subjects: Send + Sync + 'static {
 
     /// Pods by uid that are on their way out because they were evicted.
     fn leaving(&self) -> Vec<String>;
+
+    /// Whether those of an earlier agent are all among them. Until then nobody is chosen: it would be whoever happens to be
+    /// known first.
+    fn are_known(&self) -> bool {
+        true
+    }
 }
 
 /// Those that this agent runs.
@@ -23,6 +30,8 @@ pub struct Managed {
     pub places: Places,
     pub homes: PathBuf,
     pub logs_dir: PathBuf,
+    /// Every pod of an earlier agent was looked at once.
+    pub adopted: Arc<AtomicBool>,
 }
 
 impl Subjects for Managed {
@@ -50,5 +59,9 @@ impl Subjects for Managed {
     fn leaving(&self) -> Vec<String> {
         let leaves = |view: &Arc<PodView>| view.terminating.is_some() && view.reason == EVICTED;
         self.board.pods().iter().filter(|view| leaves(view)).map(|view| view.pod.uid.clone()).collect()
+    }
+
+    fn are_known(&self) -> bool {
+        self.adopted.load(Ordering::Acquire)
     }
 }
