@@ -19,7 +19,7 @@ use crate::eviction::assess::{Due, limit};
 use crate::eviction::gather::{self, Node};
 use crate::eviction::pace::Pace;
 use crate::eviction::rank::{self, Ranking};
-use crate::eviction::wake::{Waker, Woken};
+use crate::eviction::wake::{Teller, Waker, Woken};
 use crate::eviction::{Candidate, DiskLayout, NodeCondition, Observations, kill, message, told};
 use crate::lifecycle::{EVICTED, Eviction};
 use crate::pod::Pod;
@@ -44,12 +44,14 @@ const DESCRIBED: Duration = Duration::from_secs(10);
 pub struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
+    teller: Teller,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
+            self.teller.tell("the agent's end");
             thread.thread().unpark();
             let _ = thread.join();
         }
@@ -95,7 +97,7 @@ pub fn start(
 ) -> std::io::Result<Running> {
     let stop = Arc::new(AtomicBool::new(false));
     let ends = stop.clone();
-    let pace = Pace::new(&shared.fast);
+    let (pace, teller) = (Pace::new(&shared.fast), waker.teller());
     let mut watch = Watch { shared, node, pace, waker, clock: Instant::now(), leaving: BTreeMap::new() };
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
         if let Err(error) = crate::kernel::raise_priority() {
@@ -103,7 +105,7 @@ pub fn start(
         }
         watch.run(&woken, &ends);
     })?;
-    Ok(Running { stop, thread: Some(thread) })
+    Ok(Running { stop, thread: Some(thread), teller })
 }
 
 impl Watch {
