@@ -37,6 +37,7 @@ mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 
@@ -63,6 +64,9 @@ struct Arguments {
     /// Factor on every time-out, for emulated machines
     #[arg(long, default_value_t = 1)]
     patience: u32,
+    /// Begin no further test after this many seconds; those left are told as skipped
+    #[arg(long, value_name = "SECONDS")]
+    begin_within: Option<u64>,
     #[arg(long, hide = true, requires = "runner", requires = "outcome")]
     single: Option<String>,
     #[arg(long, hide = true)]
@@ -135,7 +139,9 @@ pub fn main() -> ExitCode {
         (Some(name), Some(runner), Some(outcome)) => Some((name, runner, outcome)),
         _ => None,
     };
-    run(&tests, &Options { agent, filters: arguments.filters, json: arguments.json, patience, single })
+    let begin_within = arguments.begin_within.map(Duration::from_secs);
+    let (filters, json) = (arguments.filters, arguments.json);
+    run(&tests, &Options { agent, filters, json, patience, begin_within, single })
 }
 
 #[cfg(test)]

@@ -30,6 +30,8 @@ pub struct Job {
     pub filters: Vec<String>,
     /// For the tests and benches: the factor on every time-out.
     pub patience: u32,
+    /// For the tests: no further one is begun after this many seconds.
+    pub begin_within: Option<u64>,
     /// Whether to tell what each feature does on this kernel when the tests are done.
     pub features: bool,
     /// What is broken on purpose.
@@ -167,6 +169,7 @@ mod tests {
             task: Task::Test,
             filters: vec!["oom".into()],
             patience: 5,
+            begin_within: Some(600),
             features: true,
             fault: Fault::None,
         };

@@ -49,6 +49,9 @@ fn tests(job: &Job, home: &Path) -> Result<i32, GuestError> {
     let mut command = command(home, home.join("bin/nodewarden-e2e"));
     command.arg("--agent").arg(&agent);
     command.args(["--patience", &job.patience.to_string()]).args(&job.filters);
+    if let Some(seconds) = job.begin_within {
+        command.args(["--begin-within", &seconds.to_string()]);
+    }
     command.stdout(port()?).stderr(port()?);
     let status = complete(&mut command)?;
     if job.features {

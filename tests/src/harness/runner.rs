@@ -22,6 +22,8 @@ pub struct Options {
     /// One JSON object a test instead of a line of text.
     pub json: bool,
     pub patience: u32,
+    /// Those that would begin later than this are skipped.
+    pub begin_within: Option<Duration>,
     /// Set in the process that runs a single test: its name and the runner's pid.
     pub single: Option<(String, u32, PathBuf)>,
 }
@@ -67,12 +69,14 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
 
     let sweep = Sweep::new(&layout, std::process::id());
     let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let start = Instant::now();
     for test in chosen {
         if INTERRUPTED.load(Ordering::SeqCst) {
             break;
         }
         let begun = Instant::now();
-        let (outcome, output) = match missing(test, &layout) {
+        let reason = missing(test, &layout).or_else(|| out_of_time(start.elapsed(), options.begin_within));
+        let (outcome, output) = match reason {
             Some(reason) => (Outcome::Skipped(reason), String::new()),
             None => spawn_and_wait(test, options, &own, &files, &sweep),
         };
@@ -110,6 +114,11 @@ fn matches(name: &str, filters: &[String]) -> bool {
 fn missing(test: &Test, layout: &Layout) -> Option<String> {
     let temp = std::env::temp_dir();
     test.needs.iter().find_map(|capability| capability.probe(layout, &temp).err())
+}
+
+fn out_of_time(elapsed: Duration, begin_within: Option<Duration>) -> Option<String> {
+    let within = begin_within.filter(|within| elapsed >= *within)?;
+    Some(format!("out of time: tests are begun within {} s", within.as_secs()))
 }
 
 fn catch_interrupts() {

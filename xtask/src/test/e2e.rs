@@ -1,6 +1,7 @@
 //! The agent on this machine's kernel, by the program `nodewarden-e2e`.
 
 use super::TestError;
+use super::clock::Clock;
 use super::tally::{Counts, Tally};
 use crate::build;
 use crate::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
@@ -12,15 +13,25 @@ use crate::process;
 ///
 /// # Errors
 /// When they can't be built or started.
-pub fn run(layout: &Layout, filter: Option<&str>, quick: bool, tally: &mut Tally) -> Result<(), TestError> {
+pub fn run(
+    layout: &Layout,
+    filter: Option<&str>,
+    quick: bool,
+    clock: &mut Clock,
+    tally: &mut Tally,
+) -> Result<(), TestError> {
     if !layout::is_root() {
         tally.skip("end-to-end tests", "they load kernel programs, which needs root");
         return Ok(());
     }
     let profile = Profile::of(!quick);
     build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
+    clock.ended("programs");
     let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
     command.arg("--agent").arg(layout.program(profile, "nodewarden")).args(filter);
+    if let Some(left) = clock.left() {
+        command.args(["--begin-within", &left.as_secs().to_string()]);
+    }
     command.env("PATH", layout.path_with_tools());
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);

@@ -1,12 +1,14 @@
 //! `cargo xtask test`: checks, unit tests and end-to-end tests on this kernel and on others, counted together.
 
 mod checks;
+mod clock;
 mod e2e;
 pub mod tally;
 mod unit;
 mod vm;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use thiserror::Error;
@@ -16,6 +18,7 @@ use crate::layout::Layout;
 use crate::process::CommandError;
 use crate::setup::{self, Purpose, SetupError};
 use crate::vm::VmError;
+use clock::Clock;
 use tally::Tally;
 
 /// Which tests.
@@ -48,6 +51,10 @@ pub struct Args {
     /// Leave out formatting, lints, licences and other kernels, and test the development build end to end
     #[arg(long)]
     quick: bool,
+    /// Begin no end-to-end test, here or in a virtual machine, after this many minutes; those left are counted as
+    /// skipped with that reason
+    #[arg(long, value_name = "N")]
+    minutes: Option<u32>,
 }
 
 /// The tests could not be run (a failing test is not this).
@@ -77,11 +84,13 @@ pub enum TestError {
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let (kind, filter) = what(args.kind.as_deref(), args.filter.as_deref())?;
     let mut tally = Tally::default();
-    if let Err(error) = run_kind(layout, kind, filter, args.quick, &mut tally) {
+    let mut clock = Clock::start(args.minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60)));
+    if let Err(error) = run_kind(layout, kind, filter, args.quick, &mut clock, &mut tally) {
         crate::report(&error);
         tally.fail("not all tests could be built and run, see the error above");
+        clock.ended("until that error");
     }
-    print!("\n{}", tally.summary());
+    print!("\n{}{}", clock.summary(), tally.summary());
     Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -90,21 +99,27 @@ fn run_kind(
     kind: Kind,
     filter: Option<&str>,
     quick: bool,
+    clock: &mut Clock,
     tally: &mut Tally,
 ) -> Result<(), TestError> {
     setup::ensure(layout, Purpose::Test)?;
     build::kernel_programs(layout, true)?;
+    clock.ended("setup");
     if kind == Kind::All && filter.is_none() && !quick {
         checks::run(layout, tally)?;
+        clock.ended("checks");
     }
     if !matches!(kind, Kind::E2e | Kind::Vm) {
         unit::run(layout, unit::Scope { golden_only: kind == Kind::Golden, filter }, tally)?;
+        clock.ended("unit tests");
     }
     if matches!(kind, Kind::All | Kind::E2e) {
-        e2e::run(layout, filter, quick, tally)?;
+        e2e::run(layout, filter, quick, clock, tally)?;
+        clock.ended("end-to-end tests");
     }
     if kind == Kind::Vm || (kind == Kind::All && !quick) {
-        vm::run(layout, filter, tally)?;
+        vm::run(layout, filter, clock, tally)?;
+        clock.ended("virtual machines");
     }
     Ok(())
 }

@@ -1,9 +1,9 @@
 //! The agent on other kernels, in virtual machines.
 
 use super::TestError;
+use super::clock::Clock;
 use super::tally::Tally;
-use crate::build;
-use crate::layout::{Layout, Profile};
+use crate::layout::Layout;
 use crate::vm;
 
 /// Builds the programs for the guests, runs the end-to-end tests in every one, and tests the harness itself. A
@@ -11,9 +11,15 @@ use crate::vm;
 ///
 /// # Errors
 /// When the programs can't be built, or guests not be booted for a fault of ours.
-pub fn run(layout: &Layout, filter: Option<&str>, tally: &mut Tally) -> Result<(), TestError> {
-    build::host_programs(layout, Profile::Dev, &["nodewarden", "nodewarden-tests"], false)?;
+pub fn run(
+    layout: &Layout,
+    filter: Option<&str>,
+    clock: &mut Clock,
+    tally: &mut Tally,
+) -> Result<(), TestError> {
+    vm::build(layout)?;
+    clock.ended("programs of the virtual machines");
     println!("running the end-to-end tests in virtual machines");
-    tally.add(vm::everything(layout, filter)?);
+    tally.add(vm::everything(layout, filter, clock.left())?);
     Ok(())
 }

@@ -9,12 +9,15 @@ use super::error::VmError;
 use super::job::{HOME, JOB_FILE, Job};
 use crate::layout::{Layout, Profile};
 
+/// How what runs in guests is built: as it is shipped, which is also what an emulated machine runs fastest.
+pub const PROFILE: Profile = Profile::Release;
+
 /// The programs of a guest, beside its init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Programs {
-    /// For the tests, as they are developed.
+    /// For the tests.
     Tests,
-    /// For a bench, as they are shipped.
+    /// For a bench.
     Bench,
 }
 
@@ -24,11 +27,6 @@ impl Programs {
             Self::Tests => ["nodewarden", "nodewarden-e2e"],
             Self::Bench => ["nodewarden", "nodewarden-bench"],
         }
-    }
-
-    /// How they are built.
-    pub fn profile(self) -> Profile {
-        Profile::of(self == Self::Bench)
     }
 }
 
@@ -47,10 +45,10 @@ pub fn programs(
 ) -> Result<PathBuf, VmError> {
     let mut archive = Archive::new(layout);
     for name in programs.names() {
-        archive.program(&layout.program(programs.profile(), name), &format!("{HOME}/bin/{name}"))?;
+        archive.program(&layout.program(PROFILE, name), &format!("{HOME}/bin/{name}"))?;
     }
     let init = format!("{HOME}/bin/{INIT}");
-    archive.program(&layout.program(programs.profile(), INIT), &init)?;
+    archive.program(&layout.program(PROFILE, INIT), &init)?;
     archive.symlink(&init, "/init");
     archive.directory(&format!("{HOME}/work"));
     archive.directory("/root");

@@ -24,6 +24,7 @@ mod table;
 mod verdict;
 
 use std::process::ExitCode;
+use std::time::{Duration, Instant};
 
 use clap::Subcommand;
 
@@ -33,7 +34,6 @@ use crate::setup::{self, Purpose};
 use crate::test::tally::Tally;
 pub use error::VmError;
 use guest::{KernelChoice, LayoutChoice, MATRIX, choose};
-use initramfs::Programs;
 use site::Site;
 use suite::Suite;
 
@@ -41,6 +41,8 @@ use suite::Suite;
 const PATIENCE: u32 = 5;
 /// Guests at a time, unless said otherwise.
 const JOBS: usize = 2;
+/// Why something was not begun.
+const OUT_OF_TIME: &str = "the time given with --minutes is over";
 
 /// Arguments of `cargo xtask vm`.
 #[derive(Debug, clap::Args)]
@@ -154,7 +156,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
     let tally = match command {
         Command::Test(args) => {
             let guests = choose(args.kernel, args.layout, args.systemd)?;
-            build(layout, Programs::Tests)?;
+            build(layout)?;
             let site = Site::new(layout, &guests, args.update, false)?;
             let suite =
                 Suite { filters: args.filter.clone(), write_table: args.write_table, ..Suite::of(args.pace) };
@@ -167,7 +169,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
         }
         Command::Bench(args) => {
             let guests = choose(args.kernel, args.layout, args.systemd)?;
-            build(layout, Programs::Bench)?;
+            build(layout)?;
             let site = Site::for_bench(layout, &guests)?;
             let mut tally = bench::run(&site, &args.name, &args.args)?;
             for (guest, reason) in site.missing() {
@@ -176,7 +178,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             return Ok(if tally.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
         }
         Command::Selftest(args) => {
-            build(layout, Programs::Tests)?;
+            build(layout)?;
             let site = Site::new(layout, &selftest::guests(), false, false)?;
             selftest::run(&site, &args.filter, args.pace.patience, args.pace.jobs)?
         }
@@ -184,7 +186,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             let layout_choice = (!args.systemd).then_some(args.layout);
             let guests = choose(args.kernel, layout_choice, args.systemd)?;
             let [guest] = guests[..] else { return Err(VmError::OneKernel) };
-            build(layout, Programs::Tests)?;
+            build(layout)?;
             // A Debian root has a shell.
             let busybox = guest.layout != job::Layout::Systemd;
             shell::run(&Site::new(layout, &[guest], false, busybox)?, guest)?;
@@ -196,11 +198,16 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
 }
 
 /// The matrix and the harness's own tests, for `cargo xtask test`; the programs are built. What this machine can't
-/// boot is counted as skipped.
+/// boot, or what would begin after more than `left`, is counted as skipped.
 ///
 /// # Errors
 /// When guests can't be booted for another reason than that something for them can't be had.
-pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmError> {
+pub fn everything(
+    layout: &Layout,
+    filter: Option<&str>,
+    left: Option<Duration>,
+) -> Result<Tally, VmError> {
+    let begun = Instant::now();
     let filters = filter.into_iter().map(str::to_owned).collect::<Vec<_>>();
     let mut tally = Tally::default();
     let site = match Site::new(layout, &MATRIX, false, false) {
@@ -211,20 +218,26 @@ pub fn everything(layout: &Layout, filter: Option<&str>) -> Result<Tally, VmErro
         site => site?,
     };
     let pace = Pace { patience: PATIENCE, jobs: JOBS };
-    tally.add(Suite { filters: filters.clone(), ..Suite::of(pace) }.run(&site)?);
+    let end = left.map(|left| begun + left);
+    tally.add(Suite { filters: filters.clone(), end, ..Suite::of(pace) }.run(&site)?);
     for (guest, reason) in site.missing() {
         tally.skip(format!("{guest}: all tests"), reason);
     }
-    if selftest::any_matches(&filters) {
+    if end.is_some_and(|end| Instant::now() >= end) {
+        tally.skip("the harness's own tests", OUT_OF_TIME);
+    } else if selftest::any_matches(&filters) {
         tally.add(selftest::run(&site, &filters, pace.patience, pace.jobs)?);
     }
     Ok(tally)
 }
 
-/// What guests run is the development build, but for a bench.
-fn build(layout: &Layout, programs: Programs) -> Result<(), VmError> {
+/// Builds what guests run.
+///
+/// # Errors
+/// When something for it can't be installed, or cargo fails.
+pub fn build(layout: &Layout) -> Result<(), VmError> {
     setup::ensure(layout, Purpose::Build)?;
     build::kernel_programs(layout, true)?;
     let packages = ["nodewarden", "nodewarden-tests"];
-    Ok(build::host_programs(layout, programs.profile(), &packages, false)?)
+    Ok(build::host_programs(layout, initramfs::PROFILE, &packages, false)?)
 }

@@ -7,11 +7,11 @@ use super::assets::Family;
 use super::boot::{Order, Outcome};
 use super::error::VmError;
 use super::guest::Guest;
+use super::initramfs::PROFILE;
 use super::job::{Fault, Layout, Task};
 use super::site::Site;
 use super::verdict::{Limit, Reason, Verdict};
 use super::{matrix, refused};
-use crate::layout::Profile;
 use crate::test::tally::Tally;
 
 /// What every test's name begins with.
@@ -110,7 +110,7 @@ fn case(name: &str, site: &Site, patience: u32) -> Result<Case, VmError> {
 }
 
 fn refused_agent(site: &Site) -> Result<std::path::PathBuf, VmError> {
-    let agent = site.layout.program(Profile::Dev, "nodewarden");
+    let agent = site.layout.program(PROFILE, "nodewarden");
     let copy = site.temp().join("nodewarden-refused");
     refused::copy_with_refused(&agent, &site.layout.ebpf_object(), PROGRAM, Path::new(&copy))?;
     Ok(copy)

@@ -1,6 +1,6 @@
 //! The end-to-end tests in every guest, side by side, and what they come to.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use super::Pace;
 use super::boot::{Order, Outcome};
@@ -30,12 +30,14 @@ pub struct Suite {
     pub jobs: usize,
     /// Whether to write what each feature does on each kernel.
     pub write_table: bool,
+    /// When no further test is begun.
+    pub end: Option<Instant>,
 }
 
 impl Suite {
     /// All tests at this pace.
     pub fn of(pace: Pace) -> Self {
-        Self { filters: Vec::new(), patience: pace.patience, jobs: pace.jobs, write_table: false }
+        Self { filters: Vec::new(), patience: pace.patience, jobs: pace.jobs, write_table: false, end: None }
     }
 
     /// Runs them in every guest of `site` and shows the table.
@@ -66,6 +68,7 @@ impl Suite {
             patience: self.patience,
             features: self.filters.is_empty() || self.write_table,
             limit: LIMIT,
+            end: self.end,
             ..Order::noop(guest)
         }
     }

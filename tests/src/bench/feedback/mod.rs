@@ -1,5 +1,6 @@
 //! What feedback is worth to a latency-sensitive Guaranteed pod beside BestEffort spinners: how long it waits for a CPU
-//! each time that it wakes, without and with feedback, in turn in one run; how soon BestEffort is held back and given
+//! each time that it wakes, without and with feedback, in turn in one run; two more of its processes share a CPU, so that it
+//! waits enough to be noticed on any kernel. How soon BestEffort is held back and given
 //! back, and what it still gets.
 
 use std::time::{Duration, Instant};
@@ -19,8 +20,10 @@ const MEASURED: Duration = Duration::from_secs(10);
 /// Before it, for the controller to find its step.
 const SETTLED: Duration = Duration::from_secs(8);
 const HOLD_SECONDS: u64 = 5;
-/// Longer than any of it.
+/// Longer than any wait for a step.
 const LIMIT_S: u64 = 30;
+/// Longer than the load of a round.
+const AT_MOST: Duration = Duration::from_secs(300);
 /// A second is what an operator would choose too.
 const ON: &str =
     "feedback: {periodMilliseconds: 1000, holdSeconds: 5, cpu: {enabled: true, waitMilliseconds: 1}}";
@@ -59,9 +62,9 @@ impl Bench for Feedback {
             let agent = scene.agent("")?;
             let [calm, busy] = scene.groups()?;
             let own = scene.files()?;
-            let spinners = scene.spinners(&busy)?;
+            let (rivals, spinners) = (scene.waiting(&calm, AT_MOST)?, scene.spinners(&busy)?);
             measure(&scene, &calm, &busy, &mut without)?;
-            drop((spinners, agent));
+            drop((rivals, spinners, agent));
             let agent = scene.agent(ON)?;
             with_feedback(run, &scene, &agent, [&calm, &busy], &own, (&mut with, &mut times))?;
         }
@@ -92,16 +95,15 @@ fn with_feedback(
 ) -> Result<(), Failure> {
     let limit = run.context.patiently(LIMIT_S);
     let begin = std::time::SystemTime::now();
-    let first = scene.pulse(calm, limit)?;
+    let rivals = scene.waiting(calm, AT_MOST)?;
     let (spinners, begun) = (scene.spinners(busy)?, Instant::now());
     scene.until("held back", limit, |files| files != own)?;
     times.held.push(begun.elapsed().as_secs_f64());
-    drop(first);
     measure(scene, calm, busy, into)?;
     for note in scene.notes(agent, begin, "Squeezed")? {
         run.progress(&note);
     }
-    drop(spinners);
+    drop((rivals, spinners));
     let over = Instant::now();
     scene.until("as it was", limit, |files| files == own)?;
     times.back.push(over.elapsed().as_secs_f64());

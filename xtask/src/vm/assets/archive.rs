@@ -45,7 +45,7 @@ enum Node {
 /// ```text
 /// let mut archive = Archive::new(layout);
 /// archive.directory("/tmp");
-/// archive.program(&layout.program(Profile::Dev, "nodewarden"), "/bin/nodewarden")?;
+/// archive.program(&layout.program(Profile::Release, "nodewarden"), "/bin/nodewarden")?;
 /// archive.file(job.into_bytes(), "/job.json", 0o644);
 /// archive.write_to(&folder.join("payload"))?;
 /// ```
