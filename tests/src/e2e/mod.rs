@@ -149,6 +149,14 @@ mod unit {
     use std::collections::BTreeSet;
 
     #[test]
+    fn tests_for_kernels_are_there() {
+        let tests = super::tests();
+        for part in crate::guest::job::KERNEL_TESTS {
+            assert!(tests.iter().any(|test| test.name.contains(part)), "{part}");
+        }
+    }
+
+    #[test]
     fn names_are_unique() {
         let tests = super::tests();
         let names: BTreeSet<_> = tests.iter().map(|test| test.name).collect();

@@ -171,9 +171,9 @@ fn attend(
     let failed = |action| move |source: io::Error| VmError::Qemu { action, path: program(), source };
     let begun = Instant::now();
     let machine = Machine::start(plan).map_err(failed("start"))?;
-    let limit = order.end.map_or(order.limit, |end| {
-        order.limit.min(end.saturating_duration_since(begun) + LAST_TEST)
-    });
+    let limit = order
+        .end
+        .map_or(order.limit, |end| order.limit.min(end.saturating_duration_since(begun) + LAST_TEST));
     let mut received = Received::default();
     let mut timed_out = None;
     loop {

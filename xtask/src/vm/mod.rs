@@ -158,8 +158,12 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             let guests = choose(args.kernel, args.layout, args.systemd)?;
             build(layout)?;
             let site = Site::new(layout, &guests, args.update, false)?;
-            let suite =
-                Suite { filters: args.filter.clone(), write_table: args.write_table, ..Suite::of(args.pace) };
+            let suite = Suite {
+                filters: args.filter.clone(),
+                features: args.filter.is_empty() || args.write_table,
+                write_table: args.write_table,
+                ..Suite::of(args.pace)
+            };
             let mut tally = suite.run(&site)?;
             // Who asks for a guest by its name is not content to read that it could not be had.
             for (guest, reason) in site.missing() {
@@ -202,13 +206,13 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
 ///
 /// # Errors
 /// When guests can't be booted for another reason than that something for them can't be had.
-pub fn everything(
-    layout: &Layout,
-    filter: Option<&str>,
-    left: Option<Duration>,
-) -> Result<Tally, VmError> {
+pub fn everything(layout: &Layout, filter: Option<&str>, left: Option<Duration>) -> Result<Tally, VmError> {
     let begun = Instant::now();
+    if filter.is_none() {
+        println!("only tests that a kernel can make fail; `cargo xtask vm test` runs all");
+    }
     let filters = filter.into_iter().map(str::to_owned).collect::<Vec<_>>();
+    let tests = filter.as_ref().map_or(job::KERNEL_TESTS, std::slice::from_ref);
     let mut tally = Tally::default();
     let site = match Site::new(layout, &MATRIX, false, false) {
         Err(VmError::Prepare(error)) => {
@@ -219,7 +223,8 @@ pub fn everything(
     };
     let pace = Pace { patience: PATIENCE, jobs: JOBS };
     let end = left.map(|left| begun + left);
-    tally.add(Suite { filters: filters.clone(), end, ..Suite::of(pace) }.run(&site)?);
+    let tests = tests.iter().map(|&name| name.to_owned()).collect();
+    tally.add(Suite { filters: tests, features: filter.is_none(), end, ..Suite::of(pace) }.run(&site)?);
     for (guest, reason) in site.missing() {
         tally.skip(format!("{guest}: all tests"), reason);
     }

@@ -28,7 +28,9 @@ pub struct Suite {
     pub patience: u32,
     /// How many guests run at a time.
     pub jobs: usize,
-    /// Whether to write what each feature does on each kernel.
+    /// Whether to ask what each feature does on each kernel.
+    pub features: bool,
+    /// Whether to write that down.
     pub write_table: bool,
     /// When no further test is begun.
     pub end: Option<Instant>,
@@ -37,7 +39,7 @@ pub struct Suite {
 impl Suite {
     /// All tests at this pace.
     pub fn of(pace: Pace) -> Self {
-        Self { filters: Vec::new(), patience: pace.patience, jobs: pace.jobs, write_table: false, end: None }
+        Self { filters: Vec::new(), patience: pace.patience, jobs: pace.jobs, features: true, write_table: false, end: None }
     }
 
     /// Runs them in every guest of `site` and shows the table.
@@ -66,7 +68,7 @@ impl Suite {
             task: Task::Test,
             filters: self.filters.clone(),
             patience: self.patience,
-            features: self.filters.is_empty() || self.write_table,
+            features: self.features,
             limit: LIMIT,
             end: self.end,
             ..Order::noop(guest)

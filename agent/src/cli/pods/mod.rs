@@ -22,7 +22,7 @@ use crate::api::grpc::event;
 /// CPU use is what was used between two readings this far apart.
 const BETWEEN: Duration = Duration::from_millis(500);
 /// The same where somebody looks what has just happened.
-const SHORTLY: Duration = Duration::from_millis(50);
+const SHORTLY: Duration = Duration::from_millis(30);
 
 /// Print the pods that the agent runs, with state, restarts and use
 #[derive(Debug, Args)]

@@ -1,8 +1,10 @@
 //! What the agent takes while pods just run.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use super::site::Site;
+use crate::bench::Run;
 use crate::harness::Failure;
 
 /// Before it is measured.
@@ -19,18 +21,48 @@ pub struct Cost {
     pub own: u64,
 }
 
-/// Measures it for so long.
+/// Measures it for so long, and tells which threads took it.
 ///
 /// # Errors
 /// It cannot be asked.
-pub fn cost(site: &Site<'_>, time: Duration) -> Result<Cost, Failure> {
+pub fn cost(run: &Run<'_>, site: &Site<'_>, time: Duration) -> Result<Cost, Failure> {
     std::thread::sleep(REST);
     let agent = site.agent();
+    let earlier = threads(agent.pid());
     let (before, begun) = (agent.cpu_time()?, Instant::now());
     std::thread::sleep(time);
     let cpu = (agent.cpu_time()? - before).as_secs_f64() * 60.0 / begun.elapsed().as_secs_f64();
+    run.progress(&format!(
+        "CPU by thread, ms a minute: {}",
+        grown(&earlier, &threads(agent.pid()), begun.elapsed())
+    ));
     let resident = resident(agent.pid())?;
     Ok(Cost { cpu, resident, own: agent.client()?.status()?.resident_bytes })
+}
+
+/// Nanoseconds on a CPU of a process's threads, by their names; those that are gone are missing.
+fn threads(pid: u32) -> BTreeMap<String, u64> {
+    let mut threads = BTreeMap::new();
+    for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
+        let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
+        let (Some(name), Some(scheduled)) = (read("comm"), read("schedstat")) else { continue };
+        // Documentation/scheduler/sched-stats.rst: the first is the time on CPU.
+        let on_cpu = scheduled.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
+        *threads.entry(name.trim().to_owned()).or_default() += on_cpu.unwrap_or(0);
+    }
+    threads
+}
+
+/// What each took between two readings, the greatest first.
+fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>, time: Duration) -> String {
+    let grown = after.iter().map(|(name, now)| {
+        let took = now.saturating_sub(before.get(name).copied().unwrap_or(0));
+        (took as f64 / 1e6 * 60.0 / time.as_secs_f64(), name)
+    });
+    let mut grown = grown.filter(|(ms, _)| *ms >= 0.1).collect::<Vec<_>>();
+    grown.sort_by(|a, b| b.0.total_cmp(&a.0));
+    let words = grown.into_iter().map(|(ms, name)| format!("{name} {ms:.1}"));
+    words.collect::<Vec<_>>().join(", ")
 }
 
 /// `VmRSS` of a process in bytes.
@@ -51,9 +83,20 @@ fn parse(status: &str) -> Option<u64> {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
+
+    #[test]
+    fn threads_by_what_they_took() {
+        let of = |list: &[(&str, u64)]| list.iter().map(|(name, ns)| (name.to_string(), *ns)).collect();
+        let (before, after) =
+            (of(&[("a", 1_000_000), ("c", 5)]), of(&[("a", 2_000_000), ("b", 5_000_000), ("c", 6)]));
+        assert_eq!(grown(&before, &after, Duration::from_secs(30)), "b 10.0, a 2.0");
+        assert!(threads(std::process::id()).values().any(|ns| *ns > 0));
+    }
+
     #[test]
     fn resident_memory() {
-        assert_eq!(super::parse("VmHWM:\t  9 kB\nVmRSS:\t   20 kB\n"), Some(20 * 1024));
-        assert_eq!(super::parse("VmHWM:\t  9 kB\n"), None);
+        assert_eq!(parse("VmHWM:\t  9 kB\nVmRSS:\t   20 kB\n"), Some(20 * 1024));
+        assert_eq!(parse("VmHWM:\t  9 kB\n"), None);
     }
 }

@@ -73,18 +73,18 @@ impl Bench for Pods {
         let mut figures = Vec::new();
         let time = Duration::from_secs(seconds);
         run.progress(&format!("no pods for {seconds} s"));
-        let without = idle::cost(&site, time)?;
+        let mut costs = vec![(0, idle::cost(run, &site, time)?)];
+
+        // The few before the many, whose coming and going leaves traces in the agent's memory and, for a while, figures
+        // of what is gone.
+        for fewer in IDLE.map(|(fewer, _)| fewer).into_iter().filter(|fewer| *fewer < pods) {
+            run.progress(&format!("{fewer} pods idle for {seconds} s"));
+            let (_, cost) = many::by_agent(&site, &evidence, fewer, || idle::cost(run, &site, time))?;
+            costs.push((fewer, cost));
+        }
 
         let [agent, calls] = one::pairs(run, &site, &bare, &evidence, pairs)?;
         figures.extend(of_one(&agent, &calls));
-
-        // The few before the many, whose coming and going leaves traces in the agent's memory.
-        let mut costs = vec![(0, without)];
-        for fewer in IDLE.map(|(fewer, _)| fewer).into_iter().filter(|fewer| *fewer < pods) {
-            run.progress(&format!("{fewer} pods idle for {seconds} s"));
-            let (_, cost) = many::by_agent(&site, &evidence, fewer, || idle::cost(&site, time))?;
-            costs.push((fewer, cost));
-        }
 
         let best = many::best(run, &bare, &evidence, (pods / 4).max(2))?;
         run.progress(&format!("{pods} pods by bare calls"));
@@ -95,7 +95,7 @@ impl Bench for Pods {
         run.progress(&format!("{pods} pods by the agent, idle for {} s", kept.as_secs() + seconds));
         let (agent, cost) = many::by_agent(&site, &evidence, pods, || {
             std::thread::sleep(kept);
-            idle::cost(&site, time)
+            idle::cost(run, &site, time)
         })?;
         figures.extend(of_many(pods, agent, calls, best));
 
