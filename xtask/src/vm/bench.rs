@@ -15,11 +15,12 @@ const LIMIT: Duration = Duration::from_secs(120 * 60);
 /// What a guest sees of memory, in MiB: one of the benches takes much of it within a moment.
 const MEMORY_MIB: u32 = 2048;
 
-/// Runs the bench `name` in every guest of `site`; its figures are shown as they come.
+/// Runs the bench `name` in every guest of `site`; its figures are shown as they come. `virtual_time` is
+/// [`Order::virtual_time`].
 ///
 /// # Errors
 /// When a guest can't be booted at all.
-pub fn run(site: &Site, name: &str, arguments: &[String]) -> Result<Tally, VmError> {
+pub fn run(site: &Site, name: &str, arguments: &[String], virtual_time: bool) -> Result<Tally, VmError> {
     let filters = std::iter::once(name.to_owned()).chain(arguments.iter().cloned()).collect::<Vec<_>>();
     let guests = site.prepared.guests.iter();
     let order = |guest| Order {
@@ -28,6 +29,7 @@ pub fn run(site: &Site, name: &str, arguments: &[String]) -> Result<Tally, VmErr
         patience: super::PATIENCE,
         limit: LIMIT,
         memory_mib: MEMORY_MIB,
+        virtual_time,
         ..Order::noop(guest)
     };
     let orders = guests.map(|guest| order(*guest)).collect::<Vec<_>>();

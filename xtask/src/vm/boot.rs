@@ -45,6 +45,8 @@ pub struct Order {
     pub agent: Option<PathBuf>,
     /// What it sees of memory, in MiB.
     pub memory_mib: u32,
+    /// See [`Plan::virtual_time`].
+    pub virtual_time: bool,
     /// From the start to the beginning of the job.
     pub boot_limit: Duration,
     /// From the start to the end.
@@ -66,6 +68,7 @@ impl Order {
             fault: Fault::None,
             agent: None,
             memory_mib: MEMORY_MIB,
+            virtual_time: false,
             // Two seconds on an idle machine, and with systemd ten times as long.
             boot_limit: Duration::from_secs(240),
             limit: Duration::from_secs(300),
@@ -127,6 +130,7 @@ pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, 
         root: root_disk(order.guest, &site.prepared),
         scratch: Some(&site.prepared.scratch),
         memory_mib: order.memory_mib,
+        virtual_time: order.virtual_time,
         console: Console::File(&console),
     };
     let (received, exit, timed_out) = attend(&plan, order, show)?;

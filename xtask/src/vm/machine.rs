@@ -34,6 +34,9 @@ pub struct Plan<'a> {
     pub scratch: Option<&'a Path>,
     /// What it sees of memory, in MiB.
     pub memory_mib: u32,
+    /// Whether its clock counts its instructions, a nanosecond each, while it works, instead of this machine's time: what it
+    /// measures is then that of a slow machine of its own, however slow or busy this one is.
+    pub virtual_time: bool,
     /// Where the first serial port goes.
     pub console: Console<'a>,
 }
@@ -54,8 +57,13 @@ impl Plan<'_> {
     /// QEMU's arguments, without those that it always has.
     fn arguments(&self) -> Vec<OsString> {
         let mut arguments = Vec::<OsString>::new();
+        // Both CPUs' instructions count, and an idle machine's clock follows this one's (QEMU: docs/devel/tcg-icount.rst).
+        let accelerator = match self.virtual_time {
+            true => "tcg,thread=single -icount shift=0,sleep=on",
+            false => "tcg,thread=multi",
+        };
         let machine = format!(
-            "-accel tcg,thread=multi -cpu Nehalem -M q35 -smp 2 -m {} -nodefaults -no-user-config \
+            "-accel {accelerator} -cpu Nehalem -M q35 -smp 2 -m {} -nodefaults -no-user-config \
              -display none -no-reboot",
             self.memory_mib
         );
@@ -195,6 +203,7 @@ mod tests {
             root,
             scratch: Some(Path::new("/a,b")),
             memory_mib: 2048,
+            virtual_time: false,
             console,
         };
         plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")

@@ -99,6 +99,10 @@ struct BenchArgs {
     /// Only with a Debian root and systemd
     #[arg(long)]
     systemd: bool,
+    /// Let the guest's clock count its instructions, a nanosecond each, while it works: its figures are then those of a
+    /// slow machine and do not depend on this one's speed
+    #[arg(long)]
+    virtual_time: bool,
     /// Passed on to the bench
     #[arg(last = true)]
     args: Vec<String>,
@@ -175,7 +179,7 @@ fn run_command(layout: &Layout, command: &Command) -> Result<ExitCode, VmError> 
             let guests = choose(args.kernel, args.layout, args.systemd)?;
             build(layout)?;
             let site = Site::for_bench(layout, &guests)?;
-            let mut tally = bench::run(&site, &args.name, &args.args)?;
+            let mut tally = bench::run(&site, &args.name, &args.args, args.virtual_time)?;
             for (guest, reason) in site.missing() {
                 tally.fail(format!("{guest}: {reason}"));
             }

@@ -31,6 +31,7 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         initramfs: &archive,
         root: root_disk(guest, &site.prepared),
         scratch: Some(&site.prepared.scratch),
+        virtual_time: false,
         memory_mib: MEMORY_MIB,
         console: Console::Terminal { results: &results },
     };

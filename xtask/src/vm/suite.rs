@@ -39,7 +39,14 @@ pub struct Suite {
 impl Suite {
     /// All tests at this pace.
     pub fn of(pace: Pace) -> Self {
-        Self { filters: Vec::new(), patience: pace.patience, jobs: pace.jobs, features: true, write_table: false, end: None }
+        Self {
+            filters: Vec::new(),
+            patience: pace.patience,
+            jobs: pace.jobs,
+            features: true,
+            write_table: false,
+            end: None,
+        }
     }
 
     /// Runs them in every guest of `site` and shows the table.

@@ -66,6 +66,13 @@ pub fn passed(samples: &[Sample], threshold: u64, killed: Timestamp, dead: Times
     Some(Passed { crossing, back, lowest })
 }
 
+/// The longest time between two readings, in milliseconds, from the last one until `from` to the first one since `to`: where
+/// it is long, this machine stood still, and not the agent alone.
+pub fn longest_gap(samples: &[Sample], from: Timestamp, to: Timestamp) -> f64 {
+    let within = samples.windows(2).filter(|pair| pair[1].at >= from && pair[0].at <= to);
+    within.map(|pair| milliseconds(pair[0].at, pair[1].at)).fold(0.0, f64::max)
+}
+
 /// When the pod was killed, by the decision: the end of its step `kill`.
 pub fn killed(decision: &Decision) -> Option<Timestamp> {
     let step = decision.steps.iter().find(|step| step.what == "kill")?;

@@ -70,8 +70,16 @@ pub fn round(run: &Run<'_>, site: &mut Site<'_>, pace: u64, name: &str) -> Resul
         others: others.max(changed),
     };
     run.progress(&format!(
-        "{name}: woken by {}, kill {:.1} ms, dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others",
-        decision.woken_by, round.kill, round.dead, round.back, round.below, round.others
+        "{name}: woken by {}, kill {:.1} ms (woken {:.1} ms before it, readings here at most {:.1} ms apart until then), \
+         dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others",
+        decision.woken_by,
+        round.kill,
+        judge::milliseconds(decision.time, killed),
+        judge::longest_gap(&samples, seen.crossing, killed),
+        round.dead,
+        round.back,
+        round.below,
+        round.others
     ));
     site.stage.remove(name)?;
     site.stage.gone(&[name])?;

@@ -57,16 +57,20 @@ impl Bench for Feedback {
         let mut scene = Scene::new(run.context)?;
         let (mut without, mut with, mut times) = (Measured::default(), Measured::default(), Times::default());
         let rounds = ROUNDS[usize::from(run.quick)];
+        let mut groups = None;
         for round in 1..=rounds {
             run.progress(&format!("round {round} of {rounds}"));
             let agent = scene.agent("")?;
-            let [calm, busy] = scene.groups()?;
+            let [calm, busy] = match &groups {
+                Some(made) => made,
+                None => groups.insert(scene.groups()?),
+            };
             let own = scene.files()?;
-            let (rivals, spinners) = (scene.waiting(&calm, AT_MOST)?, scene.spinners(&busy)?);
-            measure(&scene, &calm, &busy, &mut without)?;
+            let (rivals, spinners) = (scene.waiting(calm, AT_MOST)?, scene.spinners(busy)?);
+            measure(&scene, calm, busy, &mut without)?;
             drop((rivals, spinners, agent));
             let agent = scene.agent(ON)?;
-            with_feedback(run, &scene, &agent, [&calm, &busy], &own, (&mut with, &mut times))?;
+            with_feedback(run, &scene, &agent, [calm, busy], &own, (&mut with, &mut times))?;
         }
         Ok(figures(&without, &with, &times))
     }
