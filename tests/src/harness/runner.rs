@@ -302,3 +302,17 @@ fn explain(failure: &Failure, problems: &[String]) -> String {
     }
     text
 }
+
+#[cfg(test)]
+mod unit {
+    use super::*;
+
+    #[test]
+    fn what_would_begin_too_late_is_skipped_with_the_reason() {
+        let limit = Some(Duration::from_secs(60));
+        assert_eq!(out_of_time(Duration::from_secs(59), limit), None);
+        assert_eq!(out_of_time(Duration::from_secs(999), None), None);
+        let reason = out_of_time(Duration::from_secs(60), limit);
+        assert_eq!(reason.as_deref(), Some("out of time: tests are begun within 60 s"));
+    }
+}
