@@ -1,7 +1,5 @@
 //! `nodewarden devices`: what device plugins offer, and who has it.
 
-use std::io::Write;
-
 use clap::Args;
 use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1::{
@@ -11,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::events::Output;
 use super::format::{printable, span};
-use super::output::stdout;
+use super::output::print;
 use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
 use crate::api::grpc::time;
@@ -48,10 +46,7 @@ pub async fn run(args: DevicesArgs) -> Result<(), CliError> {
         Output::Text => text(&answer, Timestamp::now()),
         Output::Json => format!("{}\n", json(&answer)),
     };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text)?)
 }
 
 fn text(answer: &ListDevicesResponse, now: Timestamp) -> String {

@@ -4,7 +4,6 @@
 mod tests;
 
 use std::fmt::Write as _;
-use std::io::Write;
 
 use clap::Args;
 use jiff::Timestamp;
@@ -14,7 +13,7 @@ use serde_json::{Value, json};
 use super::decision::{self, Detail};
 use super::events::Output;
 use super::format::printable;
-use super::output::stdout;
+use super::output::print;
 use super::{CliError, SocketArg, client};
 use crate::api::grpc::pressure::convert;
 use crate::view::Decision;
@@ -86,10 +85,7 @@ pub async fn run(args: ExplainArgs) -> Result<(), CliError> {
         Output::Text => told.text(args.all, Timestamp::now()),
         Output::Json => format!("{}\n", told.json()),
     };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text)?)
 }
 
 /// What is told. Pure.

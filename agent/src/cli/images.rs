@@ -1,6 +1,5 @@
 //! `nodewarden images`: what images are there, and why each stays or would go.
 
-use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
@@ -12,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::events::Output;
 use super::format::{bytes, count, printable, span};
-use super::output::stdout;
+use super::output::print;
 use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
 use crate::api::grpc::time;
@@ -47,10 +46,7 @@ pub async fn run(args: ImagesArgs) -> Result<(), CliError> {
         Output::Text => text(&answer, Timestamp::now()),
         Output::Json => format!("{}\n", json(&answer)),
     };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text)?)
 }
 
 fn text(answer: &ListImagesResponse, now: Timestamp) -> String {

@@ -10,6 +10,13 @@ pub fn stdout() -> impl Write {
     BufWriter::new(std::io::stdout().lock())
 }
 
+/// Writes all of it at once.
+pub fn print(text: &str) -> std::io::Result<()> {
+    let mut out = stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
 pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -10,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::CliError;
 use super::events::Output;
-use super::output::stdout;
+use super::output::print;
 use crate::cgroup::control::Limits;
 use crate::config::{self, Overrides};
 use crate::manage::{Plan, PlannedPod, file_values};
@@ -47,10 +46,7 @@ pub fn run(args: &PlanArgs) -> Result<(), CliError> {
         Output::Text => text(&plan),
         Output::Json => format!("{}\n", json(&plan)),
     };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text)?)
 }
 
 /// The pods of all manifests; any problem ends it.

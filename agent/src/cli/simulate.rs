@@ -1,14 +1,12 @@
 //! `nodewarden simulate`: what would happen now with another threshold, without doing it.
 
-use std::io::Write;
-
 use clap::Args;
 use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1::SimulateRequest;
 
 use super::decision::{self, Detail};
 use super::events::Output;
-use super::output::stdout;
+use super::output::print;
 use super::{CliError, SocketArg, client};
 use crate::api::grpc::pressure::convert;
 use crate::config::Signal;
@@ -60,10 +58,7 @@ pub async fn run(args: SimulateArgs) -> Result<(), CliError> {
         Output::Text => text(&decision, args.all),
         Output::Json => format!("{}\n", serde_json::json!(decision)),
     };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text)?)
 }
 
 fn text(decision: &Decision, all: bool) -> String {

@@ -3,7 +3,6 @@
 mod pressure;
 
 use std::fmt::Write as _;
-use std::io::Write;
 use std::time::SystemTime;
 
 use clap::Args;
@@ -14,7 +13,7 @@ use serde_json::json;
 
 use super::events::Output;
 use super::format::{bytes, count, nanos, span};
-use super::output::stdout;
+use super::output::print;
 use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
 use crate::api::grpc::time;
@@ -42,10 +41,7 @@ pub async fn run(args: StatusArgs) -> Result<(), CliError> {
         Output::Text => text(&status, SystemTime::now()),
         Output::Json => format!("{}\n", json(&status)),
     };
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text)?)
 }
 
 /// Mean run time in nanoseconds; `None` before the first run (or where the kernel does not measure).

@@ -1,13 +1,12 @@
 //! `nodewarden tree`: the hierarchy with what each level uses and may use.
 
-use std::io::Write;
 use std::time::Duration;
 
 use clap::Args;
 use nodewarden_proto::nodewarden::v1::{Cgroup, ListCgroupsRequest, ListCgroupsResponse};
 
 use super::format::{bytes, printable};
-use super::output::stdout;
+use super::output::print;
 use super::table::{Align, table};
 use super::top::rates::{Row, rows};
 use super::{CliError, SocketArg, client};
@@ -49,10 +48,7 @@ pub async fn run(args: TreeArgs) -> Result<(), CliError> {
     let before = ask().await?;
     tokio::time::sleep(BETWEEN).await;
     let now = ask().await?;
-    let mut out = stdout();
-    out.write_all(text(&before, &now, args.depth).as_bytes())?;
-    out.flush()?;
-    Ok(())
+    Ok(print(&text(&before, &now, args.depth))?)
 }
 
 fn text(before: &ListCgroupsResponse, now: &ListCgroupsResponse, depth: Option<usize>) -> String {

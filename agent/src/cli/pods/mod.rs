@@ -7,7 +7,6 @@ mod probe;
 mod reason;
 mod used;
 
-use std::io::Write;
 use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -15,7 +14,7 @@ use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1::{ListPodsRequest, ListPodsResponse, Pod, WatchEventsRequest};
 use tonic::transport::Channel;
 
-use super::output::{reader_is_gone, stdout};
+use super::output::{print, reader_is_gone};
 use super::{CliError, SocketArg, client, event_line};
 use crate::api::grpc::event;
 
@@ -106,7 +105,7 @@ async fn list(args: PodsArgs) -> Result<(), CliError> {
         Some(Output::Yaml) => Some(list::yaml as fn(&ListPodsResponse) -> String),
         _ => None,
     } {
-        return print(&written(&ask(&channel, &request).await?));
+        return Ok(print(&written(&ask(&channel, &request).await?))?);
     }
     let (before, mut now) = twice(&channel, &request, BETWEEN).await?;
     print(&list::text(&before, &now, wide, Timestamp::now()))?;
@@ -172,13 +171,6 @@ async fn events(channel: &Channel, pod: &Pod) -> Result<Vec<String>, CliError> {
         }
     }
     Ok(lines)
-}
-
-fn print(text: &str) -> Result<(), CliError> {
-    let mut out = stdout();
-    out.write_all(text.as_bytes())?;
-    out.flush()?;
-    Ok(())
 }
 
 #[cfg(test)]
