@@ -195,6 +195,10 @@ mod tests {
     use super::*;
 
     fn arguments(console: Console, root: Option<&Path>) -> String {
+        with_time(console, root, false)
+    }
+
+    fn with_time(console: Console, root: Option<&Path>, virtual_time: bool) -> String {
         let qemu = Qemu { folder: "/q".into(), version: "1".into() };
         let plan = Plan {
             qemu: &qemu,
@@ -203,7 +207,7 @@ mod tests {
             root,
             scratch: Some(Path::new("/a,b")),
             memory_mib: 2048,
-            virtual_time: false,
+            virtual_time,
             console,
         };
         plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
@@ -219,6 +223,17 @@ mod tests {
         let line = arguments(Console::Terminal { results: Path::new("/r") }, None);
         assert!(line.contains("-chardev stdio,id=console,mux=on"), "{line}");
         assert!(line.contains(" -m 2048 "), "{line}");
+    }
+
+    #[test]
+    fn virtual_time_counts_instructions() {
+        let line = |virtual_time| with_time(Console::File(Path::new("/c")), None, virtual_time);
+        assert!(
+            line(true).contains("-accel tcg,thread=single -icount shift=0,sleep=on -cpu"),
+            "{}",
+            line(true)
+        );
+        assert!(!line(false).contains("-icount"), "{}", line(false));
     }
 
     #[test]
