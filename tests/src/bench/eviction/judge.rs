@@ -20,6 +20,8 @@ pub struct Round {
     pub below: f64,
     /// Pods that had nothing to do with it and did not go on as they were.
     pub others: usize,
+    /// The longest that a CPU of this machine stood still from the crossing to the death, in milliseconds.
+    pub stood: f64,
 }
 
 /// One value a round.

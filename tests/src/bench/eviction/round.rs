@@ -10,6 +10,7 @@ use serde_json::json;
 use super::judge::{self, Round};
 use super::sampler::Sampler;
 use super::site::Site;
+use super::witness::{self, Witness};
 use crate::bench::Run;
 use crate::e2e::pressure::site::{greedy, is_evicted, requests};
 use crate::e2e::support::eventually;
@@ -34,11 +35,11 @@ pub fn round(run: &Run<'_>, site: &mut Site<'_>, pace: u64, name: &str) -> Resul
     let bytes = site.ready()?;
     std::thread::sleep(REST);
 
-    let (sampler, begun) = (Sampler::start(context)?, Timestamp::now());
+    let (witness, sampler, begun) = (Witness::start()?, Sampler::start(context)?, Timestamp::now());
     site.program.hold(name, bytes, pace)?;
     let dead = process.dead(context.patiently(LIMIT_S));
     std::thread::sleep(AFTER);
-    let samples = sampler.stop();
+    let (samples, stalls) = (sampler.stop(), witness.stop());
     // Whatever became of it, it is to eat no more.
     site.program.hold(name, 0, 0)?;
     let dead = dead?;
@@ -68,10 +69,11 @@ pub fn round(run: &Run<'_>, site: &mut Site<'_>, pace: u64, name: &str) -> Resul
         back: judge::milliseconds(seen.crossing, seen.back),
         below: site.threshold.saturating_sub(seen.lowest) as f64 / 1e6,
         others: others.max(changed),
+        stood: witness::longest(&stalls, seen.crossing, dead),
     };
     run.progress(&format!(
         "{name}: woken by {}, kill {:.1} ms (woken {:.1} ms before it, readings here at most {:.1} ms apart until then), \
-         dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others",
+         dead {:.1} ms, back {:.1} ms, {:.0} MB below, {} others, a CPU stood still for {:.0} ms",
         decision.woken_by,
         round.kill,
         judge::milliseconds(decision.time, killed),
@@ -79,7 +81,8 @@ pub fn round(run: &Run<'_>, site: &mut Site<'_>, pace: u64, name: &str) -> Resul
         round.dead,
         round.back,
         round.below,
-        round.others
+        round.others,
+        round.stood
     ));
     site.stage.remove(name)?;
     site.stage.gone(&[name])?;

@@ -11,7 +11,7 @@ use crate::fixture::{NodeMemory, ServerProgram};
 use crate::harness::{Context, Failure};
 
 /// From what is available down to the threshold; on a small machine a quarter of what there is.
-const ABOVE: u64 = 400 * MIB;
+const ABOVE: u64 = 128 * MIB;
 /// A threshold is good as long as the distance to it is between these parts of [`ABOVE`]: other programs of the machine
 /// take memory and give it back.
 const NEAR: f64 = 0.6;
