@@ -12,6 +12,9 @@ use crate::view::{CandidateSeen, Decision, DecisionStep, SignalSeen};
 /// Candidates that are shown after the last one that had to go; others are counted.
 const AFTER: usize = 5;
 
+/// What the kubelet calls signals of limits that pods have themselves ends so.
+const OWN_LIMIT: &str = "fs.limit";
+
 /// What of a decision is shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detail<'a> {
@@ -86,11 +89,9 @@ fn candidates(out: &mut String, own: &Decision, detail: Detail<'_>) {
     let shown = |at: usize, candidate: &CandidateSeen| {
         detail.all || at < until || detail.pod.is_some_and(|pod| candidate.is(pod))
     };
-    let mut rows = vec![
-        ["ORDER", "POD", "QOS", "PRIORITY", "USAGE", "REQUEST", "OVER", "DECISION"]
-            .map(str::to_owned)
-            .to_vec(),
-    ];
+    let of = if signal.ends_with(OWN_LIMIT) { "LIMIT" } else { "REQUEST" };
+    let head = ["ORDER", "POD", "QOS", "PRIORITY", "USAGE", of, "OVER", "DECISION"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
     let mut order = 0;
     for (at, candidate) in own.candidates.iter().enumerate() {
         order += usize::from(candidate.spared.is_empty());
@@ -149,6 +150,7 @@ fn acted_on(own: &Decision) -> Option<&SignalSeen> {
 /// A figure in the unit of a signal or of a resource: bytes, millicores, or a count.
 pub fn amount(of: &str, n: u64) -> String {
     let is_bytes = (of.ends_with(".available") && of != "pid.available")
+        || of.ends_with(OWN_LIMIT)
         || of == "memory"
         || of == "ephemeral-storage"
         || of.starts_with("hugepages-");

@@ -23,6 +23,8 @@ pub struct EvictionSettings {
     /// `nodewarden.eviction.manifestPodsCritical`: every pod of a manifest counts as critical, as static pods do for a
     /// kubelet. By default only their priority decides.
     pub manifests_critical: bool,
+    /// `localStorageCapacityIsolation`: pods beyond limits of disk space of their own have to go (true).
+    pub own_limits: bool,
     /// Longest and shortest time between two readings of memory and processes (`maxIntervalMilliseconds` 10 s,
     /// `minIntervalMilliseconds` 10 ms).
     pub max_interval: Duration,
@@ -46,6 +48,7 @@ impl Default for EvictionSettings {
             back_off: Duration::from_secs(10),
             max_back_off: Duration::from_secs(300),
             manifests_critical: false,
+            own_limits: true,
             max_interval: Duration::from_secs(10),
             min_interval: Duration::from_millis(10),
         }

@@ -217,6 +217,7 @@ fn evicting(top: &mut Map, node: &NodeSettings, eviction: &EvictionSettings) {
     let grace = eviction.max_pod_grace;
     let seconds = if grace == Duration::MAX { Value::from(-1) } else { grace.as_secs().into() };
     top.put("evictionMaxPodGracePeriod", seconds);
+    top.put("localStorageCapacityIsolation", eviction.own_limits);
 }
 
 fn amounts(list: &ResourceList) -> Mapping {

@@ -43,7 +43,7 @@ pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_ho
 pub use host::Host;
 pub use hosts::write_hosts;
 pub use labels::OWNER;
-pub use paths::PodPaths;
+pub use paths::{PodPaths, empty_dir};
 pub(crate) use ports::resolve as resolve_port;
 pub(crate) use resource_field::resource_value;
 pub use resources::{container_resources, resources};

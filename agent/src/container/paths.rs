@@ -13,6 +13,11 @@ pub struct PodPaths {
     pub logs: PathBuf,
 }
 
+/// An `emptyDir` volume of the pod whose directory is `home`.
+pub fn empty_dir(home: &Path, volume: &str) -> PathBuf {
+    home.join("volumes/kubernetes.io~empty-dir").join(volume)
+}
+
 impl PodPaths {
     /// `pods` is `<state>/pods`.
     pub fn new(pods: &Path, logs: &Path, pod: &Pod) -> Self {
@@ -24,7 +29,7 @@ impl PodPaths {
 
     /// `volumes/kubernetes.io~empty-dir/<volume>`.
     pub fn empty_dir(&self, volume: &str) -> PathBuf {
-        self.volumes().join("kubernetes.io~empty-dir").join(volume)
+        empty_dir(&self.home, volume)
     }
 
     /// `volumes/kubernetes.io~downward-api/<volume>`.

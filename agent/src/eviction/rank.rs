@@ -16,6 +16,7 @@ use std::cmp::Reverse;
 
 use super::{Candidate, DiskLayout, DiskUse, Needs, PodDisk};
 use crate::config::{EvictionSettings, Signal};
+use crate::pod::Pod;
 use crate::view::CandidateSeen;
 
 /// Why a critical pod never goes.
@@ -131,8 +132,8 @@ pub fn rank(
     let mut ranking = Ranking::default();
     let mut order = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
-        if candidate.pod.is_critical() || settings.manifests_critical {
-            ranking.spared.push((index, CRITICAL));
+        if let Some(why) = spared(settings, &candidate.pod) {
+            ranking.spared.push((index, why));
             continue;
         }
         let (usage, request) = (measure.usage(candidate), measure.request(candidate));
@@ -153,6 +154,11 @@ pub fn rank(
     ranking
 }
 
+/// Why a pod never goes.
+pub fn spared(settings: &EvictionSettings, pod: &Pod) -> Option<&'static str> {
+    (pod.is_critical() || settings.manifests_critical).then_some(CRITICAL)
+}
+
 /// Use and request of what the signal watches: bytes, inodes or processes. Zero where the use could not be read.
 pub fn figures(signal: Signal, layout: DiskLayout, candidate: &Candidate) -> (u64, u64) {
     let measure = Measure::of(signal, layout);
@@ -171,21 +177,24 @@ pub fn seen(
     let all = go.chain(ranking.spared.iter().copied());
     all.filter_map(|(index, spared)| Some((index, spared, candidates.get(index)?)))
         .map(|(index, spared, candidate)| {
-            let (usage, request) = figures(signal, layout, candidate);
-            let pod = &candidate.pod;
-            CandidateSeen {
-                uid: pod.uid.clone(),
-                namespace: pod.namespace.clone(),
-                name: pod.name.clone(),
-                qos: pod.qos.to_string(),
-                priority: pod.priority,
-                usage,
-                request,
-                chosen: chosen == Some(index),
-                spared: spared.to_owned(),
-            }
+            one_seen(&candidate.pod, figures(signal, layout, candidate), chosen == Some(index), spared)
         })
         .collect()
+}
+
+/// One candidate as people are shown it. Why it is spared is empty for one that may go.
+pub fn one_seen(pod: &Pod, (usage, request): (u64, u64), chosen: bool, spared: &str) -> CandidateSeen {
+    CandidateSeen {
+        uid: pod.uid.clone(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        qos: pod.qos.to_string(),
+        priority: pod.priority,
+        usage,
+        request,
+        chosen,
+        spared: spared.to_owned(),
+    }
 }
 
 /// What candidates have to be read for to be ranked for a signal.

@@ -55,6 +55,7 @@ pub struct CandidateSeen {
     pub priority: i32,
     /// Of what the signal watches: bytes, inodes or processes.
     pub usage: u64,
+    /// In place of the request the limit, where a pod was beyond one of its own.
     pub request: u64,
     pub chosen: bool,
     /// Why it stays where it would be its turn: `critical`; empty otherwise.

@@ -15,6 +15,7 @@ const HARD: &str = "evictionHard";
 const MERGE: &str = "mergeDefaultEvictionSettings";
 const TRANSITION: &str = "evictionPressureTransitionPeriod";
 const MAX_POD_GRACE: &str = "evictionMaxPodGracePeriod";
+const OWN_LIMITS: &str = "localStorageCapacityIsolation";
 
 const BACK_OFF_SECONDS: RangeInclusive<u64> = 1..=86_400;
 const INTERVAL_MILLISECONDS: RangeInclusive<u64> = 1..=60_000;
@@ -97,6 +98,7 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
             Some(Ok(seconds)) => Duration::from_secs(seconds),
             Some(Err(_)) => Duration::MAX,
         },
+        own_limits: top.flag(OWN_LIMITS, default.own_limits),
         ..default
     };
     (by_name(&texts), settings)

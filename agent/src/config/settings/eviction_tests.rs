@@ -57,6 +57,7 @@ evictionSoftGracePeriod: {memory.available: 1m30s, pid.available: 10s, nodefs.av
 evictionMinimumReclaim: {memory.available: 500Mi, imagefs.available: 2Gi}
 evictionPressureTransitionPeriod: 30s
 evictionMaxPodGracePeriod: 45
+localStorageCapacityIsolation: false
 nodewarden: {eviction: {comeBack: false, backOffSeconds: 1, maxBackOffSeconds: 2, manifestPodsCritical: true,
   maxIntervalMilliseconds: 5000, minIntervalMilliseconds: 5}}
 ",
@@ -81,6 +82,7 @@ nodewarden: {eviction: {comeBack: false, backOffSeconds: 1, maxBackOffSeconds: 2
         back_off: seconds(1),
         max_back_off: seconds(2),
         manifests_critical: true,
+        own_limits: false,
         max_interval: seconds(5),
         min_interval: Duration::from_millis(5),
     };
@@ -179,6 +181,7 @@ fn one_problem_each() {
             "evictionMaxPodGracePeriod: 1m",
             "evictionMaxPodGracePeriod: 1m: expected a whole number of seconds, -1 for no bound",
         ),
+        ("localStorageCapacityIsolation: 0", "localStorageCapacityIsolation: 0: expected true or false"),
         ("mergeDefaultEvictionSettings: 1", "mergeDefaultEvictionSettings: 1: expected true or false"),
         (
             "nodewarden: {eviction: {comeBack: maybe}}",

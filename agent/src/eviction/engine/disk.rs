@@ -128,7 +128,7 @@ impl Watch {
         let text = message::message(due, candidate);
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
         if !shared.acts() {
-            shared.would(signal, &candidate.pod, &text, story);
+            shared.would(signal.name(), &candidate.pod, &text, story);
             return Ok(false);
         }
         let outcome = format!("{name} evicted: {text}");

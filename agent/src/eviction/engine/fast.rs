@@ -213,7 +213,7 @@ impl Watch {
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
         let hard = due.threshold.is_hard();
         let Some(evict) = &shared.needs.evict else {
-            shared.would(signal, &candidate.pod, &text, story);
+            shared.would(signal.name(), &candidate.pod, &text, story);
             return true;
         };
         let began = Instant::now();

@@ -1,11 +1,13 @@
 //! The engine: woken by the kernel or by its own timer it reads the node anew, decides, acts and tells.
 //!
 //! Memory and processes have a thread of their own at high priority ([`fast`]), disks a task ([`disk`]), since what frees
-//! a disk takes its time; neither waits for the other. Each has its own thresholds and conditions.
+//! a disk takes its time; neither waits for the other. Each has its own thresholds and conditions. Limits of disk space that
+//! pods have of their own are looked at by another task ([`limits`]), whatever the node has left.
 
 mod conditions;
 mod disk;
 mod fast;
+mod limits;
 mod saver;
 mod shared;
 mod simulate;
@@ -68,13 +70,13 @@ pub struct Engine(Arc<Shared>);
 /// Ends the engine when dropped.
 pub struct Running {
     _fast: fast::Running,
-    disk: Option<tokio::task::JoinHandle<()>>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        if let Some(disk) = &self.disk {
-            disk.abort();
+        for task in &self.tasks {
+            task.abort();
         }
     }
 }
@@ -90,13 +92,16 @@ impl Engine {
         let teller = waker.teller();
         info!(by = waker.watching().join(", "), "eviction is woken");
         let shared = Arc::new(Shared::new(needs, remembered));
-        let disk = shared.needs.collector.clone();
-        let disk = disk.map(|collector| tokio::spawn(disk::run(shared.clone(), collector)));
-        if disk.is_none() {
-            warn!("disks are not watched: there is no container runtime");
-        }
         let fast = fast::start(shared.clone(), node, waker, woken).map_err(EngineError::Thread)?;
-        Ok((Self(shared), Running { _fast: fast, disk }, teller))
+        let mut tasks = Vec::new();
+        match shared.needs.collector.clone() {
+            Some(collector) => tasks.push(tokio::spawn(disk::run(shared.clone(), collector))),
+            None => warn!("disks are not watched: there is no container runtime"),
+        }
+        if shared.needs.settings.own_limits {
+            tasks.push(tokio::spawn(limits::run(shared.clone())));
+        }
+        Ok((Self(shared), Running { _fast: fast, tasks }, teller))
     }
 }
 

@@ -198,8 +198,12 @@ impl Shared {
 
     /// Nobody may go for a signal: told once as long as it stays so.
     pub fn nobody(&self, signal: Signal, story: Story) {
-        let outcome = format!("{}: no pod may be evicted", signal.name());
-        if self.say(signal.name(), &outcome) {
+        self.blocked(signal.name(), format!("{}: no pod may be evicted", signal.name()), story);
+    }
+
+    /// Who should go may not: told once as long as it stays so.
+    pub fn blocked(&self, about: &str, outcome: String, story: Story) {
+        if self.say(about, &outcome) {
             warn!("{outcome}");
             self.event("EvictionBlocked", outcome.clone());
             self.remember(story.end(outcome));
@@ -207,8 +211,8 @@ impl Shared {
     }
 
     /// In mode observe: who would have to go, told once as long as it is the same pod.
-    pub fn would(&self, signal: Signal, pod: &Pod, text: &str, story: Story) {
-        if self.say(signal.name(), &pod.uid) {
+    pub fn would(&self, about: &str, pod: &Pod, text: &str, story: Story) {
+        if self.say(about, &pod.uid) {
             let name = format!("{}/{}", pod.namespace, pod.name);
             self.event("WouldEvict", format!("{name}: {text}"));
             self.remember(story.end(format!("{name} would be evicted: {text}")));

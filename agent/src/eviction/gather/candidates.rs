@@ -16,6 +16,7 @@ use super::memory::{GroupMemory, Memory, directory, text};
 use super::walk::disk_use;
 use crate::cgroup::parse::number;
 use crate::cgroup::{Controller, Layout, Version};
+use crate::container::empty_dir;
 use crate::eviction::{Candidate, ContainerUse, DiskUse, Needs, PodDisk};
 use crate::pod::Pod;
 
@@ -160,6 +161,13 @@ fn disk_of(layout: &Layout, subject: &Subject, layers: Option<&Layers>) -> DiskF
         containers.insert(name.clone(), ContainerUse { memory: None, root, logs });
     }
     (disk, containers)
+}
+
+/// Bytes of these `emptyDir` volumes, by name.
+pub fn empty_dirs<'n>(subject: &Subject, names: impl Iterator<Item = &'n str>) -> BTreeMap<String, u64> {
+    let until = Instant::now() + DISK_LIMIT;
+    let used = |name: &str| disk_use(&empty_dir(&subject.home, name), until).bytes;
+    names.map(|name| (name.to_owned(), used(name))).collect()
 }
 
 /// The cgroups right below one.

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 
 #[cfg(test)]
 pub use candidates::candidate_memory;
-pub use candidates::{Subject, candidates};
+pub use candidates::{Subject, candidates, empty_dirs};
 pub use disks::{disk_layout, disks};
 pub use layers::{Layers, written};
 pub(super) use memory::{GroupMemory, of_node};

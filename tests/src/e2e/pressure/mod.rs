@@ -6,6 +6,7 @@ mod admission;
 mod disk;
 mod evicted;
 mod killed;
+mod limits;
 mod memory;
 mod node;
 mod observe;
@@ -31,6 +32,7 @@ pub fn tests() -> Vec<Test> {
         node::TESTS,
         pids::TESTS,
         disk::TESTS,
+        limits::TESTS,
         simulate::TESTS,
         observe::TESTS,
     ]
