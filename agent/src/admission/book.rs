@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::amounts::{self, Amounts, amount, larger, wants};
 use super::check::{Asked, Ground, check};
+use super::growth::{self, NoGrowth};
 use super::ports::{HostPort, host_ports};
 use super::preempt::{self, Held};
 use super::refusal::Refusal;
@@ -141,6 +142,18 @@ impl Book {
         if let Some(holder) = self.holders.get_mut(uid) {
             holder.leaving = true;
         }
+    }
+
+    /// Why the pod may not have other resources now, if it runs.
+    pub fn no_growth(&self, pod: &Pod, facts: &Facts<'_>) -> Option<NoGrowth> {
+        let own = self.holders.get(&pod.uid)?;
+        let others = || self.holders.iter().filter(|(uid, _)| **uid != pod.uid).map(|(_, other)| &other.held);
+        let kept = || self.waiting.iter().filter(|other| other.reserves).map(|other| &other.wants);
+        let used = |name: &str| others().chain(kept()).map(|held| amount(held, name)).sum();
+        let mut wants = wants(pod);
+        // Devices are not among them (KEP-1287).
+        wants.retain(|name, _| !is_extended(name));
+        growth::refused(&own.held, &wants, |name| facts.node.capacity.get(name).copied(), used)
     }
 
     /// The pod has other resources from now on; `under_way`: on the way to them it may use what it had, too. Devices

@@ -121,7 +121,7 @@ fn what_runs_is_entered_whatever_there_is() {
 }
 
 #[test]
-fn resizes_are_never_refused() {
+fn what_is_resized_holds_it_whatever_there_is() {
     let mut world = World::new();
     world.ask(&cpu("a", 0, 6));
     world.ask(&cpu("b", 0, 5));
@@ -135,6 +135,29 @@ fn resizes_are_never_refused() {
     world.ask(&cpu("c", 0, 9));
     world.book.resized(&cpu("c", 0, 4), true);
     assert_eq!(world.settle().granted, ["c"], "one that waits asks for something else");
+}
+
+#[test]
+fn growth_waits_for_room() {
+    let mut world = World::new();
+    world.ask(&cpu("a", 0, 3));
+    world.ask(&cpu("b", 0, 5));
+    let asked = |world: &World, pod: &Pod| {
+        let facts = Facts { node: &world.node, pressure: &world.pressure, devices: &|_, _| None };
+        world.book.no_growth(pod, &facts).map(|no| no.word())
+    };
+    assert_eq!(asked(&world, &cpu("a", 0, 5)), None);
+    assert_eq!(asked(&world, &cpu("a", 0, 6)), Some("Deferred"));
+    assert_eq!(asked(&world, &cpu("a", 0, 11)), Some("Infeasible"));
+    assert_eq!(asked(&world, &cpu("stranger", 0, 11)), None, "it does not run");
+    // What a victim gives back is kept for the critical one that waits.
+    world.ask(&cpu("c", 2_000_000_000, 4));
+    world.book.leaving("b");
+    assert_eq!(asked(&world, &cpu("a", 0, 4)), Some("Deferred"));
+    world.release("b");
+    assert!(world.book.holds("c"));
+    assert_eq!(asked(&world, &cpu("a", 0, 6)), None);
+    assert_eq!(asked(&world, &cpu("a", 0, 7)), Some("Deferred"));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use tokio::sync::{Notify, watch};
 
 use super::book::{Book, Facts, Node, Settled, Why};
 use super::explain::{Explain, decision};
+use super::growth::NoGrowth;
 use crate::eviction::Pressure;
 use crate::lifecycle::Eviction;
 use crate::pod::Pod;
@@ -107,9 +108,27 @@ impl Admission {
         self.change(|book| book.leaving(uid));
     }
 
-    /// The pod is on its way to these resources.
-    pub fn resizing(&self, pod: &Arc<Pod>) {
+    /// The pod, which has not started, asks for these resources.
+    pub fn asks(&self, pod: &Arc<Pod>) {
         self.change(|book| book.resized(pod, true));
+    }
+
+    /// The pod, if it may have these resources, is on its way to them.
+    ///
+    /// # Errors
+    /// It runs, and there is not enough for it now or ever: nothing has changed.
+    pub fn resizing(&self, pod: &Arc<Pod>) -> Result<(), NoGrowth> {
+        let needs = &self.0.needs;
+        let mut refused = None;
+        self.change(|book| {
+            let pressure = needs.pressure.borrow().clone();
+            let facts = Facts { node: &needs.node, pressure: &pressure, devices: &*needs.devices };
+            refused = book.no_growth(pod, &facts);
+            if refused.is_none() {
+                book.resized(pod, true);
+            }
+        });
+        refused.map_or(Ok(()), Err)
     }
 
     /// The pod has these resources.

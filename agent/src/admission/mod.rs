@@ -6,12 +6,14 @@
 //!
 //! A kubelet refuses a pod once and for all, since a scheduler sends another one elsewhere. Here it waits, and goes on
 //! when something is free: by priority, then in the order in which the pods came. One that does not fit holds up nobody
-//! behind it; only what the victims of a critical pod give back is kept for that pod.
+//! behind it; only what the victims of a critical pod give back is kept for that pod. A pod that runs and wants more
+//! ([`growth`]) keeps what it has until there is room.
 
 pub mod amounts;
 pub mod book;
 pub mod check;
 mod explain;
+mod growth;
 mod ledger;
 pub mod ports;
 pub mod preempt;
@@ -21,5 +23,6 @@ pub mod selector;
 pub use amounts::Amounts;
 pub use book::{Facts, Node, Why};
 pub use explain::Explain;
+pub use growth::NoGrowth;
 pub use ledger::{Admission, Evict, Extended, Needs, Standing, Waiter, WaitingPod};
 pub use refusal::Refusal;

@@ -146,6 +146,10 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
         // KEP-3329.
         conditions.push(condition("DisruptionTarget", true, "TerminationByKubelet", view.message.clone()));
     }
+    if let Some((reason, message)) = view.resize.split_once(": ") {
+        // KEP-1287.
+        conditions.push(condition("PodResizePending", true, reason, message.to_owned()));
+    }
     conditions
 }
 
@@ -348,6 +352,9 @@ mod tests {
              DisruptionTarget=True(TerminationByKubelet low)"
         ));
         view.reason.clear();
+        view.resize = "Deferred: no room: none".into();
+        assert!(told(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)"));
+        view.resize.clear();
         view.phase = PodPhase::Succeeded;
         assert_eq!(
             told(&view),

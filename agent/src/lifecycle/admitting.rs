@@ -58,7 +58,7 @@ pub async fn admit(state: &PodState) -> bool {
     loop {
         let pod = state.pod();
         if !Arc::ptr_eq(&pod, &asked) {
-            admission.resizing(&pod);
+            admission.asks(&pod);
             asked = pod;
         }
         let Standing::Waits(why) = waiter.standing() else { break };

@@ -18,6 +18,7 @@ use super::identity::{self, Running};
 use super::state::PodState;
 use super::worker::{self, Order, Report};
 use super::{Ending, Record, Wanted, admitting, devices, probing, resize};
+use crate::admission::NoGrowth;
 use crate::container;
 use crate::manage::{Keep, Kept, PodSink};
 use crate::pod::Pod;
@@ -50,6 +51,8 @@ struct Worked {
     away: bool,
     /// What the level becomes when every container has its new resources.
     after: Option<Arc<Pod>>,
+    /// It should have other resources, for which there is no room.
+    refused: Option<(Arc<Pod>, NoGrowth)>,
 }
 
 /// See the module.
@@ -109,6 +112,7 @@ impl Manager {
                 Some(event) = events.next() => self.event(&event),
                 found = self.housekeeping.found() => self.keep_house(found),
                 _ = look.tick() => {
+                    self.resize_refused();
                     let env = self.env.clone();
                     self.housekeeping.look(&env);
                 }
@@ -146,6 +150,9 @@ impl Manager {
                 worked.kept.origin.clone_from(&origin);
                 let _ = worked.orders.send(Order::Moved { origin });
             }
+        }
+        for uid in &assignment.keep {
+            self.not_refused(uid);
         }
         for pod in assignment.resize {
             self.resize(pod);
@@ -187,7 +194,7 @@ impl Manager {
                 let _ = reports.send(Report::Died { state });
             }
         });
-        self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None });
+        self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None, refused: None });
     }
 
     fn end(&mut self, uid: &str, why: &str) {
@@ -200,9 +207,17 @@ impl Manager {
         let _ = worked.orders.send(Order::End(ending));
     }
 
+    /// Gives the pod other resources, or remembers that there is no room for them.
     fn resize(&mut self, pod: Arc<Pod>) {
         let Some(worked) = self.workers.get_mut(&pod.uid) else { return };
-        self.env.admission.resizing(&pod);
+        if let Err(why) = self.env.admission.resizing(&pod) {
+            if worked.refused.as_ref().is_none_or(|(_, before)| *before != why) {
+                let _ = worked.orders.send(Order::NotResized { why: Some(why.clone()) });
+            }
+            worked.refused = Some((pod, why));
+            return;
+        }
+        worked.refused = None;
         self.version += 1;
         let steps = resize::steps(&worked.kept.pod, &pod);
         let sizes = |pod: &Pod| (pod.init_containers.clone(), pod.containers.clone());
@@ -215,6 +230,28 @@ impl Manager {
         worked.kept.version = self.version;
         worked.after = Some(pod.clone());
         let _ = worked.orders.send(Order::Resize { pod, version: self.version });
+    }
+
+    /// The pod is to have the resources that it has.
+    fn not_refused(&mut self, uid: &str) {
+        if let Some(worked) = self.workers.get_mut(uid)
+            && worked.refused.take().is_some()
+        {
+            let _ = worked.orders.send(Order::NotResized { why: None });
+        }
+    }
+
+    /// Tries again what there was no room for, by priority.
+    fn resize_refused(&mut self) {
+        let here = self.workers.values().filter(|worked| !worked.ending);
+        let mut refused: Vec<Arc<Pod>> =
+            here.filter_map(|worked| worked.refused.as_ref().map(|(pod, _)| pod.clone())).collect();
+        refused.sort_by_key(|pod| std::cmp::Reverse(pod.priority));
+        let before = self.version;
+        refused.into_iter().for_each(|pod| self.resize(pod));
+        if self.version != before {
+            self.send();
+        }
     }
 
     fn report(&mut self, report: Report) {

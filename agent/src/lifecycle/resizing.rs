@@ -6,6 +6,7 @@ use tokio::sync::mpsc;
 
 use super::state::PodState;
 use super::worker::Report;
+use crate::admission::NoGrowth;
 use crate::container;
 
 /// Between two tries of what the runtime or the kernel refuses (a memory limit below what is in use).
@@ -65,6 +66,20 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
             Err(AGAIN)
         }
     }
+}
+
+/// Shows why the pod does not have the resources that it should; `None`: it has them. One event for each new reason, the
+/// numbers may change.
+pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
+    let (message, word) = (why.map(ToString::to_string).unwrap_or_default(), why.map_or("", NoGrowth::word));
+    let before = state.lock().resize.clone();
+    if before == message {
+        return;
+    }
+    if !word.is_empty() && !before.starts_with(word) {
+        state.env.tell(&state.pod(), None, &format!("Resize{word}"), message.clone());
+    }
+    state.note(|inner| inner.resize = message);
 }
 
 /// Tells the manager when every container has what the manifest says.

@@ -10,6 +10,7 @@ use super::manifest::Manifest;
 use super::state::PodState;
 use super::turn::{Next, turn};
 use super::{Ending, away, devices, exits, kill, look, probing, resizing, terminate};
+use crate::admission::NoGrowth;
 use crate::pod::Pod;
 use crate::runtime::Listing;
 use crate::view::OomVictim;
@@ -30,6 +31,8 @@ pub enum Order {
     Probed { look: bool },
     /// Other resources; the pod level has grown for them when its place says `version`.
     Resize { pod: Arc<Pod>, version: u64 },
+    /// Why it does not have the resources that it should, or that it should have no others.
+    NotResized { why: Option<NoGrowth> },
     /// The manifest is in another file now.
     Moved { origin: String },
     /// The pod has to make way, and comes back later.
@@ -198,8 +201,10 @@ impl News {
                     inner.pod = pod;
                     inner.version = version;
                     inner.resizing = true;
+                    inner.resize.clear();
                 });
             }
+            Order::NotResized { why } => resizing::refused(state, why.as_ref()),
             Order::Evict(eviction) => {
                 self.look = true;
                 away::evict(state, &eviction);

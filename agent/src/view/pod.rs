@@ -52,7 +52,7 @@ pub struct PodView {
     pub sandbox_id: String,
     /// In the manifest's order: init containers (sidecars among them) and then the ordinary ones.
     pub containers: Vec<ContainerView>,
-    /// Why a change of resources waits or was refused; empty when there is none.
+    /// Why a change of resources waits (`Deferred: …`) or was refused (`Infeasible: …`); empty when there is none.
     pub resize: String,
 }
 

@@ -1,5 +1,7 @@
 //! A changed manifest: resources in place or by restart, anything else by another pod.
 
+use std::time::SystemTime;
+
 use serde_json::{Value, json};
 
 use super::NEEDS;
@@ -7,11 +9,15 @@ use super::manifest::{STAY, one, pod, shell};
 use super::seen::Seen;
 use super::stage::Stage;
 use crate::e2e::hierarchy::compare::{place, plain};
+use crate::e2e::pressure::site::pool;
 use crate::e2e::support::eventually;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("pod_resize_and_replace", resize).timeout(180).needs(NEEDS)];
+pub const TESTS: &[Test] = &[
+    Test::new("pod_resize_and_replace", resize).timeout(180).needs(NEEDS),
+    Test::new("pod_resize_waits_for_room", waits).timeout(120).needs(NEEDS),
+];
 
 fn limits(cpu: &str, memory: &str) -> Value {
     json!({ "requests": { "cpu": "50m", "memory": "16Mi" }, "limits": { "cpu": cpu, "memory": memory } })
@@ -92,6 +98,69 @@ fn resize(context: &Context) -> Result<(), Failure> {
 
     replace(&mut stage)?;
     ensure_eq!(identity(&stage.up("bystander")?)?, identity(&bystander)?, "a pod whose manifest is the same");
+    stage.finish()
+}
+
+/// A pod that requests memory.
+fn requesting(name: &str, mib: u64) -> Value {
+    one(name, STAY, json!({ "resources": { "requests": { "memory": format!("{mib}Mi") } } }))
+}
+
+/// It keeps what it has until what it should have is free, and is never more than the node gives.
+fn waits(context: &Context) -> Result<(), Failure> {
+    // 390 MiB for pods.
+    let mut stage = Stage::with(context, &pool(10, "")?, "")?;
+    let begun = SystemTime::now();
+    stage.put([requesting("grows", 100), requesting("holds", 200)])?;
+    let before = identity(&stage.up("grows")?)?;
+    stage.up("holds")?;
+    let until = |stage: &Stage<'_>, mib: u64, why: &str| {
+        let mut last = String::new();
+        let is = eventually(context.patiently(20), "", || {
+            let now = stage.up("grows")?;
+            ensure_eq!(identity(&now)?, before, "uid, container and restarts");
+            let requests = &now.0["spec"]["containers"][0]["resources"]["requests"]["memory"];
+            let output = stage.command(&["pods", "describe", "grows"])?;
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            let line = text.lines().find_map(|line| line.strip_prefix("Resize:"));
+            last = format!("requests {requests}, resize {line:?}");
+            let shown = *requests == json!(format!("{mib}Mi"));
+            let said = line.unwrap_or_default().trim().starts_with(why) && line.is_some() != why.is_empty();
+            Ok((shown && said).then_some(()))
+        });
+        is.map_err(|_| Failure::Unexpected(format!("not {mib} Mi and {why:?}, but {last}")))
+    };
+    until(&stage, 100, "")?;
+    stage.put([requesting("grows", 500)])?;
+    until(&stage, 100, "Infeasible: Node didn't have enough capacity: memory, requested: 524288000")?;
+    stage.put([requesting("grows", 250)])?;
+    until(
+        &stage,
+        100,
+        "Deferred: Node didn't have enough resource: memory, requested: 262144000, used: 209715200",
+    )?;
+    // Thought better of, and wanted after all, by an agent that does not know of it.
+    stage.put([requesting("grows", 100)])?;
+    until(&stage, 100, "")?;
+    stage.kill_agent()?;
+    stage.put([requesting("grows", 250)])?;
+    stage.start_agent()?;
+    until(&stage, 100, "Deferred: ")?;
+    let now = stage.up("grows")?;
+    let conditions = now.0["status"]["conditions"].as_array().into_iter().flatten();
+    let pending = conditions.filter(|own| own["type"] == "PodResizePending").map(|own| own["reason"].clone());
+    ensure_eq!(pending.collect::<Vec<_>>(), [json!("Deferred")], "the condition");
+    stage.remove("holds")?;
+    until(&stage, 250, "")?;
+    for reason in ["ResizeInfeasible", "ResizeDeferred"] {
+        ensure!(!stage.notes("grows", reason, begun)?.is_empty(), "no event {reason}");
+    }
+    // What it has now, nobody else gets.
+    stage.put([requesting("late", 200)])?;
+    stage.until("late", "OutOfmemory", 20, |pod| pod.text("/status/reason") == "OutOfmemory")?;
+    stage.put([requesting("grows", 150)])?;
+    stage.up("late")?;
+    until(&stage, 150, "")?;
     stage.finish()
 }
 
