@@ -41,7 +41,7 @@ pub use file::{load, parse};
 pub use gc::GcSettings;
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
-pub use pods::PodSettings;
+pub use pods::{LogRotation, PodSettings};
 pub use probes::ProbeSettings;
 pub use settings::FeatureGates;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};

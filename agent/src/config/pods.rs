@@ -9,6 +9,7 @@ use std::time::Duration;
 pub struct PodSettings {
     /// `podLogsDir`.
     pub logs_dir: PathBuf,
+    pub rotation: LogRotation,
     /// First wait of CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; without it 10 s, or 1 s with the
     /// feature gate ReduceDefaultCrashLoopBackOffDecay, and never over the longest.
     pub backoff_initial: Duration,
@@ -41,6 +42,7 @@ impl Default for PodSettings {
     fn default() -> Self {
         Self {
             logs_dir: PathBuf::from("/var/log/pods"),
+            rotation: LogRotation::default(),
             backoff_initial: Duration::from_secs(10),
             backoff_max: Duration::from_secs(300),
             backoff_reset: Duration::from_secs(600),
@@ -54,5 +56,23 @@ impl Default for PodSettings {
             dead_kept: Some(1),
             dead_min_age: Duration::ZERO,
         }
+    }
+}
+
+/// When containers' logs are moved away, and how many files are kept of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogRotation {
+    /// `containerLogMaxSize`, in bytes; `None` for a negative one: never.
+    pub max_size: Option<u64>,
+    /// `containerLogMaxFiles`: the one that is written to among them.
+    pub max_files: u32,
+    /// `containerLogMonitorInterval`: time between two looks at the sizes.
+    pub interval: Duration,
+}
+
+/// The kubelet's (pkg/kubelet/apis/config/v1beta1/defaults.go).
+impl Default for LogRotation {
+    fn default() -> Self {
+        Self { max_size: Some(10 << 20), max_files: 5, interval: Duration::from_secs(10) }
     }
 }

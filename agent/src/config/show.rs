@@ -7,10 +7,10 @@ use serde_yaml_ng::{Mapping, Value};
 use super::eviction::EvictionSettings;
 use super::node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 use super::{
-    Config, DeviceSettings, FeatureGates, FeedbackSettings, GcSettings, PodSettings, ProbeSettings, duration,
-    kubelet, threshold,
+    Config, DeviceSettings, FeatureGates, FeedbackSettings, GcSettings, LogRotation, PodSettings,
+    ProbeSettings, duration, kubelet, threshold,
 };
-use crate::pod::ResourceList;
+use crate::pod::{Quantity, ResourceList};
 
 impl Config {
     /// YAML with every setting spelled out; keys that would say "none" are left out.
@@ -175,6 +175,11 @@ fn node(top: &mut Map, node: &NodeSettings) {
 /// The kubelet's keys about running pods.
 fn pods(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("podLogsDir", &*pods.logs_dir.to_string_lossy());
+    let LogRotation { max_size, max_files, interval } = pods.rotation;
+    let size = max_size.and_then(|bytes| i64::try_from(bytes).ok()).unwrap_or(-1);
+    top.put("containerLogMaxSize", Quantity::from_bytes(size).to_string());
+    top.put("containerLogMaxFiles", max_files);
+    top.put("containerLogMonitorInterval", duration::show(interval));
     // Without the gate nothing may be said.
     let back_off = Mapping::from_iter([pair("maxContainerRestartPeriod", duration::show(pods.backoff_max))]);
     top.put_some("crashLoopBackOff", gates.crash_loop_back_off_max.then_some(back_off));

@@ -30,14 +30,16 @@ impl Limits {
             let size = Quantity::parse(asked.size_limit.as_ref()?.0.trim()).ok()?;
             (medium == Medium::Disk && size.is_positive()).then(|| (volume.name.clone(), size))
         };
-        let all = pod.containers.iter().chain(&pod.init_containers);
-        let containers = all.filter_map(|container| {
+        let all = || pod.containers.iter().chain(&pod.init_containers);
+        let containers = all().filter_map(|container| {
             let limit = container.resources.limits.get(EPHEMERAL_STORAGE)?;
             limit.is_positive().then(|| (container.name.clone(), limit.clone()))
         });
+        // Added up only where there is something: this is asked of every pod again and again.
+        let storage = all().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE));
         let limits = Self {
             volumes: pod.spec.volumes.iter().flatten().filter_map(volume).collect(),
-            pod: pod.limits().get(EPHEMERAL_STORAGE).cloned(),
+            pod: storage.then(|| pod.limits().get(EPHEMERAL_STORAGE).cloned()).flatten(),
             containers: containers.collect(),
         };
         let has_any = limits.of_storage() || !limits.volumes.is_empty();

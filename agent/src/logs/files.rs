@@ -59,13 +59,13 @@ pub(super) fn chain(path: &Path) -> Result<Vec<Found>, LogError> {
 }
 
 /// `20261121-040001`.
-fn is_time(text: &str) -> bool {
+pub(super) fn is_time(text: &str) -> bool {
     text.len() == 15
         && text.bytes().enumerate().all(|(i, b)| if i == 8 { b == b'-' } else { b.is_ascii_digit() })
 }
 
 /// Names in UTF-8: others are none of ours.
-fn names(directory: &Path) -> Result<Vec<String>, LogError> {
+pub(super) fn names(directory: &Path) -> Result<Vec<String>, LogError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),

@@ -5,6 +5,7 @@
 //! - [`runs`]: which runs of a container have a log.
 //! - [`Reader`]: one run's log from where it was asked for, through the files it was rotated to.
 //! - [`send`]: the same as a stream that follows what is written.
+//! - [`rotation`]: moving a log away that has become too large.
 //! - [`tail`]: the end of a log, as a termination message has it.
 
 mod back;
@@ -13,6 +14,7 @@ mod error;
 mod files;
 mod follow;
 mod reader;
+pub mod rotation;
 mod select;
 mod tail;
 #[cfg(test)]

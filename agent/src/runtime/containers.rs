@@ -109,6 +109,16 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Has a running container write to a new file of its log's name, after that was moved away.
+    pub async fn reopen_log(&self, id: &str) -> Result<(), RuntimeError> {
+        let mut service = self.service.clone();
+        let request = cri::ReopenContainerLogRequest { container_id: id.to_owned() };
+        let answer = service.reopen_container_log(request);
+        self.call("ReopenContainerLog", id, Some(self.request_limit), answer).await.map(drop)
+    }
+}
+
 /// CRI's unit; a part of a second counts as one, since 0 means something else than little.
 pub(super) fn whole_seconds(time: Duration) -> i64 {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));

@@ -69,6 +69,7 @@ impl RuntimeService for Answers {
         remove_container(RemoveContainerRequest) -> RemoveContainerResponse,
         container_status(ContainerStatusRequest) -> ContainerStatusResponse,
         update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse,
+        reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse,
         exec_sync(ExecSyncRequest) -> ExecSyncResponse,
         list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse,
         exec(ExecRequest) -> ExecResponse,

@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::error::WatchError;
 use super::observer::Observer;
-use super::{collecting, devices, evicting};
+use super::{collecting, devices, evicting, rotating};
 use crate::admission::Explain;
 use crate::config::{Config, Enforcement};
 use crate::devices::Guards;
@@ -121,12 +121,17 @@ pub fn start(
         remembered,
     };
     let evicting = evicting::start(config, observer, journal, given);
+    let rotating = {
+        let _inside = runtime.enter();
+        let client = Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout);
+        rotating::start(config, observer.board.clone(), client)
+    };
     let watching = source.map(|source| {
         let watching = source.watch(Box::new(move |desired| lifecycle.desire(desired)));
         watching.map_err(|source| manage::ManageError::Start { what: "manifest thread", source })
     });
     Ok((
-        Managing::new(watching.transpose()?, keeper).with_servers((started.servers, evicting)),
+        Managing::new(watching.transpose()?, keeper).with_servers((started.servers, evicting, rotating)),
         Some(adoption),
     ))
 }

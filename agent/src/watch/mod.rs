@@ -11,6 +11,7 @@ mod memory;
 mod names;
 mod observer;
 mod registry;
+mod rotating;
 mod sampler;
 mod squeezing;
 mod start;

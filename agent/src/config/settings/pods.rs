@@ -7,9 +7,13 @@ use std::time::Duration;
 
 use super::gates::FeatureGates;
 use crate::config::fields::{Fields, shown};
-use crate::config::pods::PodSettings;
+use crate::config::pods::{LogRotation, PodSettings};
 use crate::config::{defaults as d, duration};
+use crate::pod::Quantity;
 
+/// The newest one and at least one that was moved away.
+const LOG_FILES: RangeInclusive<u64> = 2..=1000;
+const LEAST_LOG_INTERVAL: Duration = Duration::from_secs(3);
 /// What the kubelet takes for `crashLoopBackOff.maxContainerRestartPeriod`.
 const RESTART_PERIOD: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
 /// With `ReduceDefaultCrashLoopBackOffDecay` (KEP-4603): first wait and longest.
@@ -25,6 +29,7 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
     let backoff_max = restart_period(top, gates).unwrap_or(max);
     PodSettings {
         logs_dir: logs_dir(top).unwrap_or(default.logs_dir),
+        rotation: rotation(top),
         // newCrashLoopBackOff: the first wait is never over the longest.
         backoff_initial: initial.min(backoff_max),
         backoff_max,
@@ -75,6 +80,25 @@ pub fn take_own(section: &mut Fields<'_>, pods: PodSettings) -> PodSettings {
             &d::HOUSEKEEPING_SECONDS_RANGE,
         ),
         ..pods
+    }
+}
+
+/// `containerLogMaxWorkers` says how many at a time, which is one here.
+fn rotation(top: &mut Fields<'_>) -> LogRotation {
+    let default = LogRotation::default();
+    let size =
+        top.text("containerLogMaxSize", "an amount of bytes like 10Mi, below 0 for no rotation", |text| {
+            Quantity::parse(text).ok().filter(Quantity::fits_i64).map(|size| size.value())
+        });
+    let files = top.number("containerLogMaxFiles", default.max_files.into(), &LOG_FILES);
+    let interval = top.text("containerLogMonitorInterval", "a time from 3s like 20s or 1m30s", |text| {
+        duration::parse(text).filter(|time| time.is_zero() || *time >= LEAST_LOG_INTERVAL)
+    });
+    LogRotation {
+        max_size: size.map_or(default.max_size, |bytes| u64::try_from(bytes).ok()),
+        max_files: u32::try_from(files).unwrap_or(default.max_files),
+        // As in the kubelet, 0 is none that was set.
+        interval: interval.filter(|time| !time.is_zero()).unwrap_or(default.interval),
     }
 }
 

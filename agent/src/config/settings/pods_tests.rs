@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::tests::{problems, read};
-use crate::config::{Overrides, PodSettings, parse};
+use crate::config::{LogRotation, Overrides, PodSettings, parse};
 
 fn pods(body: &str) -> PodSettings {
     read(body).unwrap_or_else(|e| panic!("{body}: {e}")).pods
@@ -22,6 +22,9 @@ fn the_kubelets_defaults() {
 fn everything_set() {
     let config = read(
         "podLogsDir: /logs
+containerLogMaxSize: 1Mi
+containerLogMaxFiles: 3
+containerLogMonitorInterval: 3s
 crashLoopBackOff: {maxContainerRestartPeriod: 1m30s}
 clusterDNS: [10.96.0.10, 'fd00::a']
 clusterDomain: cluster.local
@@ -36,6 +39,7 @@ nodewarden: {crashLoopBackOffInitialSeconds: 2, crashLoopBackOffResetSeconds: 30
     .unwrap();
     let expected = PodSettings {
         logs_dir: PathBuf::from("/logs"),
+        rotation: LogRotation { max_size: Some(1 << 20), max_files: 3, interval: Duration::from_secs(3) },
         backoff_initial: Duration::from_secs(2),
         backoff_max: Duration::from_secs(90),
         backoff_reset: Duration::from_secs(30),
@@ -57,6 +61,8 @@ fn what_is_shown_reads_back_the_same() {
     for body in [
         "",
         "resolvConf: ''",
+        "containerLogMaxSize: '-1'\ncontainerLogMaxFiles: 2",
+        "containerLogMaxSize: 1k\ncontainerLogMonitorInterval: 1m",
         "serializeImagePulls: false",
         "maxParallelImagePulls: 3",
         "clusterDNS: ['::1']\nclusterDomain: a.b",

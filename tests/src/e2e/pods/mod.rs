@@ -13,6 +13,7 @@ mod oom;
 mod order;
 mod refused;
 mod resize;
+mod rotation;
 mod runtime;
 mod security;
 pub(crate) mod seen;
@@ -57,6 +58,7 @@ pub fn tests() -> Vec<Test> {
         images::TESTS,
         crash::TESTS,
         resize::TESTS,
+        rotation::TESTS,
         refused::TESTS,
         survive::TESTS,
         oom::TESTS,

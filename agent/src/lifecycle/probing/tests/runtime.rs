@@ -254,6 +254,7 @@ impl RuntimeService for Fake {
         remove_container(RemoveContainerRequest) -> RemoveContainerResponse,
         update_container_resources(UpdateContainerResourcesRequest) -> UpdateContainerResourcesResponse,
         list_container_stats(ListContainerStatsRequest) -> ListContainerStatsResponse,
+        reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse,
         exec(ExecRequest) -> ExecResponse,
         create_container(CreateContainerRequest) -> CreateContainerResponse,
         start_container(StartContainerRequest) -> StartContainerResponse,
