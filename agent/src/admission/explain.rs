@@ -96,17 +96,8 @@ fn candidates(preempted: &Preempted) -> Vec<CandidateSeen> {
     let seen = |(pod, held): &(Arc<Pod>, Amounts)| {
         let may = preemptable(&preempted.pod, pod);
         let held = positive(amount(held, resource));
-        CandidateSeen {
-            uid: pod.uid.clone(),
-            namespace: pod.namespace.clone(),
-            name: pod.name.clone(),
-            qos: pod.qos.to_string(),
-            priority: pod.priority,
-            usage: held,
-            request: held,
-            chosen: preempted.victims.iter().any(|victim| victim.uid == pod.uid),
-            spared: if may { String::new() } else { "its priority is not lower".to_owned() },
-        }
+        let chosen = preempted.victims.iter().any(|victim| victim.uid == pod.uid);
+        CandidateSeen::new(pod, (held, held), chosen, if may { "" } else { "its priority is not lower" })
     };
     let rank = |(pod, _): &&(Arc<Pod>, Amounts)| {
         let place = preempted.victims.iter().position(|victim| victim.uid == pod.uid);

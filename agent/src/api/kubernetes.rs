@@ -11,6 +11,8 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use crate::devices::Health;
+use crate::eviction::message::NODE_LOW;
+use crate::lifecycle::EVICTED;
 use crate::pod::{Container, ContainerKind, Pod};
 use crate::view::{ContainerState, ContainerView, Ended, PodPhase, PodView};
 
@@ -142,8 +144,8 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
         ready("ContainersReady"),
         plain("PodScheduled", true),
     ];
-    if view.made_way() {
-        // KEP-3329.
+    // KEP-3329; not of limits that the pod has itself (kubelet `localStorageEviction`).
+    if view.made_way() && (view.reason != EVICTED || view.message.starts_with(NODE_LOW)) {
         conditions.push(condition("DisruptionTarget", true, "TerminationByKubelet", view.message.clone()));
     }
     if let Some((reason, message)) = view.resize.split_once(": ") {
@@ -340,17 +342,20 @@ mod tests {
              Ready=False(ContainersNotReady containers with unready status: [web]) \
              ContainersReady=False(ContainersNotReady containers with unready status: [web]) PodScheduled=True"
         );
-        (view.phase, view.reason, view.message) = (PodPhase::Failed, "Evicted".into(), "low".into());
+        (view.phase, view.reason, view.message) =
+            (PodPhase::Failed, "Evicted".into(), format!("{NODE_LOW}memory"));
         let shown = serde_json::to_value(pod(&view, "node-1")).unwrap();
         let status = &shown["status"];
         assert_eq!(
             (&status["phase"], &status["reason"], &status["message"]),
-            (&json!("Failed"), &json!("Evicted"), &json!("low"))
+            (&json!("Failed"), &json!("Evicted"), &json!(format!("{NODE_LOW}memory")))
         );
         assert!(conditions_of(status).ends_with(
             "Ready=False(PodFailed) ContainersReady=False(PodFailed) PodScheduled=True \
-             DisruptionTarget=True(TerminationByKubelet low)"
+             DisruptionTarget=True(TerminationByKubelet The node was low on resource: memory)"
         ));
+        view.message = "Usage of EmptyDir volume".into();
+        assert!(told(&view).ends_with(" PodScheduled=True"), "its own limit");
         view.reason.clear();
         view.resize = "Deferred: no room: none".into();
         assert!(told(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)"));

@@ -10,6 +10,9 @@ use crate::pod::Quantity;
 const MEMORY: &str = "memory";
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
+/// How the message begins of a pod that the node was short of something for; others are beyond a limit of their own.
+pub const NODE_LOW: &str = "The node was low on resource: ";
+
 /// What a signal's threshold stands for (kubelet `signalToResource`).
 pub fn resource(signal: Signal) -> &'static str {
     match signal {
@@ -34,9 +37,7 @@ pub fn message(due: &Due, candidate: &Candidate) -> String {
         MEMORY | EPHEMERAL_STORAGE => bytes(due.observed.available),
         _ => Quantity::from_whole(i64::try_from(due.observed.available).unwrap_or(i64::MAX)),
     };
-    let mut text = format!(
-        "The node was low on resource: {resource}. Threshold quantity: {threshold}, available: {available}. "
-    );
+    let mut text = format!("{NODE_LOW}{resource}. Threshold quantity: {threshold}, available: {available}. ");
     let mut add = |kind, name: &str, usage: &Quantity, request: &Quantity| {
         let _ = write!(
             text,

@@ -177,24 +177,14 @@ pub fn seen(
     let all = go.chain(ranking.spared.iter().copied());
     all.filter_map(|(index, spared)| Some((index, spared, candidates.get(index)?)))
         .map(|(index, spared, candidate)| {
-            one_seen(&candidate.pod, figures(signal, layout, candidate), chosen == Some(index), spared)
+            CandidateSeen::new(
+                &candidate.pod,
+                figures(signal, layout, candidate),
+                chosen == Some(index),
+                spared,
+            )
         })
         .collect()
-}
-
-/// One candidate as people are shown it. Why it is spared is empty for one that may go.
-pub fn one_seen(pod: &Pod, (usage, request): (u64, u64), chosen: bool, spared: &str) -> CandidateSeen {
-    CandidateSeen {
-        uid: pod.uid.clone(),
-        namespace: pod.namespace.clone(),
-        name: pod.name.clone(),
-        qos: pod.qos.to_string(),
-        priority: pod.priority,
-        usage,
-        request,
-        chosen,
-        spared: spared.to_owned(),
-    }
 }
 
 /// What candidates have to be read for to be ranked for a signal.

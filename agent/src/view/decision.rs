@@ -3,6 +3,8 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::pod::Pod;
+
 /// One decision, whole: what was seen, who could have gone and in which order, what was done and how long it took.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -85,6 +87,21 @@ pub struct PressureView {
 }
 
 impl CandidateSeen {
+    /// `spared` is empty for one that may go.
+    pub fn new(pod: &Pod, (usage, request): (u64, u64), chosen: bool, spared: &str) -> Self {
+        Self {
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            qos: pod.qos.to_string(),
+            priority: pod.priority,
+            usage,
+            request,
+            chosen,
+            spared: spared.to_owned(),
+        }
+    }
+
     /// Whether a uid, a name or namespace/name stands for it.
     pub fn is(&self, reference: &str) -> bool {
         match reference.split_once('/') {

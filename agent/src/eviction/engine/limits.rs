@@ -9,7 +9,7 @@ use super::story::Story;
 use crate::eviction::limits::{Exceeded, Limits, exceeded};
 use crate::eviction::{Candidate, Needs, gather, rank, told};
 use crate::lifecycle::{EVICTED, Eviction};
-use crate::view::SignalSeen;
+use crate::view::{CandidateSeen, SignalSeen};
 
 /// Between two looks (kubelet: monitoringInterval).
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -95,7 +95,7 @@ fn evict(shared: &Shared, beyond: &Beyond, woken: Instant) {
     }]);
     let about = format!("{} {}", exceeded.signal, pod.uid);
     let spared = rank::spared(&shared.needs.settings, pod);
-    story.ranked(vec![rank::one_seen(
+    story.ranked(vec![CandidateSeen::new(
         pod,
         (exceeded.used, exceeded.limit),
         spared.is_none(),

@@ -86,6 +86,9 @@ fn beyond_own(context: &Context) -> Result<(), Failure> {
     for (name, _, message) in BEYOND {
         let seen = stage.until(name, "evicted", 40, is_evicted)?;
         ensure_eq!(seen.text("/status/message"), message, "the message of {name}");
+        let conditions = seen.0["status"]["conditions"].as_array().into_iter().flatten();
+        let disrupted = conditions.filter(|own| own["type"] == "DisruptionTarget").count();
+        ensure_eq!(disrupted, 0, "conditions DisruptionTarget of {name}");
     }
     for (name, signal, _) in BEYOND {
         let counted = metric(stage.agent()?, "kubelet_evictions", ("eviction_signal", signal))?;
