@@ -145,7 +145,7 @@ impl Book {
     }
 
     /// Why the pod may not have other resources now, if it runs.
-    pub fn no_growth(&self, pod: &Pod, facts: &Facts<'_>) -> Option<NoGrowth> {
+    pub fn no_growth(&self, pod: &Pod, node: &Node) -> Option<NoGrowth> {
         let own = self.holders.get(&pod.uid)?;
         let others = || self.holders.iter().filter(|(uid, _)| **uid != pod.uid).map(|(_, other)| &other.held);
         let kept = || self.waiting.iter().filter(|other| other.reserves).map(|other| &other.wants);
@@ -153,7 +153,7 @@ impl Book {
         let mut wants = wants(pod);
         // Devices are not among them (KEP-1287).
         wants.retain(|name, _| !is_extended(name));
-        growth::refused(&own.held, &wants, |name| facts.node.capacity.get(name).copied(), used)
+        growth::refused(&own.held, &wants, |name| node.capacity.get(name).copied(), used)
     }
 
     /// The pod has other resources from now on; `under_way`: on the way to them it may use what it had, too. Devices

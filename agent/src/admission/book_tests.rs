@@ -142,10 +142,7 @@ fn growth_waits_for_room() {
     let mut world = World::new();
     world.ask(&cpu("a", 0, 3));
     world.ask(&cpu("b", 0, 5));
-    let asked = |world: &World, pod: &Pod| {
-        let facts = Facts { node: &world.node, pressure: &world.pressure, devices: &|_, _| None };
-        world.book.no_growth(pod, &facts).map(|no| no.word())
-    };
+    let asked = |world: &World, pod: &Pod| world.book.no_growth(pod, &world.node).map(|no| no.word());
     assert_eq!(asked(&world, &cpu("a", 0, 5)), None);
     assert_eq!(asked(&world, &cpu("a", 0, 6)), Some("Deferred"));
     assert_eq!(asked(&world, &cpu("a", 0, 11)), Some("Infeasible"));

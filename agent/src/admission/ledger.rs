@@ -118,12 +118,9 @@ impl Admission {
     /// # Errors
     /// It runs, and there is not enough for it now or ever: nothing has changed.
     pub fn resizing(&self, pod: &Arc<Pod>) -> Result<(), NoGrowth> {
-        let needs = &self.0.needs;
         let mut refused = None;
         self.change(|book| {
-            let pressure = needs.pressure.borrow().clone();
-            let facts = Facts { node: &needs.node, pressure: &pressure, devices: &*needs.devices };
-            refused = book.no_growth(pod, &facts);
+            refused = book.no_growth(pod, &self.0.needs.node);
             if refused.is_none() {
                 book.resized(pod, true);
             }

@@ -280,7 +280,8 @@ impl Manager {
                     "a fault in the agent: the pod's worker starts again".into(),
                 );
                 self.begin(pod, record, false, None);
-                self.send();
+                // What it was on its way to, or waited for, is asked for again.
+                self.assign();
             }
             Report::Gone { uid } => {
                 self.workers.remove(&uid);

@@ -45,7 +45,9 @@ pub fn start(config: &Config, board: Board, client: Client) -> Option<Rotating> 
         let mut failing = BTreeSet::new();
         loop {
             tokio::time::sleep(policy.interval).await;
-            for (id, path) in running(&board, &homes, &logs_dir) {
+            let running = running(&board, &homes, &logs_dir);
+            failing.retain(|id| running.iter().any(|(own, _)| own == id));
+            for (id, path) in running {
                 if !is_due(&path, most) {
                     continue;
                 }

@@ -13,8 +13,10 @@ use crate::view::{CandidateSeen, SignalSeen};
 
 /// Between two looks (kubelet: monitoringInterval).
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Counting files takes at most one part in so many of the time.
+/// Counting files takes at most one part in so many of the time, unless that would make it rarer than [`RAREST`].
 const PART: u32 = 50;
+/// As often a kubelet counts volumes, however long it takes (volumeStatsAggPeriod).
+const RAREST: Duration = Duration::from_secs(60);
 /// What a pod has to end, if it does not say less (kubelet: immediateEvictionGracePeriodSeconds).
 const GRACE: Duration = Duration::from_secs(1);
 /// Between two looks whether an earlier agent's pods are known.
@@ -34,21 +36,16 @@ pub async fn run(shared: Arc<Shared>) {
     }
     loop {
         let took = turn(&shared).await;
-        tokio::time::sleep(INTERVAL.max(took * PART)).await;
+        tokio::time::sleep(took.saturating_mul(PART).clamp(INTERVAL, RAREST)).await;
     }
 }
 
 /// Looks once; how long the looking took.
 async fn turn(shared: &Arc<Shared>) -> Duration {
     let woken = Instant::now();
-    let own = shared.clone();
-    let limited = move || {
-        let leaving = own.needs.subjects.leaving();
-        let pods = own.needs.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
-        let limited = pods.filter_map(|one| Limits::of(&one.pod).map(|limits| (one, limits)));
-        limited.collect::<Vec<_>>()
-    };
-    let limited = limited();
+    let leaving = shared.needs.subjects.leaving();
+    let pods = shared.needs.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
+    let limited: Vec<_> = pods.filter_map(|one| Limits::of(&one.pod).map(|limits| (one, limits))).collect();
     if limited.is_empty() {
         return Duration::ZERO;
     }
