@@ -77,7 +77,9 @@ pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
         return;
     }
     if !word.is_empty() && !before.starts_with(word) {
-        state.env.tell(&state.pod(), None, &format!("Resize{word}"), message.clone());
+        // The event's reason has the word already.
+        let said = message.split_once(": ").map_or(message.as_str(), |(_, said)| said);
+        state.env.tell(&state.pod(), None, &format!("Resize{word}"), said.to_owned());
     }
     state.note(|inner| inner.resize = message);
 }
