@@ -6,8 +6,9 @@ use clap::Args;
 use tracing_subscriber::EnvFilter;
 
 use super::CliError;
-use crate::config::{self, Overrides};
-use crate::watch;
+use crate::daemon as watch;
+use nodewarden_config as config;
+use nodewarden_config::Overrides;
 
 /// Start the agent in the foreground (needs root)
 #[derive(Debug, Args)]

@@ -3,13 +3,12 @@
 use std::future::Future;
 use std::path::{Path, PathBuf};
 
-use hyper_util::rt::TokioIo;
 use nodewarden_proto::nodewarden::v1::garbage_client::GarbageClient;
 use nodewarden_proto::nodewarden::v1::nodewarden_client::NodewardenClient;
 use nodewarden_proto::nodewarden::v1::pods_client::PodsClient;
 use nodewarden_proto::nodewarden::v1::pressure_client::PressureClient;
 use tokio::net::UnixStream;
-use tonic::transport::{Channel, Endpoint, Uri};
+use tonic::transport::Channel;
 
 use super::CliError;
 
@@ -56,14 +55,7 @@ pub fn refused(socket: PathBuf) -> impl Fn(tonic::Status) -> CliError {
 pub async fn channel(socket: &Path) -> Result<Channel, CliError> {
     // Asked apart: the transport wraps the reason beyond recognition.
     UnixStream::connect(socket).await.map_err(|e| CliError::connecting(socket, e))?;
-    let path: PathBuf = socket.to_owned();
-    let connector = tower::service_fn(move |_: Uri| {
-        let path = path.clone();
-        async move { UnixStream::connect(path).await.map(TokioIo::new) }
-    });
-    // The address is not used: the connector knows where to go.
-    Endpoint::from_static("http://nodewarden")
-        .connect_with_connector(connector)
+    nodewarden_api::grpc::client::channel(socket)
         .await
         .map_err(|source| CliError::Transport { socket: socket.to_owned(), source })
 }

@@ -7,7 +7,8 @@ use clap::{Args, Subcommand};
 
 use super::CliError;
 use super::output::stdout;
-use crate::config::{self, Overrides};
+use nodewarden_config as config;
+use nodewarden_config::Overrides;
 
 /// Check a configuration file or show what the agent would run with
 #[derive(Debug, Args)]

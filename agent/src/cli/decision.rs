@@ -7,7 +7,7 @@ use jiff::Timestamp;
 
 use super::format::{bytes, count, nanos, printable, span, time};
 use super::table::{Align, table};
-use crate::view::{CandidateSeen, Decision, DecisionStep, SignalSeen};
+use nodewarden_model::{CandidateSeen, Decision, DecisionStep, SignalSeen};
 
 /// Candidates that are shown after the last one that had to go; others are counted.
 const AFTER: usize = 5;

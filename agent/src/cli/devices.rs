@@ -12,7 +12,7 @@ use super::format::{printable, span};
 use super::output::print;
 use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
-use crate::api::grpc::time;
+use nodewarden_api::grpc::time;
 
 /// Print the devices that plugins offer, their health, and which container has them
 #[derive(Debug, Args)]

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::config::ConfigError;
-use crate::manage::ManageError;
-use crate::watch::WatchError;
+use crate::daemon::WatchError;
+use nodewarden_config::ConfigError;
+use nodewarden_hierarchy::ManageError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {

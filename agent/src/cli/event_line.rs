@@ -1,7 +1,7 @@
 //! One event as one line: when, what, who, where, at what limit, by whom. Pure.
 
 use super::format::{bytes, printable, time};
-use crate::view::{Detail, DeviceAccess, DeviceVerdict, Event, Exit, LimitScope, OomKill, PodRef};
+use nodewarden_model::{Detail, DeviceAccess, DeviceVerdict, Event, Exit, LimitScope, OomKill, PodRef};
 
 /// The line, without its end.
 pub fn line(event: &Event) -> String {
@@ -112,7 +112,7 @@ fn signal(number: u32) -> String {
 }
 
 fn lost(lost_type: &str, count: u64) -> String {
-    if lost_type == crate::journal::LOST_SUBSCRIBER {
+    if lost_type == nodewarden_storage::journal::LOST_SUBSCRIBER {
         format!("{count} events were missed here: this client was too slow")
     } else {
         format!("{count} events of type {lost_type} were lost: the kernel's ring was full")
@@ -124,7 +124,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use crate::view::Correction;
+    use nodewarden_model::Correction;
 
     fn oom() -> OomKill {
         OomKill {

@@ -10,8 +10,8 @@ use tokio::time::MissedTickBehavior;
 
 use super::output::{reader_is_gone, stdout};
 use super::{CliError, SocketArg, client, event_line, since};
-use crate::api::grpc::{event, time};
-use crate::view::{Event, EventType};
+use nodewarden_api::grpc::{event, time};
+use nodewarden_model::{Event, EventType};
 
 /// Print events: out-of-memory kills, crashes, cgroups that come and go
 #[derive(Debug, Args)]

@@ -15,8 +15,8 @@ use super::events::Output;
 use super::format::printable;
 use super::output::print;
 use super::{CliError, SocketArg, client};
-use crate::api::grpc::pressure::convert;
-use crate::view::Decision;
+use nodewarden_api::grpc::pressure::convert;
+use nodewarden_model::Decision;
 
 /// Decisions in a text for people, if nobody says how many.
 const LIMIT: u32 = 3;

@@ -14,7 +14,7 @@ use super::format::{bytes, count, printable, span};
 use super::output::print;
 use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
-use crate::api::grpc::time;
+use nodewarden_api::grpc::time;
 
 /// Users of an image that are named; others are counted.
 const NAMED: usize = 2;
@@ -221,9 +221,9 @@ fn json(answer: &ListImagesResponse) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::grpc::fixture::images as view;
-    use crate::api::grpc::garbage::answer_of;
-    use crate::config::GcSettings;
+    use nodewarden_api::grpc::garbage::answer_of;
+    use nodewarden_model::GcSettings;
+    use nodewarden_model::fixture::images as view;
 
     fn answer() -> ListImagesResponse {
         ListImagesResponse { mode: "manage".into(), ..answer_of(view(), &GcSettings::default()) }

@@ -12,7 +12,7 @@ use tokio::time::MissedTickBehavior;
 use super::output::{reader_is_gone, stdout};
 use super::target::{self, TargetArgs};
 use super::{CliError, since};
-use crate::api::grpc::time;
+use nodewarden_api::grpc::time;
 
 /// Print what a container of a managed pod has written
 #[derive(Debug, Args)]

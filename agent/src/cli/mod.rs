@@ -35,10 +35,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::defaults;
-#[cfg(test)]
-pub(crate) use client::channel;
 pub use error::CliError;
+use nodewarden_config::defaults;
 
 const HELP: &str = "\
 Examples:
@@ -102,6 +100,7 @@ pub fn version() -> &'static str {
 
 /// Runs what the arguments say and gives the exit status.
 pub fn main() -> ExitCode {
+    nodewarden_model::set_version(version());
     let result = match Cli::parse().command {
         Command::Agent(args) => agent::run(&args),
         Command::Config(args) => config::run(&args),

@@ -10,11 +10,12 @@ use serde_json::{Map, Value, json};
 use super::CliError;
 use super::events::Output;
 use super::output::print;
-use crate::cgroup::control::Limits;
-use crate::config::{self, Overrides};
-use crate::manage::{Plan, PlannedPod, file_values};
-use crate::qos::ContainerParameters;
-use crate::source::{Desired, Manifests};
+use nodewarden_config as config;
+use nodewarden_config::Overrides;
+use nodewarden_hierarchy::{Plan, PlannedPod, file_values};
+use nodewarden_machine::cgroup::control::Limits;
+use nodewarden_pods::source::{Desired, Manifests};
+use nodewarden_qos::ContainerParameters;
 
 /// Print the cgroups, limits and runtime parameters that manifests lead to on this machine; changes nothing
 #[derive(Debug, Args)]
@@ -40,7 +41,7 @@ pub struct PlanArgs {
 
 pub fn run(args: &PlanArgs) -> Result<(), CliError> {
     let config = config::load(args.config.as_deref(), args.config_dir.as_deref(), &Overrides::default())?;
-    let desired = read(&args.manifests, &crate::manage::node_name(&config))?;
+    let desired = read(&args.manifests, &nodewarden_hierarchy::node_name(&config))?;
     let plan = Plan::of_this_machine(&config, &desired)?;
     let text = match args.output {
         Output::Text => text(&plan),
@@ -134,7 +135,7 @@ fn runtime(p: &ContainerParameters) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cgroup::control::PageSize;
+    use nodewarden_machine::cgroup::control::PageSize;
 
     #[test]
     fn a_request_as_the_kubelet_sends_it() {

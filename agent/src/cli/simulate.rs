@@ -8,9 +8,9 @@ use super::decision::{self, Detail};
 use super::events::Output;
 use super::output::print;
 use super::{CliError, SocketArg, client};
-use crate::api::grpc::pressure::convert;
-use crate::config::Signal;
-use crate::view::Decision;
+use nodewarden_api::grpc::pressure::convert;
+use nodewarden_config::Signal;
+use nodewarden_model::Decision;
 
 /// Show what would happen now if a signal had another threshold; nothing is done
 #[derive(Debug, Args)]
@@ -82,7 +82,8 @@ fn parse(text: &str) -> Result<(Signal, String), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::grpc::fixture::{Node, Running};
+    use nodewarden_api::grpc::fixture::Running;
+    use nodewarden_model::fixture::Node;
 
     #[test]
     fn signals_and_thresholds() {
@@ -119,8 +120,8 @@ mod tests {
 
     #[test]
     fn as_a_decision_that_nobody_took() {
-        use crate::view::Decision;
-        let own = (*crate::api::grpc::fixture::decisions()[0]).clone();
+        use nodewarden_model::Decision;
+        let own = (*nodewarden_model::fixture::decisions()[0]).clone();
         let own = Decision { number: 0, would: true, steps: Vec::new(), ..own };
         let told = text(&own, false);
         let lines: Vec<_> = told.lines().take(2).collect();

@@ -16,7 +16,7 @@ use super::format::{bytes, count, nanos, span};
 use super::output::print;
 use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
-use crate::api::grpc::time;
+use nodewarden_api::grpc::time;
 
 /// Print what works here, what is off and why, and what the agent itself costs
 #[derive(Debug, Args)]
@@ -222,11 +222,12 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::grpc::{fixture::Node, status::counted as answer};
-    use crate::view::{DevicesView, Watch};
+    use nodewarden_api::grpc::status::counted as answer;
+    use nodewarden_model::fixture::Node;
+    use nodewarden_model::{DevicesView, Watch};
 
     fn devices() -> DevicesView {
-        crate::metrics::fixture::devices()
+        nodewarden_metrics::fixture::devices()
     }
 
     #[test]

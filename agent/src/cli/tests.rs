@@ -3,7 +3,7 @@
 use clap::{CommandFactory, Parser};
 
 use super::*;
-use crate::api::grpc::fixture::Running;
+use nodewarden_api::grpc::fixture::Running;
 
 #[test]
 fn arguments_are_consistent() {
@@ -74,11 +74,15 @@ async fn a_connection_outlives_a_restart_of_the_agent() {
     running.stop().await.unwrap();
     assert!(status(client.clone()).await.is_err());
     let dir = tempfile::tempdir().unwrap();
-    let journal = crate::journal::Journal::open(dir.path(), crate::journal::Limits::default()).unwrap();
-    let view = std::sync::Arc::new(crate::api::grpc::fixture::Node::default());
+    let journal = nodewarden_storage::journal::Journal::open(
+        dir.path(),
+        nodewarden_storage::journal::Limits::default(),
+    )
+    .unwrap();
+    let view = std::sync::Arc::new(nodewarden_model::fixture::Node::default());
     std::fs::create_dir_all(socket.parent().unwrap()).unwrap();
-    let again = crate::api::grpc::Socket::claim(&socket).unwrap();
-    let server = tokio::spawn(crate::api::grpc::serve_on(
+    let again = nodewarden_machine::unix_socket::Socket::claim(&socket).unwrap();
+    let server = tokio::spawn(nodewarden_api::grpc::serve_on(
         again,
         view,
         journal,

@@ -110,8 +110,9 @@ fn dash() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::grpc::{cgroup::list, fixture::Node};
-    use crate::view::Watch;
+    use nodewarden_api::grpc::cgroup::list;
+    use nodewarden_model::Watch;
+    use nodewarden_model::fixture::Node;
 
     #[test]
     fn levels_limits_and_use() {

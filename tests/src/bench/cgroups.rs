@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nodewarden::cgroup::control::{
+use nodewarden_machine::cgroup::control::{
     Bound as Limit, CgroupName, Cgroupfs, CpuQuota, CpuShare, Driver, DriverKind, Interface, Limits, Manager,
     Systemd,
 };
-use nodewarden::cgroup::{CgroupError, Controller, Layout};
+use nodewarden_machine::cgroup::{CgroupError, Controller, Layout};
 
 use super::{Bench, Bound, Figure, Run};
 use crate::fixture::{Group, Slice, TestRoot, Worker, systemd_answers};

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use nix::unistd::Pid;
-use nodewarden::node::daemons::{Daemons, Place, RUNTIME_SCORE, Runtime, System};
+use nodewarden_machine::node::daemons::{Daemons, Place, RUNTIME_SCORE, Runtime, System};
 
 use crate::fixture::{Containerd, Group, TestRoot};
 use crate::harness::{Capability, Context, Failure, Test};
@@ -101,7 +101,7 @@ fn hold_the_runtime(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let runtime = root.child("runtime")?;
     let place = directories(&runtime);
-    let found = nodewarden::node::daemons::find_runtime(containerd.socket());
+    let found = nodewarden_machine::node::daemons::find_runtime(containerd.socket());
     let pids = found.map_err(|error| Failure::Unexpected(error.to_string()))?;
     ensure_eq!(pids.len(), 1, "runtimes");
     let pid = pids[0].as_raw();

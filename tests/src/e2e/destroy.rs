@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use nodewarden::cgroup::Layout;
-use nodewarden::cgroup::control::{Bound, Cgroupfs, CpuShare, Limits, Manager, Presence};
+use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::control::{Bound, Cgroupfs, CpuShare, Limits, Manager, Presence};
 
 use crate::fixture::{Group, TestRoot, Worker};
 use crate::harness::{Capability, Context, Failure, REPORTED, Test, command_line_contains};

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodewarden::cgroup::control::{
+use nodewarden_machine::cgroup::control::{
     Bound, CgroupName, Cgroupfs, CpuQuota, CpuShare, Driver, Limits, PageSize, Systemd,
 };
-use nodewarden::cgroup::{Layout, Version};
+use nodewarden_machine::cgroup::{Layout, Version};
 
 use crate::fixture::{Slice, Worker, show_unit, systemctl};
 use crate::harness::{Capability, Context, Failure, Test};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
-use nodewarden::cgroup::control::{Bound, Driver, Limits};
+use nodewarden_machine::cgroup::control::{Bound, Driver, Limits};
 
 use super::support::eventually;
 use super::systemd_driver::{Tree, Values, are, level, pod, test, unit};

@@ -35,7 +35,7 @@ pub enum Failure {
     Systemctl(#[from] SystemctlError),
     /// nodewarden's own code, called by the test.
     #[error(transparent)]
-    Control(#[from] nodewarden::cgroup::CgroupError),
+    Control(#[from] nodewarden_machine::cgroup::CgroupError),
     #[error("{path}: {source}")]
     File {
         path: String,

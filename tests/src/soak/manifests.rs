@@ -100,12 +100,12 @@ mod tests {
     fn every_kind_is_a_pod_and_a_size_changes_no_other() {
         let of = |number, content, size| {
             let value = manifest(number, Version { content, size }, Path::new("/e"));
-            let parsed = nodewarden::pod::manifest::parse(&value.to_string());
+            let parsed = nodewarden_manifest::manifest::parse(&value.to_string());
             parsed.into_iter().map(Result::unwrap).next().unwrap()
         };
         for number in 0..10 {
-            let change = |a, b| nodewarden::lifecycle::resize::change(&a, &b);
-            use nodewarden::lifecycle::resize::Change;
+            let change = |a, b| nodewarden_lifecycle::resize::change(&a, &b);
+            use nodewarden_lifecycle::resize::Change;
             let resized = if Kind::of(number) == Kind::Sized { Change::Resize } else { Change::Same };
             assert_eq!(change(of(number, 1, 1), of(number, 1, 2)), resized, "{number}");
             assert_eq!(change(of(number, 1, 1), of(number, 2, 1)), Change::Replace, "{number}");

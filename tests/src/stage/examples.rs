@@ -31,8 +31,8 @@ fn on_host_network(manifest: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nodewarden::pod::{Pod, manifest};
-    use nodewarden::view::QosClass;
+    use nodewarden_manifest::QosClass;
+    use nodewarden_manifest::{Pod, manifest};
 
     use super::*;
 

@@ -75,9 +75,9 @@ mod tests {
         };
         let path = temp.path().join("c.yaml");
         std::fs::write(&path, settings.yaml()).unwrap();
-        let config = nodewarden::config::load(Some(&path), None, &Default::default()).unwrap();
+        let config = nodewarden_config::load(Some(&path), None, &Default::default()).unwrap();
         assert_eq!(config.state_dir, Path::new("/w/it's/state"));
-        assert_eq!(config.mode, nodewarden::config::Mode::Manage);
+        assert_eq!(config.mode, nodewarden_config::Mode::Manage);
         assert_eq!(config.pods.logs_dir, Path::new("/w/logs"));
         assert_eq!(config.devices.kubelet_dir, Path::new("/w/kubelet"));
         assert!(config.ignored.is_empty(), "{:?}", config.ignored);

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::api::grpc::fixture::{Node, Running, decisions as taken};
-use crate::view::CandidateSeen;
+use nodewarden_api::grpc::fixture::Running;
+use nodewarden_model::CandidateSeen;
+use nodewarden_model::fixture::{Node, decisions as taken};
 
 fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_100).unwrap()

@@ -1,9 +1,10 @@
 use nodewarden_proto::nodewarden::v1::{GarbageOutcome, GarbageStep};
 
 use super::*;
-use crate::api::grpc::fixture::{Garbage, Node, Running};
 use crate::cli::SocketArg;
-use crate::view::GcOutcome;
+use nodewarden_api::grpc::fixture::Running;
+use nodewarden_model::GcOutcome;
+use nodewarden_model::fixture::{Garbage, Node};
 
 fn step(what: &str, id: &str, name: &str, freed_bytes: Option<u64>, error: &str) -> GarbageStep {
     GarbageStep {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, HashMap};
 use nodewarden_proto::nodewarden::v1::{GarbageOutcome, GarbageStep};
 use serde_json::{Value, json};
 
-use crate::api::grpc::time;
 use crate::cli::format::{bytes, printable};
 use crate::cli::images::short;
+use nodewarden_api::grpc::time;
 
 /// A collection as far as it has come.
 #[derive(Debug, Default)]

@@ -8,9 +8,9 @@ use nodewarden_proto::nodewarden::v1::{ListPodsResponse, Pod};
 use serde_json::{Value, json};
 
 use super::{reason, used};
-use crate::api::grpc::time;
 use crate::cli::format::{printable, span};
 use crate::cli::table::{Align, table};
+use nodewarden_api::grpc::time;
 
 const HEAD: [&str; 10] =
     ["NAMESPACE", "NAME", "QOS", "READY", "STATE", "RESTARTS", "REASON", "AGE", "CPU", "MEMORY"];

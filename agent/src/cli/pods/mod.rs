@@ -16,7 +16,7 @@ use tonic::transport::Channel;
 
 use super::output::{print, reader_is_gone};
 use super::{CliError, SocketArg, client, event_line};
-use crate::api::grpc::event;
+use nodewarden_api::grpc::event;
 
 /// CPU use is what was used between two readings this far apart.
 const BETWEEN: Duration = Duration::from_millis(500);

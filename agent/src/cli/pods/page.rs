@@ -2,8 +2,8 @@
 
 use std::fmt::Write as _;
 
-use crate::api::grpc::time;
 use crate::cli::format;
+use nodewarden_api::grpc::time;
 
 /// Columns of a key that is not indented.
 const WIDTH: usize = 20;

@@ -7,8 +7,8 @@ use nodewarden_proto::nodewarden::v1::{Probe, ProbeRun};
 
 use super::list::age;
 use super::page::{Page, moment};
-use crate::api::grpc::time;
 use crate::cli::format::{nanos, shorten, span};
+use nodewarden_api::grpc::time;
 
 /// Of an output, which may have 10 KiB: so many lines of so many characters.
 const OUTPUT_LINES: usize = 5;

@@ -1,10 +1,10 @@
 use clap::{CommandFactory, Parser};
 
 use super::*;
-use crate::api::grpc::fixture::Node;
-use crate::api::grpc::pods;
 use crate::cli::Cli;
-use crate::view::Watch;
+use nodewarden_api::grpc::pods;
+use nodewarden_model::Watch;
+use nodewarden_model::fixture::Node;
 
 fn answers(kubernetes: bool) -> [ListPodsResponse; 2] {
     let node = Node::default();
@@ -165,9 +165,9 @@ fn arguments() {
 
 #[tokio::test]
 async fn against_a_server() {
-    use crate::view::{Detail, PodRef};
+    use nodewarden_model::{Detail, PodRef};
 
-    let running = crate::api::grpc::fixture::Running::start().await;
+    let running = nodewarden_api::grpc::fixture::Running::start().await;
     let pod = PodRef {
         uid: "8c5e".into(),
         namespace: "shop".into(),

@@ -2,8 +2,8 @@
 
 use nodewarden_proto::nodewarden::v1::Use;
 
-use crate::api::grpc::time;
 use crate::cli::format::bytes;
+use nodewarden_api::grpc::time;
 
 /// Cores used between two readings; `None` where one of them is missing or it is another cgroup's.
 pub fn cores(before: Option<&Use>, now: Option<&Use>) -> Option<f64> {

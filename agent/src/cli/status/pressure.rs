@@ -6,10 +6,10 @@ use std::time::SystemTime;
 use nodewarden_proto::nodewarden::v1::{NodeCondition, NodePressure};
 use serde_json::{Value, json};
 
-use crate::api::grpc::pressure::convert::signal_seen;
-use crate::api::grpc::time;
 use crate::cli::decision::signals;
 use crate::cli::format::{printable, span};
+use nodewarden_api::grpc::pressure::convert::signal_seen;
+use nodewarden_api::grpc::time;
 
 /// The conditions, and what wakes a look.
 pub fn lines(out: &mut String, own: &NodePressure, now: SystemTime) {
@@ -59,9 +59,9 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::api::grpc::fixture::Pressed;
-    use crate::api::grpc::pressure::convert::pressure;
-    use crate::view::PressureView;
+    use nodewarden_api::grpc::pressure::convert::pressure;
+    use nodewarden_model::PressureView;
+    use nodewarden_model::fixture::Pressed;
 
     fn own() -> NodePressure {
         pressure(PressureView::of(&Pressed(Vec::new())))

@@ -56,9 +56,11 @@ pub fn agent(status: &GetStatusResponse) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::grpc::{cgroup::list, fixture::Node, status::to_proto};
     use crate::cli::top::rates::rows;
-    use crate::view::Watch;
+    use nodewarden_api::grpc::cgroup::list;
+    use nodewarden_api::grpc::status::to_proto;
+    use nodewarden_model::Watch;
+    use nodewarden_model::fixture::Node;
 
     #[test]
     fn totals_and_troubles() {

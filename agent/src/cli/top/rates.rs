@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use nodewarden_proto::nodewarden::v1::{Cgroup, Histogram, ListCgroupsResponse};
 
-use crate::api::grpc::time;
-use crate::view::{Log2Histogram, WAIT_BUCKETS};
+use nodewarden_api::grpc::time;
+use nodewarden_model::{Log2Histogram, WAIT_BUCKETS};
 
 /// One cgroup now. What is not known, or needs a reading before, is `None`.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -195,8 +195,9 @@ fn name(c: &Cgroup) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::api::grpc::{cgroup::list, fixture::Node};
-    use crate::view::Watch;
+    use nodewarden_api::grpc::cgroup::list;
+    use nodewarden_model::Watch;
+    use nodewarden_model::fixture::Node;
 
     fn readings() -> (ListCgroupsResponse, ListCgroupsResponse) {
         let node = Node::default();

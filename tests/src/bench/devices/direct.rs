@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nodewarden::config::DeviceSettings;
-use nodewarden::devices::{ContainerDemand, Devices, PodDemand};
-use nodewarden::pod::ContainerKind;
+use nodewarden_config::DeviceSettings;
+use nodewarden_devices::{ContainerDemand, Devices, PodDemand};
+use nodewarden_manifest::ContainerKind;
 
 use super::allocation::{BOUND, DEVICES, EACH, PLUGINS, PODS, behaviour, name};
 use crate::bench::{Bound, Figure, Run};

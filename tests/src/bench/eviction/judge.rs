@@ -3,7 +3,7 @@
 use std::fs;
 
 use jiff::Timestamp;
-use nodewarden::view::Decision;
+use nodewarden_model::Decision;
 
 use super::sampler::Sample;
 use crate::e2e::pressure::site::chosen;
@@ -120,7 +120,7 @@ pub fn oom_kills() -> Result<u64, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use nodewarden::view::{CandidateSeen, DecisionStep};
+    use nodewarden_model::{CandidateSeen, DecisionStep};
 
     use super::*;
 

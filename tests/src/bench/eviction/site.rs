@@ -135,7 +135,7 @@ impl<'c> Site<'c> {
     ///
     /// # Errors
     /// It does not say it.
-    pub fn decisions(&self) -> Result<Vec<nodewarden::view::Decision>, Failure> {
+    pub fn decisions(&self) -> Result<Vec<nodewarden_model::Decision>, Failure> {
         decisions(self.stage.agent()?)
     }
 

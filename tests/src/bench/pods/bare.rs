@@ -4,16 +4,21 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nodewarden::cgroup::control::{Cgroupfs, Manager};
-use nodewarden::config::{Config, Endpoint, Overrides};
-use nodewarden::container::{self, Beginning, Host, PodPaths, dns::Resolv};
-use nodewarden::devices::Given;
-use nodewarden::node::{Capacity, gather::Sources};
-use nodewarden::pod::Pod;
-use nodewarden::qos::{self, HierarchyFacts, Levels, Role};
-use nodewarden::runtime::Client;
-use nodewarden::source::Manifests;
+use nodewarden_config::{Config, Endpoint, Overrides};
+use nodewarden_cri::Client;
+use nodewarden_machine::cgroup::control::{Cgroupfs, Manager};
+use nodewarden_machine::node::Capacity;
+use nodewarden_machine::node::gather::Sources;
+use nodewarden_manifest::Pod;
+use nodewarden_pods::paths::PodPaths;
+use nodewarden_pods::source::Manifests;
+use nodewarden_pods::spec as container;
+use nodewarden_pods::spec::Given;
+use nodewarden_pods::spec::dns::Resolv;
+use nodewarden_pods::spec::{Beginning, Host};
 use nodewarden_proto::runtime::v1 as cri;
+use nodewarden_qos as qos;
+use nodewarden_qos::{HierarchyFacts, Levels, Role};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -85,12 +90,12 @@ impl Bare {
             Client::new(&endpoint)
         };
         let image = runtime.block_on(image(&client, context.patiently(10)))?;
-        let layout = Arc::new(nodewarden::cgroup::Layout::detect()?);
+        let layout = Arc::new(nodewarden_machine::cgroup::Layout::detect()?);
         let manager = Manager::new(Arc::new(Cgroupfs::new(layout.clone())), layout.clone());
         let levels = Levels::below(&config.node.cgroup_root).map_err(failure)?;
         Ok(Self {
             capacity: Sources::default().capacity(Some(&manifests)).map_err(failure)?,
-            facts: nodewarden::manage::facts(&layout, &manager.path(&levels.kubepods)),
+            facts: nodewarden_hierarchy::facts(&layout, &manager.path(&levels.kubepods)),
             resolv: config
                 .pods
                 .resolv_conf
@@ -146,7 +151,7 @@ impl Bare {
     fn prepared(&self, pod: Arc<Pod>, cgroup: String) -> Result<Prepared, Failure> {
         let host = self.host();
         let paths = host.paths(&pod);
-        nodewarden::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
+        nodewarden_pods::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
         let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
         let given = Given::default();
         let beginning =
@@ -252,7 +257,7 @@ impl Calls {
 
     async fn end(self: Arc<Self>, running: Running) -> Result<PodPaths, Failure> {
         let Running { prepared, sandbox, container } = running;
-        let grace = container::grace(&prepared.pod);
+        let grace = nodewarden_manifest::grace(&prepared.pod);
         self.client.stop_container(&container, grace).await.map_err(failure)?;
         self.client.stop_sandbox(&sandbox).await.map_err(failure)?;
         self.client.remove_sandbox(&sandbox).await.map_err(failure)?;
@@ -277,7 +282,7 @@ async fn image(client: &Client, limit: Duration) -> Result<cri::Image, Failure> 
 
 /// Outside what is measured.
 fn forget(paths: &PodPaths) -> Result<(), Failure> {
-    nodewarden::volume::clean(&paths.home).map_err(failure)
+    nodewarden_pods::volume::clean(&paths.home).map_err(failure)
 }
 
 /// As the agent is configured, but for the places.
@@ -295,7 +300,7 @@ fn config(context: &Context, socket: &Path, root: &str) -> Result<Config, Failur
         std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
     }
     std::fs::write(&file, text).map_err(Failure::file(&file))?;
-    nodewarden::config::load(Some(&file), None, &Overrides::default()).map_err(failure)
+    nodewarden_config::load(Some(&file), None, &Overrides::default()).map_err(failure)
 }
 
 /// nodewarden's own code, or the runtime, says that it cannot.

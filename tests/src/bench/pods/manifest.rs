@@ -48,7 +48,7 @@ mod tests {
     fn both_are_pods_and_the_shell_listens_before_it_tells() {
         for program in [Program::Clock, Program::Shell] {
             let text = manifest("p1", program, Path::new("/e")).to_string();
-            let pods = nodewarden::pod::manifest::parse(&text);
+            let pods = nodewarden_manifest::manifest::parse(&text);
             assert!(pods.into_iter().all(|pod| pod.is_ok()), "{text}");
         }
         let shell = manifest("p1", Program::Shell, Path::new("/e"));

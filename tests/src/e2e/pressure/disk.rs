@@ -88,7 +88,7 @@ fn images_first(context: &Context) -> Result<(), Failure> {
     eventually(context.patiently(30), "nothing was decided", || {
         let decisions = site::decisions(site.stage.agent()?)?;
         let is_over =
-            |one: &nodewarden::view::Decision| one.steps.iter().any(|step| step.what == "read again");
+            |one: &nodewarden_model::Decision| one.steps.iter().any(|step| step.what == "read again");
         Ok(decisions.iter().any(is_over).then_some(()))
     })?;
     site.all_well(&pods)?;

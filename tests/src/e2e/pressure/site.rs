@@ -4,7 +4,7 @@
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use nodewarden::view::Decision;
+use nodewarden_model::Decision;
 use serde_json::{Value, json};
 
 use crate::e2e::pods::manifest::{merged, pod, shell};

@@ -1,0 +1,109 @@
+//! `nodewarden.v1` and `grpc.health.v1` on a Unix socket, for root only.
+
+pub mod cgroup;
+pub mod client;
+pub mod device;
+mod error;
+pub mod event;
+pub mod filter;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+pub mod garbage;
+mod peer;
+pub mod pods;
+pub mod pressure;
+mod service;
+pub mod status;
+mod stream;
+pub mod streams;
+#[cfg(test)]
+mod tests;
+pub mod time;
+
+use std::future::Future;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use nodewarden_proto::nodewarden::v1::garbage_server::GarbageServer;
+use nodewarden_proto::nodewarden::v1::nodewarden_server::NodewardenServer;
+use nodewarden_proto::nodewarden::v1::pods_server::PodsServer;
+use nodewarden_proto::nodewarden::v1::pressure_server::PressureServer;
+use nodewarden_proto::nodewarden::v1::streams_server::StreamsServer;
+use tokio::sync::watch;
+use tokio_stream::wrappers::UnixListenerStream;
+use tonic::service::InterceptorLayer;
+use tonic::transport::Server;
+
+use nodewarden_model::Watch;
+use nodewarden_storage::journal::Journal;
+
+use nodewarden_machine::unix_socket::Socket;
+
+pub use error::GrpcError;
+use service::Service;
+
+/// How long a stop waits for clients that do not let go (a health watch never ends by itself).
+const GRACE: Duration = Duration::from_secs(2);
+
+/// Takes the socket at `path` and serves on it until `shutdown` is done, then removes it.
+///
+/// # Errors
+/// The socket is in use or cannot be made, or the server fails.
+pub async fn serve(
+    path: &Path,
+    view: Arc<dyn Watch>,
+    journal: Journal,
+    sources: streams::Sources,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), GrpcError> {
+    serve_on(Socket::claim(path)?, view, journal, sources, shutdown).await
+}
+
+/// The same on a socket that was taken before: so that a second agent is refused before it does anything.
+///
+/// # Errors
+/// The server fails.
+pub async fn serve_on(
+    mut socket: Socket,
+    view: Arc<dyn Watch>,
+    journal: Journal,
+    sources: streams::Sources,
+    shutdown: impl Future<Output = ()> + Send,
+) -> Result<(), GrpcError> {
+    let incoming = UnixListenerStream::new(socket.listen()?);
+    let (stop, stopping) = watch::channel(false);
+    let (health, health_service) = tonic_health::server::health_reporter();
+    health.set_serving::<NodewardenServer<Service>>().await;
+    let streams = StreamsServer::new(streams::Service::new(view.clone(), sources, stopping.clone()));
+    let pods = PodsServer::new(pods::Service::new(view.clone()));
+    let garbage = GarbageServer::new(garbage::Service::new(view.clone(), stopping.clone()));
+    let pressure = PressureServer::new(pressure::Service::new(view.clone()));
+    let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
+    let mut stopped = stopping.clone();
+    let server = Server::builder()
+        .layer(InterceptorLayer::new(peer::check))
+        .add_service(health_service)
+        .add_service(service)
+        .add_service(streams)
+        .add_service(pods)
+        .add_service(garbage)
+        .add_service(pressure)
+        .serve_with_incoming_shutdown(incoming, async move {
+            // An error would mean that the sender is gone: stop as well.
+            let _ = stopped.wait_for(|stop| *stop).await;
+        });
+    let mut server = std::pin::pin!(server);
+    tokio::select! {
+        result = &mut server => return result.map_err(|source| GrpcError::Serve { source }),
+        () = shutdown => {}
+    }
+    health.set_not_serving::<NodewardenServer<Service>>().await;
+    // Nobody new comes in; streams end with what they have.
+    socket.remove();
+    let _ = stop.send(true);
+    match tokio::time::timeout(GRACE, server).await {
+        Ok(result) => result.map_err(|source| GrpcError::Serve { source }),
+        Err(_) => Ok(()),
+    }
+}

@@ -1,0 +1,45 @@
+//! Devices in `nodewarden.v1`.
+
+use nodewarden_proto::nodewarden::v1 as proto;
+
+use super::time;
+use nodewarden_model::{DeviceOwner, DeviceResource, DeviceView, DevicesView};
+
+/// All of them.
+pub fn list(view: DevicesView) -> proto::ListDevicesResponse {
+    let removed = view.removed.into_iter();
+    proto::ListDevicesResponse {
+        resources: view.resources.into_iter().map(resource).collect(),
+        removed: removed
+            .map(|(name, at)| proto::RemovedResource { name, removed: Some(time::from_system_time(at)) })
+            .collect(),
+        problems: view.problems,
+    }
+}
+
+/// The resources without their devices.
+pub fn summary(view: DevicesView) -> Vec<proto::DeviceResource> {
+    let bare = |own: DeviceResource| resource(DeviceResource { devices: Vec::new(), ..own });
+    view.resources.into_iter().map(bare).collect()
+}
+
+fn resource(own: DeviceResource) -> proto::DeviceResource {
+    proto::DeviceResource {
+        name: own.name,
+        capacity: own.capacity as u64,
+        allocatable: own.allocatable as u64,
+        allocated: own.allocated as u64,
+        away_since: own.away_since.map(time::from_system_time),
+        devices: own.devices.into_iter().map(device).collect(),
+    }
+}
+
+fn device(own: DeviceView) -> proto::Device {
+    let owner = |DeviceOwner { uid, namespace, name, container }| proto::DeviceOwner {
+        uid,
+        namespace,
+        name,
+        container,
+    };
+    proto::Device { id: own.id, health: own.health.to_owned(), numa: own.numa, owner: own.owner.map(owner) }
+}

@@ -1,0 +1,311 @@
+//! Events between `view` and protobuf, both ways: the server sends them, the command line prints them.
+
+use nodewarden_proto::nodewarden::v1 as proto;
+use proto::event::Detail as ProtoDetail;
+
+use super::time;
+use nodewarden_model::{
+    Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
+};
+
+/// A message that is no event of this version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum EventError {
+    #[error("event {seq} has no valid time")]
+    Time { seq: u64 },
+    #[error("event {seq} is of a type that this version does not know: {event_type}")]
+    Type { seq: u64, event_type: String },
+    #[error("event {seq} says it is {event_type} but lacks its details")]
+    Detail { seq: u64, event_type: String },
+}
+
+pub fn to_proto(event: &Event) -> proto::Event {
+    proto::Event {
+        seq: event.seq,
+        time: Some(time::from_timestamp(event.time)),
+        r#type: event.detail.event_type().name().to_owned(),
+        cgroup: event.cgroup.clone(),
+        pod: event.pod.as_ref().map(pod_to_proto),
+        detail: detail_to_proto(&event.detail),
+    }
+}
+
+/// # Errors
+/// The message comes from a newer agent or is broken.
+pub fn from_proto(event: proto::Event) -> Result<Event, EventError> {
+    let seq = event.seq;
+    let at = event.time.as_ref().and_then(time::to_timestamp).ok_or(EventError::Time { seq })?;
+    let detail = match (EventType::parse(&event.r#type), event.detail) {
+        (Some(EventType::CgroupCreated), None) => Detail::CgroupCreated {},
+        (Some(EventType::CgroupRemoved), None) => Detail::CgroupRemoved {},
+        (Some(EventType::CgroupPopulated), None) => Detail::CgroupPopulated {},
+        (Some(EventType::CgroupEmptied), None) => Detail::CgroupEmptied {},
+        (Some(EventType::Oom), Some(ProtoDetail::Oom(oom))) => Detail::Oom(oom_from_proto(oom)),
+        (Some(EventType::Exit), Some(ProtoDetail::Exit(e))) => Detail::Exit(exit_from_proto(e)),
+        (Some(EventType::TaskMoved), Some(ProtoDetail::TaskMoved(t))) => {
+            Detail::TaskMoved { pid: t.pid, command: t.command }
+        }
+        (Some(EventType::LimitCorrected), Some(ProtoDetail::LimitCorrected(c))) => {
+            Detail::LimitCorrected(Correction { limit: c.limit, found: c.found, written: c.written })
+        }
+        (Some(EventType::Pod), Some(ProtoDetail::PodNote(p))) => {
+            Detail::Pod { reason: p.reason, message: p.message }
+        }
+        (Some(EventType::Hierarchy), Some(ProtoDetail::Hierarchy(h))) => {
+            Detail::Hierarchy { reason: h.reason, message: h.message }
+        }
+        (Some(EventType::Device), Some(ProtoDetail::Device(d))) => {
+            let verdict = DeviceVerdict::parse(&d.verdict);
+            let verdict = verdict.ok_or(EventError::Detail { seq, event_type: event.r#type })?;
+            Detail::Device(device_from_proto(d, verdict))
+        }
+        (Some(EventType::Lost), Some(ProtoDetail::Lost(l))) => {
+            Detail::Lost { lost_type: l.lost_type, count: l.count }
+        }
+        (Some(EventType::Agent), Some(ProtoDetail::Agent(a))) => {
+            Detail::Agent { reason: a.reason, message: a.message }
+        }
+        (Some(_), _) => return Err(EventError::Detail { seq, event_type: event.r#type }),
+        (None, _) => return Err(EventError::Type { seq, event_type: event.r#type }),
+    };
+    let pod = event.pod.map(pod_from_proto);
+    Ok(Event { seq, time: at, cgroup: event.cgroup, pod, detail })
+}
+
+fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
+    Some(match detail {
+        Detail::Oom(oom) => ProtoDetail::Oom(oom_to_proto(oom)),
+        Detail::Exit(e) => ProtoDetail::Exit(proto::Exit {
+            pid: e.pid,
+            namespace_pid: e.namespace_pid,
+            command: e.command.clone(),
+            code: e.code,
+            signal: e.signal,
+            main: e.main,
+        }),
+        Detail::TaskMoved { pid, command } => {
+            ProtoDetail::TaskMoved(proto::TaskMoved { pid: *pid, command: command.clone() })
+        }
+        Detail::LimitCorrected(c) => ProtoDetail::LimitCorrected(proto::LimitCorrected {
+            limit: c.limit.clone(),
+            found: c.found.clone(),
+            written: c.written.clone(),
+        }),
+        Detail::Pod { reason, message } => {
+            ProtoDetail::PodNote(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+        }
+        Detail::Hierarchy { reason, message } => {
+            ProtoDetail::Hierarchy(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+        }
+        Detail::Device(d) => ProtoDetail::Device(device_to_proto(d)),
+        Detail::Lost { lost_type, count } => {
+            ProtoDetail::Lost(proto::Lost { lost_type: lost_type.clone(), count: *count })
+        }
+        Detail::Agent { reason, message } => {
+            ProtoDetail::Agent(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+        }
+        Detail::CgroupCreated {}
+        | Detail::CgroupRemoved {}
+        | Detail::CgroupPopulated {}
+        | Detail::CgroupEmptied {} => return None,
+    })
+}
+
+fn device_to_proto(d: &DeviceAccess) -> proto::DeviceAccess {
+    proto::DeviceAccess {
+        pid: d.pid,
+        command: d.command.clone(),
+        device: d.device.clone(),
+        path: d.path.clone(),
+        access: d.access.clone(),
+        verdict: d.verdict.name().to_owned(),
+        refused_by_runtime: d.refused_by_runtime,
+        count: d.count,
+    }
+}
+
+fn device_from_proto(d: proto::DeviceAccess, verdict: DeviceVerdict) -> DeviceAccess {
+    DeviceAccess {
+        pid: d.pid,
+        command: d.command,
+        device: d.device,
+        path: d.path,
+        access: d.access,
+        verdict,
+        refused_by_runtime: d.refused_by_runtime,
+        count: d.count,
+    }
+}
+
+fn exit_from_proto(e: proto::Exit) -> Exit {
+    Exit {
+        pid: e.pid,
+        namespace_pid: e.namespace_pid,
+        command: e.command,
+        code: e.code,
+        signal: e.signal,
+        main: e.main,
+    }
+}
+
+fn oom_to_proto(oom: &OomKill) -> proto::OomKill {
+    let scope = match oom.scope {
+        LimitScope::Cgroup => "cgroup",
+        LimitScope::Global => "global",
+        LimitScope::Unknown => "unknown",
+    };
+    proto::OomKill {
+        pid: oom.pid,
+        command: oom.command.clone(),
+        total_vm_bytes: oom.total_vm_bytes,
+        anon_rss_bytes: oom.anon_rss_bytes,
+        file_rss_bytes: oom.file_rss_bytes,
+        shmem_rss_bytes: oom.shmem_rss_bytes,
+        oom_score_adj: oom.oom_score_adj,
+        scope: scope.to_owned(),
+        limit_cgroup: oom.limit_cgroup.clone(),
+        limit_bytes: oom.limit_bytes,
+        trigger_pid: oom.trigger_pid,
+        trigger_command: oom.trigger_command.clone(),
+        trigger_cgroup: oom.trigger_cgroup.clone(),
+    }
+}
+
+fn oom_from_proto(oom: proto::OomKill) -> OomKill {
+    OomKill {
+        pid: oom.pid,
+        command: oom.command,
+        total_vm_bytes: oom.total_vm_bytes,
+        anon_rss_bytes: oom.anon_rss_bytes,
+        file_rss_bytes: oom.file_rss_bytes,
+        shmem_rss_bytes: oom.shmem_rss_bytes,
+        oom_score_adj: oom.oom_score_adj,
+        scope: match oom.scope.as_str() {
+            "cgroup" => LimitScope::Cgroup,
+            "global" => LimitScope::Global,
+            _ => LimitScope::Unknown,
+        },
+        limit_cgroup: oom.limit_cgroup,
+        limit_bytes: oom.limit_bytes,
+        trigger_pid: oom.trigger_pid,
+        trigger_command: oom.trigger_command,
+        trigger_cgroup: oom.trigger_cgroup,
+    }
+}
+
+fn pod_to_proto(pod: &PodRef) -> proto::PodRef {
+    proto::PodRef {
+        uid: pod.uid.clone(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        container_id: pod.container_id.clone(),
+        container_name: pod.container_name.clone(),
+    }
+}
+
+fn pod_from_proto(pod: proto::PodRef) -> PodRef {
+    PodRef {
+        uid: pod.uid,
+        namespace: pod.namespace,
+        name: pod.name,
+        container_id: pod.container_id,
+        container_name: pod.container_name,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jiff::Timestamp;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn details() -> impl Strategy<Value = Detail> {
+        let text = "[a-z/]{0,8}";
+        prop_oneof![
+            (any::<u32>(), text, any::<[u64; 4]>(), any::<i32>(), 0..3usize, text, any::<Option<u64>>())
+                .prop_map(|(pid, command, sizes, oom_score_adj, scope, limit_cgroup, limit_bytes)| {
+                    Detail::Oom(OomKill {
+                        pid,
+                        trigger_command: command.clone(),
+                        command,
+                        total_vm_bytes: sizes[0],
+                        anon_rss_bytes: sizes[1],
+                        file_rss_bytes: sizes[2],
+                        shmem_rss_bytes: sizes[3],
+                        oom_score_adj,
+                        scope: [LimitScope::Cgroup, LimitScope::Global, LimitScope::Unknown][scope],
+                        trigger_cgroup: limit_cgroup.clone(),
+                        limit_cgroup,
+                        limit_bytes,
+                        trigger_pid: pid ^ 1,
+                    })
+                }),
+            (any::<[u32; 4]>(), text, any::<bool>()).prop_map(|(n, command, main)| {
+                Detail::Exit(Exit { pid: n[0], namespace_pid: n[1], command, code: n[2], signal: n[3], main })
+            }),
+            Just(Detail::CgroupCreated {}),
+            Just(Detail::CgroupRemoved {}),
+            Just(Detail::CgroupPopulated {}),
+            Just(Detail::CgroupEmptied {}),
+            (any::<u32>(), text).prop_map(|(pid, command)| Detail::TaskMoved { pid, command }),
+            (text, text, text).prop_map(|(limit, found, written)| {
+                Detail::LimitCorrected(Correction { limit, found, written })
+            }),
+            (text, text).prop_map(|(reason, message)| Detail::Hierarchy { reason, message }),
+            (text, text).prop_map(|(reason, message)| Detail::Pod { reason, message }),
+            (any::<u32>(), text, text, text, any::<[bool; 2]>(), any::<u64>()).prop_map(
+                |(pid, command, device, access, flags, count)| {
+                    let verdict = [DeviceVerdict::Denied, DeviceVerdict::Audited][usize::from(flags[0])];
+                    let path = device.clone();
+                    let refused_by_runtime = flags[1];
+                    Detail::Device(DeviceAccess {
+                        pid,
+                        command,
+                        device,
+                        path,
+                        access,
+                        verdict,
+                        refused_by_runtime,
+                        count,
+                    })
+                }
+            ),
+            (text, any::<u64>()).prop_map(|(lost_type, count)| Detail::Lost { lost_type, count }),
+            (text, text).prop_map(|(reason, message)| Detail::Agent { reason, message }),
+        ]
+    }
+
+    proptest! {
+        #[test]
+        fn there_and_back(
+            seq in any::<u64>(),
+            nanos in 0i64..i64::MAX,
+            cgroup in "[a-z/]{0,8}",
+            pod in proptest::option::of("[a-z]{0,4}"),
+            detail in details(),
+        ) {
+            let pod = pod.map(|p| PodRef { uid: p.clone(), container_name: p, ..PodRef::default() });
+            let time = Timestamp::from_nanosecond(nanos.into()).unwrap();
+            let event = Event { seq, time, cgroup, pod, detail };
+            prop_assert_eq!(from_proto(to_proto(&event)), Ok(event));
+        }
+    }
+
+    #[test]
+    fn what_is_no_event() {
+        let good = proto::Event {
+            seq: 5,
+            time: Some(prost_types::Timestamp::default()),
+            r#type: "cgroupCreated".into(),
+            ..Default::default()
+        };
+        assert!(from_proto(good.clone()).is_ok());
+        let without_time = proto::Event { time: None, ..good.clone() };
+        assert_eq!(from_proto(without_time), Err(EventError::Time { seq: 5 }));
+        let future = proto::Event { r#type: "quake".into(), ..good.clone() };
+        assert_eq!(from_proto(future), Err(EventError::Type { seq: 5, event_type: "quake".into() }));
+        let empty = proto::Event { r#type: "oom".into(), ..good };
+        assert_eq!(from_proto(empty), Err(EventError::Detail { seq: 5, event_type: "oom".into() }));
+    }
+}

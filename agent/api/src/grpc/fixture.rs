@@ -1,0 +1,56 @@
+//! A server of the model's fixture node on a real socket.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+use super::GrpcError;
+use nodewarden_model::fixture::Node;
+use nodewarden_storage::journal::{Journal, Limits};
+
+/// A running server; ends when dropped or stopped.
+pub struct Running {
+    pub dir: tempfile::TempDir,
+    pub socket: PathBuf,
+    pub journal: Journal,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<Result<(), GrpcError>>,
+}
+
+impl Running {
+    /// Serves a [`Node`] in a directory of its own.
+    pub async fn start() -> Self {
+        Self::serving(Node::default()).await
+    }
+
+    /// The same with a node that was made for it.
+    pub async fn serving(node: Node) -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let socket = dir.path().join("run/nodewarden.sock");
+        let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+        let (stop, stopped) = oneshot::channel();
+        let (path, served) = (socket.clone(), journal.clone());
+        let task = tokio::spawn(async move {
+            super::serve(&path, Arc::new(node), served, super::streams::Sources::default(), async {
+                let _ = stopped.await;
+            })
+            .await
+        });
+        wait_for(&socket).await;
+        Self { dir, socket, journal, stop: Some(stop), task }
+    }
+
+    pub async fn stop(mut self) -> Result<(), GrpcError> {
+        drop(self.stop.take());
+        self.task.await.unwrap()
+    }
+}
+
+async fn wait_for(socket: &Path) {
+    while !socket.exists() {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}

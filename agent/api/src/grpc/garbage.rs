@@ -1,0 +1,122 @@
+//! The calls of `nodewarden.v1.Garbage`: images as they stand, and a collection with its steps.
+
+mod convert;
+#[cfg(test)]
+mod tests;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use nodewarden_proto::nodewarden::v1 as proto;
+use proto::collect_garbage_response::Message;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::Stream;
+use tokio_stream::wrappers::UnboundedReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::time;
+use nodewarden_model::GcSettings;
+use nodewarden_model::{Garbage, GcStep, ImagesView, Watch};
+
+pub struct Service {
+    view: Arc<dyn Watch>,
+    stopping: watch::Receiver<bool>,
+}
+
+type Answer = Result<proto::CollectGarbageResponse, Status>;
+
+impl Service {
+    pub fn new(view: Arc<dyn Watch>, stopping: watch::Receiver<bool>) -> Self {
+        Self { view, stopping }
+    }
+
+    fn garbage(&self) -> Result<Arc<dyn Garbage>, Status> {
+        self.view.garbage().ok_or_else(|| {
+            Status::failed_precondition(
+                "the agent has no container runtime: set containerRuntimeEndpoint or --runtime-endpoint",
+            )
+        })
+    }
+
+    async fn mode(&self) -> Result<String, Status> {
+        let view = Arc::clone(&self.view);
+        // A status reads what every program costs.
+        let mode = tokio::task::spawn_blocking(move || view.status().mode).await;
+        mode.map_err(|e| Status::internal(format!("reading the agent's status failed: {e}")))
+    }
+}
+
+#[tonic::async_trait]
+impl proto::garbage_server::Garbage for Service {
+    async fn list_images(
+        &self,
+        _: Request<proto::ListImagesRequest>,
+    ) -> Result<Response<proto::ListImagesResponse>, Status> {
+        let garbage = self.garbage()?;
+        let view = garbage.view().await;
+        Ok(Response::new(proto::ListImagesResponse {
+            time: Some(time::from_timestamp(Timestamp::now())),
+            mode: self.mode().await?,
+            ..answer_of(view, &garbage.settings())
+        }))
+    }
+
+    type CollectGarbageStream = Pin<Box<dyn Stream<Item = Answer> + Send>>;
+
+    async fn collect_garbage(
+        &self,
+        request: Request<proto::CollectGarbageRequest>,
+    ) -> Result<Response<Self::CollectGarbageStream>, Status> {
+        // Whatever stands behind the view: nothing is changed in this mode.
+        if self.mode().await? == "observe" {
+            return Err(Status::failed_precondition(
+                "the agent is in mode observe, where nothing is removed: `nodewarden images` shows what would go",
+            ));
+        }
+        let garbage = self.garbage()?;
+        let (answers, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(run(garbage, request.into_inner().dry_run, answers, self.stopping.clone()));
+        Ok(Response::new(Box::pin(UnboundedReceiverStream::new(receiver))))
+    }
+}
+
+/// All but time and mode.
+pub fn answer_of(view: ImagesView, settings: &GcSettings) -> proto::ListImagesResponse {
+    proto::ListImagesResponse { settings: Some(convert::settings(settings)), ..convert::images(view) }
+}
+
+/// One collection, to its end also when nobody listens any more: what was begun is finished.
+async fn run(
+    garbage: Arc<dyn Garbage>,
+    dry: bool,
+    answers: mpsc::UnboundedSender<Answer>,
+    mut stopping: watch::Receiver<bool>,
+) {
+    let (steps, mut taken) = mpsc::unbounded_channel::<GcStep>();
+    let tell = |message| {
+        let _gone = answers.send(message);
+    };
+    let work = async {
+        let passing = async {
+            while let Some(step) = taken.recv().await {
+                tell(answer(Message::Step(convert::step(step))));
+            }
+        };
+        // The steps end with the sender, which the collection has: none comes after the outcome.
+        let (outcome, ()) = tokio::join!(garbage.collect(dry, steps), passing);
+        tell(match outcome {
+            Ok(outcome) => answer(Message::Outcome(convert::outcome(outcome))),
+            Err(error) => Err(Status::aborted(error)),
+        });
+    };
+    tokio::select! {
+        () = work => {}
+        // An error would mean that the server is gone.
+        _ = stopping.wait_for(|stop| *stop) => tell(Err(Status::unavailable("the agent is stopping"))),
+    }
+}
+
+fn answer(message: Message) -> Answer {
+    Ok(proto::CollectGarbageResponse { message: Some(message) })
+}

@@ -1,0 +1,92 @@
+//! The calls of `nodewarden.v1`.
+
+use std::sync::Arc;
+
+use nodewarden_proto::nodewarden::v1 as proto;
+use proto::nodewarden_server::Nodewarden;
+use tokio::sync::watch;
+use tonic::{Request, Response, Status};
+
+use super::filter::EventFilter;
+use super::stream::EventStream;
+use super::{cgroup, device, status, time};
+use nodewarden_model::Watch;
+use nodewarden_storage::journal::Journal;
+
+pub struct Service {
+    view: Arc<dyn Watch>,
+    journal: Journal,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Service {
+    pub fn new(view: Arc<dyn Watch>, journal: Journal, stopping: watch::Receiver<bool>) -> Self {
+        Self { view, journal, stopping }
+    }
+
+    /// Asks the view on a thread for blocking work: a reading of the node takes milliseconds.
+    async fn ask<T: Send + 'static>(
+        &self,
+        question: impl FnOnce(&dyn Watch) -> T + Send + 'static,
+    ) -> Result<T, Status> {
+        let view = Arc::clone(&self.view);
+        tokio::task::spawn_blocking(move || question(view.as_ref()))
+            .await
+            .map_err(|e| Status::internal(format!("reading the node failed: {e}")))
+    }
+}
+
+#[tonic::async_trait]
+impl Nodewarden for Service {
+    async fn get_status(
+        &self,
+        _: Request<proto::GetStatusRequest>,
+    ) -> Result<Response<proto::GetStatusResponse>, Status> {
+        Ok(Response::new(self.ask(status::answer).await?))
+    }
+
+    async fn list_cgroups(
+        &self,
+        request: Request<proto::ListCgroupsRequest>,
+    ) -> Result<Response<proto::ListCgroupsResponse>, Status> {
+        let proto::ListCgroupsRequest { path_prefix, pods_only } = request.into_inner();
+        let list = self.ask(move |view| cgroup::list(&view.snapshot(), &path_prefix, pods_only)).await?;
+        Ok(Response::new(list))
+    }
+
+    async fn list_devices(
+        &self,
+        _: Request<proto::ListDevicesRequest>,
+    ) -> Result<Response<proto::ListDevicesResponse>, Status> {
+        Ok(Response::new(self.ask(|view| device::list(view.devices())).await?))
+    }
+
+    type WatchEventsStream = EventStream;
+
+    async fn watch_events(
+        &self,
+        request: Request<proto::WatchEventsRequest>,
+    ) -> Result<Response<EventStream>, Status> {
+        let request = request.into_inner();
+        let filter = EventFilter::new(&request.types, &request.pod)
+            .map_err(|e| Status::invalid_argument(e.to_string()))?;
+        let since = match &request.since {
+            None => None,
+            Some(t) => Some(time::to_timestamp(t).ok_or_else(|| {
+                Status::invalid_argument(format!(
+                    "since is no point in time: {} s, {} ns",
+                    t.seconds, t.nanos
+                ))
+            })?),
+        };
+        let mut subscription = self.journal.subscribe(since);
+        if request.no_follow {
+            // All of the journal, unless a time is given.
+            if since.is_none() {
+                subscription = self.journal.subscribe(Some(jiff::Timestamp::MIN));
+            }
+            subscription = subscription.backlog_only();
+        }
+        Ok(Response::new(EventStream::new(subscription, filter, self.stopping.clone())))
+    }
+}

@@ -1,0 +1,80 @@
+//! The service `Streams`: containers' logs, and commands in containers.
+//!
+//! - [`choose`]: which pod and which of its containers is meant.
+//! - [`logs`]: which run's log, and its way to the client.
+//! - [`exec`]: a command's input and output between the client and the runtime.
+
+mod choose;
+mod exec;
+mod logs;
+#[cfg(test)]
+mod tests;
+
+use std::path::PathBuf;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use nodewarden_proto::nodewarden::v1 as proto;
+use proto::streams_server::Streams;
+use tokio::sync::watch;
+use tokio_stream::Stream;
+use tonic::{Request, Response, Status, Streaming};
+
+use nodewarden_cri::Client;
+use nodewarden_model::Watch;
+
+/// Where logs are and commands are run.
+#[derive(Debug, Clone, Default)]
+pub struct Sources {
+    /// `None`: no runtime is configured.
+    pub runtime: Option<Client>,
+    /// `podLogsDir`.
+    pub logs_dir: PathBuf,
+}
+
+/// Answers the calls.
+pub struct Service {
+    view: Arc<dyn Watch>,
+    sources: Sources,
+    stopping: watch::Receiver<bool>,
+}
+
+impl Service {
+    pub fn new(view: Arc<dyn Watch>, sources: Sources, stopping: watch::Receiver<bool>) -> Self {
+        Self { view, sources, stopping }
+    }
+}
+
+type Answers<T> = Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
+
+#[tonic::async_trait]
+impl Streams for Service {
+    type LogsStream = Answers<proto::LogsResponse>;
+
+    async fn logs(&self, request: Request<proto::LogsRequest>) -> Result<Response<Self::LogsStream>, Status> {
+        let view = Arc::clone(&self.view);
+        let stream = logs::stream(view, &self.sources.logs_dir, request.into_inner(), self.stopping.clone())?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+
+    type ExecStream = Answers<proto::ExecResponse>;
+
+    async fn exec(
+        &self,
+        request: Request<Streaming<proto::ExecRequest>>,
+    ) -> Result<Response<Self::ExecStream>, Status> {
+        let Some(runtime) = self.sources.runtime.clone() else {
+            return Err(Status::failed_precondition(
+                "the agent has no container runtime: set containerRuntimeEndpoint or --runtime-endpoint",
+            ));
+        };
+        let stream =
+            exec::stream(self.view.as_ref(), runtime, request.into_inner(), self.stopping.clone()).await?;
+        Ok(Response::new(Box::pin(stream)))
+    }
+}
+
+/// What an ending agent says to those whose stream it cuts off.
+fn stopping() -> Status {
+    Status::unavailable("the agent is stopping")
+}

@@ -1,0 +1,234 @@
+//! HTTP for Prometheus, for who reads a kubelet's `/stats/summary`, and for health checks.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `/metrics` | the agent's own families |
+//! | `/metrics/cadvisor`, `/metrics/resource` | the kubelet's |
+//! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
+//! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's |
+//! | `/healthz` | 200 as long as the server answers |
+//! | `/readyz` | 200 once the agent watches and has looked at the pods of an earlier one, 503 before |
+//!
+//! Nothing here asks who is there, so the address must be of the loopback unless the configuration says
+//! otherwise ([`bind`]).
+
+mod bind;
+mod endpoint;
+mod images;
+mod scrape;
+
+use parking_lot::Mutex;
+use std::future::Future;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::extract::{Query, State};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::{Semaphore, oneshot};
+
+pub use bind::{BindError, Exposure, bind};
+use endpoint::Endpoint;
+
+use super::kubernetes;
+use nodewarden_metrics::summary;
+use nodewarden_metrics::summary::Readings;
+use nodewarden_metrics::{cadvisor, own, recorder, resource};
+use nodewarden_model::{PressureView, Watch};
+
+/// Scrapes that are served at once; more wait. Each holds a thread while it encodes.
+const CONCURRENT_SCRAPES: usize = 4;
+
+/// How long open connections may last after a shutdown was asked for.
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// What every handler shares.
+struct App {
+    watch: Arc<dyn Watch>,
+    ready: Arc<AtomicBool>,
+    scrapes: Arc<Semaphore>,
+    /// What `/stats/summary` measures CPU rates from.
+    readings: Mutex<Readings>,
+    images: images::Images,
+}
+
+/// Serves until `shutdown` is done and the open answers are sent (at most 2 s more). `ready` is what `/readyz`
+/// tells.
+///
+/// # Errors
+///
+/// As of accepting connections.
+pub async fn serve(
+    listener: TcpListener,
+    watch: Arc<dyn Watch>,
+    ready: Arc<AtomicBool>,
+    shutdown: impl Future<Output = ()> + Send + 'static,
+) -> io::Result<()> {
+    let (asked, wait_asked) = oneshot::channel();
+    let graceful = async move {
+        shutdown.await;
+        // Nobody listens when the server has ended by itself.
+        let _ = asked.send(());
+    };
+    let grace = async {
+        match wait_asked.await {
+            Ok(()) => tokio::time::sleep(SHUTDOWN_GRACE).await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        ended = axum::serve(listener, router(watch, ready)).with_graceful_shutdown(graceful).into_future() => ended,
+        () = grace => {
+            tracing::warn!("HTTP connections still open at shutdown are cut");
+            Ok(())
+        }
+    }
+}
+
+/// All routes.
+fn router(watch: Arc<dyn Watch>, ready: Arc<AtomicBool>) -> Router {
+    recorder::handle();
+    let app = App {
+        watch,
+        ready,
+        scrapes: Arc::new(Semaphore::new(CONCURRENT_SCRAPES)),
+        readings: Mutex::new(Readings::default()),
+        images: images::Images::default(),
+    };
+    Router::new()
+        .route(
+            Endpoint::Index.path(),
+            get(async || plain(Endpoint::Index, StatusCode::OK, endpoint::listing())),
+        )
+        .route(Endpoint::Healthz.path(), get(async || plain(Endpoint::Healthz, StatusCode::OK, "ok\n")))
+        .route(Endpoint::Readyz.path(), get(readyz))
+        .route(Endpoint::Own.path(), get(own_metrics))
+        .route(Endpoint::Cadvisor.path(), get(cadvisor_metrics))
+        .route(Endpoint::Resource.path(), get(resource_metrics))
+        .route(Endpoint::Summary.path(), get(stats_summary))
+        .route(Endpoint::Pods.path(), get(pods))
+        .fallback(async || plain(Endpoint::Other, StatusCode::NOT_FOUND, "not found\n"))
+        .with_state(Arc::new(app))
+}
+
+fn plain(endpoint: Endpoint, status: StatusCode, text: impl Into<String>) -> Response {
+    let text = text.into();
+    endpoint.answered(status, Instant::now(), text.len());
+    (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
+}
+
+async fn readyz(State(app): State<Arc<App>>) -> Response {
+    match app.ready.load(Ordering::Acquire) {
+        true => plain(Endpoint::Readyz, StatusCode::OK, "ok\n"),
+        false => {
+            plain(Endpoint::Readyz, StatusCode::SERVICE_UNAVAILABLE, "not ready: the agent is starting\n")
+        }
+    }
+}
+
+async fn own_metrics(State(app): State<Arc<App>>) -> Response {
+    let watch = app.watch.clone();
+    let images = app.images.last(watch.garbage());
+    scrape::text(&app, Endpoint::Own, move || {
+        let (snapshot, status) = (watch.snapshot(), watch.status());
+        let (pods, devices, probes) = (watch.pods(), watch.devices(), watch.probes());
+        let pressure = watch.pressed().map(|own| PressureView::of(own.as_ref()));
+        move |out| {
+            let shown = own::Shown {
+                snapshot: &snapshot,
+                status: &status,
+                pods: &pods,
+                devices: &devices,
+                probes: &probes,
+                images: images.as_deref(),
+                pressure: pressure.as_ref(),
+            };
+            own::write(out, shown);
+            out.raw(&recorder::render());
+        }
+    })
+    .await
+}
+
+async fn cadvisor_metrics(State(app): State<Arc<App>>) -> Response {
+    let watch = app.watch.clone();
+    scrape::text(&app, Endpoint::Cadvisor, move || {
+        let snapshot = watch.snapshot();
+        move |out| cadvisor::write(out, &snapshot)
+    })
+    .await
+}
+
+async fn resource_metrics(State(app): State<Arc<App>>) -> Response {
+    let watch = app.watch.clone();
+    scrape::text(&app, Endpoint::Resource, move || {
+        let snapshot = watch.snapshot();
+        move |out| resource::write(out, &snapshot)
+    })
+    .await
+}
+
+#[derive(Deserialize)]
+struct SummaryQuery {
+    #[serde(default)]
+    only_cpu_and_memory: bool,
+}
+
+async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQuery>) -> Response {
+    let started = Instant::now();
+    let made = scrape::blocking(&app, {
+        let app = app.clone();
+        move || {
+            let snapshot = app.watch.snapshot();
+            let answer = {
+                let mut readings = app.readings.lock();
+                let answer = summary::summary(&snapshot, &readings);
+                if readings.stale(&snapshot) {
+                    *readings = Readings::of(&snapshot);
+                }
+                answer
+            };
+            let answer = if query.only_cpu_and_memory { answer.only_cpu_and_memory() } else { answer };
+            serde_json::to_vec(&answer)
+        }
+    })
+    .await;
+    json(Endpoint::Summary, started, made)
+}
+
+async fn pods(State(app): State<Arc<App>>) -> Response {
+    let started = Instant::now();
+    let watch = app.watch.clone();
+    let made = scrape::blocking(&app, move || {
+        let mut pods = watch.pods();
+        pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
+        serde_json::to_vec(&kubernetes::list(&pods, &watch.snapshot().machine.node_name))
+    })
+    .await;
+    json(Endpoint::Pods, started, made)
+}
+
+/// The answer, or what kept it from being made.
+fn json<E: std::fmt::Display>(
+    endpoint: Endpoint,
+    started: Instant,
+    made: Result<serde_json::Result<Vec<u8>>, E>,
+) -> Response {
+    match made {
+        Ok(Ok(json)) => {
+            endpoint.answered(StatusCode::OK, started, json.len());
+            ([(header::CONTENT_TYPE, "application/json")], json).into_response()
+        }
+        Ok(Err(error)) => scrape::failed(endpoint, started, &error),
+        Err(error) => scrape::failed(endpoint, started, &error),
+    }
+}
+
+#[cfg(test)]
+mod tests;

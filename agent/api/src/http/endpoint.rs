@@ -1,0 +1,54 @@
+//! The paths, and what is counted of each.
+
+use std::time::Instant;
+
+use axum::http::StatusCode;
+
+use nodewarden_metrics::Own as Name;
+
+/// A path that is served; `Other` stands for every path that is not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Endpoint {
+    Index,
+    Healthz,
+    Readyz,
+    Own,
+    Cadvisor,
+    Resource,
+    Summary,
+    Pods,
+    Other,
+}
+
+impl Endpoint {
+    const LISTED: [Self; 7] =
+        [Self::Own, Self::Cadvisor, Self::Resource, Self::Summary, Self::Pods, Self::Healthz, Self::Readyz];
+
+    /// The path, also the value of the label `path`.
+    pub fn path(self) -> &'static str {
+        match self {
+            Self::Index => "/",
+            Self::Healthz => "/healthz",
+            Self::Readyz => "/readyz",
+            Self::Own => "/metrics",
+            Self::Cadvisor => "/metrics/cadvisor",
+            Self::Resource => "/metrics/resource",
+            Self::Summary => "/stats/summary",
+            Self::Pods => "/pods",
+            Self::Other => "other",
+        }
+    }
+
+    /// Counts an answer of `bytes` bytes to a request that came at `started`.
+    pub fn answered(self, status: StatusCode, started: Instant, bytes: usize) {
+        let (path, code) = (self.path(), status.as_u16().to_string());
+        ::metrics::counter!(Name::HttpRequests.name(), "path" => path, "code" => code).increment(1);
+        ::metrics::histogram!(Name::HttpDuration.name(), "path" => path).record(started.elapsed());
+        ::metrics::gauge!(Name::HttpBytes.name(), "path" => path).set(bytes as f64);
+    }
+}
+
+/// The page at `/`.
+pub(super) fn listing() -> String {
+    Endpoint::LISTED.iter().fold("nodewarden\n\n".to_owned(), |page, e| page + e.path() + "\n")
+}

@@ -1,0 +1,123 @@
+//! The images that a scrape tells of. They are asked of the runtime, which may take its time or hang: a scrape takes
+//! what was last seen and waits for nobody.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use nodewarden_model::{Garbage, ImagesView};
+
+/// A look of this age is followed by another.
+const FRESH: Duration = Duration::from_secs(30);
+
+/// A look of this age tells nothing any more.
+const STALE: Duration = Duration::from_secs(600);
+
+/// The last look, and whether another is under way.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Images(Arc<Mutex<State>>);
+
+#[derive(Debug, Default)]
+struct State {
+    last: Option<(Instant, Arc<ImagesView>)>,
+    looking: bool,
+}
+
+/// Ends a look, whole or given up.
+struct Looking(Images);
+
+impl Images {
+    /// What was last seen, if that is not too long ago. Has another look made behind the caller's back when it is time.
+    pub fn last(&self, garbage: Option<Arc<dyn Garbage>>) -> Option<Arc<ImagesView>> {
+        let mut state = self.lock();
+        let fresh = state.last.as_ref().is_some_and(|(when, _)| when.elapsed() < FRESH);
+        if let Some(garbage) = garbage.filter(|_| !fresh && !state.looking) {
+            state.looking = true;
+            let look = Looking(self.clone());
+            tokio::spawn(async move {
+                let view = Arc::new(garbage.view().await);
+                look.0.lock().last = Some((Instant::now(), view));
+            });
+        }
+        let last = state.last.as_ref().filter(|(when, _)| when.elapsed() < STALE);
+        last.map(|(_, view)| view.clone())
+    }
+
+    fn lock(&self) -> parking_lot::MutexGuard<'_, State> {
+        self.0.lock()
+    }
+}
+
+impl Drop for Looking {
+    fn drop(&mut self) {
+        self.0.lock().looking = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use tokio::sync::Notify;
+    use tokio::sync::mpsc::UnboundedSender;
+
+    use super::*;
+    use nodewarden_model::GcSettings;
+    use nodewarden_model::{GcOutcome, GcStep};
+
+    /// A runtime that answers when it is let, with the number of the answer.
+    #[derive(Default)]
+    struct Slow {
+        asked: AtomicU64,
+        answer: Notify,
+    }
+
+    #[async_trait::async_trait]
+    impl Garbage for Slow {
+        fn settings(&self) -> GcSettings {
+            GcSettings::default()
+        }
+
+        async fn view(&self) -> ImagesView {
+            let wanted = self.asked.fetch_add(1, Ordering::Relaxed) + 1;
+            self.answer.notified().await;
+            ImagesView { wanted, ..ImagesView::default() }
+        }
+
+        async fn collect(&self, _: bool, _: UnboundedSender<GcStep>) -> Result<GcOutcome, String> {
+            unreachable!("nobody collects here")
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_scrape_takes_what_was_last_seen_and_waits_for_nobody() {
+        let (images, slow) = (Images::default(), Arc::new(Slow::default()));
+        let last = || images.last(Some(slow.clone())).map(|view| view.wanted);
+        let settle = || tokio::time::sleep(Duration::from_millis(1));
+        assert_eq!(last(), None);
+        settle().await;
+        assert_eq!((last(), slow.asked.load(Ordering::Relaxed)), (None, 1));
+        slow.answer.notify_one();
+        settle().await;
+        assert_eq!(last(), Some(1));
+        settle().await;
+        assert_eq!(slow.asked.load(Ordering::Relaxed), 1, "it is fresh");
+        tokio::time::sleep(FRESH).await;
+        assert_eq!(last(), Some(1));
+        settle().await;
+        assert_eq!((last(), slow.asked.load(Ordering::Relaxed)), (Some(1), 2));
+        // The runtime hangs: one look is under way, and what was seen is too old one day.
+        tokio::time::sleep(STALE).await;
+        assert_eq!((last(), slow.asked.load(Ordering::Relaxed)), (None, 2));
+        slow.answer.notify_one();
+        settle().await;
+        assert_eq!(last(), Some(2));
+    }
+
+    #[tokio::test]
+    async fn nothing_without_a_runtime() {
+        assert_eq!(Images::default().last(None), None);
+    }
+}

@@ -1,0 +1,194 @@
+use std::net::SocketAddr;
+
+use serde_json::Value;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::*;
+use nodewarden_metrics::{fixture, parsed};
+use nodewarden_model::{Snapshot, Status};
+
+/// A server on a port of the loopback, and what stops it.
+struct Server {
+    address: SocketAddr,
+    ready: Arc<AtomicBool>,
+    stop: oneshot::Sender<()>,
+    ended: tokio::task::JoinHandle<io::Result<()>>,
+}
+
+impl Server {
+    async fn start(watch: Arc<dyn Watch>) -> Self {
+        let listener = bind("127.0.0.1:0".parse().unwrap(), Exposure::Loopback).await.unwrap();
+        let (address, ready) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
+        let (stop, stopped) = oneshot::channel();
+        let shutdown = async { stopped.await.unwrap_or_default() };
+        let ended = tokio::spawn(serve(listener, watch, ready.clone(), shutdown));
+        Self { address, ready, stop, ended }
+    }
+
+    /// Head and body of the answer.
+    async fn get(&self, path: &str) -> (String, Vec<u8>) {
+        let mut stream = TcpStream::connect(self.address).await.unwrap();
+        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).await.unwrap();
+        let split = all.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
+        (String::from_utf8(all[..split].to_vec()).unwrap().to_lowercase(), all[split + 4..].to_vec())
+    }
+}
+
+fn still(pods: usize) -> Arc<dyn Watch> {
+    Arc::new(fixture::Still(Arc::new(fixture::snapshot(pods))))
+}
+
+#[tokio::test]
+async fn every_listed_path_answers_and_is_counted() {
+    let server = Server::start(still(60)).await;
+    server.ready.store(true, Ordering::Release);
+    let (head, listing) = server.get("/").await;
+    assert!(head.starts_with("http/1.0 200"), "{head}");
+    let listing = String::from_utf8(listing).unwrap();
+    let paths: Vec<&str> = listing.lines().filter(|l| l.starts_with('/')).collect();
+    assert_eq!(paths.len(), 7);
+    for path in &paths {
+        let (head, body) = server.get(path).await;
+        assert!(head.starts_with("http/1.0 200"), "{path}: {head}");
+        if path.starts_with("/metrics") {
+            assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
+            let families = parsed::families(&body);
+            assert!(families.len() > 10, "{path}");
+        }
+    }
+    // The chunks of a large answer are counted together when it has been sent.
+    let own = loop {
+        let (_, own) = server.get("/metrics").await;
+        let own = String::from_utf8(own).unwrap();
+        if own.contains(r#"nodewarden_http_response_bytes{path="/metrics/cadvisor"}"#) {
+            break own;
+        }
+    };
+    for want in [
+        r#"nodewarden_http_requests_total{path="/metrics/cadvisor",code="200"} "#,
+        r#"nodewarden_http_request_duration_seconds_bucket{path="/stats/summary",le="+Inf"} "#,
+    ] {
+        assert!(own.contains(want), "{want} in {own}");
+    }
+}
+
+#[tokio::test]
+async fn ready_only_when_told() {
+    let server = Server::start(still(1)).await;
+    assert!(server.get("/readyz").await.0.starts_with("http/1.0 503"));
+    assert!(server.get("/healthz").await.0.starts_with("http/1.0 200"));
+    server.ready.store(true, Ordering::Release);
+    assert!(server.get("/readyz").await.0.starts_with("http/1.0 200"));
+    assert!(server.get("/nothing").await.0.starts_with("http/1.0 404"));
+}
+
+#[tokio::test]
+async fn summary_is_json() {
+    let server = Server::start(still(2)).await;
+    let (head, body) = server.get("/stats/summary").await;
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let summary: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(summary["pods"].as_array().unwrap().len(), 2);
+    assert!(summary["node"].get("fs").is_some());
+    let (_, body) = server.get("/stats/summary?only_cpu_and_memory=true").await;
+    let summary: Value = serde_json::from_slice(&body).unwrap();
+    assert!(summary["node"].get("fs").is_none());
+}
+
+#[tokio::test]
+async fn images_are_told_once_they_were_looked_at() {
+    let server = Server::start(still(1)).await;
+    let looked = async {
+        while !String::from_utf8(server.get("/metrics").await.1).unwrap().contains("\nnodewarden_images{") {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(20), looked).await.expect("in time");
+}
+
+#[tokio::test]
+async fn pods_are_a_pod_list() {
+    let server = Server::start(still(1)).await;
+    let (head, body) = server.get("/pods").await;
+    assert!(head.contains("content-type: application/json"), "{head}");
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!((&list["kind"], &list["items"][0]["status"]["phase"]), (&"PodList".into(), &"Running".into()));
+}
+
+#[tokio::test]
+async fn it_ends_when_told_though_a_connection_is_open() {
+    let server = Server::start(still(1)).await;
+    let _idle = TcpStream::connect(server.address).await.unwrap();
+    server.get("/healthz").await;
+    server.stop.send(()).unwrap();
+    let ended = tokio::time::timeout(SHUTDOWN_GRACE * 2, server.ended).await;
+    ended.expect("in time").unwrap().unwrap();
+}
+
+/// A node that cannot be read.
+struct Broken;
+
+impl Watch for Broken {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        panic!("this node cannot be read")
+    }
+
+    fn status(&self) -> Status {
+        fixture::status()
+    }
+}
+
+#[tokio::test]
+async fn a_failed_reading_is_an_error_not_an_empty_answer() {
+    let server = Server::start(Arc::new(Broken)).await;
+    for path in ["/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary", "/pods"] {
+        let (head, _) = server.get(path).await;
+        assert!(head.starts_with("http/1.0 500"), "{path}: {head}");
+    }
+    assert!(server.get("/healthz").await.0.starts_with("http/1.0 200"), "the server goes on");
+}
+
+fn one_place() -> App {
+    App {
+        watch: Arc::new(Broken),
+        ready: Arc::default(),
+        scrapes: Arc::new(Semaphore::new(1)),
+        readings: Mutex::default(),
+        images: images::Images::default(),
+    }
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_frees_its_place() {
+    let app = one_place();
+    let response = scrape::text(&app, Endpoint::Own, || {
+        |out: &mut nodewarden_metrics::exposition::Exposition<'_>| {
+            (0..1_000).for_each(|_| out.raw(&[b'\n'; 10_000]));
+        }
+    })
+    .await;
+    assert_eq!(app.scrapes.available_permits(), 0, "nobody reads, so the writer waits");
+    drop(response);
+    let free = tokio::time::timeout(Duration::from_secs(5), app.scrapes.acquire()).await;
+    drop(free.expect("in time").unwrap());
+}
+
+/// Writing that fails after some chunks must not look complete.
+#[tokio::test]
+async fn a_broken_answer_breaks_the_connection() {
+    let app = one_place();
+    let response = scrape::text(&app, Endpoint::Own, || {
+        |out: &mut nodewarden_metrics::exposition::Exposition<'_>| {
+            out.raw(&[b'\n'; 200_000]);
+            panic!("half way")
+        }
+    })
+    .await;
+    assert_eq!(response.status(), StatusCode::OK);
+    let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
+    assert!(body.is_err());
+    assert_eq!(app.scrapes.available_permits(), 1, "the place is free again");
+}

@@ -1,0 +1,221 @@
+//! What an operator may set: a `KubeletConfiguration` file with a `nodewarden:` section, and flags over it.
+//! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
+
+pub mod defaults;
+mod devices;
+mod dropin;
+mod duration;
+mod error;
+mod eviction;
+mod feedback;
+mod fields;
+mod file;
+mod kubelet;
+#[cfg(test)]
+mod layers_tests;
+mod machine;
+mod merge;
+mod node;
+mod pods;
+mod probes;
+mod section;
+mod settings;
+mod show;
+#[cfg(test)]
+mod tests;
+mod threshold;
+
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use nodewarden_storage::journal::Limits;
+
+pub use devices::{DeviceSettings, Enforcement};
+pub use error::{ConfigError, Problem};
+pub use eviction::EvictionSettings;
+pub use feedback::{CpuFeedback, FeedbackSettings, MemoryFeedback};
+pub use file::{load, parse};
+pub use machine::MachineFacts;
+pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
+pub use nodewarden_model::GcSettings;
+pub use pods::{LogRotation, PodSettings};
+pub use probes::ProbeSettings;
+pub use settings::FeatureGates;
+pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
+
+/// Everything the agent is told, valid and complete.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Config {
+    pub mode: Mode,
+    /// Unix socket of the gRPC interface.
+    pub socket: PathBuf,
+    /// Address of /metrics, /healthz and /readyz.
+    pub http_address: SocketAddr,
+    /// Allows `http_address` to be reachable from other machines.
+    pub http_allow_remote: bool,
+    /// What must survive a restart is kept below it.
+    pub state_dir: PathBuf,
+    /// The container runtime that is asked for names; without one the ids stand.
+    pub runtime_endpoint: Option<Endpoint>,
+    /// Cgroups that get counters in the kernel.
+    pub max_cgroups: u32,
+    /// Size of the kernel's event ring.
+    pub ring_bytes: u32,
+    /// How much the journal keeps.
+    pub journal: Limits,
+    /// How long the figures of a removed cgroup stay.
+    pub retention: Duration,
+    /// Time between two readings when nobody asks.
+    pub sample: Duration,
+    /// In mode manage: time between two comparisons of every limit with what it should be.
+    pub reconcile: Duration,
+    /// Name of the node in what is reported; the host name without it.
+    pub node_name: Option<String>,
+    /// When the kernel measures the run time of each eBPF program.
+    pub program_stats: ProgramStats,
+    /// Also attaches programs that do nothing, which `cargo xtask bench overhead` compares with.
+    pub bench_empty_programs: bool,
+    /// The node's cgroups: the kubelet's keys.
+    pub node: NodeSettings,
+    /// Running pods: the kubelet's keys.
+    pub pods: PodSettings,
+    /// Device plugins and device access.
+    pub devices: DeviceSettings,
+    /// How many probes at a time.
+    pub probes: ProbeSettings,
+    /// Collection of images and dead containers.
+    pub gc: GcSettings,
+    /// Eviction and how evicted pods come back.
+    pub eviction: EvictionSettings,
+    /// What is held back before anything has to be evicted.
+    pub feedback: FeedbackSettings,
+    /// The kubelet's feature gates that matter here.
+    pub gates: FeatureGates,
+    /// Keys of the file that a kubelet knows and that do nothing here.
+    pub ignored: Vec<String>,
+}
+
+impl Config {
+    /// Directory of the journal's files.
+    pub fn journal_dir(&self) -> PathBuf {
+        self.state_dir.join("journal")
+    }
+
+    /// Directory of the pods' volumes and files.
+    pub fn pods_dir(&self) -> PathBuf {
+        self.state_dir.join("pods")
+    }
+
+    /// Directory of what is remembered of each pod.
+    pub fn records_dir(&self) -> PathBuf {
+        self.state_dir.join("records")
+    }
+
+    /// Directory of the seccomp profiles that `localhostProfile` names (the kubelet's `<root-dir>/seccomp`).
+    pub fn seccomp_dir(&self) -> PathBuf {
+        self.state_dir.join("seccomp")
+    }
+}
+
+/// What the agent may do to the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Only watch and tell.
+    Observe,
+    /// Own the pods of the manifest directory: their cgroups, and what runs in them.
+    Manage,
+}
+
+impl Mode {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Manage => "manage",
+        }
+    }
+
+    fn parse(name: &str) -> Option<Self> {
+        [Self::Observe, Self::Manage].into_iter().find(|m| m.name() == name)
+    }
+}
+
+/// When the kernel measures the eBPF programs (BPF_STATS_RUN_TIME: two clock reads more a run, about 40 ns).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ProgramStats {
+    Always,
+    /// A second in ten.
+    Sampled,
+    Off,
+}
+
+impl ProgramStats {
+    pub const ALL: [Self; 3] = [Self::Always, Self::Sampled, Self::Off];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Always => "Always",
+            Self::Sampled => "Sampled",
+            Self::Off => "Off",
+        }
+    }
+}
+
+/// A container runtime's address: `unix:///run/containerd/containerd.sock`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint(PathBuf);
+
+impl Endpoint {
+    /// Reads `unix://` with an absolute path, or the bare path that a kubelet also takes.
+    pub fn parse(text: &str) -> Option<Self> {
+        let path = text.strip_prefix("unix://").unwrap_or(text);
+        (path.starts_with('/') && !path.contains('\0')).then(|| Self(PathBuf::from(path)))
+    }
+
+    /// The socket's path.
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "unix://{}", self.0.display())
+    }
+}
+
+/// Flags that override the file. Values are as typed; they are checked with the rest.
+#[derive(Debug, Clone, Default, PartialEq, Eq, clap::Args)]
+pub struct Overrides {
+    /// Unix socket of the gRPC interface
+    #[arg(long, value_name = "PATH")]
+    pub socket: Option<String>,
+    /// Where /metrics, /healthz and /readyz are served
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub http_address: Option<String>,
+    /// Directory for what must survive a restart
+    #[arg(long, value_name = "DIR")]
+    pub state_dir: Option<String>,
+    /// Container runtime to ask for pod and container names
+    #[arg(long, value_name = "unix://PATH")]
+    pub runtime_endpoint: Option<String>,
+    /// What the agent may do: observe (write nothing) or manage (own the pods of staticPodPath)
+    #[arg(long, value_name = "MODE")]
+    pub mode: Option<String>,
+}
+
+impl Overrides {
+    /// The flags that are set: key in the `nodewarden:` section, flag, value.
+    fn set(&self) -> impl Iterator<Item = (&'static str, &'static str, &str)> {
+        [
+            ("socket", "--socket", &self.socket),
+            ("httpAddress", "--http-address", &self.http_address),
+            ("stateDir", "--state-dir", &self.state_dir),
+            ("runtimeEndpoint", "--runtime-endpoint", &self.runtime_endpoint),
+            ("mode", "--mode", &self.mode),
+        ]
+        .into_iter()
+        .filter_map(|(key, flag, value)| value.as_deref().map(|v| (key, flag, v)))
+    }
+}

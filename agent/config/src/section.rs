@@ -1,0 +1,152 @@
+//! The `nodewarden:` section: what no kubelet's file has.
+
+use std::net::SocketAddr;
+
+use serde_yaml_ng::Mapping;
+
+use super::defaults as d;
+use super::fields::Fields;
+use super::settings::{self, FeatureGates, path};
+use super::{
+    Config, Endpoint, EvictionSettings, GcSettings, Mode, NodeSettings, Overrides, PodSettings, Problem,
+    ProgramStats,
+};
+use nodewarden_storage::journal::Limits;
+
+/// Its key in the file.
+pub const SECTION: &str = "nodewarden";
+
+/// Takes the section with the flags over it, and over what the kubelet's keys say of pods, garbage collection and
+/// eviction. What else comes from those is left for the caller.
+pub fn take(
+    mut map: Mapping,
+    (pods, gc, eviction): (PodSettings, GcSettings, EvictionSettings),
+    overrides: &Overrides,
+    problems: &mut Vec<Problem>,
+) -> Config {
+    let mut flags = Vec::new();
+    for (key, flag, value) in overrides.set() {
+        map.insert(key.into(), value.into());
+        flags.push((key, flag));
+    }
+    let mut f = Fields::new(SECTION, map, flags, problems);
+    let mode = f.text("mode", "observe or manage", Mode::parse).unwrap_or(Mode::Observe);
+    let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
+    let http_allow_remote = f.flag("httpAllowRemote", false);
+    let http_address = http_address(&mut f, http_allow_remote);
+    let state_dir = f.path("stateDir", d::STATE_DIR, usize::MAX);
+    let runtime_endpoint = endpoint(&mut f, "runtimeEndpoint");
+    let max_cgroups = f.number("maxCgroups", d::MAX_CGROUPS, &d::MAX_CGROUPS_RANGE);
+    let page = page_bytes();
+    let ring_bytes = f.bytes(
+        "ringBytes",
+        d::RING_BYTES,
+        &(page..=d::RING_BYTES_MAX),
+        ("a power of two of ", u64::is_power_of_two),
+    );
+    let retention = f.seconds("retentionSeconds", d::RETENTION, &d::RETENTION_SECONDS_RANGE);
+    let sample = f.seconds("sampleSeconds", d::SAMPLE, &d::SAMPLE_SECONDS_RANGE);
+    let reconcile = f.seconds("reconcileSeconds", d::RECONCILE, &d::RECONCILE_SECONDS_RANGE);
+    let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
+    let program_stats = f
+        .text("programStats", "Always, Sampled or Off", |t| {
+            ProgramStats::ALL.into_iter().find(|s| s.name() == t)
+        })
+        .unwrap_or(ProgramStats::Sampled);
+    let bench_empty_programs = f.flag("benchEmptyPrograms", false);
+    let runtime_cgroups = path::take(&mut f, "runtimeCgroups");
+    let pods = settings::pods::take_own(&mut f, pods);
+    let journal = f.section("journal");
+    let devices = f.section("devices");
+    let probes = f.section("probes");
+    let own_gc = f.section("gc");
+    let own_eviction = f.section("eviction");
+    let feedback = f.section("feedback");
+    f.finish();
+    Config {
+        mode,
+        socket,
+        http_address,
+        http_allow_remote,
+        state_dir,
+        runtime_endpoint,
+        max_cgroups: max_cgroups as u32, // within MAX_CGROUPS_RANGE
+        ring_bytes: ring_bytes as u32,   // within RING_BYTES_MAX
+        journal: journal_limits(journal, problems),
+        retention,
+        sample,
+        reconcile,
+        node_name,
+        program_stats,
+        bench_empty_programs,
+        node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
+        pods,
+        devices: settings::devices::take(devices, problems),
+        probes: settings::probes::take(probes, problems),
+        gc: settings::gc::take_own(own_gc, gc, problems),
+        eviction: settings::eviction::take_own(own_eviction, eviction, problems),
+        feedback: settings::feedback::take(feedback, problems),
+        gates: FeatureGates::default(),
+        ignored: Vec::new(),
+    }
+}
+
+fn journal_limits(map: Mapping, problems: &mut Vec<Problem>) -> Limits {
+    let default = Limits::default();
+    let any = ("", |_| true);
+    let mut f = Fields::new("nodewarden.journal", map, Vec::new(), problems);
+    let limits = Limits {
+        memory_events: f.number("memoryEvents", default.memory_events as u64, &d::JOURNAL_MEMORY_EVENTS_RANGE)
+            as usize,
+        memory_bytes: f.bytes("memoryBytes", default.memory_bytes as u64, &d::JOURNAL_MEMORY_BYTES_RANGE, any)
+            as usize,
+        file_bytes: f.bytes("fileBytes", default.file_bytes, &d::JOURNAL_FILE_BYTES_RANGE, any),
+        files: f.number("files", u64::from(default.files), &d::JOURNAL_FILES_RANGE) as u32,
+    };
+    f.finish();
+    limits
+}
+
+fn http_address(f: &mut Fields<'_>, allow_remote: bool) -> SocketAddr {
+    let default = SocketAddr::from(([127, 0, 0, 1], 10350));
+    debug_assert_eq!(default.to_string(), d::HTTP_ADDRESS);
+    let key = "httpAddress";
+    let Some(address) =
+        f.text(key, "an IP address and port like 127.0.0.1:10350", |t| t.parse::<SocketAddr>().ok())
+    else {
+        return default;
+    };
+    if !allow_remote && !address.ip().to_canonical().is_loopback() {
+        f.refuse(
+            key,
+            &address.to_string(),
+            "a loopback address, or nodewarden.httpAllowRemote: true (anyone who reaches the port reads everything)",
+        );
+    }
+    address
+}
+
+/// A runtime endpoint; empty text is none, as for the kubelet.
+pub fn endpoint(f: &mut Fields<'_>, key: &'static str) -> Option<Endpoint> {
+    f.text(key, "the runtime's Unix socket as unix:///path", |t| match t {
+        "" => Some(None),
+        t => Endpoint::parse(t).map(Some),
+    })
+    .flatten()
+}
+
+/// A DNS-1123 subdomain, as a node's name must be.
+fn node_name(text: &str) -> Option<String> {
+    let label = |l: &str| {
+        !l.is_empty()
+            && !l.starts_with('-')
+            && !l.ends_with('-')
+            && l.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
+    };
+    (text.len() <= 253 && text.split('.').all(label)).then(|| text.to_owned())
+}
+
+fn page_bytes() -> u64 {
+    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    page.and_then(|p| u64::try_from(p).ok()).unwrap_or(4096)
+}

@@ -1,0 +1,121 @@
+//! What is set aside for the system and for Kubernetes, and what is held to it.
+
+use crate::fields::{Fields, shown};
+use crate::node::{Enforce, NodeSettings};
+use crate::settings::path;
+use nodewarden_machine::node::gather::cpu_count;
+use nodewarden_manifest::{Quantity, ResourceList};
+
+/// Resources that can be reserved (the kubelet's `parseResourceList`).
+const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
+
+const ENFORCE: &str = "enforceNodeAllocatable";
+
+pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) {
+    settings.kube_reserved = reserved(top, "kubeReserved");
+    settings.system_reserved = reserved(top, "systemReserved");
+    settings.kube_reserved_cgroup = path::take_below_root(top, "kubeReservedCgroup");
+    settings.system_reserved_cgroup = path::take_below_root(top, "systemReservedCgroup");
+    reserved_cpus(top, settings);
+    if let Some(words) = top.texts(ENFORCE) {
+        settings.enforce = enforce(top, &words);
+    }
+    check(top, settings);
+}
+
+/// `kubeReserved` or `systemReserved`.
+fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
+    let mut list = ResourceList::new();
+    for (name, text) in top.text_map(key).unwrap_or_default() {
+        let field = format!("{key}.{name}");
+        if !RESERVABLE.contains(&name.as_str()) {
+            top.refuse(&field, "unknown resource", &format!("one of {}", RESERVABLE.join(", ")));
+            continue;
+        }
+        match Quantity::parse(&text) {
+            Ok(quantity) if quantity >= Quantity::default() => {
+                list.insert(name, quantity);
+            }
+            _ => top.refuse(&field, &shown(&text.into()), "an amount from 0 like 500m or 1Gi"),
+        }
+    }
+    list
+}
+
+/// `reservedSystemCPUs`: the number of its CPUs stands for both reservations of CPU, as in the kubelet.
+fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
+    let key = "reservedSystemCPUs";
+    let cpus =
+        top.text(key, "CPUs as a list like 0-1,4", |t| if t.is_empty() { Some(0) } else { cpu_count(t) });
+    let Some(cpus) = cpus.filter(|n| *n > 0) else { return };
+    let cgroups = [
+        ("kubeReservedCgroup", &settings.kube_reserved_cgroup),
+        ("systemReservedCgroup", &settings.system_reserved_cgroup),
+    ];
+    for (other, cgroup) in cgroups {
+        if let Some(cgroup) = cgroup {
+            top.refuse(other, cgroup, &format!("nothing, because {key} is set"));
+        }
+    }
+    settings.kube_reserved.remove("cpu");
+    settings.system_reserved.insert("cpu".to_owned(), Quantity::from_whole(cpus.into()));
+}
+
+/// The words of `enforceNodeAllocatable`, in the order of [`Enforce`].
+fn enforce(top: &mut Fields<'_>, words: &[String]) -> Vec<Enforce> {
+    const NONE: &str = "none";
+    let mut found = Vec::new();
+    for (i, word) in words.iter().enumerate() {
+        if words[..i].contains(word) {
+            top.refuse(ENFORCE, word, "each word once");
+        } else if word == NONE {
+            if words.len() > 1 {
+                top.refuse(ENFORCE, NONE, "none alone, or only other words");
+            }
+        } else if let Some(known) = Enforce::ALL.into_iter().find(|e| e.name() == word) {
+            found.push(known);
+        } else {
+            let names = Enforce::ALL.map(Enforce::name).join(", ");
+            top.refuse(ENFORCE, &shown(&word.as_str().into()), &format!("{NONE}, {names}"));
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+/// What the words need from other keys.
+fn check(top: &mut Fields<'_>, settings: &NodeSettings) {
+    let has = |word| settings.enforce.contains(&word);
+    for (whole, compressible, key, cgroup) in [
+        (
+            Enforce::SystemReserved,
+            Enforce::SystemReservedCompressible,
+            "systemReservedCgroup",
+            &settings.system_reserved_cgroup,
+        ),
+        (
+            Enforce::KubeReserved,
+            Enforce::KubeReservedCompressible,
+            "kubeReservedCgroup",
+            &settings.kube_reserved_cgroup,
+        ),
+    ] {
+        if has(whole) && has(compressible) {
+            top.refuse(ENFORCE, compressible.name(), &format!("not beside {}", whole.name()));
+        }
+        for word in [whole, compressible] {
+            if has(word) && cgroup.is_none() && !top.has_problem(key) {
+                top.refuse(key, "", &format!("the cgroup that {} of {ENFORCE} limits", word.name()));
+                break;
+            }
+        }
+    }
+    if !settings.cgroups_per_qos && !settings.enforce.is_empty() {
+        let words = settings.enforce.iter().map(|e| e.name()).collect::<Vec<_>>().join(", ");
+        top.refuse(
+            "cgroupsPerQOS",
+            "false",
+            &format!("true, because {ENFORCE} has {words} (none turns it off)"),
+        );
+    }
+}

@@ -1,0 +1,62 @@
+//! Names of cgroups as the kubelet's file has them.
+
+use crate::fields::Fields;
+
+/// What [`clean`] takes.
+const EXPECTED: &str = "a cgroup as an absolute path like /system.slice";
+const EXPECTED_BELOW: &str = "a cgroup below the root as an absolute path like /system.slice";
+
+/// A cgroup's path with one slash before each part. The kubelet takes `a/b` for `/a/b` (`ParseCgroupfsToCgroupName`).
+/// None for what is no path of a cgroup.
+pub fn clean(text: &str) -> Option<String> {
+    let mut path = String::new();
+    for part in text.split('/').filter(|p| !p.is_empty()) {
+        if part == "." || part == ".." || part.chars().any(char::is_control) {
+            return None;
+        }
+        path.push('/');
+        path.push_str(part);
+    }
+    Some(if path.is_empty() { "/".to_owned() } else { path })
+}
+
+/// Takes a cgroup's path; the empty text is none.
+pub fn take(fields: &mut Fields<'_>, key: &'static str) -> Option<String> {
+    optional(fields, key, EXPECTED, clean)
+}
+
+/// The same, but not the root itself.
+pub fn take_below_root(fields: &mut Fields<'_>, key: &'static str) -> Option<String> {
+    optional(fields, key, EXPECTED_BELOW, |t| clean(t).filter(|path| path != "/"))
+}
+
+fn optional(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    expected: &str,
+    read: impl Fn(&str) -> Option<String>,
+) -> Option<String> {
+    fields.text(key, expected, |t| if t.is_empty() { Some(None) } else { read(t).map(Some) }).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn as_the_kubelet_splits_them() {
+        for (text, path) in [
+            ("/", Some("/")),
+            ("/a/b", Some("/a/b")),
+            ("a/b", Some("/a/b")),
+            ("/a/", Some("/a")),
+            ("//a//b", Some("/a/b")),
+            ("/system.slice/kubelet.service", Some("/system.slice/kubelet.service")),
+            ("/a/../b", None),
+            ("/./a", None),
+            ("/a\nb", None),
+        ] {
+            assert_eq!(clean(text).as_deref(), path, "{text:?}");
+        }
+    }
+}

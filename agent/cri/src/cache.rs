@@ -1,0 +1,138 @@
+//! The table and the identities enriched from it. No call waits here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::enrich::lacks_names;
+use super::pace::Misses;
+use super::table::KEPT;
+use super::{Listing, Table, enrich};
+use nodewarden_model::Identity;
+
+/// Enriched identities by container id or pod uid, made anew when the table changed.
+#[derive(Debug, Default)]
+pub struct Cache {
+    table: Table,
+    /// Counts the table's changes.
+    generation: u64,
+    entries: HashMap<String, Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    /// What it was made from: the same id may stand at several paths.
+    of: Arc<Identity>,
+    named: Arc<Identity>,
+    generation: u64,
+    /// Kept while names are lacking.
+    misses: Option<Misses>,
+    used: Instant,
+}
+
+impl Cache {
+    /// The identity with the names known now, and whether the runtime should be asked for more.
+    pub fn name(&mut self, identity: &Arc<Identity>, now: Instant) -> (Arc<Identity>, bool) {
+        let Some(key) = key(identity) else { return (identity.clone(), false) };
+        if let Some(entry) = self.entries.get_mut(key) {
+            entry.used = now;
+            let same = Arc::ptr_eq(&entry.of, identity) || entry.of == *identity;
+            if entry.generation != self.generation || !same {
+                entry.of = identity.clone();
+                entry.named = named(identity, &self.table);
+                entry.generation = self.generation;
+                entry.misses = match entry.misses.take() {
+                    misses if lacks_names(&entry.named) => Some(misses.unwrap_or_default()),
+                    _ => None,
+                };
+            }
+            return (entry.named.clone(), entry.misses.as_mut().is_some_and(|misses| misses.ask(now)));
+        }
+        let named = named(identity, &self.table);
+        let mut misses = lacks_names(&named).then(Misses::default);
+        let ask = misses.as_mut().is_some_and(|misses| misses.ask(now));
+        let entry = Entry {
+            of: identity.clone(),
+            named: named.clone(),
+            generation: self.generation,
+            misses,
+            used: now,
+        };
+        self.entries.insert(key.to_owned(), entry);
+        (named, ask)
+    }
+
+    /// Takes a listing over.
+    pub fn learn(&mut self, listing: Listing, now: Instant) {
+        if self.table.learn(listing, now) {
+            self.generation += 1;
+        }
+    }
+
+    /// Drops identities that nobody asked for lately.
+    pub fn tidy(&mut self, now: Instant) {
+        self.entries.retain(|_, entry| now.duration_since(entry.used) <= KEPT);
+    }
+}
+
+/// What the runtime could name.
+fn key(identity: &Identity) -> Option<&str> {
+    match identity {
+        Identity::Pod { uid, .. } => Some(uid),
+        Identity::Container { id, .. } => Some(id),
+        _ => None,
+    }
+}
+
+fn named(identity: &Arc<Identity>, table: &Table) -> Arc<Identity> {
+    enrich(identity, table).map_or_else(|| identity.clone(), Arc::new)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::super::enrich::tests::{container, pod};
+    use super::super::table::tests::listing;
+    use super::*;
+
+    #[test]
+    fn asks_once_then_answers_from_the_listing() {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        let identity = Arc::new(container("uid-1", "c0c0c0c0c0c0"));
+        let (unnamed, ask) = cache.name(&identity, now);
+        assert!(Arc::ptr_eq(&unnamed, &identity) && ask);
+        assert!(!cache.name(&identity, now).1, "asked for already");
+        assert!(cache.name(&identity, now + Duration::from_secs(1)).1);
+
+        cache.learn(listing(), now);
+        let (named, ask) = cache.name(&identity, now);
+        assert!(!ask && *named != *identity);
+        assert!(Arc::ptr_eq(&named, &cache.name(&identity, now).0), "made once");
+        // Another Arc of the same identity, and the same id in another place.
+        assert!(Arc::ptr_eq(&named, &cache.name(&Arc::new(container("uid-1", "c0c0c0c0c0c0")), now).0));
+        let elsewhere = cache.name(&Arc::new(container("uid-2", "c0c0c0c0c0c0")), now).0;
+        assert_eq!(elsewhere.pod_uid(), Some("uid-2"));
+    }
+
+    #[test]
+    fn what_has_no_names_is_handed_back() {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        for identity in [Identity::Root, Identity::Kubepods, Identity::Other] {
+            let identity = Arc::new(identity);
+            let (same, ask) = cache.name(&identity, now);
+            assert!(Arc::ptr_eq(&same, &identity) && !ask);
+        }
+        assert!(cache.entries.is_empty());
+    }
+
+    #[test]
+    fn forgets_the_unused() {
+        let (mut cache, now) = (Cache::default(), Instant::now());
+        cache.name(&Arc::new(pod("uid-1")), now);
+        cache.tidy(now + KEPT);
+        assert_eq!(cache.entries.len(), 1);
+        cache.tidy(now + KEPT + Duration::from_secs(1));
+        assert!(cache.entries.is_empty());
+    }
+}

@@ -1,0 +1,247 @@
+//! A CRI v1 client over the runtime's Unix socket: the connection, and the calls that ask about all of it.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::time::Duration;
+
+use hyper_util::rt::TokioIo;
+use nodewarden_proto::runtime::v1 as cri;
+use nodewarden_proto::runtime::v1::image_service_client::ImageServiceClient;
+use nodewarden_proto::runtime::v1::runtime_service_client::RuntimeServiceClient;
+use tokio::net::UnixStream;
+use tonic::transport::{Channel, Endpoint as Transport, Uri};
+
+use super::error::About;
+use super::{Condition, Listing, RuntimeError};
+use nodewarden_config::Endpoint;
+use nodewarden_machine::cgroup::control::DriverKind;
+
+/// Time for a call that only asks, connecting included.
+const ASK_LIMIT: Duration = Duration::from_secs(5);
+/// Time for a call that changes something: the kubelet's `runtimeRequestTimeout`.
+const REQUEST_LIMIT: Duration = Duration::from_secs(120);
+/// Largest answer in bytes: `maxMsgSize` of the kubelet's CRI client.
+const LARGEST_ANSWER: usize = 16 << 20;
+/// Label with the uid of a sandbox's or container's pod (`staging/…/kubelet/pkg/types/labels.go`).
+const POD_UID: &str = "io.kubernetes.pod.uid";
+
+/// Name and version of a runtime: `containerd 1.6.20`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version {
+    pub name: String,
+    pub version: String,
+}
+
+impl fmt::Display for Version {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.name, self.version)
+    }
+}
+
+/// A connection to a runtime, made at the first call and made again when it broke.
+///
+/// Every call has a limit of time, but those that wait for what a pod's author decides. Dropping a call's future
+/// cancels the call in the runtime too.
+#[derive(Debug, Clone)]
+pub struct Client {
+    pub(super) endpoint: Endpoint,
+    pub(super) service: RuntimeServiceClient<Channel>,
+    pub(super) images: ImageServiceClient<Channel>,
+    ask_limit: Duration,
+    pub(super) request_limit: Duration,
+}
+
+impl Client {
+    /// Must be called inside a tokio runtime; does not connect yet.
+    pub fn new(endpoint: &Endpoint) -> Self {
+        let channel = channel(endpoint);
+        Self {
+            endpoint: endpoint.clone(),
+            service: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER),
+            images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_ANSWER),
+            ask_limit: ASK_LIMIT,
+            request_limit: REQUEST_LIMIT,
+        }
+    }
+
+    /// With another limit for calls that change something (`runtimeRequestTimeout`, 2 minutes by default).
+    pub fn with_request_limit(mut self, limit: Duration) -> Self {
+        self.request_limit = limit;
+        self
+    }
+
+    /// With another limit for calls that ask.
+    #[cfg(test)]
+    pub(super) fn with_ask_limit(mut self, limit: Duration) -> Self {
+        self.ask_limit = limit;
+        self
+    }
+
+    /// Where the runtime is.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Who the runtime is.
+    pub async fn version(&self) -> Result<Version, RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = self.ask("Version", "", service.version(cri::VersionRequest::default())).await?;
+        Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
+    }
+
+    /// What the runtime says of itself: RuntimeReady and NetworkReady at least.
+    pub async fn conditions(&self) -> Result<Vec<Condition>, RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
+        Ok(answer.status.unwrap_or_default().conditions.into_iter().map(Condition::from).collect())
+    }
+
+    /// Whether the default handler can mount read-only recursively; false from runtimes that do not tell.
+    pub async fn recursive_read_only(&self) -> Result<bool, RuntimeError> {
+        let mut service = self.service.clone();
+        let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
+        let default = answer.runtime_handlers.into_iter().find(|handler| handler.name.is_empty());
+        Ok(default.and_then(|handler| handler.features).is_some_and(|f| f.recursive_read_only_mounts))
+    }
+
+    /// The cgroup driver that the runtime uses, so that the pods' cgroups are made by the same one (KEP-4033). None
+    /// from a runtime that does not tell: containerd before 2.0 does not know the call, and one may leave it empty.
+    pub async fn cgroup_driver(&self) -> Result<Option<DriverKind>, RuntimeError> {
+        const CALL: &str = "RuntimeConfig";
+        let mut service = self.service.clone();
+        let answer = match self.ask(CALL, "", service.runtime_config(cri::RuntimeConfigRequest {})).await {
+            Err(e) if e.is_unimplemented() => return Ok(None),
+            answer => answer?,
+        };
+        // Without the message the enumeration's default would say systemd, which nobody said.
+        let Some(linux) = answer.linux else { return Ok(None) };
+        match cri::CgroupDriver::try_from(linux.cgroup_driver) {
+            Ok(cri::CgroupDriver::Systemd) => Ok(Some(DriverKind::Systemd)),
+            Ok(cri::CgroupDriver::Cgroupfs) => Ok(Some(DriverKind::Cgroupfs)),
+            Err(_) => Err(RuntimeError::UnknownDriver {
+                endpoint: self.endpoint.clone(),
+                driver: linux.cgroup_driver,
+            }),
+        }
+    }
+
+    /// All pod sandboxes and containers, running or not.
+    pub async fn list(&self) -> Result<Listing, RuntimeError> {
+        self.list_labelled("", HashMap::new()).await
+    }
+
+    /// The sandboxes and containers of the pod with this uid, running or not.
+    pub async fn list_pod(&self, uid: &str) -> Result<Listing, RuntimeError> {
+        self.list_owned(POD_UID, uid).await
+    }
+
+    /// The sandboxes and containers with this label, running or not.
+    pub async fn list_owned(&self, label: &str, value: &str) -> Result<Listing, RuntimeError> {
+        let about = format!("{label}={value}");
+        self.list_labelled(&about, HashMap::from([(label.to_owned(), value.to_owned())])).await
+    }
+
+    async fn list_labelled(
+        &self,
+        about: &str,
+        labels: HashMap<String, String>,
+    ) -> Result<Listing, RuntimeError> {
+        let (mut service, mut other) = (self.service.clone(), self.service.clone());
+        let filter = cri::PodSandboxFilter { label_selector: labels.clone(), ..Default::default() };
+        let sandboxes = service.list_pod_sandbox(cri::ListPodSandboxRequest { filter: Some(filter) });
+        let filter = cri::ContainerFilter { label_selector: labels, ..Default::default() };
+        let containers = other.list_containers(cri::ListContainersRequest { filter: Some(filter) });
+        let (sandboxes, containers) = tokio::try_join!(
+            self.ask("ListPodSandbox", about, sandboxes),
+            self.ask("ListContainers", about, containers)
+        )?;
+        Ok(Listing { sandboxes: sandboxes.items, containers: containers.containers })
+    }
+
+    /// A call that only asks.
+    pub(super) async fn ask<T>(
+        &self,
+        call: &'static str,
+        about: &str,
+        answer: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, RuntimeError> {
+        self.call(call, about, Some(self.ask_limit), answer).await
+    }
+
+    /// A call with this limit of time, or none.
+    pub(super) async fn call<T>(
+        &self,
+        call: &'static str,
+        about: &str,
+        limit: Option<Duration>,
+        answer: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
+    ) -> Result<T, RuntimeError> {
+        let answer = match limit {
+            None => Ok(answer.await),
+            Some(limit) => tokio::time::timeout(limit, answer).await.map_err(|_| limit),
+        };
+        let (endpoint, about) = (|| self.endpoint.clone(), || About(about.to_owned()));
+        match answer {
+            Ok(Ok(response)) => Ok(response.into_inner()),
+            Ok(Err(status)) => {
+                let status = Box::new(status);
+                Err(RuntimeError::Call { call, endpoint: endpoint(), about: about(), status })
+            }
+            Err(limit) => Err(RuntimeError::TimedOut { call, endpoint: endpoint(), about: about(), limit }),
+        }
+    }
+
+    /// An answer without the field that it is for.
+    pub(super) fn empty(&self, call: &'static str, about: &str, lacks: &'static str) -> RuntimeError {
+        RuntimeError::Empty { call, endpoint: self.endpoint.clone(), about: About(about.to_owned()), lacks }
+    }
+}
+
+/// What is gone need not be stopped or removed.
+pub(super) fn gone_is_well<T>(answer: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
+    match answer {
+        Err(e) if !e.is_not_found() => Err(e),
+        _ => Ok(()),
+    }
+}
+
+fn channel(endpoint: &Endpoint) -> Channel {
+    let path = endpoint.path().to_owned();
+    let connector = tower::service_fn(move |_: Uri| {
+        let path = path.clone();
+        async move { UnixStream::connect(path).await.map(TokioIo::new) }
+    });
+    // The name is only the :authority of the requests.
+    Transport::from_static("http://localhost").connect_with_connector_lazy(connector)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    fn endpoint(dir: &tempfile::TempDir) -> Endpoint {
+        Endpoint::parse(&dir.path().join("cri.sock").to_string_lossy()).unwrap()
+    }
+
+    #[tokio::test]
+    async fn no_socket_is_said_with_its_cause() {
+        let dir = tempfile::tempdir().unwrap();
+        let endpoint = endpoint(&dir);
+        let error = Client::new(&endpoint).version().await.unwrap_err();
+        assert_eq!(error.to_string(), format!("{endpoint}: Version: No such file or directory (os error 2)"));
+        assert_eq!(error.cause(), "Version: No such file or directory (os error 2)");
+    }
+
+    /// A socket that accepts (the kernel does it) and says nothing.
+    #[tokio::test]
+    async fn a_silent_runtime_is_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let endpoint = endpoint(&dir);
+        let _listener = UnixListener::bind(endpoint.path()).unwrap();
+        let client = Client::new(&endpoint).with_ask_limit(Duration::from_millis(200));
+        assert!(matches!(client.version().await, Err(RuntimeError::TimedOut { call: "Version", .. })));
+        assert!(matches!(client.list().await, Err(RuntimeError::TimedOut { .. })));
+    }
+}

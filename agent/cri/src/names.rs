@@ -1,0 +1,166 @@
+//! Names kept up to date in the background: one task asks the runtime, lookups take what it has learnt.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
+
+use super::cache::Cache;
+use super::pace::{LEAST, REGULAR, back_off};
+use super::{Client, Listing, RuntimeError, Version};
+use nodewarden_config::Endpoint;
+use nodewarden_model::Identity;
+
+/// What is known of the runtime.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    /// The first answer is still out.
+    Asking,
+    Reached(Version),
+    /// The last refresh failed, with its cause.
+    Away(String),
+}
+
+/// The names of one runtime. The refreshing ends when this is dropped.
+#[derive(Debug)]
+pub struct Names {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    endpoint: Endpoint,
+    cache: Mutex<Cache>,
+    state: Mutex<State>,
+    /// Somebody asked for a name that is not known.
+    wanted: Notify,
+}
+
+impl Names {
+    /// Starts asking the runtime at `endpoint`: at once, when an unknown pod or container is looked up (at most
+    /// once a second), and every minute. While the runtime is away, after 1 s doubling to a minute.
+    ///
+    /// Must be called inside a tokio runtime, which runs the refreshing.
+    pub fn new(endpoint: &Endpoint) -> Self {
+        let shared = Arc::new(Shared {
+            endpoint: endpoint.clone(),
+            cache: Mutex::default(),
+            state: Mutex::new(State::Asking),
+            wanted: Notify::new(),
+        });
+        let task = tokio::spawn(keep(shared.clone()));
+        Self { shared, task }
+    }
+
+    /// The identity with the names known now; the same `Arc` when there are none. Never waits for the runtime;
+    /// may be called from any thread.
+    pub fn name(&self, identity: &Arc<Identity>) -> Arc<Identity> {
+        let (named, ask) = self.shared.cache.lock().name(identity, Instant::now());
+        if ask {
+            self.shared.wanted.notify_one();
+        }
+        named
+    }
+
+    /// Whether the runtime answers.
+    pub fn state(&self) -> State {
+        self.shared.state.lock().clone()
+    }
+
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.shared.endpoint
+    }
+}
+
+impl Drop for Names {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn keep(shared: Arc<Shared>) {
+    let mut client = Client::new(&shared.endpoint);
+    let mut failures: u32 = 0;
+    loop {
+        let started = Instant::now();
+        match refresh(&client).await {
+            Ok((version, listing)) => {
+                failures = 0;
+                shared.cache.lock().learn(listing, Instant::now());
+                shared.set_state(State::Reached(version));
+            }
+            Err(error) => {
+                failures = failures.saturating_add(1);
+                shared.set_state(State::Away(error.cause()));
+                // A connection that hangs in its handshake would hang the next call as well.
+                client = Client::new(&shared.endpoint);
+            }
+        }
+        shared.cache.lock().tidy(Instant::now());
+        tokio::time::sleep(pause(failures, started.elapsed())).await;
+        if failures == 0 {
+            // Wanted or not, a refresh follows.
+            let _elapsed = tokio::time::timeout(REGULAR, shared.wanted.notified()).await;
+        }
+    }
+}
+
+/// Time to the earliest next refresh.
+fn pause(failures: u32, took: Duration) -> Duration {
+    if failures > 0 { back_off(failures) } else { LEAST.saturating_sub(took) }
+}
+
+async fn refresh(client: &Client) -> Result<(Version, Listing), RuntimeError> {
+    Ok((client.version().await?, client.list().await?))
+}
+
+impl Shared {
+    /// Notes the state, and logs it when it is another kind than before.
+    fn set_state(&self, state: State) {
+        let before = std::mem::replace(&mut *self.state.lock(), state.clone());
+        match (&before, &state) {
+            (State::Reached(old), State::Reached(new)) if old == new => {}
+            (_, State::Reached(version)) => info!("container runtime: {version} at {}", self.endpoint),
+            (State::Away(_), State::Away(_)) | (_, State::Asking) => {}
+            (_, State::Away(cause)) => {
+                warn!(
+                    "container runtime at {}: {cause}; pods and containers go without new names",
+                    self.endpoint
+                );
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses() {
+        for (failures, took, expected) in
+            [(0, 0, 1000), (0, 300, 700), (0, 5000, 0), (1, 0, 1000), (3, 900, 4000)]
+        {
+            let (took, expected) = (Duration::from_millis(took), Duration::from_millis(expected));
+            assert_eq!(pause(failures, took), expected);
+        }
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 1)]
+    async fn an_absent_runtime_is_a_state_not_an_error() {
+        let dir = tempfile::tempdir().unwrap();
+        let endpoint = Endpoint::parse(&dir.path().join("none.sock").to_string_lossy()).unwrap();
+        let names = Names::new(&endpoint);
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while names.state() == State::Asking && Instant::now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        assert_eq!(names.state(), State::Away("Version: No such file or directory (os error 2)".into()));
+        let identity = Arc::new(super::super::enrich::tests::pod("uid"));
+        assert!(Arc::ptr_eq(&names.name(&identity), &identity));
+    }
+}

@@ -1,0 +1,172 @@
+//! What the runtime's listings said, by the ids that cgroup paths hold.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use nodewarden_model::{ContainerNames, PodNames};
+
+/// How long the names of what is gone are kept, so that events and series of removed cgroups still have them.
+pub const KEPT: Duration = Duration::from_secs(600);
+
+/// Label with the container's name in its pod (`ContainerNameLabel`, `staging/…/kubelet/pkg/types/labels.go`).
+const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+
+/// One answer of the runtime to both lists.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Listing {
+    pub sandboxes: Vec<cri::PodSandbox>,
+    pub containers: Vec<cri::Container>,
+}
+
+/// A value and when a listing last had it.
+#[derive(Debug, Clone)]
+struct Seen<T> {
+    value: T,
+    last: Instant,
+}
+
+/// Names by id.
+#[derive(Debug, Clone, Default)]
+pub struct Table {
+    pods: HashMap<String, Seen<PodNames>>,
+    /// Sandbox id to nothing: that it is one is what matters.
+    sandboxes: HashMap<String, Seen<()>>,
+    containers: HashMap<String, Seen<ContainerNames>>,
+}
+
+impl Table {
+    /// Takes a listing over and drops what no listing of the last [`KEPT`] had. Says whether anything is now
+    /// answered differently.
+    pub fn learn(&mut self, listing: Listing, now: Instant) -> bool {
+        let mut changed = false;
+        for sandbox in listing.sandboxes {
+            changed |= put(&mut self.sandboxes, sandbox.id, (), now);
+            if let Some(pod) = sandbox.metadata {
+                let names = PodNames { namespace: pod.namespace, name: pod.name };
+                changed |= put(&mut self.pods, pod.uid, names, now);
+            }
+        }
+        for mut container in listing.containers {
+            let label = container.labels.remove(CONTAINER_NAME);
+            let name = label.or_else(|| container.metadata.map(|m| m.name)).unwrap_or_default();
+            let image = image(container.image, container.image_ref);
+            changed |= put(&mut self.containers, container.id, ContainerNames { name, image }, now);
+        }
+        changed |= drop_old(&mut self.pods, now);
+        changed |= drop_old(&mut self.sandboxes, now);
+        changed | drop_old(&mut self.containers, now)
+    }
+
+    /// Namespace and name of the pod with this uid.
+    pub fn pod(&self, uid: &str) -> Option<&PodNames> {
+        self.pods.get(uid).map(|seen| &seen.value)
+    }
+
+    /// Whether the id is a pod sandbox's.
+    pub fn is_sandbox(&self, id: &str) -> bool {
+        self.sandboxes.contains_key(id)
+    }
+
+    /// Name and image of the container with this id.
+    pub fn container(&self, id: &str) -> Option<&ContainerNames> {
+        self.containers.get(id).map(|seen| &seen.value)
+    }
+}
+
+/// The reference as the pod's author wrote it; runtimes without it have what the kubelet resolved it to, which
+/// may be an image id.
+fn image(spec: Option<cri::ImageSpec>, reference: String) -> String {
+    let spec = spec.unwrap_or_default();
+    [spec.user_specified_image, spec.image].into_iter().find(|image| !image.is_empty()).unwrap_or(reference)
+}
+
+fn put<T: PartialEq>(map: &mut HashMap<String, Seen<T>>, id: String, value: T, now: Instant) -> bool {
+    if id.is_empty() {
+        return false;
+    }
+    match map.get_mut(&id) {
+        Some(seen) => {
+            seen.last = now;
+            let changed = seen.value != value;
+            seen.value = value;
+            changed
+        }
+        None => map.insert(id, Seen { value, last: now }).is_none(),
+    }
+}
+
+fn drop_old<T>(map: &mut HashMap<String, Seen<T>>, now: Instant) -> bool {
+    let before = map.len();
+    map.retain(|_, seen| now.duration_since(seen.last) <= KEPT);
+    map.len() != before
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    pub fn listing() -> Listing {
+        Listing {
+            sandboxes: vec![cri::PodSandbox {
+                id: "5a5a5a5a5a5a".into(),
+                metadata: Some(cri::PodSandboxMetadata {
+                    name: "web-0".into(),
+                    uid: "uid-1".into(),
+                    namespace: "shop".into(),
+                    attempt: 0,
+                }),
+                ..Default::default()
+            }],
+            containers: vec![cri::Container {
+                id: "c0c0c0c0c0c0".into(),
+                metadata: Some(cri::ContainerMetadata { name: "metadata".into(), attempt: 3 }),
+                labels: HashMap::from([(CONTAINER_NAME.into(), "nginx".into())]),
+                image: Some(cri::ImageSpec { image: "sha256:1".into(), ..Default::default() }),
+                image_ref: "sha256:2".into(),
+                ..Default::default()
+            }],
+        }
+    }
+
+    #[test]
+    fn learns_and_tells_changes() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        assert!(table.learn(listing(), now));
+        assert_eq!(table.pod("uid-1"), Some(&PodNames { namespace: "shop".into(), name: "web-0".into() }));
+        assert!(table.is_sandbox("5a5a5a5a5a5a"));
+        let nginx = ContainerNames { name: "nginx".into(), image: "sha256:1".into() };
+        assert_eq!(table.container("c0c0c0c0c0c0"), Some(&nginx));
+        assert!(!table.learn(listing(), now));
+
+        let mut renamed = listing();
+        renamed.containers[0].labels.clear();
+        renamed.containers[0].image = Some(cri::ImageSpec {
+            image: "sha256:1".into(),
+            user_specified_image: "nginx:1.27".into(),
+            ..Default::default()
+        });
+        assert!(table.learn(renamed, now));
+        let metadata = ContainerNames { name: "metadata".into(), image: "nginx:1.27".into() };
+        assert_eq!(table.container("c0c0c0c0c0c0"), Some(&metadata));
+    }
+
+    #[test]
+    fn the_gone_keep_their_names_for_a_while() {
+        let (mut table, now) = (Table::default(), Instant::now());
+        table.learn(listing(), now);
+        assert!(!table.learn(Listing::default(), now + KEPT));
+        assert!(table.pod("uid-1").is_some() && table.container("c0c0c0c0c0c0").is_some());
+        assert!(table.learn(Listing::default(), now + KEPT + Duration::from_secs(1)));
+        assert!(table.pod("uid-1").is_none() && table.container("c0c0c0c0c0c0").is_none());
+        assert!(!table.is_sandbox("5a5a5a5a5a5a"));
+    }
+
+    #[test]
+    fn an_empty_answer_names_nothing() {
+        let mut table = Table::default();
+        let empty = Listing { sandboxes: vec![Default::default()], containers: vec![Default::default()] };
+        assert!(!table.learn(empty, Instant::now()));
+    }
+}

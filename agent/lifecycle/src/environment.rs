@@ -1,0 +1,136 @@
+//! What every worker works with.
+
+use std::collections::BTreeMap;
+use std::net::{IpAddr, UdpSocket};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use jiff::Timestamp;
+use sha2::{Digest, Sha256};
+use tokio::sync::{Semaphore, watch};
+use tracing::info;
+
+use super::store::Store;
+use nodewarden_admission::Admission;
+use nodewarden_config::{EvictionSettings, NodeSettings, PodSettings};
+use nodewarden_cri::Client;
+use nodewarden_devices::{Devices, Guards};
+use nodewarden_eviction::Pressure;
+use nodewarden_gc::Holds;
+use nodewarden_hierarchy::Place;
+use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::node::Capacity;
+use nodewarden_manifest::Pod;
+use nodewarden_model::{Detail, PodRef};
+use nodewarden_pods::paths::PodPaths;
+use nodewarden_pods::probes::Probes;
+use nodewarden_pods::spec::Host;
+use nodewarden_pods::spec::dns::Resolv;
+use nodewarden_pods::status::Board;
+use nodewarden_qos as qos;
+use nodewarden_qos::HierarchyFacts;
+use nodewarden_storage::journal::Journal;
+
+/// Places of pods' cgroups by uid, as the keeper tells them.
+pub type Places = watch::Receiver<Arc<BTreeMap<String, Place>>>;
+
+/// See the module.
+#[derive(Debug)]
+pub struct Environment {
+    pub client: Client,
+    pub settings: NodeSettings,
+    pub pods: PodSettings,
+    pub eviction: EvictionSettings,
+    pub facts: HierarchyFacts,
+    pub capacity: Capacity,
+    /// Where cgroups are.
+    pub layout: Layout,
+    pub node_name: String,
+    pub host_ips: Vec<IpAddr>,
+    pub resolv: Resolv,
+    /// Value of the label that tells our sandboxes from others'.
+    pub owner: String,
+    pub store: Arc<Store>,
+    /// Pods' directories.
+    pub homes: PathBuf,
+    pub seccomp_root: PathBuf,
+    /// Whether the runtime can mount read-only recursively.
+    pub recursive_read_only: AtomicBool,
+    pub admission: Admission,
+    pub devices: Devices,
+    /// What the kernel is told of who may open which device; `None` where nothing is enforced.
+    pub guards: Option<Guards>,
+    pub probes: Probes,
+    pub journal: Journal,
+    pub board: Board,
+    pub places: Places,
+    /// Images that containers are about to be made of.
+    pub holds: Holds,
+    /// Conditions of the node that are true now.
+    pub pressure: watch::Receiver<Pressure>,
+    /// How many images are pulled at a time.
+    pub pulls: Semaphore,
+    /// How many pods start at a time: more at once only makes the runtime slower.
+    pub starts: Arc<Semaphore>,
+    /// How many calls that end something of a pod are under way at a time.
+    pub ends: Semaphore,
+}
+
+impl Environment {
+    /// For what is told to the runtime.
+    pub fn host(&self) -> Host<'_> {
+        Host {
+            node: qos::Node { settings: &self.settings, capacity: &self.capacity, facts: &self.facts },
+            node_name: &self.node_name,
+            host_ips: &self.host_ips,
+            pods: &self.pods,
+            resolv: &self.resolv,
+            owner: &self.owner,
+            state_pods: &self.homes,
+            seccomp_root: &self.seccomp_root,
+            recursive_read_only: self.recursive_read_only.load(Ordering::Relaxed),
+        }
+    }
+
+    pub fn paths(&self, pod: &Pod) -> PodPaths {
+        PodPaths::new(&self.homes, &self.pods.logs_dir, pod)
+    }
+
+    /// An event of a pod, or of one of its containers: name and id, empty when there is none yet.
+    pub fn tell(&self, pod: &Pod, container: Option<(&str, &str)>, reason: &str, message: String) {
+        let (container_name, container_id) = container.unwrap_or_default();
+        info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), container = container_name, "{reason}: {message}");
+        let place = self.places.borrow().get(&pod.uid).map(|place| place.path.clone());
+        let pod = PodRef {
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            container_id: container_id.to_owned(),
+            container_name: container_name.to_owned(),
+        };
+        let detail = Detail::Pod { reason: reason.to_owned(), message };
+        self.journal.append(Timestamp::now(), place.unwrap_or_default().as_str(), Some(pod), detail);
+    }
+}
+
+/// Tells agents apart that share a runtime: the one with this state directory, also after its state was lost.
+pub fn owner(state_dir: &Path) -> String {
+    let whole = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
+    let hash = Sha256::digest(whole.as_os_str().as_encoded_bytes());
+    hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The node's addresses: those that the kernel would send from on the way out. Nothing is sent.
+pub fn host_ips() -> Vec<IpAddr> {
+    // Addresses for documentation (RFC 5737, RFC 3849): routed by the default route wherever there is one.
+    let ways = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
+    ways.into_iter()
+        .filter_map(|(from, to)| {
+            let socket = UdpSocket::bind(from).ok()?;
+            socket.connect(to).ok()?;
+            Some(socket.local_addr().ok()?.ip())
+        })
+        .filter(|ip| !ip.is_unspecified())
+        .collect()
+}

@@ -1,0 +1,380 @@
+//! Who has which worker: takes what the source wants and what the kernel and the runtime tell, and hands it on.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tracing::warn;
+
+use super::environment::Environment;
+use super::housekeeping::{Found, Housekeeping};
+use super::identity::{self, Running};
+use super::state::PodState;
+use super::worker::{self, Order, Report};
+use super::{Ending, Record, admitting, devices, probing, resize};
+use nodewarden_admission::NoGrowth;
+use nodewarden_eviction::Eviction;
+use nodewarden_hierarchy::{Keep, Kept, PodSink};
+use nodewarden_manifest::Pod;
+use nodewarden_model::{Detail, Event, OomVictim};
+use nodewarden_pods::source::{Desired, Sourced};
+use nodewarden_pods::status::Wanted;
+
+/// What reaches the manager from outside.
+#[derive(Debug)]
+pub enum Input {
+    Desired(Desired),
+    /// The runtime says that something happened to this pod.
+    Runtime {
+        uid: String,
+    },
+    /// A pod has to make way.
+    Evict {
+        uid: String,
+        eviction: Eviction,
+    },
+    /// The runtime can be asked again, or its stream of events broke: everything may have changed.
+    Everything,
+}
+
+/// A pod that has a worker.
+struct Worked {
+    orders: mpsc::UnboundedSender<Order>,
+    kept: Kept,
+    ending: bool,
+    /// It had to make way, and is not back: it has no cgroup.
+    away: bool,
+    /// What the level becomes when every container has its new resources.
+    after: Option<Arc<Pod>>,
+    /// It should have other resources, for which there is no room.
+    refused: Option<(Arc<Pod>, NoGrowth)>,
+}
+
+/// See the module.
+pub struct Manager {
+    env: Arc<Environment>,
+    sink: PodSink,
+    desired: Desired,
+    workers: BTreeMap<String, Worked>,
+    reports: mpsc::UnboundedSender<Report>,
+    reported: mpsc::UnboundedReceiver<Report>,
+    housekeeping: Housekeeping,
+    version: u64,
+}
+
+impl Manager {
+    /// With a worker for each record; those that nobody wants any more end.
+    pub fn new(env: Arc<Environment>, sink: PodSink, housekeeping: Housekeeping) -> Self {
+        let (reports, reported) = mpsc::unbounded_channel();
+        Self {
+            env,
+            sink,
+            desired: Desired::default(),
+            workers: BTreeMap::new(),
+            reports,
+            reported,
+            housekeeping,
+            version: 0,
+        }
+    }
+
+    /// Goes on with what an earlier agent left; each worker keeps `unseen` until it has looked at its pod.
+    pub fn adopt(&mut self, records: Vec<(Record, Arc<Pod>)>, unseen: mpsc::Sender<Infallible>) {
+        for (record, pod) in records {
+            self.begin(pod, record, false, Some(unseen.clone()));
+        }
+    }
+
+    /// Runs until the inputs end.
+    pub async fn run(mut self, mut inputs: mpsc::UnboundedReceiver<Input>) {
+        let mut events = self.env.journal.subscribe(None);
+        let mut look = tokio::time::interval(self.env.pods.housekeeping);
+        look.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                biased;
+                input = inputs.recv() => match input {
+                    Some(Input::Desired(desired)) => self.desire(desired),
+                    Some(Input::Runtime { uid }) => self.order(&uid, Order::Look),
+                    Some(Input::Evict { uid, eviction }) => {
+                        self.env.admission.leaving(&uid);
+                        self.order(&uid, Order::Evict(eviction));
+                    }
+                    Some(Input::Everything) => self.look_everywhere(),
+                    None => return,
+                },
+                Some(report) = self.reported.recv() => self.report(report),
+                Some(event) = events.next() => self.event(&event),
+                found = self.housekeeping.found() => self.keep_house(found),
+                _ = look.tick() => {
+                    self.resize_refused();
+                    let env = self.env.clone();
+                    self.housekeeping.look(&env);
+                }
+            }
+        }
+    }
+
+    /// What the source wants from now on.
+    pub fn desire(&mut self, desired: Desired) {
+        self.desired = desired;
+        self.assign();
+        let whole = !self.desired.blind && self.desired.unreadable.is_empty();
+        self.env.board.want(Wanted { pods: self.desired.pods.iter().cloned().collect(), whole });
+    }
+
+    fn assign(&mut self) {
+        let running = self.workers.iter().map(|(uid, worked)| {
+            let running = Running {
+                // What it is on its way to, not what its level has meanwhile.
+                pod: worked.after.clone().unwrap_or_else(|| worked.kept.pod.clone()),
+                origin: worked.kept.origin.clone(),
+                ending: worked.ending,
+            };
+            (uid.clone(), running)
+        });
+        let assignment = identity::assign(&self.desired, &running.collect());
+        for uid in assignment.end {
+            self.end(&uid, REMOVED);
+        }
+        for uid in assignment.replace {
+            self.end(&uid, REPLACED);
+        }
+        for (uid, origin) in assignment.moved {
+            if let Some(worked) = self.workers.get_mut(&uid) {
+                worked.kept.origin.clone_from(&origin);
+                let _ = worked.orders.send(Order::Moved { origin });
+            }
+        }
+        for uid in &assignment.keep {
+            self.not_refused(uid);
+        }
+        for pod in assignment.resize {
+            self.resize(pod);
+        }
+        for Sourced { pod, origin } in assignment.start {
+            let fresh = self.housekeeping.never_had(&pod.uid);
+            let record = Record::new(&pod, &origin, Timestamp::now());
+            self.begin(pod, record, fresh, None);
+        }
+        self.send();
+    }
+
+    fn begin(
+        &mut self,
+        pod: Arc<Pod>,
+        record: Record,
+        fresh: bool,
+        unseen: Option<mpsc::Sender<Infallible>>,
+    ) {
+        let uid = pod.uid.clone();
+        self.env.devices.claim(&uid);
+        let is_away = record.is_away();
+        if record.admitted && !is_away {
+            admitting::enter(&self.env, &pod, &record);
+            if record.is_leaving() {
+                self.env.admission.leaving(&uid);
+            }
+        }
+        let kept = Kept { pod: pod.clone(), told: pod.clone(), version: 0, origin: record.origin.clone() };
+        let (orders, inbox) = mpsc::unbounded_channel();
+        let ending = record.ending.is_some();
+        let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);
+        state.update(|_| {});
+        let reports = self.reports.clone();
+        tokio::spawn(async move {
+            let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
+            if AssertUnwindSafe(run).catch_unwind().await.is_err() {
+                tokio::time::sleep(AFTER_A_FAULT).await;
+                let _ = reports.send(Report::Died { state });
+            }
+        });
+        self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None, refused: None });
+    }
+
+    fn end(&mut self, uid: &str, why: &str) {
+        let Some(worked) = self.workers.get_mut(uid).filter(|worked| !worked.ending) else { return };
+        worked.ending = true;
+        self.env.admission.leaving(uid);
+        let grace = nodewarden_manifest::grace(&worked.kept.pod);
+        let ending = Ending { since: Timestamp::now(), grace_seconds: grace.as_secs(), why: why.to_owned() };
+        // A worker that is gone already is reported so.
+        let _ = worked.orders.send(Order::End(ending));
+    }
+
+    /// Gives the pod other resources, or remembers that there is no room for them.
+    fn resize(&mut self, pod: Arc<Pod>) {
+        let Some(worked) = self.workers.get_mut(&pod.uid) else { return };
+        if let Err(why) = self.env.admission.resizing(&pod) {
+            if worked.refused.as_ref().is_none_or(|(_, before)| *before != why) {
+                let _ = worked.orders.send(Order::NotResized { why: Some(why.clone()) });
+            }
+            worked.refused = Some((pod, why));
+            return;
+        }
+        worked.refused = None;
+        self.version += 1;
+        let steps = resize::steps(&worked.kept.pod, &pod);
+        let sizes = |pod: &Pod| (pod.init_containers.clone(), pod.containers.clone());
+        let grows = sizes(&steps.before) == sizes(&steps.after);
+        worked.kept.pod = Arc::new(steps.before);
+        if !grows {
+            // As long as the two differ nobody puts containers' limits back that the runtime is about to change.
+            worked.kept.told = pod.clone();
+        }
+        worked.kept.version = self.version;
+        worked.after = Some(pod.clone());
+        let _ = worked.orders.send(Order::Resize { pod, version: self.version });
+    }
+
+    /// The pod is to have the resources that it has.
+    fn not_refused(&mut self, uid: &str) {
+        if let Some(worked) = self.workers.get_mut(uid)
+            && worked.refused.take().is_some()
+        {
+            let _ = worked.orders.send(Order::NotResized { why: None });
+        }
+    }
+
+    /// Tries again what there was no room for, by priority.
+    fn resize_refused(&mut self) {
+        let here = self.workers.values().filter(|worked| !worked.ending);
+        let mut refused: Vec<Arc<Pod>> =
+            here.filter_map(|worked| worked.refused.as_ref().map(|(pod, _)| pod.clone())).collect();
+        refused.sort_by_key(|pod| std::cmp::Reverse(pod.priority));
+        let before = self.version;
+        refused.into_iter().for_each(|pod| self.resize(pod));
+        if self.version != before {
+            self.send();
+        }
+    }
+
+    fn report(&mut self, report: Report) {
+        match report {
+            Report::Resized { uid } => {
+                let Some(worked) = self.workers.get_mut(&uid) else { return };
+                if let Some(after) = worked.after.take() {
+                    self.env.admission.resized(&after);
+                    worked.kept.pod = after.clone();
+                    worked.kept.told = after;
+                    self.send();
+                }
+            }
+            Report::Away { uid } => self.away(&uid, true),
+            Report::Back { uid } => self.away(&uid, false),
+            Report::Died { state } => {
+                probing::ended(&state);
+                let (pod, record) = {
+                    let inner = state.lock();
+                    (inner.pod.clone(), inner.record.clone())
+                };
+                self.env.tell(
+                    &pod,
+                    None,
+                    "WorkerDied",
+                    "a fault in the agent: the pod's worker starts again".into(),
+                );
+                self.begin(pod, record, false, None);
+                // What it was on its way to, or waited for, is asked for again.
+                self.assign();
+            }
+            Report::Gone { uid } => {
+                self.workers.remove(&uid);
+                devices::release(&self.env, &uid);
+                // Another pod of its name may wait for this.
+                self.assign();
+                self.sink.look();
+            }
+        }
+    }
+
+    fn away(&mut self, uid: &str, away: bool) {
+        let Some(worked) = self.workers.get_mut(uid) else { return };
+        if worked.away != away {
+            worked.away = away;
+            self.send();
+        }
+    }
+
+    /// Everything that has processes keeps its cgroup.
+    fn send(&self) {
+        let here = self.workers.values().filter(|worked| !worked.away);
+        self.sink.send(Keep {
+            pods: here.map(|worked| worked.kept.clone()).collect(),
+            problems: self.desired.problems.clone(),
+            unreadable: self.desired.unreadable.clone(),
+            blind: self.desired.blind,
+        });
+    }
+
+    fn order(&self, uid: &str, order: Order) {
+        if let Some(worked) = self.workers.get(uid) {
+            let _ = worked.orders.send(order);
+        }
+    }
+
+    fn look_everywhere(&self) {
+        for worked in self.workers.values() {
+            let _ = worked.orders.send(Order::Look);
+        }
+    }
+
+    /// What the kernel told of a pod's cgroups.
+    fn event(&self, event: &Event) {
+        let Some(pod) = &event.pod else {
+            if matches!(event.detail, Detail::Lost { .. }) {
+                self.look_everywhere();
+            }
+            return;
+        };
+        if pod.container_id.is_empty() || !self.workers.contains_key(&pod.uid) {
+            return;
+        }
+        let container = pod.container_id.clone();
+        // What a container makes inside itself comes and goes without it.
+        let own = event.cgroup.rsplit('/').next().is_some_and(|last| last.contains(&container));
+        match &event.detail {
+            Detail::Oom(oom) => {
+                let victim = OomVictim { time: event.time, pid: oom.pid, command: oom.command.clone() };
+                self.order(&pod.uid, Order::Oom { container, victim });
+            }
+            // In a pid namespace that it shares it may be a command that somebody ran in it.
+            Detail::Exit(exit) if exit.main && own => {
+                self.order(&pod.uid, Order::Exited { container, sure: exit.namespace_pid == 1 });
+            }
+            Detail::CgroupEmptied {} if own => {
+                self.order(&pod.uid, Order::Exited { container, sure: true });
+            }
+            _ => {}
+        }
+    }
+
+    fn keep_house(&mut self, found: Found) {
+        for uid in found.changed {
+            let listed = found.there.pods.get(&uid).cloned().unwrap_or_default();
+            self.order(&uid, Order::Listed(Box::new(listed)));
+        }
+        let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
+        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.
+        if !self.desired.blind && self.desired.unreadable.is_empty() {
+            self.housekeeping.tidy(&self.env, &self.sink, &known, found.there);
+        }
+        if let Some(problem) = found.problem {
+            warn!("{problem}");
+        }
+    }
+}
+
+/// Why pods end, in words.
+const REMOVED: &str = "its manifest is gone";
+const REPLACED: &str = "its manifest has another pod now";
+/// Before a worker that died of a fault of ours starts again.
+const AFTER_A_FAULT: Duration = Duration::from_secs(10);
+
+/// How long the start waits for the runtime before it goes on without.
+pub const FIRST_LOOK: Duration = Duration::from_secs(2);

@@ -1,0 +1,338 @@
+//! From the configuration to workers: what an earlier agent left first, then what the manifests want.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Semaphore, mpsc, watch};
+use tokio_stream::StreamExt;
+use tracing::{info, warn};
+
+use super::environment::{Environment, Places, host_ips, owner};
+use super::housekeeping::Housekeeping;
+use super::manager::{FIRST_LOOK, Input, Manager};
+use super::manifest::Manifest;
+use super::store::{Store, StoreError};
+use super::{Record, admitting, identity};
+use nodewarden_admission::{Admission, Explain};
+use nodewarden_config::{Config, Endpoint, PodSettings};
+use nodewarden_cri::Client;
+use nodewarden_devices::{Devices, Guards};
+use nodewarden_eviction::Eviction;
+use nodewarden_eviction::Pressure;
+use nodewarden_gc::Holds;
+use nodewarden_hierarchy::{Keep, Kept, PodSink, node_name};
+use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::node::Capacity;
+use nodewarden_manifest::Pod;
+use nodewarden_pods::probes::Probes;
+use nodewarden_pods::source::{Desired, Standing};
+use nodewarden_pods::spec::dns::Resolv;
+use nodewarden_pods::status::Board;
+use nodewarden_qos::HierarchyFacts;
+use nodewarden_storage::journal::Journal;
+
+/// Pods that start at a time, for each CPU; more make the runtime slower, not the pods faster.
+const STARTS: usize = 2;
+/// At least so many.
+const LEAST_STARTS: usize = 4;
+/// Calls that end something of a pod at a time, for each CPU.
+const ENDS: usize = 8;
+/// Between two tries to hear the runtime's events.
+const HEAR_AGAIN: Duration = Duration::from_secs(1);
+
+/// Where pods have their directories.
+pub fn homes(config: &Config) -> PathBuf {
+    config.state_dir.join("pods")
+}
+
+/// Records of an earlier agent, and what the manifests say.
+#[derive(Debug)]
+pub struct Found {
+    records: Vec<(Record, Arc<Pod>)>,
+    store: Arc<Store>,
+    desired: Desired,
+}
+
+/// Reads what an earlier agent left, and what of it is damaged, for people.
+///
+/// # Errors
+/// Records cannot be kept at all.
+pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
+    let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
+    let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
+    let mut read = Vec::new();
+    for mut record in records {
+        match record.manifest.pod() {
+            Ok(pod) => {
+                record.manifest = Manifest::of(&pod);
+                read.push((record, Arc::new(pod)));
+            }
+            Err(reasons) => {
+                let name = record.manifest.name();
+                let reasons: Vec<String> = reasons.iter().map(ToString::to_string).collect();
+                problems.push(format!("the record of pod {name} is no pod any more: {}", reasons.join("; ")));
+            }
+        }
+    }
+    Ok((Found { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
+}
+
+impl Found {
+    /// Where the pods come from that run.
+    pub fn standing(&self) -> Standing {
+        let mut standing = Standing::default();
+        for (record, pod) in &self.records {
+            standing.set(&pod.namespace, &pod.name, &record.origin);
+        }
+        standing
+    }
+
+    /// What the manifests say.
+    #[must_use]
+    pub fn with(mut self, desired: Desired) -> Self {
+        share(&mut self.records, &desired);
+        Self { desired, ..self }
+    }
+
+    /// Every pod that has or gets a cgroup.
+    pub fn keep(&self) -> Keep {
+        let kept = |pod: &Arc<Pod>, origin: &str| Kept {
+            pod: pod.clone(),
+            told: pod.clone(),
+            version: 0,
+            origin: origin.to_owned(),
+        };
+        let running = self.records.iter().map(|(record, pod)| {
+            let ending = record.ending.is_some();
+            (pod.uid.clone(), identity::Running { pod: pod.clone(), origin: record.origin.clone(), ending })
+        });
+        let starting = identity::assign(&self.desired, &running.collect()).start;
+        Keep {
+            pods: self
+                .records
+                .iter()
+                .filter(|(record, _)| !record.is_away())
+                .map(|(record, pod)| kept(pod, &record.origin))
+                .chain(starting.iter().map(|sourced| kept(&sourced.pod, &sourced.origin)))
+                .collect(),
+            problems: self.desired.problems.clone(),
+            unreadable: self.desired.unreadable.clone(),
+            blind: self.desired.blind,
+        }
+    }
+}
+
+/// Pods that run as their manifests want them are there once, not as the record's and the manifest's.
+fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
+    let wanted: BTreeMap<&str, &Arc<Pod>> =
+        desired.pods.iter().map(|sourced| (sourced.pod.uid.as_str(), &sourced.pod)).collect();
+    for (record, pod) in records {
+        if let Some(same) = wanted.get(pod.uid.as_str()).filter(|wanted| **wanted == pod) {
+            *pod = Arc::clone(same);
+            record.manifest = Manifest::of(pod);
+        }
+    }
+}
+
+/// What the lifecycle needs of others.
+#[derive(Debug)]
+pub struct Needs {
+    pub facts: HierarchyFacts,
+    pub capacity: Capacity,
+    pub layout: Layout,
+    pub journal: Journal,
+    pub places: Places,
+    pub sink: PodSink,
+    pub board: Board,
+    pub devices: Devices,
+    pub guards: Option<Guards>,
+    pub probes: Probes,
+    /// Shared with who removes images.
+    pub holds: Holds,
+    /// Conditions of the node that are true now.
+    pub pressure: watch::Receiver<Pressure>,
+    /// Pods by uid whose devices have turned healthy or unhealthy.
+    pub health: mpsc::UnboundedReceiver<String>,
+    /// Takes what admission decides.
+    pub explain: Explain,
+}
+
+/// Hands over what the source says; the workers end with the runtime that they run in.
+#[derive(Debug, Clone)]
+pub struct Lifecycle(mpsc::UnboundedSender<Input>, Admission);
+
+impl Lifecycle {
+    pub fn desire(&self, desired: Desired) {
+        // Nobody listens any more when the agent ends.
+        let _ = self.0.send(Input::Desired(desired));
+    }
+
+    /// Who holds what of the node, and who waits for it.
+    pub fn admission(&self) -> &Admission {
+        &self.1
+    }
+
+    /// The pod with this uid has to make way; nothing happens to one that is not there. One that ends
+    /// already has no more time for it than this gives.
+    pub fn evict(&self, uid: &str, eviction: Eviction) {
+        let _ = self.0.send(Input::Evict { uid: uid.to_owned(), eviction });
+    }
+}
+
+/// Pods of an earlier agent of which it is not known yet how they stand.
+#[derive(Debug)]
+pub struct Adoption {
+    unseen: mpsc::Receiver<Infallible>,
+    is_over: Arc<AtomicBool>,
+}
+
+impl Adoption {
+    /// Waits until each of them was looked at once, or the runtime did not answer, or it took so long.
+    pub async fn done(mut self, longest: Duration) {
+        // Nothing is ever sent: it ends when every worker has dropped its sender.
+        let _ = tokio::time::timeout(longest, self.unseen.recv()).await;
+        self.is_over.store(true, Ordering::Release);
+    }
+
+    /// Whether that has been waited for.
+    pub fn is_over(&self) -> Arc<AtomicBool> {
+        self.is_over.clone()
+    }
+}
+
+/// Starts the workers. Must be called inside a tokio runtime.
+pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -> (Lifecycle, Adoption) {
+    let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
+    let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
+    let resolv =
+        resolv.inspect_err(|error| warn!("{error}: pods get no resolver of the node's")).ok().flatten();
+    let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
+    let (inputs, incoming) = mpsc::unbounded_channel();
+    let admission = admitting::start(config, &needs, &inputs);
+    let env = Arc::new(Environment {
+        client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
+        settings: config.node.clone(),
+        pods: PodSettings {
+            dead_kept: config.gc.max_per_pod_container,
+            dead_min_age: config.gc.min_container_age,
+            ..config.pods.clone()
+        },
+        eviction: config.eviction.clone(),
+        facts: needs.facts,
+        capacity: needs.capacity,
+        layout: needs.layout,
+        node_name: node_name(config),
+        host_ips: host_ips(),
+        resolv: resolv.unwrap_or_default(),
+        owner: owner(&config.state_dir),
+        store: found.store,
+        homes: homes(config),
+        seccomp_root: config.state_dir.join("seccomp"),
+        recursive_read_only: AtomicBool::new(false),
+        admission: admission.clone(),
+        devices: needs.devices,
+        guards: needs.guards,
+        probes: needs.probes,
+        journal: needs.journal,
+        board: needs.board,
+        places: needs.places,
+        holds: needs.holds,
+        pressure: needs.pressure,
+        pulls: Semaphore::new(pulls),
+        starts: Arc::new(Semaphore::new((cpus * STARTS).max(LEAST_STARTS))),
+        ends: Semaphore::new(cpus * ENDS),
+    });
+    let hear = inputs.downgrade();
+    tokio::spawn(listen(env.client.clone(), hear.clone()));
+    tokio::spawn(heed(env.clone(), needs.health, hear));
+    for (_, pod) in &found.records {
+        env.devices.claim(&pod.uid);
+    }
+    for sourced in &found.desired.pods {
+        env.devices.claim(&sourced.pod.uid);
+    }
+    let (unseen, adoption) = mpsc::channel(1);
+    tokio::spawn(async move {
+        let mut housekeeping = Housekeeping::default();
+        // With an answer, new pods need not be asked for one by one. Without one, they are.
+        let _ = tokio::time::timeout(FIRST_LOOK, housekeeping.first(&env)).await;
+        let mut manager = Manager::new(env, needs.sink, housekeeping);
+        manager.adopt(found.records, unseen);
+        manager.desire(found.desired);
+        manager.run(incoming).await;
+    });
+    (Lifecycle(inputs, admission), Adoption { unseen: adoption, is_over: Arc::default() })
+}
+
+/// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.
+async fn heed(
+    env: Arc<Environment>,
+    mut health: mpsc::UnboundedReceiver<String>,
+    inputs: mpsc::WeakUnboundedSender<Input>,
+) {
+    while let Some(uid) = health.recv().await {
+        let guards = env.guards.as_ref();
+        if let Some(Err(error)) = guards.map(|guards| guards.health_changed(&env.devices, &uid)) {
+            warn!(uid, "{error}: its devices are as they were");
+        }
+        let Some(inputs) = inputs.upgrade() else { return };
+        let _ = inputs.send(Input::Runtime { uid });
+    }
+}
+
+/// Hears the runtime's events where it has them, and listens again when the connection broke.
+async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
+    let mut heard_before = false;
+    loop {
+        match client.events().await {
+            Ok(None) => return info!("the runtime tells no events: it is asked"),
+            Ok(Some(events)) => {
+                if heard_before && let Some(inputs) = inputs.upgrade() {
+                    let _ = inputs.send(Input::Everything);
+                }
+                heard_before = true;
+                let mut events = std::pin::pin!(events);
+                while let Some(Ok(event)) = events.next().await {
+                    let Some(inputs) = inputs.upgrade() else { return };
+                    let metadata = event.pod_sandbox_status.and_then(|status| status.metadata);
+                    if let Some(metadata) = metadata {
+                        let _ = inputs.send(Input::Runtime { uid: metadata.uid });
+                    }
+                }
+            }
+            Err(_) => {}
+        }
+        tokio::time::sleep(HEAR_AGAIN).await;
+        if inputs.upgrade().is_none() {
+            return;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::super::fixture::{pod, record};
+    use super::*;
+    use nodewarden_pods::source::Sourced;
+
+    #[test]
+    fn a_pod_that_runs_as_it_is_wanted_is_there_once() {
+        let spec = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
+        for (wanted, shared) in [("i", true), ("j", false)] {
+            let runs = pod(spec("i"));
+            let mut records = vec![(record(&runs), runs.clone())];
+            let before = records.clone();
+            let wanted = pod(spec(wanted));
+            let sourced = Sourced { pod: wanted.clone(), origin: "/manifests/p.yaml".into() };
+            share(&mut records, &Desired { pods: vec![sourced], ..Desired::default() });
+            assert_eq!(records, before);
+            assert_eq!(Arc::ptr_eq(&records[0].1, &wanted), shared);
+        }
+    }
+}

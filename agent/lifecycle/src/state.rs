@@ -1,0 +1,274 @@
+//! What a worker knows of its pod, shared between its inbox and the turn under way.
+
+use parking_lot::{Mutex, MutexGuard};
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
+
+use super::environment::Environment;
+use super::probing::{NOTHING, Probing, Published};
+use super::saver::Saver;
+use super::worker::Order;
+use super::{ContainerSeen, Observed, Plan, Record, phase};
+use nodewarden_devices::{DeviceHealth, PodDemand};
+use nodewarden_manifest::Pod;
+use nodewarden_model::OomVictim;
+
+/// See the module.
+#[derive(Debug)]
+pub struct PodState {
+    pub env: Arc<Environment>,
+    own: Weak<Self>,
+    /// To its own worker.
+    orders: mpsc::WeakUnboundedSender<Order>,
+    inner: Mutex<Inner>,
+    saver: Saver,
+    /// Rings when the pod is to end, or sooner than before: whatever waits stops waiting.
+    ending: Notify,
+    /// Kept until it was looked what the runtime has of an adopted pod.
+    unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
+}
+
+/// Never held across an await.
+#[derive(Debug)]
+pub struct Inner {
+    pub pod: Arc<Pod>,
+    pub record: Record,
+    pub observed: Observed,
+    /// Containers by id as the runtime told them, as long as its list tells the same state of them.
+    pub told: HashMap<String, ContainerSeen>,
+    /// Containers that could not be started, by name.
+    pub failed: BTreeMap<String, Failed>,
+    /// As decided last.
+    pub plan: Plan,
+    /// Why the pod as a whole does not get on: reason and message.
+    pub trouble: Option<(String, String)>,
+    /// Sandboxes that could not be made, in a row.
+    pub sandbox_failures: u32,
+    /// Of the pod level that containers wait for.
+    pub version: u64,
+    /// Containers are on their way to other resources.
+    pub resizing: bool,
+    /// Why a resize waits.
+    pub resize: String,
+    /// Its place among those that start, from its sandbox until there is nothing to do at once.
+    pub starting: Option<OwnedSemaphorePermit>,
+    /// Kills for memory in containers that are not known yet, by container id.
+    pub early_ooms: Vec<(String, OomVictim)>,
+    /// Boxed, since most pods have none.
+    pub probing: Option<Box<Probing>>,
+}
+
+/// A start that failed.
+#[derive(Debug, Clone)]
+pub struct Failed {
+    pub reason: String,
+    pub message: String,
+    /// In a row.
+    pub times: u32,
+    pub again: Instant,
+}
+
+impl PodState {
+    /// `unseen` is dropped with [`Self::seen`].
+    pub fn new(
+        env: Arc<Environment>,
+        pod: Arc<Pod>,
+        record: Record,
+        orders: mpsc::WeakUnboundedSender<Order>,
+        unseen: Option<mpsc::Sender<Infallible>>,
+    ) -> Arc<Self> {
+        let saver = Saver::new(env.store.clone());
+        let probing = Probing::of(&record);
+        let inner = Inner {
+            pod,
+            record,
+            observed: Observed::default(),
+            told: HashMap::new(),
+            failed: BTreeMap::new(),
+            plan: Plan::default(),
+            trouble: None,
+            sandbox_failures: 0,
+            version: 0,
+            resizing: false,
+            resize: String::new(),
+            starting: None,
+            early_ooms: Vec::new(),
+            probing,
+        };
+        Arc::new_cyclic(|own| Self {
+            env,
+            own: own.clone(),
+            orders,
+            inner: Mutex::new(inner),
+            saver,
+            ending: Notify::new(),
+            unseen: Mutex::new(unseen),
+        })
+    }
+
+    /// It is shown as it stands from now on, as far as the runtime answers.
+    pub fn seen(&self) {
+        self.unseen.lock().take();
+    }
+
+    pub fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock()
+    }
+
+    pub fn pod(&self) -> Arc<Pod> {
+        self.lock().pod.clone()
+    }
+
+    /// It is to end, for good or to come back, or is away.
+    pub fn is_ending(&self) -> bool {
+        self.lock().record.is_leaving()
+    }
+
+    /// Another pod may start in its place.
+    pub fn give_way(&self) {
+        self.lock().starting = None;
+    }
+
+    /// Wakes whatever waits in [`Self::unless_ending`] and [`Self::unless_sooner`].
+    pub fn interrupt(&self) {
+        self.ending.notify_waiters();
+    }
+
+    /// The future's result, or `None` as soon as the pod is to end. The future must be one that may be dropped.
+    pub async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
+        let ending = self.ending.notified();
+        tokio::pin!(ending);
+        // Before looking, or a ring between the look and the wait would be missed.
+        ending.as_mut().enable();
+        if self.is_ending() {
+            return None;
+        }
+        tokio::select! {
+            done = future => Some(done),
+            () = ending => None,
+        }
+    }
+
+    /// The future's result, or `None` as soon as the pod's containers have to have ended before `due`.
+    pub async fn unless_sooner<T>(&self, due: Timestamp, future: impl Future<Output = T>) -> Option<T> {
+        tokio::pin!(future);
+        loop {
+            let ring = self.ending.notified();
+            tokio::pin!(ring);
+            ring.as_mut().enable();
+            if self.due_by(due) < due {
+                return None;
+            }
+            tokio::select! {
+                done = &mut future => return Some(done),
+                () = ring => {}
+            }
+        }
+    }
+
+    /// When what has until `due` has to have ended, given how long the pod has.
+    pub fn due_by(&self, due: Timestamp) -> Timestamp {
+        self.lock().record.due().map_or(due, |own| own.min(due))
+    }
+
+    /// Waits so long; false when the pod is to end.
+    pub async fn pause(&self, time: Duration) -> bool {
+        self.unless_ending(tokio::time::sleep(time)).await.is_some()
+    }
+
+    pub fn own(&self) -> Weak<Self> {
+        self.own.clone()
+    }
+
+    /// Tells the pod's worker; nothing when the agent ends.
+    pub fn order(&self, order: Order) {
+        if let Some(orders) = self.orders.upgrade() {
+            let _ = orders.send(order);
+        }
+    }
+
+    /// Changes the record, has it saved and shows the pod. As [`Self::show`] it is the worker's alone.
+    pub fn update(&self, change: impl FnOnce(&mut Inner)) {
+        self.save(|inner| {
+            change(inner);
+            true
+        });
+        self.show();
+    }
+
+    /// Changes the record and has it saved if there was anything to change, which is returned.
+    pub fn save(&self, change: impl FnOnce(&mut Inner) -> bool) -> bool {
+        let mut inner = self.lock();
+        let changed = change(&mut inner);
+        if changed {
+            // Before the lock is given back: the newest record must be the one that is saved last.
+            self.saver.save(inner.record.clone());
+        }
+        changed
+    }
+
+    /// Changes what is only in memory, and shows the pod.
+    pub fn note(&self, change: impl FnOnce(&mut Inner)) {
+        change(&mut self.lock());
+        self.show();
+    }
+
+    fn devices(&self) -> DeviceHealth {
+        let pod = self.pod();
+        if PodDemand::of(&pod).is_empty() { DeviceHealth::new() } else { self.env.devices.health(&pod.uid) }
+    }
+
+    /// Hangs out how the pod stands.
+    pub fn show(&self) {
+        // Asked for before the lock: the devices have one of their own.
+        let devices = self.devices();
+        let view = {
+            let inner = self.lock();
+            let trouble = inner
+                .failed
+                .iter()
+                .map(|(name, failed)| (name.clone(), (failed.reason.clone(), failed.message.clone())));
+            let (reason, message) = inner.trouble.clone().unwrap_or_default();
+            phase::view(&phase::Facts {
+                pod: &inner.pod,
+                observed: &inner.observed,
+                record: &inner.record,
+                published: inner.published(),
+                plan: &inner.plan,
+                trouble: &trouble.collect(),
+                devices: &devices,
+                node_ips: &self.env.host_ips,
+                reason: &reason,
+                message: &message,
+                resize: &inner.resize,
+            })
+        };
+        self.env.board.show(view);
+    }
+
+    /// Waits until the record is on disk.
+    pub async fn saved(&self) {
+        self.saver.settled().await;
+    }
+
+    /// To wait for the record without holding the pod.
+    pub fn saver(&self) -> Saver {
+        self.saver.clone()
+    }
+}
+
+impl Inner {
+    /// How its containers stand by their probes.
+    pub fn published(&self) -> &Published {
+        self.probing.as_ref().map_or(&NOTHING, |probing| &probing.published)
+    }
+
+    pub fn probing_mut(&mut self) -> &mut Probing {
+        self.probing.get_or_insert_default()
+    }
+}

@@ -1,0 +1,78 @@
+//! Killing one by one, on this machine's kernel, as if it had no v2 tree.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::sleep;
+
+use super::*;
+use crate::cgroup::fixture::TestTree;
+use crate::cgroup::{Facts, Layout};
+
+/// The machine's v1 hierarchies alone; none where the controllers are on v2.
+fn v1_alone() -> Option<GroupFiles> {
+    let mut facts = Facts::gather(Path::new("/")).ok()?;
+    facts.mounts.retain(|mount| mount.version == Version::V1);
+    Some(GroupFiles::new(Arc::new(Layout::decide(&facts).ok()?)))
+}
+
+fn gone(files: &GroupFiles, path: &str) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !is_empty(files, path).unwrap() {
+        assert!(Instant::now() < deadline, "{path} does not get empty");
+        sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn what_forks_is_ended_one_by_one() {
+    let Some(files) = v1_alone() else {
+        println!("SKIPPED: the controllers are on v2");
+        return;
+    };
+    let Some(tree) = TestTree::make("at-once") else { return };
+    let path = tree.group("pod");
+    tree.group("pod/c");
+    tree.run("pod/c", "for i in 1 2 3; do (while :; do sleep 0.3 & sleep 0.001; done) & done; wait");
+    sleep(Duration::from_millis(200));
+    let killed = kill_now(&files, &path, Duration::from_secs(5)).unwrap();
+    assert!(killed.processes > 3 && !killed.held.is_empty(), "{killed:?}");
+    killed.release();
+    gone(&files, &path);
+    sleep(Duration::from_millis(100));
+    assert!(is_empty(&files, &path).unwrap(), "nothing comes back");
+}
+
+#[test]
+fn what_somebody_has_frozen_ends_too() {
+    let Some(files) = v1_alone().filter(|files| files.layout().freezer().is_some()) else {
+        println!("SKIPPED: no v1 freezer");
+        return;
+    };
+    let Some(tree) = TestTree::make("at-once-frozen") else { return };
+    let path = tree.group("pod");
+    tree.run("pod", "sleep 60");
+    let freezer = files.layout().freezer().unwrap();
+    std::fs::write(join(freezer, &path).join("freezer.state"), "FROZEN").unwrap();
+    assert!(kill_now(&files, &path, Duration::from_secs(5)).unwrap().processes > 0);
+    gone(&files, &path);
+}
+
+#[test]
+fn what_holds_this_process_or_is_no_pods_is_refused() {
+    let Ok(layout) = Layout::detect() else {
+        println!("SKIPPED: no cgroups here");
+        return;
+    };
+    let files = GroupFiles::new(Arc::new(layout));
+    for path in ["/", "", "/a/../b"] {
+        let error = kill_now(&files, path, Duration::ZERO).unwrap_err();
+        assert!(matches!(error, DestroyError::Cgroup(_)), "{path}: {error}");
+    }
+    let Some(tree) = TestTree::make("at-once-own") else { return };
+    let path = tree.group("pod");
+    let pid = tree.run("pod", "sleep 60");
+    // As if the shell were this process.
+    let error = refuse_own(&path, &[1, pid as i32].into()).unwrap_err();
+    assert!(matches!(error, DestroyError::Holds { pid: 1, .. }), "{error}");
+    assert_eq!(kill_now(&files, &tree.path("none"), Duration::ZERO).unwrap().processes, 0);
+}

@@ -1,0 +1,218 @@
+//! One file of a cgroup: what it is, and reading it again and again through one open descriptor.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::Controller;
+use nodewarden_model::Usage;
+
+/// A file to read and what to do with its text.
+#[derive(Debug)]
+pub struct Spec {
+    /// On whose hierarchy it is; `None` for the unified one.
+    pub controller: Option<Controller>,
+    pub name: &'static str,
+    pub parse: fn(&[u8], &mut Usage),
+    /// Whether it is worth a look at every reading, from what was read before it; else it is read from time to
+    /// time.
+    pub hot: fn(&Usage) -> bool,
+    /// Whether it has the CPU time used, by which a cgroup that sleeps is known.
+    pub tells_cpu: bool,
+}
+
+impl Spec {
+    /// A file that counts: read at every reading, on the hierarchy of `controller`.
+    pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { controller: Some(controller), name, parse, hot: |_| true, tells_cpu: false }
+    }
+
+    /// Limits and the like: they change when somebody writes them.
+    pub const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { hot: |_| false, ..Self::hot(controller, name, parse) }
+    }
+
+    /// A file of the unified hierarchy whatever is on it, read at every reading.
+    pub const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
+        Self { controller: None, ..Self::hot(Controller::Cpu, name, parse) }
+    }
+
+    /// Has the CPU time used.
+    pub const fn telling_cpu(self) -> Self {
+        Self { tells_cpu: true, ..self }
+    }
+
+    /// Read at every reading only where `hot` says so.
+    pub const fn hot_when(self, hot: fn(&Usage) -> bool) -> Self {
+        Self { hot, ..self }
+    }
+}
+
+/// How many descriptors may be kept open. Beyond it files are opened for each reading, which takes about four times
+/// as long; an open one costs 4.4 KiB of kernel memory.
+#[derive(Debug, Clone)]
+pub struct Budget(Arc<AtomicUsize>);
+
+impl Budget {
+    pub fn new(descriptors: usize) -> Self {
+        Self(Arc::new(AtomicUsize::new(descriptors)))
+    }
+
+    fn take(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| n.checked_sub(1)).is_ok()
+    }
+
+    fn give_back(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// What is known of a file.
+#[derive(Debug)]
+enum State {
+    Unknown,
+    Open(File),
+    /// There, but beyond the budget.
+    Passing,
+    /// This cgroup has no such file (root, or a kernel without it).
+    Absent,
+}
+
+/// One file, kept open if the budget allows.
+#[derive(Debug)]
+pub struct KeptFile {
+    state: State,
+    budget: Budget,
+}
+
+impl KeptFile {
+    pub fn new(budget: &Budget) -> Self {
+        Self { state: State::Unknown, budget: budget.clone() }
+    }
+
+    /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is none. `keep` it open for the next time, if the
+    /// budget allows.
+    ///
+    /// # Errors
+    /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
+    pub fn read<'b>(
+        &mut self,
+        dir: impl Fn() -> PathBuf,
+        name: &str,
+        keep: bool,
+        buffer: &'b mut Vec<u8>,
+    ) -> io::Result<Option<&'b [u8]>> {
+        match &self.state {
+            State::Absent => return Ok(None),
+            State::Open(file) => return pread_all(file, buffer).map(Some),
+            State::Unknown | State::Passing => {}
+        }
+        let file = match File::open(dir().join(name)) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // The whole cgroup may be gone: then it is no file that this kernel lacks.
+                if dir().exists() {
+                    self.state = State::Absent;
+                    return Ok(None);
+                }
+                return Err(io::Error::from_raw_os_error(libc::ENODEV));
+            }
+            Err(error) => return Err(error),
+        };
+        let text = match pread_all(&file, buffer) {
+            // Pressure files exist but answer so where PSI is off.
+            Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
+                self.state = State::Absent;
+                return Ok(None);
+            }
+            result => result?,
+        };
+        self.state = if keep && self.budget.take() { State::Open(file) } else { State::Passing };
+        Ok(Some(text))
+    }
+}
+
+impl Drop for KeptFile {
+    fn drop(&mut self) {
+        if matches!(self.state, State::Open(_)) {
+            self.budget.give_back();
+        }
+    }
+}
+
+/// First guess of a file's size: nearly all fit.
+const CHUNK: usize = 4096;
+
+/// Reads the whole file. The buffer only ever grows, so that nothing is cleared between two files.
+pub fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
+    let mut filled = 0;
+    loop {
+        if buffer.len() < filled + CHUNK {
+            buffer.resize(filled + CHUNK, 0);
+        }
+        let room = buffer.len() - filled;
+        match file.read_at(&mut buffer[filled..], filled as u64) {
+            // A short read is the end: the kernel fills what it is given of such files.
+            Ok(n) if n < room => return Ok(&buffer[..filled + n]),
+            Ok(n) => filled += n,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_again_what_changed_with_or_without_budget() {
+        for budget in [Budget::new(1), Budget::new(0)] {
+            let dir = tempfile::tempdir().unwrap();
+            std::fs::write(dir.path().join("f"), "1").unwrap();
+            let mut file = KeptFile::new(&budget);
+            let mut buffer = Vec::new();
+            assert_eq!(file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(), Some(&b"1"[..]));
+            std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
+            assert_eq!(
+                file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap().unwrap().len(),
+                3 * CHUNK
+            );
+            std::fs::write(dir.path().join("f"), "22").unwrap();
+            assert_eq!(
+                file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+                Some(&b"22"[..])
+            );
+        }
+    }
+
+    #[test]
+    fn a_descriptor_goes_back_to_the_budget_and_what_is_not_kept_takes_none() {
+        let budget = Budget::new(1);
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("f"), "1").unwrap();
+        KeptFile::new(&budget).read(|| dir.path().to_owned(), "f", false, &mut Vec::new()).unwrap();
+        let mut file = KeptFile::new(&budget);
+        file.read(|| dir.path().to_owned(), "f", true, &mut Vec::new()).unwrap();
+        assert!(!budget.take());
+        drop(file);
+        assert!(budget.take());
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_no_error_but_a_cgroup_that_is_gone_is() {
+        let budget = Budget::new(9);
+        let dir = tempfile::tempdir().unwrap();
+        let mut buffer = Vec::new();
+        assert_eq!(
+            KeptFile::new(&budget).read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+            None
+        );
+        let gone = dir.path().join("gone");
+        let error = KeptFile::new(&budget).read(|| gone.clone(), "f", true, &mut buffer).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
+    }
+}

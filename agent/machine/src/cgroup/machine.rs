@@ -1,0 +1,169 @@
+//! The machine as a whole: identity read once, figures read anew.
+
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use nix::sys::statvfs::statvfs;
+use procfs::{Current, CurrentSI};
+
+use super::files::Budget;
+use super::parse::pressure;
+use super::{Asked, GroupReader, Layout};
+use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Usage};
+
+/// Reads the machine.
+#[derive(Debug)]
+pub struct MachineReader {
+    layout: Layout,
+    root: GroupReader,
+    /// The last reading of `root`.
+    usage: Usage,
+    fixed: Machine,
+}
+
+impl MachineReader {
+    /// Reads what does not change. `node_name` overrides the host name.
+    pub fn new(layout: &Layout, node_name: Option<String>, budget: &Budget) -> Self {
+        let text = |path: &str| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
+        let host =
+            || nix::unistd::gethostname().map(|h| h.to_string_lossy().to_lowercase()).unwrap_or_default();
+        let fixed = Machine {
+            node_name: node_name.unwrap_or_else(host),
+            boot_time: procfs::KernelStats::current()
+                .ok()
+                .map(|s| SystemTime::UNIX_EPOCH + Duration::from_secs(s.btime)),
+            kernel_version: text("/proc/sys/kernel/osrelease"),
+            os_version: os_version(&text("/etc/os-release")),
+            machine_id: text("/etc/machine-id"),
+            boot_id: text("/proc/sys/kernel/random/boot_id"),
+            system_uuid: text("/sys/class/dmi/id/product_uuid"),
+            cpus: std::thread::available_parallelism().map_or(0, |n| n.get() as u32),
+            ..Machine::default()
+        };
+        Self {
+            layout: layout.clone(),
+            root: GroupReader::new(layout, "/".into(), budget),
+            usage: Usage::default(),
+            fixed,
+        }
+    }
+
+    /// Reads what changes.
+    pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
+        let mut machine = self.fixed.clone();
+        self.root.read(&self.layout, Asked::Now, &mut self.usage, buffer);
+        machine.usage = self.usage.clone();
+        if let Ok(memory) = procfs::Meminfo::current() {
+            machine.memory_bytes = memory.mem_total;
+            machine.swap_bytes = memory.swap_total;
+            fill_memory(&mut machine.usage, &memory);
+        }
+        let pressures = &mut machine.usage.pressures;
+        for (to, path) in [
+            (&mut pressures.cpu, "/proc/pressure/cpu"),
+            (&mut pressures.memory, "/proc/pressure/memory"),
+            (&mut pressures.io, "/proc/pressure/io"),
+        ] {
+            *to = fs::read(path).ok().and_then(|text| pressure(&text));
+        }
+        // As the kubelet: capacity less what cannot be reclaimed without swapping.
+        machine.memory_available_bytes =
+            machine.usage.memory.as_ref().map(|m| machine.memory_bytes.saturating_sub(m.working_set_bytes));
+        machine.max_pids =
+            fs::read_to_string("/proc/sys/kernel/pid_max").ok().and_then(|t| t.trim().parse().ok());
+        machine.processes = loadavg_threads();
+        machine.fs = statvfs("/").ok().map(|s| {
+            let block = s.fragment_size();
+            FsUsage {
+                capacity_bytes: s.blocks() * block,
+                available_bytes: s.blocks_available() * block,
+                used_bytes: (s.blocks() - s.blocks_free()) * block,
+                inodes: s.files(),
+                inodes_free: s.files_free(),
+            }
+        });
+        machine.interfaces = interfaces();
+        machine
+    }
+}
+
+/// The v2 root has no memory.current: then use is what is not free (runc's and cAdvisor's reading of the root).
+fn fill_memory(usage: &mut Usage, memory: &procfs::Meminfo) {
+    if usage.memory.is_some() {
+        return;
+    }
+    let used = memory.mem_total.saturating_sub(memory.mem_free);
+    usage.memory = Some(MemoryUsage {
+        usage_bytes: used,
+        working_set_bytes: used.saturating_sub(memory.inactive_file.unwrap_or(0)),
+        rss_bytes: memory.anon_pages,
+        cache_bytes: Some(memory.cached),
+        inactive_file_bytes: memory.inactive_file,
+        active_file_bytes: memory.active_file,
+        swap_bytes: Some(memory.swap_total.saturating_sub(memory.swap_free)),
+        ..MemoryUsage::default()
+    });
+}
+
+/// PRETTY_NAME of os-release(5).
+fn os_version(text: &str) -> String {
+    text.lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .map(|name| name.trim_matches(['"', '\'']).to_owned())
+        .unwrap_or_default()
+}
+
+/// Threads of the machine, as the kubelet's rlimit stats count them: the fourth field of /proc/loadavg.
+fn loadavg_threads() -> Option<u64> {
+    procfs::LoadAverage::current().ok().map(|l| l.max.into())
+}
+
+/// Interfaces that cAdvisor leaves out too: their traffic is the node's or the pods' already.
+const IGNORED: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
+
+fn interfaces() -> Vec<Interface> {
+    let Ok(devices) = procfs::net::dev_status() else { return Vec::new() };
+    let mut found: Vec<Interface> = devices
+        .into_values()
+        .filter(|d| !IGNORED.iter().any(|prefix| d.name.starts_with(prefix)))
+        .map(|d| Interface {
+            name: d.name,
+            rx_bytes: d.recv_bytes,
+            rx_packets: d.recv_packets,
+            rx_errors: d.recv_errs,
+            rx_dropped: d.recv_drop,
+            tx_bytes: d.sent_bytes,
+            tx_packets: d.sent_packets,
+            tx_errors: d.sent_errs,
+            tx_dropped: d.sent_drop,
+        })
+        .collect();
+    found.sort_by(|a, b| a.name.cmp(&b.name));
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn os_names() {
+        assert_eq!(
+            os_version("ID=debian\nPRETTY_NAME=\"Debian GNU/Linux 12 (bookworm)\"\n"),
+            "Debian GNU/Linux 12 (bookworm)"
+        );
+        assert_eq!(os_version("ID=x"), "");
+    }
+
+    #[test]
+    fn this_machine_adds_up() {
+        let Ok(layout) = Layout::detect() else {
+            println!("skipped: no cgroups here");
+            return;
+        };
+        let machine = MachineReader::new(&layout, Some("n".into()), &Budget::new(64)).read(&mut Vec::new());
+        let memory = machine.usage.memory.unwrap();
+        assert!(memory.working_set_bytes <= memory.usage_bytes && memory.usage_bytes <= machine.memory_bytes);
+        assert!(machine.cpus > 0 && machine.boot_time.is_some() && machine.fs.unwrap().capacity_bytes > 0);
+    }
+}

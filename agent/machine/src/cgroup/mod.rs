@@ -1,0 +1,38 @@
+//! What cgroups exist and what their files say, on cgroup v1, hybrid and v2.
+//!
+//! - [`Layout`]: which controller lives on which mounted hierarchy, found from the mounts themselves (never from
+//!   `/proc/cgroups`, which newer kernels fill with controllers that no longer exist).
+//! - [`walk`]: every cgroup of a hierarchy with its kernel id.
+//! - [`GroupReader`]: the files of one cgroup, read through kept-open descriptors, as [`nodewarden_model::Usage`].
+//! - [`identify`]: which pod and container a path is, by the kubelet's shapes.
+//! - [`MachineReader`]: the node as a whole.
+//! - [`control`]: making, changing and removing them.
+
+pub mod control;
+mod controller;
+mod error;
+mod files;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+mod group_path;
+mod identity;
+mod layout;
+mod machine;
+mod mountinfo;
+pub mod parse;
+mod reader;
+mod v1;
+mod v2;
+mod walk;
+
+pub use controller::{Controller, Version};
+pub use error::CgroupError;
+pub use files::Budget;
+pub use files::pread_all;
+pub use group_path::join;
+pub use identity::identify;
+pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
+pub use machine::MachineReader;
+pub use mountinfo::Membership;
+pub use reader::{Asked, GroupReader};
+pub use walk::{Walk, walk};

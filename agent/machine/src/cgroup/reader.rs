@@ -1,0 +1,181 @@
+//! All files of one cgroup, over all hierarchies, as one reading.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use super::files::{Budget, KeptFile, Spec};
+use super::group_path::join;
+use super::{Hierarchy, Layout, Version, v1, v2};
+use nodewarden_model::Usage;
+
+/// Files that are not hot are read again after this time.
+const SLOW: Duration = Duration::from_secs(15);
+
+/// For whom a reading is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Asked {
+    /// Somebody waits for it.
+    Now,
+    /// Nobody: it is kept for a cgroup that may be gone when somebody asks. Of one that used no CPU since the last
+    /// reading that one stands, and one file instead of ten is read; what others take from it meanwhile (reclaim) is
+    /// not seen.
+    Later,
+}
+
+/// Reads one cgroup again and again. There are hundreds of these: the last reading is whoever's who asks, and
+/// directories are put together when a file is opened.
+#[derive(Debug)]
+pub struct GroupReader {
+    path: Arc<str>,
+    files: Box<[(&'static Spec, HierarchyIndex, KeptFile)]>,
+    slow_read: Option<Instant>,
+}
+
+/// Index into [`Layout::hierarchies`], of which there are a dozen at most.
+type HierarchyIndex = u8;
+
+impl GroupReader {
+    /// Prepares to read cgroup `path` in the hierarchies of `layout` where it exists. Opens nothing yet.
+    pub fn new(layout: &Layout, path: Arc<str>, budget: &Budget) -> Self {
+        let mut files = Vec::new();
+        let mut add = |spec: &'static Spec, hierarchy: &Hierarchy| {
+            let at = layout.hierarchies().iter().position(|h| h.id == hierarchy.id);
+            if let Some(at) = at.and_then(|at| HierarchyIndex::try_from(at).ok()) {
+                files.push((spec, at, KeptFile::new(budget)));
+            }
+        };
+        for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
+            for spec in specs {
+                let hierarchy = spec.controller.and_then(|c| layout.hierarchy(c));
+                if let Some(h) = hierarchy.filter(|h| h.version == version) {
+                    add(spec, h);
+                }
+            }
+        }
+        if let Some(unified) = layout.unified() {
+            for spec in v2::PRESSURES {
+                add(spec, unified);
+            }
+        }
+        Self { path, files: files.into(), slow_read: None }
+    }
+
+    /// Reads now, over the last reading in `last`: what is gone since (a directory removed in one hierarchy or in all)
+    /// and what is read slowly keeps its last values. `layout` is that of [`GroupReader::new`].
+    pub fn read(&mut self, layout: &Layout, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
+        let now = Instant::now();
+        let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
+        let mut usage = last.clone();
+        usage.pressures = Default::default();
+        let mut gone = 0u64;
+        let path = &*self.path;
+        for (spec, at, file) in &mut self.files {
+            let hot = (spec.hot)(&usage);
+            if !(hot || slow_due) || gone & (1 << *at) != 0 {
+                continue;
+            }
+            let dir = || {
+                layout.hierarchies().get(usize::from(*at)).map_or_else(PathBuf::new, |h| join(&h.mount, path))
+            };
+            match file.read(dir, spec.name, hot, buffer) {
+                Ok(Some(text)) => (spec.parse)(text, &mut usage),
+                Ok(None) => {}
+                Err(error) if error.raw_os_error() == Some(libc::ENODEV) => gone |= 1 << *at,
+                Err(error) => {
+                    tracing::debug!(file = spec.name, cgroup = path, %error, "cannot read");
+                }
+            }
+            if asked == Asked::Later && spec.tells_cpu && self.slow_read.is_some() && ran(last) == ran(&usage)
+            {
+                return;
+            }
+        }
+        if slow_due {
+            self.slow_read = Some(now);
+        }
+        usage.time = Some(SystemTime::now());
+        *last = usage;
+    }
+}
+
+/// CPU time used so far.
+fn ran(usage: &Usage) -> Option<u64> {
+    usage.cpu.as_ref().map(|cpu| cpu.usage_ns)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread::sleep;
+
+    use super::super::Controller;
+    use super::super::fixture::TestTree;
+    use super::*;
+
+    fn over(layout: &Layout, reader: &mut GroupReader, asked: Asked, last: &Usage) -> Usage {
+        let mut usage = last.clone();
+        reader.read(layout, asked, &mut usage, &mut Vec::new());
+        usage
+    }
+
+    fn limit_file(layout: &Layout) -> &'static str {
+        match layout.hierarchy(Controller::Memory).map(|h| h.version) {
+            Some(Version::V1) => "memory.limit_in_bytes",
+            _ => "memory.max",
+        }
+    }
+
+    #[test]
+    fn the_machines_own_root_reads() {
+        let Ok(layout) = Layout::detect() else {
+            println!("SKIPPED: no cgroups here");
+            return;
+        };
+        let mut reader = GroupReader::new(&layout, "/".into(), &Budget::new(64));
+        let first = over(&layout, &mut reader, Asked::Now, &Usage::default());
+        let cpu = first.cpu.as_ref().expect("the root has CPU accounting").usage_ns;
+        let second = over(&layout, &mut reader, Asked::Now, &first);
+        assert!(second.cpu.unwrap().usage_ns >= cpu);
+    }
+
+    #[test]
+    fn a_busy_cgroup_and_what_stays_of_it_when_it_is_gone() {
+        let Some(tree) = TestTree::make("reader") else { return };
+        let path = tree.group("busy");
+        tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let idle = over(&tree.layout, &mut reader, Asked::Now, &Usage::default());
+        assert_eq!(idle.memory.as_ref().unwrap().limit_bytes, Some(67_108_864));
+        let pid = tree.run("busy", "x=$(head -c 4000000 /dev/zero | tr '\\0' x); while :; do :; done");
+        sleep(Duration::from_millis(800));
+        let busy = over(&tree.layout, &mut reader, Asked::Now, &idle);
+        assert!(busy.cpu.as_ref().unwrap().usage_ns > idle.cpu.unwrap().usage_ns + 50_000_000);
+        assert_eq!(busy.processes.unwrap().threads, 1);
+        let memory = busy.memory.as_ref().unwrap();
+        assert!(memory.usage_bytes > 0 && memory.working_set_bytes <= memory.usage_bytes);
+        assert_eq!(memory.limit_bytes, Some(67_108_864), "limits stay between their own readings");
+
+        tree.stop(pid);
+        tree.remove("busy");
+        let gone = over(&tree.layout, &mut reader, Asked::Now, &busy);
+        assert!(gone.cpu.unwrap().usage_ns >= busy.cpu.unwrap().usage_ns, "the last values stay");
+        assert_eq!(gone.memory.unwrap().limit_bytes, Some(67_108_864));
+    }
+
+    #[test]
+    fn unasked_a_sleeping_cgroup_is_not_read_anew() {
+        let Some(tree) = TestTree::make("asked") else { return };
+        let path = tree.group("idle");
+        let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));
+        let first = over(&tree.layout, &mut reader, Asked::Later, &Usage::default());
+        assert_eq!(over(&tree.layout, &mut reader, Asked::Later, &first), first, "its time too");
+        let asked = over(&tree.layout, &mut reader, Asked::Now, &first);
+        assert!(asked.time > first.time);
+        let pid = tree.run("idle", "while :; do :; done");
+        sleep(Duration::from_millis(300));
+        let ran = over(&tree.layout, &mut reader, Asked::Later, &asked);
+        assert!(ran.time > asked.time && ran.cpu.unwrap().usage_ns > asked.cpu.unwrap().usage_ns);
+        assert_eq!(ran.processes.unwrap().threads, 1);
+        tree.stop(pid);
+    }
+}

@@ -1,0 +1,73 @@
+//! What the programs and maps cost, as the kernel accounts it.
+
+use std::collections::HashMap;
+use std::fs;
+
+use aya::programs::Program;
+use nodewarden_ebpf_abi::{BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, NetworkCell};
+
+use super::topics::ProgramSpec;
+use nodewarden_model::ProgramCost;
+
+/// Run count and run time of a loaded program.
+pub fn of(program: &Program, spec: &ProgramSpec) -> Option<ProgramCost> {
+    let info = program.info().ok()?;
+    Some(ProgramCost {
+        name: spec.name.to_owned(),
+        topic: spec.topic,
+        hook: spec.hook.to_string(),
+        run_count: info.run_count(),
+        run_time_ns: info.run_time().as_nanos() as u64,
+        memory_bytes: info.memory_locked().map_or(0, u64::from),
+    })
+}
+
+/// Memory of all eBPF maps this process holds, in bytes: the `memlock` line of each map's fdinfo.
+pub fn map_bytes() -> u64 {
+    let Ok(fds) = fs::read_dir("/proc/self/fd") else { return 0 };
+    let is_map = |name: &std::ffi::OsStr| {
+        fs::read_link(format!("/proc/self/fd/{}", name.to_string_lossy()))
+            .is_ok_and(|target| target.as_os_str() == "anon_inode:bpf-map")
+    };
+    // A map may be held by several descriptors.
+    let by_id: HashMap<u64, u64> = fds
+        .flatten()
+        .filter(|fd| is_map(&fd.file_name()))
+        .filter_map(|fd| {
+            let path = format!("/proc/self/fdinfo/{}", fd.file_name().to_string_lossy());
+            let info = fs::read_to_string(path).ok()?;
+            let field = |key| info.lines().find_map(|l| l.strip_prefix(key)?.trim().parse::<u64>().ok());
+            Some((field("map_id:")?, field("memlock:")?))
+        })
+        .collect();
+    by_id.values().sum()
+}
+
+/// Memory the maps take, in bytes, as a formula of capacity (cgroups a hierarchy), CPUs, hierarchies and ring
+/// size. Per-CPU cells dominate: 160 bytes a cgroup and CPU.
+pub fn map_bytes_formula(cgroups: u64, cpus: u64, spaces: u64, ring: u64) -> u64 {
+    let slots = cgroups + 1;
+    let per_cpu = (size_of::<CpuCell>() + size_of::<NetworkCell>()) as u64;
+    let shared = (size_of::<GroupCell>() + size_of::<BlockCell>()) as u64;
+    // A hash element with its bucket and a place in the free queue for each slot and hierarchy.
+    let table = 64 + 16 + 4;
+    slots * cpus * per_cpu
+        + slots * shared
+        + slots * spaces * table
+        + cpus * size_of::<CpuState>() as u64
+        + u64::from(CACHE_ENTRIES) * 8
+        + ring
+        + (2 << 20)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_cgroups_on_128_cpus_stay_below_256_megabytes() {
+        assert!(map_bytes_formula(1000, 128, 4, 4 << 20) < 256_000_000);
+        // Even at the default capacity.
+        assert!(map_bytes_formula(8192, 128, 4, 4 << 20) < 256_000_000);
+    }
+}

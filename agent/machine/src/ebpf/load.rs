@@ -1,0 +1,279 @@
+//! Loading the object for this machine: sizes, offsets, hierarchies; then attaching topic by topic.
+
+use std::os::fd::OwnedFd;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use aya::maps::{MapData, RingBuf};
+use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use nodewarden_ebpf_abi::NO_SLOT;
+use tracing::{debug, info, warn};
+
+use super::cells::Cells;
+use super::cost;
+use super::devices::DEVICE_SIZES;
+use super::error::KernelError;
+use super::layout::Layout;
+use super::slots::SlotPool;
+use super::spaces::{Space, Spaces};
+use super::symbols::OomSymbols;
+use super::topics::{self, EMPTY_PROGRAMS, PROGRAMS, ProgramSpec};
+use nodewarden_model::{HookState, ProgramCost, Topic, TopicStatus};
+
+/// The object, built by `cargo xtask build` and part of the binary.
+static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/nodewarden-ebpf.o"));
+
+/// Reclaims and block requests that can be under way at once; more than that pushes out the oldest.
+const IN_FLIGHT: u32 = 8192;
+
+/// What the programs are to be loaded for.
+#[derive(Debug, Clone)]
+pub struct LoadOptions {
+    pub spaces: Spaces,
+    /// Cgroups with counters of their own, in each hierarchy.
+    pub max_cgroups: u32,
+    /// Size of the ring buffer; a power of two of at least a page.
+    pub ring_bytes: u32,
+    /// Root of the unified hierarchy.
+    pub unified: Option<PathBuf>,
+    /// Room for pods whose devices are guarded, see `Kernel::attach_devices`.
+    pub devices: bool,
+    /// The bench's programs that do nothing.
+    pub empty_programs: bool,
+    /// Kernel-side diagnostics through aya-log.
+    pub verbose: bool,
+}
+
+/// The loaded programs. Dropping it detaches and removes them all; so does the kernel when the process dies, as
+/// nothing is pinned.
+pub struct Kernel {
+    pub(super) ebpf: Ebpf,
+    /// Tens of megabytes: kept only until everything is attached.
+    btf: Option<Btf>,
+    options: LoadOptions,
+    pub(super) layout: Layout,
+    pub(super) results: Vec<(ProgramSpec, Result<(), String>)>,
+    logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
+    /// Since when the kernel measures the programs; it does while the descriptor is open.
+    measuring: Option<(Instant, OwnedFd)>,
+    measured: Duration,
+}
+
+/// What loading gives, each to its owner.
+pub struct Loaded {
+    pub kernel: Kernel,
+    pub cells: Arc<Cells>,
+    pub pool: SlotPool,
+    pub ring: RingBuf<MapData>,
+}
+
+impl Kernel {
+    /// Creates the maps and attaches the programs of cgroup life, so that no cgroup made from now on is missed.
+    /// The caller then makes the existing cgroups known and calls `attach`.
+    ///
+    /// # Errors
+    /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `topics`.
+    pub fn load(options: LoadOptions) -> Result<Loaded, KernelError> {
+        let layout = Layout::read()?;
+        let symbols = OomSymbols::read().unwrap_or_else(|error| {
+            warn!(%error, "kernel symbols unknown: OOM events will not say whether a cgroup or the node ran out");
+            OomSymbols::default()
+        });
+        let btf = Btf::from_sys_fs()?;
+        let cpus = possible_cpus()?;
+        let capacity = options.max_cgroups + 1;
+        let spaces = options.spaces.hierarchies.len().max(1) as u32;
+        let mut hierarchies = [u32::MAX; 4];
+        for (to, from) in hierarchies.iter_mut().zip(&options.spaces.hierarchies) {
+            *to = *from;
+        }
+        let space = |s: Space| options.spaces.of(s).unwrap_or(0) as u32;
+        let subsystem = |s: Space, name: &str| {
+            if options.spaces.is_v1(s) {
+                layout.subsystems.get(name).copied().unwrap_or(u32::MAX)
+            } else {
+                u32::MAX
+            }
+        };
+        let places = [space(Space::Memory), space(Space::Cpu), space(Space::Io), space(Space::Unified)];
+        let subsystems = [subsystem(Space::Memory, "memory"), subsystem(Space::Cpu, "cpu")];
+        let memcg = symbols.memcg_out_of_memory.unwrap_or_default();
+        let kill = symbols.oom_kill_process.unwrap_or_default();
+        let verbose = u32::from(options.verbose);
+
+        let mut loader = EbpfLoader::new();
+        loader.btf(Some(&btf)).verifier_log_level(VerifierLogLevel::VERBOSE | VerifierLogLevel::STATS);
+        for (name, value) in &layout.globals {
+            loader.override_global(name, value, true);
+        }
+        let sizes = [
+            ("EVENTS", options.ring_bytes),
+            ("SLOTS", capacity * spaces),
+            ("CPU_CELLS", capacity * cpus),
+            ("CPU_STATES", cpus),
+            ("NETWORK_CELLS", capacity * cpus),
+            ("GROUP_CELLS", capacity),
+            ("BLOCK_CELLS", capacity),
+            ("RECLAIMS", IN_FLIGHT),
+            ("REQUESTS", IN_FLIGHT),
+        ];
+        for (map, entries) in sizes {
+            loader.map_max_entries(map, entries);
+        }
+        if options.devices {
+            for (map, entries) in DEVICE_SIZES {
+                loader.map_max_entries(map, entries);
+            }
+        }
+        for (i, map) in ["FREE_0", "FREE_1", "FREE_2", "FREE_3"].into_iter().enumerate() {
+            loader.map_max_entries(map, if i < spaces as usize { capacity } else { 1 });
+        }
+        for (i, name) in ["HIERARCHY_0", "HIERARCHY_1", "HIERARCHY_2", "HIERARCHY_3"].into_iter().enumerate()
+        {
+            loader.override_global(name, &hierarchies[i], true);
+        }
+        for (i, name) in ["SPACE_MEMORY", "SPACE_CPU", "SPACE_IO", "SPACE_UNIFIED"].into_iter().enumerate() {
+            loader.override_global(name, &places[i], true);
+        }
+        loader
+            .override_global("SUBSYS_MEMORY", &subsystems[0], true)
+            .override_global("SUBSYS_CPU", &subsystems[1], true)
+            .override_global("CAPACITY", &capacity, true)
+            .override_global("SYM_MEMCG_OOM", &memcg.start, true)
+            .override_global("SYM_MEMCG_OOM_END", &memcg.end, true)
+            .override_global("SYM_OOM_KILL", &kill.start, true)
+            .override_global("SYM_OOM_KILL_END", &kill.end, true)
+            .override_global("VERBOSE", &verbose, true);
+        let mut ebpf = loader.load(OBJECT)?;
+        drop(loader);
+
+        // No task is on any CPU as far as we know, until the first switch.
+        set_no_slot(&mut ebpf, cpus)?;
+        let cells = Arc::new(Cells::new(&ebpf, capacity as usize, cpus as usize)?);
+        let pool = SlotPool::new(&mut ebpf, spaces as usize, capacity)?;
+        let ring = ebpf.take_map("EVENTS").ok_or(KernelError::NoMap("EVENTS"))?;
+        let ring = RingBuf::try_from(ring).map_err(|source| KernelError::Map { map: "EVENTS", source })?;
+        let logger = if options.verbose { aya_log::EbpfLogger::init(&mut ebpf).ok() } else { None };
+        let mut kernel = Self {
+            ebpf,
+            btf: Some(btf),
+            options,
+            layout,
+            results: Vec::new(),
+            logger,
+            measuring: None,
+            measured: Duration::ZERO,
+        };
+        kernel.attach_where(|topic| topic == Topic::CgroupLife);
+        Ok(Loaded { kernel, cells, pool, ring })
+    }
+
+    /// Attaches everything else. Called once.
+    pub fn attach(&mut self) {
+        self.attach_where(|topic| topic != Topic::CgroupLife);
+        if self.options.empty_programs {
+            for spec in EMPTY_PROGRAMS {
+                self.attach_one(spec);
+            }
+        }
+        self.btf = None;
+        for topic in self.topics() {
+            match topic.state {
+                HookState::On => {}
+                HookState::Partial => warn!(topic = topic.topic.name(), reason = topic.reason, "partly off"),
+                HookState::Off => warn!(topic = topic.topic.name(), reason = topic.reason, "off"),
+            }
+        }
+        let on = self.results.iter().filter(|(_, r)| r.is_ok()).count();
+        info!(programs = on, refused = self.results.len() - on, "eBPF programs attached");
+    }
+
+    fn attach_where(&mut self, wanted: impl Fn(Topic) -> bool) {
+        for spec in PROGRAMS.iter().filter(|s| wanted(s.topic)) {
+            self.attach_one(spec);
+        }
+    }
+
+    fn attach_one(&mut self, spec: &ProgramSpec) {
+        let result = match (self.lacking(spec.topic), &self.btf) {
+            (Some(reason), _) => Err(reason),
+            (None, Some(btf)) => topics::attach(&mut self.ebpf, btf, spec, self.options.unified.as_deref()),
+            (None, None) => Err("attached too late".into()),
+        };
+        self.results.push((*spec, result));
+    }
+
+    /// Why a topic cannot work whatever the hooks: a field or a hierarchy is missing.
+    pub(super) fn lacking(&self, topic: Topic) -> Option<String> {
+        if let Some(fields) = self.layout.missing.get(&topic) {
+            return Some(format!("this kernel has no {}", fields.join(", ")));
+        }
+        let (space, name) = match topic {
+            Topic::Cpu => (Space::Cpu, "cpu"),
+            Topic::Oom | Topic::Reclaim | Topic::Process => (Space::Memory, "memory"),
+            Topic::Block => (Space::Io, "io (v1: blkio)"),
+            Topic::Network | Topic::Device => (Space::Unified, "unified"),
+            Topic::CgroupLife => return None,
+        };
+        self.options.spaces.of(space).is_none().then(|| format!("no {name} cgroup hierarchy is mounted"))
+    }
+
+    /// State of each topic but `Device`: who attaches that has its outcome.
+    pub fn topics(&self) -> Vec<TopicStatus> {
+        let topics = Topic::ALL.into_iter().filter(|topic| *topic != Topic::Device);
+        topics.map(|topic| topics::status(topic, &self.results)).collect()
+    }
+
+    /// Lets the kernel measure the programs' runs from now on, or no longer.
+    pub fn measure(&mut self, on: bool) {
+        match (&self.measuring, on) {
+            (None, true) => match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
+                Ok(stats) => self.measuring = Some((Instant::now(), stats)),
+                Err(error) => debug!(%error, "the kernel does not measure program run times"),
+            },
+            (Some((since, _)), false) => {
+                self.measured += since.elapsed();
+                self.measuring = None;
+            }
+            _ => {}
+        }
+    }
+
+    /// For how long the programs were measured.
+    pub fn measured(&self) -> Duration {
+        self.measured + self.measuring.as_ref().map_or(Duration::ZERO, |(since, _)| since.elapsed())
+    }
+
+    /// What the programs have cost while they were measured.
+    pub fn costs(&self) -> Vec<ProgramCost> {
+        let on = self.results.iter().filter(|(_, result)| result.is_ok());
+        on.filter_map(|(spec, _)| cost::of(self.ebpf.program(spec.name)?, spec)).collect()
+    }
+
+    /// Writes the kernel side's own diagnostics to the log.
+    pub fn flush_log(&mut self) {
+        if let Some(logger) = &mut self.logger {
+            logger.flush();
+        }
+    }
+}
+
+fn possible_cpus() -> Result<u32, KernelError> {
+    let count =
+        aya::util::nr_cpus().map_err(|(path, source)| KernelError::Read { path: path.into(), source })?;
+    Ok(count as u32)
+}
+
+fn set_no_slot(ebpf: &mut Ebpf, cpus: u32) -> Result<(), KernelError> {
+    const MAP: &str = "CPU_STATES";
+    let map = ebpf.map_mut(MAP).ok_or(KernelError::NoMap(MAP))?;
+    let mut states: aya::maps::Array<_, [u64; 8]> =
+        aya::maps::Array::try_from(map).map_err(|source| KernelError::Map { map: MAP, source })?;
+    // since, run_delay, slot + padding (see CpuState, 64 bytes)
+    let idle = [0, 0, u64::from(NO_SLOT), 0, 0, 0, 0, 0];
+    for cpu in 0..cpus {
+        states.set(cpu, idle, 0).map_err(|source| KernelError::Map { map: MAP, source })?;
+    }
+    Ok(())
+}

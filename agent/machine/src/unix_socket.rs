@@ -1,0 +1,280 @@
+//! The Unix socket: one agent has it, a dead agent's is replaced, nobody but root can open it.
+//!
+//! A lock file beside the socket tells a live agent from a dead one: the kernel drops the lock of a process
+//! that is gone, however it went. The socket is bound under another name, closed to others, and then renamed:
+//! at no moment is it there with wider rights, and a stale one is replaced in one step.
+
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Read, Seek, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
+use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
+use nix::sys::stat::{Mode, fchmod};
+
+/// Added to the path while the socket is not ready: config::defaults::SOCKET_PATH_BYTES knows its length.
+const NEW: &str = ".new";
+
+/// Why a Unix socket cannot be had.
+#[derive(Debug, thiserror::Error)]
+pub enum SocketError {
+    #[error("another nodewarden agent{} serves on {}", pid.map(|p| format!(" (pid {p})")).unwrap_or_default(), path.display())]
+    InUse { path: PathBuf, pid: Option<u32> },
+    #[error("{} is there and is no socket: remove it or choose another path", path.display())]
+    NotASocket { path: PathBuf },
+    #[error("the gRPC socket's path has no file name: {}", path.display())]
+    BadPath { path: PathBuf },
+    #[error("gRPC socket: {call} {}: {source}", path.display())]
+    Call { call: &'static str, path: PathBuf, source: io::Error },
+}
+
+impl SocketError {
+    /// For `map_err`: names the call and the path.
+    fn at<E: Into<io::Error>>(call: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
+        let path = path.to_owned();
+        move |source| Self::Call { call, path, source: source.into() }
+    }
+}
+
+/// A bound socket of ours. Dropping it removes the file.
+#[derive(Debug)]
+pub struct Socket {
+    path: PathBuf,
+    listener: Option<UnixListener>,
+    /// Device and inode: what is removed at the end must be what was made.
+    id: (u64, u64),
+    _lock: Flock<File>,
+}
+
+/// A path that is ours: no live program serves on it, and no other agent can take it.
+#[derive(Debug)]
+pub struct Claim {
+    path: PathBuf,
+    lock: Flock<File>,
+}
+
+impl Claim {
+    /// Makes the directory (mode 0700) if it is missing, and takes the lock.
+    ///
+    /// # Errors
+    /// Another agent or another program has it, something else is in the way, or a call fails.
+    pub fn take(path: &Path) -> Result<Self, SocketError> {
+        let bad = || SocketError::BadPath { path: path.to_owned() };
+        let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).ok_or_else(bad)?;
+        path.file_name().ok_or_else(bad)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(dir).map_err(SocketError::at("mkdir", dir))?;
+        let lock = lock(path)?;
+        clear(path)?;
+        Ok(Self { path: path.to_owned(), lock })
+    }
+
+    /// The socket (mode 0600), made beside its place and moved there.
+    ///
+    /// # Errors
+    /// A call fails.
+    pub fn bind(self) -> Result<Socket, SocketError> {
+        let new = with_suffix(&self.path, NEW);
+        unlink(&new)?;
+        let listener = UnixListener::bind(&new).map_err(SocketError::at("bind", &new))?;
+        fs::set_permissions(&new, Permissions::from_mode(0o600)).map_err(SocketError::at("chmod", &new))?;
+        let id = id(&new)?;
+        fs::rename(&new, &self.path).map_err(SocketError::at("rename", &self.path))?;
+        self.socket(listener, id)
+    }
+
+    /// The socket (mode 0600), made in its place: for those who wait until a file of that name is made (`IN_CREATE`).
+    ///
+    /// # Errors
+    /// A call fails.
+    pub fn bind_in_place(self) -> Result<Socket, SocketError> {
+        let path = &self.path;
+        unlink(path)?;
+        let flags = SockFlag::SOCK_CLOEXEC;
+        let fd = socket(AddressFamily::Unix, SockType::Stream, flags, None)
+            .map_err(SocketError::at("socket", path))?;
+        // The file gets the mode that the socket has before (unix_bind_bsd), so it is never open to others.
+        fchmod(&fd, Mode::S_IRUSR | Mode::S_IWUSR).map_err(SocketError::at("fchmod", path))?;
+        let address = UnixAddr::new(path).map_err(SocketError::at("bind", path))?;
+        bind(fd.as_raw_fd(), &address).map_err(SocketError::at("bind", path))?;
+        listen(&fd, Backlog::MAXCONN).map_err(SocketError::at("listen", path))?;
+        let id = id(path)?;
+        self.socket(UnixListener::from(fd), id)
+    }
+
+    fn socket(self, listener: UnixListener, id: (u64, u64)) -> Result<Socket, SocketError> {
+        listener.set_nonblocking(true).map_err(SocketError::at("fcntl", &self.path))?;
+        Ok(Socket { path: self.path, listener: Some(listener), id, _lock: self.lock })
+    }
+}
+
+impl Socket {
+    /// Makes the directory (mode 0700) if it is missing, and the socket (mode 0600).
+    ///
+    /// # Errors
+    /// Another agent has it, something else is in the way, or a call fails.
+    pub fn claim(path: &Path) -> Result<Self, SocketError> {
+        Claim::take(path)?.bind()
+    }
+
+    /// The listener, once; must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// It was taken before, or the runtime cannot register it.
+    pub fn listen(&mut self) -> Result<tokio::net::UnixListener, SocketError> {
+        let listener =
+            self.listener.take().ok_or_else(|| SocketError::BadPath { path: self.path.clone() })?;
+        tokio::net::UnixListener::from_std(listener).map_err(SocketError::at("epoll_ctl", &self.path))
+    }
+
+    /// Removes the file if it is still ours.
+    pub fn remove(&self) {
+        let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.id);
+        if ours && let Err(e) = fs::remove_file(&self.path) {
+            tracing::warn!("{}", SocketError::at("unlink", &self.path)(e));
+        }
+    }
+}
+
+impl Drop for Socket {
+    fn drop(&mut self) {
+        self.remove();
+    }
+}
+
+fn unlink(path: &Path) -> Result<(), SocketError> {
+    match fs::remove_file(path) {
+        Err(e) if e.kind() != ErrorKind::NotFound => Err(SocketError::at("unlink", path)(e)),
+        _ => Ok(()),
+    }
+}
+
+/// Device and inode.
+fn id(path: &Path) -> Result<(u64, u64), SocketError> {
+    let metadata = fs::symlink_metadata(path).map_err(SocketError::at("stat", path))?;
+    Ok((metadata.dev(), metadata.ino()))
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// Takes the lock file, which says who has it.
+fn lock(path: &Path) -> Result<Flock<File>, SocketError> {
+    let lock_path = with_suffix(path, ".lock");
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(SocketError::at("open", &lock_path))?;
+    match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
+        Ok(mut lock) => {
+            // Only told in a message: not worth failing for.
+            let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
+            Ok(lock)
+        }
+        Err((mut file, Errno::EWOULDBLOCK)) => {
+            let mut text = String::new();
+            let read = file.rewind().and_then(|()| file.read_to_string(&mut text));
+            let pid = read.ok().and_then(|_| text.trim().parse().ok());
+            Err(SocketError::InUse { path: path.to_owned(), pid })
+        }
+        Err((_, errno)) => Err(SocketError::at("flock", &lock_path)(errno)),
+    }
+}
+
+/// Whether the path may be taken: nothing is there, or a socket that nobody listens on.
+fn clear(path: &Path) -> Result<(), SocketError> {
+    match fs::symlink_metadata(path) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(SocketError::at("stat", path)(e)),
+        Ok(m) if !m.file_type().is_socket() => {
+            return Err(SocketError::NotASocket { path: path.to_owned() });
+        }
+        Ok(_) => {}
+    }
+    match UnixStream::connect(path) {
+        // Someone without our lock: not this program, but alive.
+        Ok(_) => Err(SocketError::InUse { path: path.to_owned(), pid: None }),
+        Err(_) => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn closed_to_others_and_gone_at_the_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("run/n.sock");
+        let socket = Socket::claim(&path).unwrap();
+        let mode = |p: &Path| fs::metadata(p).unwrap().mode() & 0o777;
+        assert_eq!((mode(&path), mode(path.parent().unwrap())), (0o600, 0o700));
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn in_its_place_it_is_closed_to_others_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("kubelet.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        let socket = Claim::take(&path).unwrap().bind_in_place().unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o600);
+        assert!(UnixStream::connect(&path).is_ok());
+        assert!(matches!(Claim::take(&path), Err(SocketError::InUse { .. })));
+        drop(socket);
+        assert!(!path.exists());
+    }
+
+    #[test]
+    fn a_live_agents_socket_is_refused_with_its_pid() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        let _socket = Socket::claim(&path).unwrap();
+        let text = Socket::claim(&path).unwrap_err().to_string();
+        assert!(text.contains(&format!("another nodewarden agent (pid {})", std::process::id())), "{text}");
+    }
+
+    #[test]
+    fn a_dead_agents_socket_is_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        drop(UnixListener::bind(&path).unwrap());
+        assert!(path.exists(), "left behind");
+        let _socket = Socket::claim(&path).unwrap();
+        assert!(UnixStream::connect(&path).is_ok());
+    }
+
+    #[test]
+    fn what_is_not_ours_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        fs::write(&path, "precious").unwrap();
+        assert!(matches!(Socket::claim(&path), Err(SocketError::NotASocket { .. })));
+        fs::remove_file(&path).unwrap();
+        let _someone = UnixListener::bind(&path).unwrap();
+        assert!(matches!(Socket::claim(&path), Err(SocketError::InUse { pid: None, .. })));
+        assert!(matches!(Socket::claim(Path::new("x")), Err(SocketError::BadPath { .. })));
+    }
+
+    #[test]
+    fn another_file_of_that_name_is_not_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("n.sock");
+        let socket = Socket::claim(&path).unwrap();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, "precious").unwrap();
+        drop(socket);
+        assert!(path.exists());
+    }
+}

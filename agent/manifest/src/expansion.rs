@@ -1,0 +1,90 @@
+//! `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion).
+
+/// Puts in what `value` knows; what it does not know stays as it is written, `$$` is one `$`.
+pub fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('$') {
+        out.push_str(&rest[..at]);
+        let after = &rest[at + 1..];
+        if let Some(after) = after.strip_prefix('$') {
+            out.push('$');
+            rest = after;
+        } else if let Some((name, after)) = reference(after) {
+            match value(name) {
+                Some(value) => out.push_str(&value),
+                None => out.push_str(&format!("$({name})")),
+            }
+            rest = after;
+        } else {
+            out.push('$');
+            rest = after;
+        }
+    }
+    out.push_str(rest);
+    out
+}
+
+/// `(NAME)` and what follows.
+fn reference(text: &str) -> Option<(&str, &str)> {
+    text.strip_prefix('(')?.split_once(')')
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn known(name: &str) -> Option<String> {
+        match name {
+            "A" => Some("1".to_owned()),
+            "B" => Some("$(A)".to_owned()),
+            "EMPTY" => Some(String::new()),
+            _ => None,
+        }
+    }
+
+    /// The cases of the kubelet's own table, and more.
+    #[test]
+    fn references() {
+        for (text, expanded) in [
+            ("", ""),
+            ("plain", "plain"),
+            ("$(A)", "1"),
+            ("x$(A)y$(A)", "x1y1"),
+            // Not expanded twice.
+            ("$(B)", "$(A)"),
+            ("$(EMPTY)|", "|"),
+            ("$(NO)", "$(NO)"),
+            ("$$(A)", "$(A)"),
+            ("$$$(A)", "$1"),
+            ("$$$$(A)", "$$(A)"),
+            ("$$", "$"),
+            ("$", "$"),
+            ("a$", "a$"),
+            ("$A", "$A"),
+            ("${A}", "${A}"),
+            ("$(A", "$(A"),
+            ("$(A$(A)", "$(A$(A)"),
+            ("$()", "$()"),
+            ("$($(A))", "$($(A))"),
+            ("$ä$(A)", "$ä1"),
+            ("foo$(A)$bar$(NO)", "foo1$bar$(NO)"),
+        ] {
+            assert_eq!(expand(text, known), expanded, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn without_a_dollar_nothing_changes(text in "[^$]*") {
+            prop_assert_eq!(expand(&text, known), text);
+        }
+
+        #[test]
+        fn escaped_text_comes_out_as_it_was(text in "\\PC*") {
+            prop_assert_eq!(expand(&text.replace('$', "$$"), known), text);
+        }
+    }
+}

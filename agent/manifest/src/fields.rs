@@ -1,0 +1,30 @@
+//! Parts of a manifest by name: its containers, and the paths of `fieldRef`.
+
+use k8s_openapi::api::core::v1;
+
+use super::{Container, Pod};
+
+/// A container by its name: as the manifest has it, and what it asks for.
+pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a v1::Container, &'a Container)> {
+    let init = pod.spec.init_containers.iter().flatten().zip(&pod.init_containers);
+    init.chain(pod.spec.containers.iter().zip(&pod.containers)).find(|(manifest, _)| manifest.name == name)
+}
+
+/// All containers of the manifest, init containers first.
+pub fn all(pod: &Pod) -> impl Iterator<Item = &v1::Container> {
+    pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers)
+}
+
+/// Those that a file of a `downwardAPI` volume can have; the API server allows no other there.
+pub fn is_volume_field(path: &str) -> bool {
+    matches!(
+        path,
+        "metadata.name" | "metadata.namespace" | "metadata.uid" | "metadata.labels" | "metadata.annotations"
+    ) || subscript(path).is_some()
+}
+
+/// `metadata.labels['key']`: the map's name and the key.
+pub fn subscript(path: &str) -> Option<(&str, &str)> {
+    let (map, key) = path.strip_suffix("']")?.split_once("['")?;
+    matches!(map, "metadata.labels" | "metadata.annotations").then_some((map, key))
+}

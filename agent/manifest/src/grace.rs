@@ -1,0 +1,13 @@
+//! How long a pod's end may take.
+
+use std::time::Duration;
+
+use crate::Pod;
+
+const DEFAULT_SECONDS: i64 = 30;
+
+/// `spec.terminationGracePeriodSeconds`. The API server makes 1 of what is below 0 (registry/core/pod strategy).
+pub fn grace(pod: &Pod) -> Duration {
+    let seconds = pod.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_SECONDS);
+    Duration::from_secs(u64::try_from(seconds).unwrap_or(1))
+}

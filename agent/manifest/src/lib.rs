@@ -1,0 +1,105 @@
+//! What a pod is here: parsed and checked once, from Kubernetes' own types, into values that every other room uses.
+//!
+//! - [`Quantity`]: exact, with the rounding of apimachinery's `resource.Quantity`.
+//! - [`Pod::from_kubernetes`]: every problem at once, each with its field path.
+//! - [`Pod::requests`], [`Pod::limits`]: what the scheduler and the kubelet count for the whole pod.
+
+mod container;
+mod defaults;
+pub mod dns_limits;
+mod effective;
+mod expansion;
+mod fields;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+#[cfg(test)]
+mod golden;
+mod grace;
+mod http_get;
+pub mod manifest;
+pub mod names;
+mod ports;
+mod priority;
+mod probe;
+mod problem;
+mod qos;
+mod quantity;
+mod read;
+mod resources;
+mod signal;
+mod sysctl;
+#[cfg(test)]
+mod tests;
+mod validate;
+pub mod volume_source;
+mod write;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1::{self, PodSpec};
+
+pub use container::{Container, ContainerKind};
+pub use expansion::expand;
+pub use fields::{all, find, is_volume_field, subscript};
+pub use grace::grace;
+pub use http_get::{HttpGetAction, Scheme};
+pub use ports::resolve_port;
+pub use priority::{SYSTEM_CLUSTER_CRITICAL, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL};
+pub use probe::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec, host_port};
+pub use problem::Problem;
+pub use qos::QosClass;
+pub use quantity::{Format, Quantity, QuantityError, QuantityFault};
+pub use resources::{ResourceList, Resources};
+pub use signal::signal;
+pub use sysctl::dotted;
+
+/// One pod, valid and with the API server's defaults.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pod {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub annotations: BTreeMap<String, String>,
+    /// `spec.priority`, else that of the system class named in `spec.priorityClassName`, else 0.
+    pub priority: i32,
+    pub qos: QosClass,
+    /// In the order of the manifest; sidecars among them.
+    pub init_containers: Vec<Container>,
+    pub containers: Vec<Container>,
+    /// `spec.overhead`.
+    pub overhead: ResourceList,
+    /// `spec.resources` after defaulting (KEP-2837); `None` where the pod sets none.
+    pub resources: Option<Resources>,
+    /// The rest of the manifest, for those who start the pod.
+    pub spec: Arc<PodSpec>,
+}
+
+impl Pod {
+    /// A pod as the API server would take it: with defaults, by its rules for identity and resources.
+    ///
+    /// # Errors
+    /// Every problem at once.
+    pub fn from_kubernetes(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
+        let (pod, mut problems) = read::read(pod);
+        problems.extend(validate::problems(&pod, &problems));
+        if problems.is_empty() { Ok(pod) } else { Err(problems) }
+    }
+
+    /// The container of this name, init containers among them.
+    pub fn container(&self, name: &str) -> Option<&Container> {
+        self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
+    }
+
+    /// A pod with defaults that is held to no rule but well-formed quantities: what kubelets' functions are compared
+    /// with, on pods that no API server would take.
+    ///
+    /// # Errors
+    /// The quantities that could not be read.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn unchecked(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
+        let (pod, problems) = read::read(pod);
+        if problems.is_empty() { Ok(pod) } else { Err(problems) }
+    }
+}

@@ -1,0 +1,129 @@
+//! What a manifest asks of a probe, with the kubelet's defaults (pkg/apis/core/v1 `SetDefaults_Probe`).
+
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{Container, EnvVar, Probe};
+
+use crate::{expand, resolve_port};
+
+mod describe;
+mod kind;
+#[cfg(test)]
+mod tests;
+
+pub use describe::host_port;
+pub use kind::{HandlerKind, ProbeKind};
+
+pub use super::http_get::HttpGetAction as HttpGetProbe;
+
+/// Seconds.
+const DEFAULT_TIMEOUT: u32 = 1;
+/// Seconds.
+const DEFAULT_PERIOD: u32 = 10;
+const DEFAULT_SUCCESSES: u32 = 1;
+const DEFAULT_FAILURES: u32 = 3;
+
+/// One probe of a container.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ProbeSpec {
+    pub kind: ProbeKind,
+    pub handler: ProbeHandler,
+    /// After the container's start.
+    pub initial_delay: Duration,
+    pub timeout: Duration,
+    pub period: Duration,
+    /// Successes in a row.
+    pub success_threshold: u32,
+    /// Failures in a row.
+    pub failure_threshold: u32,
+    /// Instead of the pod's, for a container that this probe ends.
+    pub grace: Option<Duration>,
+}
+
+/// How it is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ProbeHandler {
+    Exec(Vec<String>),
+    HttpGet(HttpGetProbe),
+    TcpSocket {
+        /// None: the pod's address.
+        host: Option<String>,
+        port: u16,
+    },
+    Grpc {
+        port: u16,
+        /// Empty: the server as a whole.
+        service: String,
+    },
+}
+
+impl ProbeSpec {
+    /// Those of a container, in the order of [`ProbeKind::ALL`]. One without a handler, or with a port that nobody has,
+    /// is refused by validation and left out here.
+    pub fn of(container: &Container) -> Vec<Self> {
+        let asked = |kind| match kind {
+            ProbeKind::Startup => container.startup_probe.as_ref(),
+            ProbeKind::Readiness => container.readiness_probe.as_ref(),
+            ProbeKind::Liveness => container.liveness_probe.as_ref(),
+        };
+        ProbeKind::ALL.into_iter().filter_map(|kind| Self::one(kind, asked(kind)?, container)).collect()
+    }
+
+    fn one(kind: ProbeKind, probe: &Probe, container: &Container) -> Option<Self> {
+        let seconds = |value, default| Duration::from_secs(at_least_one(value, default).into());
+        let delay = probe.initial_delay_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        let grace = probe.termination_grace_period_seconds.and_then(|seconds| u64::try_from(seconds).ok());
+        Some(Self {
+            kind,
+            handler: ProbeHandler::of(probe, container)?,
+            initial_delay: Duration::from_secs(delay.unwrap_or(0)),
+            timeout: seconds(probe.timeout_seconds, DEFAULT_TIMEOUT),
+            period: seconds(probe.period_seconds, DEFAULT_PERIOD),
+            success_threshold: at_least_one(probe.success_threshold, DEFAULT_SUCCESSES),
+            failure_threshold: at_least_one(probe.failure_threshold, DEFAULT_FAILURES),
+            grace: grace.filter(|seconds| *seconds > 0).map(Duration::from_secs),
+        })
+    }
+}
+
+/// Nothing below 1 has a meaning: it stands for the default, as 0 does with the API server.
+fn at_least_one(value: Option<i32>, default: u32) -> u32 {
+    value.and_then(|value| u32::try_from(value).ok()).filter(|value| *value > 0).unwrap_or(default)
+}
+
+impl ProbeHandler {
+    /// In the order in which the kubelet's prober looks for one.
+    fn of(probe: &Probe, container: &Container) -> Option<Self> {
+        if let Some(exec) = &probe.exec {
+            let env = container.env.as_deref().unwrap_or_default();
+            let words = exec.command.iter().flatten();
+            return Some(Self::Exec(words.map(|word| expand(word, |name| variable(env, name))).collect()));
+        }
+        if let Some(get) = &probe.http_get {
+            return HttpGetProbe::of(get, container).map(Self::HttpGet);
+        }
+        if let Some(socket) = &probe.tcp_socket {
+            let port = resolve_port(&socket.port, container)?;
+            return Some(Self::TcpSocket { host: socket.host.clone().filter(|host| !host.is_empty()), port });
+        }
+        let grpc = probe.grpc.as_ref()?;
+        let port = u16::try_from(grpc.port).ok().filter(|port| *port > 0)?;
+        Some(Self::Grpc { port, service: grpc.service.clone().unwrap_or_default() })
+    }
+
+    pub fn kind(&self) -> HandlerKind {
+        match self {
+            Self::Exec(_) => HandlerKind::Exec,
+            Self::HttpGet(_) => HandlerKind::HttpGet,
+            Self::TcpSocket { .. } => HandlerKind::TcpSocket,
+            Self::Grpc { .. } => HandlerKind::Grpc,
+        }
+    }
+}
+
+/// What the manifest itself sets a variable to (kubelet `ExpandContainerCommandOnlyStatic`): as it is written, nothing
+/// for one from elsewhere, the last of several.
+fn variable(env: &[EnvVar], name: &str) -> Option<String> {
+    let set = env.iter().rev().find(|variable| variable.name == name)?;
+    Some(set.value.clone().unwrap_or_default())
+}

@@ -1,0 +1,85 @@
+//! From Kubernetes' types: quantities read, defaults filled in, nothing judged yet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::api::core::v1;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
+
+use super::{
+    Container, ContainerKind, Pod, Problem, Quantity, ResourceList, Resources, defaults, priority, qos,
+};
+use crate::QosClass;
+
+/// The pod, without the quantities that could not be read, and these as problems. A pod without a spec is one without
+/// containers.
+pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
+    let spec = pod.spec.unwrap_or_default();
+    let mut problems = Vec::new();
+    let mut containers = containers(&spec.containers, "spec.containers", false, &mut problems);
+    let init = spec.init_containers.as_deref().unwrap_or_default();
+    let mut init_containers = self::containers(init, "spec.initContainers", true, &mut problems);
+    let mut own = spec.resources.as_ref().map(|own| resources(own, "spec.resources", &mut problems));
+    let mut overhead = list(spec.overhead.as_ref(), "spec.overhead", &mut problems);
+    defaults::fill_in(&mut containers, &mut init_containers, own.as_mut(), &mut overhead);
+
+    let class = spec.priority_class_name.as_deref().and_then(priority::of_class);
+    let mut pod = Pod {
+        uid: pod.metadata.uid.unwrap_or_default(),
+        namespace: pod.metadata.namespace.filter(|n| !n.is_empty()).unwrap_or_else(|| "default".into()),
+        name: pod.metadata.name.unwrap_or_default(),
+        labels: pod.metadata.labels.unwrap_or_default(),
+        annotations: pod.metadata.annotations.unwrap_or_default(),
+        priority: spec.priority.or(class).unwrap_or(0),
+        qos: QosClass::BestEffort,
+        init_containers,
+        containers,
+        overhead,
+        resources: own,
+        spec: Arc::new(spec),
+    };
+    pod.qos = qos::class(&pod);
+    (pod, problems)
+}
+
+fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Problem>) -> Vec<Container> {
+    let read = |(index, container): (usize, &v1::Container)| Container {
+        name: container.name.clone(),
+        kind: match container.restart_policy.as_deref() {
+            Some("Always") if init => ContainerKind::Sidecar,
+            _ if init => ContainerKind::Init,
+            _ => ContainerKind::Ordinary,
+        },
+        resources: container.resources.as_ref().map_or_else(Resources::default, |own| {
+            resources(own, &format!("{at}[{index}].resources"), problems)
+        }),
+    };
+    all.iter().enumerate().map(read).collect()
+}
+
+fn resources(text: &v1::ResourceRequirements, at: &str, problems: &mut Vec<Problem>) -> Resources {
+    Resources {
+        limits: list(text.limits.as_ref(), &format!("{at}.limits"), problems),
+        requests: list(text.requests.as_ref(), &format!("{at}.requests"), problems),
+    }
+}
+
+fn list(text: Option<&BTreeMap<String, Text>>, at: &str, problems: &mut Vec<Problem>) -> ResourceList {
+    let mut list = ResourceList::new();
+    for (name, Text(text)) in text.into_iter().flatten() {
+        // Kubernetes lets white space pass around a quantity.
+        match Quantity::parse(text.trim()) {
+            Ok(quantity) => {
+                list.insert(name.clone(), quantity);
+            }
+            Err(error) => {
+                problems.push(Problem::new(
+                    format!("{at}[{name}]"),
+                    text,
+                    format!("is not a quantity: {}", error.fault),
+                ));
+            }
+        }
+    }
+    list
+}

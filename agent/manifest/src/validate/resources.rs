@@ -1,0 +1,130 @@
+//! Requests and limits of one place (`ValidateContainerResourceRequirements`).
+
+use super::super::names::{
+    CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_compute, is_extended, is_hugepages, is_native,
+    is_overcommit_allowed,
+};
+use super::labels::is_qualified_name;
+use super::{Pod, Problem};
+use crate::{Quantity, ResourceList, Resources};
+
+/// Each amount of a container by itself.
+pub(super) fn container(resources: &Resources, place: &str) -> Vec<Problem> {
+    let mut problems = amounts(&resources.limits, &format!("{place}.limits"), container_name);
+    problems.extend(amounts(&own_requests(resources), &format!("{place}.requests"), container_name));
+    problems
+}
+
+/// The requests of which something can be said that has not been said of the limits: one made from a limit is equal.
+pub(super) fn own_requests(resources: &Resources) -> ResourceList {
+    let mut own = resources.requests.clone();
+    own.retain(|name, quantity| resources.limits.get(name) != Some(quantity));
+    own
+}
+
+/// The overhead is held to the rules of a container's limits.
+pub(super) fn overhead(overhead: &ResourceList) -> Vec<Problem> {
+    let mut problems = amounts(overhead, "spec.overhead", container_name);
+    let as_limits = Resources { limits: overhead.clone(), ..Resources::default() };
+    problems.extend(relations(&as_limits, "spec.overhead"));
+    problems
+}
+
+/// Names and amounts of a list; `wrong_name` says what a resource there should be called, if it should.
+pub(super) fn amounts(
+    list: &ResourceList,
+    place: &str,
+    wrong_name: impl Fn(&str) -> Option<&'static str>,
+) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, quantity) in list {
+        let field = format!("{place}[{name}]");
+        if let Some(expected) = wrong_name(name) {
+            problems.push(Problem::new(&field, name, expected));
+        }
+        if let Some(expected) = wrong_amount(name, quantity) {
+            problems.push(Problem::new(field, quantity.to_string(), expected));
+        }
+    }
+    problems
+}
+
+/// How the amounts of one place go together.
+pub(super) fn relations(resources: &Resources, place: &str) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (name, request) in &resources.requests {
+        let field = format!("{place}.requests[{name}]");
+        let overcommit = is_overcommit_allowed(name);
+        match resources.limits.get(name) {
+            Some(limit) if !overcommit && request != limit => {
+                let expected =
+                    format!("must be equal to the limit of {limit}: {name} can't be overcommitted");
+                problems.push(Problem::new(field, request.to_string(), expected));
+            }
+            Some(limit) if request > limit => {
+                let expected = format!("must be at most the limit of {limit}");
+                problems.push(Problem::new(field, request.to_string(), expected));
+            }
+            None if !overcommit => {
+                let expected = format!("is required beside a request: {name} can't be overcommitted");
+                problems.push(Problem::new(format!("{place}.limits[{name}]"), "", expected));
+            }
+            _ => {}
+        }
+    }
+    let mut names = resources.requests.keys().chain(resources.limits.keys());
+    let hugepages = names.clone().find(|name| is_hugepages(name));
+    if let Some(name) = hugepages.filter(|_| !names.any(|name| is_compute(name))) {
+        problems.push(Problem::new(place, name, "must have cpu or memory beside huge pages"));
+    }
+    problems
+}
+
+/// What the whole pod comes to must be a number that the kernel can be told.
+pub(super) fn totals(pod: &Pod) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for (what, list) in [("requests", pod.requests()), ("limits", pod.limits())] {
+        for (name, quantity) in list.iter().filter(|(name, quantity)| !fits(name, quantity)) {
+            let expected = format!("is more than can be told the kernel, summed over the {what} of {name}");
+            problems.push(Problem::new("spec", quantity.to_string(), expected));
+        }
+    }
+    problems
+}
+
+fn container_name(name: &str) -> Option<&'static str> {
+    let known = match name {
+        CPU | MEMORY | EPHEMERAL_STORAGE => true,
+        _ if !name.contains('/') => is_hugepages(name) && is_qualified_name(name),
+        _ if is_native(name) => is_qualified_name(name),
+        _ => is_qualified_name(name) && is_extended(name),
+    };
+    (!known).then_some(
+        "must be cpu, memory, ephemeral-storage, hugepages-<size> or an extended resource, domain/name",
+    )
+}
+
+fn wrong_amount(name: &str, quantity: &Quantity) -> Option<String> {
+    if quantity.is_negative() {
+        return Some("must not be negative".to_owned());
+    }
+    if !fits(name, quantity) {
+        return Some("is more than can be told the kernel".to_owned());
+    }
+    if !is_native(name) && !quantity.is_whole() {
+        return Some("must be a whole number".to_owned());
+    }
+    let size = name.strip_prefix(HUGEPAGES_PREFIX)?;
+    match Quantity::parse(size) {
+        Ok(page) if page.is_positive() && page.fits_i64() && page.is_whole() => {
+            (quantity.value() % page.value() != 0)
+                .then(|| format!("must be a multiple of the page size, {size}"))
+        }
+        _ => Some(format!("must be of a page size in bytes, which {size:?} is not")),
+    }
+}
+
+/// Whether the number as the kubelet takes it, thousandths of CPU and else whole units, is one for an `i64`.
+fn fits(name: &str, quantity: &Quantity) -> bool {
+    if name == CPU { quantity.fits_i64_milli() } else { quantity.fits_i64() }
+}

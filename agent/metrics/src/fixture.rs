@@ -1,0 +1,390 @@
+//! A rich snapshot and status for tests: every kind of cgroup and every field filled.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::exposition::Exposition;
+use super::own;
+use nodewarden_manifest::QosClass;
+use nodewarden_model::{
+    AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, DeviceOwner,
+    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, Garbage, GroupView,
+    HierarchyStatus, HookState, Identity, ImagesView, Interface, IoUsage, KernelCounters, Log2Histogram,
+    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodPhase, PodView, Pressure, PressureLine,
+    PressureView, Pressures, ProbesView, ProcessCounters, ProcessUsage, ProgramCost, ReclaimCounters,
+    Snapshot, Status, Topic, TopicStatus, Usage, Watch,
+};
+
+/// When the fixture's files were read.
+pub const READ_MILLIS: u64 = 1_700_000_500_125;
+
+fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+}
+
+pub fn pod_uid(i: usize) -> String {
+    format!("8c5e1f2a-0000-4000-8000-{i:012}")
+}
+
+pub fn container_id(i: usize) -> String {
+    format!("c{i:063}")
+}
+
+pub fn sandbox_id(i: usize) -> String {
+    format!("5{i:063}")
+}
+
+/// `pods` pods of one container and a sandbox each, with the levels above and a few other cgroups.
+pub fn snapshot(pods: usize) -> Snapshot {
+    let mut groups = vec![
+        group("/", Identity::Root),
+        group("/kubepods", Identity::Kubepods),
+        group("/kubepods/burstable", Identity::Qos(QosClass::Burstable)),
+    ];
+    // Levels, pods and units hold no tasks of their own in the places the kernel programs count.
+    for group in &mut groups {
+        group.kernel = idle_counters();
+    }
+    groups[0].usage = Usage::default();
+    for i in 0..pods {
+        groups.extend(pod(i));
+    }
+    groups.push(group("/system.slice", Identity::Other));
+    groups.push(group("/system.slice/containerd.service", Identity::Other));
+    groups.push(group("/system.slice/kubelet.service", Identity::Other));
+    Snapshot { time: at(READ_MILLIS + 5), machine: machine(), groups }
+}
+
+fn pod(i: usize) -> Vec<GroupView> {
+    let uid = pod_uid(i);
+    let place = format!("/kubepods/burstable/pod{uid}");
+    let names = Some(PodNames { namespace: "default".into(), name: format!("web-{i}") });
+    let container = |id: String, sandbox, name: &str, image: &str| Identity::Container {
+        pod_uid: uid.clone(),
+        qos: QosClass::Burstable,
+        id,
+        runtime: String::new(),
+        sandbox,
+        pod: names.clone(),
+        names: Some(ContainerNames { name: name.into(), image: image.into() }),
+    };
+    let (app, pause) = (container_id(i), sandbox_id(i));
+    let mut pod =
+        group(&place, Identity::Pod { uid: uid.clone(), qos: QosClass::Burstable, names: names.clone() });
+    pod.kernel = idle_counters();
+    if let Some(memory) = &mut pod.usage.memory {
+        (memory.usage_bytes, memory.working_set_bytes) = (500_000, 438_272);
+    }
+    let nested = Identity::Nested { pod_uid: uid.clone(), container_id: app.clone() };
+    vec![
+        pod,
+        group(&format!("{place}/{pause}"), container(pause, true, "", "registry.k8s.io/pause:3.10")),
+        group(&format!("{place}/{app}"), container(app.clone(), false, "app", "docker.io/library/app:1")),
+        group(&format!("{place}/{app}/inner"), nested),
+    ]
+}
+
+fn idle_counters() -> KernelCounters {
+    KernelCounters {
+        cpu: Some(CpuCounters::default()),
+        oom_kills: Some(0),
+        reclaim: Some(ReclaimCounters::default()),
+        process: Some(ProcessCounters::default()),
+        network: Some(NetworkCounters::default()),
+        block: Some(BlockCounters::default().shared()),
+    }
+}
+
+pub fn group(path: &str, identity: Identity) -> GroupView {
+    GroupView {
+        path: Arc::from(path),
+        identity: Arc::new(identity),
+        created: at(1_700_000_100_250),
+        removed: None,
+        usage: usage(21_473_214),
+        kernel: counters(),
+    }
+}
+
+fn histogram() -> Log2Histogram {
+    let mut histogram = Log2Histogram { sum_ns: 1_234_567, ..Log2Histogram::default() };
+    for (i, bucket) in histogram.buckets.iter_mut().enumerate() {
+        *bucket = (i as u64 * 7) % 11;
+    }
+    histogram
+}
+
+fn counters() -> KernelCounters {
+    KernelCounters {
+        cpu: Some(CpuCounters {
+            on_cpu_ns: 20_000_000,
+            wait: histogram(),
+            voluntary_switches: 40,
+            preempted_switches: 2,
+        }),
+        oom_kills: Some(1),
+        reclaim: Some(ReclaimCounters {
+            memcg_count: 3,
+            memcg_stall_ns: 1_500_000,
+            memcg_pages: 96,
+            ..ReclaimCounters::default()
+        }),
+        process: Some(ProcessCounters { forks: 9, execs: 5, exits: 8, signal_exits: 1 }),
+        network: Some(NetworkCounters { rx_bytes: 1_000, rx_packets: 10, tx_bytes: 2_000, tx_packets: 20 }),
+        block: Some(BlockCounters { read: histogram(), write: Log2Histogram::default() }.shared()),
+    }
+}
+
+fn usage(cpu_ns: u64) -> Usage {
+    let line = |total_us| PressureLine { avg10: 0.5, avg60: 0.25, avg300: 0.1, total_us };
+    let pressure = Some(Pressure { some: line(2_050_000), full: Some(line(50_000)) });
+    Usage {
+        time: Some(at(READ_MILLIS)),
+        cpu: Some(CpuUsage {
+            usage_ns: cpu_ns,
+            user_ns: Some(cpu_ns / 3),
+            system_ns: Some(cpu_ns / 5),
+            periods: Some(100),
+            throttled_periods: Some(7),
+            throttled_ns: Some(350_000_000),
+            shares: None,
+            weight: Some(79),
+            quota_us: Some(50_000),
+            period_us: Some(100_000),
+        }),
+        memory: Some(MemoryUsage {
+            usage_bytes: 300_000,
+            working_set_bytes: 212_992,
+            rss_bytes: Some(45_056),
+            cache_bytes: Some(90_112),
+            swap_bytes: Some(4_096),
+            mapped_file_bytes: Some(8_192),
+            kernel_bytes: Some(12_288),
+            active_file_bytes: Some(2_048),
+            inactive_file_bytes: Some(87_008),
+            max_usage_bytes: Some(400_000),
+            failcnt: Some(3),
+            page_faults: Some(796),
+            major_page_faults: Some(2),
+            own_page_faults: None,
+            own_major_page_faults: None,
+            limit_bytes: Some(20_971_520),
+            swap_limit_bytes: Some(20_971_520),
+            reservation_bytes: None,
+            high_bytes: None,
+            events: MemoryEvents { oom_kill: Some(1), ..MemoryEvents::default() },
+        }),
+        processes: Some(ProcessUsage { threads: 4, max: None }),
+        io: vec![
+            IoUsage {
+                major: 254,
+                minor: 0,
+                device: Some("/dev/vda".into()),
+                read_bytes: 4_096,
+                write_bytes: 8_192,
+                reads: 1,
+                writes: 2,
+            },
+            IoUsage { major: 7, minor: 1, device: None, read_bytes: 1, write_bytes: 2, reads: 3, writes: 4 },
+        ],
+        pressures: Pressures { cpu: pressure, memory: pressure, io: pressure },
+    }
+}
+
+fn machine() -> Machine {
+    let interface =
+        |name: &str| Interface { name: name.into(), rx_bytes: 666, tx_bytes: 222, ..Interface::default() };
+    Machine {
+        node_name: "anchor".into(),
+        boot_time: Some(at(1_699_990_000_000)),
+        kernel_version: "6.18.0".into(),
+        os_version: "Debian \"12\"\\bookworm".into(),
+        machine_id: "m".into(),
+        boot_id: "b".into(),
+        system_uuid: "s".into(),
+        cpus: 2,
+        memory_bytes: 25_000_000_000,
+        swap_bytes: 1_000_000,
+        usage: usage(4_288_423_535_628),
+        memory_available_bytes: Some(24_000_000_000),
+        max_pids: Some(32_768),
+        processes: Some(1_530),
+        fs: Some(FsUsage {
+            capacity_bytes: 270_553_174_016,
+            available_bytes: 76_095_258_624,
+            used_bytes: 21_477_490_688,
+            inodes: 16_777_216,
+            inodes_free: 16_208_909,
+        }),
+        interfaces: vec![interface("lo"), interface("ifb0"), interface("eth0"), interface("veth1")],
+    }
+}
+
+/// As without a container runtime: paths tell uids and ids, and nobody tells a name.
+pub fn forget_names(snapshot: &mut Snapshot) {
+    snapshot.groups.retain(|g| !matches!(&*g.identity, Identity::Container { sandbox: true, .. }));
+    for group in &mut snapshot.groups {
+        let mut identity = (*group.identity).clone();
+        match &mut identity {
+            Identity::Pod { names, .. } => *names = None,
+            Identity::Container { pod, names, .. } => (*pod, *names) = (None, None),
+            _ => continue,
+        }
+        group.identity = Arc::new(identity);
+    }
+}
+
+/// A status with a topic in every state.
+pub fn status() -> Status {
+    let topics = Topic::ALL.into_iter().enumerate().map(|(i, topic)| {
+        let state = [HookState::On, HookState::Partial, HookState::Off][i % 3];
+        let reason = if state == HookState::On { "" } else { "BPF_PROG_LOAD: \"EPERM\"" };
+        TopicStatus { topic, state, reason: reason.into() }
+    });
+    Status {
+        version: "0.1.0".into(),
+        mode: "observe".into(),
+        started: at(1_700_000_000_500),
+        cgroup_layout: "hybrid".into(),
+        controllers: vec!["memory (v1)".into()],
+        kernel_version: "6.18.0".into(),
+        topics: topics.collect(),
+        programs: vec![ProgramCost {
+            name: "on_switch".into(),
+            topic: Topic::Cpu,
+            hook: "tp_btf/sched_switch".into(),
+            run_count: 1_000,
+            run_time_ns: 90_000,
+            memory_bytes: 8_192,
+        }],
+        events: EventType::ALL
+            .into_iter()
+            .map(|event_type| EventCounts { event_type, seen: 5, lost: 1 })
+            .collect(),
+        cgroups: 9,
+        cgroup_capacity: 8_192,
+        cgroups_untracked: 0,
+        untracked_counts: 0,
+        cost: AgentCost { cpu_seconds: 1.25, resident_bytes: 20_000_000, map_bytes: 60_000_000 },
+        runtime: "none".into(),
+        warnings: Vec::new(),
+        journal_events: 12,
+        programs_measured_seconds: 6.0,
+        journal_write_errors: 0,
+        device_denials: vec![DenialCount {
+            uid: nodewarden_model::fixture::pod().pod.uid.clone(),
+            device: "c 10:229".into(),
+            audited: 0,
+            denied: 3,
+        }],
+        hierarchy: Some(HierarchyStatus {
+            driver: "cgroupfs".into(),
+            kubepods: "/kubepods".into(),
+            foreign: vec!["/kubepods/podother".into()],
+            last_reconcile: Some(at(1_700_000_060_000)),
+            corrections: 3,
+            ..HierarchyStatus::default()
+        }),
+    }
+}
+
+/// Answers every question with the fixture.
+pub struct Still(pub Arc<Snapshot>);
+
+impl Watch for Still {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.0.clone()
+    }
+
+    fn status(&self) -> Status {
+        status()
+    }
+
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        pods()
+    }
+
+    fn probes(&self) -> ProbesView {
+        probes()
+    }
+
+    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+        Some(Arc::new(nodewarden_model::fixture::Garbage::default()))
+    }
+}
+
+/// One pod that runs, with a container that was started again and had a process killed for memory.
+pub fn pods() -> Vec<Arc<PodView>> {
+    let runs = nodewarden_model::fixture::pod();
+    let mut pod = (*runs.pod).clone();
+    (pod.name, pod.uid) = ("web-7f6b".into(), "9d1a".into());
+    let waits = PodView {
+        pod: Arc::new(pod),
+        phase: PodPhase::Pending,
+        reason: "OutOfcpu".into(),
+        ips: Vec::new(),
+        sandbox_id: String::new(),
+        containers: Vec::new(),
+        ..runs.clone()
+    };
+    vec![Arc::new(runs), Arc::new(waits)]
+}
+
+/// Probes of that pod: one that is done, one that ran often and one that never did.
+pub fn probes() -> ProbesView {
+    nodewarden_model::fixture::probes()
+}
+
+/// Writes `/metrics` of everything here, without what is counted through the facade.
+pub fn write_own(out: &mut Exposition<'_>, groups: usize) {
+    let (snapshot, status, pods) = (snapshot(groups), status(), pods());
+    let (devices, probes, images, pressure) = (devices(), probes(), images(), pressure());
+    let shown = own::Shown {
+        snapshot: &snapshot,
+        status: &status,
+        pods: &pods,
+        devices: &devices,
+        probes: &probes,
+        images: Some(&images),
+        pressure: Some(&pressure),
+    };
+    own::write(out, shown);
+}
+
+/// A node that is short of disk.
+pub fn pressure() -> PressureView {
+    PressureView::of(&nodewarden_model::fixture::Pressed(Vec::new()))
+}
+
+/// Images in several states on a file system that is too full.
+pub fn images() -> ImagesView {
+    nodewarden_model::fixture::images()
+}
+
+/// A resource with two devices, of which one is unhealthy and given away, and one whose plugin is away.
+pub fn devices() -> DevicesView {
+    let device = |id: &str, health, owner| DeviceView { id: id.into(), health, numa: vec![0], owner };
+    let owner = DeviceOwner {
+        uid: "u1".into(),
+        namespace: "shop".into(),
+        name: "cart".into(),
+        container: "app".into(),
+    };
+    let full = DeviceResource {
+        name: "a.b/c".into(),
+        capacity: 2,
+        allocatable: 1,
+        allocated: 1,
+        away_since: None,
+        devices: vec![device("d0", "Healthy", None), device("d1", "Unhealthy", Some(owner))],
+    };
+    let away = DeviceResource {
+        name: "x.y/z".into(),
+        capacity: 0,
+        allocatable: 0,
+        allocated: 0,
+        away_since: Some(at(1_700_000_000_000)),
+        devices: Vec::new(),
+    };
+    DevicesView { resources: vec![full, away], ..DevicesView::default() }
+}

@@ -1,0 +1,152 @@
+//! Against the families that a real kubelet showed: whatever is written under a kubelet's name has its type and
+//! its label keys, and whatever is missing is missing on purpose.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::cadvisor::names::{LEFT_OUT, ONLY_WITH_BLOCK_IO};
+use super::exposition::to_vec;
+use super::{Cadvisor, Own, cadvisor, fixture, parsed, resource};
+use nodewarden_testing::golden;
+
+/// Name, then type and label keys.
+type Recorded = BTreeMap<String, (String, Vec<String>)>;
+
+fn recorded(endpoint: &str) -> Option<Recorded> {
+    let all = golden::load("metric-families.json")?;
+    let word = |v: &Value| v.as_str().expect("a string").to_owned();
+    let families = all[endpoint].as_array().expect("a list of families");
+    let family = |f: &Value| {
+        let sets = f["label_sets"].as_array().expect("label sets").iter().map(word).collect();
+        (word(&f["name"]), (word(&f["type"]), sets))
+    };
+    Some(families.iter().map(family).collect())
+}
+
+/// Compares `shown` with the recording; `extra` names are allowed beside it, `left_out` may be missing.
+fn compare(shown: &BTreeMap<String, parsed::Family>, golden: &Recorded, extra: &[&str], left_out: &[&str]) {
+    for (name, family) in shown {
+        let Some((kind, sets)) = golden.get(name) else {
+            assert!(extra.contains(&name.as_str()), "{name} is not a kubelet's");
+            continue;
+        };
+        assert_eq!(&family.kind, kind, "type of {name}");
+        for set in &family.label_sets {
+            assert!(sets.contains(set), "label keys of {name}: {set}, not {sets:?}");
+        }
+    }
+    for name in golden.keys() {
+        let out = left_out.contains(&name.as_str());
+        assert_ne!(
+            shown.contains_key(name),
+            out,
+            "{name} is neither shown nor left out with a reason, or both"
+        );
+    }
+    for name in left_out {
+        assert!(golden.contains_key(*name), "{name} is left out but no kubelet has it");
+    }
+}
+
+#[test]
+fn cadvisor_families() {
+    let Some(golden) = recorded("/metrics/cadvisor") else { return };
+    let shown = parsed::families(&to_vec(|e| cadvisor::write(e, &fixture::snapshot(3))));
+    assert_eq!(shown.len(), Cadvisor::ALL.len(), "the fixture shows every family");
+    let extra: Vec<_> = ONLY_WITH_BLOCK_IO.iter().map(|f| f.desc().name).collect();
+    let left_out: Vec<_> = LEFT_OUT.iter().map(|(name, _)| *name).collect();
+    compare(&shown, &golden, &extra, &left_out);
+}
+
+#[test]
+fn resource_families() {
+    let Some(golden) = recorded("/metrics/resource") else { return };
+    let shown = parsed::families(&to_vec(|e| resource::write(e, &fixture::snapshot(3))));
+    compare(&shown, &golden, &[], &[]);
+}
+
+/// Families that the recorded kubelet had no occasion to show: no start of its containers had failed, it had no device
+/// plugins, its pods no probes, and no image and no pod had to go.
+const NO_OCCASION: [Own; 9] = [
+    Own::StartedContainersErrors,
+    Own::DevicePluginRegistrations,
+    Own::DevicePluginAllocation,
+    Own::ProbeTotal,
+    Own::ProbeDuration,
+    Own::ImagesCollected,
+    Own::Evictions,
+    Own::EvictionStatsAge,
+    Own::Preemptions,
+];
+
+/// What a kubelet shows of itself and we show as well has its type and its label keys.
+#[test]
+fn kubelet_families() {
+    let Some(golden) = recorded("/metrics (kubelet's own, the families that concern this agent)") else {
+        return;
+    };
+    let shown = Own::ALL.iter().filter(|family| !NO_OCCASION.contains(family)).map(|family| family.desc());
+    let kubelets = |name: &str| name.starts_with("kubelet_") || name.starts_with("prober_");
+    for desc in shown.filter(|desc| kubelets(desc.name)) {
+        let (kind, sets) = &golden[desc.name];
+        assert_eq!(kind, desc.kind.name(), "type of {}", desc.name);
+        assert!(sets.contains(&desc.labels.join(",")), "label keys of {}: {sets:?}", desc.name);
+    }
+}
+
+/// Keys of ours that the recorded node had no occasion to show: it limited no swap at these levels.
+const ONLY_WITH_A_SWAP_LIMIT: [&str; 2] =
+    [".node.systemContainers.swap.swapAvailableBytes: number", ".pods.swap.swapAvailableBytes: number"];
+
+/// What no value of the node's cgroups tells.
+const SUMMARY_LEFT_OUT: [&str; 6] = [
+    ".node.runtime.",
+    ".pods.containers.logs.",
+    ".pods.containers.rootfs.",
+    ".pods.ephemeral-storage.",
+    ".pods.network.",
+    ".pods.process_stats.",
+];
+
+/// The key paths of our `/stats/summary` all occur in the kubelet's, and what is missing is missing on purpose.
+#[test]
+fn summary_keys() {
+    let Some(golden) = golden::load("stats-summary-sample.json") else { return };
+    let golden = keys(&golden);
+    let snapshot = fixture::snapshot(2);
+    let mut later = snapshot.clone();
+    let groups = later.groups.iter_mut().map(|g| &mut g.usage);
+    for usage in groups.chain([&mut later.machine.usage]) {
+        usage.time = usage.time.map(|t| t + Duration::from_secs(5));
+    }
+    let summary = super::summary::summary(&later, &super::summary::Readings::of(&snapshot));
+    let ours = keys(&serde_json::to_value(summary).expect("JSON"));
+    let strangers: Vec<_> =
+        ours.difference(&golden).filter(|k| !ONLY_WITH_A_SWAP_LIMIT.contains(&k.as_str())).collect();
+    assert!(strangers.is_empty(), "{strangers:?}");
+    let missing: Vec<_> =
+        golden.difference(&ours).filter(|k| !SUMMARY_LEFT_OUT.iter().any(|p| k.starts_with(p))).collect();
+    assert!(missing.is_empty(), "neither shown nor left out: {missing:?}");
+}
+
+/// Paths of keys with their JSON type, through lists.
+fn keys(value: &Value) -> BTreeSet<String> {
+    fn walk(value: &Value, path: &str, found: &mut BTreeSet<String>) {
+        match value {
+            Value::Object(map) => {
+                for (key, value) in map {
+                    walk(value, &format!("{path}.{key}"), found);
+                }
+            }
+            Value::Array(list) => list.iter().for_each(|v| walk(v, path, found)),
+            Value::Number(_) => drop(found.insert(format!("{path}: number"))),
+            Value::String(_) => drop(found.insert(format!("{path}: string"))),
+            Value::Bool(_) | Value::Null => drop(found.insert(format!("{path}: {value}"))),
+        }
+    }
+    let mut found = BTreeSet::new();
+    walk(value, "", &mut found);
+    found
+}

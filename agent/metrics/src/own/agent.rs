@@ -1,0 +1,84 @@
+//! The agent itself: what works, what it saw and lost, what it costs.
+
+use std::time::UNIX_EPOCH;
+
+use super::Own;
+use crate::exposition::Exposition;
+use crate::number::Value;
+use nodewarden_model::{HookState, ProgramCost, Status};
+
+/// Writes every family about the agent.
+pub(super) fn write(out: &mut Exposition<'_>, status: &Status) {
+    identity(out, status);
+    topics(out, status);
+    programs(out, status);
+    events(out, status);
+    let singles = [
+        (Own::CgroupsTracked, Value::Int(status.cgroups)),
+        (Own::CgroupCapacity, Value::Int(status.cgroup_capacity)),
+        (Own::CgroupsUntracked, Value::Int(status.cgroups_untracked)),
+        (Own::UntrackedCounts, Value::Int(status.untracked_counts)),
+        (Own::MapMemory, Value::Int(status.cost.map_bytes)),
+        (Own::JournalEvents, Value::Int(status.journal_events)),
+        (Own::JournalWriteErrors, Value::Int(status.journal_write_errors)),
+        (Own::AgentCpu, Value::Float(status.cost.cpu_seconds)),
+        (Own::AgentMemory, Value::Int(status.cost.resident_bytes)),
+        (Own::ProcessCpu, Value::Float(status.cost.cpu_seconds)),
+        (Own::ProcessMemory, Value::Int(status.cost.resident_bytes)),
+    ];
+    for (family, value) in singles {
+        out.single(family.desc(), value);
+    }
+}
+
+fn identity(out: &mut Exposition<'_>, status: &Status) {
+    let one = Value::Int(1);
+    out.family(Own::BuildInfo.desc()).sample(&[], &[("version", &status.version)], one, &[]);
+    let info = [
+        ("cgroup_layout", &*status.cgroup_layout),
+        ("kernel", &*status.kernel_version),
+        ("mode", &*status.mode),
+    ];
+    out.family(Own::AgentInfo.desc()).sample(&[], &info, one, &[]);
+    if let Ok(since) = status.started.duration_since(UNIX_EPOCH) {
+        out.single(Own::StartTime.desc(), Value::Float(since.as_secs_f64()));
+    }
+}
+
+fn topics(out: &mut Exposition<'_>, status: &Status) {
+    let mut writer = out.family(Own::TopicState.desc());
+    for topic in &status.topics {
+        for state in [HookState::On, HookState::Partial, HookState::Off] {
+            let extra = [("topic", topic.topic.name()), ("state", state.name())];
+            writer.sample(&[], &extra, Value::Int(u64::from(topic.state == state)), &[]);
+        }
+    }
+}
+
+fn programs(out: &mut Exposition<'_>, status: &Status) {
+    out.single(Own::ProgramsMeasured.desc(), Value::Float(status.programs_measured_seconds));
+    type PickCost = fn(&ProgramCost) -> Value;
+    let families: [(Own, PickCost); 3] = [
+        (Own::ProgramRuns, |p| Value::Int(p.run_count)),
+        (Own::ProgramSeconds, |p| Value::Nanos(p.run_time_ns)),
+        (Own::ProgramMemory, |p| Value::Int(p.memory_bytes)),
+    ];
+    for (family, value) in families {
+        let mut writer = out.family(family.desc());
+        for program in &status.programs {
+            let extra = [("program", &*program.name), ("hook", &*program.hook)];
+            writer.sample(&[], &extra, value(program), &[]);
+        }
+    }
+}
+
+fn events(out: &mut Exposition<'_>, status: &Status) {
+    let mut writer = out.family(Own::EventsSeen.desc());
+    for count in &status.events {
+        writer.sample(&[], &[("type", count.event_type.name())], Value::Int(count.seen), &[]);
+    }
+    let mut writer = out.family(Own::EventsLost.desc());
+    for count in &status.events {
+        writer.sample(&[], &[("type", count.event_type.name())], Value::Int(count.lost), &[]);
+    }
+}

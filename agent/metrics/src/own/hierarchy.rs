@@ -1,0 +1,28 @@
+//! The managed hierarchy: how many pod cgroups stand, what had to be put right, what is wrong.
+
+use std::time::UNIX_EPOCH;
+
+use super::Own;
+use crate::exposition::Exposition;
+use crate::number::Value;
+use nodewarden_model::HierarchyStatus;
+
+/// Writes the families of manage mode.
+pub(super) fn write(out: &mut Exposition<'_>, status: &HierarchyStatus) {
+    let failed = status.pods.iter().filter(|p| !p.problem.is_empty()).count();
+    let counts = [
+        ("ready", status.pods.len() - failed),
+        ("failed", failed),
+        ("removing", status.removing.len()),
+        ("foreign", status.foreign.len()),
+    ];
+    let mut writer = out.family(Own::PodCgroups.desc());
+    for (state, count) in counts {
+        writer.sample(&[], &[("state", state)], Value::Int(count as u64), &[]);
+    }
+    out.single(Own::LimitCorrections.desc(), Value::Int(status.corrections));
+    out.single(Own::HierarchyProblems.desc(), Value::Int(status.problems.len() as u64));
+    if let Some(since) = status.last_reconcile.and_then(|t| t.duration_since(UNIX_EPOCH).ok()) {
+        out.single(Own::LastReconcile.desc(), Value::Float(since.as_secs_f64()));
+    }
+}

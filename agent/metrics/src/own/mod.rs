@@ -1,0 +1,62 @@
+//! `/metrics`: what the kernel programs counted for each cgroup, and the agent itself.
+//!
+//! - The counters are of the cgroup itself, without its children, so they may be summed over any selection.
+//! - A topic that never counted anything for a cgroup is left out there: a pod's own cgroup has no task that could
+//!   switch, and 28 lines of an empty histogram say nothing. OOM kills are the exception: the first kill must
+//!   show as an increase, so their zero stands.
+//! - A probe that never ran has no counters and no histogram.
+//! - Images are as last looked at, and left out where they were not.
+//! - Conditions and eviction's signals are left out where nothing is watched for pressure.
+//! - Pressure stall information is in `/metrics/cadvisor` (`container_pressure_*`) and not repeated here.
+
+mod agent;
+mod cgroup;
+mod devices;
+mod hierarchy;
+mod images;
+mod names;
+mod pods;
+mod pressure;
+mod probes;
+
+pub use names::Own;
+
+use std::sync::Arc;
+
+use super::exposition::Exposition;
+use nodewarden_model::{DevicesView, ImagesView, PodView, PressureView, ProbesView, Snapshot, Status};
+
+/// What is written: all of one moment.
+#[derive(Debug, Clone, Copy)]
+pub struct Shown<'a> {
+    pub snapshot: &'a Snapshot,
+    pub status: &'a Status,
+    pub pods: &'a [Arc<PodView>],
+    pub devices: &'a DevicesView,
+    pub probes: &'a ProbesView,
+    pub images: Option<&'a ImagesView>,
+    pub pressure: Option<&'a PressureView>,
+}
+
+/// Writes the whole document but the families of [`Own::FACADE`].
+pub fn write(out: &mut Exposition<'_>, shown: Shown<'_>) {
+    let status = shown.status;
+    agent::write(out, status);
+    if let Some(hierarchy) = &status.hierarchy {
+        hierarchy::write(out, hierarchy);
+        pods::write(out, shown.pods, &status.device_denials);
+        pressure::waiting(out, shown.pods);
+        devices::write(out, shown.devices);
+        probes::write(out, shown.probes);
+    }
+    if let Some(view) = shown.images {
+        images::write(out, view);
+    }
+    if let Some(view) = shown.pressure {
+        pressure::write(out, view);
+    }
+    cgroup::write(out, shown.snapshot);
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,278 @@
+//! The cgroups of a snapshot, ready to be written: names resolved, doubles dropped, labels rendered once.
+
+use std::collections::{HashMap, HashSet};
+use std::ops::Range;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use super::exposition::{push_label, push_stamp};
+use nodewarden_model::{
+    ContainerNames, CpuUsage, GroupView, Identity, IoUsage, MemoryUsage, PodNames, Pressures, ProcessUsage,
+    Snapshot,
+};
+
+/// Which labels a line about a cgroup carries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Style {
+    /// `container, id, image, name, namespace, pod`, as the kubelet's `containerPrometheusLabelsFunc` fills them.
+    Cadvisor,
+    /// `container, id, namespace, pod`, filled for everything from the pod down, nested cgroups included.
+    Own,
+}
+
+/// One cgroup with what every line about it repeats.
+pub(super) struct Row<'a> {
+    pub group: &'a GroupView,
+    pub cpu: Option<&'a CpuUsage>,
+    pub memory: Option<&'a MemoryUsage>,
+    pub processes: Option<&'a ProcessUsage>,
+    pub io: &'a [IoUsage],
+    pub pressures: &'a Pressures,
+    /// No cgroup below it in the snapshot.
+    pub leaf: bool,
+    labels: Range<usize>,
+    stamp: Range<usize>,
+}
+
+/// All rows and the text that they share.
+pub(super) struct Rows<'a> {
+    pub rows: Vec<Row<'a>>,
+    text: Vec<u8>,
+}
+
+impl Rows<'_> {
+    /// The row's rendered label pairs.
+    pub fn labels(&self, row: &Row<'_>) -> &[u8] {
+        &self.text[row.labels.clone()]
+    }
+
+    /// A space and the time of the row's reading; empty when it was never read.
+    pub fn stamp(&self, row: &Row<'_>) -> &[u8] {
+        &self.text[row.stamp.clone()]
+    }
+}
+
+impl<'a> Rows<'a> {
+    /// Renders the labels of every cgroup of `snapshot`.
+    pub fn new(snapshot: &'a Snapshot, style: Style) -> Self {
+        let groups = current(&snapshot.groups);
+        let names = Names::of(&groups);
+        let parents: HashSet<&str> = groups.iter().filter_map(|g| Some(g.path.rsplit_once('/')?.0)).collect();
+        let mut text = Vec::with_capacity(groups.len() * 320);
+        let rows = groups
+            .into_iter()
+            .map(|group| {
+                let start = text.len();
+                match style {
+                    Style::Cadvisor => cadvisor_labels(&mut text, group, &names),
+                    Style::Own => own_labels(&mut text, group, &names),
+                }
+                let labels = start..text.len();
+                // The root's totals may be known from /proc alone, and then only the machine has them.
+                let machine = (*group.identity == Identity::Root).then_some(&snapshot.machine.usage);
+                let usage = &group.usage;
+                let time = usage.time.or(machine.and_then(|m| m.time));
+                let start = text.len();
+                if let Some(millis) = time.and_then(unix_millis) {
+                    push_stamp(&mut text, millis);
+                }
+                let pressures = machine.filter(|_| usage.pressures == Pressures::default());
+                Row {
+                    group,
+                    cpu: usage.cpu.as_ref().or(machine.and_then(|m| m.cpu.as_ref())),
+                    memory: usage.memory.as_ref().or(machine.and_then(|m| m.memory.as_ref())),
+                    processes: usage.processes.as_ref().or(machine.and_then(|m| m.processes.as_ref())),
+                    io: machine.filter(|_| usage.io.is_empty()).map_or(&usage.io, |m| &m.io),
+                    pressures: pressures.map_or(&usage.pressures, |m| &m.pressures),
+                    leaf: machine.is_none() && !parents.contains(&*group.path),
+                    labels,
+                    stamp: start..text.len(),
+                }
+            })
+            .collect();
+        Self { rows, text }
+    }
+}
+
+/// Milliseconds since 1970; `None` before.
+pub(super) fn unix_millis(time: SystemTime) -> Option<u64> {
+    u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
+}
+
+/// One group a path, in the given order. A removed cgroup that was made again stands twice in a snapshot, and a
+/// series must not: the living one wins, then the younger one.
+pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
+    let mut kept: Vec<&GroupView> = Vec::with_capacity(groups.len());
+    let mut place: HashMap<&str, usize> = HashMap::with_capacity(groups.len());
+    for group in groups {
+        match place.get(&*group.path) {
+            None => {
+                place.insert(&group.path, kept.len());
+                kept.push(group);
+            }
+            Some(&at) if succeeds(group, kept[at]) => kept[at] = group,
+            Some(_) => {}
+        }
+    }
+    kept
+}
+
+/// Whether `a` rather than `b` stands for what they both claim to be.
+pub(super) fn succeeds(a: &GroupView, b: &GroupView) -> bool {
+    (a.removed.is_none(), a.created) > (b.removed.is_none(), b.created)
+}
+
+/// Names by uid and container id, from whichever cgroup knows them.
+pub(super) struct Names<'a> {
+    pods: HashMap<&'a str, &'a PodNames>,
+    containers: HashMap<&'a str, (bool, Option<&'a ContainerNames>)>,
+}
+
+/// The container label of a pod's sandbox, as cAdvisor sets it.
+pub(super) const SANDBOX: &str = "POD";
+
+impl<'a> Names<'a> {
+    /// Collects what `groups` know.
+    pub fn of(groups: &[&'a GroupView]) -> Self {
+        let mut found = Self { pods: HashMap::new(), containers: HashMap::new() };
+        for group in groups {
+            match &*group.identity {
+                Identity::Pod { uid, names: Some(names), .. } => {
+                    found.pods.insert(uid, names);
+                }
+                Identity::Container { pod_uid, id, sandbox, pod, names, .. } => {
+                    if let Some(pod) = pod {
+                        found.pods.entry(pod_uid).or_insert(pod);
+                    }
+                    found.containers.insert(id, (*sandbox, names.as_ref()));
+                }
+                _ => {}
+            }
+        }
+        found
+    }
+
+    /// Namespace and name of a pod, if a runtime told them.
+    pub fn pod(&self, uid: &str) -> Option<&'a PodNames> {
+        self.pods.get(uid).copied()
+    }
+
+    /// Name of a container, `POD` for a sandbox, if a runtime told it.
+    pub fn container(&self, id: &str) -> Option<&'a str> {
+        match self.containers.get(id)? {
+            (true, _) => Some(SANDBOX),
+            (false, names) => names.map(|n| n.name.as_str()),
+        }
+    }
+}
+
+/// As the kubelet's `containerPrometheusLabelsFunc`: pods and containers are named, `name` is the container's
+/// id; levels above, nested cgroups and everything else have an `id` only.
+fn cadvisor_labels(text: &mut Vec<u8>, group: &GroupView, names: &Names<'_>) {
+    let (mut container, mut image, mut name, mut pod) = ("", "", "", None);
+    match &*group.identity {
+        Identity::Pod { uid, .. } => pod = names.pod(uid),
+        Identity::Container { pod_uid, id, names: own, .. } => {
+            container = names.container(id).unwrap_or("");
+            image = own.as_ref().map_or("", |n| &n.image);
+            name = id;
+            pod = names.pod(pod_uid);
+        }
+        _ => {}
+    }
+    let pairs = [
+        ("container", container),
+        ("id", &*group.path),
+        ("image", image),
+        ("name", name),
+        ("namespace", pod.map_or("", |p| &p.namespace)),
+        ("pod", pod.map_or("", |p| &p.name)),
+    ];
+    push_all(text, &pairs);
+}
+
+fn own_labels(text: &mut Vec<u8>, group: &GroupView, names: &Names<'_>) {
+    let pod = group.identity.pod_uid().and_then(|uid| names.pod(uid));
+    let container = group.identity.container_id().and_then(|id| names.container(id));
+    let pairs = [
+        ("container", container.unwrap_or("")),
+        ("id", &*group.path),
+        ("namespace", pod.map_or("", |p| &p.namespace)),
+        ("pod", pod.map_or("", |p| &p.name)),
+    ];
+    push_all(text, &pairs);
+}
+
+fn push_all(text: &mut Vec<u8>, pairs: &[(&str, &str)]) {
+    let start = text.len();
+    for (key, value) in pairs {
+        push_label(text, start, key, value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::fixture;
+
+    fn labels_of(style: Style, path_end: &str) -> String {
+        let snapshot = fixture::snapshot(1);
+        let rows = Rows::new(&snapshot, style);
+        let row = rows.rows.iter().find(|r| r.group.path.ends_with(path_end)).unwrap();
+        String::from_utf8(rows.labels(row).to_vec()).unwrap()
+    }
+
+    #[test]
+    fn kubelet_labels_by_kind_of_cgroup() {
+        let (pod, id) = (fixture::pod_uid(0), fixture::container_id(0));
+        let place = format!("/kubepods/burstable/pod{pod}");
+        let cases = [
+            ("/".to_owned(), r#"container="",id="/",image="",name="",namespace="",pod="""#.to_owned()),
+            (
+                place.clone(),
+                format!(r#"container="",id="{place}",image="",name="",namespace="default",pod="web-0""#),
+            ),
+            (
+                format!("{place}/{id}"),
+                format!(
+                    r#"container="app",id="{place}/{id}",image="docker.io/library/app:1",name="{id}",namespace="default",pod="web-0""#
+                ),
+            ),
+            (
+                format!("{place}/{id}/inner"),
+                format!(r#"container="",id="{place}/{id}/inner",image="",name="",namespace="",pod="""#),
+            ),
+        ];
+        for (path, want) in cases {
+            let snapshot = fixture::snapshot(1);
+            let rows = Rows::new(&snapshot, Style::Cadvisor);
+            let row = rows.rows.iter().find(|r| *r.group.path == *path).unwrap();
+            assert_eq!(String::from_utf8_lossy(rows.labels(row)), want);
+        }
+        let sandbox = labels_of(Style::Cadvisor, &fixture::sandbox_id(0));
+        assert!(sandbox.starts_with(r#"container="POD","#), "{sandbox}");
+    }
+
+    #[test]
+    fn own_labels_name_what_is_nested() {
+        let nested = labels_of(Style::Own, "/inner");
+        assert!(nested.contains(r#"container="app""#) && nested.contains(r#"pod="web-0""#), "{nested}");
+    }
+
+    #[test]
+    fn a_path_made_again_stands_once() {
+        let snapshot = fixture::snapshot(1);
+        let old = GroupView { removed: Some(snapshot.time), ..snapshot.groups[3].clone() };
+        let young = GroupView { created: old.created + Duration::from_secs(9), ..old.clone() };
+        let living =
+            GroupView { removed: None, created: old.created - Duration::from_secs(9), ..old.clone() };
+        for order in [[&old, &young, &living], [&living, &young, &old], [&young, &living, &old]] {
+            let groups: Vec<GroupView> = order.into_iter().cloned().collect();
+            let kept = current(&groups);
+            assert_eq!(kept.len(), 1);
+            assert_eq!(kept[0].created, living.created);
+        }
+        assert_eq!(current(&[old, young.clone()])[0].created, young.created);
+    }
+}

@@ -1,0 +1,250 @@
+//! `/stats/summary`: the node, its pods and their containers in the kubelet's form
+//! (`pkg/kubelet/server/stats`, `pkg/kubelet/stats/helper.go`).
+//!
+//! Left out, since no value of the node's cgroups tells it: file system use of containers, logs and volumes,
+//! `runtime.imageFs`, a pod's network interfaces (its traffic by cgroup is in `/metrics`), process counts.
+//! Page faults are the hierarchical count (the kubelet shows a pod's own cgroup's count, which on v1 is 0).
+
+pub mod rates;
+pub mod types;
+
+use std::collections::HashMap;
+use std::time::SystemTime;
+
+pub use rates::Readings;
+use types::{
+    ContainerStats, CpuStats, FsStats, InterfaceStats, IoStats, MemoryStats, NetworkStats, NodeStats,
+    PodReference, PodStats, PsiData, PsiStats, RlimitStats, Summary, SwapStats, Time,
+};
+
+use super::rows::{Names, current, succeeds};
+use nodewarden_model::{GroupView, Identity, Interface, Machine, Pressure, PressureLine, Snapshot, Usage};
+
+/// The kubelet's `defaultNetworkInterfaceName`.
+const DEFAULT_INTERFACE: &str = "eth0";
+
+/// cAdvisor's `isIgnoredDevice`: interfaces whose names begin so are not the node's network.
+const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
+
+/// The answer for `snapshot`; `before` is an earlier reading that CPU rates are measured from.
+pub fn summary(snapshot: &Snapshot, before: &Readings) -> Summary {
+    let now = Readings::of(snapshot);
+    let groups: Vec<_> = current(&snapshot.groups).into_iter().filter(|g| g.removed.is_none()).collect();
+    let rate = |group: &GroupView| before.group_rate(&now, &group.path);
+    Summary {
+        node: node(
+            &snapshot.machine,
+            snapshot.time,
+            before.node_rate(&now),
+            system_containers(&groups, &rate),
+        ),
+        pods: pods(&groups, &rate),
+    }
+}
+
+impl Summary {
+    /// What the kubelet answers to `?only_cpu_and_memory=true`: CPU, memory and swap of everything.
+    pub fn only_cpu_and_memory(mut self) -> Self {
+        let node = &mut self.node;
+        (node.io, node.network, node.fs, node.rlimit) = (None, None, None, None);
+        for pod in &mut self.pods {
+            pod.io = None;
+        }
+        let containers = self.pods.iter_mut().flat_map(|p| &mut p.containers);
+        for container in containers.chain(&mut node.system_containers) {
+            container.io = None;
+        }
+        self
+    }
+}
+
+type Rate<'a> = dyn Fn(&GroupView) -> Option<u64> + 'a;
+
+fn node(
+    machine: &Machine,
+    read: SystemTime,
+    rate: Option<u64>,
+    system_containers: Vec<ContainerStats>,
+) -> NodeStats {
+    let usage = &machine.usage;
+    let swap_available = |used: u64| Some(machine.swap_bytes.saturating_sub(used));
+    NodeStats {
+        node_name: machine.node_name.clone(),
+        system_containers,
+        start_time: machine.boot_time.and_then(time),
+        cpu: cpu(usage, rate),
+        memory: memory(usage, |_| machine.memory_available_bytes),
+        io: io(usage),
+        network: time(read).and_then(|t| network(&machine.interfaces, t)),
+        fs: time(read).and_then(|time| {
+            let fs = machine.fs?;
+            Some(FsStats {
+                time,
+                available_bytes: fs.available_bytes,
+                capacity_bytes: fs.capacity_bytes,
+                used_bytes: fs.used_bytes,
+                inodes_free: fs.inodes_free,
+                inodes: fs.inodes,
+                inodes_used: fs.inodes.saturating_sub(fs.inodes_free),
+            })
+        }),
+        rlimit: time(read)
+            .filter(|_| machine.max_pids.is_some() || machine.processes.is_some())
+            .map(|time| RlimitStats { time, maxpid: machine.max_pids, curproc: machine.processes }),
+        swap: swap(usage, swap_available),
+    }
+}
+
+/// `pods` is the kubepods level; `kubelet` and `runtime` are found by their systemd unit, if just one is there.
+fn system_containers(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<ContainerStats> {
+    let units = |names: &[&str]| {
+        let mut found = groups.iter().filter(|g| {
+            *g.identity == Identity::Other && names.contains(&g.path.rsplit('/').next().unwrap_or_default())
+        });
+        found.next().filter(|_| found.next().is_none())
+    };
+    let pods = groups.iter().find(|g| *g.identity == Identity::Kubepods);
+    let runtimes = ["containerd.service", "crio.service", "docker.service"];
+    [("kubelet", units(&["kubelet.service"])), ("runtime", units(&runtimes)), ("pods", pods)]
+        .into_iter()
+        .filter_map(|(name, group)| Some(container(name, group?, rate(group?))))
+        .collect()
+}
+
+fn pods(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<PodStats> {
+    let names = Names::of(groups);
+    let mut pods: Vec<PodStats> = Vec::new();
+    let mut place: HashMap<&str, usize> = HashMap::new();
+    for group in groups {
+        if let Identity::Pod { uid, .. } = &*group.identity {
+            let named = names.pod(uid).cloned().unwrap_or_default();
+            place.insert(uid, pods.len());
+            pods.push(PodStats {
+                pod_ref: PodReference { name: named.name, namespace: named.namespace, uid: uid.clone() },
+                start_time: time(group.created),
+                containers: Vec::new(),
+                cpu: cpu(&group.usage, rate(group)),
+                memory: memory(&group.usage, limit_left(&group.usage)),
+                io: io(&group.usage),
+                swap: swap(&group.usage, swap_left(&group.usage)),
+            });
+        }
+    }
+    // Of several cgroups of one container name, the youngest is the container.
+    let mut youngest: HashMap<(usize, &str), &GroupView> = HashMap::new();
+    let mut order = Vec::new();
+    for group in groups {
+        if let Identity::Container { pod_uid, id, sandbox: false, .. } = &*group.identity
+            && let Some(&pod) = place.get(&**pod_uid)
+        {
+            let key = (pod, names.container(id).unwrap_or(id));
+            match youngest.get(&key) {
+                Some(known) if !succeeds(group, known) => {}
+                Some(_) => drop(youngest.insert(key, group)),
+                None => {
+                    youngest.insert(key, group);
+                    order.push(key);
+                }
+            }
+        }
+    }
+    for key @ (pod, name) in order {
+        if let Some(group) = youngest.get(&key) {
+            pods[pod].containers.push(container(name, group, rate(group)));
+        }
+    }
+    pods
+}
+
+fn container(name: &str, group: &GroupView, rate: Option<u64>) -> ContainerStats {
+    let usage = &group.usage;
+    ContainerStats {
+        name: name.to_owned(),
+        start_time: time(group.created),
+        cpu: cpu(usage, rate),
+        memory: memory(usage, limit_left(usage)),
+        io: io(usage),
+        swap: swap(usage, swap_left(usage)),
+    }
+}
+
+fn time(time: SystemTime) -> Option<Time> {
+    jiff::Timestamp::try_from(time).ok().map(Time)
+}
+
+fn cpu(usage: &Usage, rate: Option<u64>) -> Option<CpuStats> {
+    Some(CpuStats {
+        time: time(usage.time?)?,
+        usage_nano_cores: rate,
+        usage_core_nano_seconds: usage.cpu.as_ref()?.usage_ns,
+        psi: psi(usage.pressures.cpu),
+    })
+}
+
+/// `cadvisorInfoToCPUandMemoryStats`: available is the limit − working set, unknown without a limit.
+fn limit_left(usage: &Usage) -> impl Fn(u64) -> Option<u64> {
+    let limit = usage.memory.as_ref().and_then(|m| m.limit_bytes);
+    move |working_set| Some(limit?.saturating_sub(working_set))
+}
+
+/// `cadvisorInfoToSwapStats`: available is the swap limit − swap in use, unknown without a limit.
+fn swap_left(usage: &Usage) -> impl Fn(u64) -> Option<u64> {
+    let limit = usage.memory.as_ref().and_then(|m| m.swap_limit_bytes);
+    move |used| Some(limit?.saturating_sub(used))
+}
+
+fn memory(usage: &Usage, available: impl Fn(u64) -> Option<u64>) -> Option<MemoryStats> {
+    let memory = usage.memory.as_ref()?;
+    Some(MemoryStats {
+        time: time(usage.time?)?,
+        available_bytes: available(memory.working_set_bytes),
+        usage_bytes: memory.usage_bytes,
+        working_set_bytes: memory.working_set_bytes,
+        rss_bytes: memory.rss_bytes,
+        page_faults: memory.page_faults,
+        major_page_faults: memory.major_page_faults,
+        psi: psi(usage.pressures.memory),
+    })
+}
+
+fn io(usage: &Usage) -> Option<IoStats> {
+    Some(IoStats { time: time(usage.time?)?, psi: Some(psi(usage.pressures.io)?) })
+}
+
+fn swap(usage: &Usage, available: impl Fn(u64) -> Option<u64>) -> Option<SwapStats> {
+    let used = usage.memory.as_ref()?.swap_bytes?;
+    Some(SwapStats {
+        time: time(usage.time?)?,
+        swap_available_bytes: available(used),
+        swap_usage_bytes: used,
+    })
+}
+
+fn psi(pressure: Option<Pressure>) -> Option<PsiStats> {
+    let data = |line: PressureLine| PsiData {
+        total: line.total_us.saturating_mul(1_000),
+        avg10: line.avg10,
+        avg60: line.avg60,
+        avg300: line.avg300,
+    };
+    pressure.map(|p| PsiStats { full: p.full.map(data), some: data(p.some) })
+}
+
+fn network(interfaces: &[Interface], time: Time) -> Option<NetworkStats> {
+    let stats: Vec<InterfaceStats> = interfaces
+        .iter()
+        .filter(|i| !IGNORED_INTERFACES.iter().any(|prefix| i.name.starts_with(prefix)))
+        .map(|i| InterfaceStats {
+            name: i.name.clone(),
+            rx_bytes: Some(i.rx_bytes),
+            rx_errors: Some(i.rx_errors),
+            tx_bytes: Some(i.tx_bytes),
+            tx_errors: Some(i.tx_errors),
+        })
+        .collect();
+    let default = stats.iter().find(|i| i.name == DEFAULT_INTERFACE).cloned().unwrap_or_default();
+    (!stats.is_empty()).then_some(NetworkStats { time, default, interfaces: stats })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,105 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::fixture;
+
+fn shown(snapshot: &Snapshot, before: &Readings) -> Value {
+    serde_json::to_value(summary(snapshot, before)).unwrap()
+}
+
+#[test]
+fn node_pod_and_container() {
+    let answer = shown(&fixture::snapshot(2), &Readings::default());
+    let node = &answer["node"];
+    assert_eq!(node["nodeName"], "anchor");
+    assert_eq!(node["startTime"], "2023-11-14T19:26:40Z");
+    assert_eq!(node["cpu"]["usageCoreNanoSeconds"], 4_288_423_535_628u64);
+    assert_eq!(node["memory"]["availableBytes"], 24_000_000_000u64);
+    assert_eq!(node["fs"]["inodesUsed"], 568_307);
+    assert_eq!(
+        node["swap"],
+        json!({"time": "2023-11-14T22:21:40Z", "swapAvailableBytes": 995_904, "swapUsageBytes": 4096})
+    );
+    assert_eq!(node["network"]["name"], "eth0");
+    let interfaces: Vec<_> =
+        node["network"]["interfaces"].as_array().unwrap().iter().map(|i| &i["name"]).collect();
+    assert_eq!(interfaces, ["ifb0", "eth0"]);
+    let system: Vec<_> = node["systemContainers"].as_array().unwrap().iter().map(|c| &c["name"]).collect();
+    assert_eq!(system, ["kubelet", "runtime", "pods"]);
+
+    let pod = &answer["pods"][1];
+    assert_eq!(pod["podRef"], json!({"name": "web-1", "namespace": "default", "uid": fixture::pod_uid(1)}));
+    let containers = pod["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 1, "no sandbox, nothing nested");
+    assert_eq!(containers[0]["name"], "app");
+    assert_eq!(containers[0]["memory"]["availableBytes"], 20_971_520 - 212_992);
+    assert_eq!(
+        containers[0]["cpu"]["psi"]["some"],
+        json!({"total": 2_050_000_000u64, "avg10": 0.5, "avg60": 0.25, "avg300": 0.1})
+    );
+}
+
+#[test]
+fn unknown_is_left_out() {
+    let mut snapshot = fixture::snapshot(1);
+    snapshot.machine = Machine { node_name: "n".into(), ..Machine::default() };
+    snapshot.groups.retain(|g| matches!(*g.identity, Identity::Root | Identity::Pod { .. }));
+    for group in &mut snapshot.groups {
+        group.usage = Usage::default();
+    }
+    let answer = shown(&snapshot, &Readings::default());
+    assert_eq!(answer["node"], json!({"nodeName": "n"}));
+    let keys: Vec<_> = answer["pods"][0].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["containers", "podRef", "startTime"]);
+}
+
+#[test]
+fn a_rate_needs_an_earlier_reading() {
+    let before = fixture::snapshot(1);
+    let mut now = before.clone();
+    let second = Duration::from_secs(2);
+    now.time += second;
+    now.machine.usage.time = now.machine.usage.time.map(|t| t + second);
+    now.machine.usage.cpu.as_mut().unwrap().usage_ns += 3_000_000_000;
+    let at = now.groups.iter().position(|g| g.path.ends_with(&fixture::container_id(0))).unwrap();
+    now.groups[at].usage.time = now.groups[at].usage.time.map(|t| t + second);
+    now.groups[at].usage.cpu.as_mut().unwrap().usage_ns += 500_000_000;
+
+    let first = shown(&before, &Readings::default());
+    assert!(first["node"]["cpu"].get("usageNanoCores").is_none());
+    let readings = Readings::of(&before);
+    assert!(!readings.stale(&before) && readings.stale(&now));
+    let second = shown(&now, &readings);
+    assert_eq!(second["node"]["cpu"]["usageNanoCores"], 1_500_000_000);
+    assert_eq!(second["pods"][0]["containers"][0]["cpu"]["usageNanoCores"], 250_000_000);
+}
+
+#[test]
+fn removed_and_replaced_containers_are_not_shown() {
+    let mut snapshot = fixture::snapshot(1);
+    let at = snapshot.groups.iter().position(|g| g.path.ends_with(&fixture::container_id(0))).unwrap();
+    let mut old = snapshot.groups[at].clone();
+    old.path = Arc::from("/kubepods/burstable/old");
+    old.created -= Duration::from_secs(60);
+    snapshot.groups.push(old.clone());
+    let mut gone = old;
+    gone.path = Arc::from("/kubepods/burstable/gone");
+    gone.removed = Some(snapshot.time);
+    snapshot.groups.push(gone);
+    let answer = shown(&snapshot, &Readings::default());
+    let containers = answer["pods"][0]["containers"].as_array().unwrap();
+    assert_eq!(containers.len(), 1);
+    assert_eq!(containers[0]["startTime"], "2023-11-14T22:15:00Z");
+}
+
+#[test]
+fn only_cpu_and_memory() {
+    let answer = summary(&fixture::snapshot(1), &Readings::default()).only_cpu_and_memory();
+    let answer = serde_json::to_value(answer).unwrap();
+    let keys: Vec<_> = answer["node"].as_object().unwrap().keys().collect();
+    assert_eq!(keys, ["cpu", "memory", "nodeName", "startTime", "swap", "systemContainers"]);
+    assert!(answer["pods"][0]["containers"][0].get("io").is_none());
+}

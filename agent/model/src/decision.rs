@@ -1,0 +1,157 @@
+//! What was decided under pressure, and why: what `nodewarden explain` shows.
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use nodewarden_manifest::Pod;
+
+/// One decision, whole: what was seen, who could have gone and in which order, what was done and how long it took.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Decision {
+    /// Grows by one with each; also across restarts.
+    pub number: u64,
+    pub time: Timestamp,
+    /// `eviction`, `preemption`.
+    pub kind: String,
+    /// Nothing was done: mode observe, or somebody asked what would happen.
+    pub would: bool,
+    /// What woke it: `psi kubepods`, `memory.events`, `timer 40ms`, `simulate`, ….
+    pub woken_by: String,
+    pub signals: Vec<SignalSeen>,
+    /// In the order in which they would go; those that never go at the end.
+    pub candidates: Vec<CandidateSeen>,
+    pub steps: Vec<DecisionStep>,
+    /// What it came to, in words.
+    pub outcome: String,
+}
+
+/// A threshold and what was read for it; bytes, inodes or processes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct SignalSeen {
+    /// `memory.available`.
+    pub signal: String,
+    pub available: u64,
+    pub capacity: u64,
+    pub threshold: u64,
+    pub hard: bool,
+    /// Less is available than the threshold, or than it and the minimum reclaim while that is being made.
+    pub passed: bool,
+    /// Milliseconds since it was passed first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_for_ms: Option<u64>,
+    /// Of a soft threshold, milliseconds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grace_ms: Option<u64>,
+}
+
+/// A pod that could go.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct CandidateSeen {
+    pub uid: String,
+    pub namespace: String,
+    pub name: String,
+    pub qos: String,
+    pub priority: i32,
+    /// Of what the signal watches: bytes, inodes or processes.
+    pub usage: u64,
+    /// In place of the request the limit, where a pod was beyond one of its own.
+    pub request: u64,
+    pub chosen: bool,
+    /// Why it stays where it would be its turn: `critical`; empty otherwise.
+    pub spared: String,
+}
+
+/// One thing that was done.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DecisionStep {
+    /// `read`, `rank`, `kill`, `processes gone`, `memory back`, `dead containers removed`, `unused images removed`, ….
+    pub what: String,
+    /// Microseconds since the decision was woken, and how long it took.
+    pub after_us: u64,
+    pub took_us: u64,
+    /// What it came to; empty when there is nothing to say.
+    pub result: String,
+}
+
+/// How the node stands at one moment.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PressureView {
+    pub conditions: Vec<ConditionSeen>,
+    pub signals: Vec<SignalSeen>,
+    /// What wakes a look at the node.
+    pub watching: Vec<String>,
+}
+
+impl CandidateSeen {
+    /// `spared` is empty for one that may go.
+    pub fn new(pod: &Pod, (usage, request): (u64, u64), chosen: bool, spared: &str) -> Self {
+        Self {
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            name: pod.name.clone(),
+            qos: pod.qos.to_string(),
+            priority: pod.priority,
+            usage,
+            request,
+            chosen,
+            spared: spared.to_owned(),
+        }
+    }
+
+    /// Whether a uid, a name or namespace/name stands for it.
+    pub fn is(&self, reference: &str) -> bool {
+        match reference.split_once('/') {
+            Some((namespace, name)) => self.namespace == namespace && self.name == name,
+            None => self.uid == reference || self.name == reference,
+        }
+    }
+}
+
+impl PressureView {
+    pub fn of(pressed: &dyn Pressed) -> Self {
+        Self { conditions: pressed.conditions(), signals: pressed.signals(), watching: pressed.watching() }
+    }
+}
+
+/// How the node stands under pressure, and what was decided. Whoever implements it reads the node.
+#[async_trait::async_trait]
+pub trait Pressed: Send + Sync + 'static {
+    /// Conditions by the kubelet's name: whether true, since when, reason and message.
+    fn conditions(&self) -> Vec<ConditionSeen>;
+
+    /// Every threshold with what was last read for it; those that could not be read are left out.
+    fn signals(&self) -> Vec<SignalSeen> {
+        Vec::new()
+    }
+
+    /// What wakes a look at the node here beside the timer, in words: `PSI of the node`; what of it is missing, with
+    /// its reason.
+    fn watching(&self) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// Newest first.
+    fn decisions(&self) -> Vec<std::sync::Arc<Decision>>;
+
+    /// What would be done now with this threshold in place of the configured one, read anew; nothing is done.
+    ///
+    /// # Errors
+    /// The signal or the threshold is none, or the node cannot be read; for people.
+    async fn simulate(&self, signal: &str, threshold: &str) -> Result<Decision, String>;
+}
+
+/// `status.conditions[]` of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConditionSeen {
+    /// `MemoryPressure`.
+    pub name: &'static str,
+    pub status: bool,
+    pub since: Timestamp,
+    /// `KubeletHasInsufficientMemory`, as the kubelet says it.
+    pub reason: String,
+    pub message: String,
+}

@@ -1,0 +1,91 @@
+//! What is seen of the node at one moment: plain values that the gathering side (cgroup, kernel, runtime)
+//! fills in and that metrics, api and cli read. No file, clock or lock in here.
+//!
+//! Everything a place may be unable to know is an `Option`: `None` is left out of every output, never faked
+//! as zero.
+
+mod decision;
+mod device;
+mod event;
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+mod group;
+mod hierarchy;
+mod identity;
+mod image;
+mod kernel;
+mod pod;
+mod probe;
+mod status;
+mod usage;
+mod version;
+
+use std::sync::Arc;
+use std::time::SystemTime;
+
+pub use decision::{CandidateSeen, ConditionSeen, Decision, DecisionStep, Pressed, PressureView, SignalSeen};
+pub use device::{
+    DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health, HostDevice, HostDeviceKind,
+};
+pub use event::{
+    Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
+};
+pub use group::GroupView;
+pub use hierarchy::{HierarchyStatus, PodCgroup};
+pub use identity::{ContainerNames, Identity, PodNames};
+pub use image::{
+    FsUse, Garbage, GcOutcome, GcSettings, GcStep, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
+};
+pub use kernel::{
+    BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
+    ReclaimCounters, WAIT_BUCKETS, WAIT_FIRST_SHIFT,
+};
+pub use pod::{ContainerState, ContainerView, Ended, OomVictim, PodPhase, PodView};
+pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
+pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
+pub use usage::{
+    CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
+    Pressures, ProcessUsage, Usage,
+};
+pub use version::{set_version, version};
+
+/// All that is known of the node and its cgroups at one moment.
+#[derive(Debug, Clone)]
+pub struct Snapshot {
+    /// When the files were read.
+    pub time: SystemTime,
+    /// The machine as a whole.
+    pub machine: Machine,
+    /// Every cgroup, parents before children, ordered by path. Removed ones stay for the retention time with
+    /// `removed` set.
+    pub groups: Vec<GroupView>,
+}
+
+/// What the agent lets its surfaces (gRPC, HTTP) ask. The daemon implements it; tests implement it with
+/// fixtures.
+pub trait Watch: Send + Sync + 'static {
+    /// A reading of the node made now (or shared with a caller that asked within the last few milliseconds).
+    fn snapshot(&self) -> Arc<Snapshot>;
+    /// What works, what is off and why, and what the agent itself costs.
+    fn status(&self) -> Status;
+    /// Devices and who has them; none in mode observe.
+    fn devices(&self) -> DevicesView {
+        DevicesView::default()
+    }
+    /// Probes of the managed pods; none in mode observe.
+    fn probes(&self) -> ProbesView {
+        ProbesView::default()
+    }
+    /// Images and their collection; none without a container runtime.
+    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+        None
+    }
+    /// How the node stands under pressure; none where nothing is watched for it.
+    fn pressed(&self) -> Option<Arc<dyn Pressed>> {
+        None
+    }
+    /// The managed pods by uid; none in mode observe.
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        Vec::new()
+    }
+}

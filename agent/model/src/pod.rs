@@ -1,0 +1,134 @@
+//! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1 PodStatus).
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+use crate::Health;
+use nodewarden_manifest::{ContainerKind, Pod};
+
+/// `status.phase`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum PodPhase {
+    Pending,
+    Running,
+    Succeeded,
+    Failed,
+}
+
+impl PodPhase {
+    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Succeeded, Self::Failed];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Pending => "Pending",
+            Self::Running => "Running",
+            Self::Succeeded => "Succeeded",
+            Self::Failed => "Failed",
+        }
+    }
+}
+
+/// One pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PodView {
+    /// What runs, with the resources that it has now (an in-place resize changes them).
+    pub pod: Arc<Pod>,
+    /// Path of the manifest.
+    pub origin: String,
+    pub phase: PodPhase,
+    /// One word, empty when all is well: `Terminating`, `CgroupNotReady`, `RuntimeNotReady`, ….
+    pub reason: String,
+    pub message: String,
+    /// When the pod was accepted.
+    pub started: Timestamp,
+    /// Since when it is being ended.
+    pub terminating: Option<Timestamp>,
+    /// Empty until the sandbox is there; the node's own for `hostNetwork`.
+    pub ips: Vec<IpAddr>,
+    pub sandbox_id: String,
+    /// In the manifest's order: init containers (sidecars among them) and then the ordinary ones.
+    pub containers: Vec<ContainerView>,
+    /// Why a change of resources waits (`Deferred: …`) or was refused (`Infeasible: …`); empty when there is none.
+    pub resize: String,
+}
+
+/// `status.reason` of pods that had to make way (kubelet `eviction.Reason`, `events.PreemptContainer`).
+const MADE_WAY: [&str; 2] = ["Evicted", "Preempting"];
+
+impl PodView {
+    /// The pod is on its way out because it had to make way, or has ended for that and is not back.
+    pub fn made_way(&self) -> bool {
+        MADE_WAY.contains(&self.reason.as_str())
+            && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
+    }
+}
+
+/// One container of a pod.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ContainerView {
+    pub name: String,
+    pub kind: ContainerKind,
+    /// As the manifest names it, and as the runtime does.
+    pub image: String,
+    pub image_id: String,
+    /// The newest one's; empty when there is none yet.
+    pub id: String,
+    pub state: ContainerState,
+    /// How the one before ended.
+    pub last: Option<Ended>,
+    /// How often it was started again.
+    pub restarts: u32,
+    /// Started, and its readiness probe, if it has one, succeeds. An init container: it is done.
+    pub ready: bool,
+    /// Running, its postStart hook is done, and its startup probe, if it has one, has succeeded.
+    pub started: bool,
+    /// What device plugins gave it: by resource, each device with its health.
+    pub devices: BTreeMap<String, Vec<(String, Health)>>,
+    /// The newest process of this container that the kernel killed for memory, PID 1 or not.
+    pub oom: Option<OomVictim>,
+}
+
+/// `status.containerStatuses[].state`.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ContainerState {
+    /// `PodInitializing`, `ContainerCreating`, `CrashLoopBackOff`, `ErrImagePull`, `ImagePullBackOff`, ….
+    Waiting {
+        reason: String,
+        message: String,
+    },
+    Running {
+        since: Timestamp,
+    },
+    Terminated(Ended),
+}
+
+/// How a container ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ended {
+    pub id: String,
+    pub exit_code: i32,
+    /// 0 when it exited itself.
+    pub signal: i32,
+    /// `Completed`, `Error`, `OOMKilled`, `ContainerStatusUnknown`, ….
+    pub reason: String,
+    /// The termination message.
+    pub message: String,
+    pub started: Option<Timestamp>,
+    pub finished: Option<Timestamp>,
+    /// The process that the kernel killed for memory during this run, if any.
+    pub oom: Option<OomVictim>,
+}
+
+/// A process that the kernel killed for memory.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct OomVictim {
+    pub time: Timestamp,
+    pub pid: u32,
+    pub command: String,
+}

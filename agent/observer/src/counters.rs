@@ -1,0 +1,141 @@
+//! From the raw counters of a cgroup's slots to its totals: 32-bit buckets unwrapped, running turns added, nothing
+//! ever going back.
+
+use std::collections::HashMap;
+
+use nodewarden_ebpf_abi::{BlockCell, LATENCY_BUCKETS, UNTRACKED};
+
+use super::registry::{Group, Place};
+use nodewarden_machine::ebpf::{Cells, RawCpu, Space, Spaces};
+use nodewarden_model::{
+    BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
+    ReclaimCounters, Topic,
+};
+
+/// Topics that count.
+pub type TopicsOn = [bool; Topic::ALL.len()];
+
+/// The last reading of a cgroup's buckets, of which only the growth counts.
+#[derive(Debug, Clone, Default)]
+pub struct LastWait([u32; LATENCY_BUCKETS]);
+
+impl LastWait {
+    /// Takes a reading into `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long as
+    /// fewer than 2^32 waits fall into a bucket between two readings.
+    pub fn update(&mut self, totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
+        for (i, now) in raw.wait.iter().enumerate() {
+            totals.wait.buckets[i] += u64::from(now.wrapping_sub(self.0[i]));
+        }
+        self.0 = raw.wait;
+        totals.wait.sum_ns = totals.wait.sum_ns.max(raw.wait_ns);
+        // A turn that ends while it is read may be missed once: keep the higher reading.
+        totals.on_cpu_ns = totals.on_cpu_ns.max(raw.on_cpu_ns + running_ns);
+        totals.voluntary_switches = raw.voluntary;
+        totals.preempted_switches = raw.preempted;
+    }
+}
+
+/// Where to read, and for which topics.
+pub struct Source<'a> {
+    pub cells: &'a Cells,
+    pub spaces: &'a Spaces,
+    pub on: TopicsOn,
+}
+
+impl Source<'_> {
+    /// Time of unfinished turns by slot of the cpu space, in nanoseconds. Taken after `cells.cpu`.
+    pub fn running(&self, now_ns: u64) -> HashMap<u32, u64> {
+        let mut by_slot = HashMap::new();
+        for (slot, since) in self.cells.running() {
+            *by_slot.entry(slot).or_default() += now_ns.saturating_sub(since);
+        }
+        by_slot
+    }
+
+    fn slot(&self, group: &Group, topic: Topic, space: Space) -> Option<u32> {
+        if !self.on[topic as usize] {
+            return None;
+        }
+        let place: Place = group.places[self.spaces.of(space)?]?;
+        (place.slot != UNTRACKED && !place.released).then_some(place.slot)
+    }
+
+    /// Raw CPU counters of a cgroup with their slot.
+    pub fn cpu(&self, group: &Group) -> Option<(u32, RawCpu)> {
+        let slot = self.slot(group, Topic::Cpu, Space::Cpu)?;
+        Some((slot, self.cells.cpu(slot)))
+    }
+
+    /// Everything but the CPU counters, into `totals`. What has no slot any more keeps its last value.
+    pub fn others(&self, group: &Group, totals: &mut KernelCounters) {
+        if let Some(slot) = self.slot(group, Topic::Network, Space::Unified) {
+            let cell = self.cells.network(slot);
+            totals.network = Some(NetworkCounters {
+                rx_bytes: cell.rx_bytes,
+                rx_packets: cell.rx_packets,
+                tx_bytes: cell.tx_bytes,
+                tx_packets: cell.tx_packets,
+            });
+        }
+        if let Some(cell) = self.slot(group, Topic::Block, Space::Io).and_then(|slot| self.cells.block(slot))
+        {
+            totals.block = Some(block(&cell).shared());
+        }
+        let group_cell = |topic| self.cells.group(self.slot(group, topic, Space::Memory)?);
+        if let Some(cell) = group_cell(Topic::Oom) {
+            totals.oom_kills = Some(cell.oom_kills);
+        }
+        if let Some(cell) = group_cell(Topic::Reclaim) {
+            totals.reclaim = Some(ReclaimCounters {
+                direct_count: cell.direct_count,
+                direct_stall_ns: cell.direct_stall_ns,
+                direct_pages: cell.direct_pages,
+                memcg_count: cell.memcg_count,
+                memcg_stall_ns: cell.memcg_stall_ns,
+                memcg_pages: cell.memcg_pages,
+            });
+        }
+        if let Some(cell) = group_cell(Topic::Process) {
+            totals.process = Some(ProcessCounters {
+                forks: cell.forks,
+                execs: cell.execs,
+                exits: cell.exits,
+                signal_exits: cell.signal_exits,
+            });
+        }
+    }
+}
+
+fn block(cell: &BlockCell) -> BlockCounters {
+    let histogram = |i: usize| Log2Histogram { buckets: cell.buckets[i], sum_ns: cell.sum_ns[i] };
+    BlockCounters { read: histogram(0), write: histogram(1) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buckets_wrap_without_losing_counts() {
+        let (mut last, mut totals) = (LastWait::default(), CpuCounters::default());
+        let mut raw = RawCpu::default();
+        raw.wait[3] = u32::MAX - 1;
+        last.update(&mut totals, &raw, 0);
+        assert_eq!(totals.wait.buckets[3], u64::from(u32::MAX) - 1);
+        raw.wait[3] = 5;
+        last.update(&mut totals, &raw, 0);
+        assert_eq!(totals.wait.buckets[3], u64::from(u32::MAX) + 6);
+    }
+
+    #[test]
+    fn time_on_cpu_never_goes_back() {
+        let (mut last, mut totals) = (LastWait::default(), CpuCounters::default());
+        let mut on_cpu = |on_cpu_ns, running_ns| {
+            last.update(&mut totals, &RawCpu { on_cpu_ns, ..RawCpu::default() }, running_ns);
+            totals.on_cpu_ns
+        };
+        assert_eq!(on_cpu(100, 50), 150);
+        assert_eq!(on_cpu(100, 0), 150, "the turn ended between two looks");
+        assert_eq!(on_cpu(160, 0), 160);
+    }
+}

@@ -1,0 +1,118 @@
+//! The file readers of all cgroups, kept from one reading to the next.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
+use nix::unistd::Pid;
+
+use super::registry::Group;
+use nodewarden_machine::cgroup::{Asked, Budget, GroupReader, Layout, MachineReader};
+use nodewarden_model::{Machine, Usage};
+
+/// Descriptors left for everything that is not a cgroup's file.
+const RESERVED: u64 = 512;
+/// Descriptors kept open at most: 1,400 cgroups' worth, 70 MB of kernel memory.
+const MOST: u64 = 16_384;
+
+/// Reads the files of every cgroup and of the machine.
+pub struct Files {
+    layout: Layout,
+    budget: Budget,
+    readers: HashMap<Arc<str>, (u64, GroupReader)>,
+    machine: MachineReader,
+    devices: HashMap<(u32, u32), Option<String>>,
+}
+
+impl Files {
+    pub fn new(layout: Layout, node_name: Option<String>) -> Self {
+        let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
+        let machine = MachineReader::new(&layout, node_name, &budget);
+        Self { layout, budget, readers: HashMap::new(), machine, devices: HashMap::new() }
+    }
+
+    pub fn machine(&mut self) -> Machine {
+        self.machine.read(&mut Vec::new())
+    }
+
+    /// Reads each anew, over its last reading. Readers of cgroups that are not among them are dropped.
+    pub fn read(&mut self, groups: Vec<(&Group, &mut Usage)>, asked: Asked) {
+        let mut readers = HashMap::with_capacity(groups.len());
+        let mut work: Vec<Work<'_>> = groups
+            .into_iter()
+            .map(|(group, usage)| {
+                let reader = match self.readers.remove(&group.path) {
+                    Some((generation, reader)) if generation == group.generation => reader,
+                    _ => GroupReader::new(&self.layout, group.path.clone(), &self.budget),
+                };
+                Work { group, usage, reader }
+            })
+            .collect();
+        read_all(&self.layout, &mut work, asked);
+        for Work { group, usage, reader } in work {
+            for io in &mut usage.io {
+                let device = self.devices.entry((io.major, io.minor));
+                io.device.clone_from(device.or_insert_with(|| device_path(io.major, io.minor)));
+            }
+            readers.insert(group.path.clone(), (group.generation, reader));
+        }
+        self.readers = readers;
+    }
+}
+
+/// One cgroup to be read.
+struct Work<'a> {
+    group: &'a Group,
+    /// Its last reading, and then the new one.
+    usage: &'a mut Usage,
+    reader: GroupReader,
+}
+
+/// Cgroups from which on a second thread is worth starting.
+const SPLIT: usize = 100;
+
+fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
+    let one = |work: &mut [Work<'_>]| {
+        let mut buffer = Vec::with_capacity(8192);
+        work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.usage, &mut buffer));
+    };
+    // Nobody waits: no second CPU is woken for it.
+    if work.len() < SPLIT || asked == Asked::Later {
+        return one(work);
+    }
+    let (left, right) = work.split_at_mut(work.len() / 2);
+    std::thread::scope(|scope| {
+        let elsewhere = another_cpu();
+        let other = scope.spawn(move || {
+            if let Some(cpus) = elsewhere {
+                // Failing only means that the two may share a CPU.
+                let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
+            }
+            one(right);
+        });
+        one(left);
+        // What it could not read keeps its last values.
+        let _ = other.join();
+    });
+}
+
+/// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake each
+/// other on one CPU, and two readers there are no faster than one.
+fn another_cpu() -> Option<CpuSet> {
+    let mut cpus = sched_getaffinity(Pid::from_raw(0)).ok()?;
+    cpus.unset(sched_getcpu().ok()?).ok()?;
+    (0..CpuSet::count()).any(|cpu| cpus.is_set(cpu).unwrap_or(false)).then_some(cpus)
+}
+
+/// Raises the soft limit of open files to the hard one and returns it.
+fn descriptors() -> u64 {
+    use nix::sys::resource::{Resource, getrlimit, setrlimit};
+    let Ok((soft, hard)) = getrlimit(Resource::RLIMIT_NOFILE) else { return 1024 };
+    if soft < hard && setrlimit(Resource::RLIMIT_NOFILE, hard, hard).is_ok() { hard } else { soft }
+}
+
+/// `/dev/NAME` of a block device, from sysfs.
+fn device_path(major: u32, minor: u32) -> Option<String> {
+    let link = std::fs::read_link(format!("/sys/dev/block/{major}:{minor}")).ok()?;
+    Some(format!("/dev/{}", link.file_name()?.to_string_lossy().replace('!', "/")))
+}

@@ -1,0 +1,336 @@
+//! Which cgroups there are: the directories of all hierarchies joined by path, kept true by the kernel's records
+//! and by walks of the tree. Plain values in, events out; no file, map or clock in here.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use nodewarden_ebpf_abi::{
+    CgroupRecord, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DeviceRecord, ExitRecord, LifeRecord, OomRecord,
+    SCOPE_CGROUP, SCOPE_GLOBAL, SPACES,
+};
+
+use nodewarden_machine::cgroup::identify;
+use nodewarden_machine::ebpf::{Record, device_name, text};
+use nodewarden_model::{Detail, DeviceAccess, DeviceVerdict, Exit, Identity, LimitScope, OomKill};
+
+/// The memory hierarchy's space: it comes first, see `kernel::Spaces`.
+const MEMORY: usize = 0;
+/// Bytes of a page on the architectures this is built for.
+const PAGE: u64 = 4096;
+/// Removed cgroups that are kept at most, whatever the retention time.
+const MAX_REMOVED: usize = 4096;
+
+/// A cgroup's directory in one hierarchy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Place {
+    pub id: u64,
+    /// Slot of its counters; `UNTRACKED` (0) if it has none.
+    pub slot: u32,
+    /// When the directory was removed.
+    pub removed: Option<Timestamp>,
+    /// Its slot was read for the last time and given back.
+    pub released: bool,
+}
+
+/// One cgroup, over all hierarchies.
+#[derive(Debug, Clone)]
+pub struct Group {
+    pub path: Arc<str>,
+    pub identity: Arc<Identity>,
+    /// Tells one cgroup of a path from the next of the same path.
+    pub generation: u64,
+    pub created: Timestamp,
+    pub removed: Option<Timestamp>,
+    pub places: [Option<Place>; SPACES],
+}
+
+/// A slot whose cgroup is no longer in the registry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Retired {
+    pub space: usize,
+    pub slot: u32,
+    pub removed: Timestamp,
+}
+
+/// Something that happened, for the journal.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Happened {
+    pub time: Timestamp,
+    pub path: Arc<str>,
+    pub identity: Option<Arc<Identity>>,
+    pub detail: Detail,
+}
+
+/// All cgroups.
+#[derive(Debug, Default)]
+pub struct Registry {
+    members: [HashMap<u64, Arc<str>>; SPACES],
+    groups: BTreeMap<Arc<str>, Group>,
+    retired: Vec<Retired>,
+    generations: u64,
+    /// A record named a cgroup that is not known: the tree has to be walked.
+    unknown: bool,
+}
+
+impl Registry {
+    /// Every cgroup by path, parents before children.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.groups.values()
+    }
+
+    /// Cgroups with counters now: slots in use in the hierarchy that has most.
+    pub fn counted(&self) -> usize {
+        let in_use = |space: usize| {
+            let places = self.groups.values().filter_map(|g| g.places[space]);
+            places.filter(|p| p.slot != 0 && p.removed.is_none()).count()
+        };
+        (0..SPACES).map(in_use).max().unwrap_or(0)
+    }
+
+    /// Path of a cgroup by its kernel id.
+    pub fn path(&self, space: usize, id: u64) -> Option<&Arc<str>> {
+        self.members.get(space)?.get(&id)
+    }
+
+    /// Whether a walk is needed, and forgets it.
+    pub fn take_unknown(&mut self) -> bool {
+        std::mem::take(&mut self.unknown)
+    }
+
+    /// Slots to give back that no group holds any more.
+    pub fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
+        let (ripe, rest) = self.retired.iter().partition(|r| r.removed < before);
+        self.retired = rest;
+        ripe
+    }
+
+    /// A place's slot has been given back.
+    pub fn released(&mut self, path: &str, generation: u64, space: usize) {
+        if let Some(group) = self.groups.get_mut(path)
+            && group.generation == generation
+            && let Some(place) = &mut group.places[space]
+        {
+            place.released = true;
+        }
+    }
+
+    /// Takes one record of the kernel side in.
+    pub fn apply(&mut self, record: &Record, time: Timestamp) -> Option<Happened> {
+        match record {
+            Record::Created(r) => self.on_created(r, time),
+            Record::Removed(r) => self.remove(r.header.space as usize, r.header.cgroup, time),
+            Record::Populated(r) => self.life(r, time, Detail::CgroupPopulated {}),
+            Record::Emptied(r) => self.life(r, time, Detail::CgroupEmptied {}),
+            Record::Moved(r) => {
+                let detail = Detail::TaskMoved { pid: r.pid, command: text(&r.command) };
+                self.life(r, time, detail)
+            }
+            Record::Oom(r) => Some(self.oom(r, time)),
+            Record::Exit(r) => Some(self.exit(r, time)),
+            Record::Device(r) => Some(self.device(r, time)),
+            Record::Reclaim(_) => None,
+        }
+    }
+
+    fn on_created(&mut self, r: &CgroupRecord, time: Timestamp) -> Option<Happened> {
+        let space = r.header.space as usize;
+        let Some(parent) = self.members.get(space)?.get(&r.parent) else {
+            self.unknown = true;
+            return None;
+        };
+        let name = text(&r.name);
+        let path: Arc<str> =
+            if &**parent == "/" { format!("/{name}").into() } else { format!("{parent}/{name}").into() };
+        let new = self.add(space, r.header.cgroup, r.slot, path.clone(), time);
+        new.then(|| self.happened(&path, time, Detail::CgroupCreated {}))
+    }
+
+    /// Makes a cgroup's directory in a hierarchy known; true when its path is new. Known ones stay as they are.
+    pub fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
+        // One text for all hierarchies.
+        let path = self.groups.get(&path).map_or(path, |group| group.path.clone());
+        if self.members[space].insert(id, path.clone()).is_some() {
+            return false;
+        }
+        let place = Place { id, slot, removed: None, released: false };
+        if let Some(group) = self.groups.get_mut(&path)
+            && group.removed.is_none()
+        {
+            let old = group.places[space].replace(place);
+            self.retire(space, old);
+            return false;
+        }
+        if let Some(old) = self.groups.remove(&path) {
+            for (space, place) in old.places.into_iter().enumerate() {
+                self.retire(space, place);
+            }
+        }
+        self.generations += 1;
+        let mut places = [None; SPACES];
+        places[space] = Some(place);
+        let identity = Arc::new(identify(&path));
+        let group = Group {
+            path: path.clone(),
+            identity,
+            generation: self.generations,
+            created: time,
+            removed: None,
+            places,
+        };
+        self.groups.insert(path, group);
+        true
+    }
+
+    /// The slot of a cgroup that came and went without a record that could be kept.
+    pub fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
+        self.retired.push(Retired { space, slot, removed });
+    }
+
+    fn retire(&mut self, space: usize, place: Option<Place>) {
+        if let Some(Place { slot, removed: Some(removed), released: false, .. }) = place
+            && slot != 0
+        {
+            self.retired.push(Retired { space, slot, removed });
+        }
+    }
+
+    /// A cgroup's directory in a hierarchy is gone; with the last one the cgroup is.
+    pub fn remove(&mut self, space: usize, id: u64, time: Timestamp) -> Option<Happened> {
+        let path = self.members.get_mut(space)?.remove(&id)?;
+        let group = self.groups.get_mut(&path)?;
+        let place = group.places[space].as_mut().filter(|p| p.id == id)?;
+        place.removed = Some(time);
+        if group.places.iter().flatten().any(|p| p.removed.is_none()) {
+            return None;
+        }
+        group.removed = Some(time);
+        Some(self.happened(&path, time, Detail::CgroupRemoved {}))
+    }
+
+    /// Compares with a walk of one hierarchy: ids that are known but were not found are gone.
+    pub fn missing(&self, space: usize, found: &std::collections::HashSet<u64>) -> Vec<u64> {
+        self.members[space].keys().filter(|id| !found.contains(id)).copied().collect()
+    }
+
+    /// Drops cgroups that were removed before `before`, and the oldest removed ones beyond a bound.
+    pub fn expire(&mut self, before: Timestamp) {
+        let mut times: Vec<Timestamp> = self.groups.values().filter_map(|g| g.removed).collect();
+        let mut before = before;
+        if times.len() > MAX_REMOVED {
+            let surplus = times.len() - MAX_REMOVED;
+            let (_, newest_dropped, _) = times.select_nth_unstable(surplus);
+            before = before.max(*newest_dropped);
+        }
+        let gone: Vec<Arc<str>> = self
+            .groups
+            .values()
+            .filter(|g| g.removed.is_some_and(|t| t < before))
+            .map(|g| g.path.clone())
+            .collect();
+        for path in gone {
+            if let Some(group) = self.groups.remove(&path) {
+                for (space, place) in group.places.into_iter().enumerate() {
+                    self.retire(space, place);
+                }
+            }
+        }
+    }
+
+    /// An event of cgroup life, told once for the joined cgroup: by the first hierarchy it is in.
+    fn life(&mut self, r: &LifeRecord, time: Timestamp, detail: Detail) -> Option<Happened> {
+        let space = r.header.space as usize;
+        let Some(path) = self.members.get(space)?.get(&r.header.cgroup).cloned() else {
+            self.unknown = true;
+            return None;
+        };
+        let group = self.groups.get(&path)?;
+        let first = group.places.iter().position(|p| p.is_some_and(|p| p.removed.is_none()));
+        (first == Some(space)).then(|| self.happened(&path, time, detail))
+    }
+
+    fn happened(&self, path: &Arc<str>, time: Timestamp, detail: Detail) -> Happened {
+        let identity = self.groups.get(path).map(|g| g.identity.clone());
+        Happened { time, path: path.clone(), identity, detail }
+    }
+
+    /// Path of a cgroup of the memory hierarchy; one that is not known shows under its id.
+    fn memory_path(&mut self, id: u64) -> Arc<str> {
+        self.path_or_id(MEMORY, id)
+    }
+
+    fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str> {
+        if let Some(path) = self.path(space, id) {
+            return path.clone();
+        }
+        self.unknown = true;
+        format!("(cgroup id {id})").into()
+    }
+
+    fn oom(&mut self, r: &OomRecord, time: Timestamp) -> Happened {
+        let path = self.memory_path(r.header.cgroup);
+        let named = |registry: &mut Self, id: u64| match id {
+            0 => String::new(),
+            id => registry.memory_path(id).to_string(),
+        };
+        let limit_cgroup = named(self, r.limit_cgroup);
+        let trigger_cgroup = named(self, r.trigger_cgroup);
+        let detail = Detail::Oom(OomKill {
+            pid: r.pid,
+            command: text(&r.command),
+            total_vm_bytes: r.total_vm * PAGE,
+            anon_rss_bytes: r.anon_rss * PAGE,
+            file_rss_bytes: r.file_rss * PAGE,
+            shmem_rss_bytes: r.shmem_rss * PAGE,
+            oom_score_adj: r.oom_score_adj,
+            scope: match r.scope {
+                SCOPE_CGROUP => LimitScope::Cgroup,
+                SCOPE_GLOBAL => LimitScope::Global,
+                _ => LimitScope::Unknown,
+            },
+            limit_bytes: (r.limit_cgroup != 0).then_some(r.limit_pages * PAGE),
+            limit_cgroup,
+            trigger_pid: r.trigger_pid,
+            trigger_command: text(&r.trigger_command),
+            trigger_cgroup,
+        });
+        self.happened(&path, time, detail)
+    }
+
+    fn device(&mut self, r: &DeviceRecord, time: Timestamp) -> Happened {
+        let space = r.header.space as usize;
+        // A cgroup that is gone already: at least its pod's is known.
+        let known = self.path(space, r.header.cgroup).or_else(|| self.path(space, r.device.pod)).cloned();
+        let path = known.unwrap_or_else(|| self.path_or_id(space, r.header.cgroup));
+        let wants = |access: u32, letter| if r.wanted & access != 0 { letter } else { "" };
+        let detail = Detail::Device(DeviceAccess {
+            pid: r.pid,
+            command: text(&r.command),
+            device: device_name(r.device.kind, r.device.major, r.device.minor),
+            path: String::new(),
+            access: format!("{}{}", wants(DEVICE_READ, "r"), wants(DEVICE_WRITE, "w")),
+            verdict: if r.mode == DEVICE_AUDIT { DeviceVerdict::Audited } else { DeviceVerdict::Denied },
+            refused_by_runtime: r.refused_before != 0,
+            count: r.count,
+        });
+        self.happened(&path, time, detail)
+    }
+
+    fn exit(&mut self, r: &ExitRecord, time: Timestamp) -> Happened {
+        let path = self.memory_path(r.header.cgroup);
+        let detail = Detail::Exit(Exit {
+            pid: r.pid,
+            namespace_pid: r.namespace_pid,
+            command: text(&r.command),
+            // wait(2): the low 7 bits are the signal, the next byte the exit code.
+            code: (r.status >> 8) & 0xff,
+            signal: r.status & 0x7f,
+            main: r.main != 0,
+        });
+        self.happened(&path, time, detail)
+    }
+}
+
+#[cfg(test)]
+#[path = "registry_tests.rs"]
+mod tests;

@@ -1,0 +1,210 @@
+//! Reads everything: counters from the kernel programs, figures from the files; and gives slots back.
+
+use parking_lot::Mutex;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use jiff::{SignedDuration, Timestamp};
+use nodewarden_ebpf_abi::{GroupCell, UNTRACKED};
+use tracing::warn;
+
+use super::counters::{LastWait, Source, TopicsOn};
+use super::files::Files;
+use super::registry::{Group, Registry};
+use nodewarden_machine::cgroup::Asked;
+use nodewarden_machine::ebpf::{Cells, MonotonicClock, SlotPool, Space, Spaces};
+use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Usage};
+
+/// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
+const GRACE: SignedDuration = SignedDuration::from_millis(1500);
+
+/// What is remembered of a cgroup.
+#[derive(Default)]
+struct Remembered {
+    generation: u64,
+    wait: LastWait,
+    counters: KernelCounters,
+    usage: Usage,
+    seen: u64,
+}
+
+/// The kernel side's counters; absent when eBPF is off altogether.
+pub struct KernelSide {
+    pub cells: Arc<Cells>,
+    pub pool: SlotPool,
+    pub spaces: Spaces,
+    pub on: TopicsOn,
+}
+
+/// Reads the node; one reading at a time.
+pub struct Sampler {
+    pub kernel: Option<KernelSide>,
+    files: Files,
+    /// By path. Boxed: a map keeps room for more than it has.
+    remembered: BTreeMap<Arc<str>, Box<Remembered>>,
+    round: u64,
+}
+
+impl Sampler {
+    pub fn new(kernel: Option<KernelSide>, files: Files) -> Self {
+        Self { kernel, files, remembered: BTreeMap::new(), round: 0 }
+    }
+
+    /// Reads everything now. `name` fills in what a runtime knows of an identity.
+    pub fn sample(
+        &mut self,
+        registry: &Mutex<Registry>,
+        name: impl Fn(&Arc<Identity>) -> Arc<Identity>,
+    ) -> Snapshot {
+        let groups = groups(registry);
+        let time = SystemTime::now();
+        self.read(&groups, Asked::Now);
+        let machine = self.files.machine();
+        let views = groups
+            .iter()
+            .map(|group| {
+                let remembered = self.remembered.get(&group.path);
+                GroupView {
+                    path: group.path.clone(),
+                    identity: name(&group.identity),
+                    created: group.created.into(),
+                    removed: group.removed.map(SystemTime::from),
+                    usage: remembered.map(|r| r.usage.clone()).unwrap_or_default(),
+                    kernel: remembered.map(|r| r.counters.clone()).unwrap_or_default(),
+                }
+            })
+            .collect();
+        Snapshot { time, machine, groups: views }
+    }
+
+    /// Reads what ran since the last reading, for cgroups that may be gone when somebody asks; `name` is told whose
+    /// names will be wanted then. Makes no views: they would be megabytes for nobody.
+    pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
+        let groups = groups(registry);
+        self.read(&groups, Asked::Later);
+        for group in &groups {
+            name(&group.identity);
+        }
+    }
+
+    /// Brings what is remembered of all groups up to date, and forgets the others.
+    fn read(&mut self, groups: &[Group], asked: Asked) {
+        self.round += 1;
+        self.counters(groups);
+        let round = self.round;
+        self.remembered.retain(|_, r| r.seen == round);
+        // Both are of the same paths and in their order.
+        debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
+        let both = groups.iter().zip(self.remembered.values_mut());
+        let alive = both.filter(|(group, _)| group.removed.is_none());
+        self.files.read(alive.map(|(group, r)| (group, &mut r.usage)).collect(), asked);
+    }
+
+    /// Brings the counters of all groups up to date.
+    fn counters(&mut self, groups: &[Group]) {
+        let round = self.round;
+        let mut raw = Vec::with_capacity(groups.len());
+        for group in groups {
+            let remembered = self.remembered.entry(group.path.clone()).or_default();
+            if remembered.generation != group.generation {
+                **remembered = Remembered { generation: group.generation, ..Remembered::default() };
+            }
+            remembered.seen = round;
+        }
+        let Some(kernel) = &self.kernel else { return };
+        let source = kernel.source();
+        for group in groups {
+            raw.push(source.cpu(group));
+        }
+        // After the counters, see `Cells::running`.
+        let running = source.running(MonotonicClock::now_ns());
+        for (group, raw) in groups.iter().zip(raw) {
+            let Some(remembered) = self.remembered.get_mut(&group.path) else { continue };
+            if let Some((slot, raw)) = raw {
+                let now = running.get(&slot).copied().unwrap_or(0);
+                let Remembered { wait, counters, .. } = &mut **remembered;
+                wait.update(counters.cpu.get_or_insert_default(), &raw, now);
+            }
+            source.others(group, &mut remembered.counters);
+        }
+    }
+
+    /// Reads the slots of removed cgroups for the last time and gives them back.
+    pub fn release(&mut self, registry: &Mutex<Registry>, now: Timestamp) {
+        let Some(before) = now.checked_sub(GRACE).ok() else { return };
+        let (ripe, retired) = {
+            let mut registry = registry.lock();
+            let ripe: Vec<Group> = registry
+                .groups()
+                .filter(|g| {
+                    g.places.iter().flatten().any(|p| !p.released && p.removed.is_some_and(|t| t < before))
+                })
+                .cloned()
+                .collect();
+            (ripe, registry.take_retired(before))
+        };
+        if !ripe.is_empty() {
+            // They may never have been sampled while they lived.
+            self.counters(&ripe);
+        }
+        let Some(kernel) = &mut self.kernel else { return };
+        for group in &ripe {
+            for (space, place) in group.places.iter().enumerate() {
+                let Some(place) = place.filter(|p| !p.released && p.removed.is_some_and(|t| t < before))
+                else {
+                    continue;
+                };
+                registry.lock().released(&group.path, group.generation, space);
+                kernel.give_back(space, place.slot);
+            }
+        }
+        for retired in retired {
+            kernel.give_back(retired.space, retired.slot);
+        }
+    }
+
+    /// Counts that fell to cgroups without a slot.
+    pub fn untracked_counts(&self) -> u64 {
+        let Some(kernel) = &self.kernel else { return 0 };
+        let cpu = kernel.cells.cpu(UNTRACKED);
+        let group = kernel.cells.group(UNTRACKED);
+        let network = kernel.cells.network(UNTRACKED);
+        let of_group =
+            |g: GroupCell| g.oom_kills + g.direct_count + g.memcg_count + g.forks + g.execs + g.exits;
+        cpu.voluntary + cpu.preempted + group.map_or(0, of_group) + network.rx_packets + network.tx_packets
+    }
+}
+
+fn groups(registry: &Mutex<Registry>) -> Vec<Group> {
+    registry.lock().groups().cloned().collect()
+}
+
+impl KernelSide {
+    fn source(&self) -> Source<'_> {
+        Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
+    }
+
+    /// Zeroes a slot in every array of its space and puts it back into the queue.
+    fn give_back(&mut self, space: usize, slot: u32) {
+        if slot == UNTRACKED {
+            return;
+        }
+        let of = |s| self.spaces.of(s) == Some(space);
+        if of(Space::Memory) {
+            self.cells.zero_group(slot);
+        }
+        if of(Space::Cpu) {
+            self.cells.zero_cpu(slot);
+        }
+        if of(Space::Io) {
+            self.cells.zero_block(slot);
+        }
+        if of(Space::Unified) {
+            self.cells.zero_network(slot);
+        }
+        if let Err(error) = self.pool.give_back(space, slot) {
+            warn!(%error, slot, "a counter slot is lost until the agent's next start");
+        }
+    }
+}

@@ -1,0 +1,10 @@
+//! The values of fields that variables and files can have: `fieldRef` ([`pod_field`]) and `resourceFieldRef`
+//! ([`resource_value`]).
+
+mod error;
+mod field;
+mod resource;
+
+pub use error::FieldError;
+pub use field::pod_field;
+pub use resource::resource_value;

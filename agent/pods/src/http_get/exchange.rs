@@ -1,0 +1,133 @@
+//! One request and its answer, over a connection of its own.
+
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::pin;
+
+use futures_util::future::{Either, select};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use hyper::client::conn::{http1, http2};
+use hyper::header::{HeaderValue, LOCATION};
+use hyper::{Request, Version};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::beside::Beside;
+use super::request::{Body, Headers};
+use super::socket::dial;
+use super::tls::secured;
+use super::url::Url;
+use super::{Fault, LONGEST_BODY, Response};
+use nodewarden_manifest::Scheme;
+
+/// How much of what is no HTTP an error shows, in bytes.
+const SHOWN: usize = 64;
+
+/// What a request came to.
+#[derive(Debug)]
+pub(super) enum Exchanged {
+    Answer(Response),
+    /// To be asked again elsewhere on the same host.
+    Moved {
+        to: Url,
+        /// Whether the server named it from its scheme on.
+        absolute: bool,
+    },
+}
+
+pub(super) async fn exchange(url: &Url, headers: &Headers<'_>) -> Result<Exchanged, Fault> {
+    // What can't be sent needs no connection.
+    let request = headers.request(url, Version::HTTP_11)?;
+    let (stream, address) = dial(&url.host, url.port()).await?;
+    if url.scheme == Scheme::Http {
+        return over_http1(stream, address, request, url).await;
+    }
+    let stream = secured(stream, &url.host, address).await?;
+    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+        return over_http2(stream, address, headers.request(url, Version::HTTP_2)?, url).await;
+    }
+    over_http1(stream, address, request, url).await
+}
+
+async fn over_http1<S>(stream: S, peer: SocketAddr, ask: Request<Body>, url: &Url) -> Result<Exchanged, Fault>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let mut builder = http1::Builder::new();
+    builder.title_case_headers(true).allow_obsolete_multiline_headers_in_responses(true);
+    let shaken = builder.handshake(TokioIo::new(stream)).await;
+    let (mut sender, mut connection) = shaken.map_err(|error| Fault::of(error, peer))?;
+    let answer = pin!(read(sender.send_request(ask), peer, url));
+    let driver = poll_fn(|cx| connection.poll_without_shutdown(cx));
+    let done = match select(answer, driver).await {
+        Either::Left((done, _)) => done,
+        // Nothing more comes: the rest is there already.
+        Either::Right((_, answer)) => answer.await,
+    };
+    done.map_err(|fault| match fault {
+        Fault::Malformed { source, .. } => {
+            Fault::Malformed { begin: first_line(&connection.into_parts().read_buf), source }
+        }
+        fault => fault,
+    })
+}
+
+async fn over_http2<S>(stream: S, peer: SocketAddr, ask: Request<Body>, url: &Url) -> Result<Exchanged, Fault>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
+{
+    let beside = Beside::default();
+    let whole = async {
+        let shaken = http2::handshake(beside.clone(), TokioIo::new(stream)).await;
+        let (mut sender, connection) = shaken.map_err(|error| Fault::of(error, peer))?;
+        let answer = pin!(read(sender.send_request(ask), peer, url));
+        match select(answer, pin!(connection)).await {
+            Either::Left((done, _)) => done,
+            Either::Right((_, answer)) => answer.await,
+        }
+    };
+    beside.run(whole).await
+}
+
+/// Takes the answer's head, and its body unless it sends on.
+async fn read(
+    answer: impl Future<Output = hyper::Result<hyper::Response<Incoming>>>,
+    peer: SocketAddr,
+    url: &Url,
+) -> Result<Exchanged, Fault> {
+    let answer = answer.await.map_err(|error| Fault::of(error, peer))?;
+    let status = answer.status().as_u16();
+    let location = answer.headers().get(LOCATION).filter(|_| matches!(status, 301..=303 | 307 | 308));
+    let location =
+        location.map(HeaderValue::as_bytes).map(String::from_utf8_lossy).filter(|to| !to.is_empty());
+    let moved = location.as_deref().map(|to| url.follow(to)).transpose()?;
+    if let Some(Some((to, absolute))) = moved {
+        return Ok(Exchanged::Moved { to, absolute });
+    }
+    let foreign_redirect = location.map(|to| to.into_owned());
+    let body = body(answer.into_body()).await;
+    let body = body.map_err(|error| Fault::Body(Box::new(Fault::of(error, peer))))?;
+    Ok(Exchanged::Answer(Response { status, body, foreign_redirect }))
+}
+
+/// As far as it is wanted.
+async fn body(mut body: Incoming) -> hyper::Result<Vec<u8>> {
+    let mut read = Vec::new();
+    while let Some(frame) = body.frame().await {
+        if let Ok(data) = frame?.into_data() {
+            let room = LONGEST_BODY - read.len();
+            read.extend_from_slice(&data[..data.len().min(room)]);
+            if read.len() == LONGEST_BODY {
+                break;
+            }
+        }
+    }
+    Ok(read)
+}
+
+/// Of what came, as much of it as an error shows.
+fn first_line(came: &[u8]) -> String {
+    let line = came.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
+    String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).into_owned()
+}

@@ -1,0 +1,215 @@
+//! What is sent: the manifest's headers and the kubelet's own (pkg/probe/http `newProbeRequest`), as Go's client writes
+//! and carries them through redirects.
+
+use http_body_util::Empty;
+use hyper::body::Bytes;
+use hyper::header::{
+    ACCEPT, CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, REFERER, TRAILER,
+    TRANSFER_ENCODING, USER_AGENT,
+};
+use hyper::{Request, Uri, Version};
+
+use super::url::Url;
+use super::{Fault, Purpose};
+use nodewarden_manifest::{HttpGetAction, Scheme};
+
+/// A GET has none.
+pub(super) type Body = Empty<Bytes>;
+
+/// The headers of a request and of those that follow from it.
+#[derive(Debug)]
+pub(super) struct Headers<'a> {
+    asked: &'a [(String, String)],
+    user_agent: String,
+    /// Instead of the address.
+    host: Option<&'a str>,
+    /// Where a redirect came from.
+    referer: Option<String>,
+}
+
+impl<'a> Headers<'a> {
+    pub fn of(asked: &'a HttpGetAction, purpose: Purpose) -> Self {
+        let host = asked.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+        Self {
+            asked: &asked.headers,
+            user_agent: purpose.user_agent(),
+            host: host.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty()),
+            referer: None,
+        }
+    }
+
+    /// A `Host` of the manifest holds until an absolute redirect; a server is told who sent there, unless that came
+    /// over TLS and it is not.
+    pub fn moved(&mut self, from: &Url, to: &Url, absolute: bool) {
+        if absolute {
+            self.host = None;
+        }
+        let leaks = from.scheme == Scheme::Https && to.scheme == Scheme::Http;
+        self.referer = (!leaks).then(|| from.to_string());
+    }
+
+    /// The request for `url` in HTTP/1.1 or HTTP/2.
+    ///
+    /// # Errors
+    /// A header that can't be sent.
+    pub fn request(&self, url: &Url, version: Version) -> Result<Request<Body>, Fault> {
+        let bad_path = || Fault::Path(url.path.clone());
+        let authority = self.host.map_or_else(|| url.authority(), str::to_owned);
+        let mut headers = self.manifest()?;
+        if !headers.contains_key(USER_AGENT) {
+            headers.insert(USER_AGENT, value("User-Agent", &self.user_agent)?);
+        }
+        if !headers.contains_key(ACCEPT) {
+            headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
+        }
+        // One that the manifest sets to nothing is not sent.
+        for name in [USER_AGENT, ACCEPT] {
+            if headers.get(&name).is_some_and(HeaderValue::is_empty) {
+                headers.remove(&name);
+            }
+        }
+        if let Some(referer) = &self.referer
+            && !headers.contains_key(REFERER)
+        {
+            headers.insert(REFERER, value("Referer", referer)?);
+        }
+        let uri = if version == Version::HTTP_2 {
+            let builder = Uri::builder().scheme(url.scheme.name()).path_and_query(&*url.path);
+            let host = || Fault::Header(format!("Host: {authority}"));
+            builder.authority(&*authority).build().map_err(|_| host())?
+        } else {
+            headers.insert(HOST, value("Host", &authority)?);
+            headers.insert(CONNECTION, HeaderValue::from_static("close"));
+            Uri::builder().path_and_query(&*url.path).build().map_err(|_| bad_path())?
+        };
+        let mut request = Request::new(Empty::new());
+        *request.uri_mut() = uri;
+        *request.headers_mut() = headers;
+        Ok(request)
+    }
+
+    /// Those of the manifest that are the application's: how a message is framed is not its matter, and it asks for
+    /// one `User-Agent`.
+    fn manifest(&self) -> Result<HeaderMap, Fault> {
+        let mut headers = HeaderMap::with_capacity(self.asked.len() + 4);
+        for (name, text) in self.asked {
+            let key = HeaderName::try_from(name.as_str()).map_err(|_| Fault::Header(name.clone()))?;
+            let ours = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER].contains(&key);
+            if !(ours || key == USER_AGENT && headers.contains_key(USER_AGENT)) {
+                headers.append(key, value(name, text)?);
+            }
+        }
+        Ok(headers)
+    }
+}
+
+fn value(name: &str, text: &str) -> Result<HeaderValue, Fault> {
+    HeaderValue::try_from(text).map_err(|_| Fault::Header(format!("{name}: {text}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn action(headers: &[(&str, &str)]) -> HttpGetAction {
+        let headers = headers.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned()));
+        HttpGetAction {
+            scheme: Scheme::Http,
+            host: None,
+            port: 8080,
+            path: "/a".to_owned(),
+            headers: headers.collect(),
+        }
+    }
+
+    fn sent(headers: &Headers<'_>, url: &Url) -> Vec<String> {
+        let request = headers.request(url, Version::HTTP_11).unwrap();
+        let mut lines: Vec<_> = request
+            .headers()
+            .iter()
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        lines.sort();
+        lines
+    }
+
+    #[test]
+    fn of_the_manifest_and_our_own() {
+        let agent = format!("user-agent: kube-probe/{}", nodewarden_model::version());
+        let own = ["accept: */*", "connection: close", "host: h:8080"];
+        for (asked, expected) in [
+            (&[][..], [&own[..], &[&agent]].concat()),
+            (&[("X", "1"), ("x", "2")], [&own[..], &[&agent, "x: 1", "x: 2"]].concat()),
+            (
+                &[("Host", "web"), ("host", "web2")],
+                vec!["accept: */*", "connection: close", "host: web", &agent],
+            ),
+            (&[("host", "")], [&own[..], &[&agent]].concat()),
+            (&[("Accept", ""), ("User-Agent", "")], own[1..].to_vec()),
+            (&[("User-Agent", "me"), ("User-Agent", "you")], [&own[..], &["user-agent: me"]].concat()),
+            (
+                &[("Accept", "a/b"), ("Accept", "c/d")],
+                [&["accept: a/b", "accept: c/d"], &own[1..], &[&agent]].concat(),
+            ),
+            // How the message is framed, and whether the connection is kept, is not the manifest's matter.
+            (
+                &[("Content-Length", "5"), ("transfer-encoding", "chunked"), ("Trailer", "X")],
+                [&own[..], &[&agent]].concat(),
+            ),
+            (&[("Connection", "keep-alive")], [&own[..], &[&agent]].concat()),
+        ] {
+            let action = action(asked);
+            assert_eq!(
+                sent(&Headers::of(&action, Purpose::Probe), &Url::of(&action, "h")),
+                expected,
+                "{asked:?}"
+            );
+        }
+        let hook = action(&[]);
+        let lines = sent(&Headers::of(&hook, Purpose::Hook), &Url::of(&hook, "::1"));
+        assert_eq!(
+            lines[2..],
+            [
+                "host: [::1]:8080".to_owned(),
+                format!("user-agent: kube-lifecycle/{}", nodewarden_model::version())
+            ]
+        );
+        for bad in [("a b", "c"), ("", "c"), ("a", "b\nc")] {
+            let action = action(&[bad]);
+            let fault =
+                Headers::of(&action, Purpose::Probe).request(&Url::of(&action, "h"), Version::HTTP_11);
+            assert!(matches!(fault, Err(Fault::Header(_))), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn through_redirects() {
+        let action = action(&[("Host", "web")]);
+        let (from, mut headers) = (Url::of(&action, "h"), Headers::of(&action, Purpose::Probe));
+        let (relative, absolute) = from.follow("/b").unwrap().unwrap();
+        headers.moved(&from, &relative, absolute);
+        let lines = sent(&headers, &relative);
+        assert!(lines.contains(&"host: web".to_owned()), "{lines:?}");
+        assert!(lines.contains(&"referer: http://h:8080/a".to_owned()), "{lines:?}");
+        let (there, absolute) = relative.follow("https://h/c").unwrap().unwrap();
+        headers.moved(&relative, &there, absolute);
+        assert!(sent(&headers, &there).contains(&"host: h".to_owned()));
+        let (back, absolute) = there.follow("http://h/d").unwrap().unwrap();
+        headers.moved(&there, &back, absolute);
+        assert!(!sent(&headers, &back).iter().any(|line| line.starts_with("referer")));
+        let explicit = self::action(&[("Referer", "me")]);
+        let mut headers = Headers::of(&explicit, Purpose::Probe);
+        headers.moved(&from, &relative, false);
+        assert!(sent(&headers, &relative).contains(&"referer: me".to_owned()));
+    }
+
+    #[test]
+    fn in_http_2() {
+        let action = action(&[("Host", "web"), ("X", "1")]);
+        let url = Url { scheme: Scheme::Https, ..Url::of(&action, "h") };
+        let headers = Headers::of(&action, Purpose::Probe);
+        let request = headers.request(&url, Version::HTTP_2).unwrap();
+        assert_eq!(request.uri().to_string(), "https://web/a");
+        assert!(!request.headers().contains_key(HOST) && !request.headers().contains_key(CONNECTION));
+    }
+}

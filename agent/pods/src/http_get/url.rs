@@ -1,0 +1,277 @@
+//! Where a request goes: made from a manifest (pkg/probe/http `formatURL`), and moved by a `Location` (RFC 3986, 5.2).
+
+use std::fmt;
+
+use super::Fault;
+use nodewarden_manifest::{HttpGetAction, Scheme};
+
+/// An absolute address that HTTP is spoken to.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Url {
+    pub scheme: Scheme,
+    /// Without brackets.
+    pub host: String,
+    /// None: the scheme's.
+    pub port: Option<u16>,
+    /// From the root, with its query, in characters that can be sent.
+    pub path: String,
+}
+
+/// A text taken apart; a fragment is nobody's.
+#[derive(Debug, PartialEq, Eq)]
+struct Reference<'a> {
+    scheme: Option<&'a str>,
+    authority: Option<&'a str>,
+    path: &'a str,
+    query: Option<&'a str>,
+}
+
+impl Url {
+    /// Of the manifest's path only path and query count, though it may look like an address. One that is no reference
+    /// at all is a path as it stands.
+    pub fn of(asked: &HttpGetAction, host: &str) -> Self {
+        let text = asked.path.as_str();
+        let parts = reference(text);
+        let whole = text.bytes().any(|byte| byte.is_ascii_control()) || has_bad_escape(parts.path);
+        let path = match (whole, parts.query) {
+            (true, _) => encoded(text, false),
+            (false, Some(query)) => format!("{}?{}", encoded(parts.path, true), encoded(query, true)),
+            (false, None) => encoded(parts.path, true),
+        };
+        let path = if path.starts_with('/') { path } else { format!("/{path}") };
+        Self { scheme: asked.scheme, host: host.to_owned(), port: Some(asked.port), path }
+    }
+
+    /// Where a `Location` in its answer leads, and whether it is an absolute one; none: to another host.
+    ///
+    /// # Errors
+    /// It is no address, or nothing is known of its scheme.
+    pub fn follow(&self, location: &str) -> Result<Option<(Self, bool)>, Fault> {
+        let bad = || Fault::Location(location.to_owned());
+        let parts = reference(location);
+        let (host, port) = match (parts.authority, parts.scheme) {
+            (Some(authority), _) => host_and_port(authority).ok_or_else(bad)?,
+            (None, Some(_)) => return Ok(None),
+            (None, None) => (self.host.as_str(), self.port),
+        };
+        if location.bytes().any(|byte| byte.is_ascii_control()) || has_bad_escape(parts.path) {
+            return Err(bad());
+        }
+        if host != self.host {
+            return Ok(None);
+        }
+        let scheme = match parts.scheme.map(str::to_ascii_lowercase).as_deref() {
+            None => self.scheme,
+            Some("http") => Scheme::Http,
+            Some("https") => Scheme::Https,
+            Some(other) => return Err(Fault::Scheme(other.to_owned())),
+        };
+        let (base, base_query) =
+            self.path.split_once('?').map_or((self.path.as_str(), None), |(path, query)| (path, Some(query)));
+        let inherits = parts.authority.is_none() && parts.path.is_empty();
+        let path = match (parts.path, parts.authority) {
+            ("", None) => base.to_owned(),
+            (path, None) if !path.starts_with('/') => {
+                let folder = base.rsplit_once('/').map_or("", |(folder, _)| folder);
+                without_dots(&format!("{folder}/{path}"))
+            }
+            (path, _) => without_dots(path),
+        };
+        let mut path = encoded(&path, true);
+        if let Some(query) = parts.query.or(base_query.filter(|_| inherits)) {
+            path = format!("{path}?{}", encoded(query, true));
+        }
+        let moved = Self { scheme, host: host.to_owned(), port, path };
+        Ok(Some((moved, parts.scheme.is_some())))
+    }
+
+    pub fn port(&self) -> u16 {
+        self.port.unwrap_or(self.scheme.default_port())
+    }
+
+    /// As in `Host`: an IPv6 address in brackets, without its zone.
+    pub fn authority(&self) -> String {
+        let host = match self.host.split_once('%') {
+            Some((address, _)) if address.contains(':') => address,
+            _ => &self.host,
+        };
+        let host = if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+        match self.port {
+            Some(port) => format!("{host}:{port}"),
+            None => host,
+        }
+    }
+}
+
+impl fmt::Display for Url {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}://{}{}", self.scheme.name(), self.authority(), self.path)
+    }
+}
+
+fn reference(text: &str) -> Reference<'_> {
+    let text = text.split('#').next().unwrap_or_default();
+    let (scheme, rest) = match text.split_once(':') {
+        Some((scheme, rest)) if is_scheme(scheme) => (Some(scheme), rest),
+        _ => (None, text),
+    };
+    let (authority, rest) = match rest.strip_prefix("//") {
+        Some(rest) => {
+            let (authority, rest) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+            (Some(authority), rest)
+        }
+        None => (None, rest),
+    };
+    let (path, query) = rest.split_once('?').map_or((rest, None), |(path, query)| (path, Some(query)));
+    Reference { scheme, authority, path, query }
+}
+
+fn is_scheme(text: &str) -> bool {
+    text.starts_with(|letter: char| letter.is_ascii_alphabetic())
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
+}
+
+/// Without who asks and without brackets; none: no authority.
+fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
+    let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
+    let (host, port) = match place.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => place.split_at(place.find(':').unwrap_or(place.len())),
+    };
+    let port = match port {
+        "" | ":" => None,
+        port => Some(port.strip_prefix(':')?.parse().ok()?),
+    };
+    is_host(host).then_some((host, port))
+}
+
+/// Whether it can be a host's name or address.
+pub(super) fn is_host(text: &str) -> bool {
+    let bad = |byte: u8| byte <= b' ' || byte == 0x7f || b"\"#/<>?@[\\]^`{|}".contains(&byte);
+    !text.bytes().any(bad)
+}
+
+fn has_bad_escape(path: &str) -> bool {
+    let good = |rest: &str| rest.len() >= 2 && rest.bytes().take(2).all(|digit| digit.is_ascii_hexdigit());
+    path.split('%').skip(1).any(|rest| !good(rest))
+}
+
+/// Characters that can't be sent as `%` and their bytes; with `marks` a `%`, `?` and `#` are what they mean.
+fn encoded(text: &str, marks: bool) -> String {
+    const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
+    let mut out = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let sent = match byte {
+            b'%' | b'?' => marks,
+            b'!' | b'$' | b'&'..=b';' | b'=' | b'@'..=b'Z' | b'[' | b']' | b'_' | b'a'..=b'z' | b'~' => true,
+            _ => false,
+        };
+        if sent {
+            out.push(char::from(byte));
+        } else {
+            let digit = |half: u8| char::from(DIGITS[usize::from(half)]);
+            out.extend(['%', digit(byte >> 4), digit(byte & 15)]);
+        }
+    }
+    out
+}
+
+/// `.` and `..` carried out (RFC 3986, 5.2.4).
+fn without_dots(path: &str) -> String {
+    let mut kept: Vec<&str> = Vec::new();
+    let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
+    while let Some(segment) = segments.next() {
+        if segment == ".." {
+            kept.pop();
+        }
+        match segment {
+            "." | ".." if segments.peek().is_none() => kept.push(""),
+            "." | ".." => {}
+            segment => kept.push(segment),
+        }
+    }
+    format!("/{}", kept.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(host: &str, path: &str) -> Url {
+        let action = HttpGetAction {
+            scheme: Scheme::Http,
+            host: None,
+            port: 80,
+            path: path.to_owned(),
+            headers: Vec::new(),
+        };
+        Url::of(&action, host)
+    }
+
+    #[test]
+    fn of_a_manifest() {
+        for (host, path, expected) in [
+            ("10.0.0.1", "/a?b=c&d=%20", "http://10.0.0.1:80/a?b=c&d=%20"),
+            ("fd00::1", "a b#c", "http://[fd00::1]:80/a%20b"),
+            ("fe80::1%eth0", "/", "http://[fe80::1]:80/"),
+            ("h", "", "http://h:80/"),
+            ("h", "?q", "http://h:80/?q"),
+            ("h", "/a?", "http://h:80/a?"),
+            ("h", "/ä\"<>^`{|}\\", "http://h:80/%C3%A4%22%3C%3E%5E%60%7B%7C%7D%5C"),
+            ("h", "/a/../b/.", "http://h:80/a/../b/."),
+            // What looks like an address is one, of which the path is left.
+            ("h", "https://other:1/x?y", "http://h:80/x?y"),
+            ("h", "//other", "http://h:80/"),
+            // No reference: every character stands for itself.
+            ("h", "/100%?a#b", "http://h:80/100%25%3Fa%23b"),
+            ("h", "/a\n?", "http://h:80/a%0A%3F"),
+            ("h", "/%zz", "http://h:80/%25zz"),
+        ] {
+            assert_eq!(of(host, path).to_string(), expected, "{host} {path}");
+        }
+    }
+
+    #[test]
+    fn of_a_location() {
+        let base = Url { port: Some(8080), ..of("h", "/a/b/c?q") };
+        for (location, expected) in [
+            ("/x?y", "http://h:8080/x?y"),
+            ("d", "http://h:8080/a/b/d"),
+            ("./d/.", "http://h:8080/a/b/d/"),
+            ("../d", "http://h:8080/a/d"),
+            ("../../../../d/..", "http://h:8080/"),
+            ("?z", "http://h:8080/a/b/c?z"),
+            ("#f", "http://h:8080/a/b/c?q"),
+            ("", "http://h:8080/a/b/c?q"),
+            ("//h/x", "http://h/x"),
+            ("HTTPS://u:p@h/x#f", "https://h/x"),
+            ("http://h:1", "http://h:1/"),
+            ("http://h?x", "http://h/?x"),
+            ("http://h:/", "http://h/"),
+            ("/ä b", "http://h:8080/%C3%A4%20b"),
+        ] {
+            let moved = base.follow(location).unwrap().map(|(url, _)| url.to_string());
+            assert_eq!(moved.as_deref(), Some(expected), "{location}");
+        }
+        for foreign in ["//other/x", "http://H/", "http://h.:8080/", "mailto:h", "http:///x", "app://other/"]
+        {
+            assert_eq!(base.follow(foreign).unwrap(), None, "{foreign}");
+        }
+        for bad in ["http://h h/", "http://h:x/", "http://h:99999/", "http://[::1/", "/%zz", "/a\tb"] {
+            assert!(matches!(base.follow(bad), Err(Fault::Location(_))), "{bad}");
+        }
+        assert!(matches!(base.follow("ftp://h/"), Err(Fault::Scheme(scheme)) if scheme == "ftp"));
+        assert!(base.follow("http://h/").unwrap().is_some_and(|(_, absolute)| absolute));
+        assert!(base.follow("//h/").unwrap().is_some_and(|(_, absolute)| !absolute));
+        let v6 = of("::1", "/");
+        let (moved, _) = v6.follow("http://[::1]:9/y").unwrap().unwrap();
+        assert_eq!((moved.host.as_str(), moved.port()), ("::1", 9));
+    }
+
+    #[test]
+    fn ports() {
+        let (plain, _) = of("h", "/").follow("http://h/").unwrap().unwrap();
+        let (secure, _) = of("h", "/").follow("https://h/").unwrap().unwrap();
+        assert_eq!((plain.port(), secure.port()), (80, 443));
+    }
+}

@@ -1,0 +1,78 @@
+//! Where a pod's files are: the kubelet's layout below the state directory and the log directory.
+
+use std::path::{Path, PathBuf};
+
+use nodewarden_manifest::Pod;
+use nodewarden_manifest::volume_source::Source;
+
+/// The places of one pod.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodPaths {
+    /// `<state>/pods/<uid>`.
+    pub home: PathBuf,
+    /// `<podLogsDir>/<namespace>_<name>_<uid>`.
+    pub logs: PathBuf,
+}
+
+/// An `emptyDir` volume of the pod whose directory is `home`.
+pub fn empty_dir(home: &Path, volume: &str) -> PathBuf {
+    home.join("volumes/kubernetes.io~empty-dir").join(volume)
+}
+
+impl PodPaths {
+    /// `pods` is `<state>/pods`.
+    pub fn new(pods: &Path, logs: &Path, pod: &Pod) -> Self {
+        Self {
+            home: pods.join(&pod.uid),
+            logs: logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)),
+        }
+    }
+
+    /// `volumes/kubernetes.io~empty-dir/<volume>`.
+    pub fn empty_dir(&self, volume: &str) -> PathBuf {
+        empty_dir(&self.home, volume)
+    }
+
+    /// `volumes/kubernetes.io~downward-api/<volume>`.
+    pub fn downward_api(&self, volume: &str) -> PathBuf {
+        self.volumes().join("kubernetes.io~downward-api").join(volume)
+    }
+
+    /// Where the part of a volume is bound that a container's mount of this index asks for.
+    pub fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
+        self.home.join("volume-subpaths").join(volume).join(container).join(index.to_string())
+    }
+
+    /// Where the content of the volume `name` is on the node.
+    pub fn source(&self, source: Source<'_>, name: &str) -> PathBuf {
+        match source {
+            Source::EmptyDir(_) => self.empty_dir(name),
+            Source::HostPath(asked) => PathBuf::from(&asked.path),
+            Source::DownwardApi(_) => self.downward_api(name),
+        }
+    }
+
+    pub fn volumes(&self) -> PathBuf {
+        self.home.join("volumes")
+    }
+
+    /// The hosts file that containers see at `/etc/hosts`.
+    pub fn hosts(&self) -> PathBuf {
+        self.home.join("etc-hosts")
+    }
+
+    /// The termination message of one run of a container.
+    pub fn termination_log(&self, container: &str, attempt: u32) -> PathBuf {
+        self.home.join("containers").join(container).join(format!("{attempt}"))
+    }
+
+    /// `<logs>/<container>`.
+    pub fn log_dir(&self, container: &str) -> PathBuf {
+        self.logs.join(container)
+    }
+
+    /// The log of one run, as the runtime is told it: below the pod's log directory.
+    pub fn log_name(container: &str, attempt: u32) -> String {
+        format!("{container}/{attempt}.log")
+    }
+}

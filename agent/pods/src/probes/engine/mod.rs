@@ -1,0 +1,152 @@
+//! Makes the probes of all containers.
+//!
+//! ```text
+//! watch ─► timer (due, probe) ─► lane of its handler ─► run, a task of its own ─► state ─► sink
+//!            ▲                    bounded, first due      reports once however      │
+//!            │                    first begun             it ends                   │
+//!            └────────── the next point of its grid ◄───────────────────────────────┘
+//! ```
+//!
+//! One task owns the order of things: it alone begins runs, takes in what they came to and calls sinks, so what a sink is
+//! given is always newer than what it was given before. What a change leads to is saved and published by the sink's
+//! future in a task of its own; the probe goes on after it.
+
+mod container;
+#[cfg(test)]
+pub(super) mod fixture;
+mod histogram;
+mod lanes;
+mod run;
+mod sink;
+mod state;
+mod task;
+mod tell;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::{ProbeMemory, Prober, Target};
+use nodewarden_config::ProbeSettings;
+use nodewarden_manifest::ProbeSpec;
+use nodewarden_model::ProbesView;
+use state::State;
+use task::{Message, Shared};
+
+pub use sink::{Change, ProbeSink};
+
+/// All probes of the node. The engine ends when every clone of it and every [`Watched`] are dropped.
+#[derive(Clone)]
+pub struct Probes(Arc<Handle>);
+
+struct Handle {
+    shared: Arc<Shared>,
+    task: AbortHandle,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Probes {
+    /// Must be called inside a tokio runtime, and ends with it.
+    pub fn start(settings: &ProbeSettings, prober: Arc<dyn Prober>) -> Self {
+        let (sender, inbox) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared::new(State::new(settings), prober, sender));
+        let task = tokio::spawn(task::run(shared.clone(), inbox)).abort_handle();
+        Self(Arc::new(Handle { shared, task }))
+    }
+
+    /// Probes this container from now on, until what is returned is dropped. `memory` of another container id counts for
+    /// nothing, and so does one that is older than what a sink was given last for this container id. An earlier container
+    /// of the same pod and name is not probed any more.
+    pub fn watch(
+        &self,
+        target: Target,
+        specs: Vec<ProbeSpec>,
+        memory: ProbeMemory,
+        sink: Arc<dyn ProbeSink>,
+    ) -> Watched {
+        let (container_id, address) = (target.container_id.clone(), target.address);
+        let now = (Instant::now(), Timestamp::now());
+        let (number, left) = self.0.shared.state().watch((target, specs, memory), sink, now);
+        left.end();
+        self.0.look();
+        Watched { handle: self.0.clone(), number, container_id, address }
+    }
+
+    /// The pod is gone: its counts too.
+    pub fn forget(&self, uid: &str) {
+        let left = self.0.shared.state().forget(uid);
+        left.end();
+    }
+
+    /// What surfaces show: also pods' probes whose container is not there now.
+    pub fn view(&self) -> ProbesView {
+        let taken = view::take(&mut self.0.shared.state());
+        taken.show(Instant::now(), Timestamp::now())
+    }
+}
+
+impl Handle {
+    fn look(&self) {
+        // Nobody listens when the runtime has ended.
+        let _ = self.shared.sender.send(Message::Look);
+    }
+}
+
+impl fmt::Debug for Probes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Probes").finish_non_exhaustive()
+    }
+}
+
+/// A container is probed as long as this is there. When it is dropped what is under way is thrown away, and no call to
+/// the prober or the sink begins any more.
+#[must_use = "dropped, nothing is probed"]
+pub struct Watched {
+    handle: Arc<Handle>,
+    number: u64,
+    container_id: String,
+    address: Option<IpAddr>,
+}
+
+impl Watched {
+    pub fn container_id(&self) -> &str {
+        &self.container_id
+    }
+
+    pub fn address(&self) -> Option<IpAddr> {
+        self.address
+    }
+
+    /// The pod ends: only readiness goes on (the kubelet's `StopLivenessAndStartup`).
+    pub fn end(&self) {
+        let left = self.handle.shared.state().end(self.number);
+        left.end();
+    }
+}
+
+impl Drop for Watched {
+    fn drop(&mut self) {
+        let left = self.handle.shared.state().unwatch(self.number);
+        left.end();
+    }
+}
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { container_id, address, .. } = self;
+        f.debug_struct("Watched").field("container_id", container_id).field("address", address).finish()
+    }
+}

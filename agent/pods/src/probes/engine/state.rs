@@ -1,0 +1,284 @@
+//! Everything the engine knows, under one lock under which nobody else's code runs.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use tokio::task::AbortHandle;
+use tokio::time::Instant;
+
+use super::container::{Clock, Container, Stage, Watch};
+use super::lanes::Lanes;
+use super::run::{Ended, Run, Told};
+use super::tell::{self, Events};
+use super::{Change, ProbeSink, histogram};
+use crate::probes::{ProbeMemory, Target, grid, rules};
+use nodewarden_config::ProbeSettings;
+use nodewarden_manifest::{ProbeKind, ProbeSpec};
+use nodewarden_model::Verdict;
+
+/// A probe of a container that is watched; no number is given twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Id {
+    pub container: u64,
+    pub kind: ProbeKind,
+}
+
+/// See the module.
+pub struct State {
+    next: u64,
+    pub containers: HashMap<u64, Container>,
+    /// By the pod's uid and the container's name.
+    names: HashMap<(String, String), u64>,
+    timer: BTreeSet<(Instant, Id)>,
+    pub lanes: Lanes,
+}
+
+/// What is dropped once the lock is free: what others gave us runs their code then.
+#[derive(Default)]
+pub struct Left {
+    aborts: Vec<AbortHandle>,
+    sinks: Vec<Watch>,
+    containers: Vec<Container>,
+}
+
+/// Whom to tell what, once the lock is free.
+pub struct Effect {
+    pub id: Id,
+    pub sink: Arc<dyn ProbeSink>,
+    pub events: Events,
+    pub keep: Option<(Arc<ProbeMemory>, Option<Change>)>,
+}
+
+impl Left {
+    pub fn end(self) {
+        self.aborts.iter().for_each(AbortHandle::abort);
+        drop((self.sinks, self.containers));
+    }
+}
+
+impl State {
+    pub fn new(settings: &ProbeSettings) -> Self {
+        Self {
+            next: 0,
+            containers: HashMap::new(),
+            names: HashMap::new(),
+            timer: BTreeSet::new(),
+            lanes: Lanes::new(settings),
+        }
+    }
+
+    /// Begins with a container; one of the same pod and name that is still watched ends.
+    pub fn watch(
+        &mut self,
+        (target, specs, memory): (Target, Vec<ProbeSpec>, ProbeMemory),
+        sink: Arc<dyn ProbeSink>,
+        now: (Instant, Timestamp),
+    ) -> (u64, Left) {
+        let number = self.next;
+        self.next += 1;
+        let mut left = Left::default();
+        let before = self.names.insert((target.uid.clone(), target.container.clone()), number);
+        let before = before.and_then(|before| self.remove(before, &mut left));
+        let id = &target.container_id;
+        let memory = match &before {
+            // The caller may have read its own before the sink took this.
+            Some(before) if before.kept.container == *id => before.kept.clone(),
+            _ if memory.container == *id => Arc::new(memory),
+            _ => Arc::new(ProbeMemory::new(id)),
+        };
+        let clock = Clock { since: now.0, age: grid::age(now.1, target.started) };
+        let mut container = Container::new(target, specs, memory, Watch { sink, ending: false }, clock);
+        if let Some(mut before) = before {
+            left.sinks.extend(before.watch.take());
+            container.count_on(before);
+        }
+        self.containers.insert(number, container);
+        for kind in ProbeKind::ALL {
+            self.begin(Id { container: number, kind }, now.0, |grid, age, never| grid.begin(age, never));
+        }
+        (number, left)
+    }
+
+    /// The container's [`super::Watched`] is gone.
+    pub fn unwatch(&mut self, number: u64) -> Left {
+        let mut left = Left::default();
+        self.stop(number, &ProbeKind::ALL, &mut left);
+        let container = self.containers.get_mut(&number);
+        left.sinks.extend(container.and_then(|container| container.watch.take()));
+        left
+    }
+
+    /// The container's pod ends.
+    pub fn end(&mut self, number: u64) -> Left {
+        let mut left = Left::default();
+        let container = self.containers.get_mut(&number);
+        if let Some(watch) = container.and_then(|container| container.watch.as_mut()) {
+            watch.ending = true;
+            self.stop(number, &[ProbeKind::Startup, ProbeKind::Liveness], &mut left);
+        }
+        left
+    }
+
+    /// Forgets everything about a pod.
+    pub fn forget(&mut self, uid: &str) -> Left {
+        let mut left = Left::default();
+        let mut gone = Vec::new();
+        self.names.retain(|(of, _), number| {
+            if of == uid {
+                gone.push(*number);
+            }
+            of != uid
+        });
+        for number in gone {
+            let container = self.remove(number, &mut left);
+            left.containers.extend(container);
+        }
+        left
+    }
+
+    fn remove(&mut self, number: u64, left: &mut Left) -> Option<Container> {
+        self.stop(number, &ProbeKind::ALL, left);
+        self.containers.remove(&number)
+    }
+
+    /// Takes probes out of whatever they are in, but for a result that is being saved.
+    fn stop(&mut self, number: u64, kinds: &[ProbeKind], left: &mut Left) {
+        let Some(container) = self.containers.get_mut(&number) else { return };
+        for &kind in kinds {
+            let Some(index) = container.index(kind) else { continue };
+            let handler = container.specs[index].handler.kind();
+            let stage = &mut container.probe_mut(kind).stage;
+            let id = Id { container: number, kind };
+            match std::mem::take(stage) {
+                Stage::Idle => {}
+                Stage::Due(at) => drop(self.timer.remove(&(at, id))),
+                Stage::Queued(due) => self.lanes.of(handler).leave(due, id),
+                Stage::Running { abort, .. } => left.aborts.push(abort),
+                settling @ Stage::Settling(_) => *stage = settling,
+            }
+        }
+    }
+
+    /// Puts everything that is due into its lane and begins what has its turn. When the next is due.
+    pub fn begin_due(&mut self, now: Instant, start: impl Fn(Run) -> AbortHandle) -> Option<Instant> {
+        while let Some(&(due, id)) = self.timer.first().filter(|(at, _)| *at <= now) {
+            self.timer.pop_first();
+            let Some((container, index)) = find(&mut self.containers, id) else { continue };
+            container.probe_mut(id.kind).stage = Stage::Queued(due);
+            self.lanes.of(container.specs[index].handler.kind()).queue(due, id);
+        }
+        while let Some((due, id)) = self.lanes.next() {
+            let Some((container, index)) = find(&mut self.containers, id) else { continue };
+            let (target, specs) = (container.target.clone(), container.specs.clone());
+            let abort = start(Run { id, target, specs, index });
+            container.probe_mut(id.kind).stage = Stage::Running { due, abort };
+        }
+        self.timer.first().map(|&(at, _)| at)
+    }
+
+    /// A run's task is gone. What is to be done about what it came to.
+    pub fn ended(&mut self, ended: Ended, now: Instant) -> Option<Effect> {
+        let lane = self.lanes.of(ended.handler);
+        if !ended.late {
+            lane.give_way();
+        }
+        let id = ended.id;
+        let container = self.containers.get_mut(&id.container)?;
+        let Stage::Running { due, .. } = container.probe(id.kind).stage else { return None };
+        let Some(told) = ended.told else {
+            self.go_on(id, due, now);
+            return None;
+        };
+        lane.delays.observe(&histogram::DELAY, told.begun.saturating_duration_since(due));
+        let effect = take(container, id, told);
+        if effect.as_ref().is_some_and(Effect::is_change) {
+            container.probe_mut(id.kind).stage = Stage::Settling(due);
+        } else {
+            self.go_on(id, due, now);
+        }
+        effect.filter(|effect| effect.keep.is_some() || !effect.events.is_empty())
+    }
+
+    /// What a change led to is saved and published.
+    pub fn settled(&mut self, id: Id, now: Instant) {
+        let Some(container) = self.containers.get_mut(&id.container) else { return };
+        let Stage::Settling(due) = container.probe(id.kind).stage else { return };
+        container.probe_mut(id.kind).stage = Stage::Idle;
+        if container.watch.is_none() {
+            return;
+        }
+        let succeeded = container.memory.of(id.kind).result == Some(Verdict::Success);
+        self.go_on(id, due, now);
+        if id.kind == ProbeKind::Startup && succeeded {
+            // The kubelet triggers a run of the readiness probe as soon as it finds the container started.
+            let of = |kind| Id { kind, ..id };
+            self.begin(of(ProbeKind::Readiness), now, |grid, age, _| grid.begin(age, true));
+            self.begin(of(ProbeKind::Liveness), now, |grid, age, _| grid.next(age));
+        }
+    }
+
+    /// After a run that was due at `due`.
+    fn go_on(&mut self, id: Id, due: Instant, now: Instant) {
+        if let Some(container) = self.containers.get_mut(&id.container) {
+            container.probe_mut(id.kind).stage = Stage::Idle;
+            let due = container.clock.age(due);
+            self.begin(id, now, |grid, age, _| grid.after(due, age));
+        }
+    }
+
+    /// Makes a probe due that has nothing to wait for, at an age that follows from its grid, the container's age, and
+    /// whether it was never probed.
+    fn begin(&mut self, id: Id, now: Instant, due: impl Fn(&grid::Grid, Duration, bool) -> Duration) {
+        let Some((container, index)) = find(&mut self.containers, id) else { return };
+        if container.waits(id.kind).is_some() || !matches!(container.probe(id.kind).stage, Stage::Idle) {
+            return;
+        }
+        let never = container.memory.of(id.kind).last.is_none();
+        let due = due(&container.grids[index], container.clock.age(now), never);
+        let at = container.clock.at(due);
+        container.probe_mut(id.kind).stage = Stage::Due(at);
+        self.timer.insert((at, id));
+    }
+}
+
+impl Effect {
+    fn is_change(&self) -> bool {
+        self.keep.as_ref().is_some_and(|(_, change)| change.is_some())
+    }
+}
+
+fn find(containers: &mut HashMap<u64, Container>, id: Id) -> Option<(&mut Container, usize)> {
+    let container = containers.get_mut(&id.container)?;
+    let index = container.index(id.kind)?;
+    Some((container, index))
+}
+
+/// Takes what a run came to into the container.
+fn take(container: &mut Container, id: Id, told: Told) -> Option<Effect> {
+    let spec = container.specs.get(container.index(id.kind)?)?.clone();
+    let sink = container.watch.as_ref()?.sink.clone();
+    let mut before = container.probe(id.kind).before;
+    let mut keep = None;
+    let events = match &told.answer {
+        Err(error) => tell::of_error(&spec, error, &mut before),
+        Ok(answer) => {
+            let standing = container.memory.of_mut(id.kind);
+            let was = *standing;
+            let to = rules::take(&spec, standing, answer.outcome.verdict());
+            let events = tell::of_answer(&spec, standing, to, answer, &mut before);
+            if rules::differs(&was, standing) {
+                let output = || answer.output.clone();
+                let change = to.map(|to| Change { kind: id.kind, from: was.result, to, output: output() });
+                container.kept = Arc::new(container.memory.clone());
+                keep = Some((container.kept.clone(), change));
+            }
+            events
+        }
+    };
+    let probe = container.probe_mut(id.kind);
+    probe.before = before;
+    probe.count(told);
+    Some(Effect { id, sink, events, keep })
+}

@@ -1,0 +1,129 @@
+//! The health service of a gRPC server, asked once (kubelet pkg/probe/grpc, KEP-2727; grpc.health.v1).
+
+use std::error::Error as _;
+use std::net::IpAddr;
+use std::pin::pin;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use futures_util::future::{Either, select};
+use hyper::client::conn::http2;
+use hyper::header::{HeaderValue, USER_AGENT};
+use hyper::{Request, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep, timeout_at};
+use tonic::{Code, Status};
+use tonic_health::pb::HealthCheckRequest;
+use tonic_health::pb::health_check_response::ServingStatus;
+use tonic_health::pb::health_client::HealthClient;
+
+use super::{ProbeError, failure, success};
+use crate::http_get::{Beside, Fault, Purpose, dial};
+use crate::probes::{Answer, host_port};
+use nodewarden_cri::reason;
+
+static USER: LazyLock<HeaderValue> = LazyLock::new(|| {
+    HeaderValue::try_from(Purpose::Probe.user_agent()).unwrap_or(HeaderValue::from_static("kube-probe"))
+});
+/// The pause before a second try to connect, and how much longer each next one is (grpc doc/connection-backoff.md).
+const PAUSE: Duration = Duration::from_secs(1);
+const LONGER: f64 = 1.6;
+
+/// A success if the service says that it serves; everything else is a failure, also to connect.
+///
+/// # Errors
+/// The pod has no address, or nothing is left here to make a connection of.
+pub(super) async fn probe(
+    address: Option<IpAddr>,
+    port: u16,
+    service: &str,
+    limit: Duration,
+) -> Result<Answer, ProbeError> {
+    let end = Instant::now() + limit;
+    let host = address.ok_or(ProbeError::NoAddress)?.to_string();
+    let place = host_port(&host, port);
+    let stream = match timeout_at(end, connect(&host, port, end)).await {
+        Ok(Ok(stream)) => stream,
+        Ok(Err(fault)) if fault.is_ours() => return Err(ProbeError::Dial(fault)),
+        Ok(Err(fault)) => {
+            return Ok(failure(format!("error: failed to connect service at {place:?}: {fault}").as_bytes()));
+        }
+        Err(_) => {
+            let text = "context deadline exceeded";
+            let text = format!("timeout: failed to connect service {place:?} within {limit:?}: {text}");
+            return Ok(failure(text.as_bytes()));
+        }
+    };
+    Ok(match timeout_at(end, check(stream, &place, service)).await {
+        Ok(Ok(ServingStatus::Serving)) => success(b"service healthy"),
+        Ok(Ok(other)) => {
+            failure(format!("service unhealthy (responded with {:?})", other.as_str_name()).as_bytes())
+        }
+        Ok(Err(status)) => failure(refusal(&status, limit).as_bytes()),
+        Err(_) => failure(late(limit).as_bytes()),
+    })
+}
+
+/// As a gRPC channel does it: again after a pause, as long as there is time for one more.
+async fn connect(host: &str, port: u16, end: Instant) -> Result<TcpStream, Fault> {
+    let mut pause = PAUSE;
+    loop {
+        match dial(host, port).await {
+            Ok((stream, _)) => return Ok(stream),
+            Err(fault) if fault.is_ours() || Instant::now() + pause >= end => return Err(fault),
+            Err(_) => sleep(pause).await,
+        }
+        pause = pause.mul_f64(LONGER);
+    }
+}
+
+async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingStatus, Status> {
+    let origin =
+        format!("http://{place}").parse::<Uri>().map_err(|error| Status::from_error(error.into()))?;
+    let beside = Beside::default();
+    let whole = async {
+        let shaken = http2::handshake(beside.clone(), TokioIo::new(stream)).await;
+        let (sender, connection) = shaken.map_err(broken)?;
+        let service_fn = tower::service_fn(|mut request: Request<tonic::body::Body>| {
+            let mut sender = sender.clone();
+            request.headers_mut().insert(USER_AGENT, USER.clone());
+            async move { sender.send_request(request).await }
+        });
+        let mut client = HealthClient::with_origin(service_fn, origin);
+        let asked = HealthCheckRequest { service: service.to_owned() };
+        let answer = pin!(client.check(asked));
+        match select(answer, connection).await {
+            Either::Left((answer, _)) => Ok(answer?.into_inner().status()),
+            // Who does not speak HTTP/2 breaks the connection, and only it knows how.
+            Either::Right((Err(error), _)) => Err(broken(error)),
+            Either::Right((Ok(()), answer)) => Ok(answer.await?.into_inner().status()),
+        }
+    };
+    beside.run(whole).await
+}
+
+fn broken(error: hyper::Error) -> Status {
+    Status::from_error(error.into())
+}
+
+fn late(limit: Duration) -> String {
+    format!("timeout: health rpc did not complete within {limit:?}")
+}
+
+/// The kubelet's words for an answer that is none.
+fn refusal(status: &Status, limit: Duration) -> String {
+    match status.code() {
+        Code::Unimplemented => format!(
+            "error: this server does not implement the grpc health protocol (grpc.health.v1.Health): {}",
+            status.message()
+        ),
+        Code::DeadlineExceeded => late(limit),
+        code => {
+            // Go spells the one with one l.
+            let code = if code == Code::Cancelled { "Canceled".to_owned() } else { format!("{code:?}") };
+            let text = if status.source().is_some() { reason(status) } else { status.message().to_owned() };
+            format!("error: health rpc probe failed: rpc error: code = {code} desc = {text}")
+        }
+    }
+}

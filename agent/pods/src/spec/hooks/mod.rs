@@ -1,0 +1,152 @@
+//! postStart and preStop (kubelet pkg/kubelet/lifecycle/handlers.go).
+
+mod http;
+#[cfg(test)]
+mod tests;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::{self, Lifecycle, LifecycleHandler};
+
+use crate::http_get::HttpError;
+use nodewarden_cri::{Client, RuntimeError};
+use nodewarden_manifest::HttpGetAction;
+use nodewarden_manifest::Pod;
+use nodewarden_manifest::find;
+
+/// How much of a command's output an error shows, in bytes.
+const SHOWN: usize = 1024;
+
+/// What is done at a container's start or before its end.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Handler {
+    /// A command in the container; status 0 is success.
+    Exec(Vec<String>),
+    /// A request; every answer is success, as with the kubelet.
+    HttpGet(HttpGetAction),
+    Sleep(Duration),
+}
+
+/// Why a hook failed.
+#[derive(Debug, thiserror::Error)]
+pub enum HookError {
+    #[error("exec hook {command:?}: {source}")]
+    Runtime { command: Vec<String>, source: RuntimeError },
+    #[error("exec hook {command:?} exited with {exit_code}, message: {output:?}")]
+    Failed { command: Vec<String>, exit_code: i32, output: String },
+    #[error("httpGet hook: {0}")]
+    Http(#[from] HttpError),
+    #[error("httpGet hook: the pod has no address")]
+    NoAddress,
+    #[error("the hook was not done within {} s", .0.as_secs_f32())]
+    TimedOut(Duration),
+}
+
+/// How a command in a container ended.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Executed {
+    pub exit_code: i32,
+    /// What it wrote, stdout before stderr.
+    pub output: Vec<u8>,
+}
+
+/// Who runs commands in containers: the runtime.
+pub trait Exec: Sync {
+    /// # Errors
+    /// The runtime could not run it. A command that fails is an [`Executed`].
+    fn execute(
+        &self,
+        container: &str,
+        command: &[String],
+        limit: Option<Duration>,
+    ) -> impl Future<Output = Result<Executed, RuntimeError>> + Send;
+}
+
+impl Exec for Client {
+    async fn execute(
+        &self,
+        container: &str,
+        command: &[String],
+        limit: Option<Duration>,
+    ) -> Result<Executed, RuntimeError> {
+        let done = self.exec_sync(container, command, limit).await?;
+        Ok(Executed { exit_code: done.exit_code, output: [done.stdout, done.stderr].concat() })
+    }
+}
+
+/// The hook to run when the container has started, before it counts as such.
+pub fn post_start(pod: &Pod, container: &str) -> Option<Handler> {
+    hook(pod, container, |lifecycle| lifecycle.post_start.as_ref())
+}
+
+/// The hook to run before the container is told to end.
+pub fn pre_stop(pod: &Pod, container: &str) -> Option<Handler> {
+    hook(pod, container, |lifecycle| lifecycle.pre_stop.as_ref())
+}
+
+fn hook(pod: &Pod, name: &str, which: fn(&Lifecycle) -> Option<&LifecycleHandler>) -> Option<Handler> {
+    let (container, _) = find(pod, name)?;
+    handler(which(container.lifecycle.as_ref()?)?, container)
+}
+
+/// `tcpSocket`, which no kubelet runs, is refused by validation, and so is a port that nobody has.
+fn handler(asked: &LifecycleHandler, container: &v1::Container) -> Option<Handler> {
+    if let Some(exec) = &asked.exec {
+        return Some(Handler::Exec(exec.command.clone().unwrap_or_default()));
+    }
+    if let Some(get) = &asked.http_get {
+        return Some(Handler::HttpGet(HttpGetAction::of(get, container)?));
+    }
+    let seconds = asked.sleep.as_ref()?.seconds;
+    Some(Handler::Sleep(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
+}
+
+/// Runs a hook to its end, or until `limit`; a sleep that the limit cuts short has slept enough.
+///
+/// # Errors
+/// A command that could not be run or failed, a request without an answer, or one that took too long.
+pub async fn run_hook<E: Exec>(
+    handler: &Handler,
+    runtime: &E,
+    container_id: &str,
+    pod_ips: &[IpAddr],
+    limit: Option<Duration>,
+) -> Result<(), HookError> {
+    let run = async {
+        match handler {
+            Handler::Exec(command) => exec(runtime, container_id, command, limit).await,
+            Handler::HttpGet(get) => {
+                let default = pod_ips.first().map(ToString::to_string);
+                let host = get.host.clone().or(default).ok_or(HookError::NoAddress)?;
+                Ok(http::get(get, &host).await?)
+            }
+            Handler::Sleep(duration) => {
+                tokio::time::sleep(limit.map_or(*duration, |limit| limit.min(*duration))).await;
+                Ok(())
+            }
+        }
+    };
+    match (limit, handler) {
+        (None, _) | (_, Handler::Sleep(_)) => run.await,
+        (Some(limit), _) => tokio::time::timeout(limit, run).await.unwrap_or(Err(HookError::TimedOut(limit))),
+    }
+}
+
+async fn exec<E: Exec>(
+    runtime: &E,
+    container: &str,
+    command: &[String],
+    limit: Option<Duration>,
+) -> Result<(), HookError> {
+    let command_of = || command.to_vec();
+    match runtime.execute(container, command, limit).await {
+        Ok(Executed { exit_code: 0, .. }) => Ok(()),
+        Ok(Executed { exit_code, output }) => {
+            let end = output.len().min(SHOWN);
+            let output = String::from_utf8_lossy(&output[..end]).trim_end().to_owned();
+            Err(HookError::Failed { command: command_of(), exit_code, output })
+        }
+        Err(source) => Err(HookError::Runtime { command: command_of(), source }),
+    }
+}

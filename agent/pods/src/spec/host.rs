@@ -1,0 +1,37 @@
+//! What of the node goes into a pod's configuration.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::dns::Resolv;
+use crate::paths::PodPaths;
+use nodewarden_config::PodSettings;
+use nodewarden_manifest::Pod;
+use nodewarden_qos::Node;
+
+/// The node as containers are configured for it.
+#[derive(Debug, Clone, Copy)]
+pub struct Host<'a> {
+    pub node: Node<'a>,
+    pub node_name: &'a str,
+    /// The node's addresses, the preferred one first.
+    pub host_ips: &'a [IpAddr],
+    pub pods: &'a PodSettings,
+    /// `resolvConf`, parsed ([`super::dns::Resolv::read`]).
+    pub resolv: &'a Resolv,
+    /// Value of the label [`super::OWNER`].
+    pub owner: &'a str,
+    /// `<state>/pods`.
+    pub state_pods: &'a Path,
+    /// Profiles of `seccompProfile.localhostProfile` are below this directory.
+    pub seccomp_root: &'a Path,
+    /// Whether the runtime can mount read-only recursively: CRI `RuntimeHandlerFeatures.recursive_read_only_mounts`.
+    pub recursive_read_only: bool,
+}
+
+impl Host<'_> {
+    /// Where the pod's files are.
+    pub fn paths(&self, pod: &Pod) -> PodPaths {
+        PodPaths::new(self.state_pods, &self.pods.logs_dir, pod)
+    }
+}

@@ -1,0 +1,69 @@
+//! What device plugins add to a container's configuration.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use nodewarden_model::DevicesPerNuma;
+use nodewarden_proto::runtime::v1 as cri;
+
+/// Annotation of a container with its devices: resource → NUMA node → ids, as JSON. By it they are found again at the
+/// runtime when the checkpoint is damaged.
+pub const DEVICES: &str = "nodewarden.io/devices";
+
+fn ids_to_json(ids: &BTreeMap<String, DevicesPerNuma>) -> String {
+    // Maps of texts and numbers can be written.
+    serde_json::to_string(ids).unwrap_or_default()
+}
+
+/// Reads the annotation [`DEVICES`]; `None` if it is not one of ours.
+pub fn ids_from_json(text: &str) -> Option<BTreeMap<String, DevicesPerNuma>> {
+    serde_json::from_str(text).ok()
+}
+
+/// For the container's configuration.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Given {
+    pub envs: BTreeMap<String, String>,
+    /// Path in the container, on the host, and whether it is read only. In the resources' order.
+    pub mounts: Vec<(String, String, bool)>,
+    /// Path in the container, on the host, and permissions.
+    pub devices: Vec<(String, String, String)>,
+    pub annotations: BTreeMap<String, String>,
+    /// Fully qualified CDI names.
+    pub cdi: BTreeSet<String>,
+    /// What it is made of, by resource.
+    pub ids: BTreeMap<String, DevicesPerNuma>,
+    /// Where two resources say different things of one name or path: the later one's counts, as in the kubelet.
+    pub conflicts: Vec<String>,
+}
+
+impl Given {
+    pub fn is_empty(&self) -> bool {
+        self.ids.is_empty()
+    }
+
+    /// Mounts as CRI has them.
+    pub fn mounts(&self) -> impl Iterator<Item = cri::Mount> {
+        self.mounts.iter().map(|(container_path, host_path, readonly)| cri::Mount {
+            container_path: container_path.clone(),
+            host_path: host_path.clone(),
+            readonly: *readonly,
+            propagation: cri::MountPropagation::PropagationPrivate.into(),
+            ..Default::default()
+        })
+    }
+
+    /// Device nodes as CRI has them.
+    pub fn devices(&self) -> impl Iterator<Item = cri::Device> {
+        self.devices.iter().map(|(container_path, host_path, permissions)| cri::Device {
+            container_path: container_path.clone(),
+            host_path: host_path.clone(),
+            permissions: permissions.clone(),
+        })
+    }
+
+    /// The plugins' annotations, and [`DEVICES`].
+    pub fn annotations(&self) -> impl Iterator<Item = (String, String)> {
+        let own = (!self.is_empty()).then(|| (DEVICES.to_owned(), ids_to_json(&self.ids)));
+        self.annotations.iter().map(|(name, value)| (name.clone(), value.clone())).chain(own)
+    }
+}

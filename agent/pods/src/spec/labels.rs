@@ -1,0 +1,77 @@
+//! Labels and annotations of sandboxes and containers, by which they are found again (kubelet
+//! pkg/kubelet/types/labels.go, kuberuntime/labels.go).
+
+use std::collections::{BTreeMap, HashMap};
+
+use k8s_openapi::api::core::v1;
+
+use super::Host;
+use nodewarden_manifest::Pod;
+
+pub const POD_NAME: &str = "io.kubernetes.pod.name";
+pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+pub const POD_UID: &str = "io.kubernetes.pod.uid";
+pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
+/// Whose a sandbox or container is: what has another value, or none, is never touched.
+pub const OWNER: &str = "nodewarden.io/owner";
+
+pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+pub const HASH: &str = "io.kubernetes.container.hash";
+pub const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
+
+/// `terminationMessagePath` of a container that sets none.
+pub const DEFAULT_TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
+
+/// The pod's own labels, and what it is found by.
+pub(super) fn sandbox_labels(pod: &Pod, host: &Host) -> HashMap<String, String> {
+    let own = pod.labels.iter().map(|(name, value)| (name.clone(), value.clone()));
+    own.chain(identity(pod, host)).collect()
+}
+
+/// A container has none of the pod's own labels.
+pub(super) fn container_labels(pod: &Pod, container: &str, host: &Host) -> HashMap<String, String> {
+    let name = (CONTAINER_NAME.to_owned(), container.to_owned());
+    identity(pod, host).into_iter().chain([name]).collect()
+}
+
+fn identity(pod: &Pod, host: &Host) -> [(String, String); 4] {
+    [(POD_NAME, &*pod.name), (POD_NAMESPACE, &pod.namespace), (POD_UID, &pod.uid), (OWNER, host.owner)]
+        .map(|(name, value)| (name.to_owned(), value.to_owned()))
+}
+
+/// What an agent that restarted must know of a container and can't ask the manifest, which may have changed.
+pub(super) fn container_annotations(
+    pod: &Pod,
+    container: &v1::Container,
+    attempt: u32,
+) -> HashMap<String, String> {
+    let grace = nodewarden_manifest::grace(pod).as_secs().to_string();
+    let annotations: BTreeMap<&str, String> = BTreeMap::from([
+        (RESTART_COUNT, attempt.to_string()),
+        (HASH, hash(container)),
+        (TERMINATION_MESSAGE_PATH, termination_message_path(container).to_owned()),
+        (TERMINATION_MESSAGE_POLICY, termination_message_policy(container).to_owned()),
+        (TERMINATION_GRACE_PERIOD, grace),
+    ]);
+    annotations.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+pub(super) fn termination_message_path(container: &v1::Container) -> &str {
+    let own = container.termination_message_path.as_deref().filter(|path| !path.is_empty());
+    own.unwrap_or(DEFAULT_TERMINATION_MESSAGE_PATH)
+}
+
+fn termination_message_policy(container: &v1::Container) -> &str {
+    container.termination_message_policy.as_deref().unwrap_or("File")
+}
+
+/// Of what makes it another container, name and image (kubelet `pickFieldsToHash`): FNV-1a, as the kubelet's is, but of
+/// JSON and not of Go's own dump of it.
+fn hash(container: &v1::Container) -> String {
+    let image = container.image.as_deref().unwrap_or_default();
+    let text = serde_json::json!({"name": container.name, "image": image}).to_string();
+    let step = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(16_777_619);
+    format!("{:x}", text.bytes().fold(2_166_136_261, step))
+}

@@ -1,0 +1,57 @@
+//! A pod's sandbox (kubelet kuberuntime_sandbox.go, kuberuntime_sandbox_linux.go).
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::{Host, SpecError, dns, hostname, labels, ports, resources, security};
+use nodewarden_manifest::Pod;
+use nodewarden_qos::container;
+
+/// What the runtime is told of the pod as a whole. `cgroup_parent`: the pod's cgroup as CRI wants it.
+///
+/// # Errors
+/// A full name that the kernel does not take, a `dnsPolicy` that nobody knows.
+pub fn sandbox_config(
+    pod: &Pod,
+    attempt: u32,
+    cgroup_parent: &str,
+    host: &Host,
+) -> Result<cri::PodSandboxConfig, SpecError> {
+    let host_network = pod.spec.host_network.unwrap_or(false);
+    // On the node's network its name is the node's.
+    let hostname = if host_network { String::new() } else { hostname::for_kernel(pod, host)? };
+    let overhead = container::overhead(pod, host.node).map(|told| resources(&told)).unwrap_or_default();
+    let sysctls = pod.spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
+    Ok(cri::PodSandboxConfig {
+        metadata: Some(cri::PodSandboxMetadata {
+            name: pod.name.clone(),
+            uid: pod.uid.clone(),
+            namespace: pod.namespace.clone(),
+            attempt,
+        }),
+        hostname,
+        log_directory: host.paths(pod).logs.display().to_string(),
+        dns_config: Some(dns::config(pod, host)?.0),
+        port_mappings: ports::mappings(pod),
+        labels: labels::sandbox_labels(pod, host),
+        annotations: pod.annotations.clone().into_iter().collect(),
+        linux: Some(cri::LinuxPodSandboxConfig {
+            cgroup_parent: cgroup_parent.to_owned(),
+            security_context: Some(security::sandbox(pod)),
+            sysctls: sysctls
+                .map(|sysctl| (nodewarden_manifest::dotted(&sysctl.name), sysctl.value.clone()))
+                .collect(),
+            overhead: Some(overhead),
+            resources: Some(resources(&container::sandbox(pod, host.node))),
+        }),
+    })
+}
+
+/// What of the pod is done otherwise than its manifest says, each as an event's reason and message: a resolver with more
+/// than a resolver takes, `ClusterFirst` without a cluster's servers.
+pub fn warnings(pod: &Pod, host: &Host) -> Vec<(String, String)> {
+    dns::config(pod, host).map(|(_, warnings)| warnings).unwrap_or_default()
+}
+
+#[cfg(test)]
+#[path = "sandbox_tests.rs"]
+mod tests;

@@ -1,0 +1,147 @@
+//! `emptyDir`: a directory of the pod's own, on the disk, in memory or in huge pages (kubelet pkg/volume/emptydir).
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, lchown};
+use std::path::Path;
+
+use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
+use nix::errno::Errno;
+use nix::mount::{MsFlags, mount};
+
+use super::{VolumeError, directory, mount_table};
+use nodewarden_machine::cgroup::control::Bound;
+use nodewarden_manifest::names::HUGEPAGES_PREFIX;
+use nodewarden_manifest::volume_source::Medium;
+use nodewarden_manifest::{Pod, Quantity};
+use nodewarden_qos as qos;
+use nodewarden_qos::Node;
+use nodewarden_qos::allocatable;
+
+/// What is to be there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Wanted {
+    backing: Backing,
+    /// `fsGroup`.
+    group: Option<u32>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Backing {
+    Disk,
+    /// Bytes.
+    Memory {
+        size: u64,
+    },
+    HugePages {
+        page: u64,
+    },
+}
+
+impl Wanted {
+    pub(super) fn of(
+        asked: Option<&EmptyDirVolumeSource>,
+        pod: &Pod,
+        node: Node<'_>,
+    ) -> Result<Self, VolumeError> {
+        let medium = asked.and_then(|asked| asked.medium.as_deref()).unwrap_or_default();
+        let backing = match Medium::parse(medium).ok_or(VolumeError::Unsupported)? {
+            Medium::Disk => Backing::Disk,
+            Medium::Memory => Backing::Memory { size: memory_size(asked, pod, node) },
+            Medium::HugePages(Some(page)) => Backing::HugePages { page },
+            Medium::HugePages(None) => Backing::HugePages { page: only_page_size(pod)? },
+        };
+        let context = pod.spec.security_context.as_ref();
+        let group = context.and_then(|c| c.fs_group).and_then(|group| u32::try_from(group).ok());
+        Ok(Self { backing, group })
+    }
+}
+
+/// Bytes: the least of `sizeLimit`, the pod's memory limit and what the node has for pods
+/// (`calculateEmptyDirMemorySize`, KEP-1967).
+fn memory_size(asked: Option<&EmptyDirVolumeSource>, pod: &Pod, node: Node<'_>) -> u64 {
+    let allocatable = allocatable::allocatable(node.capacity, node.settings).memory_bytes;
+    let of_pod = match qos::pod::limits(pod, node).memory_max {
+        Some(Bound::At(bytes)) => Some(bytes),
+        _ => None,
+    };
+    let own = asked.and_then(|asked| asked.size_limit.as_ref());
+    let own = own.and_then(|text| Quantity::parse(text.0.trim()).ok());
+    let own = own.and_then(|quantity| u64::try_from(quantity.value()).ok()).filter(|bytes| *bytes > 0);
+    [of_pod, own].into_iter().flatten().fold(allocatable, u64::min)
+}
+
+/// The one size among the pod's huge pages (`getPageSizeMountOption`).
+fn only_page_size(pod: &Pod) -> Result<u64, VolumeError> {
+    let containers = pod.containers.iter().chain(&pod.init_containers);
+    let names = containers.flat_map(|c| c.resources.requests.keys());
+    let sizes = names.filter_map(|name| name.strip_prefix(HUGEPAGES_PREFIX));
+    let sizes = sizes.filter_map(|size| u64::try_from(Quantity::parse(size).ok()?.value()).ok());
+    match sizes.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>()[..] {
+        [size] => Ok(size),
+        _ => Err(VolumeError::PageSize),
+    }
+}
+
+/// Makes it unless it is there. Mode and group are there with the directory: what a container changed of them since
+/// stays.
+pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
+    let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
+        return Err(VolumeError::Unsupported);
+    };
+    directory(parent, 0o750)?;
+    if fs::symlink_metadata(dir).is_err() {
+        // No volume is called so: names begin with a letter or a digit.
+        let new = parent.join(format!(".{}.new", name.to_string_lossy()));
+        let _ = fs::remove_dir(&new);
+        fs::create_dir(&new).map_err(VolumeError::file("create", &new))?;
+        if let Some(group) = wanted.group {
+            lchown(&new, None, Some(group)).map_err(VolumeError::file("chown", &new))?;
+        }
+        let mode = fs::Permissions::from_mode(with_group(0o777, wanted.group));
+        fs::set_permissions(&new, mode).map_err(VolumeError::file("chmod", &new))?;
+        fs::rename(&new, dir).map_err(VolumeError::file("rename", &new))?;
+    }
+    let real = fs::canonicalize(dir).map_err(VolumeError::file("resolve", dir))?;
+    if wanted.backing == Backing::Disk || mount_table::is_mounted(&real)? {
+        return Ok(());
+    }
+    let owner = |mode: u32| {
+        let group = wanted.group.map(|group| format!(",gid={group}")).unwrap_or_default();
+        format!("mode={:o}{group}", with_group(mode, wanted.group))
+    };
+    match wanted.backing {
+        Backing::Disk => Ok(()),
+        Backing::Memory { size } => {
+            let options = format!("size={size},{}", owner(0o1777));
+            // Not to be swapped out, where the kernel can (Linux 6.4).
+            match mounted("tmpfs", &real, &format!("{options},noswap")) {
+                Err(Errno::EINVAL) => mounted("tmpfs", &real, &options),
+                done => done,
+            }
+        }
+        Backing::HugePages { page } => {
+            mounted("hugetlbfs", &real, &format!("pagesize={page},{}", owner(0o755)))
+        }
+    }
+    .map_err(VolumeError::call("mount", dir))?;
+    if matches!(wanted.backing, Backing::HugePages { .. }) && wanted.group.is_some() {
+        // hugetlbfs takes no setgid bit as an option.
+        let mode = fs::Permissions::from_mode(with_group(0o755, wanted.group));
+        fs::set_permissions(&real, mode).map_err(VolumeError::file("chmod", dir))?;
+    }
+    Ok(())
+}
+
+/// What `fsGroup` adds: the group reads, writes and enters, and has what is made inside (`SetVolumeOwnership`).
+fn with_group(mode: u32, group: Option<u32>) -> u32 {
+    if group.is_some() { mode | 0o2770 } else { mode }
+}
+
+fn mounted(kind: &str, dir: &Path, options: &str) -> nix::Result<()> {
+    mount(Some(kind), dir, Some(kind), MsFlags::empty(), Some(options))
+}
+
+#[cfg(test)]
+#[path = "empty_dir_tests.rs"]
+mod tests;

@@ -1,0 +1,92 @@
+//! A pod's volumes on this node: `emptyDir`, `hostPath`, `downwardAPI`. All that is made is below the pod's directory,
+//! and goes with [`clean`].
+//!
+//! Mounts are made in the agent's own mount namespace: it must be the runtime's.
+
+mod clean;
+mod downward;
+mod empty_dir;
+mod error;
+mod host_path;
+mod mount_table;
+mod sub_path;
+
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::Path;
+
+pub use clean::{clean, remove};
+pub(crate) use downward::write_downward;
+pub use error::{HostPathFault, VolumeError};
+pub use mount_table::unescaped;
+pub(crate) use sub_path::bind_sub_path;
+
+use crate::paths::PodPaths;
+use nodewarden_manifest::Pod;
+use nodewarden_manifest::volume_source::Source;
+use nodewarden_qos::Node;
+
+/// Makes the pod's directories and its volumes, as far as they are not there: directories and in-memory file systems of
+/// `emptyDir`, what `hostPath` says should be there. To be called before the pod's sandbox is made, and again at will.
+///
+/// # Errors
+/// What could not be made or is not what the manifest says; the volume is named.
+pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), VolumeError> {
+    directory(&paths.home, 0o750)?;
+    directory(&paths.volumes(), 0o750)?;
+    directory(&paths.logs, 0o755)?;
+    for volume in pod.spec.volumes.iter().flatten() {
+        let made = match Source::of(volume) {
+            Some(Source::EmptyDir(asked)) => {
+                let wanted = empty_dir::Wanted::of(asked, pod, node);
+                wanted.and_then(|wanted| empty_dir::make(&paths.empty_dir(&volume.name), &wanted))
+            }
+            Some(Source::HostPath(asked)) => {
+                host_path::check(Path::new(&asked.path), asked.type_.as_deref().unwrap_or_default())
+            }
+            // Written when a container is made, since resources may have changed by then.
+            Some(Source::DownwardApi(_)) => Ok(()),
+            None => Err(VolumeError::Unsupported),
+        };
+        made.map_err(|error| error.of(&volume.name))?;
+    }
+    Ok(())
+}
+
+/// The uids of the pods that have a directory below `pods_dir`; none if that is not there.
+///
+/// # Errors
+/// The directory cannot be listed.
+pub fn present(pods_dir: &Path) -> io::Result<Vec<String>> {
+    let entries = match fs::read_dir(pods_dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries?,
+    };
+    let mut uids = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir()
+            && let Ok(uid) = entry.file_name().into_string()
+        {
+            uids.push(uid);
+        }
+    }
+    uids.sort();
+    Ok(uids)
+}
+
+/// Whether a pod's directory still holds a volume or a part of one.
+pub fn has_volumes(home: &Path) -> bool {
+    let below = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
+    below(&home.join("volumes")).any(|plugin| below(&plugin).next().is_some())
+        || below(&home.join("volume-subpaths")).next().is_some()
+}
+
+fn directory(path: &Path, mode: u32) -> Result<(), VolumeError> {
+    let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
+    made.map_err(VolumeError::file("create", path))
+}
+
+#[cfg(test)]
+mod tests;

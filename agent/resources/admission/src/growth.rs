@@ -1,0 +1,132 @@
+//! Whether a pod that runs may have other resources now (KEP-1287; kubelet `canResizePod` of pkg/kubelet/allocation).
+//!
+//! Only what grows is checked: who gives something back may always.
+
+use std::fmt;
+
+use super::Refusal;
+use super::amounts::{Amounts, amount};
+
+/// Why it may not. It keeps what it has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoGrowth {
+    /// The node has not as much even if it were empty.
+    Infeasible { resource: String, requested: i64, capacity: i64 },
+    /// Others have it.
+    Deferred(Refusal),
+}
+
+impl NoGrowth {
+    /// The kubelet's word (`PodReasonInfeasible`, `PodReasonDeferred`).
+    pub fn word(&self) -> &'static str {
+        match self {
+            Self::Infeasible { .. } => "Infeasible",
+            Self::Deferred(_) => "Deferred",
+        }
+    }
+}
+
+/// In the kubelet's words, after the word itself.
+impl fmt::Display for NoGrowth {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Infeasible { resource, requested, capacity } => write!(
+                f,
+                "Infeasible: Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
+            ),
+            Self::Deferred(refusal) => write!(f, "Deferred: {refusal}"),
+        }
+    }
+}
+
+/// What a pod that holds `held` may not have of what it wants. `capacity` is `None` where nobody knows; `used` is what
+/// others hold. What is never there comes before what is not there now.
+pub fn refused(
+    held: &Amounts,
+    wants: &Amounts,
+    capacity: impl Fn(&str) -> Option<i64>,
+    used: impl Fn(&str) -> i64,
+) -> Option<NoGrowth> {
+    let grows = || wants.iter().filter(|(name, wanted)| **wanted > amount(held, name));
+    let infeasible = grows().find_map(|(name, wanted)| {
+        let capacity = capacity(name).filter(|capacity| wanted > capacity)?;
+        Some(NoGrowth::Infeasible { resource: name.clone(), requested: *wanted, capacity })
+    });
+    infeasible.or_else(|| {
+        grows().find_map(|(name, wanted)| {
+            let (capacity, used) = (capacity(name)?, used(name));
+            let (resource, requested) = (name.clone(), *wanted);
+            (*wanted > capacity - used).then_some(NoGrowth::Deferred(Refusal::Insufficient {
+                resource,
+                requested,
+                used,
+                capacity,
+            }))
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use nodewarden_manifest::names::{CPU, MEMORY};
+
+    fn of(cpu: i64, memory: i64) -> Amounts {
+        [(CPU, cpu), (MEMORY, memory)].map(|(name, n)| (name.to_owned(), n)).into()
+    }
+
+    #[test]
+    fn never_now_and_yes() {
+        let capacity = of(10, 20);
+        let asked = |held: Amounts, wants: Amounts, others: Amounts| {
+            let found =
+                refused(&held, &wants, |name| capacity.get(name).copied(), |name| amount(&others, name));
+            found.map(|no| no.to_string())
+        };
+        assert_eq!(asked(of(1, 1), of(10, 20), of(0, 0)), None);
+        assert_eq!(
+            asked(of(1, 1), of(5, 21), of(9, 9)).as_deref(),
+            Some("Infeasible: Node didn't have enough capacity: memory, requested: 21, capacity: 20")
+        );
+        assert_eq!(
+            asked(of(1, 1), of(5, 1), of(6, 19)).as_deref(),
+            Some("Deferred: Node didn't have enough resource: cpu, requested: 5, used: 6, capacity: 10")
+        );
+        assert_eq!(asked(of(30, 1), of(20, 1), of(9, 9)), None, "it gives back, if not enough");
+        assert_eq!(
+            asked(of(3, 1), of(3, 2), of(9, 9)),
+            None,
+            "its CPU is not touched, beyond what there is or not"
+        );
+        assert_eq!(
+            asked(Amounts::new(), Amounts::from([("a/b".to_owned(), 7)]), of(0, 0)),
+            None,
+            "nobody knows"
+        );
+    }
+
+    proptest! {
+        /// What is granted fits beside the others, and what is refused for now would fit alone.
+        #[test]
+        fn granted_fits(held in (0i64..20, 0i64..20), wants in (0i64..20, 0i64..20), others in (0i64..20, 0i64..20)) {
+            let (held, wants, others) = (of(held.0, held.1), of(wants.0, wants.1), of(others.0, others.1));
+            let capacity = of(10, 12);
+            let found = refused(&held, &wants, |name| capacity.get(name).copied(), |name| amount(&others, name));
+            let names = [CPU, MEMORY];
+            let grows = |name: &&&str| amount(&wants, name) > amount(&held, name);
+            let fits = |name: &&str, others: &Amounts| amount(&wants, name) + amount(others, name) <= amount(&capacity, name);
+            match found {
+                None => prop_assert!(names.iter().filter(grows).all(|name| fits(name, &others))),
+                Some(NoGrowth::Deferred(_)) => {
+                    prop_assert!(names.iter().filter(grows).all(|name| fits(name, &Amounts::new())));
+                    prop_assert!(!names.iter().filter(grows).all(|name| fits(name, &others)));
+                }
+                Some(NoGrowth::Infeasible { resource, .. }) => {
+                    prop_assert!(amount(&wants, &resource) > amount(&capacity, &resource));
+                }
+            }
+        }
+    }
+}

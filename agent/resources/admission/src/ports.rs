@@ -1,0 +1,49 @@
+//! Ports of the node that pods ask for (scheduler plugin NodePorts, `HostPortInfo`).
+
+use k8s_openapi::api::core::v1;
+
+use nodewarden_manifest::{ContainerKind, Pod};
+
+/// The address that stands for every one.
+const EVERY: &str = "0.0.0.0";
+
+/// One port of the node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HostPort {
+    address: String,
+    protocol: String,
+    port: i32,
+}
+
+impl HostPort {
+    /// The same port of the same protocol, at the same address or at every one.
+    pub fn conflicts(&self, other: &Self) -> bool {
+        let addresses = [self.address.as_str(), other.address.as_str()];
+        (&self.protocol, self.port) == (&other.protocol, other.port)
+            && (addresses[0] == addresses[1] || addresses.contains(&EVERY))
+    }
+}
+
+/// What a pod's sidecars and ordinary containers ask for by `hostPort`; on the node's network that is every
+/// `containerPort` (`SetDefaults_HostNetworkPods`).
+pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
+    let on_node = pod.spec.host_network == Some(true);
+    let sidecar = |own: &&v1::Container| {
+        pod.init_containers.iter().any(|c| c.name == own.name && c.kind == ContainerKind::Sidecar)
+    };
+    let sidecars = pod.spec.init_containers.iter().flatten().filter(sidecar);
+    let ports = sidecars.chain(&pod.spec.containers).flat_map(|own| own.ports.iter().flatten());
+    let asked = ports.filter_map(|port| {
+        let named = port.host_port.filter(|port| *port > 0);
+        let number = named.or_else(|| on_node.then_some(port.container_port))?;
+        let or = |text: &Option<String>, default: &str| {
+            text.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| default.to_owned())
+        };
+        Some(HostPort {
+            address: or(&port.host_ip, EVERY),
+            protocol: or(&port.protocol, "TCP"),
+            port: number,
+        })
+    });
+    asked.collect()
+}

@@ -1,0 +1,59 @@
+//! Why a pod may not start now, in the kubelet's words (pkg/kubelet/lifecycle/predicate.go, `managerImpl.Admit` of
+//! pkg/kubelet/eviction).
+
+use nodewarden_eviction::NodeCondition;
+
+/// One reason.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// `InsufficientResourceError`: CPU in thousandths, everything else in whole units.
+    #[error(
+        "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
+    )]
+    Insufficient { resource: String, requested: i64, used: i64, capacity: i64 },
+    /// `spec.nodeSelector` or the required terms of `spec.affinity.nodeAffinity`.
+    #[error("Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")]
+    Affinity,
+    /// `spec.nodeName` is another node's.
+    #[error("Predicate NodeName failed: node(s) didn't match the requested node name")]
+    NodeName,
+    #[error("Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")]
+    Ports,
+    /// The pod's own label `kubernetes.io/os`.
+    #[error("Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")]
+    OsLabel,
+    #[error("Failed to admit pod as the OS field doesn't match node OS")]
+    Os,
+    #[error("The node had condition: [{}]. ", names(.0))]
+    Pressure(Vec<NodeCondition>),
+}
+
+impl Refusal {
+    /// The word in the pod's status.
+    pub fn reason(&self) -> String {
+        let reason = match self {
+            Self::Insufficient { resource, .. } => return format!("OutOf{resource}"),
+            Self::Affinity => "NodeAffinity",
+            Self::NodeName => "NodeName",
+            Self::Ports => "NodePorts",
+            Self::OsLabel => "PodOSSelectorNodeLabelDoesNotMatch",
+            Self::Os => "PodOSNotSupported",
+            Self::Pressure(_) => "Evicted",
+        };
+        reason.to_owned()
+    }
+
+    /// How much more there would have to be; `None` where more of something does not help.
+    pub fn missing(&self) -> Option<(&str, i64)> {
+        match self {
+            Self::Insufficient { resource, requested, used, capacity } => {
+                Some((resource, requested - (capacity - used)))
+            }
+            _ => None,
+        }
+    }
+}
+
+fn names(conditions: &[NodeCondition]) -> String {
+    conditions.iter().map(|condition| condition.name()).collect::<Vec<_>>().join(" ")
+}

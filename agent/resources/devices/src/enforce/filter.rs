@@ -1,0 +1,260 @@
+//! Enforcement by the eBPF program at the kubepods root: the tables of pods and rules, and what it counted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use nodewarden_ebpf_abi::{
+    ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_HAS_ANY_MINOR, DeviceKey,
+};
+
+use super::error::EnforceError;
+use crate::policy::{DeviceRule, PodPolicy};
+use nodewarden_config::Enforcement;
+use nodewarden_machine::cgroup::Hierarchy;
+use nodewarden_machine::ebpf::{DeviceTables, Kernel, device_name};
+use nodewarden_model::DenialCount;
+use nodewarden_model::HostDeviceKind;
+
+/// Accesses by key.
+type Rules = BTreeMap<(u32, u32, u32), u32>;
+
+/// The attached program.
+pub struct Filter {
+    tables: DeviceTables,
+    mount: PathBuf,
+    root: PathBuf,
+    /// Of the directory that the program is attached to.
+    root_id: u64,
+    /// kubepods' path.
+    kubepods: String,
+    /// Paths of the cgroups of QoS classes, with their ids.
+    classes: [Option<(String, u64)>; 2],
+    pods: HashMap<String, Guarded>,
+}
+
+/// What the tables have of a pod.
+#[derive(Debug)]
+struct Guarded {
+    /// Kernel id of its cgroup.
+    id: u64,
+    mode: u32,
+    rules: Rules,
+}
+
+impl Filter {
+    /// Attaches the program to cgroup `kubepods` of the unified hierarchy.
+    ///
+    /// # Errors
+    /// In words, for the status.
+    pub fn attach(kernel: &mut Kernel, unified: &Hierarchy, kubepods: &str) -> Result<Self, String> {
+        Self::by(unified, kubepods, |root, level| kernel.attach_devices(root, level))
+    }
+
+    /// The same with the program for kernels that refuse the usual one.
+    #[cfg(test)]
+    pub fn attach_substitute(
+        kernel: &mut Kernel,
+        unified: &Hierarchy,
+        kubepods: &str,
+    ) -> Result<Self, String> {
+        Self::by(unified, kubepods, |root, level| kernel.attach_device_substitute(root, level))
+    }
+
+    fn by(
+        unified: &Hierarchy,
+        kubepods: &str,
+        attach: impl FnOnce(&Path, u32) -> Result<DeviceTables, String>,
+    ) -> Result<Self, String> {
+        let root = nodewarden_machine::cgroup::join(&unified.mount, kubepods);
+        let level = level(&unified.mount_root, kubepods)?;
+        if !root.exists() {
+            fs::create_dir_all(&root).map_err(|e| format!("make {}: {e}", root.display()))?;
+        }
+        let root_id = id_of(&root).map_err(|e| e.to_string())?;
+        let tables = attach(&root, level)?;
+        Ok(Self {
+            tables,
+            mount: unified.mount.clone(),
+            root,
+            root_id,
+            kubepods: kubepods.to_owned(),
+            classes: [None, None],
+            pods: HashMap::new(),
+        })
+    }
+
+    /// Holds a pod to a policy from now on. There is no moment without the rules that both the old and the new policy
+    /// have.
+    ///
+    /// # Errors
+    /// Its cgroup is not there, or a table is full: then what held before holds on.
+    pub fn guard(&mut self, uid: &str, cgroup: &str, policy: &PodPolicy) -> Result<(), EnforceError> {
+        let mode = match policy.mode {
+            Enforcement::Off => return self.release(uid),
+            Enforcement::Audit => DEVICE_AUDIT,
+            Enforcement::Enforce => DEVICE_ENFORCE,
+        };
+        if id_of(&self.root).ok() != Some(self.root_id) {
+            return Err(EnforceError::RootReplaced { path: self.root.clone() });
+        }
+        let id = id_of(&nodewarden_machine::cgroup::join(&self.mount, cgroup))?;
+        self.know_class(cgroup)?;
+        let wanted = keys(&policy.rules);
+        let any = wanted.keys().any(|(_, _, minor)| *minor == ANY_MINOR);
+        let mode = mode | if any { DEVICE_HAS_ANY_MINOR } else { 0 };
+        let mut known = self.pods.remove(uid);
+        if known.as_ref().is_some_and(|known| known.id != id) {
+            // Its cgroup was made anew: that one is another in the tables.
+            let old = known.take();
+            old.map_or(Ok(()), |old| self.drop_pod(old))?;
+        }
+        let had = known.as_ref().map(|known| (known.rules.clone(), known.mode));
+        let (rules, was) = had.unwrap_or_default();
+        let mut now = known.unwrap_or(Guarded { id, mode: 0, rules: Rules::new() });
+        let done = self.replace(&mut now, &wanted, mode);
+        if done.is_err() && was == 0 {
+            // Not guarded before, so not now either.
+            let _ = self.drop_pod(now);
+            return done;
+        }
+        if done.is_err() {
+            let _ = self.replace(&mut now, &rules, was);
+        }
+        self.pods.insert(uid.to_owned(), now);
+        done
+    }
+
+    /// Makes the class's cgroup known to the program that a pod's is in, if it is in one.
+    fn know_class(&mut self, pod: &str) -> Result<(), EnforceError> {
+        let elsewhere = || EnforceError::NotAPod { path: pod.to_owned(), kubepods: self.kubepods.clone() };
+        let below = pod.strip_prefix(&self.kubepods).and_then(|below| below.strip_prefix('/'));
+        let class = match below.ok_or_else(elsewhere)?.split('/').collect::<Vec<_>>()[..] {
+            [_] => return Ok(()),
+            [class, _] => format!("{}/{class}", self.kubepods),
+            _ => return Err(elsewhere()),
+        };
+        let known = |known: &Option<(String, u64)>| known.as_ref().is_none_or(|(path, _)| *path == class);
+        let place = self.classes.iter().position(known).ok_or_else(elsewhere)?;
+        let id = id_of(&nodewarden_machine::cgroup::join(&self.mount, &class))?;
+        if self.classes[place].as_ref().is_none_or(|(_, known)| *known != id) {
+            self.tables.set_class(place, id)?;
+            self.classes[place] = Some((class, id));
+        }
+        Ok(())
+    }
+
+    /// Widens, sets the mode, narrows. `now` is kept true on the way.
+    fn replace(&mut self, now: &mut Guarded, wanted: &Rules, mode: u32) -> Result<(), EnforceError> {
+        let key = |id, (kind, major, minor)| DeviceKey { pod: id, kind, major, minor, pad: 0 };
+        for (device, access) in wanted {
+            let before = now.rules.get(device).copied();
+            let both = access | before.unwrap_or(0);
+            if before != Some(both) {
+                self.tables.set_rule(key(now.id, *device), both)?;
+                now.rules.insert(*device, both);
+            }
+        }
+        if now.mode != mode {
+            self.tables.set_pod(now.id, mode)?;
+            now.mode = mode;
+        }
+        for (device, access) in now.rules.clone() {
+            match wanted.get(&device) {
+                None => {
+                    self.tables.remove_rule(key(now.id, device))?;
+                    now.rules.remove(&device);
+                }
+                Some(narrower) if *narrower != access => {
+                    self.tables.set_rule(key(now.id, device), *narrower)?;
+                    now.rules.insert(device, *narrower);
+                }
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Lets a pod open everything, and forgets what was counted for it.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn release(&mut self, uid: &str) -> Result<(), EnforceError> {
+        self.pods.remove(uid).map_or(Ok(()), |pod| self.drop_pod(pod))
+    }
+
+    fn drop_pod(&mut self, pod: Guarded) -> Result<(), EnforceError> {
+        self.tables.release_pod(pod.id)?;
+        for (kind, major, minor) in pod.rules.into_keys() {
+            self.tables.remove_rule(DeviceKey { pod: pod.id, kind, major, minor, pad: 0 })?;
+        }
+        Ok(self.tables.forget_counts(pod.id)?)
+    }
+
+    /// What the program counted, by pod and device.
+    pub fn denials(&self) -> Vec<DenialCount> {
+        let uids: HashMap<u64, &String> = self.pods.iter().map(|(uid, pod)| (pod.id, uid)).collect();
+        let count = |(key, count): (DeviceKey, nodewarden_ebpf_abi::DeviceCount)| {
+            let device = match key.kind {
+                0 => "other".to_owned(),
+                kind => device_name(kind, key.major, key.minor),
+            };
+            let uid = (*uids.get(&key.pod)?).clone();
+            Some(DenialCount { uid, device, audited: count.audited, denied: count.denied })
+        };
+        let mut counts: Vec<DenialCount> = self.tables.counts().into_iter().filter_map(count).collect();
+        counts.sort_by(|a, b| (&a.uid, &a.device).cmp(&(&b.uid, &b.device)));
+        counts
+    }
+
+    /// Rules in the kernel, of all pods.
+    #[cfg(test)]
+    pub fn rules_in_kernel(&self) -> usize {
+        self.tables.rules().len()
+    }
+}
+
+/// How deep a cgroup is below the root of its hierarchy, where `mount_root` is what the mount shows.
+fn level(mount_root: &str, path: &str) -> Result<u32, String> {
+    let parts = || mount_root.split('/').chain(path.split('/')).filter(|part| !part.is_empty());
+    if parts().any(|part| part == "..") {
+        return Err(format!("the unified hierarchy is seen from a cgroup namespace ({mount_root})"));
+    }
+    u32::try_from(parts().count()).map_err(|e| e.to_string())
+}
+
+fn keys(rules: &[DeviceRule]) -> Rules {
+    let mut keys = Rules::new();
+    for rule in rules {
+        let kind = match rule.kind {
+            HostDeviceKind::Block => DEVICE_BLOCK,
+            HostDeviceKind::Char => DEVICE_CHAR,
+        };
+        *keys.entry((kind, rule.major, rule.minor.unwrap_or(ANY_MINOR))).or_default() |= rule.access.bits();
+    }
+    keys
+}
+
+/// A cgroup's kernel id is its directory's inode number (kernfs).
+fn id_of(dir: &Path) -> Result<u64, EnforceError> {
+    let metadata = fs::metadata(dir).map_err(|source| EnforceError::Cgroup { path: dir.into(), source })?;
+    Ok(metadata.ino())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn levels() {
+        for (mount_root, path, expected) in [
+            ("/", "/kubepods", Some(1)),
+            ("/", "/", Some(0)),
+            ("/a", "/b/kubepods.slice", Some(3)),
+            ("/..", "/kubepods", None),
+        ] {
+            assert_eq!(level(mount_root, path).ok(), expected, "{mount_root} {path}");
+        }
+    }
+}

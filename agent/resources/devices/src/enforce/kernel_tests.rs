@@ -1,0 +1,385 @@
+//! The program on the real kernel, with cgroups and device nodes of the tests' own.
+
+use parking_lot::Mutex;
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::stat::{Mode, SFlag, makedev, mknod};
+use nodewarden_ebpf_abi::{DEVICE_CHAR, DEVICE_READ, DEVICE_WRITE, DeviceRecord};
+
+use super::*;
+use crate::policy::{Access, DeviceRule};
+use nodewarden_machine::cgroup::fixture::TestTree;
+use nodewarden_machine::cgroup::join;
+use nodewarden_machine::ebpf::{Kernel, LoadOptions, Loaded, Record, RingReader, Spaces};
+use nodewarden_model::HostDeviceKind;
+
+/// The kernel's log, a device that every machine has: only opening it for reading has any effect, on nobody else.
+const KMSG: (u32, u32) = (1, 11);
+
+/// A kubepods root of the test's own, the program at it, and nodes of devices that are nobody's.
+struct Stage {
+    // In this order: the programs go before the cgroups.
+    _ring: RingReader,
+    enforcer: Enforcer,
+    kernel: Kernel,
+    told: Arc<Mutex<Vec<DeviceRecord>>>,
+    nodes: tempfile::TempDir,
+    tree: TestTree,
+}
+
+impl Stage {
+    fn make(name: &str) -> Option<Self> {
+        if !nix::unistd::geteuid().is_root() {
+            println!("SKIPPED: not root");
+            return None;
+        }
+        let tree = TestTree::make(name)?;
+        let mut loaded = load(&tree)?;
+        let enforcer = Enforcer::start(Some(&mut loaded.kernel), &tree.layout, &tree.path(""));
+        let state = enforcer.state();
+        assert_eq!(state.state, HookState::On, "{}", state.reason);
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let to = told.clone();
+        let ring = RingReader::start(loaded.ring, move |record| {
+            if let Record::Device(record) = record {
+                to.lock().push(record);
+            }
+        });
+        let nodes = tempfile::tempdir().unwrap();
+        let stage = Self { _ring: ring.unwrap(), enforcer, kernel: loaded.kernel, told, nodes, tree };
+        stage.node("kmsg", SFlag::S_IFCHR, KMSG);
+        stage.node("null", SFlag::S_IFCHR, (1, 3));
+        // Numbers for experiments (Documentation/admin-guide/devices.txt): no driver has them, opening them is ENXIO.
+        for minor in 0..40 {
+            stage.node(&format!("x{minor}"), SFlag::S_IFCHR, (240, minor));
+        }
+        Some(stage)
+    }
+
+    fn node(&self, name: &str, kind: SFlag, (major, minor): (u32, u32)) {
+        mknod(&self.path(name), kind, Mode::from_bits_truncate(0o666), makedev(major.into(), minor.into()))
+            .unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.nodes.path().join(name)
+    }
+
+    /// Opens a node as a process of a cgroup: the error number, 0 if it could.
+    fn open(&self, below: &str, node: &str, flags: i32) -> i32 {
+        open_in(&self.cgroup(below), &self.path(node), flags, 1)
+    }
+
+    fn cgroup(&self, below: &str) -> PathBuf {
+        join(&self.tree.layout.unified().unwrap().mount, &self.tree.path(below))
+    }
+
+    /// A pod's and its container's cgroup; the pod's path.
+    fn pod(&self, below: &str) -> String {
+        self.tree.group(&format!("{below}/c"));
+        self.tree.path(below)
+    }
+
+    fn guard(&self, uid: &str, path: &str, mode: Enforcement, rules: &[DeviceRule]) {
+        self.enforcer.guard(uid, path, PodPolicy { mode, rules: rules.to_vec() }).unwrap();
+    }
+
+    fn counted(&self, uid: &str) -> Vec<(String, u64, u64)> {
+        let of_pod = self.enforcer.denials().into_iter().filter(|count| count.uid == uid);
+        of_pod.map(|count| (count.device, count.denied, count.audited)).collect()
+    }
+
+    fn told(&self, at_least: usize) -> Vec<DeviceRecord> {
+        let deadline = Instant::now() + Duration::from_secs(5);
+        while self.told.lock().len() < at_least && Instant::now() < deadline {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.told.lock().clone()
+    }
+}
+
+fn load(tree: &TestTree) -> Option<Loaded> {
+    let Some(unified) = tree.layout.unified() else {
+        println!("SKIPPED: no unified hierarchy");
+        return None;
+    };
+    let options = LoadOptions {
+        spaces: Spaces::new(None, None, None, true),
+        max_cgroups: 64,
+        ring_bytes: 1 << 16,
+        unified: Some(unified.mount.clone()),
+        devices: true,
+        empty_programs: false,
+        verbose: false,
+    };
+    match Kernel::load(options) {
+        Ok(loaded) => Some(loaded),
+        Err(error) => {
+            println!("SKIPPED: {error}");
+            None
+        }
+    }
+}
+
+/// Opens `node` in a process that enters a v2 cgroup for it, so many times. Returns the last error number.
+fn open_in(cgroup: &Path, node: &Path, flags: i32, times: u32) -> i32 {
+    let node = std::ffi::CString::new(node.to_str().unwrap()).unwrap();
+    // SAFETY: a string that outlives the call; nothing is allocated.
+    do_in(cgroup, times, move || unsafe {
+        match libc::open(node.as_ptr(), flags | libc::O_NONBLOCK | libc::O_NOCTTY) {
+            -1 => *libc::__errno_location(),
+            opened => libc::close(opened),
+        }
+    })
+}
+
+/// Asks whether it may open `node` for reading: the same check, without what a driver does at an open.
+fn ask_in(cgroup: &Path, node: &Path, times: u32) -> i32 {
+    let node = std::ffi::CString::new(node.to_str().unwrap()).unwrap();
+    // SAFETY: as above.
+    do_in(cgroup, times, move || unsafe {
+        if libc::access(node.as_ptr(), libc::R_OK) == 0 { 0 } else { *libc::__errno_location() }
+    })
+}
+
+/// What `work` says the last of so many times in a process in a v2 cgroup. It must do system calls only.
+fn do_in(cgroup: &Path, times: u32, work: impl Fn() -> i32 + Send + Sync + 'static) -> i32 {
+    let procs = std::ffi::CString::new(cgroup.join("cgroup.procs").to_str().unwrap()).unwrap();
+    let child = move || {
+        // SAFETY: system calls on strings that outlive them, between fork and exit; nothing is allocated.
+        unsafe {
+            let file = libc::open(procs.as_ptr(), libc::O_WRONLY);
+            if libc::write(file, c"0".as_ptr().cast(), 1) != 1 {
+                libc::_exit(255);
+            }
+            libc::_exit((0..times).fold(0, |_, _| work()));
+        }
+    };
+    // SAFETY: `child` keeps to what may be done after fork, and never returns.
+    let status = unsafe { Command::new("/bin/true").pre_exec(child).status() };
+    let code = status.unwrap().code().unwrap();
+    assert_ne!(code, 255, "cannot enter {}", cgroup.display());
+    code
+}
+
+fn rule((major, minor): (u32, u32), access: Access) -> DeviceRule {
+    DeviceRule { kind: HostDeviceKind::Char, major, minor: Some(minor), access }
+}
+
+const READ: i32 = libc::O_RDONLY;
+const WRITE: i32 = libc::O_WRONLY;
+
+#[test]
+fn a_pod_has_what_its_policy_says_at_once() {
+    let Some(stage) = Stage::make("device") else { return };
+    let (a, b) = (stage.pod("burstable/poda"), stage.pod("podb"));
+    let leaf = stage.tree.group("podleaf");
+    let (in_a, in_b) = ("burstable/poda/c", "podb/c");
+    assert_eq!(stage.open(in_a, "kmsg", READ), 0, "nobody is guarded yet");
+    stage.guard("a", &a, Enforcement::Enforce, &[]);
+    stage.guard("leaf", &leaf, Enforcement::Enforce, &[]);
+    assert_eq!(stage.open(in_a, "kmsg", READ), libc::EPERM);
+    assert_eq!(stage.open("podleaf", "kmsg", READ), libc::EPERM, "the pod's own cgroup");
+    assert_eq!(stage.open(in_a, "null", libc::O_RDWR), 0, "every pod has it");
+    assert_eq!(stage.open(in_b, "kmsg", READ), 0, "another pod is not concerned");
+    stage.tree.group("burstable/else");
+    assert_eq!(stage.open("burstable/else", "kmsg", READ), 0, "not of a pod");
+
+    stage.guard("a", &a, Enforcement::Enforce, &[rule(KMSG, Access::READ)]);
+    assert_eq!(stage.open(in_a, "kmsg", READ), 0);
+    assert_eq!(stage.open(in_a, "kmsg", WRITE), libc::EPERM, "for reading only");
+    stage.guard("b", &b, Enforcement::Enforce, &[]);
+    assert_eq!(stage.open(in_b, "kmsg", READ), libc::EPERM, "a Guaranteed pod, one level higher");
+    assert_eq!(stage.open(in_a, "kmsg", READ), 0);
+
+    stage.guard("a", &a, Enforcement::Enforce, &[]);
+    assert_eq!(stage.open(in_a, "kmsg", READ), libc::EPERM, "cut off");
+    let every_minor = DeviceRule { minor: None, ..rule(KMSG, Access::READ_WRITE) };
+    stage.guard("a", &a, Enforcement::Enforce, &[every_minor]);
+    assert_eq!(stage.open(in_a, "kmsg", READ), 0);
+    stage.guard("a", &a, Enforcement::Off, &[]);
+    stage.guard("b", &b, Enforcement::Enforce, &[rule((1, 12), Access::ALL)]);
+    assert_eq!(stage.open(in_a, "kmsg", READ), 0, "off");
+    assert_eq!(stage.open(in_b, "kmsg", READ), libc::EPERM, "another minor number");
+    stage.enforcer.forget("b");
+    stage.enforcer.forget("leaf");
+    assert_eq!(stage.open(in_b, "kmsg", READ), 0, "forgotten");
+    let Means::Filter(filter) = &*stage.enforcer.means() else { panic!("no filter") };
+    assert_eq!((filter.rules_in_kernel(), filter.denials().len()), (0, 0), "nothing is left in the tables");
+}
+
+#[test]
+fn a_pod_made_anew_is_guarded_anew_and_a_missing_one_is_an_error() {
+    let Some(stage) = Stage::make("device-anew") else { return };
+    let pod = stage.pod("poda");
+    stage.guard("a", &pod, Enforcement::Enforce, &[rule(KMSG, Access::READ)]);
+    stage.tree.remove("poda/c");
+    stage.tree.remove("poda");
+    let policy = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new() };
+    let error = stage.enforcer.guard("a", &pod, policy()).unwrap_err();
+    assert!(matches!(&error, EnforceError::Cgroup { path, .. } if path.ends_with("poda")), "{error}");
+    for elsewhere in ["/x", "", "/poda/c/d"] {
+        let error = stage.enforcer.guard("x", &format!("{pod}{elsewhere}x"), policy()).unwrap_err();
+        assert!(matches!(&error, EnforceError::NotAPod { .. } | EnforceError::Cgroup { .. }), "{error}");
+    }
+    stage.pod("poda");
+    stage.guard("a", &pod, Enforcement::Enforce, &[]);
+    assert_eq!(stage.open("poda/c", "kmsg", READ), libc::EPERM);
+    let Means::Filter(filter) = &*stage.enforcer.means() else { panic!("no filter") };
+    assert_eq!(filter.rules_in_kernel(), 0, "the old cgroup's rules are gone");
+}
+
+#[test]
+fn denials_are_counted_and_told_once_a_second() {
+    let Some(stage) = Stage::make("device-told") else { return };
+    let (a, b) = (stage.pod("besteffort/poda"), stage.pod("besteffort/podb"));
+    stage.guard("a", &a, Enforcement::Enforce, &[]);
+    stage.guard("b", &b, Enforcement::Audit, &[]);
+    let (cgroup, node) = (stage.cgroup("besteffort/poda/c"), stage.path("x7"));
+    let begin = Instant::now();
+    assert_eq!(open_in(&cgroup, &node, libc::O_RDWR, 1000), libc::EPERM);
+    assert!(begin.elapsed() < Duration::from_secs(1), "too slow to tell anything");
+    assert_eq!(stage.counted("a"), [("c 240:7".to_owned(), 1000, 0)]);
+    // Nobody drives it: past the policy it is ENXIO.
+    assert_eq!(stage.open("besteffort/podb/c", "x7", WRITE), libc::ENXIO, "audit allows");
+    assert_eq!(stage.counted("b"), [("c 240:7".to_owned(), 0, 1)]);
+    let told = stage.told(2);
+    assert_eq!(told.len(), 2);
+    let (first, audited) = (told[0], told[1]);
+    assert_eq!((first.count, first.wanted), (1, DEVICE_READ | DEVICE_WRITE));
+    assert_eq!((first.device.kind, first.device.major, first.device.minor), (DEVICE_CHAR, 240, 7));
+    assert_eq!((audited.count, audited.wanted, audited.refused_before), (1, DEVICE_WRITE, 0));
+    assert_eq!(
+        first.header.cgroup,
+        fs::metadata(&cgroup).map(|m| std::os::unix::fs::MetadataExt::ino(&m)).unwrap()
+    );
+    assert_ne!((first.mode, first.device.pod), (audited.mode, audited.device.pod));
+    assert!(first.pid > 0 && first.command[0] != 0);
+
+    std::thread::sleep(Duration::from_secs(1).saturating_sub(begin.elapsed()) + Duration::from_millis(50));
+    assert_eq!(open_in(&cgroup, &node, libc::O_RDWR, 1), libc::EPERM);
+    let told = stage.told(3);
+    assert_eq!((told.len(), told[2].count), (3, 1000), "999 that were not told, and this one");
+}
+
+#[test]
+fn a_pod_that_makes_up_devices_has_no_more_than_its_share_of_counts() {
+    let Some(stage) = Stage::make("device-many") else { return };
+    let pod = stage.pod("poda");
+    stage.guard("a", &pod, Enforcement::Enforce, &[]);
+    for minor in 0..40 {
+        assert_eq!(stage.open("poda/c", &format!("x{minor}"), READ), libc::EPERM);
+    }
+    let counted = stage.counted("a");
+    assert_eq!(counted.len(), 17, "{counted:?}");
+    assert_eq!(counted.iter().map(|(_, denied, _)| denied).sum::<u64>(), 40);
+    assert_eq!(counted.last().unwrap(), &("other".to_owned(), 24, 0));
+}
+
+/// The runtime's program on the container's cgroup refuses first: its place is taken by the same program, loaded once
+/// more and attached there.
+#[test]
+fn what_the_runtime_refuses_too_is_told_as_such() {
+    let Some(stage) = Stage::make("device-runtime") else { return };
+    let pod = stage.pod("poda");
+    let Some(mut runtime) = load(&stage.tree) else { return };
+    let below = Enforcer::start(Some(&mut runtime.kernel), &stage.tree.layout, &pod);
+    assert_eq!(below.state().state, HookState::On, "{}", below.state().reason);
+    let container = stage.tree.path("poda/c");
+    let none = || PodPolicy { mode: Enforcement::Enforce, rules: Vec::new() };
+    below.guard("c", &container, none()).unwrap();
+    stage.guard("a", &pod, Enforcement::Enforce, &[rule(KMSG, Access::ALL)]);
+    assert_eq!(stage.open("poda/c", "kmsg", READ), libc::EPERM, "both must allow");
+    assert_eq!(stage.counted("a"), [], "ours allows it");
+    assert_eq!(stage.open("poda/c", "x1", READ), libc::EPERM);
+    stage.tree.group("poda/d");
+    assert_eq!(stage.open("poda/d", "x2", READ), libc::EPERM);
+    let told = stage.told(2);
+    let of = |minor| told.iter().find(|r| r.device.minor == minor).unwrap().refused_before;
+    assert_eq!((of(1), of(2)), (1, 0));
+}
+
+#[test]
+fn the_substitute_judges_the_same() {
+    if !nix::unistd::geteuid().is_root() {
+        return println!("SKIPPED: not root");
+    }
+    let Some(tree) = TestTree::make("device-substitute") else { return };
+    let Some(mut loaded) = load(&tree) else { return };
+    let unified = tree.layout.unified().unwrap();
+    let filter = Filter::attach_substitute(&mut loaded.kernel, unified, &tree.path("")).unwrap();
+    let means = Arc::new(Mutex::new(Means::Filter(Box::new(filter))));
+    let state = TopicStatus { topic: Topic::Device, state: HookState::On, reason: String::new() };
+    let enforcer = Enforcer { means, state: Arc::new(state) };
+    let cgroup = |below: &str| join(&unified.mount, &tree.path(below));
+    tree.group("burstable/poda/c/deeper");
+    for below in ["burstable/poda/d", "burstable/else", "else", "podb/c"] {
+        tree.group(below);
+    }
+    let kmsg = Path::new("/dev/kmsg");
+    if !kmsg.exists() {
+        return println!("SKIPPED: no /dev/kmsg");
+    }
+    let policy = |rules| PodPolicy { mode: Enforcement::Enforce, rules };
+    enforcer.guard("a", &tree.path("burstable/poda"), policy(Vec::new())).unwrap();
+    enforcer.guard("b", &tree.path("podb"), policy(vec![rule(KMSG, Access::READ)])).unwrap();
+    for (below, expected) in [
+        ("burstable/poda/d", libc::EPERM),
+        ("burstable/poda/c/deeper", libc::EPERM),
+        ("burstable/else", 0),
+        ("else", 0),
+        ("podb/c", 0),
+    ] {
+        assert_eq!(open_in(&cgroup(below), kmsg, READ, 1), expected, "{below}");
+    }
+}
+
+/// `cargo test -p nodewarden --lib cost_of_a_check -- --ignored --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn cost_of_a_check() {
+    const TIMES: u32 = 1_000_000;
+    let Some(mut stage) = Stage::make("device-cost") else { return };
+    for pod in 0..200 {
+        let path = stage.pod(&format!("burstable/pod{pod}"));
+        let rules: Vec<DeviceRule> = (0..10)
+            .map(|n| rule((200 + pod % 50, pod * 10 + n), Access::ALL))
+            .chain([rule(KMSG, Access::ALL)])
+            .collect();
+        stage.guard(&pod.to_string(), &path, Enforcement::Enforce, &rules);
+    }
+    let guaranteed = stage.pod("podg");
+    stage.guard("g", &guaranteed, Enforcement::Enforce, &[rule(KMSG, Access::ALL)]);
+    let null = stage.path("null");
+    let kmsg = stage.path("kmsg");
+    let other = stage.path("x1");
+    let (burstable, guaranteed) = (stage.cgroup("burstable/pod120/c"), stage.cgroup("podg/c"));
+    let open = |cgroup, node| open_in(cgroup, node, READ, TIMES);
+    let ask = |cgroup, node| ask_in(cgroup, node, TIMES);
+    let cases: [(&str, &dyn Fn() -> i32, i32); 5] = [
+        ("/dev/null", &|| open(&burstable, &null), 0),
+        ("/dev/null, only asked", &|| ask(&burstable, &null), 0),
+        ("a device of its own, only asked", &|| ask(&burstable, &kmsg), 0),
+        ("a Guaranteed pod's, only asked", &|| ask(&guaranteed, &kmsg), 0),
+        ("refused", &|| open(&burstable, &other), libc::EPERM),
+    ];
+    for (what, work, outcome) in cases {
+        let runs = |kernel: &Kernel| {
+            let cost = kernel.costs().into_iter().find(|c| c.name.starts_with("device_access")).unwrap();
+            (cost.run_count, cost.run_time_ns)
+        };
+        stage.kernel.measure(true);
+        let before = runs(&stage.kernel);
+        assert_eq!(work(), outcome, "{what}");
+        let after = runs(&stage.kernel);
+        stage.kernel.measure(false);
+        let (count, time) = (after.0 - before.0, after.1 - before.1);
+        assert!(count >= u64::from(TIMES), "{count} runs were measured");
+        println!("{what}: {:.1} ns a check, {count} checks", time as f64 / count as f64);
+    }
+}

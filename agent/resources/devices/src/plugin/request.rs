@@ -1,0 +1,237 @@
+//! Whether what a plugin says of itself is accepted. Pure.
+//!
+//! The rules are the kubelet's (`devicemanager/plugin/v1beta1`: `Register`, `ValidatePlugin`), and stricter for sockets:
+//! one of a `Register` is a name in the directory of plugins, one of the plugin watcher is below the kubelet's directory.
+
+use std::path::{Component, Path, PathBuf};
+
+use nodewarden_proto::deviceplugin::v1beta1 as api;
+use nodewarden_proto::pluginregistration::v1::PluginInfo;
+
+use super::{KUBELET_SOCKET, Options};
+use nodewarden_manifest::names::is_extended;
+
+/// The one version there is (`SupportedVersions`).
+pub const VERSION: &str = "v1beta1";
+/// `PluginInfo.type` of device plugins.
+const DEVICE_PLUGIN: &str = "DevicePlugin";
+/// What is shown of a text that somebody made up, in characters.
+const SHOWN: usize = 80;
+
+/// Why a plugin is not accepted.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Invalid {
+    #[error("requested API version {0:?} is not supported: the supported version is {VERSION:?}")]
+    Version(String),
+    #[error("manager version {VERSION} is not among the plugin's supported versions {0:?}")]
+    Versions(Vec<String>),
+    #[error(
+        "the resource name {0:?} is invalid: it must be that of an extended resource, domain/name, outside kubernetes.io \
+         and without requests. before it"
+    )]
+    Resource(String),
+    #[error("the endpoint {endpoint:?} is invalid: {why}")]
+    Endpoint { endpoint: String, why: &'static str },
+    #[error("no handler registered for plugin type {0:?}: {DEVICE_PLUGIN} is the only one")]
+    Type(String),
+}
+
+/// A registration that can be tried.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Wanted {
+    pub resource: String,
+    pub socket: PathBuf,
+    /// As the registration says, until the plugin itself is asked.
+    pub options: Option<Options>,
+}
+
+/// What is asked by `Register` on the socket in `dir`.
+pub fn from_register(asked: api::RegisterRequest, dir: &Path) -> Result<Wanted, Invalid> {
+    if asked.version != VERSION {
+        return Err(Invalid::Version(shown(&asked.version)));
+    }
+    extended(&asked.resource_name)?;
+    let endpoint = asked.endpoint.as_str();
+    let wrong = match endpoint {
+        "" => Some("it must name a socket in the directory of device plugins"),
+        "." | ".." => Some("it must not leave the directory of device plugins"),
+        KUBELET_SOCKET => Some("it is the socket of registrations"),
+        _ if endpoint.contains(['/', '\0']) => {
+            Some("it must be the name of a socket in the directory of device plugins, not a path")
+        }
+        _ => None,
+    };
+    if let Some(why) = wrong {
+        return Err(Invalid::Endpoint { endpoint: shown(endpoint), why });
+    }
+    Ok(Wanted {
+        resource: asked.resource_name,
+        socket: dir.join(&asked.endpoint),
+        options: asked.options.map(Options::from),
+    })
+}
+
+/// What a plugin told that was found by its socket, in a directory of `kubelet_dir`.
+pub fn from_info(info: PluginInfo, socket: &Path, kubelet_dir: &Path) -> Result<Wanted, Invalid> {
+    if info.r#type != DEVICE_PLUGIN {
+        return Err(Invalid::Type(shown(&info.r#type)));
+    }
+    if !info.supported_versions.iter().any(|version| version == VERSION) {
+        return Err(Invalid::Versions(info.supported_versions.iter().take(10).map(|v| shown(v)).collect()));
+    }
+    extended(&info.name)?;
+    let endpoint = match info.endpoint.as_str() {
+        "" => socket,
+        endpoint => below(kubelet_dir, endpoint)?,
+    };
+    Ok(Wanted { socket: endpoint.to_owned(), resource: info.name, options: None })
+}
+
+fn extended(name: &str) -> Result<(), Invalid> {
+    if is_extended(name) { Ok(()) } else { Err(Invalid::Resource(shown(name))) }
+}
+
+fn below<'a>(dir: &Path, endpoint: &'a str) -> Result<&'a Path, Invalid> {
+    let path = Path::new(endpoint);
+    let climbs = path.components().any(|part| part == Component::ParentDir);
+    if climbs || !path.starts_with(dir) || path == dir || endpoint.contains('\0') {
+        let why = "it must be a path in the kubelet's directory";
+        return Err(Invalid::Endpoint { endpoint: shown(endpoint), why });
+    }
+    Ok(path)
+}
+
+/// As much of a text as is worth showing.
+pub(super) fn shown(text: &str) -> String {
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(version: &str, resource: &str, endpoint: &str) -> Result<Wanted, Invalid> {
+        let options = Some(api::DevicePluginOptions { pre_start_required: true, ..Default::default() });
+        let request = api::RegisterRequest {
+            version: version.into(),
+            endpoint: endpoint.into(),
+            resource_name: resource.into(),
+            options,
+        };
+        from_register(request, Path::new("/k/device-plugins"))
+    }
+
+    fn text<T: std::fmt::Debug>(result: Result<T, Invalid>) -> String {
+        result.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn a_good_one() {
+        let wanted = asked("v1beta1", "nvidia.com/gpu", "nvidia..gpu.sock").unwrap();
+        assert_eq!(wanted.socket, Path::new("/k/device-plugins/nvidia..gpu.sock"));
+        assert_eq!(
+            wanted.options,
+            Some(Options { pre_start_required: true, preferred_allocation: false }),
+            "the request's"
+        );
+    }
+
+    #[test]
+    fn versions() {
+        for version in ["", "v1alpha1", "v1beta2", "V1BETA1", "v1beta1 "] {
+            let text = text(asked(version, "a.com/b", "s"));
+            assert!(text.contains(&format!("{version:?} is not supported")), "{text}");
+        }
+    }
+
+    /// `TestIsExtendedResourceName` and the bounds of names.
+    #[test]
+    fn names() {
+        let (l54, l55) = ("a".repeat(63), "a".repeat(64));
+        let long_domain = format!("{}.com/x", "a.".repeat(119).trim_end_matches('.'));
+        for good in [
+            "pod.alpha.kubernetes-io/opaque-int",
+            "a.b/c",
+            "vendor.com/G_p.u",
+            &format!("v.com/{l54}"),
+            "a/b",
+        ] {
+            assert!(asked("v1beta1", good, "s").is_ok(), "{good}");
+        }
+        for bad in [
+            "",
+            "gpu",
+            "cpu",
+            "hugepages-2Mi",
+            "kubernetes.io/gpu",
+            "sub.kubernetes.io/gpu",
+            "requests.vendor.com/gpu",
+            "vendor.com/",
+            "/gpu",
+            "vendor.com/a/b",
+            "Vendor.com/gpu",
+            "vendor.com/-gpu",
+            "vendor.com/gp u",
+            "vendor_x.com/gpu",
+            &format!("v.com/{l55}"),
+            &format!("{long_domain}{long_domain}"),
+        ] {
+            let text = text(asked("v1beta1", bad, "s"));
+            assert!(text.starts_with("the resource name "), "{bad}: {text}");
+        }
+        // As a quota's name it would have 254 characters before the slash.
+        let domain = ["a"; 123].join(".");
+        assert_eq!(domain.len(), 245);
+        assert!(asked("v1beta1", &format!("{domain}/x"), "s").is_err());
+        assert!(asked("v1beta1", &format!("{}/x", &domain[..243]), "s").is_ok());
+    }
+
+    #[test]
+    fn endpoints() {
+        for bad in ["", ".", "..", "../x.sock", "/etc/x.sock", "sub/x.sock", "x/", "kubelet.sock", "a\0b"] {
+            let text = text(asked("v1beta1", "a.com/b", bad));
+            assert!(text.starts_with(&format!("the endpoint {bad:?} is invalid")), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_long_text_is_cut() {
+        let text = text(asked("v1beta1", &"x".repeat(1 << 20), "s"));
+        assert!(text.len() < 400, "{} bytes", text.len());
+    }
+
+    fn info(kind: &str, name: &str, endpoint: &str, versions: &[&str]) -> Result<Wanted, Invalid> {
+        let info = PluginInfo {
+            r#type: kind.into(),
+            name: name.into(),
+            endpoint: endpoint.into(),
+            supported_versions: versions.iter().map(ToString::to_string).collect(),
+        };
+        from_info(info, Path::new("/k/plugins_registry/a.sock"), Path::new("/k"))
+    }
+
+    #[test]
+    fn found_by_their_sockets() {
+        let versions = ["v1alpha1", "v1beta1"];
+        let wanted = info("DevicePlugin", "a.com/b", "", &versions).unwrap();
+        assert_eq!(wanted.socket, Path::new("/k/plugins_registry/a.sock"));
+        let wanted = info("DevicePlugin", "a.com/b", "/k/plugins/a/s.sock", &versions).unwrap();
+        assert_eq!((wanted.socket.to_str(), wanted.options), (Some("/k/plugins/a/s.sock"), None));
+        for bad in ["/run/x.sock", "x.sock", "/k", "/k/../run/x.sock", "/kk/x.sock"] {
+            assert!(text(info("DevicePlugin", "a.com/b", bad, &versions)).contains("endpoint"), "{bad}");
+        }
+        for (kind, name, versions, says) in [
+            ("CSIPlugin", "a.com/b", &versions[..], "no handler registered for plugin type \"CSIPlugin\""),
+            ("", "a.com/b", &versions, "no handler registered"),
+            ("DevicePlugin", "a.com/b", &["v1"], "not among the plugin's supported versions [\"v1\"]"),
+            ("DevicePlugin", "a.com/b", &[], "not among"),
+            ("DevicePlugin", "gpu", &versions, "the resource name \"gpu\" is invalid"),
+        ] {
+            let text = text(info(kind, name, "", versions));
+            assert!(text.contains(says), "{text}");
+        }
+    }
+}

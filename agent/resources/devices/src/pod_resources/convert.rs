@@ -1,0 +1,34 @@
+//! From plain values to the protocol's messages. Pure.
+
+use nodewarden_proto::podresources::v1 as api;
+
+use super::{AllocatableDevices, ContainerDevices, PodDevices};
+use nodewarden_model::DevicesPerNuma;
+
+pub fn pod(pod: PodDevices) -> api::PodResources {
+    api::PodResources {
+        name: pod.name,
+        namespace: pod.namespace,
+        containers: pod.containers.into_iter().map(container).collect(),
+    }
+}
+
+fn container(container: ContainerDevices) -> api::ContainerResources {
+    let devices = container.devices.into_iter().flat_map(|(resource, ids)| devices(&resource, ids));
+    api::ContainerResources { name: container.name, devices: devices.collect(), ..Default::default() }
+}
+
+pub fn allocatable(of: AllocatableDevices) -> Vec<api::ContainerDevices> {
+    devices(&of.resource, of.devices)
+}
+
+/// A message for each device and NUMA node, as the kubelet's (`containerDevicesFromResourceDeviceInstances`); for one
+/// without a node, no topology.
+fn devices(resource: &str, devices: DevicesPerNuma) -> Vec<api::ContainerDevices> {
+    let message = |node: i64, id: String| api::ContainerDevices {
+        resource_name: resource.to_owned(),
+        device_ids: vec![id],
+        topology: (node >= 0).then(|| api::TopologyInfo { nodes: vec![api::NumaNode { id: node }] }),
+    };
+    devices.into_iter().flat_map(|(node, ids)| ids.into_iter().map(move |id| message(node, id))).collect()
+}

@@ -1,0 +1,131 @@
+//! A client over a real socket.
+
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+use nodewarden_proto::podresources::v1 as api;
+use nodewarden_proto::podresources::v1::pod_resources_lister_client::PodResourcesListerClient;
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+use tonic::transport::Channel;
+
+use super::*;
+use crate::plugin::fixture;
+
+struct Node;
+
+impl PodResources for Node {
+    fn pods(&self) -> Vec<PodDevices> {
+        let container = |name: &str, devices| ContainerDevices { name: name.into(), devices };
+        let gpus = BTreeMap::from([
+            (-1, ["g3".to_owned()].into()),
+            (0, ["g1".to_owned(), "g2".to_owned()].into()),
+            (1, ["g2".to_owned()].into()),
+        ]);
+        let devices = BTreeMap::from([("v.com/gpu".to_owned(), gpus)]);
+        let pod =
+            |name: &str, containers| PodDevices { namespace: "ml".into(), name: name.into(), containers };
+        vec![
+            pod("train", vec![container("main", devices), container("log", BTreeMap::new())]),
+            pod("idle", vec![container("main", BTreeMap::new())]),
+        ]
+    }
+
+    fn allocatable(&self) -> Vec<AllocatableDevices> {
+        let ids: Vec<String> = (0..100_000).map(|n| format!("device-with-a-long-name-{n}")).collect();
+        vec![
+            AllocatableDevices {
+                resource: "v.com/gpu".into(),
+                devices: BTreeMap::from([(0, ["g1".to_owned()].into())]),
+            },
+            AllocatableDevices {
+                resource: "v.com/many".into(),
+                devices: BTreeMap::from([(-1, ids.into_iter().collect())]),
+            },
+        ]
+    }
+}
+
+struct Running {
+    client: PodResourcesListerClient<Channel>,
+    stop: oneshot::Sender<()>,
+    server: JoinHandle<Result<(), PodResourcesError>>,
+}
+
+async fn start(socket: &Path) -> Running {
+    let (stop, stopped) = oneshot::channel();
+    let server = tokio::spawn(serve(Socket::claim(socket).unwrap(), Arc::new(Node), async {
+        let _ = stopped.await;
+    }));
+    let channel = fixture::connect(socket).await;
+    Running {
+        client: PodResourcesListerClient::new(channel).max_decoding_message_size(LARGEST_MESSAGE),
+        stop,
+        server,
+    }
+}
+
+/// Resource, id and NUMA node of each message.
+fn told(devices: &[api::ContainerDevices]) -> Vec<(&str, &str, Option<i64>)> {
+    let node = |d: &api::ContainerDevices| d.topology.as_ref().map(|topology| topology.nodes[0].id);
+    devices.iter().map(|d| (d.resource_name.as_str(), d.device_ids[0].as_str(), node(d))).collect()
+}
+
+#[tokio::test]
+async fn list_get_and_allocatable() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("pod-resources/kubelet.sock");
+    let Running { mut client, stop, server } = start(&socket).await;
+    assert_eq!(std::fs::metadata(&socket).unwrap().mode() & 0o777, 0o600);
+
+    let list = client.list(api::ListPodResourcesRequest {}).await.unwrap().into_inner().pod_resources;
+    let names: Vec<_> =
+        list.iter().map(|p| (p.namespace.as_str(), p.name.as_str(), p.containers.len())).collect();
+    assert_eq!(names, [("ml", "train", 2), ("ml", "idle", 1)]);
+    let main = &list[0].containers[0];
+    assert_eq!(
+        (main.name.as_str(), told(&main.devices)),
+        (
+            "main",
+            vec![
+                ("v.com/gpu", "g3", None),
+                ("v.com/gpu", "g1", Some(0)),
+                ("v.com/gpu", "g2", Some(0)),
+                ("v.com/gpu", "g2", Some(1)),
+            ]
+        )
+    );
+
+    let get = |name: &str| api::GetPodResourcesRequest { pod_name: name.into(), pod_namespace: "ml".into() };
+    let got = client.get(get("train")).await.unwrap().into_inner().pod_resources.unwrap();
+    assert_eq!(got, list[0]);
+    let status = client.get(get("gone")).await.unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (tonic::Code::NotFound, "pod gone in namespace ml not found")
+    );
+
+    let devices = client
+        .get_allocatable_resources(api::AllocatableResourcesRequest {})
+        .await
+        .unwrap()
+        .into_inner()
+        .devices;
+    assert_eq!(told(&devices[..1]), [("v.com/gpu", "g1", Some(0))]);
+    assert_eq!(devices.len(), 100_001, "more than 4 MiB");
+
+    drop(client);
+    stop.send(()).unwrap();
+    server.await.unwrap().unwrap();
+    assert!(!socket.exists());
+}
+
+#[tokio::test]
+async fn a_live_kubelet_keeps_its_socket() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("kubelet.sock");
+    let _kubelet = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let error = Socket::claim(&socket).unwrap_err();
+    assert!(matches!(error, SocketError::InUse { .. }), "{error}");
+    assert!(socket.exists());
+}

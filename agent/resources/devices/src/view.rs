@@ -1,0 +1,101 @@
+//! Devices as they are shown.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Instant, SystemTime};
+
+use super::manager::Devices;
+use super::pod_resources::{AllocatableDevices, ContainerDevices, PodDevices};
+use nodewarden_manifest::ContainerKind;
+use nodewarden_model::{DeviceOwner, DeviceResource, DeviceView, DevicesView, PodPhase, PodView};
+use nodewarden_model::{DevicesPerNuma, Health};
+
+impl Devices {
+    /// What is there and who has it; `pods` give the names.
+    pub fn view(&self, pods: &[Arc<PodView>]) -> DevicesView {
+        let names: BTreeMap<&str, &PodView> =
+            pods.iter().map(|view| (view.pod.uid.as_str(), view.as_ref())).collect();
+        let (resources, removed, problems) = {
+            let state = self.0.lock();
+            let mut problems: Vec<String> = state.closed.iter().cloned().collect();
+            if state.recovering {
+                problems.push("the checkpoint was damaged, and the runtime has not answered yet".to_owned());
+            }
+            (state.ledger.resources(), state.removed.clone(), problems)
+        };
+        let owner = |(uid, container): (String, String)| {
+            let pod = names.get(uid.as_str()).map(|view| &view.pod);
+            DeviceOwner {
+                namespace: pod.map(|pod| pod.namespace.clone()).unwrap_or_default(),
+                name: pod.map(|pod| pod.name.clone()).unwrap_or_default(),
+                uid,
+                container,
+            }
+        };
+        let resource = |state: super::ledger::ResourceState| DeviceResource {
+            name: state.name,
+            capacity: state.capacity,
+            allocatable: state.allocatable,
+            allocated: state.allocated,
+            away_since: state.away_since.map(wall),
+            devices: state
+                .devices
+                .into_iter()
+                .map(|device| DeviceView {
+                    id: device.id,
+                    health: device.health.name(),
+                    numa: device.numa.into_iter().collect(),
+                    owner: device.owner.map(owner),
+                })
+                .collect(),
+        };
+        DevicesView {
+            resources: resources.into_iter().map(resource).collect(),
+            removed: removed.into_iter().collect(),
+            problems,
+        }
+    }
+}
+
+impl Devices {
+    /// For PodResources: pods that have not ended, with their sidecars and ordinary containers, also those without
+    /// devices.
+    pub fn pod_devices(&self, pods: &[Arc<PodView>]) -> Vec<PodDevices> {
+        let active = |view: &&Arc<PodView>| !matches!(view.phase, PodPhase::Succeeded | PodPhase::Failed);
+        let pod = |view: &Arc<PodView>| {
+            let mut own = self.allocations(&view.pod.uid);
+            let lasting = view.containers.iter().filter(|container| container.kind != ContainerKind::Init);
+            let containers = lasting.map(|container| {
+                let given = own.remove(&container.name).unwrap_or_default().into_iter();
+                let devices = given.map(|(resource, allocation)| (resource, allocation.devices)).collect();
+                ContainerDevices { name: container.name.clone(), devices }
+            });
+            let containers = containers.collect();
+            PodDevices { namespace: view.pod.namespace.clone(), name: view.pod.name.clone(), containers }
+        };
+        pods.iter().filter(active).map(pod).collect()
+    }
+
+    /// For PodResources: healthy devices by NUMA node, whoever has them.
+    pub fn allocatable(&self) -> Vec<AllocatableDevices> {
+        let resources = self.0.lock().ledger.resources();
+        let of = |state: super::ledger::ResourceState| {
+            let mut devices = DevicesPerNuma::new();
+            for device in state.devices.into_iter().filter(|device| device.health == Health::Healthy) {
+                let nodes: Vec<i64> =
+                    if device.numa.is_empty() { vec![-1] } else { device.numa.into_iter().collect() };
+                for node in nodes {
+                    devices.entry(node).or_default().insert(device.id.clone());
+                }
+            }
+            AllocatableDevices { resource: state.name, devices }
+        };
+        resources.into_iter().map(of).collect()
+    }
+}
+
+/// The wall clock's time of an earlier instant.
+fn wall(instant: Instant) -> SystemTime {
+    let now = SystemTime::now();
+    now.checked_sub(instant.elapsed()).unwrap_or(now)
+}

@@ -1,0 +1,80 @@
+//! How full the node's file systems are, and which of them are the same.
+
+use crate::{DiskLayout, Observations, Observed};
+use nodewarden_config::Signal;
+use nodewarden_gc::FileSystems;
+use nodewarden_model::FsUse;
+
+/// `nodefs`, `imagefs` and `containerfs`, each whatever it is on: where they are the same file system they say the same
+/// (kubelet `makeSignalObservations`). A file system that does not count inodes, as btrfs, has no signal for them.
+pub fn disks(systems: &FileSystems) -> (Observations, DiskLayout) {
+    let signals = [
+        (&systems.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
+        (&systems.image, Signal::ImageFsAvailable, Signal::ImageFsInodesFree),
+        (&systems.container, Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree),
+    ];
+    let both = |(fs, bytes, inodes): (&FsUse, _, _)| {
+        [
+            (bytes, Observed { available: fs.available, capacity: fs.capacity }),
+            (inodes, Observed { available: fs.inodes_free, capacity: fs.inodes }),
+        ]
+    };
+    let observed = signals.into_iter().flat_map(both).filter(|(_, observed)| observed.capacity > 0).collect();
+    (observed, disk_layout(systems))
+}
+
+/// By the device numbers (KEP-4191). Layers apart from images that are on the node's file system, which no kubelet
+/// supports, count as each on its own.
+pub fn disk_layout(systems: &FileSystems) -> DiskLayout {
+    let [node, image, container] = [&systems.node, &systems.image, &systems.container].map(|fs| fs.device);
+    match (image == node, container == node, container == image) {
+        (true, true, _) => DiskLayout::One,
+        (false, true, _) => DiskLayout::ContainersOnNode,
+        (false, false, true) => DiskLayout::ImagesApart,
+        _ => DiskLayout::Three,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn fs(device: u64, inodes: u64) -> FsUse {
+        FsUse {
+            path: "/x".into(),
+            device,
+            capacity: 1000 * device,
+            available: 10 * device,
+            inodes,
+            inodes_free: inodes / 2,
+            used: None,
+            inodes_used: None,
+        }
+    }
+
+    #[test]
+    fn layouts() {
+        for ([node, image, container], expected) in [
+            ([1, 1, 1], DiskLayout::One),
+            ([1, 2, 2], DiskLayout::ImagesApart),
+            ([1, 2, 1], DiskLayout::ContainersOnNode),
+            ([1, 2, 3], DiskLayout::Three),
+            ([1, 1, 2], DiskLayout::Three),
+        ] {
+            let systems = FileSystems { node: fs(node, 8), image: fs(image, 8), container: fs(container, 8) };
+            let (observed, layout) = disks(&systems);
+            assert_eq!(layout, expected, "{node} {image} {container}");
+            assert_eq!(observed.len(), 6);
+            assert_eq!(observed[&Signal::ImageFsAvailable].available, 10 * image);
+            assert_eq!(observed[&Signal::ContainerFsAvailable].capacity, 1000 * container);
+        }
+    }
+
+    #[test]
+    fn no_inodes_no_signal() {
+        let systems = FileSystems { node: fs(1, 0), image: fs(1, 0), container: fs(2, 6) };
+        let (observed, _) = disks(&systems);
+        assert!(!observed.contains_key(&Signal::NodeFsInodesFree));
+        assert_eq!(observed[&Signal::ContainerFsInodesFree], Observed { available: 3, capacity: 6 });
+    }
+}

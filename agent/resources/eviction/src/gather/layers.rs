@@ -1,0 +1,80 @@
+//! Containers' writable layers, found where the kernel has them mounted: what a runtime tells of them is as old as its last
+//! look (containerd's `stats_collect_period` is 10 s).
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use crate::DiskUse;
+use nodewarden_cri::Client;
+use nodewarden_pods::volume::unescaped;
+
+/// What the runtime says of containers' writable layers, by container id.
+pub type Layers = BTreeMap<String, DiskUse>;
+
+/// Asks the runtime; `None` when it does not tell.
+pub async fn written(runtime: &Client) -> Option<Layers> {
+    match runtime.container_stats().await {
+        Err(error) => {
+            tracing::warn!(%error, "writable layers that are no overlays are not known");
+            None
+        }
+        Ok(stats) => {
+            let of_one = |stats: cri::ContainerStats| {
+                let layer = stats.writable_layer?;
+                let number = |value: Option<cri::UInt64Value>| value.map_or(0, |value| value.value);
+                let used = DiskUse { bytes: number(layer.used_bytes), inodes: number(layer.inodes_used) };
+                Some((stats.attributes?.id, used))
+            };
+            Some(stats.into_iter().filter_map(of_one).collect())
+        }
+    }
+}
+
+/// The upper directory of the overlay that a container has as its root: by the first process in its cgroup directory
+/// `dir`. `None` where no process runs, or its root is no overlay, or the directory cannot be seen from here.
+pub fn upper_directory(dir: &Path) -> Option<PathBuf> {
+    let procs = fs::read_to_string(dir.join("cgroup.procs")).ok()?;
+    let pid: u32 = procs.lines().find_map(|line| line.trim().parse().ok().filter(|pid| *pid > 1))?;
+    let table = fs::read(format!("/proc/{pid}/mountinfo")).ok()?;
+    let upper = upper(&table)?;
+    super::walk::is_directory(&upper).ok().filter(|is| *is).map(|_| upper)
+}
+
+/// `upperdir` of what is mounted last at `/`.
+fn upper(mountinfo: &[u8]) -> Option<PathBuf> {
+    let mut lines = mountinfo.split(|byte| *byte == b'\n');
+    let root = lines.rfind(|line| line.split(|byte| *byte == b' ').nth(4) == Some(b"/"))?;
+    // … / / rw,relatime - overlay overlay rw,lowerdir=…,upperdir=…,workdir=…
+    let mut fields = root.split(|byte| *byte == b' ').skip_while(|field| *field != b"-").skip(1);
+    if fields.next()? != b"overlay" {
+        return None;
+    }
+    let mut options = fields.nth(1)?.split(|byte| *byte == b',');
+    let upper = unescaped(options.find_map(|option| option.strip_prefix(b"upperdir="))?);
+    upper.is_absolute().then_some(upper)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_upper_directory() {
+        let table = b"1 0 0:2 / / rw - ext4 /dev/x rw\n\
+            2 1 0:3 / / rw,relatime - overlay overlay rw,lowerdir=/l:/m,upperdir=/a\\040b/c\\054d/fs,workdir=/w\n\
+            3 2 0:4 / /proc rw - proc proc rw\n";
+        assert_eq!(upper(table), Some(PathBuf::from("/a b/c,d/fs")));
+        for other in [
+            &b"1 0 0:2 / / rw - ext4 /dev/x rw,upperdir=/a\n"[..],
+            b"2 1 0:3 / / rw - overlay overlay ro,lowerdir=/l:/m\n",
+            b"2 1 0:3 / / rw - overlay overlay rw,upperdir=a\n",
+            b"2 1 0:3 / /x rw - overlay overlay rw,upperdir=/a\n",
+            b"",
+        ] {
+            assert_eq!(upper(other), None, "{}", String::from_utf8_lossy(other));
+        }
+    }
+}

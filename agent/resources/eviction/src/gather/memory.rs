@@ -1,0 +1,172 @@
+//! Memory of the node and of cgroups, from the kernel's texts.
+
+use std::path::{Path, PathBuf};
+
+use super::kept::Kept;
+use crate::Observed;
+use nodewarden_machine::cgroup::parse::{lines, number, pairs};
+use nodewarden_machine::cgroup::{Controller, Layout, Version, join};
+
+/// From here on a limit is none: `maxMemorySize` of the kubelet's stats (pkg/kubelet/stats/helper.go). v1 writes the
+/// largest count of pages for none.
+const NO_LIMIT: u64 = 1 << 62;
+
+/// Bytes of memory in use, of the node or of one cgroup.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Memory {
+    pub usage: u64,
+    /// File pages that were not used lately: the first to be given back.
+    pub inactive_file: u64,
+    /// There is, or may be used; `None` for no limit.
+    pub limit: Option<u64>,
+}
+
+impl Memory {
+    pub fn working_set(self) -> u64 {
+        self.usage.saturating_sub(self.inactive_file)
+    }
+
+    /// What the limit leaves, none without one (kubelet `cadvisorInfoToMemoryStats`).
+    pub fn observed(self) -> Option<Observed> {
+        let capacity = self.limit?;
+        Some(Observed { available: capacity.saturating_sub(self.working_set()), capacity })
+    }
+
+    /// The usage that has this working set, as long as there are as many inactive file pages as now.
+    pub fn usage_at(self, working_set: u64) -> u64 {
+        working_set.saturating_add(self.inactive_file)
+    }
+}
+
+/// The node's, from /proc/meminfo: usage is anonymous and file pages, swap cache among the latter. That is what a v1 root's
+/// `memory.usage_in_bytes` counts (`mem_cgroup_usage` in mm/memcontrol-v1.c), and what runc's library and with it the
+/// kubelet take for a v2 root, which has no such file (`rootStatsFromMeminfo`); these two read inactive file pages from
+/// `memory.stat`, which may be seconds behind. Or which line there is not.
+pub fn of_node(meminfo: &[u8]) -> Result<Memory, &'static str> {
+    let bytes = |key: &'static str| {
+        let of_line = |line: &[u8]| {
+            let text = line.strip_prefix(key.as_bytes())?.strip_prefix(b":")?;
+            Some(number(text.trim_ascii().strip_suffix(b" kB")?)?.saturating_mul(1024))
+        };
+        lines(meminfo).find_map(of_line).ok_or(key)
+    };
+    let (cached, buffers, swap_cached) = (bytes("Cached")?, bytes("Buffers")?, bytes("SwapCached")?);
+    Ok(Memory {
+        usage: bytes("AnonPages")?.saturating_add(cached).saturating_add(buffers).saturating_add(swap_cached),
+        inactive_file: bytes("Inactive(file)")?,
+        limit: Some(bytes("MemTotal")?),
+    })
+}
+
+/// The files that tell of one cgroup's memory.
+#[derive(Debug)]
+pub struct GroupMemory {
+    usage: Kept,
+    stat: Kept,
+    limit: Kept,
+    /// Its line of `stat`, children included.
+    inactive_file: &'static [u8],
+}
+
+impl GroupMemory {
+    /// None where no hierarchy has the memory controller.
+    pub fn of(layout: &Layout, path: &str) -> Option<Self> {
+        let (dir, version) = directory(layout, Controller::Memory, path)?;
+        Some(Self::at(&dir, version))
+    }
+
+    /// In this directory.
+    pub fn at(dir: &Path, version: Version) -> Self {
+        let (usage, limit, inactive_file): (_, _, &[u8]) = match version {
+            Version::V1 => ("memory.usage_in_bytes", "memory.limit_in_bytes", b"total_inactive_file"),
+            Version::V2 => ("memory.current", "memory.max", b"inactive_file"),
+        };
+        let kept = |name| Kept::new(dir.join(name));
+        Self { usage: kept(usage), stat: kept("memory.stat"), limit: kept(limit), inactive_file }
+    }
+
+    /// Reads it with its limit. `None` if it is not there; what cannot be read is told in the log.
+    pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<Memory> {
+        let memory = self.read_use(buffer)?;
+        let limit = text(&mut self.limit, buffer).and_then(number).filter(|bytes| *bytes < NO_LIMIT);
+        Some(Memory { limit, ..memory })
+    }
+
+    /// Reads it without its limit.
+    pub fn read_use(&mut self, buffer: &mut Vec<u8>) -> Option<Memory> {
+        let usage = text(&mut self.usage, buffer).and_then(number)?;
+        let stat = text(&mut self.stat, buffer)?;
+        let inactive_file = pairs(stat).find(|(key, _)| *key == self.inactive_file)?.1;
+        Some(Memory { usage, inactive_file, limit: None })
+    }
+}
+
+/// The text of a file that is there.
+pub fn text<'b>(file: &mut Kept, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+    match file.read(buffer) {
+        Ok(text) => text,
+        Err(error) => {
+            tracing::debug!(file = %file.path().display(), %error, "cannot read");
+            None
+        }
+    }
+}
+
+/// The directory of one cgroup in the hierarchy of a controller.
+pub fn directory(layout: &Layout, controller: Controller, path: &str) -> Option<(PathBuf, Version)> {
+    let hierarchy = layout.hierarchy(controller)?;
+    Some((join(&hierarchy.mount, path), hierarchy.version))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const MEMINFO: &[u8] = b"MemTotal:       1000 kB\nMemFree:   1 kB\nBuffers:  10 kB\nCached:  200 kB\n\
+        SwapCached:  3 kB\nInactive:  900 kB\nInactive(file):  50 kB\nAnonPages:  400 kB\n";
+
+    #[test]
+    fn the_nodes() {
+        let memory = of_node(MEMINFO).unwrap();
+        let expected = Memory { usage: 613 * 1024, inactive_file: 50 * 1024, limit: Some(1000 * 1024) };
+        assert_eq!(memory, expected);
+        let observed = Observed { available: (1000 - 563) * 1024, capacity: 1000 * 1024 };
+        assert_eq!(memory.observed(), Some(observed));
+        assert_eq!(of_node(b"MemTotal: 5 kB\n"), Err("Cached"));
+    }
+
+    #[test]
+    fn a_v1_and_a_v2_cgroup() {
+        let dir = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
+        let mut buffer = Vec::new();
+        assert_eq!(GroupMemory::at(dir.path(), Version::V1).read(&mut buffer), None);
+        write("memory.usage_in_bytes", "100\n");
+        write("memory.stat", "inactive_file 5\ntotal_inactive_file 30\n");
+        write("memory.limit_in_bytes", "9223372036854771712\n");
+        let mut v1 = GroupMemory::at(dir.path(), Version::V1);
+        let unlimited = v1.read(&mut buffer).unwrap();
+        assert_eq!((unlimited.working_set(), unlimited.observed()), (70, None));
+        write("memory.limit_in_bytes", "90\n");
+        let observed = Observed { available: 20, capacity: 90 };
+        assert_eq!(v1.read(&mut buffer).unwrap().observed(), Some(observed));
+        write("memory.current", "100\n");
+        write("memory.max", "max\n");
+        let mut v2 = GroupMemory::at(dir.path(), Version::V2);
+        assert_eq!(v2.read(&mut buffer).unwrap().working_set(), 95);
+        write("memory.max", "50\n");
+        assert_eq!(v2.read(&mut buffer).unwrap().observed(), Some(Observed { available: 0, capacity: 50 }));
+    }
+
+    proptest! {
+        /// At the usage that it names, exactly that is the working set.
+        #[test]
+        fn usage_at_is_where_it_crosses(working_set: u64, inactive_file in 0u64..1 << 40) {
+            let memory = Memory { usage: 0, inactive_file, limit: None };
+            let there = Memory { usage: memory.usage_at(working_set), ..memory };
+            prop_assert_eq!(there.working_set(), working_set.min(u64::MAX - inactive_file));
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Ending a pod at once, through its cgroup: what a hard threshold asks for.
+//!
+//! The runtime sees its containers end as if they had been killed by somebody else; the pod's worker goes on from there.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::cgroup::control::{DestroyError, GroupFiles, is_empty, kill_now};
+
+/// Rounds of killing what is made meanwhile end after this time.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Sends KILL to every process of the cgroup `path` and of those below it: `cgroup.kill` where v2 has it, else one by one
+/// with forks forbidden first. Returns how many there were as soon as all have it, while their memory is being given back
+/// on a thread of its own.
+///
+/// # Errors
+/// It holds this process or process 1; more is made than can be killed; its files cannot be read.
+pub fn kill(layout: &Layout, path: &str) -> Result<usize, DestroyError> {
+    let killed = kill_now(&files(layout), path, PATIENCE)?;
+    let processes = killed.processes;
+    // Without a thread to be had they give it back themselves.
+    let _ = thread::Builder::new().name("release".into()).spawn(move || killed.release());
+    Ok(processes)
+}
+
+/// Whether no process is left in it or below it. False as well when that cannot be read.
+pub fn empty(layout: &Layout, path: &str) -> bool {
+    is_empty(&files(layout), path).unwrap_or(false)
+}
+
+fn files(layout: &Layout) -> GroupFiles {
+    GroupFiles::new(Arc::new(layout.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use nodewarden_machine::cgroup::Controller;
+    use nodewarden_machine::cgroup::fixture::TestTree;
+
+    /// Waits until it is so; how long that took.
+    fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
+        let begun = Instant::now();
+        while !is() {
+            assert!(begun.elapsed() < Duration::from_secs(20), "{what}");
+            thread::sleep(Duration::from_micros(200));
+        }
+        begun.elapsed()
+    }
+
+    #[test]
+    fn everything_in_it_and_below_and_nothing_beside() {
+        let Some(tree) = TestTree::make("evict-kill") else { return };
+        let path = tree.group("pod");
+        tree.group("pod/a");
+        tree.group("pod/b");
+        tree.group("beside");
+        assert!(empty(&tree.layout, &path));
+        assert_eq!(kill(&tree.layout, &path).unwrap(), 0);
+        tree.run("pod/b", "sleep 60 & sleep 60");
+        tree.run("pod/a", "trap '' TERM; while :; do sleep 0.1; done");
+        tree.run("beside", "sleep 60");
+        thread::sleep(Duration::from_millis(200));
+        assert!(!empty(&tree.layout, &path));
+        let begun = Instant::now();
+        let killed = kill(&tree.layout, &path).unwrap();
+        let took = begun.elapsed();
+        let gone = until("gone", || empty(&tree.layout, &path));
+        println!("{killed} processes told in {took:?}, gone after {gone:?} more");
+        assert!(killed >= 4, "{killed}");
+        assert!(!empty(&tree.layout, &tree.path("beside")));
+    }
+
+    #[test]
+    fn what_forks_as_fast_as_it_can() {
+        let Some(tree) = TestTree::make("evict-forks") else { return };
+        let path = tree.group("pod");
+        // With an end of its own, should the test fail.
+        tree.run("pod", "for i in 1 2 3; do (while :; do sleep 0.3 & sleep 0.001; done) & done; wait");
+        thread::sleep(Duration::from_millis(300));
+        let killed = kill(&tree.layout, &path).unwrap();
+        assert!(killed > 3, "{killed}");
+        until("gone", || empty(&tree.layout, &path));
+        thread::sleep(Duration::from_millis(100));
+        assert!(empty(&tree.layout, &path), "nothing comes back");
+    }
+
+    #[test]
+    fn memory_is_back_soon_even_without_a_share_of_the_cpu() {
+        let Some(tree) = TestTree::make("evict-memory") else { return };
+        let path = tree.group("pod");
+        let least = if tree.layout.unified().is_some_and(|u| u.controllers.contains(&Controller::Cpu)) {
+            ("cpu.weight", "1")
+        } else {
+            ("cpu.shares", "2")
+        };
+        tree.group("busy");
+        tree.run("pod", "x=$(head -c 60000000 /dev/zero | tr '\\0' x); sleep 60");
+        let mut node = crate::gather::candidate_memory(&tree.layout, &path);
+        until("it has its memory", || node().is_some_and(|bytes| bytes > 60_000_000));
+        tree.write(Controller::Cpu, "pod", least.0, least.1);
+        for _ in 0..4 {
+            tree.run("busy", "while :; do :; done");
+        }
+        kill(&tree.layout, &path).unwrap();
+        let back = until("its memory is back", || node().is_none_or(|bytes| bytes < 8_000_000));
+        println!("60 MB are back after {back:?}");
+    }
+}

@@ -1,0 +1,101 @@
+//! A pod's own limits of disk space: `emptyDir.sizeLimit` and limits of `ephemeral-storage`. Who is beyond one has to go,
+//! however much the node has left (kubelet `localStorageEviction`).
+//!
+//! Three limits, in this order: each volume's, the pod's (its containers' limits together, against everything that it has
+//! on disk), each container's (against its writable layer and its logs). A volume in memory cannot grow beyond its limit and
+//! is not looked at. Unlike in a kubelet a container's layer counts wherever it is, also on an image file system of its own.
+
+use std::collections::BTreeMap;
+
+use super::{Candidate, ContainerUse};
+use nodewarden_manifest::names::EPHEMERAL_STORAGE;
+use nodewarden_manifest::volume_source::{Medium, Source};
+use nodewarden_manifest::{Pod, Quantity};
+
+/// The limits that a pod has, in the order in which they are looked at.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Names of `emptyDir` volumes on disk.
+    pub volumes: Vec<(String, Quantity)>,
+    pub pod: Option<Quantity>,
+    pub containers: Vec<(String, Quantity)>,
+}
+
+impl Limits {
+    /// None for a pod without any: it is not read.
+    pub fn of(pod: &Pod) -> Option<Self> {
+        let volume = |volume| {
+            let Some(Source::EmptyDir(Some(asked))) = Source::of(volume) else { return None };
+            let medium = Medium::parse(asked.medium.as_deref().unwrap_or_default())?;
+            let size = Quantity::parse(asked.size_limit.as_ref()?.0.trim()).ok()?;
+            (medium == Medium::Disk && size.is_positive()).then(|| (volume.name.clone(), size))
+        };
+        let all = || pod.containers.iter().chain(&pod.init_containers);
+        let containers = all().filter_map(|container| {
+            let limit = container.resources.limits.get(EPHEMERAL_STORAGE)?;
+            limit.is_positive().then(|| (container.name.clone(), limit.clone()))
+        });
+        // Added up only where there is something: this is asked of every pod again and again.
+        let storage = all().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE));
+        let limits = Self {
+            volumes: pod.spec.volumes.iter().flatten().filter_map(volume).collect(),
+            pod: storage.then(|| pod.limits().get(EPHEMERAL_STORAGE).cloned()).flatten(),
+            containers: containers.collect(),
+        };
+        let has_any = limits.of_storage() || !limits.volumes.is_empty();
+        has_any.then_some(limits)
+    }
+
+    /// Whether more than volumes has a limit.
+    pub fn of_storage(&self) -> bool {
+        self.pod.is_some() || !self.containers.is_empty()
+    }
+}
+
+/// A limit that a pod is beyond.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exceeded {
+    /// What a kubelet counts it as (`eviction_signal` of `kubelet_evictions`).
+    pub signal: &'static str,
+    /// Bytes.
+    pub used: u64,
+    pub limit: u64,
+    /// `status.message`, in the kubelet's words. Ends with a space, as the kubelet's does.
+    pub message: String,
+}
+
+/// The first limit that this pod is beyond; `volumes` has bytes by name. What was not read is beyond nothing.
+pub fn exceeded(limits: &Limits, candidate: &Candidate, volumes: &BTreeMap<String, u64>) -> Option<Exceeded> {
+    let beyond = |signal, used: u64, limit: &Quantity, message: String| {
+        let is = Quantity::from_bytes(i64::try_from(used).unwrap_or(i64::MAX)) > *limit;
+        let limit = u64::try_from(limit.value()).unwrap_or_default();
+        is.then_some(Exceeded { signal, used, limit, message })
+    };
+    let volume = |(name, limit): &(String, Quantity)| {
+        let message = format!("Usage of EmptyDir volume \"{name}\" exceeds the limit \"{limit}\". ");
+        beyond("emptydirfs.limit", *volumes.get(name)?, limit, message)
+    };
+    let pod = |limit: &Quantity| {
+        let message =
+            format!("Pod ephemeral local storage usage exceeds the total limit of containers {limit}. ");
+        let disk = candidate.disk?;
+        let used = [disk.root, disk.logs, disk.volumes]
+            .iter()
+            .fold(0, |sum: u64, own| sum.saturating_add(own.bytes));
+        beyond("ephemeralpodfs.limit", used, limit, message)
+    };
+    let container = |(name, limit): &(String, Quantity)| {
+        let message = format!("Container {name} exceeded its local ephemeral storage limit \"{limit}\". ");
+        let ContainerUse { root, logs, .. } = candidate.containers.get(name)?;
+        let used = [root, logs].into_iter().flatten().fold(0, |sum: u64, own| sum.saturating_add(own.bytes));
+        beyond("ephemeralcontainerfs.limit", used, limit, message)
+    };
+    let of_volumes = limits.volumes.iter().find_map(volume);
+    of_volumes
+        .or_else(|| limits.pod.as_ref().and_then(pod))
+        .or_else(|| limits.containers.iter().find_map(container))
+}
+
+#[cfg(test)]
+#[path = "limits_tests.rs"]
+mod tests;

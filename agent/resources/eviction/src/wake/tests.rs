@@ -1,0 +1,138 @@
+//! On this machine's kernel.
+
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::gather::GroupMemory;
+use nodewarden_machine::cgroup::fixture::TestTree;
+use nodewarden_machine::cgroup::{Controller, Version, join};
+
+fn is_v1(tree: &TestTree) -> bool {
+    tree.layout.hierarchy(Controller::Memory).is_some_and(|h| h.version == Version::V1)
+}
+
+/// The next wake-up that `is` it, and after how long.
+fn wait(woken: &Receiver<Woken>, is: impl Fn(&Woken) -> bool) -> Option<Duration> {
+    let begun = Instant::now();
+    while let Some(left) = Duration::from_secs(20).checked_sub(begun.elapsed()) {
+        match woken.recv_timeout(left) {
+            Ok(one) if is(&one) => return Some(begun.elapsed()),
+            Ok(_) => {}
+            Err(_) => return None,
+        }
+    }
+    None
+}
+
+fn described(waker: &Waker, name: &str) -> String {
+    waker.watching().into_iter().find(|line| line.starts_with(name)).unwrap_or_default()
+}
+
+/// Descriptors of this process that show this text.
+fn descriptors(text: &str) -> usize {
+    let links = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
+    links
+        .filter(|fd| std::fs::read_link(fd.path()).is_ok_and(|to| to.to_string_lossy().contains(text)))
+        .count()
+}
+
+#[test]
+fn each_way_says_whether_it_works_here() {
+    let Some(tree) = TestTree::make("wake") else { return };
+    let path = tree.group("pods");
+    let (waker, woken) = Waker::start(&tree.layout, &path);
+    let lines = waker.watching();
+    println!("{lines:#?}");
+    assert!(lines.iter().all(|line| line.contains(": on") || line.contains(": off (")), "{lines:?}");
+    assert_eq!(is_v1(&tree), lines.iter().any(|line| line.starts_with("memory.oom_control kubepods: on")));
+    waker.teller().tell("oom");
+    assert!(wait(&woken, |one| *one == Woken::Told("oom")).is_some());
+    let teller = waker.teller();
+    drop(waker);
+    assert_eq!(descriptors(&path), 0);
+    // Neither a full channel nor a reader that is gone holds anybody up.
+    (0..1000).for_each(|_| teller.tell("x"));
+    drop(woken);
+    teller.tell("x");
+}
+
+#[test]
+fn a_threshold_that_use_passes() {
+    let Some(tree) = TestTree::make("wake-threshold") else { return };
+    if !is_v1(&tree) {
+        println!("SKIPPED: v2 has no thresholds");
+        return;
+    }
+    let path = tree.group("pods");
+    let (mut waker, woken) = Waker::start(&tree.layout, &path);
+    let armed = |waker: &Waker| described(waker, "memory threshold kubepods").contains(": on");
+    assert!(!armed(&waker), "none is set");
+    waker.arm_pods(Some(64 << 20));
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !armed(&waker) {
+        assert!(Instant::now() < deadline, "{:?}", waker.watching());
+        thread::sleep(Duration::from_millis(1));
+    }
+    let before = described(&waker, "memory threshold kubepods");
+    tree.run("pods", "x=$(head -c 150000000 /dev/zero | tr '\\0' x); sleep 60");
+    let mut memory = GroupMemory::of(&tree.layout, &path).unwrap();
+    let is_it = |one: &Woken| *one == Woken::Threshold { scope: "kubepods" };
+    let after = wait(&woken, is_it).expect("woken by the threshold");
+    let used = memory.read_use(&mut Vec::new()).unwrap().working_set();
+    println!("woken after {after:?} with {used} bytes in use");
+    // The kernel looks once per 128 pages and CPU; what is allocated until this thread runs comes on top.
+    assert!(used >= 60 << 20, "{used}");
+    // A move by less than a step is none, one by more is; taking it away too.
+    waker.arm_pods(Some((64 << 20) + 4096));
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(described(&waker, "memory threshold kubepods"), before);
+    waker.arm_pods(Some(1 << 30));
+    thread::sleep(Duration::from_millis(500));
+    assert!(armed(&waker) && described(&waker, "memory threshold kubepods") != before);
+    waker.arm_pods(None);
+    thread::sleep(Duration::from_millis(500));
+    assert!(!armed(&waker), "{:?}", waker.watching());
+}
+
+#[test]
+fn a_cgroup_that_runs_out() {
+    let Some(tree) = TestTree::make("wake-oom") else { return };
+    let path = tree.group("pods");
+    tree.group("pods/pod1");
+    let limit = if is_v1(&tree) { "memory.limit_in_bytes" } else { "memory.max" };
+    tree.write(Controller::Memory, "pods", limit, "33554432");
+    let (waker, woken) = Waker::start(&tree.layout, &path);
+    tree.run("pods/pod1", "x=$(head -c 150000000 /dev/zero | tr '\\0' x)");
+    let after = wait(&woken, |one| matches!(one, Woken::MemoryEvents { .. }));
+    println!("woken after {:?}", after.expect("woken by the cgroup's events"));
+    drop(waker);
+}
+
+#[test]
+fn a_cgroup_that_goes_and_one_that_comes() {
+    let Some(tree) = TestTree::make("wake-gone") else { return };
+    let path = tree.path("pods");
+    let name = if is_v1(&tree) { "memory.oom_control kubepods" } else { "memory.events kubepods" };
+    let (waker, woken) = Waker::start(&tree.layout, &path);
+    assert!(described(&waker, name).contains(": off ("), "not there yet: {:?}", waker.watching());
+    let until = |on: bool| {
+        let deadline = Instant::now() + Duration::from_secs(20);
+        while described(&waker, name).contains(": on") != on {
+            assert!(Instant::now() < deadline, "{:?}", waker.watching());
+            thread::sleep(Duration::from_millis(20));
+        }
+    };
+    tree.group("pods");
+    until(true);
+    tree.remove("pods");
+    until(false);
+    assert_eq!(descriptors(&path), 0, "nothing is held of what was removed");
+    // Its last words are no reason to look, least of all again and again.
+    while woken.try_recv().is_ok() {}
+    thread::sleep(Duration::from_millis(200));
+    assert!(!woken.try_iter().any(|one| matches!(one, Woken::MemoryEvents { .. })));
+    tree.group("pods");
+    until(true);
+    let mount = &tree.layout.hierarchy(Controller::Memory).unwrap().mount;
+    assert!(join(mount, &path).exists());
+}

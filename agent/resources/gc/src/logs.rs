@@ -1,0 +1,183 @@
+//! Logs that nobody has any more: of runs whose container was removed, and of pods that are gone (kubelet
+//! `removeContainerLog`, `evictPodLogsDirectories`). Only names of the kubelet's layout are ours,
+//! `<namespace>_<pod>_<uid>/<container>/<run>.log` and what was rotated from it, and no link is followed.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use nix::errno::Errno;
+use nix::fcntl::{OFlag, open, openat};
+use nix::sys::stat::Mode;
+use nix::unistd::{UnlinkatFlags, unlinkat};
+
+use super::containers::{Pods, Present};
+use nodewarden_model::PodView;
+use nodewarden_pods::volume;
+use nodewarden_pods::volume::VolumeError;
+
+const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
+
+/// A pod's log directory.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PodLogs {
+    /// Its name.
+    pub directory: String,
+    pub uid: String,
+    pub files: Vec<LogFile>,
+}
+
+/// A file in it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LogFile {
+    pub container: String,
+    pub name: String,
+    pub run: u32,
+}
+
+/// What goes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Orphan {
+    /// Everything of a pod that is gone.
+    Pod { directory: String, uid: String },
+    /// A log of a run whose container is gone.
+    Run { directory: String, container: String, name: String },
+}
+
+impl Orphan {
+    /// Below the directory of logs.
+    pub fn path(&self) -> PathBuf {
+        match self {
+            Self::Pod { directory, .. } => PathBuf::from(directory),
+            Self::Run { directory, container, name } => [directory, container, name].iter().collect(),
+        }
+    }
+}
+
+/// What is there of the kubelet's layout; nothing if `root` is not there. Look here before the runtime is asked for its
+/// containers: then what is in use is in its list.
+///
+/// # Errors
+/// A directory cannot be listed.
+pub fn scan(root: &Path) -> Result<Vec<PodLogs>, VolumeError> {
+    let mut pods = Vec::new();
+    for directory in directories(root)? {
+        let Some(uid) = uid_of(&directory) else { continue };
+        let (mut files, place) = (Vec::new(), root.join(&directory));
+        for container in directories(&place)? {
+            for name in names(&place.join(&container), |kind| !kind.is_dir())? {
+                if let Some(run) = run_of(&name) {
+                    files.push(LogFile { container: container.clone(), name, run });
+                }
+            }
+        }
+        files.sort();
+        pods.push(PodLogs { uid: uid.to_owned(), directory, files });
+    }
+    pods.sort_by(|a, b| a.directory.cmp(&b.directory));
+    Ok(pods)
+}
+
+/// What of it goes: everything of pods that are forgotten and of which the runtime has nothing, whoever's it is; and of
+/// the agent's own pods the runs without a container. The logs of a pod that ends stay until it is gone; those of one that
+/// had to make way stay too, unless `all_unused`: the disk is needed.
+pub fn orphans(found: &[PodLogs], pods: &Pods, present: &Present, all_unused: bool) -> Vec<Orphan> {
+    let mut orphans = Vec::new();
+    for logs in found {
+        let directory = logs.directory.clone();
+        if pods.is_forgotten(&logs.uid) {
+            if !present.uids.contains(&logs.uid) {
+                orphans.push(Orphan::Pod { directory, uid: logs.uid.clone() });
+            }
+        } else if pods.get(&logs.uid).is_some_and(|view| is_settled(view, all_unused)) {
+            let gone = |file: &&LogFile| {
+                !present.runs.contains(&(logs.uid.clone(), file.container.clone(), file.run))
+            };
+            orphans.extend(logs.files.iter().filter(gone).map(|file| Orphan::Run {
+                directory: directory.clone(),
+                container: file.container.clone(),
+                name: file.name.clone(),
+            }));
+        }
+    }
+    orphans
+}
+
+/// What the runtime has of the pod is all that its logs are kept for.
+fn is_settled(view: &PodView, all_unused: bool) -> bool {
+    view.terminating.is_none() && (all_unused || !view.made_way())
+}
+
+/// Removes it; what is not there is removed.
+///
+/// # Errors
+/// It cannot be removed, or something is mounted there.
+pub fn remove(root: &Path, orphan: &Orphan) -> Result<(), VolumeError> {
+    match orphan {
+        Orphan::Pod { directory, .. } => volume::remove(&root.join(directory)),
+        Orphan::Run { directory, container, name } => {
+            let path = root.join(orphan.path());
+            let unlinked = || {
+                let nofollow = DIRECTORY.union(OFlag::O_NOFOLLOW);
+                let top = open(root, DIRECTORY, Mode::empty())?;
+                let pod = openat(&top, directory.as_str(), nofollow, Mode::empty())?;
+                let place = openat(&pod, container.as_str(), nofollow, Mode::empty())?;
+                unlinkat(&place, name.as_str(), UnlinkatFlags::NoRemoveDir)
+            };
+            match unlinked() {
+                Ok(()) | Err(Errno::ENOENT) => Ok(()),
+                Err(errno) => Err(VolumeError::File { call: "remove", path, source: errno.into() }),
+            }
+        }
+    }
+}
+
+/// `<namespace>_<pod>_<uid>`: none of the three can have an underscore.
+fn uid_of(directory: &str) -> Option<&str> {
+    let parts: Vec<&str> = directory.split('_').collect();
+    let [namespace, pod, uid] = parts[..] else { return None };
+    let word = |text: &str, more: &[u8]| {
+        !text.is_empty()
+            && text.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || more.contains(&b))
+    };
+    let is_uid = !uid.is_empty() && uid.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-');
+    (word(namespace, b"-") && word(pod, b"-.") && is_uid).then_some(uid)
+}
+
+/// `<run>.log`, `<run>.log.<time>` and what is made of that.
+fn run_of(name: &str) -> Option<u32> {
+    let (run, rest) = name.split_once(".log")?;
+    let digits = !run.is_empty() && run.bytes().all(|b| b.is_ascii_digit());
+    (digits && (rest.is_empty() || rest.starts_with('.'))).then(|| run.parse().ok())?
+}
+
+fn directories(place: &Path) -> Result<Vec<String>, VolumeError> {
+    names(place, |kind| kind.is_dir())
+}
+
+/// Names in UTF-8 of what is of this kind; a link is none. A directory that is gone meanwhile has none.
+fn names(place: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<String>, VolumeError> {
+    let fail = |call| {
+        let path = place.to_owned();
+        move |source| VolumeError::File { call, path, source }
+    };
+    let entries = match fs::read_dir(place) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+        entries => entries.map_err(fail("open"))?,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(fail("list"))?;
+        match entry.file_type() {
+            Ok(kind) if wanted(kind) => found.extend(entry.file_name().into_string()),
+            Ok(_) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            Err(error) => return Err(fail("stat")(error)),
+        }
+    }
+    Ok(found)
+}
+
+#[cfg(test)]
+#[path = "logs_tests.rs"]
+mod tests;

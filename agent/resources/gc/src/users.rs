@@ -1,0 +1,159 @@
+//! Who uses which image: containers, the sandboxes, the runtime itself and manifests.
+
+use std::collections::BTreeMap;
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::plan::Users;
+use super::reference::whole;
+use nodewarden_manifest::Pod;
+use nodewarden_model::{ImageSeen, Used};
+use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
+
+/// What a manifest names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Named {
+    pub reference: String,
+    /// For people.
+    pub who: String,
+}
+
+/// The images that a pod's manifest names.
+pub fn named<'a>(pod: &'a Pod, origin: &'a str) -> impl Iterator<Item = Named> + 'a {
+    let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
+    containers.filter_map(move |container| {
+        let who = format!("manifest {origin}: {}/{}/{}", pod.namespace, pod.name, container.name);
+        Some(Named { reference: container.image.clone().filter(|image| !image.is_empty())?, who })
+    })
+}
+
+/// Images by every name that they have, and by what the runtime said of others.
+#[derive(Debug, Default)]
+pub struct Names<'a>(BTreeMap<String, &'a str>);
+
+impl<'a> Names<'a> {
+    /// `told`: references by which the runtime found an image, with its id.
+    pub fn new(images: &'a [ImageSeen], told: &'a BTreeMap<String, Option<String>>) -> Self {
+        let mut names = BTreeMap::new();
+        for (reference, id) in told {
+            if let Some(id) = id {
+                names.insert(whole(reference), &**id);
+            }
+        }
+        for image in images {
+            for name in image.names.iter().chain([&image.id]) {
+                names.insert(whole(name), &*image.id);
+            }
+        }
+        Self(names)
+    }
+
+    /// The id of the image.
+    pub fn id(&self, reference: &str) -> Option<&'a str> {
+        self.0.get(&whole(reference)).copied().filter(|_| !reference.is_empty())
+    }
+}
+
+/// Puts together who uses what; an image with several kinds of users is in use by the first of [`Used`].
+pub fn users(
+    images: &[ImageSeen],
+    names: &Names<'_>,
+    containers: &[cri::Container],
+    sandbox: Option<&str>,
+    manifests: &[Named],
+) -> Users {
+    let mut users = Users::default();
+    let mut add = |id: &str, used: Used, who: String| {
+        let own = users.0.entry(id.to_owned()).or_insert_with(|| (used, Vec::new()));
+        own.0 = own.0.min(used);
+        if !who.is_empty() {
+            own.1.push(who);
+        }
+    };
+    for container in containers {
+        // What it was made from by name may have another image by now.
+        let spec = container.image.as_ref().map(|spec| spec.image.as_str()).unwrap_or_default();
+        let references = [container.image_id.as_str(), &container.image_ref, spec];
+        if let Some(id) = references.into_iter().find_map(|reference| names.id(reference)) {
+            add(id, Used::Container, who(container));
+        }
+    }
+    if let Some(id) = sandbox.and_then(|reference| names.id(reference)) {
+        add(id, Used::Sandbox, String::from("sandboxes"));
+    }
+    for image in images.iter().filter(|image| image.pinned) {
+        add(&image.id, Used::Pinned, String::new());
+    }
+    for named in manifests {
+        if let Some(id) = names.id(&named.reference) {
+            add(id, Used::Manifest, named.who.clone());
+        }
+    }
+    users
+}
+
+/// `namespace/pod/container`, as far as its labels tell.
+fn who(container: &cri::Container) -> String {
+    let label = |name: &str| container.labels.get(name).map(String::as_str);
+    match (label(POD_NAMESPACE), label(POD_NAME), label(CONTAINER_NAME)) {
+        (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
+        _ => format!("container {}", container.id),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::*;
+
+    fn image(id: &str, name: &str) -> ImageSeen {
+        ImageSeen { id: id.into(), names: vec![name.into()], size: 1, pinned: id == "pinned" }
+    }
+
+    fn container(id: &str, image_id: &str, image_ref: &str, spec: &str) -> cri::Container {
+        cri::Container {
+            id: id.into(),
+            image_id: image_id.into(),
+            image_ref: image_ref.into(),
+            image: Some(cri::ImageSpec { image: spec.into(), ..Default::default() }),
+            ..Default::default()
+        }
+    }
+
+    #[test]
+    fn every_kind_of_user() {
+        let images = [
+            image("a", "docker.io/library/a:latest"),
+            image("b", "docker.io/library/b:1"),
+            image("c", "docker.io/library/c:1"),
+            image("pause", "registry.k8s.io/pause:3.8"),
+            image("pinned", "docker.io/library/p:1"),
+            image("free", "docker.io/library/free:1"),
+            image("odd", "docker.io/library/odd:1"),
+        ];
+        let mut labelled = container("1", "", "a", "docker.io/library/free:1");
+        labelled.labels = HashMap::from(
+            [(POD_NAMESPACE, "shop"), (POD_NAME, "web"), (CONTAINER_NAME, "c")]
+                .map(|(name, value)| (name.to_owned(), value.to_owned())),
+        );
+        let containers = [labelled, container("2", "", "b:1", ""), container("3", "gone", "gone", "c:1")];
+        let manifest = |reference: &str| Named { reference: reference.into(), who: format!("m {reference}") };
+        let manifests = ["a", "alias", "not-there"].map(manifest);
+        let told = BTreeMap::from([("alias".to_owned(), Some("odd".to_owned())), ("not-there".into(), None)]);
+        let names = Names::new(&images, &told);
+        let users = users(&images, &names, &containers, Some("registry.k8s.io/pause:3.8"), &manifests);
+        let expected = [
+            ("a", Used::Container, vec!["shop/web/c", "m a"]),
+            ("b", Used::Container, vec!["container 2"]),
+            ("c", Used::Container, vec!["container 3"]),
+            ("odd", Used::Manifest, vec!["m alias"]),
+            ("pause", Used::Sandbox, vec!["sandboxes"]),
+            ("pinned", Used::Pinned, vec![]),
+        ];
+        let expected = expected.map(|(id, used, who)| {
+            (id.to_owned(), (used, who.into_iter().map(String::from).collect::<Vec<_>>()))
+        });
+        assert_eq!(users, Users(expected.into()));
+    }
+}

@@ -1,0 +1,113 @@
+//! Which pod cgroups to have, which to remove, and which to leave alone. Pure.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::keep::Keep;
+
+/// What is known of pod cgroups.
+#[derive(Debug)]
+pub struct Known<'a> {
+    /// Paths wanted now.
+    pub wanted: &'a BTreeSet<String>,
+    /// Ours: path to pod.
+    pub owned: &'a BTreeMap<String, super::owned::Entry>,
+    /// There below kubepods, named like a pod's.
+    pub present: &'a BTreeSet<String>,
+    /// Being removed right now.
+    pub removing: &'a BTreeSet<String>,
+}
+
+/// What to do.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// Ours, no longer wanted.
+    pub remove: Vec<String>,
+    /// Ours and not wanted, but their manifest cannot be read right now.
+    pub withheld: Vec<String>,
+    /// There, and nobody here made them.
+    pub foreign: Vec<String>,
+    /// Ours, not wanted and gone already: to be struck out.
+    pub forget: Vec<String>,
+}
+
+/// Sorts every pod cgroup. Before the first word, nothing is removed.
+pub fn decide(known: &Known<'_>, keep: Option<&Keep>) -> Verdict {
+    let mut verdict = Verdict::default();
+    for (path, pod) in known.owned {
+        if known.wanted.contains(path) || known.removing.contains(path) {
+            continue;
+        }
+        let gone = keep.is_some_and(|k| k.is_gone(&pod.origin));
+        if !gone {
+            verdict.withheld.push(path.clone());
+        } else if known.present.contains(path) {
+            verdict.remove.push(path.clone());
+        } else {
+            verdict.forget.push(path.clone());
+        }
+    }
+    let foreign = |path: &&String| !known.owned.contains_key(*path) && !known.wanted.contains(*path);
+    verdict.foreign = known.present.iter().filter(foreign).cloned().collect();
+    verdict
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::owned::Entry;
+
+    fn set(paths: &[&str]) -> BTreeSet<String> {
+        paths.iter().map(|p| (*p).to_owned()).collect()
+    }
+
+    fn owned(paths: &[(&str, &str)]) -> BTreeMap<String, Entry> {
+        let entry = |origin: &str| Entry { uid: "u".into(), origin: origin.into() };
+        paths.iter().map(|(p, origin)| ((*p).to_owned(), entry(origin))).collect()
+    }
+
+    #[test]
+    fn each_kind() {
+        let (wanted, present) = (set(&["/a"]), set(&["/a", "/b", "/c", "/d", "/x"]));
+        let owned = owned(&[("/a", "f"), ("/b", "f"), ("/c", "broken"), ("/d", "f"), ("/gone", "f")]);
+        let removing = set(&["/d"]);
+        let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
+        let keep = Keep { unreadable: set(&["broken"]), ..Keep::default() };
+        let expected = Verdict {
+            remove: vec!["/b".into()],
+            withheld: vec!["/c".into()],
+            foreign: vec!["/x".into()],
+            forget: vec!["/gone".into()],
+        };
+        assert_eq!(decide(&known, Some(&keep)), expected);
+        for blind in [None, Some(&Keep { blind: true, ..Keep::default() })] {
+            let verdict = decide(&known, blind);
+            assert!(verdict.remove.is_empty() && verdict.forget.is_empty());
+            assert_eq!(verdict.withheld, ["/b", "/c", "/gone"]);
+        }
+    }
+
+    fn paths() -> impl Strategy<Value = BTreeSet<String>> {
+        prop::collection::btree_set("/[a-f]", 0..6)
+    }
+
+    proptest! {
+        #[test]
+        fn only_our_own_unwanted_is_ever_removed(
+            wanted in paths(), ours in paths(), present in paths(), removing in paths(), blind in any::<bool>(),
+        ) {
+            let owned = ours.iter().map(|p| (p.clone(), Entry { uid: "u".into(), origin: "o".into() })).collect();
+            let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
+            let keep = Keep { blind, ..Keep::default() };
+            let verdict = decide(&known, Some(&keep));
+            for path in &verdict.remove {
+                prop_assert!(!blind && ours.contains(path) && present.contains(path));
+                prop_assert!(!wanted.contains(path) && !removing.contains(path));
+            }
+            for path in &verdict.foreign {
+                prop_assert!(!ours.contains(path) && !wanted.contains(path) && present.contains(path));
+            }
+        }
+    }
+}

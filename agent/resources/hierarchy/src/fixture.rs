@@ -1,0 +1,117 @@
+//! A keeper on this machine's kernel, below a root of its own.
+
+use parking_lot::Mutex;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::keep::{Keep, Kept};
+use super::keeper::Keeper;
+use super::machine::facts;
+use super::owned::Owned;
+use super::sync::{Setup, Syncer};
+use nodewarden_config::NodeSettings;
+use nodewarden_machine::cgroup::control::{Cgroupfs, Limits, Manager};
+use nodewarden_machine::cgroup::fixture::TestTree;
+use nodewarden_machine::node::daemons::Daemons;
+use nodewarden_manifest::{Pod, manifest};
+use nodewarden_qos::Levels;
+use nodewarden_storage::journal::Journal;
+
+/// What a keeper works with and leaves behind.
+pub struct Fixture {
+    pub tree: TestTree,
+    pub state: tempfile::TempDir,
+    pub journal: Journal,
+    pub manager: Arc<Manager>,
+    pub runtime: tokio::runtime::Runtime,
+    /// Uids whose volumes are there.
+    pub volumes: Arc<Mutex<BTreeSet<String>>>,
+    pub settings: NodeSettings,
+    levels: Levels,
+}
+
+impl Fixture {
+    /// `None` where no cgroups can be made.
+    pub fn make(name: &str) -> Option<Self> {
+        let tree = TestTree::make(name)?;
+        let state = tempfile::tempdir().unwrap();
+        let journal =
+            Journal::open(&state.path().join("journal"), nodewarden_storage::journal::Limits::default())
+                .unwrap();
+        let manager =
+            Arc::new(Manager::new(Arc::new(Cgroupfs::new(tree.layout.clone())), tree.layout.clone()));
+        let settings = NodeSettings { cgroup_root: tree.path(""), ..NodeSettings::default() };
+        let levels = Levels::below(&settings.cgroup_root).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        Some(Self { tree, state, journal, manager, runtime, volumes: Arc::default(), settings, levels })
+    }
+
+    /// A keeper that compares everything only when something is wrong.
+    pub fn start(&self, first: Keep) -> Keeper {
+        let mut syncer = self.syncer();
+        syncer.begin(first);
+        Keeper::start(syncer, Duration::from_secs(600)).unwrap()
+    }
+
+    pub fn syncer(&self) -> Syncer {
+        let kubepods = self.manager.path(&self.levels.kubepods);
+        self.manager.create(&kubepods, &Limits::default()).unwrap();
+        let volumes = self.volumes.clone();
+        let mut syncer = Syncer::new(Setup {
+            settings: self.settings.clone(),
+            facts: facts(&self.tree.layout, &kubepods),
+            levels: self.levels.clone(),
+            manager: self.manager.clone(),
+            files: Arc::new(Cgroupfs::new(self.tree.layout.clone())),
+            namer: Box::new(Arc::clone),
+            daemons: Daemons { agent_score: 0, agent: None, runtime: None, system: None },
+            reconcile: Duration::from_secs(600),
+            owned: Owned::open(self.state.path()).unwrap().0,
+            journal: self.journal.clone(),
+            has_volumes: Box::new(move |uid| volumes.lock().contains(uid)),
+            driver_from: "configuration",
+            state_dir: self.state.path().to_owned(),
+        });
+        syncer.made(&kubepods);
+        syncer
+    }
+
+    /// Where the pod's cgroup is.
+    pub fn path(&self, pod: &Pod) -> String {
+        self.manager.path(&self.levels.pod(pod.qos, &pod.uid).unwrap())
+    }
+
+    pub fn level(&self, class: nodewarden_manifest::QosClass) -> String {
+        self.manager.path(self.levels.of(class))
+    }
+}
+
+impl Drop for Fixture {
+    fn drop(&mut self) {
+        let kubepods = self.manager.path(&self.levels.kubepods);
+        if let Err(error) = self.manager.destroy(&kubepods, Duration::from_secs(20)) {
+            eprintln!("{kubepods} is left: {error}");
+        }
+    }
+}
+
+/// A Burstable pod that asks for this much CPU.
+pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: {uid}, uid: {uid}}}\nspec: {{containers: [{{name: c, image: i, \
+         resources: {{requests: {{cpu: {cpu}}}}}}}]}}"
+    );
+    Arc::new(manifest::parse(&text).remove(0).unwrap())
+}
+
+/// These pods and no problem.
+pub fn keep<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Keep {
+    let kept = |pod: &Arc<Pod>| Kept {
+        pod: pod.clone(),
+        told: pod.clone(),
+        version: 0,
+        origin: format!("/m/{}", pod.uid),
+    };
+    Keep { pods: pods.into_iter().map(kept).collect(), ..Keep::default() }
+}

@@ -1,0 +1,76 @@
+//! This machine: its driver, what limits it knows, its name.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use super::ManageError;
+use nodewarden_config::Config;
+use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, GroupFiles, Systemd};
+use nodewarden_machine::cgroup::{Controller, Layout, Version};
+use nodewarden_qos::{HierarchyFacts, OptionalFiles};
+
+/// The driver, which will be used.
+///
+/// # Errors
+/// systemd is asked for and is not running.
+pub fn driver(
+    kind: DriverKind,
+    from: &'static str,
+    layout: &Arc<Layout>,
+) -> Result<Arc<dyn Driver>, ManageError> {
+    match kind {
+        DriverKind::Cgroupfs => Ok(driver_to_name(kind, layout)),
+        // sd_booted(3)
+        DriverKind::Systemd if !Path::new("/run/systemd/system").is_dir() => {
+            Err(ManageError::NoSystemd { from })
+        }
+        DriverKind::Systemd => Ok(driver_to_name(kind, layout)),
+    }
+}
+
+/// The driver, which is only asked for names and roundings.
+pub fn driver_to_name(kind: DriverKind, layout: &Arc<Layout>) -> Arc<dyn Driver> {
+    let files = Cgroupfs::new(layout.clone());
+    match kind {
+        DriverKind::Cgroupfs => Arc::new(files),
+        DriverKind::Systemd => {
+            let version = layout.hierarchy(Controller::Memory).map_or(Version::V2, |h| h.version);
+            Arc::new(Systemd::new(files, version))
+        }
+    }
+}
+
+/// What limits there are, looked for where they will be set; before that place is made, at the top and right below it.
+pub fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
+    let files = GroupFiles::new(layout.clone());
+    let has = |controller, file: &str| {
+        let below = |path: &str| files.directory(controller, path).is_some_and(|dir| dir.join(file).exists());
+        below(kubepods) || below("/") || below_top(&files, controller, file)
+    };
+    let optional = OptionalFiles {
+        swap: has(Controller::Memory, "memory.swap.max")
+            || has(Controller::Memory, "memory.memsw.limit_in_bytes"),
+        cpu_idle: has(Controller::Cpu, "cpu.idle"),
+        oom_group: has(Controller::Memory, "memory.oom.group"),
+    };
+    HierarchyFacts::of(layout, optional, page_size())
+}
+
+fn page_size() -> u64 {
+    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
+    size.and_then(|s| u64::try_from(s).ok()).unwrap_or(4096)
+}
+
+/// `nodewarden.nodeName`, else the host's name.
+pub fn node_name(config: &Config) -> String {
+    config.node_name.clone().unwrap_or_else(|| {
+        nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).unwrap_or_default()
+    })
+}
+
+/// v2's root lacks most files; any other cgroup has them.
+fn below_top(files: &GroupFiles, controller: Controller, file: &str) -> bool {
+    let Some(top) = files.directory(controller, "/") else { return false };
+    let entries = std::fs::read_dir(top).into_iter().flatten().flatten();
+    entries.filter(|e| e.file_type().is_ok_and(|t| t.is_dir())).any(|e| e.path().join(file).exists())
+}

@@ -1,0 +1,41 @@
+//! Amounts of a resource list as integers in the unit that cgroups take.
+
+use std::collections::BTreeMap;
+
+use nodewarden_machine::cgroup::control::{Bound, PageSize};
+use nodewarden_manifest::{Quantity, ResourceList};
+
+const CPU: &str = "cpu";
+const MEMORY: &str = "memory";
+const HUGEPAGES: &str = "hugepages-";
+
+/// Thousandths of a CPU; `None` where the list does not name it. What is below zero (no valid pod has it) counts as
+/// zero, here and below.
+pub(crate) fn cpu_milli(list: &ResourceList) -> Option<u64> {
+    list.get(CPU).map(|q| whole(q.milli_value()))
+}
+
+/// Bytes of memory; `None` where the list does not name it.
+pub(crate) fn memory_bytes(list: &ResourceList) -> Option<u64> {
+    list.get(MEMORY).map(|q| whole(q.value()))
+}
+
+/// Bytes for each size of huge pages that the list names.
+pub(crate) fn hugepages(list: &ResourceList) -> BTreeMap<PageSize, u64> {
+    list.iter().filter_map(|(name, q)| Some((page_size(name)?, whole(q.value())))).collect()
+}
+
+/// The size in `hugepages-<size>`; `None` for every other resource.
+pub(crate) fn page_size(resource: &str) -> Option<PageSize> {
+    let size = Quantity::parse(resource.strip_prefix(HUGEPAGES)?).ok()?;
+    Some(PageSize(whole(size.value())))
+}
+
+/// An upper limit as the kubelet understands it: zero is none (it is not written, and the kernel's own is none).
+pub(crate) fn limit(amount: u64) -> Bound {
+    if amount == 0 { Bound::Max } else { Bound::At(amount) }
+}
+
+pub(crate) fn whole(n: i64) -> u64 {
+    u64::try_from(n).unwrap_or(0)
+}

@@ -1,0 +1,228 @@
+//! What the runtime is told of a container's and a sandbox's resources, and what their files then say (kubelet
+//! kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
+
+use std::collections::BTreeMap;
+
+use super::memory::{self, Protection};
+use super::unlimited::unlimited;
+use super::{Node, WeightFormula, amount, cpu, oom};
+use crate::allocatable;
+use nodewarden_config::{MemoryReservation, SwapBehavior};
+use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits, PageSize};
+use nodewarden_manifest::QosClass;
+use nodewarden_manifest::{Container, Pod, ResourceList, Resources};
+
+const MEMORY_MIN: &str = "memory.min";
+const MEMORY_LOW: &str = "memory.low";
+const MEMORY_HIGH: &str = "memory.high";
+const SWAP_MAX: &str = "memory.swap.max";
+const OOM_GROUP: &str = "memory.oom.group";
+
+/// CRI `LinuxContainerResources`. What is `None` or empty is not told: zero on the wire.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ContainerParameters {
+    /// Microseconds.
+    pub cpu_period: Option<u64>,
+    /// Microseconds; none without a limit.
+    pub cpu_quota: Option<u64>,
+    pub cpu_shares: u64,
+    pub memory_limit_in_bytes: Option<u64>,
+    /// v1: memory and swap together.
+    pub memory_swap_limit_in_bytes: Option<u64>,
+    /// None for a sandbox: its runtime has a value of its own ([`oom::SANDBOX`]).
+    pub oom_score_adj: Option<i32>,
+    /// Bytes for every size that the kernel knows, 0 for none; nothing at all for a sandbox.
+    pub hugepage_limits: BTreeMap<PageSize, u64>,
+    /// v2: files and what is written to them.
+    pub unified: BTreeMap<String, String>,
+}
+
+/// What the runtime is told of one of the pod's containers.
+pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> ContainerParameters {
+    let own = &container.resources;
+    let of_pod = pod.resources.as_ref().map(|r| &r.limits);
+    // A container without a limit has its pod's (KEP-2837).
+    let effective = |amount: fn(&ResourceList) -> Option<u64>| {
+        let nonzero = |n: &u64| *n > 0;
+        amount(&own.limits).filter(nonzero).or_else(|| of_pod.and_then(amount).filter(nonzero))
+    };
+    let demand = CpuAndMemory {
+        cpu_request: amount::cpu_milli(&own.requests),
+        cpu_limit: effective(amount::cpu_milli).unwrap_or(0),
+        memory_limit: effective(amount::memory_bytes).unwrap_or(0),
+    };
+    let mut told = demand.parameters(node);
+    told.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
+    told.hugepage_limits = hugepage_limits(&own.limits, node);
+    set_swap(&mut told, pod, container, node);
+    if node.memory_qos() {
+        set_memory_qos(&mut told, pod.qos, own, node);
+    }
+    told
+}
+
+/// What the runtime is told of the pod's sandbox: the pod's resources, for runtimes that size a virtual machine by
+/// them. Others give the pause container no limit.
+pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
+    let bare = Pod { overhead: ResourceList::new(), ..pod.clone() };
+    let (requests, limits) = (bare.requests(), bare.limits());
+    CpuAndMemory {
+        cpu_request: amount::cpu_milli(&requests),
+        cpu_limit: amount::cpu_milli(&limits).unwrap_or(0),
+        memory_limit: amount::memory_bytes(&limits).unwrap_or(0),
+    }
+    .parameters(node)
+}
+
+/// What the runtime is told of the pod's overhead; nothing for a pod without one.
+pub fn overhead(pod: &Pod, node: Node<'_>) -> Option<ContainerParameters> {
+    let milli = amount::cpu_milli(&pod.overhead).unwrap_or(0);
+    let demand = CpuAndMemory {
+        cpu_request: Some(milli),
+        cpu_limit: milli,
+        memory_limit: amount::memory_bytes(&pod.overhead).unwrap_or(0),
+    };
+    (!pod.overhead.is_empty()).then(|| demand.parameters(node))
+}
+
+/// What containers and sandboxes have in common (kubelet `calculateLinuxResources`).
+struct CpuAndMemory {
+    cpu_request: Option<u64>,
+    /// 0 for none.
+    cpu_limit: u64,
+    /// 0 for none.
+    memory_limit: u64,
+}
+
+impl CpuAndMemory {
+    fn parameters(&self, node: Node<'_>) -> ContainerParameters {
+        let settings = node.settings;
+        let (cpu_period, cpu_quota) = if settings.cpu_cfs_quota {
+            let period = node.period_us();
+            (Some(period), cpu::quota_from_milli(self.cpu_limit, period))
+        } else {
+            (None, None)
+        };
+        let mut unified = BTreeMap::new();
+        // On v1, where the kernel can't, `singleProcessOOMKill` is true whatever is configured.
+        if node.facts.v2() && !settings.single_process_oom_kill.unwrap_or(false) {
+            unified.insert(OOM_GROUP.to_owned(), String::from("1"));
+        }
+        ContainerParameters {
+            cpu_period,
+            cpu_quota,
+            cpu_shares: cpu::shares_from_milli(self.cpu_request.unwrap_or(self.cpu_limit)),
+            memory_limit_in_bytes: (self.memory_limit > 0).then_some(self.memory_limit),
+            unified,
+            ..ContainerParameters::default()
+        }
+    }
+}
+
+fn hugepage_limits(limits: &ResourceList, node: Node<'_>) -> BTreeMap<PageSize, u64> {
+    let asked = amount::hugepages(limits);
+    node.capacity.hugepages.keys().map(|size| (*size, asked.get(size).copied().unwrap_or(0))).collect()
+}
+
+/// KEP-2400.
+fn set_swap(told: &mut ContainerParameters, pod: &Pod, container: &Container, node: Node<'_>) {
+    if !node.facts.swap {
+        return;
+    }
+    if node.facts.v2() {
+        told.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
+    } else {
+        // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no word for it.
+        told.memory_swap_limit_in_bytes = told.memory_limit_in_bytes;
+    }
+}
+
+/// Bytes of swap that a container may use: a Burstable one's part of the machine's swap is that of its request in the
+/// machine's memory, unless the pod is critical or the container asks for no memory or for just its limit.
+fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
+    let capacity = node.capacity;
+    let request = amount::memory_bytes(&container.resources.requests).unwrap_or(0);
+    let limit = amount::memory_bytes(&container.resources.limits).unwrap_or(0);
+    let limited = node.settings.swap_behavior == SwapBehavior::LimitedSwap
+        && pod.qos == QosClass::Burstable
+        && !pod.is_critical()
+        && request != limit;
+    if !limited || request > capacity.memory_bytes || capacity.memory_bytes == 0 {
+        return 0;
+    }
+    // In the kubelet's order of operations.
+    (request as f64 / capacity.memory_bytes as f64 * capacity.swap_bytes as f64) as u64
+}
+
+fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resources, node: Node<'_>) {
+    let request = amount::memory_bytes(&own.requests).unwrap_or(0);
+    let limit = amount::memory_bytes(&own.limits).unwrap_or(0);
+    let policy = node.settings.memory_reservation;
+    let protection = Protection::of(policy, class, request);
+    let mut write = |file: &str, bytes: u64| told.unified.insert(file.to_owned(), bytes.to_string());
+    // A policy may have been another one when the container began: zeros are told too. Kubernetes 1.35 had none.
+    let zeros = policy != MemoryReservation::Unset;
+    if protection.min > 0 || zeros {
+        write(MEMORY_MIN, protection.min);
+    }
+    if protection.low > 0 || zeros {
+        write(MEMORY_LOW, protection.low);
+    }
+    let allocatable = allocatable::unreserved(node.capacity, node.settings).memory_bytes;
+    if let Some(high) = memory::high(request, limit, allocatable, node) {
+        write(MEMORY_HIGH, high);
+    }
+}
+
+/// What a container's files say when its runtime has done as it was told.
+///
+/// Not told, since the runtime decides: the CPU weight on v2 while its `formula` is unknown (and a weight that
+/// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its DefaultTasksMax), huge
+/// pages (containerd leaves them alone unless configured otherwise), CPUs.
+pub fn container_limits(
+    told: &ContainerParameters,
+    formula: Option<WeightFormula>,
+    node: Node<'_>,
+) -> Limits {
+    let facts = node.facts;
+    let read = |file: &str| told.unified.get(file).and_then(|text| text.parse::<u64>().ok());
+    let base = unlimited(node);
+    let at = |bytes: Option<u64>, otherwise: Option<Bound>| bytes.map(Bound::At).or(otherwise);
+    let shares = CpuShare::Shares(told.cpu_shares);
+    let weight = |f: WeightFormula| CpuShare::Weight(f.weight(told.cpu_shares));
+    let limits = Limits {
+        cpu: if facts.v2() { formula.map(weight) } else { Some(shares) },
+        cpu_quota: Some(CpuQuota {
+            quota_us: told.cpu_quota.map_or(Bound::Max, Bound::At),
+            period_us: told.cpu_period.unwrap_or(cpu::DEFAULT_PERIOD_US),
+        }),
+        memory_max: at(told.memory_limit_in_bytes, base.memory_max),
+        memory_min: read(MEMORY_MIN).or(base.memory_min),
+        memory_low: read(MEMORY_LOW).or(base.memory_low),
+        memory_high: at(read(MEMORY_HIGH), base.memory_high),
+        swap_max: at(read(SWAP_MAX), base.swap_max),
+        memsw_max: base.memsw_max.map(|max| told.memory_swap_limit_in_bytes.map_or(max, Bound::At)),
+        oom_group: base.oom_group.map(|_| told.unified.get(OOM_GROUP).is_some_and(|v| v == "1")),
+        ..base
+    };
+    runtimes_own(limits)
+}
+
+/// What a sandbox's files say: runtimes that make no virtual machine of it limit nothing.
+pub fn sandbox_limits(node: Node<'_>) -> Limits {
+    let base = unlimited(node);
+    let least = if node.facts.v2() {
+        CpuShare::Weight(super::weight::MIN_WEIGHT)
+    } else {
+        CpuShare::Shares(cpu::MIN_SHARES)
+    };
+    runtimes_own(Limits { cpu: Some(least), ..base })
+}
+
+fn runtimes_own(limits: Limits) -> Limits {
+    Limits { pids_max: None, cpuset_cpus: None, hugetlb: BTreeMap::new(), ..limits }
+}
+
+#[cfg(test)]
+#[path = "container_tests.rs"]
+mod tests;

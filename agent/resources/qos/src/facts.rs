@@ -1,0 +1,128 @@
+//! What the machine's cgroups can limit, and what the node's limits are computed from.
+
+use nodewarden_config::NodeSettings;
+use nodewarden_machine::cgroup::{Controller, Layout, Version};
+use nodewarden_machine::node::Capacity;
+
+/// What this machine's cgroups can limit. What they can't stays untold (`None`) in every [`nodewarden_machine::cgroup::control::Limits`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HierarchyFacts {
+    /// Of the hierarchy that has the memory controller: a hybrid machine is v1.
+    pub version: Version,
+    pub pids: bool,
+    pub cpuset: bool,
+    pub hugetlb: bool,
+    /// Swap is accounted: `memory.swap.max` or `memory.memsw.limit_in_bytes` exists.
+    pub swap: bool,
+    /// v2 `cpu.idle` exists (Linux 5.15).
+    pub cpu_idle: bool,
+    /// v2 `memory.oom.group` exists (Linux 4.19).
+    pub oom_group: bool,
+    /// Bytes of an ordinary page: the kernel rounds memory limits down to it.
+    pub page_size: u64,
+}
+
+/// Files that some kernels lack in a cgroup with the controllers; they have to be looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionalFiles {
+    pub swap: bool,
+    pub cpu_idle: bool,
+    pub oom_group: bool,
+}
+
+impl HierarchyFacts {
+    /// The facts of a machine laid out like this.
+    pub fn of(layout: &Layout, files: OptionalFiles, page_size: u64) -> Self {
+        let has = |controller| layout.hierarchy(controller).is_some();
+        Self {
+            // A layout always has memory.
+            version: layout.hierarchy(Controller::Memory).map_or(Version::V2, |h| h.version),
+            pids: has(Controller::Pids),
+            cpuset: has(Controller::Cpuset),
+            hugetlb: has(Controller::Hugetlb),
+            swap: files.swap,
+            cpu_idle: files.cpu_idle,
+            oom_group: files.oom_group,
+            page_size,
+        }
+    }
+
+    pub fn v2(&self) -> bool {
+        self.version == Version::V2
+    }
+}
+
+/// The node that limits are computed for.
+#[derive(Debug, Clone, Copy)]
+pub struct Node<'a> {
+    pub settings: &'a NodeSettings,
+    pub capacity: &'a Capacity,
+    pub facts: &'a HierarchyFacts,
+}
+
+impl Node<'_> {
+    /// The CFS period in force, in microseconds.
+    pub fn period_us(&self) -> u64 {
+        super::cpu::effective_period_us(self.settings.cpu_cfs_quota_period, true)
+    }
+
+    /// Whether MemoryQoS is on and can be done.
+    pub fn memory_qos(&self) -> bool {
+        self.settings.memory_qos && self.facts.v2()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodewarden_machine::cgroup::{Facts, Membership, MountFact};
+
+    fn mount(version: Version, point: &str, controllers: &str) -> MountFact {
+        MountFact {
+            root: String::from("/"),
+            mount_point: point.into(),
+            version,
+            controllers: controllers.split(' ').map(str::to_owned).collect(),
+            visible: true,
+        }
+    }
+
+    fn facts(mounts: Vec<MountFact>, memberships: Vec<Membership>) -> HierarchyFacts {
+        let layout = Layout::decide(&Facts { mounts, memberships }).expect("a layout");
+        let files = OptionalFiles { swap: true, cpu_idle: false, oom_group: true };
+        HierarchyFacts::of(&layout, files, 4096)
+    }
+
+    #[test]
+    fn unified_with_what_it_offers() {
+        let facts = facts(vec![mount(Version::V2, "/sys/fs/cgroup", "cpu memory pids")], Vec::new());
+        let wanted = HierarchyFacts {
+            version: Version::V2,
+            pids: true,
+            cpuset: false,
+            hugetlb: false,
+            swap: true,
+            cpu_idle: false,
+            oom_group: true,
+            page_size: 4096,
+        };
+        assert_eq!(facts, wanted);
+    }
+
+    #[test]
+    fn hybrid_is_v1() {
+        let v1 = |name: &str| mount(Version::V1, &format!("/sys/fs/cgroup/{name}"), name);
+        let member = |(id, name): (u32, &str)| Membership {
+            id,
+            controllers: vec![name.to_owned()],
+            path: String::from("/"),
+        };
+        let mut mounts: Vec<_> = ["cpu", "memory", "hugetlb"].map(v1).into();
+        mounts.push(mount(Version::V2, "/sys/fs/cgroup/unified", "pids"));
+        let facts = facts(mounts, [(1, "cpu"), (2, "memory"), (3, "hugetlb")].map(member).into());
+        assert_eq!(
+            (facts.version, facts.hugetlb, facts.pids, facts.cpuset),
+            (Version::V1, true, true, false)
+        );
+    }
+}

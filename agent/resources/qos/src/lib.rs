@@ -1,0 +1,32 @@
+//! Limits of each level from pods, and nothing else: everything here is a function of plain values.
+//!
+//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is made of [`level`] (node, QoS classes), [`pod`]
+//!   and [`reserved`].
+//! - [`container`]: what the runtime is told of containers and sandboxes.
+//! - [`cpu`]: millicores to shares and quota. [`weight`]: shares to weight, by either formula. [`memory`]: MemoryQoS.
+//!   [`oom`]: `oom_score_adj`.
+//! - [`Node`], [`HierarchyFacts`]: what all of this is computed from, beside the pods.
+
+pub mod allocatable;
+mod amount;
+pub mod container;
+pub mod cpu;
+mod facts;
+pub mod level;
+pub mod memory;
+pub mod oom;
+pub mod pod;
+pub mod reserved;
+mod tree;
+mod unlimited;
+pub mod weight;
+
+pub use container::ContainerParameters;
+pub use facts::{HierarchyFacts, Node, OptionalFiles};
+pub use tree::{Group, Levels, Role, Tree, tree};
+pub use weight::{FormulaEvidence, WeightFormula};
+
+#[cfg(any(test, feature = "testing"))]
+pub mod fixture;
+#[cfg(test)]
+mod golden;

@@ -1,0 +1,62 @@
+//! MemoryQoS (KEP-2570): which requests the kernel protects, and where it begins to throttle.
+
+use super::Node;
+use nodewarden_config::MemoryReservation;
+use nodewarden_manifest::QosClass;
+
+/// What `memory.min` and `memory.low` of one cgroup are, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Protection {
+    pub min: u64,
+    pub low: u64,
+}
+
+impl Protection {
+    /// What a request of `bytes` in a pod of this class gets. Kubernetes 1.35, before there was a policy, protects every
+    /// request hard.
+    pub fn of(policy: MemoryReservation, class: QosClass, bytes: u64) -> Self {
+        use MemoryReservation::{None, TieredReservation, Unset};
+        match (policy, class) {
+            (None, _) | (_, QosClass::BestEffort) => Self::default(),
+            (Unset, _) | (TieredReservation, QosClass::Guaranteed) => Self { min: bytes, low: 0 },
+            (TieredReservation, QosClass::Burstable) => Self { min: 0, low: bytes },
+        }
+    }
+}
+
+/// A parent that protects less than its children takes the protection from them (memory.min in the kernel's
+/// cgroup-v2.rst), so it has to have their sum: of `min` and of `low`, each for itself. A kubelet with
+/// `TieredReservation` gives kubepods the sum of both as `memory.min` and no `memory.low`; then Burstable's `memory.low`
+/// has no effect, or, mounted with `memory_recursiveprot`, everything below kubepods is protected hard.
+impl std::ops::AddAssign for Protection {
+    fn add_assign(&mut self, other: Self) {
+        self.min = self.min.saturating_add(other.min);
+        self.low = self.low.saturating_add(other.low);
+    }
+}
+
+/// `memory.high` of a container, in bytes: `⌊(request + factor × (limit − request)) / page⌋ × page`, with the node's
+/// allocatable memory where there is no limit (`limit` 0); `None` where it would not be above the request, and for a
+/// request that equals its limit.
+///
+/// Neither request nor limit (BestEffort): Kubernetes 1.35 sets none; from 1.36 on, when the reservation policy came,
+/// a part of the allocatable memory, so a policy that is set asks for it here.
+pub fn high(request: u64, limit: u64, allocatable: u64, node: Node<'_>) -> Option<u64> {
+    let settings = node.settings;
+    if request == limit && (request > 0 || settings.memory_reservation == MemoryReservation::Unset) {
+        return None;
+    }
+    let top = if limit == 0 { allocatable } else { limit };
+    if top == 0 {
+        return None;
+    }
+    // In the kubelet's order of operations: the result is the same to the last bit.
+    let exact = request as f64 + (top as f64 - request as f64) * settings.memory_throttling_factor;
+    let page = node.facts.page_size.max(1);
+    let high = (exact.floor() / page as f64) as u64 * page;
+    (high > request).then_some(high)
+}
+
+#[cfg(test)]
+#[path = "memory_tests.rs"]
+mod tests;

@@ -1,0 +1,126 @@
+//! `oom_score_adj`: whom the kernel kills first (kubelet pkg/kubelet/qos/policy.go, KEP-753, KEP-2837).
+
+use super::amount;
+use nodewarden_manifest::QosClass;
+use nodewarden_manifest::{Container, ContainerKind, Pod};
+
+/// Containers of Guaranteed pods and of `system-node-critical` pods.
+pub const GUARANTEED: i32 = -997;
+/// Containers of BestEffort pods.
+pub const BEST_EFFORT: i32 = 1000;
+/// A pod's sandbox: when it is killed the whole pod goes. Set by the runtime itself.
+pub const SANDBOX: i32 = -998;
+/// The agent and the daemons that pods depend on.
+pub const AGENT: i32 = -999;
+
+const LEAST_BURSTABLE: i64 = 1000 + GUARANTEED as i64;
+const MOST_BURSTABLE: i64 = BEST_EFFORT as i64 - 1;
+
+/// What one of the pod's containers gets on a machine with `capacity` bytes of memory, as the kubelet computes it.
+///
+/// More than 1000 comes out where a pod asks for less memory than its containers do, which the API server refuses; see
+/// [`writable`].
+pub fn container(pod: &Pod, container: &Container, capacity: u64) -> i32 {
+    if pod.is_node_critical() {
+        return GUARANTEED;
+    }
+    match pod.qos {
+        QosClass::Guaranteed => GUARANTEED,
+        QosClass::BestEffort => BEST_EFFORT,
+        QosClass::Burstable => {
+            let share = share_of_pod_request(pod);
+            let own = request(container) + share;
+            if container.kind == ContainerKind::Sidecar {
+                let least = pod.containers.iter().map(request).min().unwrap_or(0);
+                burstable_sidecar(own, least + share, capacity)
+            } else {
+                burstable(own, capacity)
+            }
+        }
+    }
+}
+
+/// The nearest value that the kernel takes and that leaves a Burstable container behind BestEffort ones.
+pub fn writable(adjust: i32) -> i32 {
+    if adjust > BEST_EFFORT { MOST_BURSTABLE as i32 } else { adjust }
+}
+
+fn request(container: &Container) -> i128 {
+    amount::memory_bytes(&container.resources.requests).unwrap_or(0).into()
+}
+
+/// What the pod asks for beyond its containers, in equal parts for all of them, init containers too.
+fn share_of_pod_request(pod: &Pod) -> i128 {
+    let own = pod.resources.as_ref().and_then(|r| amount::memory_bytes(&r.requests)).unwrap_or(0);
+    if own == 0 {
+        return 0;
+    }
+    let containers = amount::memory_bytes(&pod.containers_requests()).unwrap_or(0);
+    let count = (pod.containers.len() + pod.init_containers.len()).max(1);
+    (i128::from(own) - i128::from(containers)) / count as i128
+}
+
+/// What a Burstable pod's container gets for a request of `request` bytes on a machine with `capacity` bytes: a
+/// container that asks for a tenth of the memory is spared until it uses a tenth more than others.
+pub fn burstable(request: i128, capacity: u64) -> i32 {
+    bounded(unbounded(request, capacity))
+}
+
+/// As [`burstable`] for a sidecar, which must not go before a container that needs it: at most what the ordinary
+/// container with the least request gets.
+pub fn burstable_sidecar(request: i128, least_ordinary: i128, capacity: u64) -> i32 {
+    bounded(unbounded(request, capacity).min(unbounded(least_ordinary, capacity)))
+}
+
+fn unbounded(request: i128, capacity: u64) -> i64 {
+    // A machine without memory cannot be; it must not divide by zero either.
+    let adjust = 1000 - 1000 * request / i128::from(capacity.max(1));
+    adjust.clamp(i32::MIN.into(), i32::MAX.into()) as i64
+}
+
+fn bounded(adjust: i64) -> i32 {
+    match adjust.max(LEAST_BURSTABLE) {
+        exactly if exactly == i64::from(BEST_EFFORT) => MOST_BURSTABLE as i32,
+        within => within as i32,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: i128 = 1 << 30;
+
+    #[test]
+    fn burstable_between_guaranteed_and_best_effort() {
+        for (request, capacity, adjust) in [
+            (0, GIB, 999),
+            (1, GIB, 999),
+            (GIB / 10, GIB, 901),
+            (GIB / 2, GIB, 500),
+            (GIB, GIB, 3),
+            (GIB * 997 / 1000 + 1, GIB, 3),
+            (4 * GIB, GIB, 3),
+            (i128::from(u64::MAX), 1, 3),
+            (-GIB, GIB, 2000),
+            (1, 0, 3),
+        ] {
+            assert_eq!(burstable(request, capacity as u64), adjust, "{request} of {capacity}");
+        }
+    }
+
+    #[test]
+    fn a_sidecar_goes_no_earlier_than_the_least_container() {
+        assert_eq!(burstable_sidecar(GIB / 10, GIB / 2, 1 << 30), 500);
+        assert_eq!(burstable_sidecar(GIB / 2, GIB / 10, 1 << 30), 500);
+        assert_eq!(burstable_sidecar(0, 0, 1 << 30), 999);
+        assert_eq!(burstable_sidecar(0, 2 * GIB, 1 << 30), 3);
+    }
+
+    #[test]
+    fn what_the_kernel_takes() {
+        for (adjust, written) in [(2000, 999), (1001, 999), (1000, 1000), (3, 3), (-997, -997)] {
+            assert_eq!(writable(adjust), written, "{adjust}");
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! The limits of kubeReservedCgroup and systemReservedCgroup. These are not ours: they must exist, and only what is
+//! reserved is told.
+
+use std::collections::BTreeMap;
+
+use super::{Node, amount, cpu};
+use nodewarden_config::Enforce;
+use nodewarden_machine::cgroup::control::{Bound, CgroupName, CpuShare, DriverKind, Limits, NameError};
+use nodewarden_manifest::ResourceList;
+
+/// The kubelet's name of process ids among reservations.
+const PID: &str = "pid";
+
+/// A cgroup that limits what is reserved.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Reserved {
+    /// The word of `enforceNodeAllocatable` that asks for it.
+    pub enforce: Enforce,
+    /// As configured.
+    pub cgroup: String,
+    pub limits: Limits,
+}
+
+impl Reserved {
+    /// Its name, as the kubelet reads the configured text: a path, under systemd a slice.
+    ///
+    /// # Errors
+    /// When the text is no such name.
+    pub fn name(&self, driver: DriverKind) -> Result<CgroupName, NameError> {
+        name(&self.cgroup, driver)
+    }
+}
+
+/// The name that a configured text is, for a driver.
+///
+/// # Errors
+/// When it is none.
+pub fn name(cgroup: &str, driver: DriverKind) -> Result<CgroupName, NameError> {
+    match driver {
+        DriverKind::Cgroupfs => CgroupName::from_cgroupfs_path(cgroup),
+        DriverKind::Systemd => CgroupName::from_systemd_path(cgroup),
+    }
+}
+
+/// What `enforceNodeAllocatable` asks for, in its order.
+pub fn reserved(node: Node<'_>) -> Vec<Reserved> {
+    let settings = node.settings;
+    let kube = (&settings.kube_reserved_cgroup, &settings.kube_reserved);
+    let system = (&settings.system_reserved_cgroup, &settings.system_reserved);
+    let mut all: Vec<Reserved> = Vec::new();
+    for enforce in &settings.enforce {
+        let ((cgroup, amounts), compressible) = match enforce {
+            Enforce::Pods => continue,
+            Enforce::SystemReserved => (system, false),
+            Enforce::KubeReserved => (kube, false),
+            Enforce::SystemReservedCompressible => (system, true),
+            Enforce::KubeReservedCompressible => (kube, true),
+        };
+        // Without a name the configuration has been refused.
+        let Some(cgroup) = cgroup.clone() else { continue };
+        let limits = if compressible { compressible_limits(amounts, node) } else { limits(amounts, node) };
+        all.push(Reserved { enforce: *enforce, cgroup, limits });
+    }
+    all
+}
+
+/// The CPU alone: the resource that is throttled and not refused.
+fn compressible_limits(reserved: &ResourceList, node: Node<'_>) -> Limits {
+    let milli = amount::cpu_milli(reserved);
+    Limits {
+        cpu: milli.map(|milli| CpuShare::Shares(cpu::shares_from_milli(milli))),
+        // As the kubelet: so that systemd knows that the cpuset controller is needed.
+        cpuset_cpus: node.facts.cpuset.then(|| node.capacity.cpus.clone()),
+        ..Limits::default()
+    }
+}
+
+/// Everything that is reserved, and no huge pages, which can't be (kubelet `enforceExistingCgroup`).
+fn limits(reserved: &ResourceList, node: Node<'_>) -> Limits {
+    let facts = node.facts;
+    let memory = amount::memory_bytes(reserved);
+    let pids = reserved.get(PID).map(|q| amount::limit(amount::whole(q.value())));
+    let hugetlb = if facts.hugetlb {
+        node.capacity.hugepages.keys().map(|size| (*size, Bound::At(0))).collect()
+    } else {
+        BTreeMap::new()
+    };
+    Limits {
+        memory_max: memory.map(amount::limit),
+        memory_min: memory.filter(|_| node.memory_qos()),
+        pids_max: pids.filter(|_| facts.pids),
+        hugetlb,
+        ..compressible_limits(reserved, node)
+    }
+}
+
+#[cfg(test)]
+#[path = "reserved_tests.rs"]
+mod tests;

@@ -1,0 +1,125 @@
+//! The whole hierarchy of a node: every cgroup that is ours, with its limits.
+
+use std::collections::BTreeMap;
+
+use super::reserved::{Reserved, reserved};
+use super::{Node, level, pod};
+use nodewarden_machine::cgroup::control::{CgroupName, Limits, NameError};
+use nodewarden_manifest::Pod;
+use nodewarden_manifest::QosClass;
+
+/// The cgroup of all pods, below the cgroup root.
+pub const KUBEPODS: &str = "kubepods";
+const BURSTABLE: &str = "burstable";
+const BEST_EFFORT: &str = "besteffort";
+
+/// What a cgroup is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Role {
+    /// kubepods; without `cgroupsPerQOS` the cgroup root.
+    Node,
+    /// The cgroup of a class. Guaranteed pods are in kubepods itself.
+    Class(QosClass),
+    Pod {
+        uid: String,
+    },
+}
+
+/// One cgroup.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Group {
+    pub role: Role,
+    pub limits: Limits,
+}
+
+/// Every cgroup there has to be, containers' excepted, which their runtime makes.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Tree {
+    /// By name, hence parents before their children.
+    pub groups: BTreeMap<CgroupName, Group>,
+    /// Cgroups of others that get limits too.
+    pub reserved: Vec<Reserved>,
+}
+
+/// Names of the hierarchy's upper levels.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Levels {
+    pub kubepods: CgroupName,
+    pub burstable: CgroupName,
+    pub best_effort: CgroupName,
+}
+
+impl Levels {
+    /// # Errors
+    /// When `cgroup_root` is no absolute path.
+    pub fn below(cgroup_root: &str) -> Result<Self, NameError> {
+        let kubepods = CgroupName::from_cgroupfs_path(cgroup_root)?.child(KUBEPODS)?;
+        Ok(Self {
+            burstable: kubepods.child(BURSTABLE)?,
+            best_effort: kubepods.child(BEST_EFFORT)?,
+            kubepods,
+        })
+    }
+
+    /// The cgroup that the pods of a class lie in.
+    pub fn of(&self, class: QosClass) -> &CgroupName {
+        match class {
+            QosClass::Guaranteed => &self.kubepods,
+            QosClass::Burstable => &self.burstable,
+            QosClass::BestEffort => &self.best_effort,
+        }
+    }
+
+    /// A pod's cgroup.
+    ///
+    /// # Errors
+    /// When the uid can't be in a cgroup's name.
+    pub fn pod(&self, class: QosClass, uid: &str) -> Result<CgroupName, NameError> {
+        self.of(class).child(format!("pod{uid}"))
+    }
+}
+
+/// The hierarchy for these pods. With `cgroupsPerQOS: false` pods have no cgroups of their own, and only a cgroup root
+/// other than `/` is limited.
+///
+/// # Errors
+/// When `cgroupRoot` or a pod's uid can't be a cgroup's name.
+pub fn tree<'a>(pods: impl IntoIterator<Item = &'a Pod>, node: Node<'_>) -> Result<Tree, NameError> {
+    let root = &node.settings.cgroup_root;
+    let mut groups = BTreeMap::new();
+    if node.settings.cgroups_per_qos {
+        let levels = Levels::below(root)?;
+        let pods: Vec<&Pod> = pods.into_iter().collect();
+        let demand = level::Demand::of(pods.iter().copied(), node);
+        let mut add = |name: &CgroupName, role, limits| groups.insert(name.clone(), Group { role, limits });
+        add(&levels.kubepods, Role::Node, level::kubepods(&demand, node));
+        add(&levels.burstable, Role::Class(QosClass::Burstable), level::burstable(&demand, node));
+        add(&levels.best_effort, Role::Class(QosClass::BestEffort), level::best_effort(&demand, node));
+        for pod in pods {
+            let name = levels.pod(pod.qos, &pod.uid)?;
+            add(&name, Role::Pod { uid: pod.uid.clone() }, pod::limits(pod, node));
+        }
+    } else {
+        let name = CgroupName::from_cgroupfs_path(root)?;
+        if !name.is_root() {
+            groups.insert(name, Group { role: Role::Node, limits: level::cgroup_root(node) });
+        }
+    }
+    Ok(Tree { groups, reserved: reserved(node) })
+}
+
+impl Tree {
+    /// Raises the memory limits of the classes to what these use already, where that is more
+    /// ([`level::second_try`]): for `qosReserved`. `usage` tells the bytes in use, if known.
+    pub fn yield_to(&mut self, usage: impl Fn(&CgroupName) -> Option<u64>) {
+        for (name, group) in &mut self.groups {
+            if let (Role::Class(_), Some(used)) = (&group.role, usage(name)) {
+                group.limits.memory_max = group.limits.memory_max.map(|max| level::second_try(max, used));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[path = "tree_tests.rs"]
+mod tests;

@@ -1,0 +1,40 @@
+//! Why the agent cannot start or must end.
+
+use std::io;
+use std::path::PathBuf;
+
+use nodewarden_api::grpc::GrpcError;
+use nodewarden_api::http::BindError;
+use nodewarden_hierarchy::ManageError;
+use nodewarden_machine::cgroup::CgroupError;
+use nodewarden_machine::ebpf::KernelError;
+use nodewarden_storage::journal::JournalError;
+use nodewarden_throttle::FeedbackError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum WatchError {
+    #[error("the agent needs root (effective uid is {uid})")]
+    NotRoot { uid: u32 },
+    #[error("cannot make the state directory {path}: {source}")]
+    StateDir { path: PathBuf, source: io::Error },
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Kernel(#[from] KernelError),
+    #[error("mode manage: {0}")]
+    Manage(#[from] ManageError),
+    #[error(transparent)]
+    Feedback(#[from] FeedbackError),
+    #[error("records of pods: {0}")]
+    Records(nodewarden_lifecycle::store::StoreError),
+    #[error("gRPC: {0}")]
+    Grpc(#[from] GrpcError),
+    #[error("HTTP: {0}")]
+    Bind(#[from] BindError),
+    #[error("HTTP server: {0}")]
+    Http(io::Error),
+    #[error("cannot start the {what}: {source}")]
+    Start { what: &'static str, source: io::Error },
+}

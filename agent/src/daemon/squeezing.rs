@@ -1,0 +1,116 @@
+//! Feedback put together: what pods wait for, from the kernel's counters, to the keeper of the hierarchy.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use nodewarden_ebpf_abi::UNTRACKED;
+
+use super::error::WatchError;
+use super::observer::Observer;
+use nodewarden_config::{Config, EvictionThreshold, Signal, Threshold};
+use nodewarden_hierarchy::{Keeper, ManageError};
+use nodewarden_machine::ebpf::Space;
+use nodewarden_machine::node::gather::Sources;
+use nodewarden_manifest::QosClass;
+use nodewarden_model::{HookState, Identity, Topic};
+use nodewarden_storage::journal::Journal;
+use nodewarden_throttle as feedback;
+use nodewarden_throttle::{Feedback, Needs, Waited};
+
+/// Starts it, where it is enabled.
+///
+/// # Errors
+/// The machine cannot be read, or a thread cannot be had.
+pub fn start(
+    config: &Config,
+    observer: &Arc<Observer>,
+    journal: &Journal,
+    keeper: &Keeper,
+) -> Result<Option<Feedback>, WatchError> {
+    if !config.feedback.enabled() {
+        return Ok(None);
+    }
+    let capacity = Sources::default().capacity(None).map_err(ManageError::from)?;
+    let cpu = observer.facts.topics.iter().find(|topic| topic.topic == Topic::Cpu);
+    let no_waits = cpu.filter(|topic| topic.state == HookState::Off).map(|topic| topic.reason.clone());
+    let watched = observer.clone();
+    let squeezable = keeper.squeezable().clone();
+    let level = &squeezable.best_effort;
+    let below = format!("{}/", level.rsplit_once('/').map_or("", |(kubepods, _)| kubepods));
+    let needs = Needs {
+        waits: Box::new(move || waits(&watched, &below)),
+        no_waits,
+        squeezable,
+        sink: keeper.sink(),
+        journal: journal.clone(),
+        machine_milli: capacity.cpu_milli,
+        threshold: threshold(&config.eviction.thresholds, capacity.memory_bytes),
+    };
+    Ok(feedback::start(&config.feedback, needs)?)
+}
+
+/// The greatest threshold of `memory.available`: hard or soft, something is evicted below it.
+fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
+    let bytes = |threshold: &Threshold| match threshold {
+        Threshold::Quantity(quantity) => u64::try_from(quantity.value()).unwrap_or(0),
+        Threshold::Fraction(fraction) => (capacity as f64 * fraction) as u64,
+    };
+    let memory = thresholds.iter().filter(|threshold| threshold.signal == Signal::MemoryAvailable);
+    memory.map(|threshold| bytes(&threshold.value)).max().unwrap_or(0)
+}
+
+/// What the cgroups of Guaranteed and Burstable pods have waited for a CPU so far; of those `below` our own kubepods, for
+/// others' are not ours to help.
+fn waits(observer: &Observer, below: &str) -> Vec<Waited> {
+    let (Some(cells), Some(space)) = (&observer.cells, observer.facts.spaces.of(Space::Cpu)) else {
+        return Vec::new();
+    };
+    // The registry is held for as short as can be: events wait for it.
+    let mut places = Vec::new();
+    {
+        let registry = observer.registry.lock();
+        let mut above: HashMap<&str, bool> = HashMap::new();
+        for group in registry.groups().filter(|g| g.removed.is_none() && g.path.starts_with(below)) {
+            let Some(uid) = group.identity.pod_uid() else { continue };
+            if let Identity::Pod { qos, .. } | Identity::Container { qos, .. } = &*group.identity {
+                above.insert(uid, *qos != QosClass::BestEffort);
+            }
+            let place = group.places[space].filter(|place| place.slot != UNTRACKED && !place.released);
+            if let Some(place) = place.filter(|_| above.get(uid) == Some(&true)) {
+                places.push((uid.to_owned(), group.path.clone(), group.generation, place.slot));
+            }
+        }
+    }
+    let read = |(pod, path, generation, slot)| Waited {
+        pod,
+        path,
+        generation,
+        nanoseconds: cells.cpu(slot).wait_ns,
+    };
+    places.into_iter().map(read).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodewarden_config::{EvictionTexts, parse_thresholds};
+
+    #[test]
+    fn the_greatest_threshold_of_memory_counts() {
+        let texts =
+            |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
+        let read = |hard: &[(&str, &str)], soft: &[(&str, &str)]| {
+            let grace: Vec<_> = soft.iter().map(|(signal, _)| (*signal, "1m")).collect();
+            let texts = EvictionTexts {
+                hard: texts(hard),
+                soft: texts(soft),
+                soft_grace: texts(&grace),
+                ..EvictionTexts::default()
+            };
+            threshold(&parse_thresholds(&texts, false).unwrap(), 1000 << 20)
+        };
+        assert_eq!(read(&[("memory.available", "100Mi"), ("nodefs.available", "10%")], &[]), 100 << 20);
+        assert_eq!(read(&[("memory.available", "100Mi")], &[("memory.available", "25%")]), 250 << 20);
+        assert_eq!(read(&[("pid.available", "10%")], &[]), 0);
+    }
+}

@@ -1,0 +1,181 @@
+//! The newest events in memory, bounded in number and in bytes, oldest out first.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use jiff::{SignedDuration, Timestamp};
+
+use nodewarden_model::Event;
+
+use super::Limits;
+use super::packed::{Packed, Parts};
+
+#[derive(Debug)]
+pub struct Memory {
+    events: VecDeque<Packed>,
+    parts: Parts,
+    max_events: usize,
+    max_bytes: usize,
+    /// Number of the next event.
+    next_seq: u64,
+}
+
+/// What a reader finds at its place.
+#[derive(Debug)]
+pub struct Found {
+    /// Numbers between the reader's place and the first event in memory: events that are gone.
+    pub missed: u64,
+    /// Number of the first event in memory, or of the next one if there is none.
+    pub first_seq: u64,
+    pub events: Vec<Packed>,
+}
+
+impl Memory {
+    pub fn new(limits: &Limits) -> Self {
+        Self {
+            events: VecDeque::new(),
+            parts: Parts::default(),
+            max_events: limits.memory_events.max(1),
+            max_bytes: limits.memory_bytes,
+            next_seq: 1,
+        }
+    }
+
+    /// Gives the event its number and keeps it.
+    pub fn push(&mut self, mut event: Event) -> Arc<Event> {
+        event.seq = self.next_seq;
+        self.keep(&event);
+        Arc::new(event)
+    }
+
+    /// Takes back an event that has its number; one that goes backwards is not taken.
+    pub fn restore(&mut self, event: Event) -> bool {
+        let newer = event.seq >= self.next_seq;
+        if newer {
+            self.keep(&event);
+        }
+        newer
+    }
+
+    /// Numbers below `seq` are taken.
+    pub fn skip_to(&mut self, seq: u64) {
+        self.next_seq = self.next_seq.max(seq);
+    }
+
+    /// [`Self::skip_to`], for a number that may not be known.
+    pub fn continue_at(mut self, seq: Option<u64>) -> Self {
+        self.skip_to(seq.unwrap_or(0));
+        self
+    }
+
+    fn keep(&mut self, event: &Event) {
+        self.next_seq = event.seq.saturating_add(1);
+        self.events.push_back(self.parts.pack(event));
+        while self.events.len() > self.max_events || (self.bytes() > self.max_bytes && self.events.len() > 1)
+        {
+            match self.events.pop_front() {
+                Some(old) => self.parts.forget(&old),
+                None => break,
+            }
+        }
+    }
+
+    pub fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.parts.bytes()
+    }
+
+    pub fn next_seq(&self) -> u64 {
+        self.next_seq
+    }
+
+    /// Number of the oldest event here, or of the next if there is none.
+    pub fn first_seq(&self) -> u64 {
+        self.events.front().map_or(self.next_seq, |e| e.seq)
+    }
+
+    /// Whether what is here reaches back beyond `time`. Events are not in strict order of time (each CPU
+    /// reports its own), so this asks for some seconds more.
+    pub fn older_than(&self, time: Timestamp) -> bool {
+        const SLACK: SignedDuration = SignedDuration::from_secs(5);
+        self.events.front().is_some_and(|e| e.time.checked_add(SLACK).is_ok_and(|t| t < time))
+    }
+
+    /// At most `most` events from number `seq` on.
+    pub fn from(&self, seq: u64, most: usize) -> Found {
+        let first_seq = self.first_seq();
+        let start = self.events.partition_point(|e| e.seq < seq);
+        let events = self.events.iter().skip(start).take(most).cloned().collect();
+        Found { missed: first_seq.saturating_sub(seq), first_seq, events }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nodewarden_model::Detail;
+
+    fn event(cgroup: &str) -> Event {
+        Event {
+            seq: 0,
+            time: Timestamp::UNIX_EPOCH,
+            cgroup: cgroup.to_owned(),
+            pod: None,
+            detail: Detail::CgroupCreated {},
+        }
+    }
+
+    fn memory(memory_events: usize, memory_bytes: usize) -> Memory {
+        Memory::new(&Limits { memory_events, memory_bytes, ..Limits::default() })
+    }
+
+    fn seqs(found: &Found) -> Vec<u64> {
+        found.events.iter().map(|e| e.seq).collect()
+    }
+
+    #[test]
+    fn bounded_in_number() {
+        let mut m = memory(3, usize::MAX);
+        for _ in 0..5 {
+            m.push(event("/a"));
+        }
+        assert_eq!((m.len(), m.first_seq(), m.next_seq()), (3, 3, 6));
+        let found = m.from(1, 2);
+        assert_eq!((found.missed, seqs(&found)), (2, vec![3, 4]));
+        let found = m.from(5, 9);
+        assert_eq!((found.missed, seqs(&found)), (0, vec![5]));
+        assert_eq!(seqs(&m.from(6, 9)), [0u64; 0]);
+    }
+
+    #[test]
+    fn bounded_in_bytes_but_the_newest_stays() {
+        let of = |many: usize| {
+            let mut m = memory(100, usize::MAX);
+            (0..many).for_each(|_| drop(m.push(event("/a"))));
+            m.bytes()
+        };
+        let mut m = memory(100, of(2));
+        for _ in 0..5 {
+            m.push(event("/a"));
+        }
+        assert_eq!((m.len(), m.bytes()), (2, of(2)));
+        m.push(event(&"x".repeat(10_000)));
+        assert_eq!(m.len(), 1);
+        m.push(event("/a"));
+        assert_eq!((m.len(), m.bytes()), (1, of(1)));
+    }
+
+    #[test]
+    fn numbers_go_on_after_what_was_restored() {
+        let mut m = memory(10, usize::MAX);
+        assert!(m.restore(Event { seq: 7, ..event("/a") }));
+        assert!(!m.restore(Event { seq: 7, ..event("/a") }), "the same again");
+        m.skip_to(20);
+        m.skip_to(3);
+        assert_eq!(m.push(event("/b")).seq, 20);
+        assert_eq!(seqs(&m.from(0, 9)), [7, 20]);
+    }
+}

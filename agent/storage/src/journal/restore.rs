@@ -1,0 +1,185 @@
+//! Reads the newest events back at start, and mends what a killed agent left.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, ErrorKind};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use serde::Deserialize;
+
+use nodewarden_model::Event;
+
+use super::error::DiskError;
+use super::memory::Memory;
+use super::{Limits, files};
+
+#[derive(Debug)]
+pub struct Restored {
+    pub memory: Memory,
+    pub lines_skipped: u64,
+    pub error: Option<DiskError>,
+}
+
+/// Mends the newest file and reads as much as memory holds. Problems leave out what they concern.
+pub fn restore(dir: &Path, limits: &Limits) -> Restored {
+    let mut restored = Restored { memory: Memory::new(limits), lines_skipped: 0, error: None };
+    if let Err(e) = mend(&dir.join(files::name(0))) {
+        restored.error = Some(e);
+    }
+    // So many bytes of lines: memory holds about that. What is older stays on disk, where readers find it.
+    let mut left = limits.memory_bytes as u64;
+    let mut parts = Vec::new();
+    for n in 0..limits.files {
+        if left == 0 {
+            break;
+        }
+        match tail(&dir.join(files::name(n)), left) {
+            Ok(Some(bytes)) => {
+                left = left.saturating_sub(bytes.len() as u64);
+                parts.push(bytes);
+            }
+            Ok(None) => break,
+            Err(e) => {
+                restored.error.get_or_insert(e);
+            }
+        }
+    }
+    while let Some(bytes) = parts.pop() {
+        for line in bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
+            let event = serde_json::from_slice::<Event>(line);
+            if !event.is_ok_and(|e| restored.memory.restore(e)) {
+                restored.lines_skipped += 1;
+                restored.memory.skip_to(seq_of(line).saturating_add(1));
+            }
+        }
+    }
+    restored
+}
+
+/// The number in a line that is no event of this version (a newer agent's type); 0 without one.
+fn seq_of(line: &[u8]) -> u64 {
+    #[derive(Deserialize)]
+    struct Numbered {
+        seq: u64,
+    }
+    serde_json::from_slice::<Numbered>(line).map_or(0, |n| n.seq)
+}
+
+/// Makes the file end at a line end: a whole last line that lacks only that gets it, a torn one is cut off.
+fn mend(path: &Path) -> Result<(), DiskError> {
+    let file = match OpenOptions::new().read(true).write(true).open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(e) => return Err(DiskError::at("open", path)(e)),
+    };
+    let len = file.metadata().map_err(DiskError::at("stat", path))?.len();
+    let last = last_line(&file, len).map_err(DiskError::at("read", path))?;
+    if last.is_empty() {
+        return Ok(());
+    }
+    if serde_json::from_slice::<Event>(&last).is_ok() && file.write_all_at(b"\n", len).is_ok() {
+        return Ok(());
+    }
+    file.set_len(len - last.len() as u64).map_err(DiskError::at("truncate", path))
+}
+
+/// What stands after the last line end.
+fn last_line(file: &File, len: u64) -> io::Result<Vec<u8>> {
+    const BLOCK: u64 = 64 << 10;
+    let mut found = Vec::new();
+    let mut end = len;
+    while end > 0 {
+        let start = end.saturating_sub(BLOCK);
+        let mut block = vec![0; (end - start) as usize];
+        file.read_exact_at(&mut block, start)?;
+        if let Some(at) = block.iter().rposition(|b| *b == b'\n') {
+            block.drain(..=at);
+            block.append(&mut found);
+            return Ok(block);
+        }
+        block.append(&mut found);
+        found = block;
+        end = start;
+    }
+    Ok(found)
+}
+
+/// The whole lines among the last `most` bytes; `None` without the file.
+fn tail(path: &Path, most: u64) -> Result<Option<Vec<u8>>, DiskError> {
+    let file = match File::open(path) {
+        Ok(file) => file,
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
+        Err(e) => return Err(DiskError::at("open", path)(e)),
+    };
+    let len = file.metadata().map_err(DiskError::at("stat", path))?.len();
+    let start = len.saturating_sub(most);
+    let mut bytes = vec![0; (len - start) as usize];
+    file.read_exact_at(&mut bytes, start).map_err(DiskError::at("read", path))?;
+    if start > 0 {
+        let cut = bytes.iter().position(|b| *b == b'\n').map_or(bytes.len(), |at| at + 1);
+        bytes.drain(..cut);
+    }
+    Ok(Some(bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn line(seq: u64) -> String {
+        format!(
+            "{{\"seq\":{seq},\"time\":\"2026-01-01T00:00:00Z\",\"cgroup\":\"/a\",\"type\":\"cgroupCreated\"}}\n"
+        )
+    }
+
+    fn seqs(restored: &Restored) -> Vec<u64> {
+        restored.memory.from(0, usize::MAX).events.iter().map(|e| e.seq).collect()
+    }
+
+    #[test]
+    fn mends_and_reads() {
+        let whole = line(1) + &line(2);
+        for (text, expected, mended) in [
+            (String::new(), vec![], String::new()),
+            (whole.clone(), vec![1, 2], whole.clone()),
+            // Torn in the middle, cut to one byte, only the line end missing.
+            (whole.clone() + &line(3)[..30], vec![1, 2], whole.clone()),
+            (whole.clone() + "{", vec![1, 2], whole.clone()),
+            (whole.clone() + line(3).trim_end(), vec![1, 2, 3], whole.clone() + &line(3)),
+            // Nothing but a torn line, longer than a block.
+            ("x".repeat(200_000), vec![], String::new()),
+            (whole.clone() + &"\0".repeat(70_000), vec![1, 2], whole.clone()),
+        ] {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("events.jsonl");
+            std::fs::write(&path, &text).unwrap();
+            let restored = restore(dir.path(), &Limits::default());
+            assert_eq!(seqs(&restored), expected);
+            assert!(restored.error.is_none());
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), mended);
+        }
+    }
+
+    #[test]
+    fn bad_lines_are_skipped_and_their_numbers_stay_taken() {
+        let dir = tempfile::tempdir().unwrap();
+        let text =
+            line(1) + "rubbish\n\n" + "{\"seq\":9,\"type\":\"fromTheFuture\"}\n" + &line(5) + &line(10);
+        std::fs::write(dir.path().join("events.jsonl"), text).unwrap();
+        let restored = restore(dir.path(), &Limits::default());
+        assert_eq!((seqs(&restored), restored.lines_skipped), (vec![1, 10], 3));
+        assert_eq!(restored.memory.next_seq(), 11);
+    }
+
+    #[test]
+    fn takes_the_newest_over_several_files() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("events.2.jsonl"), line(1) + &line(2)).unwrap();
+        std::fs::write(dir.path().join("events.1.jsonl"), line(3) + &line(4)).unwrap();
+        std::fs::write(dir.path().join("events.jsonl"), line(5)).unwrap();
+        let all = restore(dir.path(), &Limits::default());
+        assert_eq!(seqs(&all), [1, 2, 3, 4, 5]);
+        let few = restore(dir.path(), &Limits { memory_events: 2, ..Limits::default() });
+        assert_eq!(seqs(&few), [4, 5]);
+    }
+}
