@@ -1,4 +1,4 @@
-//! Why a server cannot begin.
+//! Why a server cannot start.
 
 use std::io;
 use std::net::SocketAddr;

@@ -1,5 +1,6 @@
-//! What a server takes of the node, as files in its folder say, from one moment to the next: `NAME.hold` has how many bytes
-//! of memory it is to hold and how many a second it takes (0: as fast as it can), `NAME.fork` how many children.
+//! Makes a server use up memory and processes of the node. Two files in its directory control this at any
+//! time: `NAME.hold` contains how many bytes of memory to hold and at how many bytes per second to take them
+//! (0: as fast as possible), `NAME.fork` contains the number of children.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use super::{Notes, ServeError};
 
-/// What the names of the files end in.
+/// Suffixes of the names of these files.
 pub const HOLD_SUFFIX: &str = "hold";
 pub const FORK_SUFFIX: &str = "fork";
-/// The most that can be held: addresses, not memory.
+/// The most bytes that can be held. Only addresses are reserved, no memory.
 const ROOM: usize = 16 << 30;
 const PAGE: usize = 4096;
-/// Taken at once where nothing says how fast.
+/// Bytes touched in one step if no rate is given.
 const STRIDE: usize = 1 << 20;
-/// Between two looks at the files, and between two steps of who takes his time.
-const LOOKS: Duration = Duration::from_millis(5);
+/// How often the files are read, and how long a step lasts if a rate is given.
+const POLL_PERIOD: Duration = Duration::from_millis(5);
 const STEP: Duration = Duration::from_millis(1);
 
-/// Begins to look, on a thread of its own, until the process ends.
+/// Starts a thread that reads the files until the process ends.
 ///
 /// # Errors
-/// There is no room for so many addresses, or no thread.
+/// The addresses cannot be reserved, or the thread cannot be started.
 pub(super) fn start(folder: &Path, name: &str, notes: Arc<Notes>) -> Result<(), ServeError> {
     let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
     let mut greed = Greed { room: room()?, held: 0, children: 0, notes };
@@ -38,7 +39,7 @@ pub(super) fn start(folder: &Path, name: &str, notes: Arc<Notes>) -> Result<(), 
 struct Greed {
     /// The first address of [`ROOM`] bytes.
     room: usize,
-    /// Bytes from there on that have been touched.
+    /// How many bytes from there have been touched.
     held: usize,
     children: u64,
     notes: Arc<Notes>,
@@ -47,13 +48,13 @@ struct Greed {
 impl Greed {
     fn run(&mut self, hold: &PathBuf, fork: &PathBuf) {
         loop {
-            // Files that are not there yet, or half of one, ask for nothing.
+            // A file that is missing or incomplete is ignored.
             if let Some(wanted) = fs::read_to_string(hold).ok().and_then(|text| Hold::parse(&text)) {
                 self.hold(wanted);
             }
             let children = fs::read_to_string(fork).ok().and_then(|text| text.trim().parse().ok());
             self.fork(children.unwrap_or(0));
-            std::thread::sleep(LOOKS);
+            std::thread::sleep(POLL_PERIOD);
         }
     }
 
@@ -64,7 +65,7 @@ impl Greed {
         }
         self.notes.add("hold", &bytes.to_string(), "begun");
         if bytes < self.held {
-            // SAFETY: whole pages of the mapping that was made for this and that nobody else refers to.
+            // SAFETY: whole pages of the mapping that was made for this; nothing else refers to them.
             let freed = unsafe {
                 libc::madvise(
                     (self.room + bytes) as *mut libc::c_void,
@@ -83,7 +84,7 @@ impl Greed {
         self.notes.add("hold", &bytes.to_string(), "done");
     }
 
-    /// Touches the pages from `from` to `to`, so many bytes a second.
+    /// Touches the pages from `from` to `to`, at `pace` bytes per second (0: at once).
     fn take(&self, from: usize, to: usize, pace: u64) {
         let (begun, mut taken) = (Instant::now(), from);
         while taken < to {
@@ -103,7 +104,7 @@ impl Greed {
         }
     }
 
-    /// Children that do nothing; they end with the container.
+    /// Forks children that do nothing until there are `wanted`. They end with the container.
     fn fork(&mut self, wanted: u64) {
         if self.children >= wanted {
             return;
@@ -112,7 +113,7 @@ impl Greed {
             // SAFETY: the child calls nothing but prctl, pause and _exit, which are async-signal-safe.
             match unsafe { libc::fork() } {
                 0 => loop {
-                    // SAFETY: as above. Should the server go first, so does the child.
+                    // SAFETY: as above. If the server ends first, the kernel kills the child.
                     unsafe {
                         libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
                         libc::pause();
@@ -129,7 +130,7 @@ impl Greed {
     }
 }
 
-/// Addresses alone, as pages of the ordinary size.
+/// Reserves [`ROOM`] bytes of addresses, without memory, to be used in small pages.
 fn room() -> Result<usize, ServeError> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
     // SAFETY: a fresh private mapping at an address of the kernel's choice.
@@ -138,22 +139,21 @@ fn room() -> Result<usize, ServeError> {
     if start == libc::MAP_FAILED {
         return Err(ServeError::system("mmap")(std::io::Error::last_os_error()));
     }
-    // Kernels without huge pages refuse: as wanted.
-    // SAFETY: the range mapped above.
+    // Kernels without huge pages return an error, which does no harm.
     unsafe { libc::madvise(start, ROOM, libc::MADV_NOHUGEPAGE) };
     Ok(start as usize)
 }
 
-/// What is to be held.
+/// How much memory to hold, and how fast to take it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Hold {
     bytes: usize,
-    /// Bytes a second; 0 for as fast as it goes.
+    /// Bytes per second; 0 for as fast as possible.
     pace: u64,
 }
 
 impl Hold {
-    /// `BYTES PACE`.
+    /// Parses `BYTES PACE`.
     fn parse(text: &str) -> Option<Self> {
         let (bytes, pace) = text.trim().split_once(' ')?;
         Some(Self { bytes: bytes.parse().ok()?, pace: pace.parse().ok()? })
@@ -166,7 +166,7 @@ mod tests {
     use crate::serve::read_notes;
 
     #[test]
-    fn only_whole_words_ask_for_memory() {
+    fn an_incomplete_file_is_ignored() {
         assert_eq!(Hold::parse("4096 100\n"), Some(Hold { bytes: 4096, pace: 100 }));
         for text in ["", "4096", "4096 ", "x 1", "-1 0"] {
             assert_eq!(Hold::parse(text), None, "{text:?}");
@@ -174,17 +174,17 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_taken_at_its_pace_and_given_back() {
+    fn memory_is_taken_at_the_given_rate_and_returned() {
         let folder = tempfile::tempdir().unwrap();
         let notes = Arc::new(Notes::open(folder.path(), "a").unwrap());
         let mut greed = Greed { room: room().unwrap(), held: 0, children: 0, notes };
         let resident = |greed: &Greed| {
             let mut pages = vec![0u8; 1024];
             // SAFETY: 1024 pages of the mapping, a byte each in the array.
-            let told = unsafe {
+            let result = unsafe {
                 libc::mincore(greed.room as *mut libc::c_void, 1024 * PAGE, pages.as_mut_ptr().cast())
             };
-            assert_eq!(told, 0);
+            assert_eq!(result, 0);
             pages.iter().filter(|page| **page & 1 == 1).count()
         };
         let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! gRPC's health service (grpc.health.v1) by tonic.
+//! gRPC's health service (grpc.health.v1), implemented by tonic.
 
 use std::sync::Arc;
 
@@ -11,12 +11,12 @@ use tonic_health::server::health_reporter;
 
 use super::Notes;
 
-/// A service that serves, beside the server as a whole.
+/// A service whose status is SERVING, in addition to the server as a whole.
 pub const GOOD: &str = "good";
-/// One that does not.
+/// A service whose status is NOT_SERVING.
 pub const BAD: &str = "bad";
 
-/// Serves every connection. Its end is a line in the notes.
+/// Serves every connection. If the server ends, that is written to the notes.
 pub async fn serve(listener: TcpListener, notes: Arc<Notes>) {
     let (reporter, service) = health_reporter();
     reporter.set_service_status(GOOD, ServingStatus::Serving).await;

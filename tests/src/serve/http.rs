@@ -1,17 +1,17 @@
-//! HTTP/1.1, as little of it as probes need, so that every way of answering badly is at hand.
+//! A small HTTP/1.1 server that can answer in every wrong way that probes must handle.
 
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::act::ELSEWHERE;
-use super::{Act, Notes};
+use super::answer::ELSEWHERE;
+use super::{Answer, Notes};
 
-/// A head may have so many bytes.
+/// The longest head of a request, in bytes.
 const HEAD: usize = 16 << 10;
 
-/// What becomes of the connection.
+/// How the connection is to be ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     Closed,
@@ -22,7 +22,7 @@ pub enum End {
 /// Serves every connection.
 pub async fn serve(listener: TcpListener, notes: Arc<Notes>) {
     loop {
-        // Out of files, or gone before it was accepted: the next one may be better.
+        // No file descriptors are left, or the client closed the connection already: try the next one.
         let Ok((mut stream, _)) = listener.accept().await else { continue };
         let notes = notes.clone();
         tokio::spawn(async move {
@@ -33,34 +33,36 @@ pub async fn serve(listener: TcpListener, notes: Arc<Notes>) {
     }
 }
 
-/// Answers requests until either side has enough.
+/// Answers requests until either side closes the connection.
 pub async fn talk<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, listener: &str, notes: &Notes) -> End {
     let mut read = Vec::with_capacity(1024);
     while let Some(head) = head(stream, &mut read).await {
         let Some(request) = Request::of(&head) else { break };
-        let act = notes.resolve(Act::of(request.path));
-        let act = request.judged(act);
-        notes.add(listener, request.path, &told(&act));
-        let (head, keep) = match &act {
-            Act::Status(status) => (answer(*status, "", &format!("answer {status}\n")), true),
-            Act::To(path) => (answer(302, &format!("Location: {path}\r\n"), "moved\n"), true),
-            Act::Away => (answer(302, &format!("Location: {ELSEWHERE}\r\n"), "moved away\n"), true),
-            Act::Half => ("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf".to_owned(), false),
-            Act::Flood => ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), false),
-            Act::Reset => return End::Reset,
-            Act::Exit(code) => std::process::exit(i32::from(*code)),
-            Act::Hang => (String::new(), false),
-            _ => (answer(404, "", "no such act\n"), true),
+        let answer = notes.resolve(Answer::of(request.path));
+        let answer = request.resolve_headers(answer);
+        notes.add(listener, request.path, &short_name(&answer));
+        let (head, keep) = match &answer {
+            Answer::Status(status) => (response(*status, "", &format!("answer {status}\n")), true),
+            Answer::Redirect(path) => (response(302, &format!("Location: {path}\r\n"), "moved\n"), true),
+            Answer::RedirectElsewhere => {
+                (response(302, &format!("Location: {ELSEWHERE}\r\n"), "moved away\n"), true)
+            }
+            Answer::Half => ("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\nhalf".to_owned(), false),
+            Answer::Flood => ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n".to_owned(), false),
+            Answer::Reset => return End::Reset,
+            Answer::Exit(code) => std::process::exit(i32::from(*code)),
+            Answer::Hang => (String::new(), false),
+            _ => (response(404, "", "no such path\n"), true),
         };
         if stream.write_all(head.as_bytes()).await.is_err() || stream.flush().await.is_err() {
             break;
         }
-        if act == Act::Flood {
+        if answer == Answer::Flood {
             flood(stream).await;
             break;
         }
         if !keep {
-            until_gone(stream).await;
+            until_closed(stream).await;
             break;
         }
         if request.closes {
@@ -71,40 +73,41 @@ pub async fn talk<S: AsyncRead + AsyncWrite + Unpin>(stream: &mut S, listener: &
     End::Closed
 }
 
-/// What the notes call an answer.
-fn told(act: &Act) -> String {
-    match act {
-        Act::Status(status) => status.to_string(),
-        Act::To(_) | Act::Away => "302".to_owned(),
-        Act::Hang => "hang".to_owned(),
-        Act::Half => "half".to_owned(),
-        Act::Reset => "reset".to_owned(),
-        Act::Flood => "flood".to_owned(),
-        Act::Exit(code) => format!("exit-{code}"),
+/// The answer as it appears in the notes.
+fn short_name(answer: &Answer) -> String {
+    match answer {
+        Answer::Status(status) => status.to_string(),
+        Answer::Redirect(_) | Answer::RedirectElsewhere => "302".to_owned(),
+        Answer::Hang => "hang".to_owned(),
+        Answer::Half => "half".to_owned(),
+        Answer::Reset => "reset".to_owned(),
+        Answer::Flood => "flood".to_owned(),
+        Answer::Exit(code) => format!("exit-{code}"),
         _ => "404".to_owned(),
     }
 }
 
-fn answer(status: u16, headers: &str, body: &str) -> String {
+fn response(status: u16, headers: &str, body: &str) -> String {
     format!(
         "HTTP/1.1 {status} Answer\r\n{headers}Content-Type: text/plain\r\nContent-Length: {}\r\n\r\n{body}",
         body.len()
     )
 }
 
-/// Until the other side goes away.
+/// Sends a body without end until the client closes the connection.
 async fn flood<S: AsyncWrite + Unpin>(stream: &mut S) {
     let chunk = format!("1000\r\n{}\r\n", "f".repeat(0x1000));
     while stream.write_all(chunk.as_bytes()).await.is_ok() {}
 }
 
-async fn until_gone<S: AsyncRead + Unpin>(stream: &mut S) {
+async fn until_closed<S: AsyncRead + Unpin>(stream: &mut S) {
     let mut rest = [0; 1024];
     while stream.read(&mut rest).await.is_ok_and(|read| read > 0) {}
 }
 
-/// The next request's head, without the empty line; none when the other side has gone or talks nonsense. `read` is what has
-/// come already, and then what follows the head.
+/// Reads the head of the next request, without the empty line. Returns `None` if the client has closed the
+/// connection or sends something that is not HTTP. `read` holds the bytes received so far, and on return
+/// those that follow the head.
 async fn head<S: AsyncRead + Unpin>(stream: &mut S, read: &mut Vec<u8>) -> Option<String> {
     const END: &[u8] = b"\r\n\r\n";
     loop {
@@ -124,7 +127,7 @@ async fn head<S: AsyncRead + Unpin>(stream: &mut S, read: &mut Vec<u8>) -> Optio
 struct Request<'a> {
     path: &'a str,
     headers: Vec<(String, &'a str)>,
-    /// The connection is not kept after it.
+    /// The connection is closed after the answer.
     closes: bool,
 }
 
@@ -137,19 +140,20 @@ impl<'a> Request<'a> {
             .filter_map(|line| line.split_once(':'))
             .map(|(name, value)| (name.to_ascii_lowercase(), value.trim()))
             .collect();
-        let said = headers.iter().find(|(name, _)| name == "connection").map(|(_, value)| *value);
-        let closes = version == "HTTP/1.0" || said.is_some_and(|said| said.eq_ignore_ascii_case("close"));
+        let connection = headers.iter().find(|(name, _)| name == "connection").map(|(_, value)| *value);
+        let closes =
+            version == "HTTP/1.0" || connection.is_some_and(|value| value.eq_ignore_ascii_case("close"));
         Some(Self { path, headers, closes })
     }
 
-    /// What depends on its headers.
-    fn judged(&self, act: Act) -> Act {
-        match act {
-            Act::Has { header, value } => {
-                let has = self.headers.iter().any(|(name, said)| *name == header && *said == value);
-                Act::Status(if has { 200 } else { 400 })
+    /// Resolves an answer that depends on the request's headers.
+    fn resolve_headers(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::IfHeader { header, value } => {
+                let has = self.headers.iter().any(|(name, actual)| *name == header && *actual == value);
+                Answer::Status(if has { 200 } else { 400 })
             }
-            act => act,
+            answer => answer,
         }
     }
 }

@@ -1,7 +1,8 @@
-//! The servers that are probed: `nodewarden-e2e serve …`, hidden from users, run in containers. They answer as the path of a
-//! request says, write down what they were asked and when, and take memory and processes when they are told to.
+//! The servers that probes ask: `nodewarden-e2e serve …`, hidden from users, run in containers. The path of a
+//! request says how it is answered. The servers write down every request with its time, and use up memory and
+//! processes on demand.
 
-mod act;
+mod answer;
 mod error;
 mod greed;
 mod health;
@@ -20,55 +21,55 @@ use clap::Parser;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::signal::unix::{SignalKind, signal};
 
-pub use act::Act;
+pub use answer::Answer;
 pub use error::ServeError;
 pub use greed::{FORK_SUFFIX, HOLD_SUFFIX};
 pub use notes::{LOG_SUFFIX, Noted, Notes, read_notes};
 
-/// What the name of a file ends in that lets a server leave that would stay.
+/// Suffix of the name of a file that makes a server exit although `--stay` has not passed.
 pub const LEAVE_SUFFIX: &str = "leave";
-/// Between two looks for it.
-const LOOKS: Duration = Duration::from_millis(20);
-/// Connections that wait to be accepted.
+/// How often a server looks for that file.
+const POLL_PERIOD: Duration = Duration::from_millis(20);
+/// Length of the queue of connections that wait to be accepted.
 const BACKLOG: u32 = 1024;
 
-/// Where it listens and how it ends.
+/// Which servers to start, and how the process exits.
 #[derive(Debug, Clone, Parser)]
 #[command(name = "serve")]
 pub struct Arguments {
-    /// HTTP/1.1
+    /// Port for HTTP/1.1
     #[arg(long)]
     http: Option<u16>,
-    /// The same over TLS, with a certificate made at the start
+    /// Port for HTTPS, with a certificate made at the start
     #[arg(long)]
     https: Option<u16>,
-    /// Accepts, and says nothing
+    /// Port for TCP: connections are accepted and nothing is sent
     #[arg(long)]
     tcp: Option<u16>,
-    /// Listens, and never accepts: who connects waits
+    /// Port with a full accept queue: new connections are never established
     #[arg(long)]
     deaf: Option<u16>,
-    /// gRPC's health service
+    /// Port for gRPC's health service
     #[arg(long)]
     grpc: Option<u16>,
-    /// Takes memory and processes as files in the folder say: `NAME.hold`, `NAME.fork`
+    /// Use up memory and processes as the files `NAME.hold` and `NAME.fork` in the directory say
     #[arg(long)]
     greedy: bool,
-    /// Where it writes what it was asked, and where files are that say how it answers
+    /// Directory for the notes, and for files that control the answers
     #[arg(long)]
     folder: PathBuf,
-    /// What its notes are called
+    /// Name of the notes
     #[arg(long)]
     name: String,
-    /// Seconds that it goes on after SIGTERM, unless there is a file `NAME.leave` in the folder
+    /// Seconds to keep running after SIGTERM, unless the directory has a file `NAME.leave`
     #[arg(long, default_value_t = 0.0)]
     stay: f64,
-    /// How it exits after SIGTERM
+    /// Exit code after SIGTERM
     #[arg(long, default_value_t = 0)]
     code: u8,
 }
 
-/// Runs the servers if the command line asks for them.
+/// Runs the servers if the first argument is `serve`; otherwise returns `None`.
 pub fn run_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next()? != "serve" {
@@ -85,7 +86,7 @@ pub fn run_if_asked() -> Option<ExitCode> {
     })
 }
 
-/// Serves until SIGTERM: with which code to exit.
+/// Serves until SIGTERM. Returns the exit code.
 fn serve(arguments: Arguments) -> Result<u8, ServeError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     runtime.map_err(ServeError::system("start a runtime"))?.block_on(async {
@@ -101,14 +102,14 @@ fn serve(arguments: Arguments) -> Result<u8, ServeError> {
         let until = Instant::now() + Duration::from_secs_f64(arguments.stay.max(0.0));
         let leave = arguments.folder.join(format!("{}.{LEAVE_SUFFIX}", arguments.name));
         while Instant::now() < until && !leave.exists() {
-            tokio::time::sleep(LOOKS).await;
+            tokio::time::sleep(POLL_PERIOD).await;
         }
         notes.add("main", "-", "end");
         Ok(arguments.code)
     })
 }
 
-/// Starts every server that is asked for. What is returned keeps the deaf one's line full.
+/// Starts every server that has a port. The returned value keeps the accept queue of `--deaf` full.
 async fn start(arguments: &Arguments, notes: &Arc<Notes>) -> Result<Option<tcp::Deaf>, ServeError> {
     if let Some(port) = arguments.http {
         tokio::spawn(http::serve(listen(port)?, notes.clone()));
@@ -128,12 +129,12 @@ async fn start(arguments: &Arguments, notes: &Arc<Notes>) -> Result<Option<tcp::
     })
 }
 
-/// On every address, of IPv6 too where the machine has it.
+/// Listens on every address, of IPv6 too if the machine has it.
 fn listen(port: u16) -> Result<TcpListener, ServeError> {
     let six = SocketAddr::from((Ipv6Addr::UNSPECIFIED, port));
     let four = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
     let bound = TcpSocket::new_v6().and_then(|socket| bound(socket, six));
-    // A kernel without IPv6, or an image in which it is switched off.
+    // The kernel has no IPv6, or it is disabled in this image.
     bound
         .or_else(|_| TcpSocket::new_v4().and_then(|socket| self::bound(socket, four)))
         .map_err(ServeError::at(four))

@@ -1,5 +1,5 @@
-//! What a server was asked, written down line by line: `NANOSECONDS LISTENER PATH ANSWER`, the time since 1970. Who reads it
-//! may do so while it grows.
+//! The notes of a server: a line for each request, `NANOSECONDS LISTENER PATH ANSWER`, with the time since
+//! 1970. The file can be read while it grows.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
@@ -8,23 +8,23 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use super::{Act, ServeError};
+use super::{Answer, ServeError};
 
-/// What the names of notes end in.
+/// Suffix of the names of notes.
 pub const LOG_SUFFIX: &str = "log";
 
-/// The notes of one process, and what its answers depend on.
+/// The notes of one process, and the state on which its answers depend.
 #[derive(Debug)]
 pub struct Notes {
     folder: PathBuf,
     log: File,
     begun: Instant,
-    /// How often each name of `/steps` was asked.
+    /// How many requests there were for each name of `/steps`.
     steps: Mutex<BTreeMap<String, usize>>,
 }
 
 impl Notes {
-    /// Goes on with those of a process before.
+    /// Opens the notes. If the file exists, new lines are appended.
     ///
     /// # Errors
     /// The file cannot be opened.
@@ -35,42 +35,43 @@ impl Notes {
         Ok(Self { folder: folder.to_owned(), log, begun: Instant::now(), steps: Mutex::default() })
     }
 
-    /// One line, whole: a write of less than a page to a file that is appended to.
+    /// Appends one line. It is never interleaved with another one, because it is a single write of less than
+    /// a page to a file opened for appending.
     pub fn add(&self, listener: &str, path: &str, answer: &str) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
         let line = format!("{now} {listener} {path} {answer}\n");
-        // Nobody is there to be told; a missing line fails the test.
-        let _told = (&self.log).write_all(line.as_bytes());
+        // The error cannot be reported here; a missing line fails the test.
+        let _result = (&self.log).write_all(line.as_bytes());
     }
 
-    /// What is done now: files are read, steps counted, the time looked at.
-    pub fn resolve(&self, act: Act) -> Act {
-        match act {
-            Act::File(name) => match fs::read_to_string(self.folder.join(&name)) {
-                // One file does not lead to another.
-                Ok(text) => match Act::of(&text) {
-                    Act::File(_) => Act::Unknown,
-                    act => self.resolve(act),
+    /// Resolves an answer that depends on a file, on the number of requests or on the time.
+    pub fn resolve(&self, answer: Answer) -> Answer {
+        match answer {
+            Answer::File(name) => match fs::read_to_string(self.folder.join(&name)) {
+                // A file may not refer to another file.
+                Ok(text) => match Answer::of(&text) {
+                    Answer::File(_) => Answer::Unknown,
+                    answer => self.resolve(answer),
                 },
-                Err(_) => Act::Status(503),
+                Err(_) => Answer::Status(503),
             },
-            Act::Steps { name, steps } => {
+            Answer::Steps { name, steps } => {
                 let mut asked = self.steps.lock().unwrap_or_else(PoisonError::into_inner);
                 let nth = asked.entry(name).or_default();
                 let step = steps.get((*nth).min(steps.len().saturating_sub(1))).cloned();
                 *nth += 1;
-                step.unwrap_or(Act::Unknown)
+                step.unwrap_or(Answer::Unknown)
             }
-            Act::Blink(seconds) => {
+            Answer::Blink(seconds) => {
                 let halves = (self.begun.elapsed().as_secs_f64() / seconds) as u64;
-                Act::Status(if halves.is_multiple_of(2) { 200 } else { 503 })
+                Answer::Status(if halves.is_multiple_of(2) { 200 } else { 503 })
             }
-            act => act,
+            answer => answer,
         }
     }
 }
 
-/// One line.
+/// One line of the notes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Noted {
     pub at: SystemTime,
@@ -79,7 +80,7 @@ pub struct Noted {
     pub answer: String,
 }
 
-/// Every whole line of the notes of this name; none if there are none yet.
+/// Every complete line of the notes with this name; none if the file does not exist yet.
 pub fn read_notes(folder: &Path, name: &str) -> Vec<Noted> {
     let text = fs::read_to_string(folder.join(format!("{name}.{LOG_SUFFIX}"))).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
@@ -98,7 +99,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_noted_can_be_read_while_it_grows() {
+    fn notes_can_be_read_while_they_grow() {
         let folder = tempfile::tempdir().unwrap();
         assert_eq!(read_notes(folder.path(), "a"), []);
         let notes = Notes::open(folder.path(), "a").unwrap();
@@ -115,24 +116,24 @@ mod tests {
     }
 
     #[test]
-    fn answers_change_by_files_and_by_how_often_they_were_asked() {
+    fn answers_depend_on_files_request_counts_and_time() {
         let folder = tempfile::tempdir().unwrap();
         let notes = Notes::open(folder.path(), "a").unwrap();
-        let status = |path: &str| notes.resolve(Act::of(path));
-        assert_eq!(status("/file/ready"), Act::Status(503));
+        let status = |path: &str| notes.resolve(Answer::of(path));
+        assert_eq!(status("/file/ready"), Answer::Status(503));
         fs::write(folder.path().join("ready"), "/ok\n").unwrap();
-        assert_eq!(status("/file/ready"), Act::Status(200));
+        assert_eq!(status("/file/ready"), Answer::Status(200));
         fs::write(folder.path().join("ready"), "/file/ready").unwrap();
-        assert_eq!(status("/file/ready"), Act::Unknown);
+        assert_eq!(status("/file/ready"), Answer::Unknown);
         let asked: Vec<_> = (0..4).map(|_| status("/steps/s/ok.bad.hang")).collect();
-        assert_eq!(asked, [Act::Status(200), Act::Status(503), Act::Hang, Act::Hang]);
-        assert_eq!(status("/steps/other/ok.bad"), Act::Status(200));
-        assert_eq!(status("/blink/3600"), Act::Status(200));
+        assert_eq!(asked, [Answer::Status(200), Answer::Status(503), Answer::Hang, Answer::Hang]);
+        assert_eq!(status("/steps/other/ok.bad"), Answer::Status(200));
+        assert_eq!(status("/blink/3600"), Answer::Status(200));
         std::thread::sleep(Duration::from_millis(15));
         let bad = (0..20).map(|_| {
             std::thread::sleep(Duration::from_millis(3));
             status("/blink/0.01")
         });
-        assert!(bad.into_iter().any(|act| act == Act::Status(503)));
+        assert!(bad.into_iter().any(|answer| answer == Answer::Status(503)));
     }
 }

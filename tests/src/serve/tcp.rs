@@ -1,4 +1,4 @@
-//! Raw listeners: one that accepts, and one that does not.
+//! Plain TCP listeners: one that accepts connections, and one that does not.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -9,12 +9,13 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 
 use super::{Notes, ServeError};
 
-/// A connection over loopback that is not there by then waits for a place.
+/// A connection over loopback that takes longer than this is waiting for a place in the queue.
 const FULL: Duration = Duration::from_millis(200);
-/// The kernel has room for one more than it is told (listen(2)), and rounds up.
+/// More connections than the queue can hold: the kernel accepts one more than the backlog (listen(2)) and
+/// rounds up.
 const ROOM: usize = 16;
 
-/// Accepts and holds every connection until the other side goes.
+/// Accepts every connection and keeps it open until the client closes it.
 pub async fn serve(listener: TcpListener, notes: Arc<Notes>) {
     loop {
         let Ok((mut stream, _)) = listener.accept().await else { continue };
@@ -26,16 +27,16 @@ pub async fn serve(listener: TcpListener, notes: Arc<Notes>) {
     }
 }
 
-/// A listener whose line is full: the kernel leaves who connects without an answer.
+/// A listener with a full accept queue: the kernel does not answer further connection attempts.
 #[derive(Debug)]
 pub struct Deaf {
     _listener: TcpListener,
-    _line: Vec<TcpStream>,
+    _queue: Vec<TcpStream>,
 }
 
 impl Deaf {
     /// # Errors
-    /// The port is taken, or the line does not fill.
+    /// The port is in use, or the queue does not fill.
     pub async fn new(port: u16) -> Result<Self, ServeError> {
         let address = SocketAddr::from((Ipv4Addr::UNSPECIFIED, port));
         let listener = TcpSocket::new_v4()
@@ -45,14 +46,14 @@ impl Deaf {
             })
             .map_err(ServeError::at(address))?;
         let own = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut line = Vec::new();
+        let mut queue = Vec::new();
         while let Ok(connected) = tokio::time::timeout(FULL, TcpStream::connect(own)).await {
-            line.push(connected.map_err(ServeError::system("connect"))?);
-            if line.len() > ROOM {
-                let source = std::io::Error::other("its line does not fill");
+            queue.push(connected.map_err(ServeError::system("connect"))?);
+            if queue.len() > ROOM {
+                let source = std::io::Error::other("its accept queue does not fill");
                 return Err(ServeError::Listen { address, source });
             }
         }
-        Ok(Self { _listener: listener, _line: line })
+        Ok(Self { _listener: listener, _queue: queue })
     }
 }

@@ -1,4 +1,4 @@
-//! HTTPS with a certificate that nobody has signed but its own key.
+//! HTTPS with a self-signed certificate.
 
 use std::sync::Arc;
 
@@ -10,10 +10,10 @@ use tokio_rustls::TlsAcceptor;
 use super::http::{End, talk};
 use super::{Notes, ServeError};
 
-/// With a certificate for a name that is not asked for.
+/// A TLS acceptor with a certificate for another name than the one that clients ask for.
 ///
 /// # Errors
-/// It cannot be made.
+/// The certificate cannot be made.
 pub fn acceptor() -> Result<TlsAcceptor, ServeError> {
     let made = rcgen::generate_simple_self_signed(["probed.test".to_owned()]);
     let made = made.map_err(|source| ServeError::Certificate { source })?;
@@ -32,7 +32,8 @@ pub async fn serve(listener: TcpListener, acceptor: TlsAcceptor, notes: Arc<Note
         let Ok((stream, _)) = listener.accept().await else { continue };
         let (acceptor, notes) = (acceptor.clone(), notes.clone());
         tokio::spawn(async move {
-            // Who asks without TLS, or goes away meanwhile, is not answered.
+            // A client that does not speak TLS, or closes the connection during the handshake, gets no
+            // answer.
             let Ok(mut stream) = acceptor.accept(stream).await else { return };
             if talk(&mut stream, "https", &notes).await == End::Reset {
                 let _reset = stream.get_ref().0.set_zero_linger();

@@ -1,4 +1,4 @@
-//! A process whose memory of each kind is known before it runs out.
+//! A worker that holds a known amount of each kind of memory before it runs out of memory.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -7,21 +7,22 @@ use super::memory::{EATER, PAGE};
 use super::report::Ready;
 use super::{WorkError, say, wait_for_line};
 
-/// Bytes of each kind to hold.
+/// How many bytes of each kind of memory to hold.
 #[derive(clap::Args)]
 pub struct Balloon {
-    /// Anonymous memory of its own.
+    /// Private anonymous memory.
     anonymous: u64,
     /// Shared memory, which the kernel counts as shmem.
     shared: u64,
-    /// Mapped pages of this program's file.
+    /// Mapped pages of this program's file, at most its length.
     file: u64,
-    /// What it takes after the next line: mapped from the start.
+    /// Anonymous memory to touch after the next line of input. It is mapped from the start.
     then: u64,
 }
 
 impl Balloon {
-    /// Touches all but the last, says so, waits for a line, and touches the last too.
+    /// Touches all memory but the last kind and reports that, waits for a line, then touches the last kind
+    /// too.
     pub fn run(&self) -> Result<(), WorkError> {
         nix::sys::prctl::set_name(EATER).map_err(WorkError::system("prctl"))?;
         let own = File::open("/proc/self/exe").map_err(WorkError::system("open"))?;
@@ -46,7 +47,7 @@ impl Balloon {
     }
 }
 
-/// Maps `bytes` at an address of the kernel's choice, never to be unmapped.
+/// Maps `bytes` at an address that the kernel chooses. The mapping is never removed.
 fn map(
     bytes: u64,
     protection: libc::c_int,
@@ -59,8 +60,8 @@ fn map(
     if start == libc::MAP_FAILED {
         return Err(WorkError::system("mmap")(std::io::Error::last_os_error()));
     }
-    // Small pages, so that memory grows evenly. Kernels without huge pages refuse: as wanted.
-    // SAFETY: the range mapped above.
+    // Small pages, so that memory grows evenly. Kernels without huge pages return an error, which does no
+    // harm.
     unsafe { libc::madvise(start, bytes as usize, libc::MADV_NOHUGEPAGE) };
     Ok(start.cast())
 }

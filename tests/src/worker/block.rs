@@ -7,10 +7,10 @@ use std::path::Path;
 use super::WorkError;
 use super::report::Moved;
 
-/// What O_DIRECT asks of addresses and lengths on every device in use.
+/// The alignment that O_DIRECT needs for addresses and lengths on every device in use, in bytes.
 const ALIGNMENT: usize = 4096;
 
-/// Writes blocks past the page cache, one request at a time.
+/// Writes blocks without the page cache, one request at a time.
 pub fn write_direct(path: &Path, blocks: u32, block_bytes: usize) -> Result<Moved, WorkError> {
     let error = |source| WorkError::File { path: path.to_owned(), source };
     let file = OpenOptions::new()

@@ -10,17 +10,17 @@ use nix::unistd::{ForkResult, Pid, fork};
 use super::WorkError;
 use super::report::End;
 
-/// Forks a child that runs `work` and exits with its result. Workers have one thread, so the child may do what
-/// it likes.
+/// Forks a child that runs `work` and exits with its result. Workers have a single thread, so the child may
+/// allocate memory and take locks.
 pub fn spawn(work: impl FnOnce() -> i32) -> Result<Pid, WorkError> {
     // SAFETY: a worker has a single thread: no lock can be held by another.
     match unsafe { fork() }.map_err(WorkError::system("fork"))? {
         ForkResult::Parent { child } => Ok(child),
         ForkResult::Child => {
-            // Without it a killed worker's children would only be found by the sweep of the cgroups.
+            // Without this, the children of a killed worker would stay until the cgroups are cleaned up.
             let _ = prctl::set_pdeathsig(Signal::SIGKILL);
             let code = work();
-            // SAFETY: ends this process at once, without running what the parent registered.
+            // SAFETY: ends this process at once, without running the parent's exit handlers.
             unsafe { libc::_exit(code) }
         }
     }

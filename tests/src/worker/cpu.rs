@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use super::WorkError;
 use super::report::{Pulsed, Scheduled};
 
-/// Spins for a while and reports what the kernel's `/proc/self/schedstat` says of it.
+/// Uses a CPU for `milliseconds` and returns what `/proc/self/schedstat` counted meanwhile.
 pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
     let before = schedstat()?;
     let end = Instant::now() + Duration::from_millis(milliseconds);
     busy_until(end);
-    // The kernel books the time on CPU when the task leaves it.
+    // The kernel accounts the time on the CPU when the task leaves it.
     std::thread::sleep(Duration::from_millis(1));
     let after = schedstat()?;
     Ok(Scheduled {
@@ -21,7 +21,8 @@ pub fn spin(milliseconds: u64) -> Result<Scheduled, WorkError> {
     })
 }
 
-/// Sleeps for `every_us` and works for `busy_us` by turns, and reports what it waited for a CPU in each.
+/// Sleeps for `every_us` and works for `busy_us` by turns, for `milliseconds` in all. Returns how long it
+/// waited for a CPU in each turn.
 pub fn pulse(milliseconds: u64, every_us: u64, busy_us: u64) -> Result<Pulsed, WorkError> {
     let end = Instant::now() + Duration::from_millis(milliseconds);
     let mut waited_ns = Vec::new();
@@ -45,7 +46,8 @@ fn busy_until(end: Instant) {
     }
 }
 
-/// Documentation/scheduler/sched-stats.rst: time on CPU, time waiting for it (both ns), times run.
+/// Reads this process's schedstat: time on a CPU, time waiting for one (both in ns), number of time slices
+/// (Documentation/scheduler/sched-stats.rst).
 fn schedstat() -> Result<Times, WorkError> {
     let text = std::fs::read_to_string("/proc/self/schedstat").map_err(WorkError::system("schedstat"))?;
     let mut numbers = text.split_whitespace().map(|word| word.parse().unwrap_or(0));

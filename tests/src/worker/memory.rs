@@ -11,12 +11,12 @@ use nix::sys::signal::Signal;
 use super::report::{End, Took, Victim};
 use super::{WorkError, child, say, wait_for_line};
 
-/// Name of a process that eats memory, as `comm` shows it.
+/// Name of a process that uses up memory, as `comm` shows it.
 pub const EATER: &std::ffi::CStr = c"nw-eater";
 
 pub(super) const PAGE: usize = 4096;
 
-/// Maps and touches `bytes` of anonymous memory, page by page, and keeps them.
+/// Maps `bytes` of anonymous memory and touches it page by page. The memory stays in use.
 pub fn eat(bytes: u64) -> Result<(), WorkError> {
     prctl::set_name(EATER).map_err(WorkError::system("prctl"))?;
     let length = bytes as usize;
@@ -34,8 +34,8 @@ pub fn eat(bytes: u64) -> Result<(), WorkError> {
     if start == libc::MAP_FAILED {
         return Err(WorkError::system("mmap")(std::io::Error::last_os_error()));
     }
-    // Small pages, so that memory grows evenly up to the limit. Kernels without huge pages refuse: as wanted.
-    // SAFETY: the range mapped above.
+    // Small pages, so that memory grows evenly up to the limit. Kernels without huge pages return an error,
+    // which does no harm.
     unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
     for offset in (0..length).step_by(PAGE) {
         // SAFETY: within the mapping made above.
@@ -47,20 +47,20 @@ pub fn eat(bytes: u64) -> Result<(), WorkError> {
 /// Victims of the OOM killer, one after the other.
 #[derive(clap::Args)]
 pub struct Victims {
-    /// How many must die.
+    /// How many victims must die.
     count: u32,
-    /// How much each tries to take: more than the limit leaves.
+    /// How many bytes each tries to use: more than the limit allows.
     bytes: u64,
-    /// Every second victim is a grandchild.
+    /// Every second victim is a grandchild of the worker
     #[arg(long)]
     grandchildren: bool,
-    /// Waits for a line before each.
+    /// Waits for a line of input before each victim but the first
     #[arg(long)]
     on_demand: bool,
 }
 
 impl Victims {
-    /// Reports each victim when it is dead.
+    /// Forks the victims one after the other and reports each when it is dead.
     pub fn run(&self) -> Result<(), WorkError> {
         for i in 0..self.count {
             if self.on_demand && i > 0 && !wait_for_line() {
@@ -77,13 +77,13 @@ impl Victims {
         if depth == 1 {
             return kill_one(bytes, depth);
         }
-        // The child's own child is the victim; it reports it through a pipe.
+        // The victim is the child's own child. The child reports it through a pipe.
         let (mut reader, writer) = std::io::pipe().map_err(WorkError::system("pipe"))?;
         let middle = child::spawn(|| {
             let sent = kill_one(bytes, depth).and_then(|victim| Ok(serde_json::to_writer(writer, &victim)?));
             i32::from(sent.is_err())
         })?;
-        // The parent's copy of the writing end went into the closure and was dropped with it.
+        // The parent's copy of the pipe's writing end was moved into the closure and dropped with it.
         let mut line = String::new();
         reader.read_to_string(&mut line).map_err(WorkError::system("read"))?;
         match child::wait(middle)? {
@@ -93,10 +93,10 @@ impl Victims {
     }
 }
 
-/// Forks a child that eats memory until the kernel kills it.
+/// Forks a child that uses up memory until the kernel kills it.
 fn kill_one(bytes: u64, depth: u32) -> Result<Victim, WorkError> {
     let victim = child::spawn(|| {
-        // The first to go: the kernel lets anyone raise it.
+        // Makes this process the preferred victim; any process may raise its own score.
         let preferred = std::fs::write("/proc/self/oom_score_adj", "1000");
         if preferred.is_err() || eat(bytes).is_err() { 1 } else { 0 }
     })?;
@@ -108,7 +108,7 @@ fn kill_one(bytes: u64, depth: u32) -> Result<Victim, WorkError> {
     }
 }
 
-/// Reads a file some times over and reports how long that took.
+/// Reads a file `passes` times and returns how long that took.
 pub fn read_file(path: &Path, passes: u32) -> Result<Took, WorkError> {
     let error = |path: PathBuf| move |source| WorkError::File { path, source };
     let begun = Instant::now();

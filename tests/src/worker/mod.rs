@@ -1,5 +1,6 @@
-//! The processes that play the workload: `nodewarden-e2e worker …`, hidden from users. Each says `{"ready":pid}`,
-//! waits for a line on standard input, does its work, and reports JSON lines on standard output.
+//! The worker processes that play the workload: `nodewarden-e2e worker …`, hidden from users. Each reports
+//! `{"ready":pid}`, waits for a line on standard input, does its work, and reports JSON lines on standard
+//! output.
 
 mod balloon;
 mod block;
@@ -20,7 +21,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use serde::Serialize;
 
-/// What can end a worker early: the call and its error.
+/// Why a worker ended early.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
     #[error("{call}: {source}")]
@@ -29,7 +30,7 @@ pub enum WorkError {
     File { path: PathBuf, source: std::io::Error },
     #[error("report: {0}")]
     Report(#[from] serde_json::Error),
-    #[error("a child ended as {0:?} instead of as it should")]
+    #[error("a child ended unexpectedly: {0:?}")]
     Child(report::End),
 }
 
@@ -42,7 +43,7 @@ impl WorkError {
 
 #[derive(Parser)]
 struct Arguments {
-    /// Only there to be found on the command line when something stays behind.
+    /// Identifies the test, so that leftover processes are found by their command line
     #[arg(long)]
     tag: String,
     #[command(subcommand)]
@@ -51,53 +52,53 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Work {
-    /// Does nothing until told to end.
+    /// Does nothing until its standard input closes
     Sleep,
-    /// Exits with a code.
+    /// Exits with a code
     Exit { code: u8 },
-    /// Dies by SIGSEGV, without a core file.
+    /// Dies by SIGSEGV, without a core file
     Segv,
-    /// Touches memory until done, then waits.
+    /// Touches the memory, then waits
     EatMemory { bytes: u64 },
-    /// Holds memory of each kind, reports it, and on the next line takes more until killed.
+    /// Holds memory of each kind, reports that, and on the next line uses more until killed
     Balloon(balloon::Balloon),
-    /// Lets victims die by the memory limit and reports each.
+    /// Forks victims that die by the memory limit and reports each
     OomVictims(memory::Victims),
-    /// Reads a file again and again through the page cache.
+    /// Reads a file repeatedly through the page cache
     ReadFile { path: PathBuf, passes: u32 },
-    /// Keeps a CPU busy.
+    /// Keeps a CPU busy
     Spin { milliseconds: u64 },
-    /// Wakes again and again, works a little, and reports how long it waited for a CPU each time.
+    /// Wakes up repeatedly, works a little, and reports how long it waited for a CPU each time
     Pulse { milliseconds: u64, every_us: u64, busy_us: u64 },
-    /// Forks children of which some exec, some exit and some are killed.
+    /// Forks children of which some exec, some exit and some are killed
     Processes(processes::Plan),
-    /// Forks children that stay, until the kernel refuses one, and reports how many there are.
+    /// Forks children that keep running, until the kernel refuses one, and reports how many there are
     ForkUntilRefused { at_most: u64 },
-    /// Exits with a code as the first process of a pid namespace.
+    /// Exits with a code as the first process of a pid namespace
     ExitInNamespace { code: u8 },
-    /// Forks short-lived children until killed.
+    /// Forks short-lived children until killed
     ForkForever,
-    /// Forks children that fork until killed.
+    /// Forks children that fork too, until killed
     ForkBomb,
-    /// A fixed amount of switches and forks, timed.
+    /// Does a fixed amount of context switches and forks and reports the time
     Storm(storm::Storm),
-    /// Receives UDP datagrams and reports the port first.
+    /// Reports its port, then receives UDP datagrams
     UdpReceive { packets: u64 },
-    /// Sends UDP datagrams.
+    /// Sends UDP datagrams
     UdpSend { port: u16, packets: u64, payload: usize },
-    /// Receives one TCP stream and reports the port first.
+    /// Reports its port, then receives one TCP stream
     TcpReceive,
-    /// Sends one TCP stream.
+    /// Sends one TCP stream
     TcpSend { port: u16, bytes: u64 },
-    /// Writes blocks past the page cache.
+    /// Writes blocks without the page cache
     WriteDirect { path: PathBuf, blocks: u32, block_bytes: usize },
-    /// Opens a device in one cgroup after the other, timed.
+    /// Opens a device in one cgroup after the other and reports the times
     Opens(opens::Opens),
-    /// Asks the agent for its status as another user.
+    /// Asks the agent for its status as another user
     Ask { socket: PathBuf, uid: u32 },
 }
 
-/// Runs a worker if the command line asks for one.
+/// Runs a worker if the first argument is `worker`; otherwise returns `None`.
 pub fn run_if_asked() -> Option<ExitCode> {
     let mut arguments = std::env::args_os();
     let name = arguments.next()?;
@@ -147,12 +148,12 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::Opens(opens) => say(&opens.run()?)?,
         Work::Ask { socket, uid } => say(&probe::ask(&socket, uid)?)?,
     }
-    // Lives on until its input closes, so that its cgroup can be read while it is still there.
+    // Stays alive until its input closes, so that its cgroup can be read while it exists.
     wait_for_line();
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints one report.
+/// Prints one report as a line of JSON.
 fn say<T: Serialize>(report: &T) -> Result<(), WorkError> {
     let mut line = serde_json::to_string(report)?;
     line.push('\n');
@@ -160,7 +161,7 @@ fn say<T: Serialize>(report: &T) -> Result<(), WorkError> {
     output.write_all(line.as_bytes()).and_then(|()| output.flush()).map_err(WorkError::system("write"))
 }
 
-/// False when the input is closed.
+/// Waits for a line on standard input. Returns false if the input is closed.
 fn wait_for_line() -> bool {
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line).is_ok_and(|bytes| bytes > 0)

@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::report::{Moved, Port};
 use super::{WorkError, say};
 
-/// Reports its port, receives datagrams until it has all or none came for 2 s, and reports them.
+/// Reports its port, receives datagrams until it has `packets` or none came for 2 s, and reports the count.
 pub fn udp_receive(packets: u64) -> Result<(), WorkError> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(WorkError::system("bind"))?;
     socket.set_read_timeout(Some(Duration::from_secs(2))).map_err(WorkError::system("setsockopt"))?;
@@ -22,7 +22,7 @@ pub fn udp_receive(packets: u64) -> Result<(), WorkError> {
     say(&moved)
 }
 
-/// Sends datagrams of `payload` bytes, slowly enough for the receiver's buffer.
+/// Sends datagrams of `payload` bytes, slowly enough not to overflow the receiver's buffer.
 pub fn udp_send(port: u16, packets: u64, payload: usize) -> Result<Moved, WorkError> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(WorkError::system("bind"))?;
     let buffer = vec![7; payload];
@@ -39,7 +39,7 @@ pub fn udp_send(port: u16, packets: u64, payload: usize) -> Result<Moved, WorkEr
     Ok(moved)
 }
 
-/// Reports its port, receives one stream to its end, and reports it.
+/// Reports its port, receives one stream to its end, and reports the number of bytes.
 pub fn tcp_receive() -> Result<(), WorkError> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(WorkError::system("bind"))?;
     say(&Port { port: listener.local_addr().map_err(WorkError::system("getsockname"))?.port() })?;
@@ -54,7 +54,7 @@ pub fn tcp_receive() -> Result<(), WorkError> {
     }
 }
 
-/// Sends one stream.
+/// Sends one stream of `bytes`.
 pub fn tcp_send(port: u16, bytes: u64) -> Result<Moved, WorkError> {
     let mut stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).map_err(WorkError::system("connect"))?;
     let buffer = vec![7; 65536];

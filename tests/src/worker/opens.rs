@@ -1,4 +1,5 @@
-//! Opens of a device in one cgroup after the other, timed: what a program that is asked at each open costs.
+//! Measures the time to open a device in one cgroup after the other, which shows the cost of a BPF program
+//! that checks each open.
 
 use std::fs::{self, File};
 use std::path::PathBuf;
@@ -9,16 +10,16 @@ use super::{WorkError, storm};
 
 const DEVICE: &str = "/dev/null";
 
-/// The same process goes from cgroup to cgroup, on one CPU, so that nothing else differs.
+/// One process moves from cgroup to cgroup and stays on one CPU, so that only the cgroup differs.
 #[derive(clap::Args)]
 pub struct Opens {
-    /// How often it goes round.
+    /// How often to visit all cgroups
     #[arg(long)]
     rounds: u32,
-    /// How often it opens the device in each cgroup.
+    /// How often to open the device in each cgroup
     #[arg(long)]
     opens: u32,
-    /// `cgroup.procs` of each cgroup, and of the one to end in.
+    /// `cgroup.procs` of each cgroup; the process ends in the last one
     #[arg(required = true)]
     places: Vec<PathBuf>,
 }
@@ -28,11 +29,11 @@ impl Opens {
         storm::bind_to_first().map_err(WorkError::system("sched_setaffinity"))?;
         let mut nanoseconds = vec![Vec::new(); self.places.len()];
         for round in 0..self.rounds as usize {
-            // Each is first as often as the others.
+            // Each cgroup is first equally often.
             for step in 0..self.places.len() {
                 let place = (round + step) % self.places.len();
                 enter(&self.places[place])?;
-                // What was flushed on the way is there again.
+                // Warms up caches that the move has flushed.
                 open(self.opens / 10)?;
                 let begun = Instant::now();
                 open(self.opens)?;
@@ -47,7 +48,7 @@ impl Opens {
 }
 
 fn enter(procs: &PathBuf) -> Result<(), WorkError> {
-    // 0 is the writer (Documentation/admin-guide/cgroup-v2.rst, cgroup.procs).
+    // 0 stands for the writing process (Documentation/admin-guide/cgroup-v2.rst, cgroup.procs).
     fs::write(procs, "0").map_err(|source| WorkError::File { path: procs.clone(), source })
 }
 

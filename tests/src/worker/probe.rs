@@ -1,4 +1,4 @@
-//! Asks the agent as someone who may not.
+//! A call to the agent by a user who is not allowed to make it.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use super::WorkError;
 use super::report::Asked;
 use crate::fixture::{Client, RpcError};
 
-/// Becomes another user and asks for the status.
+/// Changes to another user and calls GetStatus.
 pub fn ask(socket: &Path, uid: u32) -> Result<Asked, WorkError> {
     setgroups(&[]).map_err(WorkError::system("setgroups"))?;
     setgid(Gid::from_raw(uid)).map_err(WorkError::system("setgid"))?;

@@ -1,4 +1,4 @@
-//! Workloads of many processes.
+//! Workloads that start many processes.
 
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
@@ -11,15 +11,15 @@ use nix::sys::signal::{SigHandler, Signal, raise, signal};
 use super::report::{End, Ended, Processed, Refused};
 use super::{WorkError, child};
 
-/// How many children to fork, one after the other, and what becomes of them.
+/// How many children to fork, one after the other, and how they end.
 #[derive(clap::Args)]
 pub struct Plan {
-    /// All of them.
+    /// How many children to fork
     forks: u64,
-    /// Of these, so many exec `worker exit 0`.
+    /// How many of them exec `worker exit 0`
     #[arg(long, default_value_t = 0)]
     execs: u64,
-    /// And so many die by SIGKILL; the others exit.
+    /// How many more die by SIGKILL; the others exit
     #[arg(long, default_value_t = 0)]
     killed: u64,
 }
@@ -36,7 +36,7 @@ impl Plan {
                 if execs {
                     exec(&own);
                 } else if killed {
-                    // On success it does not return.
+                    // Does not return if it succeeds.
                     let _ = raise(Signal::SIGKILL);
                 }
                 0
@@ -55,7 +55,7 @@ impl Plan {
     }
 }
 
-/// Replaces the process by one that ends at once: `--version` runs before anything else is looked at.
+/// Replaces the process by one that ends at once: `--version` is handled before any other argument.
 fn exec(own: &CStr) -> Option<Infallible> {
     // The new image must not write into the worker's report.
     let null = std::fs::File::options().write(true).open("/dev/null").ok()?;
@@ -65,10 +65,9 @@ fn exec(own: &CStr) -> Option<Infallible> {
 
 /// Dies by SIGSEGV.
 pub fn segv() {
-    // A core file would only be left behind.
+    // Avoids a core file.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
-    // Rust's own handler only knows guard pages and would return.
-    // SAFETY: the default action needs no handler function.
+    // Rust's own handler only handles guard pages and would return.
     let _ = unsafe { signal(Signal::SIGSEGV, SigHandler::SigDfl) };
     let _ = raise(Signal::SIGSEGV);
 }
@@ -81,19 +80,20 @@ pub fn fork_forever() -> Result<(), WorkError> {
     }
 }
 
-/// Forks, and every child does so too, until killed: a fork bomb. Only for a cgroup whose `pids.max` holds it. Children
-/// outlive their parents.
+/// A fork bomb: forks forever, as does every child, until killed. Only for a cgroup that `pids.max` limits,
+/// because the children outlive their parents.
 pub fn fork_bomb() -> ! {
     loop {
         // SAFETY: a worker has a single thread: no lock can be held by another.
         if unsafe { nix::unistd::fork() }.is_err() {
-            // Refused: the next attempt comes at once when one of the others is gone.
+            // The fork was refused. The next attempt succeeds once another process has ended.
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
 }
 
-/// Forks children that wait for a signal, `at_most` so many. They end with this process.
+/// Forks up to `at_most` children that wait for a signal, until the kernel refuses one. They end with this
+/// process.
 pub fn fork_until_refused(at_most: u64) -> Result<Refused, WorkError> {
     for forked in 0..at_most {
         let child = child::spawn(|| {
@@ -111,7 +111,7 @@ pub fn fork_until_refused(at_most: u64) -> Result<Refused, WorkError> {
     Ok(Refused { forked: at_most, errno: 0 })
 }
 
-/// Forks a child into a pid namespace of its own, where it is number 1, and lets it exit with a code.
+/// Forks a child into a new pid namespace, where it is process 1, and lets it exit with a code.
 pub fn exit_in_namespace(code: u8) -> Result<Ended, WorkError> {
     unshare(CloneFlags::CLONE_NEWPID).map_err(WorkError::system("unshare"))?;
     let pid = child::spawn(|| i32::from(code))?;

@@ -1,4 +1,4 @@
-//! What workers report: the form that both sides share. Times are nanoseconds.
+//! The reports of workers, used by both sides. Times are in nanoseconds.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -17,19 +17,19 @@ pub enum End {
     Signal(i32),
 }
 
-/// Nanoseconds an open took, by cgroup: one value a round.
+/// Mean nanoseconds per open: for each cgroup, one value per round.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Opened {
     pub nanoseconds: Vec<Vec<f64>>,
 }
 
-/// One process killed for memory.
+/// A process that the OOM killer killed.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Victim {
     pub pid: u32,
     /// The worker's child (1) or grandchild (2).
     pub depth: u32,
-    /// When its parent's `waitid` returned, since 1970.
+    /// When its parent's `waitpid` returned, since 1970.
     pub seen_dead_ns: u64,
 }
 
@@ -39,18 +39,18 @@ impl Victim {
     }
 }
 
-/// What a worker's scheduling statistics grew by while it worked.
+/// By how much a worker's scheduling statistics grew while it worked.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Scheduled {
     pub on_cpu_ns: u64,
     /// Runnable but waiting for a CPU.
     pub waited_ns: u64,
-    /// Both since the worker began.
+    /// The same two since the worker started.
     pub on_cpu_in_all_ns: u64,
     pub waited_in_all_ns: u64,
 }
 
-/// How long a worker waited for a CPU each time that it woke.
+/// How long a worker waited for a CPU after each wake-up.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pulsed {
     pub waited_ns: Vec<u64>,
@@ -65,15 +65,15 @@ pub struct Processed {
     pub signal_exits: u64,
 }
 
-/// Children forked until the kernel refused one.
+/// How many children were forked until the kernel refused one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refused {
     pub forked: u64,
-    /// The error of the one refused; 0 if none was.
+    /// The errno of the refused fork; 0 if none was refused.
     pub errno: i32,
 }
 
-/// A process that ended, by its number in the reporter's pid namespace.
+/// A process that ended, with its pid in the reporter's pid namespace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
     pub pid: u32,
@@ -98,13 +98,13 @@ pub struct Port {
     pub port: u16,
 }
 
-/// How the agent answered another user.
+/// How the agent answered a call by another user.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Asked {
-    /// The status was given.
+    /// The call was answered.
     Answered,
-    /// The socket could not be connected.
+    /// The socket could not be connected to.
     NotConnected(String),
     /// The call was refused or cut off.
     Refused(String),

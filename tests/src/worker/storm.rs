@@ -1,4 +1,4 @@
-//! A fixed amount of scheduler work, timed: what the agent slows down if it slows anything down.
+//! Does a fixed amount of scheduler work and measures the time, which shows how much the agent slows it down.
 
 use std::io::{PipeReader, PipeWriter, Read, Write};
 use std::time::Instant;
@@ -9,18 +9,19 @@ use nix::unistd::Pid;
 use super::report::{End, Took};
 use super::{WorkError, child};
 
-/// Pairs of processes that send a byte to and fro (two switches and two wake-ups a round), beside a loop of
-/// forks. Each pair is bound to a CPU, and the loop to the first: where the scheduler would put them from one run to
-/// the next makes a difference of several times what is looked for.
+/// Pairs of processes that send a byte to and fro (two context switches and two wake-ups per round), and a
+/// loop of forks at the same time. Each pair is bound to a CPU, and the loop to the first CPU: where the
+/// scheduler would place them differs between runs, and changes the time by several times the effect that is
+/// measured.
 #[derive(clap::Args)]
 pub struct Storm {
-    /// How many pairs at a time.
+    /// Number of pairs
     #[arg(long)]
     pairs: u32,
-    /// How many rounds each pair does.
+    /// Number of rounds of each pair
     #[arg(long)]
     rounds: u32,
-    /// How many processes the worker forks and waits for meanwhile.
+    /// Number of processes that the worker forks and waits for meanwhile
     #[arg(long)]
     forks: u32,
 }
@@ -49,7 +50,7 @@ impl Storm {
     }
 }
 
-/// From now on this process runs on the first CPU that it may use.
+/// Binds this process to the first CPU that it may use.
 pub(super) fn bind_to_first() -> nix::Result<()> {
     cpus()?.first().map_or(Ok(()), |cpu| bind(*cpu))
 }

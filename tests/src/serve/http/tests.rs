@@ -1,4 +1,4 @@
-//! The server over loopback.
+//! Tests of the HTTP server over loopback.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -23,7 +23,7 @@ async fn server() -> Server {
 }
 
 impl Server {
-    /// The first bytes of what comes back, up to `limit`, and how it ended.
+    /// Sends a request. Returns the first bytes of the answer, up to `limit`, and how the connection ended.
     async fn ask(&self, request: &str, limit: usize) -> (String, std::io::Result<usize>) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(request.as_bytes()).await.unwrap();
@@ -44,7 +44,7 @@ impl Server {
 }
 
 #[tokio::test]
-async fn answers_are_as_the_path_says_and_are_noted() {
+async fn each_path_has_its_answer_and_is_written_to_the_notes() {
     let server = server().await;
     for (path, headers, beginning) in [
         ("/ok", "", "HTTP/1.1 200 "),
@@ -67,7 +67,7 @@ async fn answers_are_as_the_path_says_and_are_noted() {
 }
 
 #[tokio::test]
-async fn one_connection_serves_many_requests() {
+async fn a_connection_serves_several_requests() {
     let server = server().await;
     let two = "GET /ok HTTP/1.1\r\nHost: x\r\n\r\nGET /bad HTTP/1.1\r\nHost: x\r\nConnection: Close\r\n\r\n";
     let (text, end) = server.ask(two, 1 << 20).await;
@@ -80,7 +80,7 @@ async fn one_connection_serves_many_requests() {
 }
 
 #[tokio::test]
-async fn a_reset_and_a_flood_and_silence() {
+async fn a_reset_an_endless_body_and_no_answer() {
     let server = server().await;
     let request = |path: &str| format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n");
     let (text, end) = server.ask(&request("/reset"), 100).await;
