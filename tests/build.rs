@@ -1,4 +1,5 @@
-//! Compiles `pause/pause.rs` to a static program of its own, which the tests carry along for container images.
+//! Compiles `pause/pause.rs` to a static program of its own. The tests embed it and put it into container
+//! images.
 
 use std::env;
 use std::path::PathBuf;

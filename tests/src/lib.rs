@@ -1,9 +1,10 @@
-//! What the end-to-end tests and benches share: a harness of their own, fixtures that make and clean up real
-//! cgroups and processes, the worker processes that play the workload, and the servers that are probed.
+//! The end-to-end tests and the benches, with what they share: a test harness, fixtures that create real
+//! cgroups and processes and remove them again, worker processes that play the workload, and servers for
+//! probes to ask.
 //!
-//! Everything is reached through binaries, `nodewarden-e2e`, `nodewarden-bench` and `nodewarden-stage`, that need
-//! neither cargo nor this source tree when they run: the same files run on the host and inside virtual machines. There
-//! `nodewarden-guest` starts them.
+//! All of it runs through the binaries `nodewarden-e2e`, `nodewarden-bench` and `nodewarden-stage`. They need
+//! neither cargo nor this source tree at run time, so the same files run on the host and in virtual machines,
+//! where `nodewarden-guest` starts them.
 
 pub mod bench;
 pub mod e2e;

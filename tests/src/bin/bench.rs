@@ -1,4 +1,5 @@
-//! `nodewarden-bench`: figures with their bounds, measured on this machine (and the workers and servers it starts).
+//! `nodewarden-bench`: measures figures on this machine and compares them with their bounds. The same binary
+//! also runs as the workers and servers that a bench starts.
 
 use std::process::ExitCode;
 

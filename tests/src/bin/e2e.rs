@@ -1,4 +1,5 @@
-//! `nodewarden-e2e`: the end-to-end tests (and the workers and servers they start).
+//! `nodewarden-e2e`: runs the end-to-end tests. The same binary also runs as the workers and servers that a
+//! test starts.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,5 @@
-//! `nodewarden-guest`: what runs in a virtual machine in place of, or below, an init system.
+//! `nodewarden-guest`: runs a job in a virtual machine, either as process 1 or as a service of the init
+//! system.
 
 use std::process::ExitCode;
 

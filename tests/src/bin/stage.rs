@@ -1,4 +1,5 @@
-//! `nodewarden-stage`: the agent with pods on a private container runtime, to look at or for hours.
+//! `nodewarden-stage`: runs the agent with pods on a private container runtime, interactively or as a soak
+//! test.
 
 use std::process::ExitCode;
 

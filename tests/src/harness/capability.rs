@@ -1,4 +1,4 @@
-//! What a test may need of the machine, each found by trying.
+//! What a test may need from the machine. Each capability is probed by trying it.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::MetadataExt;
@@ -6,10 +6,10 @@ use std::path::{Path, PathBuf};
 
 use crate::fixture::{Containerd, Layout, PythonPlugin, systemd_answers};
 
-/// Set by `nodewarden-guest`, which is process 1 or its service: nobody else lives on this machine.
+/// Environment variable set by `nodewarden-guest`: this is a virtual machine that nothing but the tests uses.
 pub const OWN_MACHINE: &str = "NODEWARDEN_OWN_MACHINE";
 
-/// Something a machine may lack.
+/// A property that a machine may lack. A test that needs a missing one is skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Capability {
     Root,
@@ -23,13 +23,14 @@ pub enum Capability {
     CpusetV1,
     /// A pids controller, on v1 or v2.
     PidsCgroup,
-    /// An `oom_score_adj` can be lowered (CAP_SYS_RESOURCE).
+    /// `oom_score_adj` can be lowered (CAP_SYS_RESOURCE).
     LowerOomScore,
-    /// A virtual machine of the tests' own: it may be let run out of memory and lose a CPU.
+    /// A virtual machine of the tests' own, which may run out of memory and have a CPU taken offline.
     OwnMachine,
-    /// No virtual machine of the tests' own, which is emulated: for what takes minutes there and is the same on every kernel.
+    /// Not a virtual machine of the tests' own, since those are emulated and slow. For tests that would take
+    /// minutes there and do not depend on the kernel.
     FullSpeed,
-    /// CPU time of a cgroup in a file: `cpuacct.usage` or `cpu.stat`.
+    /// The kernel reports a cgroup's CPU time in a file: `cpuacct.usage` or `cpu.stat`.
     CpuCgroup,
     /// A cgroup v2 tree, with or without controllers.
     UnifiedTree,
@@ -44,20 +45,20 @@ pub enum Capability {
     Promtool,
     /// systemd is process 1 and makes units.
     Systemd,
-    /// A container runtime, or the programs for a private one.
+    /// A container runtime with the tests' images, or the programs to start a private one.
     Cri,
-    /// The programs for a private container runtime, whatever the machine has.
+    /// The programs to start a private container runtime, even where the machine has a runtime.
     PrivateCri,
-    /// Pods can have a network of their own.
+    /// Pods can have network namespaces of their own.
     PodNetwork,
-    /// Python with grpcio, for the device plugin in it.
+    /// Python with grpcio, to run the device plugin that is written in Python.
     PythonGrpc,
     /// The kubelet's recorded metric families (`shared/golden`).
     Golden,
 }
 
 impl Capability {
-    /// `Err` says why it is missing.
+    /// Checks whether the machine has this capability. The error says why it is missing.
     pub fn probe(self, layout: &Layout, temp: &Path) -> Result<(), String> {
         match self {
             Self::Root => {
@@ -82,11 +83,14 @@ impl Capability {
             Self::LowerOomScore => lower_own_oom_score(),
             Self::OwnMachine => match std::env::var_os(OWN_MACHINE) {
                 Some(_) => Ok(()),
-                None => Err("not a virtual machine of ours: it is not let run out of memory".into()),
+                None => Err("not a virtual machine of the tests: tests may not use up its memory".into()),
             },
             Self::FullSpeed => match std::env::var_os(OWN_MACHINE) {
                 None => Ok(()),
-                Some(_) => Err("an emulated machine: it takes minutes, and depends on no kernel".into()),
+                Some(_) => Err(
+                    "an emulated machine: the test would take minutes here and does not depend on the kernel"
+                        .into(),
+                ),
             },
             Self::CpuCgroup => controller(layout, "cpuacct").or_else(|_| controller(layout, "cpu")),
             Self::UnifiedTree => {
@@ -96,7 +100,7 @@ impl Capability {
             Self::Loopback => loopback().map_err(|e| format!("127.0.0.1: {e}")),
             Self::DiskTemp => on_disk(temp),
             Self::Schedstat => {
-                // The time on CPU is booked when the task leaves it.
+                // The kernel accounts the time on the CPU when the task leaves it.
                 std::thread::sleep(std::time::Duration::from_millis(1));
                 let text = std::fs::read_to_string("/proc/self/schedstat").unwrap_or_default();
                 let counts = text.split_whitespace().next().is_some_and(|run| run != "0");
@@ -118,7 +122,8 @@ fn controller(layout: &Layout, name: &str) -> Result<(), String> {
     layout.controller(name).map(drop).ok_or_else(|| format!("no {name} controller"))
 }
 
-/// On v1 the root has the file; on v2 it has none, but `cpu.stat` counts periods only with quotas.
+/// On v1 the root cgroup has `cpu.cfs_quota_us`. On v2 it does not, but `cpu.stat` counts periods only where
+/// quotas are supported.
 fn cpu_quota(layout: &Layout) -> Result<(), String> {
     let hierarchy = layout.controller("cpu").ok_or("no cpu controller")?;
     if !hierarchy.v2 {
@@ -149,41 +154,44 @@ fn on_disk(path: &Path) -> Result<(), String> {
     }
 }
 
-/// Lowers this process's own oom_score_adj by one and puts it back.
+/// Lowers this process's own `oom_score_adj` by one and sets it back.
 ///
 /// # Errors
-/// Says why it cannot: without CAP_SYS_RESOURCE it only goes up (fs/proc/base.c, `__set_oom_adj`).
+/// The reason why it cannot be lowered: without CAP_SYS_RESOURCE the value can only be raised
+/// (fs/proc/base.c, `__set_oom_adj`).
 pub fn lower_own_oom_score() -> Result<(), String> {
     const PATH: &str = "/proc/self/oom_score_adj";
     let text = std::fs::read_to_string(PATH).map_err(|e| format!("{PATH}: {e}"))?;
     let now: i32 = text.trim().parse().map_err(|_| format!("{PATH}: {text:?}"))?;
     if now <= -1000 {
-        return Err(format!("{PATH} is {now}: it goes no lower"));
+        return Err(format!("{PATH} is {now}, which is the lowest value"));
     }
     std::fs::write(PATH, (now - 1).to_string()).map_err(|e| format!("write {} to {PATH}: {e}", now - 1))?;
     std::fs::write(PATH, now.to_string()).map_err(|e| format!("write {now} to {PATH}: {e}"))
 }
 
-/// A program of Debian's prometheus package: unpacked beside our build (`cargo xtask setup` does that), or installed.
+/// Path of a program of Debian's prometheus package: the one that `cargo xtask setup` unpacked next to the
+/// build, or the installed one. `None` if there is neither.
 pub fn tool(name: &str) -> Option<PathBuf> {
     let unpacked = Path::new("tools/prometheus/usr/bin").join(name);
-    let beside_build =
+    let next_to_build =
         std::env::current_exe().ok().and_then(|exe| Some(exe.parent()?.parent()?.join(&unpacked)));
     let installed = std::env::var_os("PATH").into_iter().flat_map(|path| {
         std::env::split_paths(&path).map(|directory| directory.join(name)).collect::<Vec<_>>()
     });
-    [Some(Path::new("target").join(&unpacked)), beside_build]
+    [Some(Path::new("target").join(&unpacked)), next_to_build]
         .into_iter()
         .flatten()
         .chain(installed)
         .find(|path| path.is_file())
 }
 
-/// Names the folder of recorded kubelet values; `cargo xtask` and `nodewarden-guest` set it.
+/// Environment variable with the directory of recorded kubelet values. `cargo xtask` and `nodewarden-guest`
+/// set it.
 pub const GOLDEN: &str = "NODEWARDEN_GOLDEN";
 
-/// A file of recorded kubelet values: in the folder that [`GOLDEN`] names, else beside the project, found from the
-/// working directory.
+/// Path of a file of recorded kubelet values: in the directory that [`GOLDEN`] names, else in `shared/golden`
+/// below the working directory or its parent. `None` if the file does not exist.
 pub fn golden(name: &str) -> Option<PathBuf> {
     let named = std::env::var_os(GOLDEN).map(PathBuf::from);
     let usual = ["../shared/golden", "shared/golden"].map(PathBuf::from);

@@ -1,4 +1,4 @@
-//! What a test is given: where the binaries are, what to call its things, and where its files go.
+//! What a test is given: paths of the binaries, the prefix for its names, and a directory for its files.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,26 +7,26 @@ use std::time::Duration;
 use super::NAME_PREFIX;
 use crate::fixture::{Layout, TempDir};
 
-/// One test's (or bench's) surroundings.
+/// The environment of one test or bench.
 pub struct Context {
     /// The `nodewarden` binary.
     pub agent: PathBuf,
-    /// This binary, which also plays the workers.
+    /// This binary, which also runs as the workers.
     pub own: PathBuf,
     /// Name of the test or bench.
     pub name: String,
     /// The machine's cgroup hierarchies.
     pub layout: Arc<Layout>,
-    /// A directory of this test's own, removed when it ends.
+    /// A directory of this test alone, removed when the test ends.
     pub temp: TempDir,
-    /// Factor on every time-out (emulated machines are slow). Figures under test are not stretched.
+    /// Factor for every time-out, because emulated machines are slow. Values under test are not multiplied.
     pub patience: u32,
     runner: u32,
     problems: Arc<Mutex<Vec<String>>>,
 }
 
 impl Context {
-    /// `runner` is the pid of the process that will look for leftovers.
+    /// Creates the test's directory. `runner` is the pid of the process that will look for leftovers.
     pub fn new(
         agent: PathBuf,
         own: PathBuf,
@@ -53,29 +53,29 @@ impl Context {
         format!("{NAME_PREFIX}{}-{}", self.runner, self.name)
     }
 
-    /// The process that will look for leftovers.
+    /// The pid of the process that will look for leftovers.
     pub fn runner(&self) -> u32 {
         self.runner
     }
 
-    /// A time-out of `seconds` on an ordinary machine.
+    /// A time-out of `seconds`, multiplied by the patience factor.
     pub fn patiently(&self, seconds: u64) -> Duration {
         Duration::from_secs(seconds) * self.patience
     }
 
-    /// How often to do something: the first number on an ordinary machine, the second on an emulated one (where
-    /// time-outs are stretched).
+    /// How often to repeat something: `full` on an ordinary machine, `few` on an emulated one (where the
+    /// patience factor is above 1).
     pub fn scaled<N: Copy>(&self, [full, few]: [N; 2]) -> N {
         if self.patience > 1 { few } else { full }
     }
 
-    /// Where fixtures put what goes wrong while they are dropped: it fails the test in the end.
+    /// Where fixtures report errors that occur while they are dropped. Any of them fails the test.
     pub fn problems(&self) -> Problems {
         Problems(Arc::clone(&self.problems))
     }
 }
 
-/// Faults found where no `Result` can be returned (in `Drop`).
+/// Collects errors found where no `Result` can be returned (in `Drop`).
 #[derive(Clone, Default)]
 pub struct Problems(Arc<Mutex<Vec<String>>>);
 

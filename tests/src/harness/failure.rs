@@ -5,14 +5,14 @@ use crate::fixture::{
     WorkerError,
 };
 
-/// What ends a test before its end.
+/// Why a test ended early: it failed, or it cannot run on this machine.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The agent (or the kernel) did something else than the test expects: the text says what was seen and what
-    /// was expected.
+    /// The agent or the kernel did something other than expected. The text says what was seen and what was
+    /// expected.
     #[error("{0}")]
     Unexpected(String),
-    /// This machine cannot show it; found only while the test ran.
+    /// The test cannot run on this machine, which was found only while it ran.
     #[error("skipped: {0}")]
     Skip(String),
     #[error(transparent)]
@@ -33,7 +33,7 @@ pub enum Failure {
     Bpf(#[from] BpfError),
     #[error(transparent)]
     Systemctl(#[from] SystemctlError),
-    /// nodewarden's own code, called by the test.
+    /// An error of nodewarden's own cgroup code, called by the test.
     #[error(transparent)]
     Control(#[from] nodewarden_machine::cgroup::CgroupError),
     #[error("{path}: {source}")]

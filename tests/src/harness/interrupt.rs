@@ -1,12 +1,12 @@
-//! Ctrl-C outside the tests (benches, the feature report): what was made goes with it.
+//! Clean-up after Ctrl-C outside the test runner: for benches and the feature report.
 
 use nix::sys::signal::{SigSet, Signal};
 
 use super::Sweep;
 use crate::fixture::Layout;
 
-/// From now on SIGINT and SIGTERM remove every cgroup, process and directory of this process, then end it. Call
-/// it before any thread is started: they inherit the blocked signals.
+/// From now on SIGINT and SIGTERM remove every cgroup, process and directory of this process, then end it
+/// with code 130. Call it before any thread is started, because threads inherit the blocked signals.
 pub fn clean_up_when_interrupted() {
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);

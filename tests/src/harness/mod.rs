@@ -1,5 +1,5 @@
-//! The test harness: one process a test, so that a time-out, a panic or a crash of one test costs the others
-//! nothing and what it left behind is found by name.
+//! The test harness. Each test runs in a process of its own, so a time-out, a panic or a crash of one test
+//! does not affect the others, and what it left behind is found by name.
 
 mod capability;
 mod context;
@@ -22,17 +22,17 @@ pub use runner::{Options, REPORTED, run};
 pub struct Test {
     /// Unique name; `--list` shows it and filters match parts of it.
     pub name: &'static str,
-    /// What the machine must offer; a missing one skips the test with the reason.
+    /// What the machine must have. If one of these is missing, the test is skipped with the reason.
     pub needs: &'static [Capability],
-    /// The test is killed and failed after so many seconds (times `--patience`).
+    /// The test is killed and fails after this many seconds (multiplied by `--patience`).
     pub timeout_seconds: u64,
-    /// False for tests of the workloads alone.
+    /// False for tests that only check the fixtures and workers.
     pub needs_agent: bool,
     pub run: fn(&Context) -> Result<(), Failure>,
 }
 
 impl Test {
-    /// A test of the agent that ends within a minute and needs root.
+    /// A test of the agent that needs root and ends within 60 seconds.
     pub const fn new(name: &'static str, run: fn(&Context) -> Result<(), Failure>) -> Self {
         Self { name, needs: &[Capability::Root], timeout_seconds: 60, needs_agent: true, run }
     }
@@ -50,10 +50,11 @@ impl Test {
     }
 }
 
-/// Every name of ours (cgroup, directory) begins with this, then the runner's pid.
+/// Every cgroup and directory of the tests has a name that begins with this prefix, followed by the runner's
+/// pid.
 pub const NAME_PREFIX: &str = "nodewarden-test-";
 
-/// The agent's binary: as given, else beside this one.
+/// The agent's binary: `given`, or else `nodewarden` in the directory of this binary.
 pub fn agent_path(given: Option<std::path::PathBuf>) -> std::path::PathBuf {
     given.unwrap_or_else(|| std::env::current_exe().unwrap_or_default().with_file_name("nodewarden"))
 }

@@ -1,6 +1,7 @@
 //! Finding processes by their command line.
 
-/// Pids of living processes (no zombies) whose command line contains `text`, without this process.
+/// Pids and command lines of living processes (no zombies) whose command line contains `text`, without this
+/// process.
 pub fn command_line_contains(text: &str) -> Vec<(u32, String)> {
     let own = std::process::id();
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };

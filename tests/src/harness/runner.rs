@@ -1,4 +1,4 @@
-//! Runs the tests, each in a process of its own, and counts.
+//! Runs each test in a process of its own and reports the results.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -14,17 +14,17 @@ use serde::{Deserialize, Serialize};
 use super::{Context, Failure, Sweep, Test};
 use crate::fixture::{Layout, die_with_parent};
 
-/// How to run them.
+/// How to run the tests.
 pub struct Options {
     pub agent: PathBuf,
-    /// Parts of names; a test runs if any matches, and all run if there is none.
+    /// Parts of test names. A test runs if any of them matches; all tests run if there are none.
     pub filters: Vec<String>,
-    /// One JSON object a test instead of a line of text.
+    /// Prints one JSON object per test instead of a line of text.
     pub json: bool,
     pub patience: u32,
-    /// Those that would begin later than this are skipped.
+    /// Tests that would begin later than this after the start are skipped.
     pub begin_within: Option<Duration>,
-    /// Set in the process that runs a single test: its name and the runner's pid.
+    /// Set in the process that runs a single test: its name, the runner's pid, and the file for its outcome.
     pub single: Option<(String, u32, PathBuf)>,
 }
 
@@ -43,7 +43,7 @@ extern "C" fn on_interrupt(_: libc::c_int) {
     INTERRUPTED.store(true, Ordering::SeqCst);
 }
 
-/// Runs the tests that match and prints one line each and the count. Fails if a test failed or left something
+/// Runs the tests that match, prints a line for each and the totals. Fails if a test failed or left something
 /// behind.
 pub fn run(tests: &[Test], options: &Options) -> ExitCode {
     let layout = match Layout::detect() {
@@ -118,7 +118,7 @@ fn missing(test: &Test, layout: &Layout) -> Option<String> {
 
 fn out_of_time(elapsed: Duration, begin_within: Option<Duration>) -> Option<String> {
     let within = begin_within.filter(|within| elapsed >= *within)?;
-    Some(format!("out of time: tests are begun within {} s", within.as_secs()))
+    Some(format!("out of time: no test begins after {} s", within.as_secs()))
 }
 
 fn catch_interrupts() {
@@ -210,7 +210,7 @@ fn wait(child: &mut Child, limit: Duration) -> Ended {
     }
 }
 
-/// Begins a line of a test's output that is shown though it passed: a figure that it was to find out.
+/// Prefix of a line in a test's output that is shown even if the test passes, such as a measured figure.
 pub const REPORTED: &str = "reported: ";
 
 fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: bool) {
@@ -244,13 +244,13 @@ fn report(name: &str, outcome: &Outcome, output: &str, took: Duration, json: boo
     }
 }
 
-/// What a test wants to be read though it passed.
+/// The lines with the prefix [`REPORTED`], without it.
 fn reported(output: &str) -> impl Iterator<Item = &str> {
-    // A worker that was killed may have left half a line of its own before it.
+    // A killed worker may have left an incomplete line before the prefix.
     output.lines().filter_map(|line| line.split_once(REPORTED).map(|(_, reported)| reported))
 }
 
-/// The test's own process: runs it, shows the agents' logs if it fails, and writes how it ended.
+/// Runs one test in this process, prints the agents' logs if it fails, and writes the outcome to a file.
 fn run_single(
     tests: &[Test],
     options: &Options,
@@ -308,11 +308,11 @@ mod unit {
     use super::*;
 
     #[test]
-    fn what_would_begin_too_late_is_skipped_with_the_reason() {
+    fn a_test_that_would_begin_too_late_is_skipped_with_a_reason() {
         let limit = Some(Duration::from_secs(60));
         assert_eq!(out_of_time(Duration::from_secs(59), limit), None);
         assert_eq!(out_of_time(Duration::from_secs(999), None), None);
         let reason = out_of_time(Duration::from_secs(60), limit);
-        assert_eq!(reason.as_deref(), Some("out of time: tests are begun within 60 s"));
+        assert_eq!(reason.as_deref(), Some("out of time: no test begins after 60 s"));
     }
 }
