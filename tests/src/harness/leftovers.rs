@@ -1,4 +1,5 @@
-//! What a test left behind: cgroups, directories, mounts, network links and processes that carry our name.
+//! Finds and removes what a test left behind: cgroups, directories, mounts, network links and processes with
+//! our name prefix.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -8,13 +9,13 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{NAME_PREFIX, command_line_contains};
-use crate::fixture::{LINK_PREFIX, Layout, link_name, remove_link, remove_tree, take_down};
+use crate::fixture::{LINK_PREFIX, Layout, end_leftover_containerd, link_name, remove_link, remove_tree};
 
-/// One thing that should be gone.
+/// Something that a test should have removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
     Cgroup(PathBuf),
-    /// A network link.
+    /// A network link, by name.
     Link(String),
     Directory(PathBuf),
     Mount(PathBuf),
@@ -33,23 +34,23 @@ impl std::fmt::Display for Leftover {
     }
 }
 
-/// Looks for what one runner's tests left.
+/// Looks for the leftovers of one runner's tests.
 pub struct Sweep<'a> {
     layout: &'a Layout,
-    /// Things of dead runners that were there before this one began: not ours to judge.
+    /// Leftovers of runners that died before this one began. They do not fail this run.
     before: Vec<Leftover>,
     runner: u32,
 }
 
 impl<'a> Sweep<'a> {
-    /// Remembers what is there now.
+    /// Records the leftovers that exist now.
     pub fn new(layout: &'a Layout, runner: u32) -> Self {
         let before = all(layout, NAME_PREFIX);
         Self { layout, before, runner }
     }
 
-    /// What this runner left, and what appeared since the start and belongs to no living process. What other
-    /// runners alive at the same time use is left alone.
+    /// Leftovers of this runner, and leftovers that appeared since [`Sweep::new`] and belong to no living
+    /// process. Those of other living runners are not included.
     pub fn find(&self) -> Vec<Leftover> {
         let own = format!("{NAME_PREFIX}{}-", self.runner);
         let link = Leftover::Link(link_name(self.runner));
@@ -62,19 +63,19 @@ impl<'a> Sweep<'a> {
             .collect()
     }
 
-    /// Kills and removes everything of this runner. Returns what there was.
+    /// Kills and removes everything of this runner. Returns what was found.
     pub fn clean(&self) -> Vec<Leftover> {
         let prefix = format!("{NAME_PREFIX}{}-", self.runner);
         let mut found = all(self.layout, &prefix);
         found.retain(|found| !matches!(found, Leftover::Link(name) if *name != link_name(self.runner)));
-        // Before the files are gone that name a killed runtime's containers and sockets.
+        // The files that name a killed runtime's containers and sockets are still needed here.
         for leftover in &found {
             if let Leftover::Directory(path) = leftover {
-                take_down(&path.join("containerd"));
+                end_leftover_containerd(&path.join("containerd"));
             }
         }
-        // Sorted by kind: backwards it is processes, mounts, directories, links, cgroups. What is gone by then is
-        // as wanted, and what stays `find` will name: hence no error here.
+        // `found` is sorted by kind, so the reverse order is processes, mounts, directories, links, cgroups.
+        // Errors are ignored: something may be gone already, and what stays is reported by `find`.
         for leftover in found.iter().rev() {
             match leftover {
                 Leftover::Process(pid, _) => drop(kill(Pid::from_raw(*pid as i32), Signal::SIGKILL)),
@@ -121,7 +122,7 @@ fn named(directory: &Path, prefix: &str) -> impl Iterator<Item = PathBuf> + use<
         .map(|entry| entry.path())
 }
 
-/// Whether the process whose pid follows our prefix in `text` is alive.
+/// Whether the process is alive whose pid follows the name prefix in `text`.
 fn owner_lives(text: &str) -> bool {
     let prefix = if text.contains(NAME_PREFIX) { NAME_PREFIX } else { LINK_PREFIX };
     text.split(prefix)
@@ -136,7 +137,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_owner_is_the_number_after_the_prefix() {
+    fn the_owner_is_the_pid_after_the_prefix() {
         assert!(owner_lives(&format!("cgroup /x/{NAME_PREFIX}{}-storm/c1", std::process::id())));
         assert!(!owner_lives("cgroup /x/nodewarden-test-4294967294-storm"));
         assert!(!owner_lives("cgroup /x/nodewarden-test-golden"));

@@ -1,31 +1,32 @@
-//! Where the files of a run are.
+//! The directory of a run and the paths below it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::StageError;
-use crate::fixture::{take_down, unmount_below};
+use crate::fixture::{end_leftover_containerd, unmount_below};
 
-/// The longest path of a socket (unix(7)), without containerd's suffix for its second one.
+/// The longest path of a Unix socket (unix(7)), less the suffix that containerd appends for its second
+/// socket.
 const SOCKET_PATH: usize = 107 - ".ttrpc".len();
 
-/// The folder of a run and what is in it.
+/// The directory of a run.
 #[derive(Debug)]
-pub struct Home {
+pub struct RunDirectory {
     folder: PathBuf,
 }
 
-impl Home {
+impl RunDirectory {
     pub fn new(folder: &Path) -> Self {
         Self { folder: folder.to_owned() }
     }
 
-    /// The examples are written anew at each start; what else is there is a person's.
+    /// Manifests. The examples are written again at each start; other files here belong to the user.
     pub fn manifests(&self) -> PathBuf {
         self.folder.join("manifests")
     }
 
-    /// Device plugins register below it.
+    /// Device plugins register below this directory.
     pub fn kubelet(&self) -> PathBuf {
         self.folder.join("kubelet")
     }
@@ -34,7 +35,7 @@ impl Home {
         self.folder.join("nodewarden.yaml")
     }
 
-    /// The agent's state: volumes and records of pods, and its journal.
+    /// The agent's state: volumes and records of pods, and its event journal.
     pub fn state(&self) -> PathBuf {
         self.folder.join("pods-state")
     }
@@ -48,20 +49,21 @@ impl Home {
         self.folder.join("containerd.log")
     }
 
-    /// Elsewhere if the path of its socket would be too long.
+    /// The container runtime's directory: below the run's directory, or `/run/nodewarden-run` if its socket's
+    /// path would be too long.
     pub fn containerd(&self) -> PathBuf {
-        let usual = self.folder.join("containerd");
-        let long = usual.join("containerd.sock").as_os_str().len() > SOCKET_PATH;
-        if long { PathBuf::from("/run/nodewarden-run") } else { usual }
+        let preferred = self.folder.join("containerd");
+        let too_long = preferred.join("containerd.sock").as_os_str().len() > SOCKET_PATH;
+        if too_long { PathBuf::from("/run/nodewarden-run") } else { preferred }
     }
 
-    /// Removes what a run leaves: all but the manifests and the configuration. Containers still running of one that
-    /// was killed end here too.
+    /// Removes everything of an earlier run except manifests and configuration. Containers that a killed run
+    /// left running are ended.
     ///
     /// # Errors
-    /// Something cannot be removed.
+    /// Something cannot be removed, or a file system stays mounted.
     pub fn clear(&self) -> Result<(), StageError> {
-        take_down(&self.containerd());
+        end_leftover_containerd(&self.containerd());
         for folder in [self.containerd(), self.state(), self.logs()] {
             if let Some(mounted) = unmount_below(&folder).into_iter().next() {
                 return Err(StageError::Mounted(mounted));
@@ -82,9 +84,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_socket_has_room_for_its_path() {
-        assert_eq!(Home::new(Path::new("/w/run")).containerd(), Path::new("/w/run/containerd"));
+    fn a_long_directory_moves_the_socket_to_run() {
+        assert_eq!(RunDirectory::new(Path::new("/w/run")).containerd(), Path::new("/w/run/containerd"));
         let deep = PathBuf::from(format!("/{}", "deep/".repeat(30)));
-        assert_eq!(Home::new(&deep).containerd(), Path::new("/run/nodewarden-run"));
+        assert_eq!(RunDirectory::new(&deep).containerd(), Path::new("/run/nodewarden-run"));
     }
 }

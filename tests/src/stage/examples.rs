@@ -11,7 +11,8 @@ const EXAMPLES: [(&str, &str); 3] = [
     ("besteffort.yaml", include_str!("../../../deploy/examples/besteffort.yaml")),
 ];
 
-/// Writes them into a manifest directory; on the machine's own network where pods can have none of their own.
+/// Writes the example pods into a manifest directory. With `host_network` they use the machine's network, for
+/// machines where pods cannot have networks of their own.
 ///
 /// # Errors
 /// A file cannot be written.
@@ -36,23 +37,23 @@ mod tests {
 
     use super::*;
 
-    fn only(text: &str) -> Pod {
+    fn single_pod(text: &str) -> Pod {
         let mut pods: Vec<Pod> = manifest::parse(text).into_iter().map(Result::unwrap).collect();
         assert_eq!(pods.len(), 1);
         pods.remove(0)
     }
 
     #[test]
-    fn there_is_one_of_each_class() {
-        let classes = EXAMPLES.map(|(_, text)| only(text).qos);
+    fn the_examples_cover_each_qos_class() {
+        let classes = EXAMPLES.map(|(_, text)| single_pod(text).qos);
         assert_eq!(classes, [QosClass::Guaranteed, QosClass::Burstable, QosClass::BestEffort]);
     }
 
     #[test]
-    fn they_can_be_on_the_machines_network() {
+    fn the_examples_can_use_the_host_network() {
         for (name, text) in EXAMPLES {
-            assert_eq!(only(text).spec.host_network, None, "{name}");
-            assert_eq!(only(&on_host_network(text)).spec.host_network, Some(true), "{name}");
+            assert_eq!(single_pod(text).spec.host_network, None, "{name}");
+            assert_eq!(single_pod(&on_host_network(text)).spec.host_network, Some(true), "{name}");
         }
     }
 }

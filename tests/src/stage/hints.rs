@@ -1,30 +1,30 @@
-//! What a person can try.
+//! The hints that are printed at the start of an interactive run.
 
 use std::path::Path;
 
 use super::settings::Settings;
 
-/// Where the command line looks without `--socket`.
+/// The socket that the command line uses without `--socket`.
 const SOCKET: &str = "/run/nodewarden/nodewarden.sock";
 
-/// What the hints are made of.
-pub struct Words<'a> {
-    /// How the command is written.
+/// What the hints mention.
+pub struct Hints<'a> {
+    /// How to write the command `nodewarden`.
     pub program: &'a str,
     pub configuration: &'a Path,
     pub settings: &'a Settings,
 }
 
-impl Words<'_> {
-    /// The hints; `no_network` says why pods are on the machine's own.
-    pub fn to_try(&self, no_network: Option<&str>) -> String {
+impl Hints<'_> {
+    /// The text to print. `no_network` says why pods share the machine's network, if they do.
+    pub fn text(&self, no_network: Option<&str>) -> String {
         let Settings { manifests, logs, http, cgroup_root, .. } = self.settings;
         let socket = match self.settings.socket.to_str() {
             Some(SOCKET) => String::new(),
             _ => format!(" --socket {}", self.settings.socket.display()),
         };
         let network = match no_network {
-            None => "a bridge of its own, without a way out".to_owned(),
+            None => "a bridge of its own, without access to other networks".to_owned(),
             Some(reason) => format!("the machine's ({reason})"),
         };
         let (program, manifests) = (self.program, manifests.display());
@@ -36,11 +36,11 @@ impl Words<'_> {
         let commands: String = [
             ("pods", "what runs, and what it uses"),
             ("pods describe burstable", "one pod, container by container"),
-            ("logs guaranteed", "what it says"),
+            ("logs guaranteed", "what it logs"),
             ("exec burstable -- sh -c 'tail /dev/zero'", "runs out of memory in a child of process 1:"),
-            ("pods describe burstable", "… and shows who was killed"),
+            ("pods describe burstable", "… and shows which process was killed"),
             ("events", "what happens, as it happens"),
-            ("top", "who uses what, live"),
+            ("top", "usage of each pod, live"),
             (&format!("tree {cgroup_root}"), "the cgroups with limits and use"),
         ]
         .iter()

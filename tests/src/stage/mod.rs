@@ -1,11 +1,11 @@
-//! `nodewarden-stage`: a private container runtime, and the agent in mode manage on it. `cargo xtask run` starts it for
-//! a person, `cargo xtask soak` to see whether it lasts.
+//! `nodewarden-stage`: starts a private container runtime and the agent in mode manage on it. `cargo xtask
+//! run` uses it interactively, `cargo xtask soak` for soak tests.
 
+mod directory;
 mod examples;
-mod home;
+mod hints;
 mod run;
 mod settings;
-mod words;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +19,7 @@ use crate::soak;
 #[derive(Parser)]
 #[command(name = "nodewarden-stage", version)]
 struct Arguments {
-    /// The agent's binary (default: `nodewarden` beside this one)
+    /// The agent's binary (default: `nodewarden` in the directory of this program)
     #[arg(long, global = true)]
     agent: Option<PathBuf>,
     #[command(subcommand)]
@@ -28,13 +28,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// The agent in the foreground with a private containerd and example pods, until Ctrl-C
+    /// Run the agent in the foreground with a private containerd and example pods, until Ctrl-C
     Run(run::Args),
-    /// Changes at random for as long as one likes, and whether all is well in the end
+    /// Make random changes for some time or rounds and check the result
     Soak(soak::Args),
 }
 
-/// What keeps a stage from being set or taken down.
+/// Why the container runtime and the agent cannot be started or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum StageError {
     #[error(transparent)]
@@ -45,7 +45,7 @@ pub enum StageError {
     Agent(#[from] AgentError),
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
-    #[error("{0} is still mounted below what an earlier run left: unmount it")]
+    #[error("{0}, left by an earlier run, is still mounted: unmount it")]
     Mounted(PathBuf),
 }
 

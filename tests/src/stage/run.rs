@@ -1,5 +1,5 @@
-//! `nodewarden-stage run`: containerd, its network, a place in the cgroup tree, the agent with three pods; until Ctrl-C,
-//! after which all of it is gone.
+//! `nodewarden-stage run`: starts containerd, its network, a cgroup and the agent with three pods. Removes
+//! all of them after Ctrl-C.
 
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -11,30 +11,32 @@ use std::time::Duration;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
-use super::home::Home;
+use super::directory::RunDirectory;
+use super::hints::Hints;
 use super::settings::Settings;
-use super::words::Words;
 use super::{StageError, examples};
-use crate::fixture::{AgentError, Layout, Private, RuntimePlace, TestRoot, die_with_parent, remove_tree};
+use crate::fixture::{
+    AgentError, Layout, PrivateContainerd, PrivateOptions, TestRoot, die_with_parent, remove_tree,
+};
 use crate::harness::Problems;
 
-/// What pods lie in: nothing that a kubelet or this machine's own units use.
+/// The cgroup of all pods. Neither a kubelet nor the machine's own units use this name.
 const CGROUP_ROOT: &str = "/nodewarden-run";
-/// The network's bridge.
+/// Name of the network's bridge.
 const LINK: &str = "nodewarden0";
 
 #[derive(Debug, clap::Args)]
 pub struct Args {
-    /// Folder for manifests, state and everything of the container runtime
+    /// Directory for manifests, state and all files of the container runtime
     #[arg(long, value_name = "DIR")]
     home: PathBuf,
-    /// Where the agent listens for the command line
+    /// Unix socket on which the agent listens for the command line
     #[arg(long, value_name = "PATH", default_value = "/run/nodewarden/nodewarden.sock")]
     socket: PathBuf,
-    /// Where it listens for HTTP
+    /// Address on which the agent listens for HTTP
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:10350")]
     http: String,
-    /// How commands are written in the hints
+    /// How to write the command `nodewarden` in the hints
     #[arg(long, value_name = "COMMAND", default_value = "nodewarden")]
     program: String,
     /// Passed on to `nodewarden agent`
@@ -42,77 +44,79 @@ pub struct Args {
     args: Vec<String>,
 }
 
-/// Sets the stage, plays, and takes it down. The exit status is the agent's.
+/// Runs containerd and the agent until the agent ends, then removes everything. Returns the agent's exit
+/// status, or a failure if something was left behind.
 ///
 /// # Errors
-/// The stage cannot be set.
+/// Containerd or the agent cannot be started.
 pub fn run(agent: &Path, args: &Args) -> Result<ExitCode, StageError> {
-    // Before any thread is there: all of them inherit it, and only the waiting one gets Ctrl-C.
+    // Done before any thread starts: threads inherit the mask, so only the thread that waits receives Ctrl-C.
     let mut signals = SigSet::empty();
     signals.add(Signal::SIGINT);
     signals.add(Signal::SIGTERM);
     signals.thread_block().map_err(|error| StageError::file(Path::new("sigprocmask"))(error.into()))?;
 
-    let home = Home::new(&args.home);
-    home.clear()?;
-    fs::create_dir_all(home.state()).map_err(StageError::file(&home.state()))?;
+    let directory = RunDirectory::new(&args.home);
+    directory.clear()?;
+    fs::create_dir_all(directory.state()).map_err(StageError::file(&directory.state()))?;
     let problems = Problems::default();
     let layout = Arc::new(Layout::detect()?);
     for hierarchy in layout.hierarchies() {
-        // Of a run that was killed; its pods have ended by now.
+        // Left by a run that was killed. Its pods have ended by now.
         let left = hierarchy.mount.join(CGROUP_ROOT.trim_start_matches('/'));
         remove_tree(&left, std::time::Instant::now() + Duration::from_secs(5))?;
     }
     eprintln!("starting containerd …");
-    let place = RuntimePlace {
-        home: home.containerd(),
+    let options = PrivateOptions {
+        folder: directory.containerd(),
         link: LINK.to_owned(),
-        log: home.containerd_log(),
-        limit: Duration::from_secs(60),
+        log: directory.containerd_log(),
+        timeout: Duration::from_secs(60),
     };
-    let mut containerd = Private::start(place)?;
+    let mut containerd = PrivateContainerd::start(options)?;
     let root = TestRoot::at(layout, CGROUP_ROOT.to_owned(), problems.clone())?;
     let no_network = containerd.no_network().map(str::to_owned);
-    examples::write(&home.manifests(), no_network.is_some())?;
+    examples::write(&directory.manifests(), no_network.is_some())?;
     let settings = Settings {
         socket: args.socket.clone(),
         http: args.http.clone(),
-        state: home.state(),
-        logs: home.logs(),
-        manifests: home.manifests(),
-        kubelet: home.kubelet(),
+        state: directory.state(),
+        logs: directory.logs(),
+        manifests: directory.manifests(),
+        kubelet: directory.kubelet(),
         runtime: containerd.socket().to_owned(),
         cgroup_root: CGROUP_ROOT.to_owned(),
     };
-    let configuration = home.configuration();
+    let configuration = directory.configuration();
     fs::write(&configuration, settings.yaml()).map_err(StageError::file(&configuration))?;
-    let words = Words { program: &args.program, configuration: &configuration, settings: &settings };
-    eprint!("{}", words.to_try(no_network.as_deref()));
+    let hints = Hints { program: &args.program, configuration: &configuration, settings: &settings };
+    eprint!("{}", hints.text(no_network.as_deref()));
 
     let mut child = start(agent, &configuration, &args.args)?;
     let pid = Pid::from_raw(child.id().cast_signed());
     std::thread::spawn(move || {
         while signals.wait().is_ok() {
-            // One that has ended is waited for already.
+            // An error means that the agent has ended already.
             let _gone = kill(pid, Signal::SIGTERM);
         }
     });
     let status = child.wait().map_err(|source| AgentError::Wait { source })?;
-    eprintln!("\nthe agent has ended; taking down what it ran …");
+    eprintln!("\nthe agent has ended; removing its pods, containerd and the network …");
     let mut left = containerd.end();
     drop(root);
     left.extend(problems.take());
-    if let Err(error) = home.clear() {
+    if let Err(error) = directory.clear() {
         left.push(error.to_string());
     }
     left.iter().for_each(|problem| eprintln!("left behind: {problem}"));
     if left.is_empty() {
-        eprintln!("nothing is left of it");
+        eprintln!("everything was removed");
     }
     Ok(exit_code(status, left.is_empty()))
 }
 
-/// In a group of its own, so that Ctrl-C reaches it through us and once.
+/// Starts the agent in a process group of its own, so that it receives Ctrl-C only once, as a signal from
+/// this process.
 fn start(agent: &Path, configuration: &Path, more: &[String]) -> Result<Child, AgentError> {
     let mut command = Command::new(agent);
     command.arg("agent").arg("--config").arg(configuration).args(more);

@@ -1,8 +1,8 @@
-//! The agent's configuration for a person who tries it.
+//! The agent's configuration for an interactive run.
 
 use std::path::{Path, PathBuf};
 
-/// What differs from the defaults.
+/// The settings that differ from the defaults.
 #[derive(Debug)]
 pub struct Settings {
     pub socket: PathBuf,
@@ -10,14 +10,14 @@ pub struct Settings {
     pub state: PathBuf,
     pub logs: PathBuf,
     pub manifests: PathBuf,
-    /// Where device plugins find the agent.
+    /// Directory in which device plugins find the agent.
     pub kubelet: PathBuf,
     pub runtime: PathBuf,
     pub cgroup_root: String,
 }
 
 impl Settings {
-    /// The file.
+    /// The text of the configuration file.
     pub fn yaml(&self) -> String {
         format!(
             "# Written by `cargo xtask run` at each start; pass --config to use a file of your own.\n\
@@ -28,7 +28,7 @@ impl Settings {
              cgroupDriver: cgroupfs\n\
              podLogsDir: {logs}\n\
              failSwapOn: false\n\
-             # The disk is the machine's: the example pods are not to go because it was rather full before.\n\
+             # Low disk thresholds: the machine's disk may be rather full, which should not evict the example pods.\n\
              evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, \
              imagefs.available: 1%}}\n\
              nodewarden:\n\
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_agent_takes_it() {
+    fn the_agent_accepts_the_configuration() {
         let temp = tempfile::tempdir().unwrap();
         let settings = Settings {
             socket: "/run/x.sock".into(),

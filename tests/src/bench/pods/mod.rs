@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::statistics::quantile;
 use super::{Bench, Bound, Figure, Run};
-use crate::fixture::{Private, RuntimePlace, link_name};
+use crate::fixture::{PrivateContainerd, PrivateOptions, link_name};
 use crate::harness::Failure;
 use bare::Bare;
 use evidence::Evidence;
@@ -61,13 +61,13 @@ impl Bench for Pods {
 
         // Dropped from the last on: the agent, which would make pods anew, and containerd after what runs in it.
         let evidence = Evidence::new(context)?;
-        let place = RuntimePlace {
-            home: context.temp.join("containerd"),
+        let options = PrivateOptions {
+            folder: context.temp.join("containerd"),
             link: link_name(context.runner()),
             log: context.temp.join("containerd.txt"),
-            limit: context.patiently(30),
+            timeout: context.patiently(30),
         };
-        let containerd = Private::start(place)?;
+        let containerd = PrivateContainerd::start(options)?;
         let bare = Bare::new(context, containerd.socket())?;
         let site = Site::new(context, containerd.socket(), bare.reconcile())?;
         let mut figures = Vec::new();

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use super::pods::{NODE, Site};
 use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
-use crate::fixture::{Cri, Private, RuntimePlace, ServerProgram, link_name};
+use crate::fixture::{Cri, PrivateContainerd, PrivateOptions, ServerProgram, link_name};
 use crate::harness::Failure;
 use measure::Minute;
 
@@ -51,13 +51,13 @@ impl Bench for Probes {
         let pods = run.sizes.pods.unwrap_or(PODS[usize::from(run.quick)]);
         let seconds = run.sizes.idle.unwrap_or(SECONDS[usize::from(run.quick)]);
         // Dropped from the last on: the agent, which would make pods anew, and containerd after what runs in it.
-        let place = RuntimePlace {
-            home: context.temp.join("containerd"),
+        let options = PrivateOptions {
+            folder: context.temp.join("containerd"),
             link: link_name(context.runner()),
             log: context.temp.join("containerd.txt"),
-            limit: context.patiently(30),
+            timeout: context.patiently(30),
         };
-        let containerd = Private::start(place)?;
+        let containerd = PrivateContainerd::start(options)?;
         let site = Site::new(context, containerd.socket(), RECONCILE)?;
         let cri = Cri::connect(containerd.socket())?;
         let mut program = ServerProgram::new(context)?;

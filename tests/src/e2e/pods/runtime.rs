@@ -46,7 +46,7 @@ fn network(context: &Context) -> Result<(), Failure> {
     let mut client = cri.run_sandbox(config("client", &parent("client")), context.problems())?;
     let id = client.start_container("c", BUSYBOX_IMAGE, &["/bin/sleep", "600"], 0)?;
     let ask = ["/bin/busybox", "wget", "-q", "-O", "-", &format!("http://{address}:8080/")];
-    containerd.away(|| Ok::<_, Failure>(()))?;
+    containerd.while_stopped(|| Ok::<_, Failure>(()))?;
     let answer = client.exec(&id, &ask)?;
     ensure_eq!(answer, (0, "hello\n".to_owned()), "{ask:?}");
     let answer = crate::fixture::get(

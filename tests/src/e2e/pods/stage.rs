@@ -260,7 +260,7 @@ impl<'c> Stage<'c> {
         meanwhile: impl FnOnce(&Agent) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         let agent = self.agent.as_ref().ok_or_else(|| Failure::Unexpected("the agent was killed".into()))?;
-        self.containerd.away(|| meanwhile(agent))
+        self.containerd.while_stopped(|| meanwhile(agent))
     }
 
     /// Removes every manifest; then nothing of the pods may be left.
