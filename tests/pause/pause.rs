@@ -1,9 +1,9 @@
-//! Process 1 of a pod's sandbox, and the first instruction of a measured container: 2 KB, without a library, so that
-//! what is measured is the runtime and not a program's start.
+//! Process 1 of a pod's sandbox, and the first instruction of a measured container: 2 KB, without a library,
+//! so that what is measured is the runtime and not a program's start.
 //!
-//! Without arguments it waits for its end and reaps what is handed to it (in a pod whose containers share one process
-//! namespace these are the orphans of all). With arguments `FILE` it first appends one line to the file: the time of
-//! its first instruction, CLOCK_MONOTONIC in nanoseconds.
+//! Without arguments it waits for its end and reaps what is handed to it (in a pod whose containers share one
+//! process namespace these are the orphans of all). With arguments `FILE` it first appends one line to the
+//! file: the time of its first instruction, CLOCK_MONOTONIC in nanoseconds.
 //!
 //! The package's build script compiles it, as a program of its own.
 

@@ -26,7 +26,7 @@ fn stalls(context: &Context) -> Result<(), Failure> {
 
     let worker = Worker::start(context, Some(&tight), &["read-file", &path, "2"])?;
     let Took { took_ns } = worker.report(context.patiently(30))?;
-    ensure!(tight.met_memory_limit()?, "the workload never met its limit");
+    ensure!(tight.reached_memory_limit()?, "the workload never met its limit");
     let stalled = known(settled(&client, &tight)?.reclaim_stall_ns, "reclaim_stall_ns")?;
     ensure!(stalled > 0, "no stall was counted");
     ensure!(stalled <= took_ns, "{stalled} ns stalled in {took_ns} ns of work");

@@ -77,7 +77,7 @@ fn reclaim(context: &Context) -> Result<(), Failure> {
     let path = file.display().to_string();
     let worker = Worker::start(context, Some(&group), &["read-file", &path, "2"])?;
     let _: Took = worker.report(context.patiently(20))?;
-    ensure!(group.met_memory_limit()?, "reading the file never met the memory limit");
+    ensure!(group.reached_memory_limit()?, "reading the file never met the memory limit");
     ensure_eq!(group.kernel_oom_kills()?, 0, "page cache is reclaimed, not killed for: oom_kill");
     Ok(())
 }

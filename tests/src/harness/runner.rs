@@ -124,8 +124,8 @@ fn out_of_time(elapsed: Duration, begin_within: Option<Duration>) -> Option<Stri
 fn catch_interrupts() {
     let action = SigAction::new(SigHandler::Handler(on_interrupt), SaFlags::empty(), SigSet::empty());
     for signal in [Signal::SIGINT, Signal::SIGTERM] {
-        // SAFETY: the handler only stores to an atomic, which is async-signal-safe. Failing to install it would
-        // only cost the cleaning after Ctrl-C.
+        // SAFETY: the handler only stores to an atomic, which is async-signal-safe. Failing to install it
+        // would only cost the cleaning after Ctrl-C.
         let _ = unsafe { sigaction(signal, &action) };
     }
 }

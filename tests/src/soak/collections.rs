@@ -16,7 +16,7 @@ use crate::e2e::hierarchy::pods::Dice;
 use crate::e2e::pods::seen::Seen;
 use crate::e2e::support::eventually;
 use crate::ensure;
-use crate::fixture::{Deal, PAUSE_IMAGE};
+use crate::fixture::{PAUSE_IMAGE, RemovalAction};
 use crate::harness::{Context, Failure};
 
 /// Different images: the disk has room for all of them.
@@ -138,7 +138,7 @@ impl Soak<'_> {
         let Some(name) = self.pods.keys().nth(index).cloned() else { return Ok(()) };
         let Some((n, _)) = self.pods.remove(&name) else { return Ok(()) };
         if !self.pods.values().any(|(other, _)| *other == n) {
-            self.site.ground.proxy.let_go(&image(n));
+            self.site.ground.proxy.release(&image(n));
         }
         self.site.stage.remove(&name)?;
         if self.dice.roll(2) == 0 {
@@ -168,11 +168,11 @@ impl Soak<'_> {
         match self.dice.roll(3) {
             0 => self.site.ground.proxy.rule(move |_, _| {
                 strike();
-                Deal::Hang
+                RemovalAction::Hang
             }),
             1 => self.site.ground.proxy.rule(move |_, _| {
                 strike();
-                Deal::Pass
+                RemovalAction::Pass
             }),
             _ => self.site.ground.proxy.when_done(move |_| strike()),
         }
@@ -190,12 +190,15 @@ impl Soak<'_> {
 
     /// Removals fail or are not answered for a while.
     fn trouble(&mut self) -> Result<(), Failure> {
-        let (deal, every) = match self.dice.roll(3) {
-            0 => (Deal::Fail, 2),
-            1 => (Deal::Hang, 5),
-            _ => (Deal::Mute, 5),
+        let (action, every) = match self.dice.roll(3) {
+            0 => (RemovalAction::Fail, 2),
+            1 => (RemovalAction::Hang, 5),
+            _ => (RemovalAction::NoAnswer, 5),
         };
-        self.site.ground.proxy.rule(move |number, _| if number % every == 0 { deal } else { Deal::Pass });
+        self.site
+            .ground
+            .proxy
+            .rule(move |number, _| if number % every == 0 { action } else { RemovalAction::Pass });
         self.import()?;
         self.come()?;
         self.calm();
@@ -211,7 +214,7 @@ impl Soak<'_> {
     }
 
     fn calm(&self) {
-        self.site.ground.proxy.rule(|_, _| Deal::Pass);
+        self.site.ground.proxy.rule(|_, _| RemovalAction::Pass);
         self.site.ground.proxy.when_done(|_| {});
     }
 
@@ -222,8 +225,8 @@ impl Soak<'_> {
     /// Every pod goes on with its image, and no removal was wrong.
     fn all_well(&mut self) -> Result<(), Failure> {
         let proxy = &self.site.ground.proxy;
-        let wrongs = proxy.wrongs();
-        ensure!(wrongs.is_empty(), "removals of what is in use: {}", wrongs.join("; "));
+        let violations = proxy.violations();
+        ensure!(violations.is_empty(), "removals of what is in use: {}", violations.join("; "));
         ensure!(proxy.most_at_once() <= 1, "{} removals at once", proxy.most_at_once());
         let images = self.site.stage.cri().list_images()?;
         let there = |name: &str| images.iter().any(|one| one.repo_tags.iter().any(|tag| tag == name));
@@ -239,7 +242,8 @@ impl Soak<'_> {
             );
         }
         let removals = proxy.removals();
-        let troubled = removals.iter().skip(self.judged).filter(|one| one.deal != Deal::Pass).count();
+        let troubled =
+            removals.iter().skip(self.judged).filter(|one| one.action != RemovalAction::Pass).count();
         self.done.troubled += troubled;
         self.done.removals = removals.len();
         self.judged = removals.len();

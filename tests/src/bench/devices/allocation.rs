@@ -9,7 +9,7 @@ use crate::bench::{Bound, Figure, Run};
 use crate::e2e::devices::site::{DOMAIN, Site, limits};
 use crate::e2e::pods::manifest::{STAY, one};
 use crate::e2e::support::eventually;
-use crate::fixture::{Behaviour, Item, NativePlugin, Sample};
+use crate::fixture::{Behaviour, NativePlugin, PluginDevice, Sample};
 use crate::harness::Failure;
 use crate::{ensure, ensure_eq};
 
@@ -92,8 +92,9 @@ pub(super) fn name(number: usize) -> String {
 /// Devices on two nodes, and a plugin that has no wishes.
 pub(super) fn behaviour(dir: &Path, number: usize) -> Behaviour {
     let mut behaviour = Behaviour::new(dir, &format!("{DOMAIN}/{}", name(number)), &[]);
-    behaviour.devices =
-        (0..DEVICES).map(|id| Item::healthy(&format!("device-{id:03}")).on((id % 2) as i64)).collect();
+    behaviour.devices = (0..DEVICES)
+        .map(|id| PluginDevice::healthy(&format!("device-{id:03}")).on((id % 2) as i64))
+        .collect();
     behaviour
 }
 

@@ -12,7 +12,7 @@ use super::site::{Site, identity, limits, notes, with};
 use super::twin::Twin;
 use crate::e2e::pods::manifest::{merged, pod, shell};
 use crate::e2e::support::eventually;
-use crate::fixture::{Item, Plugin, Spec};
+use crate::fixture::{DeviceNode, Plugin, PluginDevice};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -40,7 +40,7 @@ impl<'c> Guarded<'c> {
             program_is_there(&site)?;
         }
         let mut behaviour = site.behaviour("twin", &["w0"]);
-        behaviour.response.devices.push(Spec {
+        behaviour.response.devices.push(DeviceNode {
             container_path: "/dev/given".into(),
             host_path: twin.path.clone(),
             permissions: "rw".into(),
@@ -211,9 +211,9 @@ fn cut_off(context: &Context) -> Result<(), Failure> {
     let before = guarded.site.stage.up("owner")?;
     guarded.until("owner", "opened", context.patiently(10))?;
     for _ in 0..3 {
-        guarded.plugin.set_devices(&[Item::unhealthy("w0")])?;
+        guarded.plugin.set_devices(&[PluginDevice::unhealthy("w0")])?;
         let cut = guarded.until("owner", "refused", context.patiently(1))?;
-        guarded.plugin.set_devices(&[Item::healthy("w0")])?;
+        guarded.plugin.set_devices(&[PluginDevice::healthy("w0")])?;
         let back = guarded.until("owner", "opened", context.patiently(1))?;
         println!("cut off after {cut:?}, given back after {back:?} (three tries included)");
     }

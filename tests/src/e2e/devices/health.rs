@@ -6,7 +6,7 @@ use super::NEEDS;
 use super::site::{Site, full, identity, set, wants};
 use crate::e2e::pods::seen::Seen;
 use crate::e2e::support::eventually;
-use crate::fixture::Item;
+use crate::fixture::PluginDevice;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -34,7 +34,7 @@ fn health(context: &Context) -> Result<(), Failure> {
     let other = if id == "t0" { "t1" } else { "t0" };
     ensure_eq!(health_of(&before, "thing", &id), "Healthy", "health of {id}: {}", before.0["status"]);
 
-    plugin.set_devices(&[Item::unhealthy(&id), Item::healthy(other)])?;
+    plugin.set_devices(&[PluginDevice::unhealthy(&id), PluginDevice::healthy(other)])?;
     site.stage
         .until("has", "with an unhealthy device", 10, |pod| health_of(pod, "thing", &id) == "Unhealthy")?;
     site.until_event("has", &["DeviceUnhealthy", &id, "nodewarden.test/thing"])?;
@@ -50,14 +50,14 @@ fn health(context: &Context) -> Result<(), Failure> {
     let message = site.waits(waiting, "OutOfnodewarden.test/thing")?;
     ensure!(message.contains("unhealthy"), "{message:?}");
 
-    plugin.set_devices(&[Item::healthy(&id), Item::healthy(other)])?;
+    plugin.set_devices(&[PluginDevice::healthy(&id), PluginDevice::healthy(other)])?;
     let after =
         site.stage.until("has", "healthy again", 10, |pod| health_of(pod, "thing", &id) == "Healthy")?;
     site.until_event("has", &["DeviceHealthy", &id])?;
     ensure_eq!(identity(&after)?, identity(&before)?, "the pod that has the device");
 
     // One that is listed no more stays whose it is.
-    plugin.set_devices(&[Item::healthy(other), Item::healthy("t9")])?;
+    plugin.set_devices(&[PluginDevice::healthy(other), PluginDevice::healthy("t9")])?;
     site.stage.until("has", "with an unknown device", 10, |pod| health_of(pod, "thing", &id) == "Unknown")?;
     let last = site.stage.up(waiting)?;
     ensure_eq!(site.told(&last, "c")?, set(&["t9"]), "the device that came");

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::NEEDS_PYTHON;
 use super::site::{Site, wants};
 use crate::e2e::support::eventually;
-use crate::fixture::{Behaviour, Item, PythonPlugin};
+use crate::fixture::{Behaviour, PluginDevice, PythonPlugin};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -112,7 +112,7 @@ fn registrations(context: &Context) -> Result<(), Failure> {
 fn lists(context: &Context) -> Result<(), Failure> {
     let mut beside = Beside::new(context)?;
     let mut liar = beside.one("liar");
-    liar.devices = ["x0", "x0", "", "x1"].map(Item::healthy).to_vec();
+    liar.devices = ["x0", "x0", "", "x1"].map(PluginDevice::healthy).to_vec();
     let mut plugin = beside.site.liar(&liar, json!({}))?;
     beside.site.until_allocatable("liar", &["x0", "x1"])?;
     beside.site.until_said(&["nodewarden.test/liar", "x0"])?;
@@ -142,7 +142,7 @@ fn answers(context: &Context) -> Result<(), Failure> {
     let mut beside = Beside::new(context)?;
     let mut liar = beside.one("liar");
     // With one to spare a plugin's wishes are asked for.
-    liar.devices.push(Item::healthy("x2"));
+    liar.devices.push(PluginDevice::healthy("x2"));
     liar.preferred_allocation = true;
     let preferred = ["nobody", "x0", "x0", ""];
     let mut plugin = beside.site.liar(&liar, json!({ "preferred": preferred }))?;
@@ -213,7 +213,7 @@ fn hangs(context: &Context) -> Result<(), Failure> {
     // What is asked for a pod.
     let mut liar = beside.one("liar");
     // With one to spare a plugin's wishes are asked for.
-    liar.devices.push(Item::healthy("x2"));
+    liar.devices.push(PluginDevice::healthy("x2"));
     (liar.preferred_allocation, liar.pre_start_required) = (true, true);
     let mut plugin = beside.site.liar(&liar, json!({}))?;
     beside.site.until_allocatable("liar", &["x0", "x1", "x2"])?;

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::NEEDS;
 use super::site::{Site, set, wants};
 use crate::e2e::support::eventually;
-use crate::fixture::{Item, RpcError, device_ids};
+use crate::fixture::{PluginDevice, RpcError, device_ids};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -14,8 +14,8 @@ pub const TESTS: &[Test] = &[Test::new("devices_can_be_read", read).timeout(120)
 fn read(context: &Context) -> Result<(), Failure> {
     let mut site = Site::new(context, "")?;
     let mut behaviour = site.behaviour("thing", &["t0", "t1"]);
-    behaviour.devices.push(Item::healthy("t2").on(1));
-    behaviour.devices.push(Item::unhealthy("t3"));
+    behaviour.devices.push(PluginDevice::healthy("t2").on(1));
+    behaviour.devices.push(PluginDevice::unhealthy("t3"));
     let _plugin = site.plugin(&behaviour)?;
     site.stage.put([wants("has", &[("thing", 3)]), wants("none", &[])])?;
     let pod = site.stage.up("has")?;

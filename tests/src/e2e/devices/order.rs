@@ -9,7 +9,7 @@ use super::NEEDS;
 use super::site::{SAY, Site, limits, notes, set, wants, with};
 use crate::e2e::pods::manifest::{STAY, pod, shell};
 use crate::e2e::support::eventually;
-use crate::fixture::Item;
+use crate::fixture::PluginDevice;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -83,8 +83,8 @@ fn preferred(context: &Context) -> Result<(), Failure> {
     asked.preferred_allocation = true;
     let plugin = site.plugin(&asked)?;
     let mut nodes = site.behaviour("numa", &[]);
-    nodes.devices = ["a0", "a1"].map(|id| Item::healthy(id).on(0)).to_vec();
-    nodes.devices.extend(["b0", "b1", "b2"].map(|id| Item::healthy(id).on(1)));
+    nodes.devices = ["a0", "a1"].map(|id| PluginDevice::healthy(id).on(0)).to_vec();
+    nodes.devices.extend(["b0", "b1", "b2"].map(|id| PluginDevice::healthy(id).on(1)));
     let _numa = site.plugin(&nodes)?;
 
     site.stage.put([wants("prefers", &[("asked", 1)])])?;

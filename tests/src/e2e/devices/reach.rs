@@ -9,7 +9,7 @@ use super::site::{Site, limits, set, with};
 use super::twin::Twin;
 use crate::e2e::pods::manifest::{STAY, one};
 use crate::e2e::pods::stage::Stage;
-use crate::fixture::{Cdi, Mount, Spec};
+use crate::fixture::{CdiDevice, DeviceNode, Mount};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -32,7 +32,7 @@ fn reach(context: &Context) -> Result<(), Failure> {
         host_path: lent,
         read_only: true,
     });
-    behaviour.per_device.push(Spec {
+    behaviour.per_device.push(DeviceNode {
         container_path: "/dev/thing-{id}".into(),
         host_path: twin.path.clone(),
         permissions: "rw".into(),
@@ -119,7 +119,7 @@ fn cdi(context: &Context) -> Result<(), Failure> {
     let path = folder.join("nodewarden.json");
     fs::write(&path, spec.to_string()).map_err(Failure::file(&path))?;
     let mut behaviour = site.behaviour("made", &["m0"]);
-    behaviour.response.cdi_devices.push(Cdi { name: "nodewarden.test/made=m0".into() });
+    behaviour.response.cdi_devices.push(CdiDevice { name: "nodewarden.test/made=m0".into() });
     let _plugin = site.plugin(&behaviour)?;
     let script = format!("echo made=$MADE; ( : < /dev/made ) && echo open=yes; echo done; {STAY}");
     site.stage.put([one("cdi", &script, limits(&[("made", 1)]))])?;

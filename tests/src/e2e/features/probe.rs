@@ -9,7 +9,7 @@ use aya::Btf;
 use nix::sys::signal::Signal;
 
 use super::row::{FileSeen, On, Tried};
-use crate::fixture::{Group, Layout, Place, TestRoot, Worker, run_count};
+use crate::fixture::{AttachPoint, Group, Layout, TestRoot, Worker, run_count};
 use crate::harness::{Context, Failure, lower_own_oom_score};
 use crate::worker::report::Took;
 
@@ -117,16 +117,16 @@ pub fn powers(context: &Context) -> Result<Vec<(&'static str, Tried)>, Failure> 
     let btf = Btf::from_sys_fs().map_err(|error| format!("no BTF: {error}"));
     let open = || drop(File::open("/proc/self/stat"));
     Ok(vec![
-        ("fentry", ran(Place::Fentry("vfs_open"), &btf, open)),
-        ("BPF LSM", ran(Place::Lsm("bpf_lsm_file_open"), &btf, open)),
-        ("kprobe", ran(Place::Kprobe("vfs_open"), &btf, open)),
+        ("fentry", ran(AttachPoint::Fentry("vfs_open"), &btf, open)),
+        ("BPF LSM", ran(AttachPoint::Lsm("bpf_lsm_file_open"), &btf, open)),
+        ("kprobe", ran(AttachPoint::Kprobe("vfs_open"), &btf, open)),
         ("cgroup_device programs", device(context, &btf)?),
         ("lowering oom_score_adj", lower_own_oom_score().map(|()| "lowered and put back".into())),
     ])
 }
 
-fn ran(place: Place<'_>, btf: &Result<Btf, String>, trigger: impl FnOnce()) -> Tried {
-    match run_count(place, btf.as_ref().map_err(Clone::clone)?, trigger) {
+fn ran(point: AttachPoint<'_>, btf: &Result<Btf, String>, trigger: impl FnOnce()) -> Tried {
+    match run_count(point, btf.as_ref().map_err(Clone::clone)?, trigger) {
         Ok(0) => Err("attached, but it did not run".into()),
         Ok(_) => Ok("attached and ran".into()),
         Err(error) => Err(error.to_string()),
@@ -140,7 +140,7 @@ fn device(context: &Context, btf: &Result<Btf, String>) -> Result<Tried, Failure
     let group = root.child("opens")?;
     let mut worker = Worker::spawn(context, Some(&group), &["read-file", "/dev/null", "1"])?;
     let mut opened = Ok(());
-    let tried = ran(Place::CgroupDevice(&group.directory(unified)), btf, || {
+    let tried = ran(AttachPoint::CgroupDevice(&group.directory(unified)), btf, || {
         opened = worker.go().and_then(|()| worker.report::<Took>(context.patiently(5)).map(drop));
     });
     opened?;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::NEEDS;
 use super::site::{Site, image, words};
-use crate::fixture::{Agent, AgentOptions, Deal, PAUSE_IMAGE};
+use crate::fixture::{Agent, AgentOptions, PAUSE_IMAGE, RemovalAction};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -49,12 +49,12 @@ fn commands(context: &Context) -> Result<(), Failure> {
     let plan = planned_names(&planned);
     ensure!(plan.len() >= 2 && !plan.contains(&image(1)), "{} images in the plan:\n{planned}", plan.len());
     ensure_eq!(site.ground.proxy.removals().len(), 0, "removals by a dry run");
-    site.ground.proxy.rule(|_, _| Deal::Fail);
+    site.ground.proxy.rule(|_, _| RemovalAction::Fail);
     let output = site.stage.command(&["gc"])?;
     ensure!(!output.status.success(), "gc could remove nothing and succeeded: {}", words(&output));
     ensure!(words(&output).contains("the test says so"), "why is not in: {}", words(&output));
 
-    site.ground.proxy.rule(|_, _| Deal::Pass);
+    site.ground.proxy.rule(|_, _| RemovalAction::Pass);
     let tried = site.ground.proxy.removals().len();
     let done = site.printed(&["gc"])?;
     ensure!(

@@ -10,7 +10,7 @@ use nix::unistd::Pid;
 use super::NEEDS;
 use super::site::{Site, image, stays, words};
 use crate::e2e::support::eventually;
-use crate::fixture::Deal;
+use crate::fixture::RemovalAction;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -48,7 +48,7 @@ fn killed(context: &Context) -> Result<(), Failure> {
             Ok(killed.load(Ordering::SeqCst).then_some(()))
         })?;
         site.stage.kill_agent()?;
-        site.ground.proxy.rule(|_, _| Deal::Pass);
+        site.ground.proxy.rule(|_, _| RemovalAction::Pass);
         site.ground.proxy.when_done(|_| {});
         let before = site.ground.proxy.removals().len();
         site.stage.start_agent()?;
@@ -71,7 +71,7 @@ fn arm(site: &Site<'_>, moment: Moment) -> Result<Arc<AtomicBool>, Failure> {
     match moment {
         Moment::Asked => site.ground.proxy.rule(move |_, _| {
             strike();
-            Deal::Hang
+            RemovalAction::Hang
         }),
         Moment::UnderWay => site.ground.proxy.rule(move |number, _| {
             if number == 0 {
@@ -81,7 +81,7 @@ fn arm(site: &Site<'_>, moment: Moment) -> Result<Arc<AtomicBool>, Failure> {
                     strike();
                 });
             }
-            Deal::Pass
+            RemovalAction::Pass
         }),
         Moment::Done => site.ground.proxy.when_done(move |_| strike()),
     }
@@ -103,12 +103,17 @@ fn every_third(context: &Context) -> Result<(), Failure> {
     std::thread::sleep(Duration::from_secs(2) * context.patience);
     let filled = site.ground.disk.fill_to("filler", 95);
     filled.map_err(Failure::file(site.ground.disk.path()))?;
-    site.ground.proxy.rule(|number, _| if number % 3 == 2 { Deal::Fail } else { Deal::Pass });
+    site.ground
+        .proxy
+        .rule(|number, _| if number % 3 == 2 { RemovalAction::Fail } else { RemovalAction::Pass });
     let output = site.stage.command(&["gc"])?;
     ensure!(!output.status.success(), "gc succeeded though removals failed: {}", words(&output));
     let removals = site.ground.proxy.removals();
-    let failed = removals.iter().filter(|one| one.deal == Deal::Fail).count();
-    ensure!(failed >= 1 && removals.last().is_some_and(|one| one.deal == Deal::Pass), "{removals:?}");
+    let failed = removals.iter().filter(|one| one.action == RemovalAction::Fail).count();
+    ensure!(
+        failed >= 1 && removals.last().is_some_and(|one| one.action == RemovalAction::Pass),
+        "{removals:?}"
+    );
     ensure!(site.ground.space()?.above(LOW) <= 0, "the use is {:?}: {}", site.ground.space(), words(&output));
     ensure!(words(&output).contains("the test says so"), "why it failed is not in: {}", words(&output));
     ensure_eq!(
@@ -125,8 +130,8 @@ fn hangs(context: &Context) -> Result<(), Failure> {
     let mut site = Site::new(context, [HIGH, LOW], "runtimeRequestTimeout: 3s\n", PERIOD)?;
     let next = site.import_to(0, 76.0)?;
     let pods = site.pods(&[1, 2])?;
-    for (number, deal) in [Deal::Hang, Deal::Mute].into_iter().enumerate() {
-        site.ground.proxy.rule(move |number, _| if number == 0 { deal } else { Deal::Pass });
+    for (number, deal) in [RemovalAction::Hang, RemovalAction::NoAnswer].into_iter().enumerate() {
+        site.ground.proxy.rule(move |number, _| if number == 0 { deal } else { RemovalAction::Pass });
         let before = site.ground.proxy.removals().len();
         fill(&site)?;
         eventually(context.patiently(20), "nothing was to be removed", || {
@@ -140,7 +145,7 @@ fn hangs(context: &Context) -> Result<(), Failure> {
         let removals = site.ground.proxy.removals();
         ensure!(removals.len() > before + 1, "nothing was removed after {deal:?}");
         let first = &removals[before];
-        if deal == Deal::Mute {
+        if deal == RemovalAction::NoAnswer {
             ensure!(first.after.is_some(), "it was not carried out");
         }
         site.all_well(&pods)?;

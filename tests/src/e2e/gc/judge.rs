@@ -106,7 +106,7 @@ pub fn lowest(seen: &[Space]) -> Option<Space> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fixture::Deal;
+    use crate::fixture::RemovalAction;
 
     /// Of a disk of 100 MB, in percent.
     fn removals(all: &[(u64, Option<u64>)]) -> Vec<Removal> {
@@ -118,7 +118,7 @@ mod tests {
             Removal {
                 id: "x".to_owned(),
                 names: Vec::new(),
-                deal: Deal::Pass,
+                action: RemovalAction::Pass,
                 asked,
                 before: space(before),
                 after: after.map(space),

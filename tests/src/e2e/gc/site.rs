@@ -167,7 +167,7 @@ impl<'c> Site<'c> {
         let pause = self.id(PAUSE_IMAGE)?;
         ensure!(self.ground.proxy.removals().iter().all(|one| one.id != pause), "sandboxes' image was to go");
         ensure!(self.ground.proxy.most_at_once() <= 1, "several images were removed at once");
-        let wrongs = self.ground.proxy.wrongs();
+        let wrongs = self.ground.proxy.violations();
         ensure!(wrongs.is_empty(), "removals of what is in use: {}", wrongs.join("; "));
         Ok(())
     }

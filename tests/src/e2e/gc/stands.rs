@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::judge;
 use super::site::{Ground, OWN, image};
 use crate::e2e::support::{MIB, eventually};
-use crate::fixture::{BUSYBOX_IMAGE, Cri, Deal, PodSpec, TestRoot};
+use crate::fixture::{BUSYBOX_IMAGE, Cri, PodSpec, RemovalAction, TestRoot};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -40,7 +40,7 @@ fn ground(context: &Context) -> Result<(), Failure> {
     ground.proxy.when_done(move |_| {
         counted.fetch_add(1, Ordering::SeqCst);
     });
-    ground.proxy.rule(|number, _| if number % 3 == 0 { Deal::Fail } else { Deal::Pass });
+    ground.proxy.rule(|number, _| if number % 3 == 0 { RemovalAction::Fail } else { RemovalAction::Pass });
     let refused = cri.remove_image(&image(0));
     ensure!(refused.is_err_and(|error| error.to_string().contains("the test says so")), "it was not refused");
     ensure!(cri.image_id(&image(0))?.is_some(), "it was removed all the same");
@@ -58,7 +58,7 @@ fn ground(context: &Context) -> Result<(), Failure> {
     ensure_eq!(removals[1].names, [image(0)], "names of a removed image");
 
     // A hanging one keeps nobody waiting but the caller, and is not carried out.
-    ground.proxy.rule(|_, _| Deal::Hang);
+    ground.proxy.rule(|_, _| RemovalAction::Hang);
     let socket = ground.socket().to_owned();
     let hangs = std::thread::spawn(move || {
         Cri::connect(&socket).map(|cri| {
@@ -69,14 +69,14 @@ fn ground(context: &Context) -> Result<(), Failure> {
         Ok((ground.proxy.removals().len() == 4).then_some(()))
     })?;
     ensure!(cri.image_id(&image(1))?.is_some() && !hangs.is_finished(), "it was answered");
-    ensure!(ground.proxy.wrongs().is_empty(), "{:?}", ground.proxy.wrongs());
+    ensure!(ground.proxy.violations().is_empty(), "{:?}", ground.proxy.violations());
 
     in_use(context, &ground, &cri)
 }
 
 /// A container's image, the sandboxes' and one that is held: each is found to be in use.
 fn in_use(context: &Context, ground: &Ground<'_>, cri: &Cri) -> Result<(), Failure> {
-    ground.proxy.rule(|_, _| Deal::Fail);
+    ground.proxy.rule(|_, _| RemovalAction::Fail);
     let root = TestRoot::new(context)?;
     let spec = PodSpec { name: "p", namespace: "n", uid: "u", cgroup_parent: root.group().path() };
     let mut pod = cri.run_pod(&spec, context.problems())?;
@@ -84,12 +84,12 @@ fn in_use(context: &Context, ground: &Ground<'_>, cri: &Cri) -> Result<(), Failu
     ground.proxy.hold(&image(1));
     for (number, name) in [BUSYBOX_IMAGE, crate::fixture::PAUSE_IMAGE, &image(1)].into_iter().enumerate() {
         let _refused = cri.remove_image(name);
-        ensure_eq!(ground.proxy.wrongs().len(), number + 1, "removals of what is in use, after {name}");
+        ensure_eq!(ground.proxy.violations().len(), number + 1, "removals of what is in use, after {name}");
     }
-    ground.proxy.let_go(&image(1));
+    ground.proxy.release(&image(1));
     pod.remove()?;
     let _refused = cri.remove_image(BUSYBOX_IMAGE);
     let _refused = cri.remove_image(&image(1));
-    ensure_eq!(ground.proxy.wrongs().len(), 3, "they are no longer in use");
+    ensure_eq!(ground.proxy.violations().len(), 3, "they are no longer in use");
     Ok(())
 }

@@ -61,15 +61,15 @@ fn policies(context: &Context) -> Result<(), Failure> {
 
     // Another image under the same name: only who always pulls gets it.
     put("thing:1", "second")?;
-    let looks = registry.looks();
+    let looks = registry.tag_lookups();
     stage.put([with("content", &image, json!("IfNotPresent"))])?;
     let content = stage.up("content")?;
     ensure_eq!(stage.log_until(&content, "c", 0, "\n")?, "first\n", "the image that was there");
-    ensure_eq!(registry.looks(), looks, "questions to the registry about an image that is there");
+    ensure_eq!(registry.tag_lookups(), looks, "questions to the registry about an image that is there");
     stage.put([with("always", &image, json!("Always"))])?;
     let always = stage.up("always")?;
     ensure_eq!(stage.log_until(&always, "c", 0, "\n")?, "second\n", "the image that was pulled anew");
-    ensure!(registry.looks() > looks, "the registry was not asked");
+    ensure!(registry.tag_lookups() > looks, "the registry was not asked");
 
     // As soon as it can be had, the pod runs.
     put("missing:1", "late")?;

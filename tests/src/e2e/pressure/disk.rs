@@ -174,7 +174,7 @@ fn judge(site: &Site<'_>, all: &[Alive], signal: &str) -> Result<(), Failure> {
     for alive in all.iter().filter(|alive| alive.name != "hog") {
         ensure_eq!(&Alive::of(&site.stage.up(&alive.name)?)?, alive, "a pod that was to be left alone");
     }
-    let wrongs = site.ground.proxy.wrongs();
+    let wrongs = site.ground.proxy.violations();
     ensure!(wrongs.is_empty(), "removals of what is in use: {}", wrongs.join("; "));
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::{LONG_NEEDS, shown};
 use crate::e2e::pods::manifest::{STAY, merged, shell};
 use crate::e2e::support::eventually;
 use crate::ensure_eq;
-use crate::fixture::time_waits;
+use crate::fixture::count_time_wait;
 use crate::harness::{Context, Failure, REPORTED, Test};
 
 pub const TESTS: &[Test] = &[Test::new("probe_handlers", handlers).timeout(150).needs(LONG_NEEDS)];
@@ -77,7 +77,7 @@ fn handlers(context: &Context) -> Result<(), Failure> {
     let listening: BTreeSet<u16> = pods.iter().flat_map(|(_, ports, _)| ports.all()).collect();
     let samples = site.samples()?;
     let runs: f64 = samples.iter().filter(|of| of.name == "prober_probe_total").map(|of| of.value).sum();
-    ensure_eq!(time_waits("self", &listening)?, 0, "connections of {runs} runs that wait out their end");
+    ensure_eq!(count_time_wait("self", &listening)?, 0, "connections of {runs} runs that wait out their end");
     if !site.own_network() {
         println!("{REPORTED}pods are on the machine's network: no probe went to an address of a pod's own");
     }

@@ -15,7 +15,7 @@ use crate::e2e::devices::site::{Site, full, limits, notes, with};
 use crate::e2e::hierarchy::pods::Dice;
 use crate::e2e::pods::manifest::{STAY, pod, shell};
 use crate::e2e::support::eventually;
-use crate::fixture::{NativePlugin, Spec};
+use crate::fixture::{DeviceNode, NativePlugin};
 use crate::harness::{Context, Failure};
 use crate::{ensure, ensure_eq};
 use trap::{Step, Trap};
@@ -78,7 +78,7 @@ pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
     trap.watch(&site.dir())?;
     let mut behaviour = site.behaviour(RESOURCE, &DEVICES);
     behaviour.preferred_allocation = true;
-    behaviour.per_device.push(Spec {
+    behaviour.per_device.push(DeviceNode {
         container_path: "/dev/soak/{id}".into(),
         host_path: "/dev/null".into(),
         permissions: "rw".into(),
