@@ -1,4 +1,4 @@
-//! What it takes to make and to destroy the cgroups of a pod, through each driver that this machine has.
+//! Measures creating and destroying the cgroups of a pod through each driver that this machine has.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,12 +15,13 @@ use crate::harness::{Failure, OWN_MACHINE};
 
 pub struct Cgroups;
 
-/// Pods of each series, and of a quick look; a tenth with systemd, which takes a hundred times as long.
+/// Pods of each series, on a full and on a quick run. With systemd it is a tenth of that, because each pod
+/// takes a hundred times as long.
 const PODS: [u32; 2] = [500, 100];
-/// With a process in each container.
+/// Pods that have a process in each container, on a full and on a quick run.
 const RUNNING: [u32; 2] = [100, 50];
-/// For one pod to go.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time-out for destroying one pod.
+const DESTROY_TIMEOUT: Duration = Duration::from_secs(30);
 const CONTAINERS: [&str; 2] = ["c1", "c2"];
 
 impl Bench for Cgroups {
@@ -29,7 +30,7 @@ impl Bench for Cgroups {
     }
 
     fn about(&self) -> &'static str {
-        "making and destroying the cgroups of a pod: pod and two containers with limits, by each driver"
+        "creating and destroying the cgroups of a pod: pod and two containers with limits, by each driver"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
@@ -70,7 +71,7 @@ struct Series<'a> {
     run: &'a Run<'a>,
     driver: String,
     manager: Manager,
-    /// What the measured cgroups lie in.
+    /// The parent of the measured cgroups.
     top: CgroupName,
 }
 
@@ -114,7 +115,7 @@ impl Series<'_> {
         ])
     }
 
-    /// Promised of the files on a real machine; systemd takes the time that it takes.
+    /// A bound applies to cgroupfs on a real machine only. systemd has none.
     fn bound(&self, p50: f64, p99: f64) -> Bound {
         let promised = self.manager.kind() == DriverKind::Cgroupfs && std::env::var_os(OWN_MACHINE).is_none();
         if promised { Bound::both(p50, p99) } else { Bound::NONE }
@@ -134,10 +135,10 @@ impl Series<'_> {
         Ok(())
     }
 
-    /// Milliseconds.
+    /// Destroys a cgroup. Returns how long that took, in milliseconds.
     fn destroy(&self, name: &CgroupName) -> Result<f64, Failure> {
         let begun = Instant::now();
-        let result = self.manager.destroy(&self.manager.path(name), PATIENCE);
+        let result = self.manager.destroy(&self.manager.path(name), DESTROY_TIMEOUT);
         let took = milliseconds(begun.elapsed());
         result.map(|_| took).map_err(|error| Failure::Unexpected(error.to_string()))
     }
@@ -158,7 +159,7 @@ fn level_limits() -> Limits {
     }
 }
 
-/// As the kubelet sets them: two containers of half a CPU and 64 MiB each.
+/// The pod's limits as the kubelet sets them for two containers of half a CPU and 64 MiB each.
 fn pod_limits(interface: &Interface) -> Limits {
     Limits {
         cpu: Some(CpuShare::Shares(1024)),

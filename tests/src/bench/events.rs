@@ -1,4 +1,4 @@
-//! From the kernel's kill to the event in a subscribed client.
+//! Measures the time from the kernel's OOM kill to the event in a subscribed client.
 
 use std::collections::HashMap;
 use std::time::{Duration, SystemTime};
@@ -54,12 +54,12 @@ impl Bench for Events {
     }
 }
 
-/// Milliseconds, one value a kill.
+/// Latencies in milliseconds, one value per kill.
 struct Latencies {
-    /// From the event's own time: the kernel's clock at the kill.
+    /// From the event's own time, which is the kernel's clock at the kill.
     from_kernel: Vec<f64>,
-    /// From when the victim's parent saw its death, by a clock that the agent has no part in. Below 0 when the
-    /// event came first.
+    /// From the time at which the victim's parent saw its death, by a clock independent of the agent.
+    /// Negative if the event came first.
     from_parent: Vec<f64>,
 }
 
@@ -69,7 +69,7 @@ fn series(context: &Context, group: &Group, events: &Subscription, kills: u32) -
     let mut victims = Vec::new();
     for i in 0..kills {
         victims.push(worker.report::<Victim>(Duration::from_secs(20))?);
-        // A pause, so that each finds the agent asleep.
+        // A pause, so that the agent sleeps at each kill.
         std::thread::sleep(Duration::from_millis(5));
         if i + 1 < kills {
             worker.go()?;
@@ -84,7 +84,7 @@ fn series(context: &Context, group: &Group, events: &Subscription, kills: u32) -
 fn latencies(victims: &[Victim], received: &[Received]) -> Result<Latencies, Failure> {
     ensure!(
         victims.len() == received.len(),
-        "{} kills and {} events: without each in its place there is nothing to measure",
+        "{} kills and {} events: each kill needs one event to be measured",
         victims.len(),
         received.len()
     );
@@ -104,7 +104,7 @@ fn latencies(victims: &[Victim], received: &[Received]) -> Result<Latencies, Fai
     Ok(latencies)
 }
 
-/// From one to the other; negative if it was the other way round.
+/// Milliseconds between two times; negative if `to` is before `from`.
 fn milliseconds(from: SystemTime, to: SystemTime) -> f64 {
     match to.duration_since(from) {
         Ok(after) => after.as_secs_f64() * 1e3,

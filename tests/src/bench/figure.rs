@@ -1,10 +1,10 @@
-//! A measured figure and what it is held against.
+//! A measured figure and its bound.
 
 use serde::Serialize;
 
 use super::statistics::quantile;
 
-/// Upper bounds; a value must lie below. `None` where nothing is promised.
+/// Upper bounds. A value must be below its bound; `None` means that there is no bound.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Bound {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -16,7 +16,7 @@ pub struct Bound {
 impl Bound {
     pub const NONE: Self = Self { p50: None, p99: None };
 
-    /// On the median (or the only value).
+    /// A bound on the median, or on the only value.
     pub const fn p50(bound: f64) -> Self {
         Self { p50: Some(bound), p99: None }
     }
@@ -36,11 +36,11 @@ pub struct Figure {
     pub p50: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p99: Option<f64>,
-    /// Values measured.
+    /// Number of values.
     pub samples: usize,
     #[serde(skip_serializing_if = "is_none")]
     pub bound: Bound,
-    /// Whether every bound is kept; true without one.
+    /// Whether every value is below its bound; true without bounds.
     pub holds: bool,
 }
 
@@ -49,7 +49,7 @@ fn is_none(bound: &Bound) -> bool {
 }
 
 impl Figure {
-    /// From many values. Without any it does not hold: nothing was shown.
+    /// A figure of many values. Without values `holds` is false, because nothing was measured.
     pub fn of(
         bench: &'static str,
         name: impl Into<String>,
@@ -61,7 +61,7 @@ impl Figure {
         Self::summary(bench, name, unit, quantiles, values.len(), bound)
     }
 
-    /// From values that somebody else has counted: p50 and p99 of so many.
+    /// A figure of values that were counted elsewhere: their p50, p99 and number.
     pub fn summary(
         bench: &'static str,
         name: impl Into<String>,
@@ -75,7 +75,7 @@ impl Figure {
         Self { bench, name: name.into(), unit, p50, p99: Some(p99), samples, bound, holds }
     }
 
-    /// From a single value.
+    /// A figure of a single value.
     pub fn one(
         bench: &'static str,
         name: impl Into<String>,
@@ -86,13 +86,13 @@ impl Figure {
         Self { p99: None, ..Self::of(bench, name, unit, &[value], bound) }
     }
 
-    /// For programs: one JSON object.
+    /// The figure as a JSON object.
     pub fn json(&self) -> String {
-        // A struct of texts and finite numbers can always be written.
+        // Serialising strings and numbers does not fail.
         serde_json::to_string(self).unwrap_or_default()
     }
 
-    /// For people.
+    /// The figure as a line of text.
     pub fn line(&self) -> String {
         let mut line = format!("{:<9} {:<46} ", self.bench, self.name);
         match self.p99 {
@@ -119,7 +119,7 @@ impl Figure {
     }
 }
 
-/// Three significant digits or all before the point.
+/// Formats a number with three significant digits, or with all digits before the point.
 fn short(value: f64) -> String {
     match value.abs() {
         v if v >= 100.0 => format!("{value:.0}"),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn json_leaves_out_what_is_not_there() {
+    fn json_leaves_out_missing_values() {
         let json = Figure::one("b", "n", "ms", 1.5, Bound::NONE).json();
         assert_eq!(json, r#"{"bench":"b","name":"n","unit":"ms","p50":1.5,"samples":1,"holds":true}"#);
         let json = Figure::of("b", "n", "ms", &[1.5], Bound::p50(2.0)).json();

@@ -1,5 +1,5 @@
-//! The benches: figures with bounds, measured on the running machine. What is compared is measured in turn within
-//! one run.
+//! The benches: they measure figures on the running machine and compare them with bounds. Variants that are
+//! compared are measured in turn within one run.
 
 mod cgroups;
 mod devices;
@@ -27,44 +27,43 @@ use crate::harness::{Context, Failure};
 /// One bench.
 pub trait Bench {
     fn name(&self) -> &'static str;
-    /// What it measures, in a line.
+    /// What it measures, in one line.
     fn about(&self) -> &'static str;
     /// # Errors
-    /// What kept it from measuring: a bound that is missed is no error.
+    /// The bench could not measure. A missed bound is no error.
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure>;
 }
 
-/// What a bench is given.
+/// The arguments of a bench.
 pub struct Run<'a> {
     pub context: &'a Context,
-    /// Fewer rounds: a look, not a record.
+    /// Whether to run fewer rounds.
     pub quick: bool,
-    /// Of the benches of pods, devices and probes.
+    /// Sizes for the benches of pods, devices and probes.
     pub sizes: Sizes,
 }
 
-/// How much of it, where not as usual.
+/// Sizes that replace the default ones.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// Of `pods` and `devices`: how many at most; of `probes`: how many of 50 containers
+    /// For `pods` and `devices`: number of pods at most; for `probes`: number of pods with 50 containers each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
-    /// Of `pods`: starts and ends of one pod, each by the agent and by bare calls
+    /// For `pods`: how often one pod is started and ended, by the agent and by bare calls
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
-    /// Of `pods`: how long idle pods are measured; of `probes`: how long they are
+    /// For `pods`: how long idle pods are measured; for `probes`: how long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
 }
 
 impl Run<'_> {
-    /// Says what goes on. Standard output is for the figures.
+    /// Prints progress to standard error. Standard output is for the figures.
     pub fn progress(&self, text: &str) {
         eprintln!("{}: {text}", self.context.name);
     }
 }
 
-/// Every bench. Later ones are added here.
 const BENCHES: &[&dyn Bench] = &[
     &events::Events,
     &overhead::Overhead,
@@ -77,22 +76,22 @@ const BENCHES: &[&dyn Bench] = &[
     &feedback::Feedback,
 ];
 
-/// Figures of nodewarden on this machine, each with its bound. Needs root.
+/// Measures nodewarden on this machine and compares the figures with their bounds. Needs root.
 #[derive(Parser)]
 #[command(name = "nodewarden-bench", version)]
 struct Arguments {
-    /// A bench, `all`, or `list`
+    /// Name of a bench, `all`, or `list`
     name: String,
-    /// One JSON object a figure
+    /// Print one JSON object per figure
     #[arg(long)]
     json: bool,
-    /// Fewer rounds
+    /// Run fewer rounds
     #[arg(long)]
     quick: bool,
-    /// The agent's binary (default: `nodewarden` beside this one)
+    /// The agent's binary (default: `nodewarden` in the directory of this program)
     #[arg(long)]
     agent: Option<PathBuf>,
-    /// Factor on every time-out: emulated machines are slow. Bounds are not stretched
+    /// Factor for every time-out, for slow emulated machines. Bounds are not multiplied
     #[arg(long, value_name = "FACTOR", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100))]
     patience: u32,
     #[command(flatten)]

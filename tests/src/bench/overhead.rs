@@ -1,4 +1,4 @@
-//! What the kernel programs cost under a storm of forks and context switches.
+//! Measures what the kernel programs cost under a storm of forks and context switches.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::worker::report::Took;
 
 pub struct Overhead;
 
-/// A mean over fewer runs says little.
+/// A mean over fewer runs is not meaningful.
 const FEWEST_RUNS: u64 = 1000;
 
 impl Bench for Overhead {
@@ -22,7 +22,7 @@ impl Bench for Overhead {
     }
 
     fn about(&self) -> &'static str {
-        "slow-down of a fork and switch storm by the agent, and each program's run time beside an empty one"
+        "slow-down of a fork and switch storm by the agent, and each program's run time above an empty program"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
@@ -35,7 +35,7 @@ impl Bench for Overhead {
     }
 }
 
-/// The fixed work of this run.
+/// The work that is measured, fixed for this run.
 struct Storm {
     pairs: String,
     rounds: String,
@@ -52,7 +52,7 @@ impl Storm {
         }
     }
 
-    /// As much work as takes about this long here without an agent.
+    /// An amount of work that takes about 2 s (0.7 s on a quick run) on this machine without an agent.
     fn calibrated(run: &Run<'_>, group: &Group) -> Result<Self, Failure> {
         let target = if run.quick { 0.7 } else { 2.0 };
         let mut rounds = 2000;
@@ -74,8 +74,8 @@ impl Storm {
     }
 }
 
-/// With and without the agent in turn, first one first, then the other. The agent runs as it does by default:
-/// the kernel measures its programs a second in ten, which is part of what it costs.
+/// Measures the work with and without the agent, alternating which comes first. The agent runs with its
+/// default settings: the kernel measures its programs for one second in ten, which is part of what it costs.
 fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
     let rounds = if run.quick { 4 } else { 12 };
     let options = AgentOptions::default();
@@ -107,7 +107,7 @@ fn slow_down(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>,
     ])
 }
 
-/// Each program's mean run time in a storm, and how far it is above the empty program on the same hook.
+/// Measures each program's mean run time, and its difference to the empty program on the same hook.
 fn program_costs(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figure>, Failure> {
     let rounds = if run.quick { 3 } else { 10 };
     let options = AgentOptions { program_stats: Some(true), empty_programs: true, ..Default::default() };
@@ -132,7 +132,7 @@ fn program_costs(run: &Run<'_>, storm: &Storm, group: &Group) -> Result<Vec<Figu
     figures_of(&means)
 }
 
-/// By hook and name.
+/// The costs of the programs by hook and name.
 fn costs(client: &Client) -> Result<BTreeMap<(String, String), ProgramCost>, Failure> {
     let programs = client.status()?.programs;
     Ok(programs.into_iter().map(|p| ((p.hook.clone(), p.name.clone()), p)).collect())
@@ -154,7 +154,7 @@ fn figures_of(means: &BTreeMap<(String, String), Vec<f64>>) -> Result<Vec<Figure
         compared += usize::from(scheduler);
         figures.push(Figure::of("overhead", format!("{name}: above an empty program"), "ns", &above, bound));
     }
-    ensure!(compared > 0, "the status shows no scheduler program beside an empty one on its hook");
+    ensure!(compared > 0, "the status shows no scheduler program together with an empty one on its hook");
     Ok(figures)
 }
 
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_held_against_the_empty_one_on_its_hook() {
+    fn a_program_is_compared_with_the_empty_one_on_its_hook() {
         let key = |hook: &str, name: &str| (hook.to_owned(), name.to_owned());
         let means = BTreeMap::from([
             (key("tp_btf/sched_switch", "sched_switch"), vec![190.0, 210.0]),

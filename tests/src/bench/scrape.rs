@@ -1,4 +1,4 @@
-//! What a scrape of `/metrics/cadvisor` takes with many containers, and what the agent itself takes.
+//! Measures a scrape of `/metrics/cadvisor` with many containers, and the agent's own memory and CPU time.
 
 use std::time::Duration;
 
@@ -9,9 +9,10 @@ use crate::harness::Failure;
 
 pub struct Scrape;
 
-/// Containers with a process inside, at most.
+/// The number of containers that have a process, at most.
 const RUNNING: usize = 100;
-/// Longer than the agent lets callers share a reading: every scrape reads anew.
+/// Interval of the scrapes: longer than the agent shares a reading between callers, so that each scrape reads
+/// all files.
 const BETWEEN: Duration = Duration::from_millis(60);
 
 impl Bench for Scrape {
@@ -50,7 +51,7 @@ fn with_containers(run: &Run<'_>, containers: usize, bound_ms: f64) -> Result<Ve
     Ok(figures)
 }
 
-/// As the kubelet's cgroupfs driver names them: a Burstable pod each, with one container.
+/// Creates Burstable pods with one container each, with the names that the kubelet's cgroupfs driver uses.
 fn make(root: &TestRoot, containers: usize) -> Result<Vec<Group>, Failure> {
     let burstable = root.child("kubepods")?.child("burstable")?;
     (0..containers)
@@ -75,7 +76,7 @@ fn scrapes(
     for i in 0..count + 3 {
         let response = agent.get("/metrics/cadvisor")?;
         ensure!(response.status == 200, "/metrics/cadvisor answers {}", response.status);
-        // The first ones warm up.
+        // The first scrapes are a warm-up.
         if i >= 3 {
             times.push(response.took.as_secs_f64() * 1e3);
         }
@@ -99,7 +100,7 @@ fn scrapes(
     ])
 }
 
-/// Resident memory without the mapped eBPF maps, and the maps.
+/// Figures of resident memory without the mapped eBPF maps, and of the maps.
 fn memory(agent: &Agent, containers: usize) -> Result<Vec<Figure>, Failure> {
     let (resident, mapped) = agent.resident_bytes()?;
     let maps = agent.client()?.status()?.map_bytes;
@@ -112,7 +113,7 @@ fn memory(agent: &Agent, containers: usize) -> Result<Vec<Figure>, Failure> {
     ])
 }
 
-/// CPU time with nobody asking.
+/// Measures CPU time while there are no requests.
 fn idle(run: &Run<'_>, agent: &Agent, containers: usize) -> Result<Figure, Failure> {
     let seconds = if run.quick { 20 } else { 60 };
     run.progress(&format!("idle for {seconds} s"));

@@ -1,6 +1,6 @@
 //! Quantiles.
 
-/// Quantile `q` (0…1) by the nearest rank; 0 without values.
+/// The quantile `q` (0 to 1) by the nearest rank; 0 without values.
 pub fn quantile(values: &[f64], q: f64) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -13,7 +13,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nearest_rank() {
+    fn quantiles_use_the_nearest_rank() {
         let hundred: Vec<f64> = (1..=100).rev().map(f64::from).collect();
         assert_eq!(quantile(&hundred, 0.5), 50.0);
         assert_eq!(quantile(&hundred, 0.99), 99.0);

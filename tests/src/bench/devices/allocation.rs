@@ -1,5 +1,5 @@
-//! Allocation by the running agent: what it measures of itself, the time of the plugins' answers left out, while it and
-//! the runtime start the pods.
+//! Measures allocation by the running agent while it and the runtime start pods: the time that the agent
+//! itself measures, without the time of the plugins' answers.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -15,17 +15,17 @@ use crate::{ensure, ensure_eq};
 
 pub(super) const PLUGINS: usize = 10;
 pub(super) const DEVICES: usize = 100;
-/// On a record and on a quick look.
+/// Number of pods, on a full and on a quick run.
 pub(super) const PODS: [usize; 2] = [200, 20];
-/// Of two resources each, so that in the end every device is taken: 200 × (4 + 1).
+/// Devices of each pod from two resources. In the end every device is allocated: 200 × (4 + 1).
 pub(super) const EACH: [u32; 2] = [4, 1];
-/// The agent's own part of an allocation.
+/// The metric of the agent's own part of an allocation.
 const HISTOGRAM: &str = "nodewarden_device_allocation_seconds_bucket";
-/// Milliseconds, p50 and p99.
+/// Bounds in milliseconds, p50 and p99.
 pub(super) const BOUND: Bound = Bound::both(1.0, 1.0);
 
 /// # Errors
-/// A pod is not given its devices.
+/// A pod does not get its devices.
 pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     let pods = run.sizes.pods.unwrap_or(PODS[usize::from(run.quick)]).min(PODS[0]);
     let mut site = Site::with_kubelet(run.context, "maxPods: 1000\n", "")?;
@@ -80,7 +80,7 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
             Bound::NONE,
         ),
     ];
-    // Pods first: their plugins are asked for nothing at their end.
+    // The pods end before the plugins do. Ending a pod makes no calls to plugins.
     site.stage.finish()?;
     Ok(figures)
 }
@@ -89,7 +89,7 @@ pub(super) fn name(number: usize) -> String {
     format!("r{}", number % PLUGINS)
 }
 
-/// Devices on two nodes, and a plugin that has no wishes.
+/// A plugin with devices on two NUMA nodes and without a preference.
 pub(super) fn behaviour(dir: &Path, number: usize) -> Behaviour {
     let mut behaviour = Behaviour::new(dir, &format!("{DOMAIN}/{}", name(number)), &[]);
     behaviour.devices = (0..DEVICES)
@@ -98,7 +98,7 @@ pub(super) fn behaviour(dir: &Path, number: usize) -> Behaviour {
     behaviour
 }
 
-/// Upper bound in seconds and what lies at or below it, summed over all series.
+/// The buckets of a histogram, summed over all series: upper bound in seconds and cumulative count.
 fn buckets(samples: &[Sample]) -> Vec<(f64, u64)> {
     let mut sums: BTreeMap<String, u64> = BTreeMap::new();
     for sample in samples {
@@ -110,7 +110,7 @@ fn buckets(samples: &[Sample]) -> Vec<(f64, u64)> {
     buckets
 }
 
-/// The least bound of a bucket below which this part of all lies: the true value is no larger.
+/// The upper bound of the bucket that contains this quantile: the true value is at most that.
 fn at_most(buckets: &[(f64, u64)], quantile: f64) -> f64 {
     let all = buckets.last().map_or(0, |(_, count)| *count);
     let rank = (quantile * all as f64).ceil().max(1.0) as u64;
@@ -123,7 +123,7 @@ mod tests {
     use crate::fixture::parse_samples;
 
     #[test]
-    fn the_bound_of_the_bucket_is_told() {
+    fn a_quantile_is_the_bound_of_its_bucket() {
         let text = "h_bucket{a=\"1\",le=\"0.0001\"} 5\nh_bucket{a=\"2\",le=\"0.0001\"} 5\n\
                     h_bucket{a=\"1\",le=\"0.001\"} 9\nh_bucket{a=\"2\",le=\"0.001\"} 10\n\
                     h_bucket{a=\"1\",le=\"+Inf\"} 10\nh_bucket{a=\"2\",le=\"+Inf\"} 10\n";

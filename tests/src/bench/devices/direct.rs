@@ -1,7 +1,7 @@
-//! Allocation by the device manager alone, in this process: real plugins on real sockets, one pod after the other, the
-//! checkpoint on the disk. The agent's own part is everything but the waits for plugins' answers: choosing, bookkeeping,
-//! the checkpoint. The second figure has the calls' way over the sockets and through gRPC on both sides too, and leaves out
-//! only the time in the plugins' own code.
+//! Measures allocation by the device manager alone, in this process: real plugins on real sockets, one pod
+//! after the other, with the checkpoint on disk. The first figure is the agent's own part: choosing devices,
+//! bookkeeping and the checkpoint, without waiting for plugins' answers. The second figure includes the calls
+//! over the sockets and through gRPC on both sides, and leaves out only the time in the plugins' own code.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::harness::Failure;
 const ROUNDS: usize = 5;
 
 /// # Errors
-/// A pod is not given its devices.
+/// A pod does not get its devices.
 pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     let pods = run.sizes.pods.unwrap_or(PODS[0]).min(PODS[0]);
     let dir = run.context.temp.join("d");
@@ -43,7 +43,7 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     run.progress(&format!("the device manager alone gives {pods} pods their devices"));
     let mut own = Vec::new();
     let mut whole = Vec::new();
-    // The first time on connections that nothing has gone over yet, then again with everything given back.
+    // The first round uses new connections; before each further round all devices are released.
     for number in (0..ROUNDS).flat_map(|_| 0..pods) {
         if number == 0 {
             (0..pods).for_each(|number| devices.release(&demand(number).uid));

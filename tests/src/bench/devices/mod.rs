@@ -1,4 +1,5 @@
-//! Devices: how long the agent takes to give them out, and what its kernel program takes of each open.
+//! Benches of devices: how long the agent takes to allocate them, and how much its kernel program adds to
+//! each open.
 
 mod allocation;
 mod direct;
@@ -15,7 +16,7 @@ impl Bench for Devices {
     }
 
     fn about(&self) -> &'static str {
-        "1,000 devices of 10 plugins given to 200 pods, without the plugins' own time; an open in a guarded pod"
+        "allocating 1,000 devices of 10 plugins to 200 pods, without the plugins' own time; an open in a guarded pod"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {

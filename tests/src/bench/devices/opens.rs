@@ -1,5 +1,6 @@
-//! What the kernel program takes of an open: one process opens /dev/null in a cgroup beside the pods, in a pod that is
-//! not guarded and in one that is, in turn; and the kernel's own account of the program.
+//! Measures what the kernel program adds to opening a device: one process opens /dev/null in a cgroup outside
+//! the pods, in an unguarded pod and in a guarded pod, in turn. The kernel's own run-time statistics of the
+//! program are shown too.
 
 use std::path::PathBuf;
 
@@ -14,15 +15,15 @@ use crate::harness::Failure;
 use crate::worker::report::Opened;
 use crate::{ensure, ensure_eq};
 
-/// Times round the cgroups, on a record and on a quick look, and opens in each: few and often, so that what changes on the
-/// machine changes for all of them.
+/// Rounds through the cgroups, on a full and on a quick run, and opens in each. Short and frequent visits, so
+/// that changes on the machine affect all cgroups alike.
 const ROUNDS: [u32; 2] = [2000, 400];
 const OPENS: u32 = 2_000;
-/// Nanoseconds an open.
+/// Bound in nanoseconds per open.
 const BOUND: Bound = Bound::p50(200.0);
 
 /// # Errors
-/// The program is not there, or a process cannot be moved.
+/// The program is not attached, or a process cannot be moved.
 pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     let context = run.context;
     let Some(unified) = context.layout.unified() else {
@@ -40,9 +41,9 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     let privileged = json!({ "securityContext": { "privileged": true } });
     site.stage.put([one("guarded", STAY, json!({})), one("free", STAY, privileged)])?;
     let mut places = vec![];
-    let beside =
+    let outside =
         TestRoot::at(context.layout.clone(), format!("/{}-opens", context.prefix()), context.problems())?;
-    places.push(beside.child("opens")?.directory(unified));
+    places.push(outside.child("opens")?.directory(unified));
     for name in ["free", "guarded"] {
         let pod = site.stage.up(name)?;
         let path = site.stage.cgroup(&pod)?;
@@ -63,7 +64,7 @@ fn series(run: &Run<'_>, client: &Client, places: &[PathBuf]) -> Result<Vec<Figu
     let rounds = ROUNDS[usize::from(run.quick)];
     run.progress(&format!("{rounds} times {OPENS} opens of /dev/null in each of {} cgroups", places.len()));
     let before = cost(client)?;
-    // It ends outside of the pods, which can then go.
+    // The worker ends in the cgroup outside the pods, so that these can be removed.
     let procs = |group: &PathBuf| group.join("cgroup.procs").display().to_string();
     let order = [procs(&places[1]), procs(&places[2]), procs(&places[0])];
     let (rounds, opens) = (rounds.to_string(), OPENS.to_string());
@@ -77,12 +78,12 @@ fn series(run: &Run<'_>, client: &Client, places: &[PathBuf]) -> Result<Vec<Figu
     worker.finish(run.context.patiently(5))?;
     ensure_eq!(nanoseconds.len(), 3, "series of the worker");
     let [free, guarded, outside] = [0, 1, 2].map(|place: usize| nanoseconds[place].as_slice());
-    // Of one turn of all three, so that what changes slowly is in both.
+    // Differences within one round, so that slow changes affect both values.
     let added =
         |pod: &[f64]| -> Vec<f64> { pod.iter().zip(outside).map(|(pod, outside)| pod - outside).collect() };
     let figure = |name: &str, values: &[f64], bound| Figure::of("devices", name, "ns", values, bound);
     let mut figures = vec![
-        figure("open of /dev/null beside the pods", outside, Bound::NONE),
+        figure("open of /dev/null outside the pods", outside, Bound::NONE),
         figure("open of /dev/null in a guarded pod", guarded, Bound::NONE),
         Figure::one(
             "devices",
@@ -99,7 +100,7 @@ fn series(run: &Run<'_>, client: &Client, places: &[PathBuf]) -> Result<Vec<Figu
             BOUND,
         ),
     ];
-    // Only while runs are measured does the kernel count them.
+    // The kernel counts runs only while run-time statistics are enabled.
     let (runs, time) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
     if runs > 0 {
         let each = time as f64 / runs as f64;
@@ -108,7 +109,7 @@ fn series(run: &Run<'_>, client: &Client, places: &[PathBuf]) -> Result<Vec<Figu
     Ok(figures)
 }
 
-/// Runs of the program and nanoseconds of them, by the kernel's account.
+/// Number of runs of the program and their total time in nanoseconds, as the kernel counts them.
 fn cost(client: &Client) -> Result<(u64, u64), Failure> {
     let programs = client.status()?.programs;
     let of_devices = programs.iter().filter(|program| program.topic == "device");

@@ -1,4 +1,4 @@
-//! From what was seen to figures.
+//! Computes the figures of a round from what was recorded.
 
 use std::fs;
 
@@ -9,22 +9,24 @@ use super::sampler::Sample;
 use crate::e2e::pressure::site::chosen;
 use crate::harness::Failure;
 
-/// What came of one eater.
+/// The result of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Round {
-    /// Milliseconds since the crossing.
+    /// Milliseconds from crossing the threshold to the kill, to the death, and until the memory is available
+    /// again.
     pub kill: f64,
     pub dead: f64,
     pub back: f64,
-    /// Megabytes that were missing at worst.
+    /// How far available memory fell below the threshold, in megabytes.
     pub below: f64,
-    /// Pods that had nothing to do with it and did not go on as they were.
+    /// Number of uninvolved pods that were evicted or restarted.
     pub others: usize,
-    /// The longest that a CPU of this machine stood still from the crossing to the death, in milliseconds.
+    /// The longest time that a CPU of this machine stood still between the crossing and the death, in
+    /// milliseconds.
     pub stood: f64,
 }
 
-/// One value a round.
+/// The values of many rounds, one per round.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Series {
     pub kill: Vec<f64>,
@@ -46,20 +48,21 @@ impl Series {
     }
 }
 
-/// What the samples of a round say.
+/// The times found in the samples of a round.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Passed {
-    /// The last moment before less than the threshold was available: a reading may be late by itself, and no time of the
-    /// agent's shall be missing.
+    /// The last sample before available memory fell below the threshold. A sample may be late, and this way
+    /// none of the agent's time is missing.
     pub crossing: Timestamp,
-    /// The first moment after `dead` when there was enough again.
+    /// The first sample after `dead` with enough memory again.
     pub back: Timestamp,
-    /// Bytes.
+    /// Lowest available memory in bytes.
     pub lowest: u64,
 }
 
-/// None where the threshold is still passed. Where the agent was so quick that no reading here was below, it was passed
-/// between the last reading before the kill and the kill.
+/// Finds the crossing of the threshold and the return above it. If no sample was below the threshold, because
+/// the agent was quick, the crossing is the last sample before the kill. `None` if the memory has not come
+/// back.
 pub fn passed(samples: &[Sample], threshold: u64, killed: Timestamp, dead: Timestamp) -> Option<Passed> {
     let below = samples.iter().position(|sample| sample.available < threshold || sample.at >= killed)?;
     let crossing = samples[below.saturating_sub(1)].at;
@@ -68,26 +71,26 @@ pub fn passed(samples: &[Sample], threshold: u64, killed: Timestamp, dead: Times
     Some(Passed { crossing, back, lowest })
 }
 
-/// The longest time between two readings, in milliseconds, from the last one until `from` to the first one since `to`: where
-/// it is long, this machine stood still, and not the agent alone.
+/// The longest time between two samples, in milliseconds, from the last one before `from` to the first one
+/// after `to`. If it is long, the whole machine stood still, not only the agent.
 pub fn longest_gap(samples: &[Sample], from: Timestamp, to: Timestamp) -> f64 {
     let within = samples.windows(2).filter(|pair| pair[1].at >= from && pair[0].at <= to);
     within.map(|pair| milliseconds(pair[0].at, pair[1].at)).fold(0.0, f64::max)
 }
 
-/// When the pod was killed, by the decision: the end of its step `kill`.
+/// When the pod was killed according to the decision: the end of its step `kill`.
 pub fn killed(decision: &Decision) -> Option<Timestamp> {
     let step = decision.steps.iter().find(|step| step.what == "kill")?;
     let after = i64::try_from(step.after_us + step.took_us).ok()?;
     decision.time.checked_add(jiff::SignedDuration::from_micros(after)).ok()
 }
 
-/// Milliseconds from one moment to another; not less than none.
+/// Milliseconds between two times; 0 if `to` is before `from`.
 pub fn milliseconds(from: Timestamp, to: Timestamp) -> f64 {
     to.duration_since(from).as_secs_f64().max(0.0) * 1e3
 }
 
-/// Of decisions since `begun`: the one that chose this pod, and how many others were chosen.
+/// Of the decisions since `begun`: the first that chose this pod, and how many other pods were chosen.
 pub fn evictions<'d>(
     decisions: &'d [Decision],
     begun: Timestamp,
@@ -107,7 +110,8 @@ pub fn evictions<'d>(
     (own, others)
 }
 
-/// `oom_kill` of /proc/vmstat: processes that the kernel has killed for memory, for the node's or a cgroup's.
+/// `oom_kill` of /proc/vmstat: how many processes the kernel has killed for lack of memory, of the node or of
+/// a cgroup.
 ///
 /// # Errors
 /// It cannot be read.
@@ -135,10 +139,10 @@ mod tests {
             [(0, 30), (1, 21), (2, 19), (3, 5), (4, 20), (5, 12), (6, 40)].map(sample).to_vec();
         let seen = passed(&samples, 20, at(4), at(5)).unwrap();
         assert_eq!((seen.crossing, seen.back, seen.lowest), (at(1), at(6), 5));
-        assert_eq!(passed(&samples, 20, at(4), at(7)), None, "it is not back");
-        assert_eq!(passed(&samples, 5, at(7), at(0)), None, "it was never passed");
+        assert_eq!(passed(&samples, 20, at(4), at(7)), None, "the memory is not back");
+        assert_eq!(passed(&samples, 5, at(7), at(0)), None, "the threshold was never crossed");
         let unseen = passed(&samples, 5, at(4), at(4)).unwrap();
-        assert_eq!((unseen.crossing, unseen.back), (at(3), at(4)), "nobody here saw it");
+        assert_eq!((unseen.crossing, unseen.back), (at(3), at(4)), "no sample was below");
         assert_eq!(passed(&[], 5, at(0), at(0)), None);
     }
 

@@ -1,28 +1,30 @@
-//! Memory runs out: from the moment that less is available than the threshold until the pod that took it is killed, dead, and
-//! its memory back; and that nobody else goes.
+//! Measures how the agent handles memory pressure: the time from crossing the threshold until the pod that
+//! caused it is killed, is dead and its memory is available again. No other pod may be evicted.
 
+mod fixture;
 mod judge;
 mod round;
 mod sampler;
-mod site;
-mod witness;
+mod stall_detector;
 
 use super::{Bench, Bound, Figure, Run};
 use crate::harness::Failure;
+use fixture::EvictionFixture;
 use judge::{Round, Series};
-use site::Site;
 
 pub struct Eviction;
 
-/// Runs of each pace, on a record and on a quick look.
+/// Rounds at each rate, on a full and on a quick run.
 const RUNS: [usize; 2] = [50, 5];
-/// So many times as many rounds are tried at most until so many are had in which no CPU of the machine stood still.
-const PATIENCE: usize = 3;
-/// Bytes a second; 0 for as fast as it goes.
+/// Rounds in which a CPU of the machine stood still are repeated, up to this many times as many rounds in
+/// all.
+const MOST_TRIES: usize = 3;
+/// Names and bytes per second of the rates; 0 for as fast as possible.
 const PACES: [(&str, u64); 3] =
     [("100 MB/s", 100_000_000), ("500 MB/s", 500_000_000), ("as fast as it can", 0)];
 
-/// From the crossing until the pod is killed, and until its processes are dead; p99.
+/// Bounds of the time from the crossing until the pod is killed and until its processes are dead; p99 in
+/// milliseconds.
 const KILL_P99_MS: f64 = 50.0;
 const DEAD_P99_MS: f64 = 200.0;
 
@@ -32,36 +34,37 @@ impl Bench for Eviction {
     }
 
     fn about(&self) -> &'static str {
-        "a pod that eats memory at three paces: from the threshold to its kill, its death and its memory back"
+        "a pod uses up memory at three rates: time from the threshold to its kill, its death and its memory back"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         let runs = RUNS[usize::from(run.quick)];
         let before = judge::oom_kills()?;
-        let mut site = Site::new(run.context)?;
+        let mut fixture = EvictionFixture::new(run.context)?;
         let mut figures = Vec::new();
         let mut others = 0;
         for (name, pace) in PACES {
-            run.progress(&format!("{runs} pods that eat {name}"));
+            run.progress(&format!("{runs} pods that use up memory, {name}"));
             let mut of_pace = OfPace::default();
-            for n in 0..runs * PATIENCE {
+            for n in 0..runs * MOST_TRIES {
                 if of_pace.undisturbed.kill.len() == runs {
                     break;
                 }
                 let eater = format!("eater-{}-{n:02}", pace / 1_000_000);
-                let round = round::round(run, &mut site, pace, &eater)?;
+                let round = round::round(run, &mut fixture, pace, &eater)?;
                 others += round.others;
                 of_pace.add(&round);
             }
             figures.extend(of_pace.figures(name, runs));
         }
-        site.finish()?;
+        fixture.finish()?;
         figures.extend(of_all(others, judge::oom_kills()?.saturating_sub(before)));
         Ok(figures)
     }
 }
 
-/// All rounds of a pace, and those in which no CPU of this machine stood still: only they tell of the agent alone.
+/// All rounds at one rate, and those in which no CPU of the machine stood still. Only the latter measure the
+/// agent alone.
 #[derive(Default)]
 struct OfPace {
     all: Series,
@@ -76,7 +79,7 @@ impl OfPace {
         }
     }
 
-    /// `runs` undisturbed ones were wanted.
+    /// The figures. `runs` is the wanted number of undisturbed rounds.
     fn figures(&self, pace: &str, runs: usize) -> Vec<Figure> {
         let figure = |name: &str, unit, values: &[f64], bound| {
             Figure::of("eviction", format!("{name}, {pace}"), unit, values, bound)
@@ -106,7 +109,7 @@ impl OfPace {
 fn of_all(others: usize, oom_kills: u64) -> Vec<Figure> {
     let one = |name: &str, unit, value| Figure::one("eviction", name, unit, value, Bound::p50(1.0));
     vec![
-        one("other pods that went or began anew", "pods", others as f64),
+        one("other pods evicted or restarted", "pods", others as f64),
         one("OOM kills of the kernel meanwhile", "kills", oom_kills as f64),
     ]
 }
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn one_late_kill_in_fifty_and_one_pod_too_many_break_their_bounds() {
+    fn one_late_kill_in_fifty_or_one_other_pod_misses_a_bound() {
         let mut kills = [(10.0, 0.0); 50];
         assert_eq!(of(&kills), [true; 7]);
         kills[7] = (60.0, 0.0);
@@ -137,10 +140,10 @@ mod tests {
     }
 
     #[test]
-    fn a_round_of_a_machine_that_stood_still_counts_among_all_and_is_missing() {
+    fn a_round_with_a_stalled_cpu_counts_only_among_all_rounds() {
         let mut kills = vec![(10.0, 0.0); 50];
         kills.push((400.0, 390.0));
-        assert_eq!(of(&kills), [true; 7], "one more made good for it");
+        assert_eq!(of(&kills), [true; 7], "another round replaced it");
         kills.remove(0);
         assert_eq!(of(&kills), [true, true, true, false, true, true, true]);
     }

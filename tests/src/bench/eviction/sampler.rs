@@ -1,4 +1,4 @@
-//! What is available, read every millisecond beside the agent.
+//! Reads the available memory every millisecond, independently of the agent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::harness::{Context, Failure};
 
 const PERIOD: Duration = Duration::from_millis(1);
 
-/// When it was asked for, and bytes.
+/// The time of a reading, and the available memory in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sample {
     pub at: Timestamp,
@@ -36,7 +36,7 @@ impl Sampler {
             let mut samples = Vec::new();
             while !stopped.load(Ordering::Relaxed) {
                 let at = Timestamp::now();
-                // One that fails is missing: the next comes at once.
+                // A failed reading is left out; the next one follows soon.
                 samples.extend(memory.available().ok().map(|available| Sample { at, available }));
                 std::thread::sleep(PERIOD);
             }
@@ -45,7 +45,7 @@ impl Sampler {
         Ok(Self { stop, thread })
     }
 
-    /// Everything that was read.
+    /// Stops the thread. Returns all readings.
     pub fn stop(self) -> Vec<Sample> {
         self.stop.store(true, Ordering::Relaxed);
         self.thread.join().unwrap_or_default()

@@ -1,7 +1,7 @@
-//! What feedback is worth to a latency-sensitive Guaranteed pod beside BestEffort spinners: how long it waits for a CPU
-//! each time that it wakes, without and with feedback, in turn in one run; two more of its processes share a CPU, so that it
-//! waits enough to be noticed on any kernel. How soon BestEffort is held back and given
-//! back, and what it still gets.
+//! Measures what feedback (throttling BestEffort pods) gains for a latency-sensitive Guaranteed pod on a
+//! machine with BestEffort spinners: how long the pod waits for a CPU after each wake-up, without and with
+//! feedback in turn. Two more of its processes share a CPU, so that it waits noticeably on any kernel. It
+//! also measures how soon BestEffort is limited and released, and how much CPU time it still gets.
 
 use std::time::{Duration, Instant};
 
@@ -13,34 +13,34 @@ use crate::harness::Failure;
 
 pub struct Feedback;
 
-/// Pairs of a measurement without and one with, on a record and on a quick look.
+/// Pairs of measurements without and with feedback, on a full and on a quick run.
 const ROUNDS: [usize; 2] = [5, 1];
-/// How long each is.
+/// How long each measurement lasts.
 const MEASURED: Duration = Duration::from_secs(10);
-/// Before it, for the controller to find its step.
+/// Time before a measurement for the controller to find its step.
 const SETTLED: Duration = Duration::from_secs(8);
 const HOLD_SECONDS: u64 = 5;
-/// Longer than any wait for a step.
+/// Time-out for each step of the controller, in seconds.
 const LIMIT_S: u64 = 30;
-/// Longer than the load of a round.
+/// How long the load runs at most: longer than a round.
 const AT_MOST: Duration = Duration::from_secs(300);
-/// A second is what an operator would choose too.
+/// The settings with feedback. A period of one second is a realistic choice.
 const ON: &str =
     "feedback: {periodMilliseconds: 1000, holdSeconds: 5, cpu: {enabled: true, waitMilliseconds: 1}}";
 
-/// Below this two p99 are the same: what a switch from one process to another takes.
+/// Two p99 below this count as equal, in milliseconds: the time of a switch between processes.
 const SWITCH_MS: f64 = 0.05;
 
-/// What was seen of one kind.
+/// The measurements without or with feedback.
 #[derive(Debug, Default)]
 struct Measured {
-    /// Milliseconds that each wake waited.
+    /// How long the pod waited after each wake-up, in milliseconds.
     waited_ms: Vec<f64>,
-    /// CPUs that BestEffort had.
+    /// How many CPUs BestEffort used.
     best_effort: Vec<f64>,
 }
 
-/// Seconds until BestEffort was held back, and until all was given back after the load.
+/// Seconds until BestEffort was limited, and from the end of the load until the limits were removed.
 #[derive(Debug, Default)]
 struct Times {
     held: Vec<f64>,
@@ -53,7 +53,7 @@ impl Bench for Feedback {
     }
 
     fn about(&self) -> &'static str {
-        "a Guaranteed pod's wait for a CPU beside BestEffort spinners, without and with feedback in turn"
+        "a Guaranteed pod's wait for a CPU next to BestEffort spinners, without and with feedback in turn"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
@@ -79,7 +79,7 @@ impl Bench for Feedback {
     }
 }
 
-/// Waits for a step to be found, then measures.
+/// Waits until the controller has found its step, then measures.
 fn measure(scene: &Scene<'_>, calm: &Group, busy: &Group, into: &mut Measured) -> Result<(), Failure> {
     let settles = scene.pulse(calm, SETTLED)?;
     scene.pulsed(settles, SETTLED)?;
@@ -129,7 +129,8 @@ fn figures(without: &Measured, with: &Measured, times: &Times) -> Vec<Figure> {
     let before = waited("without", without, Bound::NONE);
     let no_worse = before.p99.unwrap_or(0.0).max(SWITCH_MS);
     let after = waited("with feedback", with, Bound { p50: None, p99: Some(no_worse) });
-    // Two periods to decide in and one for the first reading; the hold, and a period that it may just miss.
+    // Two periods to decide and one for the first reading; the hold time, and a period that may just be
+    // missed.
     let back = HOLD_SECONDS as f64 + 4.0;
     vec![
         before,
@@ -146,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_better_with_it_misses_its_bound() {
+    fn feedback_without_an_improvement_misses_its_bound() {
         let measured = |waited_ms: &[f64]| Measured { waited_ms: waited_ms.to_vec(), best_effort: vec![1.0] };
         let holds = |without: &[f64], with: &[f64], back| {
             let times = Times { held: vec![3.0], back: vec![back] };

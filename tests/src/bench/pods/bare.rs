@@ -1,4 +1,4 @@
-//! The same pods by the bare calls to the container runtime: what they take without an agent.
+//! Starts the same pods by direct calls to the container runtime, to measure what they take without an agent.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,15 +27,15 @@ use crate::ensure;
 use crate::fixture::{BUSYBOX_IMAGE, TestRoot};
 use crate::harness::{Context, Failure};
 
-/// The node's name, for the agent too.
+/// The node's name, used by the agent too.
 pub const NODE: &str = "bench";
-/// The agent leaves alone what carries another label than its own.
+/// The owner label of these pods. The agent ignores pods with another owner than itself.
 const OWNER: &str = "bench";
 const CONTAINER: &str = "c";
-/// For a cgroup to go.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Time-out for destroying a cgroup.
+const DESTROY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Makes the calls.
+/// Starts and ends pods by direct calls.
 pub struct Bare {
     runtime: tokio::runtime::Runtime,
     calls: Arc<Calls>,
@@ -53,7 +53,8 @@ struct Calls {
     manager: Manager,
 }
 
-/// All that is there before the first call: the pod's cgroup with its limits, its files, and what the runtime is told.
+/// Everything that exists before the first call: the pod's cgroup with its limits, its files, and the
+/// configurations for the runtime.
 pub struct Prepared {
     pod: Arc<Pod>,
     paths: PodPaths,
@@ -62,7 +63,7 @@ pub struct Prepared {
     container: cri::ContainerConfig,
 }
 
-/// A pod that runs.
+/// A running pod.
 pub struct Running {
     prepared: Prepared,
     sandbox: String,
@@ -111,15 +112,15 @@ impl Bare {
         })
     }
 
-    /// How often the agent compares everything, by default.
+    /// The default interval of the agent's full reconcile.
     pub fn reconcile(&self) -> Duration {
         self.config.reconcile
     }
 
-    /// The pods of these manifests, with the levels that a node with just them has.
+    /// Prepares the pods of these manifests, with the QoS cgroups of a node that has just them.
     ///
     /// # Errors
-    /// A manifest is no pod, or a cgroup or file cannot be made.
+    /// A manifest is invalid, or a cgroup or file cannot be created.
     pub fn prepare(&self, manifests: &[Value]) -> Result<Vec<Prepared>, Failure> {
         let mut pods = Vec::new();
         for manifest in manifests {
@@ -160,7 +161,7 @@ impl Bare {
         Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })
     }
 
-    /// Starts one: the pod, and when the first call was made.
+    /// Starts a pod. Returns it and the time of the first call.
     ///
     /// # Errors
     /// A call fails.
@@ -169,7 +170,7 @@ impl Bare {
         Ok((self.runtime.block_on(self.calls.start(prepared))?, begun))
     }
 
-    /// Ends one: how long it took until its cgroup was gone.
+    /// Ends a pod. Returns how long it took until its cgroup was gone.
     ///
     /// # Errors
     /// A call fails, or the cgroup stays.
@@ -177,11 +178,11 @@ impl Bare {
         let begun = Instant::now();
         let paths = self.runtime.block_on(self.calls.clone().end(running))?;
         let took = begun.elapsed();
-        forget(&paths)?;
+        remove_files(&paths)?;
         Ok(took)
     }
 
-    /// Starts many, so many at a time.
+    /// Starts pods, at most `at_once` at the same time.
     ///
     /// # Errors
     /// As [`Bare::start`].
@@ -189,7 +190,7 @@ impl Bare {
         self.each(pods, at_once, |calls, pod| async move { calls.start(pod).await })
     }
 
-    /// Ends many: how long it took until all cgroups were gone.
+    /// Ends pods, at most `at_once` at the same time. Returns how long it took until all cgroups were gone.
     ///
     /// # Errors
     /// As [`Bare::end`].
@@ -197,7 +198,7 @@ impl Bare {
         let begun = Instant::now();
         let ended = self.each(pods, at_once, |calls, pod| calls.end(pod))?;
         let took = begun.elapsed();
-        ended.iter().try_for_each(forget)?;
+        ended.iter().try_for_each(remove_files)?;
         Ok(took)
     }
 
@@ -211,13 +212,13 @@ impl Bare {
         F: Future<Output = Result<R, Failure>> + Send + 'static,
         R: Send + 'static,
     {
-        let turns = Arc::new(Semaphore::new(at_once));
+        let permits = Arc::new(Semaphore::new(at_once));
         let mut tasks = tokio::task::JoinSet::new();
         for item in items {
-            let (turns, work) = (turns.clone(), work(self.calls.clone(), item));
+            let (permits, work) = (permits.clone(), work(self.calls.clone(), item));
             let one = async move {
-                // Closed never.
-                let _turn = turns.acquire_owned().await;
+                // The semaphore is never closed.
+                let _permit = permits.acquire_owned().await;
                 work.await
             };
             tasks.spawn_on(one, self.runtime.handle());
@@ -262,13 +263,14 @@ impl Calls {
         self.client.stop_sandbox(&sandbox).await.map_err(failure)?;
         self.client.remove_sandbox(&sandbox).await.map_err(failure)?;
         let destroyed =
-            tokio::task::spawn_blocking(move || self.manager.destroy(&prepared.cgroup, PATIENCE)).await;
+            tokio::task::spawn_blocking(move || self.manager.destroy(&prepared.cgroup, DESTROY_TIMEOUT))
+                .await;
         destroyed.map_err(failure)?.map_err(failure)?;
         Ok(prepared.paths)
     }
 }
 
-/// The image of the pods. What was imported a moment ago is known to containerd's CRI as soon as it has heard of it.
+/// The image of the pods. containerd's CRI knows an image a moment after it was imported.
 async fn image(client: &Client, limit: Duration) -> Result<cri::Image, Failure> {
     let deadline = Instant::now() + limit;
     loop {
@@ -280,12 +282,12 @@ async fn image(client: &Client, limit: Duration) -> Result<cri::Image, Failure> 
     }
 }
 
-/// Outside what is measured.
-fn forget(paths: &PodPaths) -> Result<(), Failure> {
+/// Removes a pod's files, after the measured time.
+fn remove_files(paths: &PodPaths) -> Result<(), Failure> {
     nodewarden_pods::volume::clean(&paths.home).map_err(failure)
 }
 
-/// As the agent is configured, but for the places.
+/// The agent's configuration, with other directories.
 fn config(context: &Context, socket: &Path, root: &str) -> Result<Config, Failure> {
     let [file, state, logs] = ["bare.yaml", "bare-state", "bare-logs"].map(|name| context.temp.join(name));
     let text = format!(
@@ -303,7 +305,7 @@ fn config(context: &Context, socket: &Path, root: &str) -> Result<Config, Failur
     nodewarden_config::load(Some(&file), None, &Overrides::default()).map_err(failure)
 }
 
-/// nodewarden's own code, or the runtime, says that it cannot.
+/// Converts an error of nodewarden's own code or of the runtime.
 fn failure(error: impl std::fmt::Display) -> Failure {
     Failure::Unexpected(error.to_string())
 }

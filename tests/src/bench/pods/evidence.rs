@@ -1,4 +1,4 @@
-//! What is seen from outside of a pod's begin and end.
+//! Observes from outside when pods start and end.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -10,22 +10,22 @@ use super::manifest::CLOCK;
 use crate::fixture::PAUSE;
 use crate::harness::{Context, Failure};
 
-/// Between two looks, for one pod and for many.
+/// How often to look, for one pod and for many.
 const ONE: Duration = Duration::from_micros(200);
 const MANY: Duration = Duration::from_millis(5);
-/// Seconds until one pod, or many, are given up.
+/// Time-outs in seconds, for one pod and for many.
 const LIMITS: [u64; 2] = [30, 180];
 
-/// CLOCK_MONOTONIC, which the measured container reads too.
+/// The time of CLOCK_MONOTONIC, which the measured container reads too.
 ///
 /// # Errors
-/// Never on Linux.
+/// Does not happen on Linux.
 pub fn now() -> Result<Duration, Failure> {
     let time = clock_gettime(ClockId::CLOCK_MONOTONIC);
     Ok(time.map_err(|error| Failure::Unexpected(format!("clock_gettime: {error}")))?.into())
 }
 
-/// A folder that containers write into.
+/// A directory that containers write files into.
 pub struct Evidence {
     folder: PathBuf,
     limits: [Duration; 2],
@@ -33,7 +33,7 @@ pub struct Evidence {
 
 impl Evidence {
     /// # Errors
-    /// It cannot be made.
+    /// It cannot be created.
     pub fn new(context: &Context) -> Result<Self, Failure> {
         let folder = context.temp.join("evidence");
         let clock = folder.join(CLOCK);
@@ -48,46 +48,47 @@ impl Evidence {
         &self.folder
     }
 
-    /// When the container of this pod had its first instruction, as soon as it says so.
+    /// Waits until the container of this pod has recorded the time of its first instruction. Returns that
+    /// time.
     ///
     /// # Errors
-    /// It does not.
+    /// It does not record it in time.
     pub fn first_instruction(&self, pod: &str) -> Result<Duration, Failure> {
         let path = self.folder.join(pod);
-        let text = self.wait(ONE, &format!("{pod} does not begin"), || {
+        let text = self.wait(ONE, &format!("{pod} does not start"), || {
             std::fs::read_to_string(&path).ok().filter(|text| text.ends_with('\n'))
         })?;
         let nanoseconds = text.trim().parse();
         nanoseconds
             .map(Duration::from_nanos)
-            .map_err(|error| Failure::Unexpected(format!("{} says {text:?}: {error}", path.display())))
+            .map_err(|error| Failure::Unexpected(format!("{} contains {text:?}: {error}", path.display())))
     }
 
-    /// Waits until each of these pods has begun, and forgets it.
+    /// Waits until each of these pods has started, then removes their files.
     ///
     /// # Errors
-    /// One does not.
-    pub fn all_begun(&self, pods: &[String]) -> Result<(), Failure> {
-        self.all_gone_or(MANY, pods.iter().map(|pod| self.folder.join(pod)).collect(), true)?;
+    /// One of them does not start in time.
+    pub fn all_started(&self, pods: &[String]) -> Result<(), Failure> {
+        self.wait_for_all(MANY, pods.iter().map(|pod| self.folder.join(pod)).collect(), true)?;
         pods.iter().for_each(|pod| drop(std::fs::remove_file(self.folder.join(pod))));
         Ok(())
     }
 
-    /// Waits until none of these directories is there.
+    /// Waits until none of these directories exists.
     ///
     /// # Errors
-    /// One stays.
+    /// One of them still exists after the time-out.
     pub fn all_gone(&self, directories: Vec<PathBuf>) -> Result<(), Failure> {
-        // A pod's cgroup has a directory in each hierarchy, at most a dozen.
+        // A pod's cgroup has a directory in each of at most a dozen hierarchies.
         let between = if directories.len() > 50 { MANY } else { ONE };
-        self.all_gone_or(between, directories, false)
+        self.wait_for_all(between, directories, false)
     }
 
-    fn all_gone_or(&self, between: Duration, mut paths: Vec<PathBuf>, there: bool) -> Result<(), Failure> {
+    fn wait_for_all(&self, between: Duration, mut paths: Vec<PathBuf>, there: bool) -> Result<(), Failure> {
         let what = if there { "is not there" } else { "is still there" };
         let mut last = PathBuf::new();
         let done = self.wait(between, "", || {
-            // One after the other: what comes first is looked at until it is as it should be.
+            // Checked one after the other: the last path is checked until it is as wanted.
             while let Some(path) = paths.last() {
                 if path.exists() != there {
                     last.clone_from(path);

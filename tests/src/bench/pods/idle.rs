@@ -1,33 +1,34 @@
-//! What the agent takes while pods just run.
+//! Measures what the agent uses while pods just run.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use super::site::Site;
+use super::fixture::PodsFixture;
 use crate::bench::Run;
 use crate::harness::Failure;
 
-/// Before it is measured.
+/// Pause before the measurement.
 const REST: Duration = Duration::from_secs(5);
 
-/// What it takes.
+/// What the agent uses.
 #[derive(Debug, Clone, Copy)]
 pub struct Cost {
-    /// CPU seconds a minute.
+    /// CPU seconds per minute.
     pub cpu: f64,
-    /// Bytes: `VmRSS`.
+    /// `VmRSS` in bytes.
     pub resident: u64,
-    /// Bytes without the mapped eBPF arrays, which are the kernel's: as its status says.
+    /// Resident memory without the mapped eBPF arrays, which belong to the kernel, in bytes: as the agent's
+    /// status reports it.
     pub own: u64,
 }
 
-/// Measures it for so long, and tells which threads took it.
+/// Measures the agent for `time`, and prints the CPU time of each thread.
 ///
 /// # Errors
-/// It cannot be asked.
-pub fn cost(run: &Run<'_>, site: &Site<'_>, time: Duration) -> Result<Cost, Failure> {
+/// The agent cannot be read.
+pub fn cost(run: &Run<'_>, fixture: &PodsFixture<'_>, time: Duration) -> Result<Cost, Failure> {
     std::thread::sleep(REST);
-    let agent = site.agent();
+    let agent = fixture.agent();
     let earlier = threads(agent.pid());
     let (before, begun) = (agent.cpu_time()?, Instant::now());
     std::thread::sleep(time);
@@ -40,20 +41,20 @@ pub fn cost(run: &Run<'_>, site: &Site<'_>, time: Duration) -> Result<Cost, Fail
     Ok(Cost { cpu, resident, own: agent.client()?.status()?.resident_bytes })
 }
 
-/// Nanoseconds on a CPU of a process's threads, by their names; those that are gone are missing.
+/// CPU time of a process's threads in nanoseconds, by name. Threads that have ended are missing.
 fn threads(pid: u32) -> BTreeMap<String, u64> {
     let mut threads = BTreeMap::new();
     for task in std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten() {
         let read = |file: &str| std::fs::read_to_string(task.path().join(file)).ok();
         let (Some(name), Some(scheduled)) = (read("comm"), read("schedstat")) else { continue };
-        // Documentation/scheduler/sched-stats.rst: the first is the time on CPU.
+        // The first number is the time on a CPU (Documentation/scheduler/sched-stats.rst).
         let on_cpu = scheduled.split_whitespace().next().and_then(|ns| ns.parse::<u64>().ok());
         *threads.entry(name.trim().to_owned()).or_default() += on_cpu.unwrap_or(0);
     }
     threads
 }
 
-/// What each took between two readings, the greatest first.
+/// The CPU time of each thread between two readings in ms per minute, the largest first.
 fn grown(before: &BTreeMap<String, u64>, after: &BTreeMap<String, u64>, time: Duration) -> String {
     let grown = after.iter().map(|(name, now)| {
         let took = now.saturating_sub(before.get(name).copied().unwrap_or(0));
@@ -86,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn threads_by_what_they_took() {
+    fn threads_are_sorted_by_cpu_time() {
         let of = |list: &[(&str, u64)]| list.iter().map(|(name, ns)| (name.to_string(), *ns)).collect();
         let (before, after) =
             (of(&[("a", 1_000_000), ("c", 5)]), of(&[("a", 2_000_000), ("b", 5_000_000), ("c", 6)]));
@@ -95,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn resident_memory() {
+    fn resident_memory_is_read_from_the_status() {
         assert_eq!(parse("VmHWM:\t  9 kB\nVmRSS:\t   20 kB\n"), Some(20 * 1024));
         assert_eq!(parse("VmHWM:\t  9 kB\n"), None);
     }

@@ -1,4 +1,5 @@
-//! The measured pods: on the machine's network, one container, a second of grace.
+//! The manifests of measured pods: on the machine's network, with one container and a grace period of one
+//! second.
 
 use std::path::Path;
 
@@ -6,9 +7,9 @@ use serde_json::{Value, json};
 
 use crate::e2e::pods::manifest::{STAY, merged, pod, shell};
 
-/// Where containers see the folder of evidence.
+/// Path of the evidence directory in containers.
 const INSIDE: &str = "/evidence";
-/// Our process 1 in the folder of evidence: it says when its first instruction was.
+/// The program `pause/pause.rs` in the evidence directory: it records the time of its first instruction.
 pub const CLOCK: &str = "clock";
 
 /// What runs in the container.
@@ -16,11 +17,11 @@ pub const CLOCK: &str = "clock";
 pub enum Program {
     /// Writes the time of its first instruction into the pod's file.
     Clock,
-    /// A shell of busybox, as containers of the kubelet's figures were: makes the pod's file.
+    /// A busybox shell that creates the pod's file, as in the measurements of the kubelet.
     Shell,
 }
 
-/// A pod whose container makes the file of the pod's name in the folder `evidence`.
+/// A pod whose container creates a file with the pod's name in the directory `evidence`.
 pub fn manifest(name: &str, program: Program, evidence: &Path) -> Value {
     let usual = json!({
         "volumeMounts": [{ "name": "evidence", "mountPath": INSIDE }],
@@ -45,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_are_pods_and_the_shell_listens_before_it_tells() {
+    fn both_programs_give_valid_pods_and_the_shell_sets_its_trap_first() {
         for program in [Program::Clock, Program::Shell] {
             let text = manifest("p1", program, Path::new("/e")).to_string();
             let pods = nodewarden_manifest::manifest::parse(&text);

@@ -1,61 +1,62 @@
-//! 0 → N pods and N → 0, by the agent and by the bare calls, so many at a time as is best.
+//! Measures starting and ending N pods, by the agent and by bare calls with the best number of parallel
+//! calls.
 
 use super::bare::Bare;
 use super::evidence::{Evidence, now};
+use super::fixture::{PodsFixture, name};
 use super::manifest::{Program, manifest};
-use super::site::{Site, name};
 use crate::bench::Run;
 use crate::harness::Failure;
 use serde_json::Value;
 
-/// Tried for the bare calls.
+/// The numbers of parallel calls to try.
 const AT_ONCE: [usize; 5] = [1, 2, 4, 8, 16];
 
-/// Seconds.
+/// How long starting and ending the pods took, in seconds.
 #[derive(Debug, Clone, Copy)]
 pub struct Took {
     pub up: f64,
     pub down: f64,
 }
 
-/// With which number of calls at a time the bare calls are fastest.
+/// The number of parallel calls with which the bare calls are fastest.
 #[derive(Debug, Clone, Copy)]
 pub struct Best {
     pub up: usize,
     pub down: usize,
 }
 
-/// So many pods of a series.
+/// The manifests of `pods` pods.
 pub fn series(prefix: &str, pods: usize, evidence: &Evidence) -> Vec<Value> {
     (0..pods).map(|n| manifest(&format!("{prefix}-{n:03}"), Program::Shell, evidence.folder())).collect()
 }
 
-/// Their names.
+/// The names of manifests.
 pub fn names(manifests: &[Value]) -> Vec<String> {
     manifests.iter().map(|manifest| name(manifest).to_owned()).collect()
 }
 
-/// By the agent. `between` is called while all of them are there.
+/// Measures the agent. `between` is called while all pods run, and its result is returned.
 ///
 /// # Errors
-/// A pod does not begin or end.
+/// A pod does not start or end.
 pub fn by_agent<T>(
-    site: &Site<'_>,
+    fixture: &PodsFixture<'_>,
     evidence: &Evidence,
     pods: usize,
     between: impl FnOnce() -> Result<T, Failure>,
 ) -> Result<(Took, T), Failure> {
     let manifests = series("many", pods, evidence);
     let names = names(&manifests);
-    let begun = site.put(&manifests)?;
-    evidence.all_begun(&names)?;
+    let begun = fixture.put(&manifests)?;
+    evidence.all_started(&names)?;
     let up = (now()? - begun).as_secs_f64();
-    let told = between()?;
-    let down = site.remove(&names, evidence)?.as_secs_f64();
-    Ok((Took { up, down }, told))
+    let result = between()?;
+    let down = fixture.remove(&names, evidence)?.as_secs_f64();
+    Ok((Took { up, down }, result))
 }
 
-/// By the bare calls.
+/// Measures the bare calls.
 ///
 /// # Errors
 /// A call fails.
@@ -64,13 +65,13 @@ pub fn by_calls(bare: &Bare, evidence: &Evidence, pods: usize, at_once: Best) ->
     let prepared = bare.prepare(&manifests)?;
     let begun = now()?;
     let running = bare.start_all(prepared, at_once.up)?;
-    evidence.all_begun(&names(&manifests))?;
+    evidence.all_started(&names(&manifests))?;
     let up = (now()? - begun).as_secs_f64();
     let down = bare.end_all(running, at_once.down)?.as_secs_f64();
     Ok(Took { up, down })
 }
 
-/// Tries with fewer pods.
+/// Finds the best numbers of parallel calls, with fewer pods.
 ///
 /// # Errors
 /// A call fails.

@@ -1,13 +1,13 @@
-//! Pods on a real container runtime: how fast one and many of them begin and end, beside the bare calls to the runtime
-//! in the same run, and what the agent takes while they run.
+//! Benches of pods on a real container runtime: how fast one and many pods start and end, compared with bare
+//! calls to the runtime in the same run, and what the agent uses while they run.
 
 mod bare;
 mod evidence;
+mod fixture;
 mod idle;
 mod manifest;
 mod many;
 mod one;
-mod site;
 
 use std::time::Duration;
 
@@ -20,27 +20,28 @@ use evidence::Evidence;
 use one::Series;
 
 pub(super) use bare::NODE;
+pub(super) use fixture::PodsFixture;
 pub(super) use idle::resident;
-pub(super) use site::Site;
 
 pub struct Pods;
 
-/// `nodewarden.retentionSeconds` as the agent has it by default, and a little more.
+/// The agent's default `nodewarden.retentionSeconds` and a little more.
 const RETENTION: Duration = Duration::from_secs(310);
-/// Unless told otherwise, on a record and on a quick look.
+/// Default sizes, on a full and on a quick run.
 const PAIRS: [usize; 2] = [40, 10];
 const MANY: [usize; 2] = [100, 20];
 const IDLE_SECONDS: [u64; 2] = [60, 20];
 
-/// The agent may add so much to what the runtime takes, p50.
+/// How much the agent may add to the runtime's own time, p50 in milliseconds.
 const ADDED_MS: f64 = 20.0;
-/// A kubelet 1.35 on the machine of record, p50: from manifest to process, and from removal to the end of the cgroup.
+/// A kubelet 1.35 on the reference machine, p50 in milliseconds: from manifest to process, and from removal
+/// to the end of the cgroup.
 const KUBELET_MS: [f64; 2] = [450.0, 610.0];
-/// "As fast as the runtime can go", and the tenth by which two runs of the same differ.
+/// The agent must be as fast as the runtime, with a tolerance of a tenth, by which two equal runs differ.
 const NOISE: f64 = 1.1;
-/// Idle pods, and a tenth of the CPU seconds a minute that a kubelet 1.35 takes with them.
+/// Numbers of idle pods, and a tenth of the CPU seconds per minute that a kubelet 1.35 uses with them.
 const IDLE: [(usize, f64); 3] = [(10, 0.095), (50, 0.22), (100, 0.40)];
-/// With the most pods.
+/// Bound of the memory with the most pods, in megabytes.
 const MEMORY_MB: f64 = 30.0;
 
 impl Bench for Pods {
@@ -49,7 +50,7 @@ impl Bench for Pods {
     }
 
     fn about(&self) -> &'static str {
-        "pods on a private containerd: begin and end beside the bare CRI calls, 0 to 100 to 0, cost when idle"
+        "pods on a private containerd: start and end compared with bare CRI calls, 0 to 100 to 0, cost when idle"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
@@ -59,7 +60,8 @@ impl Bench for Pods {
         let pods = run.sizes.pods.unwrap_or(usual(MANY));
         let seconds = run.sizes.idle.unwrap_or(IDLE_SECONDS[usize::from(run.quick)]);
 
-        // Dropped from the last on: the agent, which would make pods anew, and containerd after what runs in it.
+        // Dropped in reverse order: the agent first, because it would restart pods, and containerd after the
+        // pods.
         let evidence = Evidence::new(context)?;
         let options = PrivateOptions {
             folder: context.temp.join("containerd"),
@@ -69,33 +71,33 @@ impl Bench for Pods {
         };
         let containerd = PrivateContainerd::start(options)?;
         let bare = Bare::new(context, containerd.socket())?;
-        let site = Site::new(context, containerd.socket(), bare.reconcile())?;
+        let fixture = PodsFixture::new(context, containerd.socket(), bare.reconcile())?;
         let mut figures = Vec::new();
         let time = Duration::from_secs(seconds);
         run.progress(&format!("no pods for {seconds} s"));
-        let mut costs = vec![(0, idle::cost(run, &site, time)?)];
+        let mut costs = vec![(0, idle::cost(run, &fixture, time)?)];
 
-        // The few before the many, whose coming and going leaves traces in the agent's memory and, for a while, figures
-        // of what is gone.
+        // Small numbers of pods first, because starting and ending many pods changes the agent's memory and
+        // leaves metrics of ended pods for a while.
         for fewer in IDLE.map(|(fewer, _)| fewer).into_iter().filter(|fewer| *fewer < pods) {
             run.progress(&format!("{fewer} pods idle for {seconds} s"));
-            let (_, cost) = many::by_agent(&site, &evidence, fewer, || idle::cost(run, &site, time))?;
+            let (_, cost) = many::by_agent(&fixture, &evidence, fewer, || idle::cost(run, &fixture, time))?;
             costs.push((fewer, cost));
         }
 
-        let [agent, calls] = one::pairs(run, &site, &bare, &evidence, pairs)?;
+        let [agent, calls] = one::pairs(run, &fixture, &bare, &evidence, pairs)?;
         figures.extend(of_one(&agent, &calls));
 
         let best = many::best(run, &bare, &evidence, (pods / 4).max(2))?;
         run.progress(&format!("{pods} pods by bare calls"));
         let calls = many::by_calls(&bare, &evidence, pods, best)?;
-        // The last figures of cgroups that are gone are kept for so long: those of all the pods before are not what
-        // idle pods cost.
+        // The agent keeps metrics of removed cgroups for the retention time. Those of all the earlier pods
+        // are not part of what idle pods cost.
         let kept = if run.quick { Duration::ZERO } else { RETENTION };
         run.progress(&format!("{pods} pods by the agent, idle for {} s", kept.as_secs() + seconds));
-        let (agent, cost) = many::by_agent(&site, &evidence, pods, || {
+        let (agent, cost) = many::by_agent(&fixture, &evidence, pods, || {
             std::thread::sleep(kept);
-            idle::cost(run, &site, time)
+            idle::cost(run, &fixture, time)
         })?;
         figures.extend(of_many(pods, agent, calls, best));
 
@@ -132,8 +134,8 @@ fn of_many(pods: usize, agent: many::Took, calls: many::Took, best: many::Best) 
 }
 
 fn of_idle(pods: usize, cost: idle::Cost) -> Vec<Figure> {
-    // Known for these numbers of pods; for others it is that of the next larger one. Without pods the agent costs what
-    // the machine's other cgroups make it cost: nothing to bound, but to know when the other figures are read.
+    // The bound of the next larger number of pods in the table. Without pods the cost depends on the
+    // machine's other cgroups, so there is no bound; the value helps to interpret the others.
     let known = IDLE.iter().find(|(most, _)| (1..=*most).contains(&pods));
     let bound = known.map_or(Bound::NONE, |(_, cpu)| Bound::p50(*cpu));
     let memory = known.map_or(Bound::NONE, |_| Bound::p50(MEMORY_MB));
@@ -152,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_agent_adds_is_the_difference_of_the_medians() {
+    fn the_agents_share_is_the_difference_of_the_medians() {
         let series = |up: &[f64], down: &[f64]| Series { up: up.to_vec(), down: down.to_vec() };
         let figures =
             of_one(&series(&[110.0, 115.0, 400.0], &[131.0]), &series(&[100.0, 99.0, 101.0], &[110.0]));
@@ -162,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bound_is_that_of_as_many_pods() {
+    fn the_bound_depends_on_the_number_of_pods() {
         let cost = idle::Cost { cpu: 0.3, resident: 40_000_000, own: 29_000_000 };
         let holds = |pods| of_idle(pods, cost).iter().map(|f| f.holds).collect::<Vec<_>>();
         assert_eq!(holds(50), [false, true, true]);

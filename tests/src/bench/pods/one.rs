@@ -1,46 +1,46 @@
-//! One pod at a time: from the manifest to the container's first instruction, and from its removal to the end of the
-//! pod's cgroup; beside the bare calls in turn.
+//! Measures one pod at a time: from the manifest to the container's first instruction, and from its removal
+//! to the end of the pod's cgroup, by the agent and by bare calls in turn.
 
 use std::time::Duration;
 
 use super::bare::Bare;
 use super::evidence::Evidence;
+use super::fixture::PodsFixture;
 use super::manifest::{Program, manifest};
-use super::site::Site;
 use crate::bench::Run;
 use crate::harness::Failure;
 
-/// After a start and after an end: nothing of it shall be under way any more.
+/// Pause after a start and after an end, so that no work of it remains.
 const REST: Duration = Duration::from_millis(150);
 
-/// Milliseconds, one value a pod.
+/// Times in milliseconds, one value per pod.
 #[derive(Debug, Default)]
 pub struct Series {
     pub up: Vec<f64>,
     pub down: Vec<f64>,
 }
 
-/// Of the agent, and of the bare calls.
+/// Measures `pairs` pods by the agent and as many by bare calls.
 ///
 /// # Errors
-/// A pod does not begin or end.
+/// A pod does not start or end.
 pub fn pairs(
     run: &Run<'_>,
-    site: &Site<'_>,
+    fixture: &PodsFixture<'_>,
     bare: &Bare,
     evidence: &Evidence,
     pairs: usize,
 ) -> Result<[Series; 2], Failure> {
     let [mut by_agent, mut by_calls] = [Series::default(), Series::default()];
-    // The first of each warms up.
+    // The first pair is a warm-up.
     for n in 0..=pairs {
         if n % 10 == 1 {
             run.progress(&format!("pair {n} of {pairs}"));
         }
-        // In turn also who is first.
+        // The order within a pair alternates.
         for who in [n % 2, (n + 1) % 2] {
             let (series, (up, down)) = if who == 0 {
-                (&mut by_agent, by_the_agent(site, evidence, &format!("one-{n:03}"))?)
+                (&mut by_agent, by_the_agent(fixture, evidence, &format!("one-{n:03}"))?)
             } else {
                 (&mut by_calls, by_bare_calls(bare, evidence, &format!("bare-one-{n:03}"))?)
             };
@@ -54,11 +54,15 @@ pub fn pairs(
     Ok([by_agent, by_calls])
 }
 
-fn by_the_agent(site: &Site<'_>, evidence: &Evidence, name: &str) -> Result<(Duration, Duration), Failure> {
-    let begun = site.put(&[manifest(name, Program::Clock, evidence.folder())])?;
+fn by_the_agent(
+    fixture: &PodsFixture<'_>,
+    evidence: &Evidence,
+    name: &str,
+) -> Result<(Duration, Duration), Failure> {
+    let begun = fixture.put(&[manifest(name, Program::Clock, evidence.folder())])?;
     let up = evidence.first_instruction(name)?.saturating_sub(begun);
     std::thread::sleep(REST);
-    Ok((up, site.remove(&[name.to_owned()], evidence)?))
+    Ok((up, fixture.remove(&[name.to_owned()], evidence)?))
 }
 
 fn by_bare_calls(bare: &Bare, evidence: &Evidence, name: &str) -> Result<(Duration, Duration), Failure> {

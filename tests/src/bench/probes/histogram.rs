@@ -1,8 +1,8 @@
-//! A Prometheus histogram: what was added to it between two readings, and its quantiles.
+//! A Prometheus histogram: differences between two readings, and quantiles.
 
 use crate::fixture::Sample;
 
-/// Upper bounds, and how many values were at most that.
+/// A histogram's buckets: upper bounds and cumulative counts.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Histogram {
     buckets: Vec<(f64, f64)>,
@@ -15,7 +15,7 @@ impl Histogram {
         Self { buckets }
     }
 
-    /// The series of this family with this label, all others summed up.
+    /// Reads the series of a family that have this label, summed over all other labels.
     pub fn read(samples: &[Sample], family: &str, label: (&str, &str)) -> Self {
         let name = format!("{family}_bucket");
         let mut buckets: Vec<(f64, f64)> = Vec::new();
@@ -32,7 +32,7 @@ impl Histogram {
         Self::of(buckets)
     }
 
-    /// What came after `before`.
+    /// The values that were added since `before`.
     pub fn since(&self, before: &Self) -> Self {
         let earlier = |bound: f64| {
             before.buckets.iter().find(|(known, _)| *known == bound).map_or(0.0, |(_, count)| *count)
@@ -42,13 +42,14 @@ impl Histogram {
         }
     }
 
-    /// How many values there are.
+    /// The number of values.
     pub fn count(&self) -> f64 {
         self.buckets.last().map_or(0.0, |(_, count)| *count)
     }
 
-    /// As Prometheus' `histogram_quantile`: even within a bucket, from 0 on in the first; infinite above the last bound. None
-    /// without values.
+    /// A quantile as Prometheus' `histogram_quantile` computes it: values are evenly distributed within a
+    /// bucket, the first bucket starts at 0, and above the last bound the result is infinite. `None` without
+    /// values.
     pub fn quantile(&self, q: f64) -> Option<f64> {
         let rank = q * self.count();
         let at = self.buckets.iter().position(|(_, count)| *count >= rank && *count > 0.0)?;
@@ -67,7 +68,7 @@ mod tests {
     use crate::fixture::parse_samples;
 
     #[test]
-    fn quantiles_lie_evenly_in_their_bucket() {
+    fn quantiles_are_interpolated_within_a_bucket() {
         let histogram = Histogram::of(vec![(0.01, 90.0), (f64::INFINITY, 100.0), (0.001, 50.0), (0.1, 99.0)]);
         for (q, expected) in [(0.5, 0.001), (0.25, 0.0005), (0.7, 0.0055), (0.9, 0.01), (0.945, 0.055)] {
             let seen = histogram.quantile(q).unwrap();
@@ -79,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_readings_only_the_difference_counts() {
+    fn only_the_difference_of_two_readings_counts() {
         let read = |a: u64, b: u64| {
             let text = format!(
                 "d_bucket{{h=\"x\",p=\"1\",le=\"0.5\"}} {a}\nd_bucket{{h=\"x\",p=\"2\",le=\"0.5\"}} 1\n\

@@ -1,4 +1,5 @@
-//! The probed pods: many containers that do nothing, of which each is probed, and one server for all of a pod.
+//! The manifests of probed pods: many idle containers, each of which is probed, and one server for all of a
+//! pod.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -10,12 +11,12 @@ use crate::e2e::probes::manifest::probe;
 use crate::fixture::{NOTES, PAUSE, ServerProgram};
 use crate::harness::Failure;
 
-/// How the names of pods begin whose containers are probed by commands.
+/// Prefix of the names of pods whose containers are probed by commands.
 pub const COMMANDS: &str = "commands-";
-/// What runs in the others: our process 1, which takes next to nothing.
+/// The program of the other containers, `pause/pause.rs`, which uses next to nothing.
 const IDLE: &str = "idle";
 
-/// Puts the program of containers that do nothing where they find it.
+/// Puts the program of idle containers into the directory that they mount.
 ///
 /// # Errors
 /// It cannot be written.
@@ -25,7 +26,7 @@ pub fn pause(program: &ServerProgram) -> Result<(), Failure> {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).map_err(Failure::file(&path))
 }
 
-/// A pod whose containers are all probed every second by http and by tcp; the first has the server.
+/// A pod whose containers are each probed by HTTP and TCP every second. The first container runs the server.
 pub fn served(
     program: &ServerProgram,
     n: usize,
@@ -51,7 +52,7 @@ pub fn served(
     whole(program, &name, containers, own_network)
 }
 
-/// A pod whose containers are probed by two commands each, every ten seconds.
+/// A pod whose containers are each probed by two commands every ten seconds.
 pub fn commands(program: &ServerProgram, n: usize, containers: usize, own_network: bool) -> Value {
     let command = json!({ "exec": { "command": ["/bin/true"] } });
     let more = json!({ "failureThreshold": 3, "periodSeconds": 10, "timeoutSeconds": 30 });

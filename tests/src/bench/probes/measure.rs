@@ -1,9 +1,9 @@
-//! One measured minute: the agent's figures before and after, and bare calls to the runtime meanwhile.
+//! One measurement: the agent's metrics before and after, and bare calls to the runtime meanwhile.
 
 use std::time::{Duration, Instant};
 
 use super::histogram::Histogram;
-use crate::bench::pods::{Site, resident};
+use crate::bench::pods::{PodsFixture, resident};
 use crate::e2e::pods::seen::Seen;
 use crate::e2e::probes::samples;
 use crate::ensure;
@@ -15,34 +15,39 @@ const TOOK: &str = "prober_probe_duration_seconds_sum";
 const TIMED: &str = "prober_probe_duration_seconds_count";
 const RUNS: &str = "prober_probe_total";
 const HANDLERS: [&str; 3] = ["httpGet", "tcpSocket", "exec"];
-/// Between two bare calls: a tenth of the load that the probes by command are.
+/// Interval of the bare calls. It makes a tenth of the load of the probes by command.
 const BETWEEN: Duration = Duration::from_secs(1);
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Debug, Clone)]
 pub struct Minute {
     pub lasted: Duration,
-    /// By handler, in seconds.
+    /// Start delays in seconds, by handler.
     pub delays: Vec<(&'static str, Histogram)>,
-    /// Runs that did not succeed.
+    /// Number of runs that did not succeed.
     pub failed: f64,
-    /// The agent's.
+    /// CPU time of the agent.
     pub cpu: Duration,
-    /// Its memory in bytes without the mapped eBPF arrays, and with them.
+    /// The agent's resident memory in bytes, without and with the mapped eBPF arrays.
     pub own: u64,
     pub resident: u64,
-    /// Milliseconds that probes by command took, in the mean.
+    /// Mean duration of probes by command in milliseconds.
     pub command_mean_ms: f64,
-    /// Milliseconds of each bare call.
+    /// Duration of each bare call in milliseconds.
     pub bare_ms: Vec<f64>,
 }
 
-/// Measures for so long; the containers of the pod `commands` have probes by command.
+/// Measures for `time`. Containers of pods whose names begin with `commands` have probes by command.
 ///
 /// # Errors
-/// The agent or the runtime cannot be asked.
-pub fn minute(site: &Site<'_>, cri: &Cri, commands: &str, time: Duration) -> Result<Minute, Failure> {
-    let agent = site.agent();
+/// The agent or the runtime does not answer.
+pub fn minute(
+    fixture: &PodsFixture<'_>,
+    cri: &Cri,
+    commands: &str,
+    time: Duration,
+) -> Result<Minute, Failure> {
+    let agent = fixture.agent();
     let containers: Vec<String> = cri
         .list_containers()?
         .into_iter()
@@ -98,10 +103,10 @@ fn sum(samples: &[Sample], wanted: &dyn Fn(&Sample) -> bool) -> f64 {
     samples.iter().filter(|sample| wanted(sample)).map(|sample| sample.value).sum()
 }
 
-/// How many pods have all containers ready.
+/// The number of pods with all containers ready.
 ///
 /// # Errors
-/// The agent cannot be asked.
+/// The agent does not answer.
 pub fn ready_pods(agent: &Agent) -> Result<usize, Failure> {
     let answer = agent.get("/pods")?;
     ensure!(answer.status == 200, "/pods answers {}", answer.status);

@@ -1,5 +1,6 @@
-//! Probes at scale on a real container runtime: how far behind schedule they begin, what they cost the agent, and what a
-//! command in a container takes beside the bare call to the runtime in the same minute.
+//! Benches of many probes on a real container runtime: how far behind schedule they start, what they cost the
+//! agent, and how long a command in a container takes compared with a bare call to the runtime at the same
+//! time.
 
 mod histogram;
 mod manifest;
@@ -7,7 +8,7 @@ mod measure;
 
 use std::time::{Duration, Instant};
 
-use super::pods::{NODE, Site};
+use super::pods::{NODE, PodsFixture};
 use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
 use crate::fixture::{Cri, PrivateContainerd, PrivateOptions, ServerProgram, link_name};
@@ -16,25 +17,27 @@ use measure::Minute;
 
 pub struct Probes;
 
-/// Pods with servers unless told otherwise, on a record and on a quick look.
+/// Default number of pods with servers, on a full and on a quick run.
 const PODS: [usize; 2] = [20, 4];
-/// Containers of each.
+/// Containers of each of these pods.
 const CONTAINERS: usize = 50;
-/// Of every twenty probes by http and by tcp there is one by a command, each of ten seconds; two of them a container.
+/// There is one probe by command for every 20 probes by HTTP and TCP. It runs every ten seconds, and a
+/// container has two of them.
 const COMMANDS_FOR: usize = 10;
 /// Containers of a pod that is probed by commands.
 const COMMANDED: usize = 10;
 const SECONDS: [u64; 2] = [60, 20];
-/// A probe may begin so much behind schedule.
+/// Bound of the delay of probes, p99 in milliseconds.
 const DELAY_P99_MS: f64 = 20.0;
-/// How often the agent compares everything, by default.
+/// The default interval of the agent's full reconcile.
 const RECONCILE: Duration = Duration::from_secs(60);
-/// A container begins in a quarter of a second on two cores, if nothing else goes on.
+/// Time-out for starting the pods in seconds, in all and per pod. A container starts in a quarter of a second
+/// on two otherwise idle cores.
 const UP_S: u64 = 30;
 const UP_S_PER_POD: u64 = 30;
-/// For all pods to end.
-const PATIENCE_S: u64 = 60;
-/// Before it is measured: what begins with the pods is over.
+/// Time-out for ending all pods, in seconds.
+const CLEAR_TIMEOUT_S: u64 = 60;
+/// Pause before the measurement, until the work of starting the pods is over.
 const REST: Duration = Duration::from_secs(10);
 
 impl Bench for Probes {
@@ -43,14 +46,15 @@ impl Bench for Probes {
     }
 
     fn about(&self) -> &'static str {
-        "1,000 http and 1,000 tcp probes a second and 100 commands in 10 s: delay behind schedule, the agent's cost"
+        "1,000 HTTP and 1,000 TCP probes a second and 100 commands in 10 s: delay behind schedule, the agent's cost"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         let context = run.context;
         let pods = run.sizes.pods.unwrap_or(PODS[usize::from(run.quick)]);
         let seconds = run.sizes.idle.unwrap_or(SECONDS[usize::from(run.quick)]);
-        // Dropped from the last on: the agent, which would make pods anew, and containerd after what runs in it.
+        // Dropped in reverse order: the agent first, because it would restart pods, and containerd after the
+        // pods.
         let options = PrivateOptions {
             folder: context.temp.join("containerd"),
             link: link_name(context.runner()),
@@ -58,7 +62,7 @@ impl Bench for Probes {
             timeout: context.patiently(30),
         };
         let containerd = PrivateContainerd::start(options)?;
-        let site = Site::new(context, containerd.socket(), RECONCILE)?;
+        let fixture = PodsFixture::new(context, containerd.socket(), RECONCILE)?;
         let cri = Cri::connect(containerd.socket())?;
         let mut program = ServerProgram::new(context)?;
         manifest::pause(&program)?;
@@ -86,12 +90,13 @@ impl Bench for Probes {
             pods * CONTAINERS + containers
         ));
         let begun = Instant::now();
-        site.put(&manifests)?;
+        fixture.put(&manifests)?;
         let time = Duration::from_secs(seconds);
-        // Commands in a container while a thousand begin beside it are what containerd 1.6 gets stuck at.
-        let ready = until_ready(run, &site, manifests.len()).and_then(|()| {
-            site.put(&later)?;
-            until_ready(run, &site, all)
+        // containerd 1.6 gets stuck at commands in a container while a thousand containers start, so these
+        // pods start later.
+        let ready = until_ready(run, &fixture, manifests.len()).and_then(|()| {
+            fixture.put(&later)?;
+            until_ready(run, &fixture, all)
         });
         let measured = ready.and_then(|()| {
             run.progress(&format!(
@@ -99,31 +104,31 @@ impl Bench for Probes {
                 begun.elapsed().as_secs_f64()
             ));
             std::thread::sleep(REST);
-            measure::minute(&site, &cri, manifest::COMMANDS, time)
+            measure::minute(&fixture, &cri, manifest::COMMANDS, time)
         });
-        // Also after a failure: what runs would be in the way of all that is dropped.
+        // Done after a failure too: running pods would delay dropping the fixtures.
         run.progress("the pods end");
-        let cleared = site.clear(run.context.patiently(PATIENCE_S));
+        let cleared = fixture.clear(run.context.patiently(CLEAR_TIMEOUT_S));
         let minute = measured?;
         if let Err(failure) = cleared {
-            // What was measured stands; containerd's end takes what is left with it.
+            // The measurement is valid nevertheless. Ending containerd removes what is left.
             run.progress(&format!("the runtime does not end a thousand containers in time: {failure}"));
         }
         Ok(figures(&minute, pods * CONTAINERS, containers * 2))
     }
 }
 
-/// For all of so many pods to begin.
+/// Time-out for starting this many pods.
 fn limit(run: &Run<'_>, pods: usize) -> Duration {
     run.context.patiently(UP_S + UP_S_PER_POD * pods as u64)
 }
 
-fn until_ready(run: &Run<'_>, site: &Site<'_>, pods: usize) -> Result<(), Failure> {
+fn until_ready(run: &Run<'_>, fixture: &PodsFixture<'_>, pods: usize) -> Result<(), Failure> {
     let limit = limit(run, pods);
     let begun = Instant::now();
     let mut last = 0;
     loop {
-        let ready = measure::ready_pods(site.agent())?;
+        let ready = measure::ready_pods(fixture.agent())?;
         if ready == pods {
             return Ok(());
         }
@@ -139,7 +144,8 @@ fn until_ready(run: &Run<'_>, site: &Site<'_>, pods: usize) -> Result<(), Failur
     }
 }
 
-/// Of so many probes by http and as many by tcp every second, and so many commands every ten seconds.
+/// The figures of `servers` probes each by HTTP and TCP every second, and `commands` commands every ten
+/// seconds.
 fn figures(minute: &Minute, servers: usize, commands: usize) -> Vec<Figure> {
     let one = |name: String, unit, value, bound| Figure::one("probes", name, unit, value, bound);
     let seconds = minute.lasted.as_secs_f64();
@@ -154,7 +160,7 @@ fn figures(minute: &Minute, servers: usize, commands: usize) -> Vec<Figure> {
         let bound = Bound { p50: None, p99: Some(DELAY_P99_MS) };
         let name = format!("{handler}: begun behind schedule, {probes} probes");
         figures.push(Figure::summary("probes", name, "ms", quantiles, delays.count() as usize, bound));
-        // A point in a hundred of the grid may lie just outside of the measured time.
+        // Up to one in a hundred scheduled times may be just outside the measured time.
         let missed = (per_second * seconds - delays.count()) / (per_second * seconds) * 100.0;
         figures.push(one(
             format!("{handler}: points of the grid without a run"),
@@ -187,7 +193,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_probe_that_is_late_or_missing_breaks_its_bound() {
+    fn late_or_missing_probes_miss_their_bounds() {
         let delays = |counts: &[(f64, f64)]| Histogram::of(counts.to_vec());
         let minute = |http, failed| Minute {
             lasted: Duration::from_secs(60),

@@ -1,8 +1,11 @@
-//! Tells when a CPU of this machine stands still: a virtual machine's run only while its hypervisor lets them.
+//! Detects when a CPU of this machine stands still: those of a virtual machine run only while the hypervisor
+//! lets them.
 //!
-//! A thread on every CPU wakes every other millisecond, before all others. Where it comes late, and the kernel has counted
-//! about as much stolen time for that CPU meanwhile (`steal` of /proc/stat, Documentation/filesystems/proc.rst), nothing at
-//! all ran there, neither the agent nor who measures it. What the guest's own kernel is slow at is not excused by this.
+//! A real-time thread on every CPU wakes every two milliseconds. If it wakes late and the kernel has counted
+//! about as much stolen time for that CPU meanwhile (`steal` of /proc/stat,
+//! Documentation/filesystems/proc.rst), nothing ran there, neither the agent nor the bench. Delays caused by
+//! the guest's own kernel are not excused by this.
+//!
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -20,26 +23,26 @@ use crate::harness::Failure;
 
 const STAT: &str = "/proc/stat";
 const PERIOD: Duration = Duration::from_millis(2);
-/// In milliseconds: what is late by less is not told of.
+/// Shorter delays are not reported, in milliseconds.
 const LATE: f64 = 10.0;
 /// The unit of /proc/stat (USER_HZ) in milliseconds.
 const TICK: f64 = 10.0;
 
-/// A CPU that did not run.
+/// A time in which a CPU did not run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Stall {
     pub from: Timestamp,
     pub to: Timestamp,
 }
 
-/// Threads that watch until they are stopped.
-pub struct Witness {
+/// Threads that watch the CPUs until they are stopped.
+pub struct StallDetector {
     stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<Vec<Stall>>>,
 }
 
-impl Witness {
-    /// On every CPU that this process may use.
+impl StallDetector {
+    /// Starts a thread on every CPU that this process may use.
     ///
     /// # Errors
     /// /proc/stat or the CPUs cannot be read.
@@ -47,33 +50,33 @@ impl Witness {
         let own = Pid::from_raw(0);
         let cpus =
             sched_getaffinity(own).map_err(|errno| Failure::file("sched_getaffinity")(errno.into()))?;
-        let mut witness = Self { stop: Arc::default(), threads: Vec::new() };
+        let mut detector = Self { stop: Arc::default(), threads: Vec::new() };
         for cpu in (0..CpuSet::count()).filter(|cpu| cpus.is_set(*cpu).unwrap_or(false)) {
-            let (file, stop) = (File::open(STAT).map_err(Failure::file(STAT))?, Arc::clone(&witness.stop));
-            witness.threads.push(std::thread::spawn(move || watch(&file, cpu, &stop)));
+            let (file, stop) = (File::open(STAT).map_err(Failure::file(STAT))?, Arc::clone(&detector.stop));
+            detector.threads.push(std::thread::spawn(move || watch(&file, cpu, &stop)));
         }
-        Ok(witness)
+        Ok(detector)
     }
 
-    /// Every stall that was seen.
+    /// Stops the threads. Returns every stall that was seen.
     pub fn stop(mut self) -> Vec<Stall> {
         self.stop.store(true, Ordering::Relaxed);
         self.threads.drain(..).flat_map(|thread| thread.join().unwrap_or_default()).collect()
     }
 }
 
-impl Drop for Witness {
+impl Drop for StallDetector {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
     }
 }
 
-/// Of one CPU. Where the thread cannot be put there it sees nothing, and nothing is excused.
+/// Watches one CPU. If the thread cannot be bound to it, no stalls are reported, so nothing is excused.
 fn watch(file: &File, cpu: usize, stop: &AtomicBool) -> Vec<Stall> {
     let mut stalls = Vec::new();
     let mut only = CpuSet::new();
     let on_it = only.set(cpu).and_then(|()| sched_setaffinity(Pid::from_raw(0), &only));
-    if on_it.is_err() || before_all_others().is_err() {
+    if on_it.is_err() || set_realtime_priority().is_err() {
         return stalls;
     }
     let mut buffer = vec![0; 64 << 10];
@@ -92,10 +95,11 @@ fn watch(file: &File, cpu: usize, stop: &AtomicBool) -> Vec<Stall> {
     stalls
 }
 
-/// Whether a thread that came back after so many milliseconds found that its CPU had not run.
+/// Whether the CPU did not run while a thread slept for `away` milliseconds, with `stolen` milliseconds of
+/// stolen time.
 fn is_stall(away: f64, stolen: f64) -> bool {
     let late = away - PERIOD.as_secs_f64() * 1e3;
-    // Stolen time is told in whole ticks.
+    // The kernel reports stolen time in whole ticks.
     late >= LATE && stolen + TICK >= late && stolen > 0.0
 }
 
@@ -104,7 +108,7 @@ fn read(file: &File, cpu: usize, buffer: &mut [u8]) -> Option<f64> {
     stolen(std::str::from_utf8(&buffer[..length]).ok()?, cpu)
 }
 
-/// Milliseconds of one CPU, of the text of /proc/stat or its beginning.
+/// Stolen milliseconds of one CPU, from the text of /proc/stat or its beginning.
 fn stolen(stat: &str, cpu: usize) -> Option<f64> {
     let name = format!("cpu{cpu}");
     let mut words = stat.lines().map(str::split_ascii_whitespace).find_map(|mut words| {
@@ -114,14 +118,14 @@ fn stolen(stat: &str, cpu: usize) -> Option<f64> {
     Some(words.nth(7)?.parse::<u64>().ok()? as f64 * TICK)
 }
 
-/// The thread runs as soon as it wakes, whatever else the kernel has to run.
-fn before_all_others() -> nix::Result<()> {
+/// Gives this thread real-time priority, so that it runs as soon as it wakes.
+fn set_realtime_priority() -> nix::Result<()> {
     let priority = libc::sched_param { sched_priority: 1 };
     // SAFETY: the calling thread (0), and a structure that outlives the call.
     nix::errno::Errno::result(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &priority) }).map(drop)
 }
 
-/// The longest that a CPU stood still in between, in milliseconds; 0 if none did.
+/// The longest stall that overlaps the time from `from` to `to`, in milliseconds; 0 if there is none.
 pub fn longest(stalls: &[Stall], from: Timestamp, to: Timestamp) -> f64 {
     let within = stalls.iter().filter(|stall| stall.to >= from && stall.from <= to);
     within.map(|stall| milliseconds(stall.from, stall.to)).fold(0.0, f64::max)
@@ -132,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cpus_stolen_time() {
+    fn stolen_time_is_read_per_cpu() {
         let stat =
             "cpu  1 2 3 4 5 6 7 80 9 10\ncpu0 1 2 3 4 5 6 7 30 0 0\ncpu1 1 2 3 4 5 6 7 50 0 0\nintr 5\n";
         assert_eq!((stolen(stat, 0), stolen(stat, 1), stolen(stat, 2)), (Some(300.0), Some(500.0), None));
@@ -140,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn late_alone_is_no_stall() {
+    fn a_delay_without_stolen_time_is_no_stall() {
         assert!(is_stall(52.0, 50.0));
         assert!(is_stall(13.0, 10.0));
         assert!(!is_stall(11.0, 10.0), "hardly late");
-        assert!(!is_stall(52.0, 0.0), "the kernel let it wait");
-        assert!(!is_stall(52.0, 30.0), "part of it");
-        assert!(!is_stall(15.0, 0.0), "a tick is a tick");
+        assert!(!is_stall(52.0, 0.0), "the kernel delayed the thread");
+        assert!(!is_stall(52.0, 30.0), "only part of it was stolen");
+        assert!(!is_stall(15.0, 0.0), "nothing was stolen");
     }
 
     #[test]
-    fn what_overlaps_counts() {
+    fn overlapping_stalls_count() {
         let at = |ms: i64| Timestamp::from_millisecond(1_700_000_000_000 + ms).unwrap();
         let stalls = [(0, 20), (50, 90), (200, 230)].map(|(from, to)| Stall { from: at(from), to: at(to) });
         assert_eq!(longest(&stalls, at(21), at(49)), 0.0);
@@ -159,10 +163,10 @@ mod tests {
     }
 
     #[test]
-    fn it_ends() {
-        let witness = Witness::start().unwrap();
-        assert!(!witness.threads.is_empty());
+    fn the_threads_end() {
+        let detector = StallDetector::start().unwrap();
+        assert!(!detector.threads.is_empty());
         std::thread::sleep(Duration::from_millis(30));
-        println!("{:?}", witness.stop());
+        println!("{:?}", detector.stop());
     }
 }

@@ -1,4 +1,4 @@
-//! The agent in mode manage on a private containerd.
+//! An agent in mode manage on a private containerd, for benches.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -16,15 +16,15 @@ use crate::fixture::{Agent, AgentOptions, Manage, TestRoot};
 use crate::harness::{Context, Failure};
 
 /// The agent and its manifests.
-pub struct Site<'c> {
-    // Dropped first: it would make pods anew.
+pub struct PodsFixture<'c> {
+    // Dropped first, because it would restart pods.
     agent: Agent,
     root: TestRoot,
     manifests: PathBuf,
     context: &'c Context,
 }
 
-impl<'c> Site<'c> {
+impl<'c> PodsFixture<'c> {
     /// # Errors
     /// The agent does not become ready.
     pub fn new(context: &'c Context, socket: &Path, reconcile: Duration) -> Result<Self, Failure> {
@@ -51,7 +51,7 @@ impl<'c> Site<'c> {
         &self.agent
     }
 
-    /// Writes the manifests: when the first was.
+    /// Writes manifests. Returns the time before the first write.
     ///
     /// # Errors
     /// A file cannot be written.
@@ -61,7 +61,7 @@ impl<'c> Site<'c> {
         Ok(begun)
     }
 
-    /// Removes the manifests: how long it took until all of the pods' cgroups were gone.
+    /// Removes manifests. Returns how long it took until all of the pods' cgroups were gone.
     ///
     /// # Errors
     /// A file cannot be removed, or a cgroup stays.
@@ -96,7 +96,7 @@ impl<'c> Site<'c> {
         })
     }
 
-    /// Never half of it.
+    /// Writes a manifest atomically, by renaming a temporary file.
     fn write(&self, pod: &str, manifest: &Value) -> Result<(), Failure> {
         let temporary = self.manifests.join(format!(".{pod}"));
         std::fs::write(&temporary, manifest.to_string()).map_err(Failure::file(&temporary))?;
@@ -107,7 +107,7 @@ impl<'c> Site<'c> {
         self.manifests.join(format!("{pod}.json"))
     }
 
-    /// The directories of a pod's cgroup, all of which are there.
+    /// The existing directories of a pod's cgroup.
     fn cgroups(&self, pod: &str) -> Result<Vec<PathBuf>, Failure> {
         let path = self.manifest(pod);
         let read = Manifests::at(&path, NODE);
@@ -123,7 +123,7 @@ impl<'c> Site<'c> {
     }
 }
 
-/// A manifest's name.
+/// The pod's name in a manifest.
 pub fn name(manifest: &Value) -> &str {
     manifest["metadata"]["name"].as_str().unwrap_or_default()
 }

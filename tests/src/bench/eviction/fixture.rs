@@ -1,4 +1,4 @@
-//! The agent with a threshold just below what the node has available, and pods that have nothing to do with it.
+//! An agent with a threshold just below the available memory, and pods that are not involved.
 
 use std::time::Duration;
 
@@ -10,23 +10,24 @@ use crate::e2e::support::{MIB, eventually};
 use crate::fixture::{NodeMemory, ServerProgram};
 use crate::harness::{Context, Failure};
 
-/// From what is available down to the threshold; on a small machine a quarter of what there is.
+/// Distance from the available memory down to the threshold; on a small machine a quarter of the available
+/// memory.
 const ABOVE: u64 = 128 * MIB;
-/// A threshold is good as long as the distance to it is between these parts of [`ABOVE`]: other programs of the machine
-/// take memory and give it back.
+/// A threshold is kept as long as the distance to it is between these multiples of [`ABOVE`], because other
+/// programs of the machine use and free memory.
 const NEAR: f64 = 0.6;
 const FAR: f64 = 2.0;
-/// What an eater takes beyond the threshold if nobody stops it.
+/// How much a pod would use beyond the threshold if it were not evicted.
 const BEYOND: u64 = 1024 * MIB;
-/// What each of the other pods holds.
+/// How much memory each of the other pods holds.
 const HELD: u64 = 32 * MIB;
-/// The node is quiet when it has been above the threshold for so long.
+/// How long the available memory must be stable.
 const REST: Duration = Duration::from_millis(300);
 
-/// Evicted pods stay away: each run has a pod of its own.
+/// Evicted pods are not restarted, because each round has a pod of its own.
 const SECTION: &str = "eviction: {comeBack: false}";
 
-pub struct Site<'c> {
+pub struct EvictionFixture<'c> {
     pub stage: Stage<'c>,
     pub program: ServerProgram,
     pub memory: NodeMemory,
@@ -34,11 +35,11 @@ pub struct Site<'c> {
     pub threshold: u64,
     above: u64,
     beyond: u64,
-    /// Who must go on as they are.
+    /// The pods that must not be affected.
     pub calm: Vec<Alive>,
 }
 
-impl<'c> Site<'c> {
+impl<'c> EvictionFixture<'c> {
     /// # Errors
     /// The agent or the pods do not become ready.
     pub fn new(context: &'c Context) -> Result<Self, Failure> {
@@ -47,35 +48,36 @@ impl<'c> Site<'c> {
         let available = memory.available().map_err(Failure::file("memory.stat"))?;
         let stage = Stage::with(context, &lines(MIB), SECTION)?;
         let (above, beyond) = (ABOVE.min(available / 4), BEYOND.min(available / 4));
-        let mut site = Self { stage, program, memory, threshold: 0, above, beyond, calm: Vec::new() };
+        let mut fixture = Self { stage, program, memory, threshold: 0, above, beyond, calm: Vec::new() };
         let spec = || json!({});
         let pods = [
             ("calm-best-effort", json!({})),
             ("calm-burstable", requests(16)),
-            // Enough CPU that its start is over soon in an emulated machine too: runc's own work counts as the pod's.
+            // Enough CPU that its start is quick in an emulated machine too: runc's work counts as the pod's.
             ("calm-guaranteed", json!({ "limits": { "cpu": "500m", "memory": "128Mi" } })),
             ("calm-modest", requests(64)),
         ];
         let manifests =
-            pods.clone().map(|(name, resources)| greedy(&site.program, name, resources, &[], spec()));
-        site.stage.put(manifests)?;
+            pods.clone().map(|(name, resources)| greedy(&fixture.program, name, resources, &[], spec()));
+        fixture.stage.put(manifests)?;
         for (name, _) in pods {
-            let alive = Alive::of(&site.stage.up(name)?)?;
-            site.program.hold(name, HELD, 0)?;
-            site.calm.push(alive);
+            let alive = Alive::of(&fixture.stage.up(name)?)?;
+            fixture.program.hold(name, HELD, 0)?;
+            fixture.calm.push(alive);
         }
         std::thread::sleep(REST);
-        site.ready()?;
-        Ok(site)
+        fixture.ready()?;
+        Ok(fixture)
     }
 
-    /// Waits for quiet and moves the threshold where the machine's use has changed. Returns what an eater is to hold.
+    /// Waits until the available memory is stable and sets the threshold again if the machine's usage has
+    /// changed. Returns how many bytes the pod of the next round should hold.
     ///
     /// # Errors
-    /// The node does not come to rest, or the agent does not start.
+    /// The available memory does not become stable, or the agent does not start.
     pub fn ready(&mut self) -> Result<u64, Failure> {
         let limit = self.stage.context().patiently(60);
-        eventually(limit, "the node's memory does not come to rest", || {
+        eventually(limit, "the node's available memory does not become stable", || {
             let [first, second] = [self.available()?, {
                 std::thread::sleep(REST);
                 self.available()?
@@ -92,15 +94,15 @@ impl<'c> Site<'c> {
         })
     }
 
-    /// Bytes that are available on the node.
+    /// The available memory of the node in bytes.
     ///
     /// # Errors
-    /// The kernel's files do not say it.
+    /// The kernel's files cannot be read.
     pub fn available(&mut self) -> Result<u64, Failure> {
         self.memory.available().map_err(Failure::file("memory.stat"))
     }
 
-    /// Whole MiB, as the file has it.
+    /// Sets the threshold, in whole MiB, and restarts the agent.
     fn set_threshold(&mut self, bytes: u64) -> Result<(), Failure> {
         self.threshold = bytes / MIB * MIB;
         self.stage.stop_agent();
@@ -108,10 +110,10 @@ impl<'c> Site<'c> {
         self.stage.start_agent()
     }
 
-    /// How many of the other pods are not as they were; they are counted once.
+    /// How many of the other pods have been evicted or restarted since the last call.
     ///
     /// # Errors
-    /// The agent does not say it.
+    /// The agent does not answer.
     pub fn changed(&mut self) -> Result<usize, Failure> {
         let mut changed = 0;
         for alive in &mut self.calm {
@@ -131,16 +133,16 @@ impl<'c> Site<'c> {
         Ok(changed)
     }
 
-    /// What the agent has decided, newest first.
+    /// The agent's eviction decisions, newest first.
     ///
     /// # Errors
-    /// It does not say it.
+    /// The agent does not answer.
     pub fn decisions(&self) -> Result<Vec<nodewarden_model::Decision>, Failure> {
         decisions(self.stage.agent()?)
     }
 
     /// # Errors
-    /// Something of the pods is left.
+    /// Something of the pods is left behind.
     pub fn finish(self) -> Result<(), Failure> {
         self.stage.finish()
     }
