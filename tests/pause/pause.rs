@@ -1,18 +1,18 @@
-//! Process 1 of a pod's sandbox, and the first instruction of a measured container: 2 KB, without a library,
-//! so that what is measured is the runtime and not a program's start.
+//! Process 1 of pods' sandboxes and of measured containers. It has 2 KB and no library, so that measurements
+//! contain the runtime's work and not the start of a program.
 //!
-//! Without arguments it waits for its end and reaps what is handed to it (in a pod whose containers share one
-//! process namespace these are the orphans of all). With arguments `FILE` it first appends one line to the
-//! file: the time of its first instruction, CLOCK_MONOTONIC in nanoseconds.
+//! It waits for SIGINT or SIGTERM and reaps orphans (in a pod with a shared pid namespace, those of all
+//! containers). If it has an argument `FILE`, it first appends a line with the time of its first instruction
+//! to the file: CLOCK_MONOTONIC in nanoseconds.
 //!
-//! The package's build script compiles it, as a program of its own.
+//! The build script of the package compiles it as a separate program.
 
 #![no_std]
 #![no_main]
 
 use core::arch::{asm, global_asm};
 
-// What the kernel leaves on the stack is argc and argv (System V ABI, "Process Initialization").
+// The kernel puts argc and argv on the stack (System V ABI, "Process Initialization").
 #[cfg(target_arch = "x86_64")]
 global_asm!(".globl _start", "_start:", "mov rdi, rsp", "and rsp, -16", "call {main}", main = sym main);
 #[cfg(target_arch = "aarch64")]
@@ -44,20 +44,20 @@ const SIGINT: isize = 2;
 const SIGTERM: isize = 15;
 const SIGCHLD: isize = 17;
 const SIG_BLOCK: usize = 0;
-/// Bytes of the kernel's signal set.
+/// Size of the kernel's signal set in bytes.
 const SET: usize = 8;
 const CLOCK_MONOTONIC: usize = 1;
 const AT_FDCWD: usize = -100isize as usize;
-/// O_WRONLY | O_CREAT | O_APPEND, the same on both machines.
+/// O_WRONLY | O_CREAT | O_APPEND, with the same values on both architectures.
 const APPEND: usize = 0o1 | 0o100 | 0o2000;
 const WNOHANG: usize = 1;
 const ANY_CHILD: usize = -1isize as usize;
 
 /// # Safety
-/// The arguments are what this call takes.
+/// The arguments must be valid for this system call.
 unsafe fn call(number: usize, [a, b, c, d]: [usize; 4]) -> isize {
     let result: isize;
-    // SAFETY: as the caller promises; the kernel changes no register but these.
+    // SAFETY: as the caller promises; the kernel changes only these registers.
     unsafe {
         #[cfg(target_arch = "x86_64")]
         asm!("syscall", inlateout("rax") number as isize => result, in("rdi") a, in("rsi") b, in("rdx") c,
@@ -70,11 +70,11 @@ unsafe fn call(number: usize, [a, b, c, d]: [usize; 4]) -> isize {
 }
 
 /// # Safety
-/// `stack` is the stack as the kernel left it: the number of arguments, then a pointer to each.
+/// `stack` must be the stack as the kernel set it up: the number of arguments, then a pointer to each.
 unsafe extern "C" fn main(stack: *const usize) -> ! {
-    // SAFETY: a clock's time is written to a local value.
+    // SAFETY: makes only a system call that writes to a local value.
     let now = unsafe { monotonic() };
-    // SAFETY: as the caller promises; there is a pointer to an argument only where it is counted.
+    // SAFETY: as the caller promises; the pointer to the argument is read only if the argument exists.
     unsafe {
         if *stack > 1 {
             append(*stack.add(2), now);
@@ -84,7 +84,7 @@ unsafe extern "C" fn main(stack: *const usize) -> ! {
 }
 
 /// # Safety
-/// None but that it makes a system call.
+/// None: it only makes a system call.
 unsafe fn monotonic() -> u64 {
     let mut time = [0u64; 2];
     // SAFETY: room for a struct timespec of two words.
@@ -93,7 +93,7 @@ unsafe fn monotonic() -> u64 {
 }
 
 /// # Safety
-/// `path` points to a text that ends with a zero.
+/// `path` must point to a string that ends with a zero byte.
 unsafe fn append(path: usize, mut number: u64) {
     let mut line = [b'\n'; 21];
     let mut start = line.len() - 1;
@@ -105,21 +105,22 @@ unsafe fn append(path: usize, mut number: u64) {
             break;
         }
     }
-    // SAFETY: the path is one, and the bytes are there. A file that cannot be written is seen by its absence.
+    // SAFETY: the path is a C string, and the bytes are initialised. An error is noticed by the missing file.
     unsafe {
         let file = call(number::OPENAT, [AT_FDCWD, path, APPEND, 0o644]);
         call(number::WRITE, [file as usize, line[start..].as_ptr() as usize, line.len() - start, 0]);
     }
 }
 
-/// Process 1 gets only signals that it asks for: they are blocked and taken one by one.
+/// Waits for signals in a loop. Process 1 gets only signals that it handles, so they are blocked and taken
+/// one by one.
 ///
 /// # Safety
-/// None but that it makes system calls.
+/// None: it only makes system calls.
 unsafe fn wait() -> ! {
     let signals: u64 = 1 << (SIGINT - 1) | 1 << (SIGTERM - 1) | 1 << (SIGCHLD - 1);
     let set = (&raw const signals) as usize;
-    // SAFETY: the set lives as long as the process; null pointers mean that nothing is wanted back.
+    // SAFETY: the set lives as long as the process; null pointers mean that no result is returned.
     unsafe {
         call(number::RT_SIGPROCMASK, [SIG_BLOCK, set, 0, SET]);
         loop {

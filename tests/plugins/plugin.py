@@ -1,12 +1,13 @@
-"""A device plugin as anyone would write it: grpcio, the published protocol, nothing of nodewarden.
+"""A device plugin for tests, written against the published protocol with grpcio only, without code of nodewarden.
 
     plugin.py DESCRIPTORS BEHAVIOUR LOG
 
-DESCRIPTORS is a google.protobuf.FileDescriptorSet with the package v1beta1, BEHAVIOUR a JSON object (see USUAL), LOG a
-file that gets one JSON object a line: what the plugin was asked, and how its own registration went. Lines on standard
-input change the behaviour while it runs: `{"set": {…}}` sets keys of it and sends the devices anew, `{"register": n}`
-registers n times at once, `{"end": "streams"}` ends the streams of ListAndWatch, `{"die": code}` ends the process where
-it stands. It dies with its standard input.
+DESCRIPTORS is a google.protobuf.FileDescriptorSet with the package v1beta1. BEHAVIOUR is a JSON object (see DEFAULTS).
+LOG is a file that gets one JSON object per line for each call that the plugin gets and for each of its registrations.
+
+Lines on standard input change the behaviour while the plugin runs: `{"set": {...}}` replaces keys of the behaviour and
+sends the list of devices again, `{"register": n}` makes n registrations at once, `{"end": "streams"}` ends the streams
+of ListAndWatch, `{"die": code}` exits at once with this code. The plugin ends when its standard input is closed.
 """
 
 import json
@@ -19,35 +20,35 @@ from concurrent import futures
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, json_format, message_factory
 
-USUAL = {
+DEFAULTS = {
     "dir": "",  # the directory of kubelet.sock
     "resource": "",
-    "endpoint": "plugin.sock",  # as it is told at the registration
-    "socket": None,  # where it really listens: by default the endpoint in the directory
+    "endpoint": "plugin.sock",  # the name sent with the registration
+    "socket": None,  # where it listens; by default the endpoint in the directory
     "version": "v1beta1",
-    "watcher": None,  # a socket in the plugin watcher's directory: then it waits to be asked
-    "register": 1,  # registrations at once; with more than one each has an endpoint of its own
-    "again": True,  # registers again when there is another kubelet.sock
+    "watcher": None,  # a socket in the plugin watcher's directory; then it does not register by itself
+    "register": 1,  # number of registrations at once; each has an endpoint of its own
+    "again": True,  # registers again when there is a new kubelet.sock
     "pre_start_required": False,
     "preferred_allocation": False,
     "devices": [],  # {"id": "", "health": "Healthy", "numa": [0]}
-    "response": {},  # a v1beta1.ContainerAllocateResponse as JSON; {ids} in it stands for the ids, comma between
-    "per_device": [],  # {"container_path": "/dev/{id}", "host_path": "…", "permissions": "rw"}, one a device
-    "preferred": None,  # the ids that are answered, whatever was asked; by default the last of the available ones
-    "responses": 1,  # container responses in an answer to Allocate
-    "hang": [],  # calls that are never answered
-    "fail": {},  # calls that fail, with the text
-    "slow": {},  # calls that take so many seconds
-    "die": [],  # calls in which the process ends
+    "response": {},  # a v1beta1.ContainerAllocateResponse as JSON; {ids} stands for the ids, separated by commas
+    "per_device": [],  # {"container_path": "/dev/{id}", "host_path": "…", "permissions": "rw"}, added once per device
+    "preferred": None,  # the ids to answer in any case; by default the last of the available ones
+    "responses": 1,  # number of container responses in an answer to Allocate
+    "hang": [],  # names of calls that are never answered
+    "fail": {},  # names of calls that fail, with the error message
+    "slow": {},  # names of calls, with the seconds that they take
+    "die": [],  # names of calls in which the process exits
 }
 
 
-def messages(path):
-    """The classes of a FileDescriptorSet, by their full names, and those of the plugin watcher's protocol."""
+def message_classes(path):
+    """Returns the message classes of a FileDescriptorSet and of the plugin watcher's protocol, by full name."""
     files = descriptor_pb2.FileDescriptorSet()
     with open(path, "rb") as file:
         files.ParseFromString(file.read())
-    # k8s.io/kubelet/pkg/apis/pluginregistration/v1: four messages, of which two have fields.
+    # The four messages of k8s.io/kubelet/pkg/apis/pluginregistration/v1.
     watcher = files.file.add(name="pluginregistration.proto", package="pluginregistration", syntax="proto3")
     text, flag = descriptor_pb2.FieldDescriptorProto.TYPE_STRING, descriptor_pb2.FieldDescriptorProto.TYPE_BOOL
     fields = {
@@ -71,11 +72,11 @@ def messages(path):
 
 
 class Plugin:
-    def __init__(self, kinds, behaviour, log):
-        self.kinds, self.it, self.log_file = kinds, {**USUAL, **behaviour}, log
+    def __init__(self, messages, behaviour, log):
+        self.messages, self.behaviour, self.log_file = messages, {**DEFAULTS, **behaviour}, log
         self.changed = threading.Condition()
-        self.version = 0  # grows with every change of the devices
-        self.cut = 0  # grows when streams are to end
+        self.version = 0  # incremented with every change of the devices
+        self.cut = 0  # incremented when streams are to end
         self.servers = []
 
     def log(self, call, **more):
@@ -85,37 +86,37 @@ class Plugin:
             self.log_file.flush()
 
     def message(self, name, **fields):
-        return self.kinds[f"v1beta1.{name}"](**fields)
+        return self.messages[f"v1beta1.{name}"](**fields)
 
-    # What it is asked.
+    # Calls that it serves.
 
-    def behave(self, call, context):
-        """Whatever this call is to suffer."""
-        if call in self.it["die"]:
+    def misbehave(self, call, context):
+        """Delays, fails or hangs this call, or exits, as the behaviour says."""
+        if call in self.behaviour["die"]:
             os._exit(1)
-        if call in self.it["hang"]:
+        if call in self.behaviour["hang"]:
             while True:
                 time.sleep(60)
-        if call in self.it["slow"]:
-            time.sleep(self.it["slow"][call])
-        if call in self.it["fail"]:
-            context.abort(grpc.StatusCode.INTERNAL, self.it["fail"][call])
+        if call in self.behaviour["slow"]:
+            time.sleep(self.behaviour["slow"][call])
+        if call in self.behaviour["fail"]:
+            context.abort(grpc.StatusCode.INTERNAL, self.behaviour["fail"][call])
 
     def options(self):
         return self.message(
             "DevicePluginOptions",
-            pre_start_required=self.it["pre_start_required"],
-            get_preferred_allocation_available=self.it["preferred_allocation"],
+            pre_start_required=self.behaviour["pre_start_required"],
+            get_preferred_allocation_available=self.behaviour["preferred_allocation"],
         )
 
     def get_options(self, _request, context):
         self.log("GetDevicePluginOptions")
-        self.behave("GetDevicePluginOptions", context)
+        self.misbehave("GetDevicePluginOptions", context)
         return self.options()
 
     def devices(self):
         answer = self.message("ListAndWatchResponse")
-        for one in self.it["devices"]:
+        for one in self.behaviour["devices"]:
             device = answer.devices.add(ID=one["id"], health=one.get("health", "Healthy"))
             for node in one.get("numa", []):
                 device.topology.nodes.add(ID=node)
@@ -123,7 +124,7 @@ class Plugin:
 
     def list_and_watch(self, _request, context):
         self.log("ListAndWatch")
-        self.behave("ListAndWatch", context)
+        self.misbehave("ListAndWatch", context)
         seen, cut = -1, self.cut
         while context.is_active():
             with self.changed:
@@ -144,11 +145,11 @@ class Plugin:
             size = one.allocation_size
             self.log("GetPreferredAllocation", available=available, must_include=sorted(must), size=size)
             rest = [name for name in reversed(available) if name not in must]
-            chosen = self.it["preferred"]
+            chosen = self.behaviour["preferred"]
             if chosen is None:
                 chosen = (must + rest)[:size]
             answer.container_responses.add(deviceIDs=chosen)
-        self.behave("GetPreferredAllocation", context)
+        self.misbehave("GetPreferredAllocation", context)
         return answer
 
     def allocate(self, request, context):
@@ -156,46 +157,47 @@ class Plugin:
         for one in request.container_requests:
             ids = list(one.devices_ids)
             self.log("Allocate", ids=sorted(ids), containers=len(request.container_requests))
-            text = json.dumps(self.it["response"]).replace("{ids}", ",".join(sorted(ids)))
-            for _ in range(self.it["responses"]):
+            text = json.dumps(self.behaviour["response"]).replace("{ids}", ",".join(sorted(ids)))
+            for _ in range(self.behaviour["responses"]):
                 response = answer.container_responses.add()
                 json_format.Parse(text, response)
-                for spec in self.it["per_device"]:
+                for spec in self.behaviour["per_device"]:
                     for name in ids:
                         response.devices.add(**{key: value.replace("{id}", name) for key, value in spec.items()})
-        self.behave("Allocate", context)
+        self.misbehave("Allocate", context)
         return answer
 
     def pre_start(self, request, context):
         self.log("PreStartContainer", ids=sorted(request.devices_ids))
-        self.behave("PreStartContainer", context)
+        self.misbehave("PreStartContainer", context)
         return self.message("PreStartContainerResponse")
 
     def get_info(self, _request, context):
         self.log("GetInfo")
-        self.behave("GetInfo", context)
-        return self.kinds["pluginregistration.PluginInfo"](
+        self.misbehave("GetInfo", context)
+        return self.messages["pluginregistration.PluginInfo"](
             type="DevicePlugin",
-            name=self.it["resource"],
-            endpoint=self.listens(),
-            supported_versions=[self.it["version"]],
+            name=self.behaviour["resource"],
+            endpoint=self.socket_path(),
+            supported_versions=[self.behaviour["version"]],
         )
 
     def notify(self, request, _context):
         self.log("NotifyRegistrationStatus", registered=request.plugin_registered, error=request.error)
-        return self.kinds["pluginregistration.RegistrationStatusResponse"]()
+        return self.messages["pluginregistration.RegistrationStatusResponse"]()
 
-    # What it does.
+    # Its own actions.
 
-    def listens(self, number=0):
-        if self.it["watcher"]:
-            return self.it["watcher"]
-        path = self.it["socket"] or os.path.join(self.it["dir"], os.path.basename(self.it["endpoint"]))
+    def socket_path(self, number=0):
+        if self.behaviour["watcher"]:
+            return self.behaviour["watcher"]
+        endpoint = os.path.basename(self.behaviour["endpoint"])
+        path = self.behaviour["socket"] or os.path.join(self.behaviour["dir"], endpoint)
         return path if number == 0 else f"{path}.{number}"
 
     def handlers(self):
         def handler(method, request, answer, stream=False):
-            request, answer = self.kinds[request], self.kinds[answer]
+            request, answer = self.messages[request], self.messages[answer]
             make = grpc.unary_stream_rpc_method_handler if stream else grpc.unary_unary_rpc_method_handler
             return make(method, request_deserializer=request.FromString, response_serializer=answer.SerializeToString)
 
@@ -210,10 +212,10 @@ class Plugin:
                 self.pre_start, "v1beta1.PreStartContainerRequest", "v1beta1.PreStartContainerResponse"
             ),
         }
-        said = "pluginregistration.RegistrationStatus"
+        status = "pluginregistration.RegistrationStatus"
         watcher = {
             "GetInfo": handler(self.get_info, "pluginregistration.InfoRequest", "pluginregistration.PluginInfo"),
-            "NotifyRegistrationStatus": handler(self.notify, said, f"{said}Response"),
+            "NotifyRegistrationStatus": handler(self.notify, status, f"{status}Response"),
         }
         return (
             grpc.method_handlers_generic_handler("v1beta1.DevicePlugin", plugin),
@@ -221,14 +223,14 @@ class Plugin:
         )
 
     def serve(self, count):
-        """Listens anew: the directory may have been cleaned."""
+        """Listens on new sockets, because the kubelet may have removed the old ones."""
         for server in self.servers:
             server.stop(None).wait(2)
         self.servers = []
         for number in range(count):
             server = grpc.server(futures.ThreadPoolExecutor(max_workers=64))
             server.add_generic_rpc_handlers(self.handlers())
-            path = self.listens(number)
+            path = self.socket_path(number)
             if os.path.exists(path):
                 os.unlink(path)
             server.add_insecure_port(f"unix:{path}")
@@ -244,16 +246,16 @@ class Plugin:
             thread.join()
 
     def register_one(self, number):
-        endpoint = self.it["endpoint"] if number == 0 else f"{self.it['endpoint']}.{number}"
+        endpoint = self.behaviour["endpoint"] if number == 0 else f"{self.behaviour['endpoint']}.{number}"
         request = self.message(
             "RegisterRequest",
-            version=self.it["version"],
+            version=self.behaviour["version"],
             endpoint=endpoint,
-            resource_name=self.it["resource"],
+            resource_name=self.behaviour["resource"],
             options=self.options(),
         )
-        empty = self.kinds["v1beta1.Empty"]
-        socket = os.path.join(self.it["dir"], "kubelet.sock")
+        empty = self.messages["v1beta1.Empty"]
+        socket = os.path.join(self.behaviour["dir"], "kubelet.sock")
         with grpc.insecure_channel(f"unix:{socket}", options=[("grpc.enable_http_proxy", 0)]) as channel:
             call = channel.unary_unary(
                 "/v1beta1.Registration/Register",
@@ -267,17 +269,17 @@ class Plugin:
                 self.log("Refused", endpoint=endpoint, error=error.details(), code=error.code().name)
 
     def watch_kubelet(self):
-        """Registers as soon as there is a kubelet.sock, and again with every other one."""
-        socket, last = os.path.join(self.it["dir"], "kubelet.sock"), None
+        """Registers as soon as there is a kubelet.sock, and again with every new one."""
+        socket, last = os.path.join(self.behaviour["dir"], "kubelet.sock"), None
         while True:
             try:
                 found = os.stat(socket)
                 identity = (found.st_ino, found.st_ctime_ns)
             except FileNotFoundError:
                 identity = None
-            if identity and identity != last and (last is None or self.it["again"]):
-                self.serve(self.it["register"])
-                self.register(self.it["register"])
+            if identity and identity != last and (last is None or self.behaviour["again"]):
+                self.serve(self.behaviour["register"])
+                self.register(self.behaviour["register"])
                 last = identity
             time.sleep(0.02)
 
@@ -287,7 +289,7 @@ class Plugin:
             if "die" in order:
                 os._exit(order["die"])
             with self.changed:
-                self.it.update(order.get("set", {}))
+                self.behaviour.update(order.get("set", {}))
                 self.version += 1
                 self.cut += order.get("end") == "streams"
                 self.changed.notify_all()
@@ -302,9 +304,9 @@ def main():
     descriptors, behaviour, log = sys.argv[1:]
     with open(behaviour, encoding="utf-8") as file:
         behaviour = json.load(file)
-    plugin = Plugin(messages(descriptors), behaviour, open(log, "a", encoding="utf-8"))
-    # A plugin that is only heard says so itself; the others look out for the kubelet.
-    if plugin.it["watcher"]:
+    plugin = Plugin(message_classes(descriptors), behaviour, open(log, "a", encoding="utf-8"))
+    # A plugin of the plugin watcher waits to be found; the others look for the kubelet.
+    if plugin.behaviour["watcher"]:
         plugin.serve(1)
     else:
         threading.Thread(target=plugin.watch_kubelet, daemon=True).start()

@@ -1,4 +1,4 @@
-//! The churn itself: what changes, when, and what must be true in the end.
+//! Random changes of manifests and the checks at the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::ensure;
 use crate::fixture::mounts_below;
 use crate::harness::{Context, Failure};
 
-/// How long, how many, and by which dice.
+/// Number of pods, duration, and the seed of the random choices.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
     pub pods: u64,
@@ -35,7 +35,7 @@ pub struct Summary {
     pub removed: u64,
     pub kills: u64,
     pub containerd_restarts: u32,
-    /// Starts of containers that they themselves have told of.
+    /// Number of container starts, as recorded by the containers.
     pub starts: u64,
     pub pods_in_the_end: u64,
 }
@@ -44,8 +44,9 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} manifests dropped, {} changed, {} resized, {} removed; the agent killed {} times, containerd \
-             restarted {} times; {} containers began; {} pods in the end, all as their manifests say, nothing left",
+            "{} manifests added, {} changed, {} resized, {} removed; the agent was killed {} times, containerd \
+             restarted {} times; {} containers started; {} pods at the end, all as their manifests say, with no \
+             surplus objects",
             self.dropped,
             self.replaced,
             self.resized,
@@ -58,14 +59,15 @@ impl fmt::Display for Summary {
     }
 }
 
-/// Sets a stage, lets it churn, and looks at what has become of it.
+/// Changes manifests at random for the planned time, then checks the result. `progress` is called with
+/// messages for the user.
 ///
 /// # Errors
-/// What is not as it must be.
+/// A requirement is violated, or a step fails.
 pub fn churn(context: &Context, plan: &Plan, progress: impl Fn(&str)) -> Result<Summary, Failure> {
     progress(&format!("{} pods, {} s, --seed {}", plan.pods, plan.duration.as_secs(), plan.seed));
     let begin = SystemTime::now();
-    // Journals of so long a time are large: nothing of it may be forgotten.
+    // The journal must keep all events of the whole run.
     let section = "crashLoopBackOffInitialSeconds: 1\njournal: {memoryEvents: 500000, memoryBytes: 268435456, fileBytes: 67108864, files: 10}";
     let kubelet = "maxPods: 500\nfeatureGates: {KubeletCrashLoopBackOffMax: true}\n\
                    crashLoopBackOff: {maxContainerRestartPeriod: 5s}\n";
@@ -78,22 +80,22 @@ pub fn churn(context: &Context, plan: &Plan, progress: impl Fn(&str)) -> Result<
         stage,
         evidence,
         dice: Dice::new(plan.seed),
-        there: BTreeMap::new(),
-        done: Summary::default(),
+        wanted_pods: BTreeMap::new(),
+        summary: Summary::default(),
     };
     for number in 0..plan.pods {
         churn.drop_pod(number)?;
     }
-    churn.play(&progress)?;
-    progress(&format!("at rest: {} pods", churn.there.len()));
+    churn.run(&progress)?;
+    progress(&format!("waiting until {} pods are stable", churn.wanted_pods.len()));
     churn.settle()?;
-    churn.nothing_too_much()?;
-    churn.no_start_without_a_cause(begin)?;
-    progress("every manifest is removed");
-    churn.done.pods_in_the_end = churn.there.len() as u64;
-    let done = churn.done;
+    churn.check_leftovers()?;
+    churn.check_causes_of_starts(begin)?;
+    progress("removing every manifest");
+    churn.summary.pods_in_the_end = churn.wanted_pods.len() as u64;
+    let summary = churn.summary;
     churn.stage.finish()?;
-    Ok(done)
+    Ok(summary)
 }
 
 struct Churn<'c> {
@@ -102,38 +104,38 @@ struct Churn<'c> {
     stage: Stage<'c>,
     evidence: PathBuf,
     dice: Dice,
-    there: BTreeMap<u64, Version>,
-    done: Summary,
+    wanted_pods: BTreeMap<u64, Version>,
+    summary: Summary,
 }
 
 impl Churn<'_> {
     fn drop_pod(&mut self, number: u64) -> Result<(), Failure> {
         let version = Version { content: self.dice.roll(1 << 30), size: 0 };
-        self.there.insert(number, version);
-        self.done.dropped += 1;
+        self.wanted_pods.insert(number, version);
+        self.summary.dropped += 1;
         self.stage.put([manifest(number, version, &self.evidence)])
     }
 
-    /// Changes at random until the time is over.
-    fn play(&mut self, progress: &impl Fn(&str)) -> Result<(), Failure> {
+    /// Makes random changes until the time is over.
+    fn run(&mut self, progress: &impl Fn(&str)) -> Result<(), Failure> {
         let begun = Instant::now();
         let mut next_kill = Duration::from_secs(2);
-        let mut next_told = Duration::from_secs(10);
+        let mut next_report = Duration::from_secs(10);
         let mut restarts = 0;
         while begun.elapsed() < self.plan.duration {
             self.change()?;
-            // The more pods, the more happens: each is changed every 20 seconds or so.
+            // More pods mean more changes: each pod is changed about every 20 seconds.
             let pause = 20_000 / self.plan.pods.max(1);
             std::thread::sleep(Duration::from_millis(self.dice.roll(2 * pause)) * self.context.patience);
             if begun.elapsed() >= next_kill {
                 self.stage.kill_agent()?;
                 std::thread::sleep(Duration::from_millis(self.dice.roll(300)));
                 if self.dice.roll(3) == 0 {
-                    // While nobody watches.
+                    // A change while no agent runs.
                     self.change()?;
                 }
                 self.stage.start_agent()?;
-                self.done.kills += 1;
+                self.summary.kills += 1;
                 next_kill = begun.elapsed()
                     + Duration::from_millis(1000 + self.dice.roll(5000)) * self.context.patience;
             }
@@ -145,45 +147,45 @@ impl Churn<'_> {
                     Ok(())
                 })?;
                 restarts += 1;
-                self.done.containerd_restarts = restarts;
+                self.summary.containerd_restarts = restarts;
             }
-            if begun.elapsed() >= next_told {
-                let Summary { replaced, resized, removed, kills, .. } = self.done;
+            if begun.elapsed() >= next_report {
+                let Summary { replaced, resized, removed, kills, .. } = self.summary;
                 progress(&format!(
                     "{} s: {} pods; {replaced} changed, {resized} resized, {removed} removed, {kills} kills",
                     begun.elapsed().as_secs(),
-                    self.there.len()
+                    self.wanted_pods.len()
                 ));
-                next_told += Duration::from_secs(10);
+                next_report += Duration::from_secs(10);
             }
         }
         Ok(())
     }
 
-    /// One manifest comes, goes, or says something else.
+    /// Adds, removes or changes a manifest.
     fn change(&mut self) -> Result<(), Failure> {
         let number = self.dice.roll(self.plan.pods);
-        let Some(mut version) = self.there.get(&number).copied() else { return self.drop_pod(number) };
+        let Some(mut version) = self.wanted_pods.get(&number).copied() else { return self.drop_pod(number) };
         match self.dice.roll(4) {
             0 => {
-                self.there.remove(&number);
-                self.done.removed += 1;
+                self.wanted_pods.remove(&number);
+                self.summary.removed += 1;
                 return self.stage.remove(&name(number));
             }
             1 => {
                 version.content = self.dice.roll(1 << 30);
-                self.done.replaced += 1;
+                self.summary.replaced += 1;
             }
             _ => {
                 version.size += 1;
-                self.done.resized += u64::from(Kind::of(number) == Kind::Sized);
+                self.summary.resized += u64::from(Kind::of(number) == Kind::Sized);
             }
         }
-        self.there.insert(number, version);
+        self.wanted_pods.insert(number, version);
         self.stage.put([manifest(number, version, &self.evidence)])
     }
 
-    /// Waits until exactly the manifests' pods run, each with its content.
+    /// Waits until exactly the pods of the manifests run, each with its current content.
     fn settle(&self) -> Result<(), Failure> {
         let limit = self.context.patiently(60 + 2 * self.plan.pods);
         let mut wrong = Vec::new();
@@ -194,7 +196,7 @@ impl Churn<'_> {
         settled.map_err(|failure| {
             let first: Vec<_> = wrong.iter().take(5).cloned().collect();
             Failure::Unexpected(format!(
-                "{} things are not as they must be{failure}: {}",
+                "{} requirements are not met{failure}: {}",
                 wrong.len(),
                 first.join("; ")
             ))
@@ -203,17 +205,17 @@ impl Churn<'_> {
 
     fn wrong(&self, pods: &[Seen]) -> Result<Vec<String>, Failure> {
         let mut wrong = Vec::new();
-        let wanted: BTreeSet<String> = self.there.keys().map(|number| name(*number)).collect();
+        let wanted: BTreeSet<String> = self.wanted_pods.keys().map(|number| name(*number)).collect();
         let names: Vec<String> = pods.iter().map(|pod| pod.name().to_owned()).collect();
         wrong.extend(
-            names.iter().filter(|name| !wanted.contains(*name)).map(|name| format!("{name} is still there")),
+            names.iter().filter(|name| !wanted.contains(*name)).map(|name| format!("{name} still exists")),
         );
         let doubled = names.len() != names.iter().collect::<BTreeSet<_>>().len();
-        wrong.extend(doubled.then(|| "a pod is there twice".to_owned()));
-        for (number, version) in &self.there {
+        wrong.extend(doubled.then(|| "a pod exists twice".to_owned()));
+        for (number, version) in &self.wanted_pods {
             let name = name(*number);
             let Some(pod) = pods.iter().find(|pod| pod.name() == name) else {
-                wrong.push(format!("{name} is not there"));
+                wrong.push(format!("{name} is missing"));
                 continue;
             };
             let fails = Kind::of(*number) == Kind::Failing;
@@ -237,8 +239,8 @@ impl Churn<'_> {
         Ok(wrong)
     }
 
-    /// Sandboxes, containers, volumes and cgroups are those of the pods, one each.
-    fn nothing_too_much(&self) -> Result<(), Failure> {
+    /// Checks that the existing sandboxes, containers, volumes and directories are exactly those of the pods.
+    fn check_leftovers(&self) -> Result<(), Failure> {
         let pods = self.stage.pods()?;
         let uids: BTreeSet<String> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
         let mut last = Vec::new();
@@ -246,7 +248,7 @@ impl Churn<'_> {
             last = self.surplus(&uids)?;
             Ok(last.is_empty().then_some(()))
         });
-        clean.map_err(|_| Failure::Unexpected(format!("too much or too little: {}", last.join("; "))))
+        clean.map_err(|_| Failure::Unexpected(format!("surplus or missing objects: {}", last.join("; "))))
     }
 
     fn surplus(&self, uids: &BTreeSet<String>) -> Result<Vec<String>, Failure> {
@@ -261,10 +263,15 @@ impl Churn<'_> {
         if sandboxes != expected {
             wrong.push(format!("sandboxes of {sandboxes:?} for pods {expected:?}"));
         }
-        let running: usize =
-            self.there.keys().map(|n| Kind::of(*n)).filter(|k| *k != Kind::Failing).map(Kind::running).sum();
+        let running: usize = self
+            .wanted_pods
+            .keys()
+            .map(|n| Kind::of(*n))
+            .filter(|k| *k != Kind::Failing)
+            .map(Kind::running)
+            .sum();
         let failing: BTreeSet<String> =
-            self.there.keys().filter(|n| Kind::of(**n) == Kind::Failing).map(|n| name(*n)).collect();
+            self.wanted_pods.keys().filter(|n| Kind::of(**n) == Kind::Failing).map(|n| name(*n)).collect();
         let of_failing = |labels: &std::collections::HashMap<String, String>| {
             labels.get("io.kubernetes.pod.name").is_some_and(|name| failing.contains(name))
         };
@@ -274,29 +281,30 @@ impl Churn<'_> {
         if count != running {
             wrong.push(format!("{count} containers run, not {running}"));
         }
-        let home = self.stage.agent()?.state().join("pods");
-        for directory in std::fs::read_dir(&home).into_iter().flatten().flatten() {
+        let pods_dir = self.stage.agent()?.state().join("pods");
+        for directory in std::fs::read_dir(&pods_dir).into_iter().flatten().flatten() {
             let name = directory.file_name().to_string_lossy().into_owned();
             if !uids.contains(&name) {
-                wrong.push(format!("directory {} of no pod", directory.path().display()));
+                wrong.push(format!("directory {} belongs to no pod", directory.path().display()));
             }
         }
-        let rich = self.there.keys().filter(|number| Kind::of(**number) == Kind::Rich).count();
-        let mounts = mounts_below(&home);
+        let rich = self.wanted_pods.keys().filter(|number| Kind::of(**number) == Kind::Rich).count();
+        let mounts = mounts_below(&pods_dir);
         if mounts.len() != rich {
             wrong.push(format!("{} volumes in memory, not {rich}: {mounts:?}", mounts.len()));
         }
         Ok(wrong)
     }
 
-    /// No container that does not end by itself began twice, of no pod that there ever was, and none is said to have been
-    /// restarted, unless it is in the journal why.
-    fn no_start_without_a_cause(&mut self, begin: SystemTime) -> Result<(), Failure> {
-        // The stream ends by itself; reading so long a journal from disk takes a while.
+    /// Checks that each container start that was not expected has a cause in the journal. This covers
+    /// containers that never end by themselves, of all pods that ever existed, and the restart counts that
+    /// the agent reports.
+    fn check_causes_of_starts(&mut self, begin: SystemTime) -> Result<(), Failure> {
+        // The stream ends by itself, but reading a long journal from disk takes a while.
         let quiet = self.context.patiently(60);
         let events = self.stage.agent()?.client()?.watch(since(begin, &["pod"]))?;
         let mut causes: BTreeSet<(String, String)> = BTreeSet::new();
-        let mut told: BTreeMap<String, Vec<String>> = BTreeMap::new();
+        let mut journal: BTreeMap<String, Vec<String>> = BTreeMap::new();
         let events = events.collect(quiet, 2 * quiet, |_| true)?;
         let read = events.len();
         for received in events {
@@ -304,8 +312,8 @@ impl Churn<'_> {
                 continue;
             };
             let line = format!("{}: {}: {:.80}", pod.container_name, note.reason, note.message);
-            told.entry(pod.uid.clone()).or_default().push(line);
-            // An end by the agent, a start that came to nothing, and an end that containerd was not there to see.
+            journal.entry(pod.uid.clone()).or_default().push(line);
+            // The agent ended it, the start was interrupted, or it ended while containerd was not running.
             let unseen = note.message.contains("Unknown, exit code 255");
             if note.reason == "Killing" || was_cut_off(&note) || unseen {
                 causes.insert((pod.uid, pod.container_name));
@@ -316,12 +324,13 @@ impl Churn<'_> {
         for number in 0..self.plan.pods {
             let path = self.evidence.join(name(number));
             let starts = starts(&std::fs::read_to_string(&path).unwrap_or_default());
-            self.done.starts += starts.values().map(|said| said.len() as u64).sum::<u64>();
+            self.summary.starts += starts.values().map(|said| said.len() as u64).sum::<u64>();
             if Kind::of(number) != Kind::Failing {
                 unexplained.extend(repeated(&starts, &explained));
             }
         }
-        let failing = |pod: &str| self.there.keys().any(|n| Kind::of(*n) == Kind::Failing && name(*n) == pod);
+        let failing =
+            |pod: &str| self.wanted_pods.keys().any(|n| Kind::of(*n) == Kind::Failing && name(*n) == pod);
         for pod in self.stage.pods()?.iter().filter(|pod| !failing(pod.name())) {
             for status in pod.statuses().filter(|status| status.restarts() > 0) {
                 if !explained(pod.uid(), status.name()) {
@@ -335,10 +344,10 @@ impl Churn<'_> {
             }
         }
         let uid = |text: &String| text.split(' ').next().unwrap_or_default().to_owned();
-        let first = unexplained.first().map(|text| told.remove(&uid(text)).unwrap_or_default());
+        let first = unexplained.first().map(|text| journal.remove(&uid(text)).unwrap_or_default());
         ensure!(
             unexplained.is_empty(),
-            "containers that began again without a cause: {}; of {read} events the journal says of the first: {}",
+            "containers that started again without a cause: {}; of the {read} events in the journal those of the first: {}",
             unexplained.join(", "),
             first.unwrap_or_default().join("; ")
         );

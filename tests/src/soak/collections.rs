@@ -1,5 +1,5 @@
-//! Everything unused is collected all the time, while pods and images come and go at random, removals fail, hang and are
-//! cut off with the agent: nothing in use is ever removed.
+//! Collects unused images all the time while pods and images come and go at random, and while removals
+//! fail, hang or are interrupted by killing the agent. No image in use may ever be removed.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -19,25 +19,25 @@ use crate::ensure;
 use crate::fixture::{PAUSE_IMAGE, RemovalAction};
 use crate::harness::{Context, Failure};
 
-/// Different images: the disk has room for all of them.
+/// Number of different images. The disk has room for all of them.
 const IMAGES: u64 = 8;
-/// Pods at the same time.
+/// Number of pods at the same time.
 const PODS: usize = 4;
-/// Between two reports of progress.
+/// Interval of progress messages.
 const REPORT: Duration = Duration::from_secs(10);
-/// From the last look at who uses an image to the removal's call.
+/// Time between the agent's last check of an image's users and its call to remove the image.
 const UNDER_WAY: Duration = Duration::from_millis(50);
-/// So low that every image that may go does.
+/// High and low threshold in percent, so low that every unused image is removed.
 const THRESHOLDS: [u64; 2] = [2, 1];
 
-/// What was done.
+/// What was done in the rounds.
 #[derive(Debug, Default, Clone, Copy)]
 pub struct Collected {
     pub rounds: u64,
     pub pods: u64,
     pub imports: u64,
     pub kills: u64,
-    /// Removals asked for, and those of them that were refused or not answered.
+    /// Number of removals, and of those that were refused or not answered.
     pub removals: usize,
     pub troubled: usize,
 }
@@ -46,17 +46,17 @@ impl fmt::Display for Collected {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "{} rounds with {} pods and {} imports; {} images were to be removed, of which {} were refused or not \
-             answered; the agent was killed {} times; nothing in use was ever to go",
+            "{} rounds with {} pods and {} imports; {} removals of images, of which {} were refused or not answered; \
+             the agent was killed {} times; no image in use was ever removed",
             self.rounds, self.pods, self.imports, self.removals, self.troubled, self.kills
         )
     }
 }
 
-/// Goes through the rounds.
+/// Runs the rounds. `progress` is called with messages for the user.
 ///
 /// # Errors
-/// What is not as it must be.
+/// A requirement is violated, or a step fails.
 pub fn collections(context: &Context, plan: &Rounds, progress: impl Fn(&str)) -> Result<Collected, Failure> {
     progress(&format!("{} rounds, --seed {}", plan.rounds, plan.seed));
     let kubelet = "runtimeRequestTimeout: 2s\n";
@@ -71,12 +71,12 @@ pub fn collections(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
         judged: 0,
         done: Collected::default(),
     };
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     for round in 0..plan.rounds {
         soak.round().map_err(|failure| Failure::Unexpected(format!("round {round}: {failure}")))?;
-        if told.elapsed() >= REPORT {
+        if reported.elapsed() >= REPORT {
             progress(&format!("{} of {} rounds: all well", soak.done.rounds, plan.rounds));
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
     soak.end()
@@ -86,11 +86,11 @@ struct Soak<'c> {
     context: &'c Context,
     site: Site<'c>,
     dice: Dice,
-    /// By name: the image's number, and the container's id.
+    /// The pods by name: number of the image, and id of the container.
     pods: BTreeMap<String, (u64, String)>,
-    /// How many pods there were.
+    /// Number of pods created so far, used for names.
     named: u64,
-    /// Removals that have been looked at.
+    /// Number of removals that have been checked.
     judged: usize,
     done: Collected,
 }
@@ -98,21 +98,22 @@ struct Soak<'c> {
 impl Soak<'_> {
     fn round(&mut self) -> Result<(), Failure> {
         match self.dice.roll(8) {
-            0..3 => self.come()?,
-            3 => self.leave()?,
+            0..3 => self.add_pod()?,
+            3 => self.remove_pod()?,
             4 => self.import()?,
             5 => self.kill_at_removal()?,
-            6 => self.trouble()?,
-            _ => self.command()?,
+            6 => self.disturb_removals()?,
+            _ => self.run_gc()?,
         }
         self.done.rounds += 1;
-        self.all_well()
+        self.check_all()
     }
 
-    /// A pod comes, and its image at the same time or later: nobody may take it away in between.
-    fn come(&mut self) -> Result<(), Failure> {
+    /// Creates a pod and imports its image at the same time or later. The image may not be removed in
+    /// between.
+    fn add_pod(&mut self) -> Result<(), Failure> {
         if self.pods.len() >= PODS {
-            self.leave()?;
+            self.remove_pod()?;
         }
         let n = self.dice.roll(IMAGES);
         let name = format!("p{}", self.named);
@@ -121,7 +122,8 @@ impl Soak<'_> {
         if self.dice.roll(2) == 0 {
             std::thread::sleep(Duration::from_millis(self.dice.roll(400)) * self.context.patience);
         }
-        // From when the agent shows the pod, its image may not go; a removal of just before may be under way.
+        // Once the agent shows the pod, its image may not be removed; a removal begun just before may still
+        // be in progress.
         self.site.stage.until(&name, "known", 20, |_| true)?;
         std::thread::sleep(UNDER_WAY * self.context.patience);
         self.hold(n);
@@ -133,7 +135,7 @@ impl Soak<'_> {
         Ok(())
     }
 
-    fn leave(&mut self) -> Result<(), Failure> {
+    fn remove_pod(&mut self) -> Result<(), Failure> {
         let index = self.dice.roll(self.pods.len() as u64) as usize;
         let Some(name) = self.pods.keys().nth(index).cloned() else { return Ok(()) };
         let Some((n, _)) = self.pods.remove(&name) else { return Ok(()) };
@@ -142,13 +144,13 @@ impl Soak<'_> {
         }
         self.site.stage.remove(&name)?;
         if self.dice.roll(2) == 0 {
-            // Else it goes while something else happens.
+            // Otherwise it ends during the next steps.
             self.site.stage.gone(&[&name])?;
         }
         Ok(())
     }
 
-    /// Images come that nobody uses.
+    /// Imports images that no pod uses.
     fn import(&mut self) -> Result<(), Failure> {
         for _ in 0..=self.dice.roll(2) {
             let n = self.dice.roll(IMAGES);
@@ -158,13 +160,14 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// The agent is killed as it removes something, before or after it was carried out.
+    /// Kills the agent while it removes an image, before or after the removal is carried out.
     fn kill_at_removal(&mut self) -> Result<(), Failure> {
         let struck = Arc::new(AtomicBool::new(false));
-        let (agent, told) =
+        let (agent, struck_by_call) =
             (Pid::from_raw(self.site.stage.agent()?.pid().cast_signed()), Arc::clone(&struck));
-        // Not reaped before the next one is armed: the number is nobody else's.
-        let strike = move || told.store(kill(agent, Signal::SIGKILL).is_ok(), Ordering::SeqCst);
+        // The process is not reaped before the next kill is prepared, so the pid cannot belong to another
+        // process.
+        let strike = move || struck_by_call.store(kill(agent, Signal::SIGKILL).is_ok(), Ordering::SeqCst);
         match self.dice.roll(3) {
             0 => self.site.ground.proxy.rule(move |_, _| {
                 strike();
@@ -177,19 +180,19 @@ impl Soak<'_> {
             _ => self.site.ground.proxy.when_done(move |_| strike()),
         }
         self.import()?;
-        // Two periods and the minimum age; where all images are in use there is nothing to remove.
+        // Two periods and the minimum age. If all images are in use, there is nothing to remove.
         let deadline = Instant::now() + self.context.patiently(4);
         while !struck.load(Ordering::SeqCst) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
         self.site.stage.kill_agent()?;
         self.done.kills += 1;
-        self.calm();
+        self.reset_proxy();
         self.site.stage.start_agent()
     }
 
-    /// Removals fail or are not answered for a while.
-    fn trouble(&mut self) -> Result<(), Failure> {
+    /// Makes removals fail or stay unanswered for a while.
+    fn disturb_removals(&mut self) -> Result<(), Failure> {
         let (action, every) = match self.dice.roll(3) {
             0 => (RemovalAction::Fail, 2),
             1 => (RemovalAction::Hang, 5),
@@ -200,20 +203,20 @@ impl Soak<'_> {
             .proxy
             .rule(move |number, _| if number % every == 0 { action } else { RemovalAction::Pass });
         self.import()?;
-        self.come()?;
-        self.calm();
+        self.add_pod()?;
+        self.reset_proxy();
         Ok(())
     }
 
-    /// A person asks for a collection while others are under way. Where removals fail, so does the command.
-    fn command(&mut self) -> Result<(), Failure> {
+    /// Runs `nodewarden gc` while other collections run. Where removals fail, the command fails too.
+    fn run_gc(&mut self) -> Result<(), Failure> {
         self.import()?;
         let arguments: &[&str] = if self.dice.roll(3) == 0 { &["gc", "--dry-run"] } else { &["gc"] };
-        let _told_or_failed = self.site.stage.command(arguments)?;
+        let _output = self.site.stage.command(arguments)?;
         Ok(())
     }
 
-    fn calm(&self) {
+    fn reset_proxy(&self) {
         self.site.ground.proxy.rule(|_, _| RemovalAction::Pass);
         self.site.ground.proxy.when_done(|_| {});
     }
@@ -222,8 +225,8 @@ impl Soak<'_> {
         self.site.ground.proxy.hold(&image(n));
     }
 
-    /// Every pod goes on with its image, and no removal was wrong.
-    fn all_well(&mut self) -> Result<(), Failure> {
+    /// Checks that every pod still runs with its image, and that no image in use was removed.
+    fn check_all(&mut self) -> Result<(), Failure> {
         let proxy = &self.site.ground.proxy;
         let violations = proxy.violations();
         ensure!(violations.is_empty(), "removals of what is in use: {}", violations.join("; "));
@@ -250,12 +253,12 @@ impl Soak<'_> {
         Ok(())
     }
 
-    /// All pods go, and then every image but those that the runtime itself needs.
+    /// Removes all pods, and waits until every image is removed except the one that the runtime itself needs.
     fn end(mut self) -> Result<Collected, Failure> {
         while !self.pods.is_empty() {
-            self.leave()?;
+            self.remove_pod()?;
         }
-        self.calm();
+        self.reset_proxy();
         let mut left = Vec::new();
         let gone = eventually(self.context.patiently(40), "", || {
             let images = self.site.stage.cri().list_images()?;
@@ -264,8 +267,8 @@ impl Soak<'_> {
             Ok(left.is_empty().then_some(()))
         });
         gone.map_err(|failure| Failure::Unexpected(format!("unused images stay{failure}: {left:?}")))?;
-        self.all_well()?;
-        ensure!(self.done.removals > 0, "no image was ever to be removed");
+        self.check_all()?;
+        ensure!(self.done.removals > 0, "no image was ever removed");
         let done = self.done;
         self.site.stage.finish()?;
         Ok(done)

@@ -1,12 +1,13 @@
-//! What containers said of their starts, against what the agent says of them: no container began again without a cause.
+//! Compares the starts that containers recorded with what the agent reports: no container may start again
+//! without a cause.
 
 use std::collections::BTreeMap;
 
-/// A start: uid and container, and the content that the manifest had.
+/// The contents of the manifest at each start, by uid and container.
 type Starts = BTreeMap<(String, String), Vec<u64>>;
 
-/// The lines `<uid> <container> <content>` of one pod's file. Half a line (of a container that was killed as it wrote)
-/// is left out.
+/// Reads the lines `<uid> <container> <content>` of a pod's file. An incomplete line, of a container that was
+/// killed while it wrote, is ignored.
 pub fn starts(text: &str) -> Starts {
     let mut starts = Starts::new();
     for line in text.lines() {
@@ -20,36 +21,38 @@ pub fn starts(text: &str) -> Starts {
     starts
 }
 
-/// One container as the agent shows it.
+/// A container as the agent reports it.
 pub struct Claim<'a> {
     pub uid: &'a str,
     pub container: &'a str,
     pub content: u64,
     pub restarts: u64,
-    /// Whether it may wait for its next start at any time, so that it has begun less often.
+    /// Whether it fails repeatedly, so that it may be waiting for its next start and have fewer starts.
     pub fails: bool,
 }
 
-/// What is wrong with what a container said of itself. Each restart may stand for a start that died with the agent or
-/// with containerd before the container's first word.
+/// Describes a contradiction between the recorded starts and the agent's claim. A restart may have no
+/// recorded start, if the container was killed with the agent or with containerd before it wrote.
 pub fn contradiction(claim: &Claim<'_>, starts: &Starts) -> Option<String> {
     let Claim { uid, container, content, restarts, fails } = *claim;
-    let said = starts.get(&(uid.to_owned(), container.to_owned())).map(Vec::as_slice).unwrap_or_default();
-    if let Some(other) = said.iter().find(|other| **other != content) {
+    let recorded = starts.get(&(uid.to_owned(), container.to_owned())).map(Vec::as_slice).unwrap_or_default();
+    if let Some(other) = recorded.iter().find(|other| **other != content) {
         return Some(format!("{uid} {container} ran content {other}, not {content}"));
     }
-    let begun = said.len() as u64;
+    let begun = recorded.len() as u64;
     let wrong = begun > restarts + 1 || (begun == 0 && !fails);
-    wrong.then(|| format!("{uid} {container} began {begun} times and is said to have {restarts} restarts"))
+    wrong.then(|| {
+        format!("{uid} {container} started {begun} times and is reported to have {restarts} restarts")
+    })
 }
 
-/// Pods that are no more, too: a container that never ends by itself began once at most, unless something in the journal
-/// says why. `excused` are uids with such an event.
+/// Describes containers that started more than once without a cause, also of pods that no longer exist.
+/// `excused` says whether the journal has a cause for the container of this uid.
 pub fn repeated<'a>(starts: &'a Starts, excused: &'a dyn Fn(&str, &str) -> bool) -> Vec<String> {
     starts
         .iter()
-        .filter(|((uid, container), said)| said.len() > 1 && !excused(uid, container))
-        .map(|((uid, container), said)| format!("{uid} {container} began {} times", said.len()))
+        .filter(|((uid, container), recorded)| recorded.len() > 1 && !excused(uid, container))
+        .map(|((uid, container), recorded)| format!("{uid} {container} started {} times", recorded.len()))
         .collect()
 }
 
@@ -58,16 +61,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn starts_by_pod_and_container() {
+    fn starts_are_read_by_pod_and_container() {
         let starts = starts("u c 1\nu c 1\nu d 1\nv c 2\nv\nv c x\n");
         assert_eq!(starts.len(), 3);
         assert_eq!(starts[&("u".to_owned(), "c".to_owned())], [1, 1]);
-        assert_eq!(repeated(&starts, &|_, _| false), ["u c began 2 times"]);
+        assert_eq!(repeated(&starts, &|_, _| false), ["u c started 2 times"]);
         assert!(repeated(&starts, &|uid, _| uid == "u").is_empty());
     }
 
     #[test]
-    fn a_claim_and_what_was_said() {
+    fn a_claim_is_compared_with_the_recorded_starts() {
         let starts = starts("u c 1\nf c 1\nf c 1\n");
         let claim = |uid, content, restarts, fails| Claim { uid, container: "c", content, restarts, fails };
         for (claim, good) in [

@@ -1,4 +1,4 @@
-//! The pods of the churn: each says of every start which version of which pod it was.
+//! The pods of the random changes. Each records at every start which version of its manifest it has.
 
 use std::path::Path;
 
@@ -6,25 +6,25 @@ use serde_json::{Value, json};
 
 use crate::e2e::pods::manifest::{STAY, merged, pod, shell};
 
-/// What of a pod can be changed.
+/// The parts of a pod that are changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Version {
-    /// Another one is another pod.
+    /// A change replaces the pod.
     pub content: u64,
-    /// Another one is a resize.
+    /// A change resizes the pod.
     pub size: u64,
 }
 
-/// Pod `number` is one of these.
+/// The kinds of pods.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// One container, nothing requested.
     Plain,
     /// With requests; an init container, a sidecar and two others; volumes on disk and in memory.
     Rich,
-    /// Requests are limits; can be resized.
+    /// Requests equal limits; it can be resized.
     Sized,
-    /// Its container fails after a while, every time.
+    /// Its container fails after three seconds, every time.
     Failing,
 }
 
@@ -38,7 +38,7 @@ impl Kind {
         }
     }
 
-    /// Containers that run all the time.
+    /// Number of containers that run all the time.
     pub fn running(self) -> usize {
         if self == Self::Rich { 3 } else { 1 }
     }
@@ -48,7 +48,7 @@ pub fn name(number: u64) -> String {
     format!("pod{number:03}")
 }
 
-/// The manifest. Every start appends `<uid> <container> <content>` to `<evidence>/<name>`.
+/// The manifest of a pod. Every start appends `<uid> <container> <content>` to `<evidence>/<name>`.
 pub fn manifest(number: u64, version: Version, evidence: &Path) -> Value {
     let name = name(number);
     let uid = json!([{ "name": "UID", "valueFrom": { "fieldRef": { "fieldPath": "metadata.uid" } } }]);
@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_is_a_pod_and_a_size_changes_no_other() {
+    fn every_kind_is_valid_and_only_the_size_of_sized_pods_is_a_resize() {
         let of = |number, content, size| {
             let value = manifest(number, Version { content, size }, Path::new("/e"));
             let parsed = nodewarden_manifest::manifest::parse(&value.to_string());

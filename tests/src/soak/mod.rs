@@ -1,6 +1,6 @@
-//! For as long as one likes, `nodewarden-stage soak`, and a little of it among the tests: pods changed and removed at
-//! random while the agent is killed and containerd restarted; allocations of devices cut off at every step; images collected
-//! while they are used.
+//! Soak tests: random changes for a long time (`nodewarden-stage soak`), and short runs of the same among the
+//! end-to-end tests. Pods are changed and removed at random while the agent is killed and containerd
+//! restarted; allocations of devices are interrupted at every step; images are collected while they are used.
 
 mod allocations;
 mod churn;
@@ -27,39 +27,39 @@ pub struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Pods from manifests, changed and removed at random; agent and containerd are ended and started meanwhile
+    /// Change and remove pods' manifests at random while the agent is killed and containerd restarted
     Pods {
-        /// How many manifests there are at most
+        /// Largest number of manifests
         #[arg(long, default_value_t = 100)]
         pods: u64,
-        /// How long things change
+        /// How long manifests are changed
         #[arg(long, default_value_t = 10.0)]
         minutes: f64,
-        /// The same seed makes the same changes; their times are the machine's
+        /// Seed of the random changes; their times still depend on the machine
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Pods are given devices, and the agent is killed at every step of that
+    /// Allocate devices to pods and kill the agent at every step of that
     Devices {
-        /// How often
+        /// Number of rounds
         #[arg(long, default_value_t = 1000)]
         rounds: u64,
-        /// The same seed wants the same devices; the times are the machine's
+        /// Seed of the random requests; the times still depend on the machine
         #[arg(long)]
         seed: Option<u64>,
     },
-    /// Everything unused is collected all the time, while pods and images come and go and the agent is killed
+    /// Collect unused images all the time while pods and images come and go and the agent is killed
     Gc {
-        /// How often something changes
+        /// Number of changes
         #[arg(long, default_value_t = 500)]
         rounds: u64,
-        /// The same seed makes the same changes; their times are the machine's
+        /// Seed of the random changes; their times still depend on the machine
         #[arg(long)]
         seed: Option<u64>,
     },
 }
 
-/// Runs it and says what was found.
+/// Runs a soak test and prints its result.
 pub fn main(agent: &Path, args: &Args) -> ExitCode {
     crate::harness::clean_up_when_interrupted();
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());

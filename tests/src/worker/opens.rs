@@ -21,26 +21,26 @@ pub struct Opens {
     opens: u32,
     /// `cgroup.procs` of each cgroup; the process ends in the last one
     #[arg(required = true)]
-    places: Vec<PathBuf>,
+    cgroups: Vec<PathBuf>,
 }
 
 impl Opens {
     pub fn run(&self) -> Result<Opened, WorkError> {
         storm::bind_to_first().map_err(WorkError::system("sched_setaffinity"))?;
-        let mut nanoseconds = vec![Vec::new(); self.places.len()];
+        let mut nanoseconds = vec![Vec::new(); self.cgroups.len()];
         for round in 0..self.rounds as usize {
             // Each cgroup is first equally often.
-            for step in 0..self.places.len() {
-                let place = (round + step) % self.places.len();
-                enter(&self.places[place])?;
+            for step in 0..self.cgroups.len() {
+                let index = (round + step) % self.cgroups.len();
+                enter(&self.cgroups[index])?;
                 // Warms up caches that the move has flushed.
                 open(self.opens / 10)?;
                 let begun = Instant::now();
                 open(self.opens)?;
-                nanoseconds[place].push(begun.elapsed().as_nanos() as f64 / f64::from(self.opens.max(1)));
+                nanoseconds[index].push(begun.elapsed().as_nanos() as f64 / f64::from(self.opens.max(1)));
             }
         }
-        if let Some(last) = self.places.last() {
+        if let Some(last) = self.cgroups.last() {
             enter(last)?;
         }
         Ok(Opened { nanoseconds })

@@ -40,19 +40,19 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     );
     let privileged = json!({ "securityContext": { "privileged": true } });
     site.stage.put([one("guarded", STAY, json!({})), one("free", STAY, privileged)])?;
-    let mut places = vec![];
+    let mut cgroups = vec![];
     let outside =
         TestRoot::at(context.layout.clone(), format!("/{}-opens", context.prefix()), context.problems())?;
-    places.push(outside.child("opens")?.directory(unified));
+    cgroups.push(outside.child("opens")?.directory(unified));
     for name in ["free", "guarded"] {
         let pod = site.stage.up(name)?;
         let path = site.stage.cgroup(&pod)?;
         let group = unified.mount.join(path.trim_start_matches('/')).join("opens");
         std::fs::create_dir(&group).map_err(Failure::file(&group))?;
-        places.push(group);
+        cgroups.push(group);
     }
-    let figures = series(run, &client, &places);
-    for group in &places[1..] {
+    let figures = series(run, &client, &cgroups);
+    for group in &cgroups[1..] {
         std::fs::remove_dir(group).map_err(Failure::file(group))?;
     }
     let figures = figures?;
@@ -60,13 +60,13 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     Ok(figures)
 }
 
-fn series(run: &Run<'_>, client: &Client, places: &[PathBuf]) -> Result<Vec<Figure>, Failure> {
+fn series(run: &Run<'_>, client: &Client, cgroups: &[PathBuf]) -> Result<Vec<Figure>, Failure> {
     let rounds = ROUNDS[usize::from(run.quick)];
-    run.progress(&format!("{rounds} times {OPENS} opens of /dev/null in each of {} cgroups", places.len()));
+    run.progress(&format!("{rounds} times {OPENS} opens of /dev/null in each of {} cgroups", cgroups.len()));
     let before = cost(client)?;
     // The worker ends in the cgroup outside the pods, so that these can be removed.
     let procs = |group: &PathBuf| group.join("cgroup.procs").display().to_string();
-    let order = [procs(&places[1]), procs(&places[2]), procs(&places[0])];
+    let order = [procs(&cgroups[1]), procs(&cgroups[2]), procs(&cgroups[0])];
     let (rounds, opens) = (rounds.to_string(), OPENS.to_string());
     let arguments: Vec<&str> = ["opens", "--rounds", &rounds, "--opens", &opens]
         .into_iter()

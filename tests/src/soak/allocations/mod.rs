@@ -1,5 +1,6 @@
-//! The agent is killed at every step of an allocation, a thousand times: no device is ever given to two pods, none is
-//! lost, and each container has the devices that the checkpoint says.
+//! Kills the agent at every step of an allocation, a thousand times by default. No device may ever be
+//! allocated to two pods, none may be lost, and each container must have the devices that the checkpoint
+//! says.
 
 mod trap;
 
@@ -22,28 +23,28 @@ use trap::{Step, Trap};
 
 const RESOURCE: &str = "soak";
 const DEVICES: [&str; 8] = ["d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7"];
-/// Pods at the same time, and the most that one wants.
+/// Pods at the same time, and the most devices that one of them requests.
 const PODS: usize = 4;
 const WANTS: u64 = 3;
-/// Between two reports of progress.
+/// Interval of progress messages.
 const REPORT: Duration = Duration::from_secs(10);
-/// How long an allocation may take to come to its step.
+/// How long an allocation may take to reach its step, in seconds.
 const STEP_S: u64 = 10;
 
-/// How often, and by which dice.
+/// Number of rounds, and the seed of the random choices.
 #[derive(Debug, Clone, Copy)]
 pub struct Rounds {
     pub rounds: u64,
     pub seed: u64,
 }
 
-/// What was done.
+/// What was done in the rounds.
 #[derive(Debug, Default, Clone)]
 pub struct Tally {
     pub rounds: u64,
-    /// Kills at each of [`Step::ALL`].
+    /// Number of kills at each step, in the order of [`Step::ALL`].
     pub kills: [u64; 6],
-    /// Kills while a pod's devices were being freed.
+    /// Number of kills while a pod's devices were being freed.
     pub at_release: u64,
     pub allocations: u64,
 }
@@ -57,8 +58,8 @@ impl fmt::Display for Tally {
             .collect();
         write!(
             f,
-            "{} rounds, the agent killed at each step of an allocation ({}) and {} times as devices were freed; the \
-             plugin was asked {} times; no device was given twice, none lost, every container has its own",
+            "{} rounds; the agent was killed at each step of an allocation ({}) and {} times while devices were freed; \
+             the plugin got {} calls; no device was allocated twice or lost, and every container has its devices",
             self.rounds,
             kills.join(", "),
             self.at_release,
@@ -67,10 +68,10 @@ impl fmt::Display for Tally {
     }
 }
 
-/// Goes through the rounds.
+/// Runs the rounds. `progress` is called with messages for the user.
 ///
 /// # Errors
-/// What is not as it must be.
+/// A requirement is violated, or a step fails.
 pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) -> Result<Tally, Failure> {
     progress(&format!("{} rounds, --seed {}", plan.rounds, plan.seed));
     let site = Site::new(context, "")?;
@@ -95,15 +96,15 @@ pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
         pods: BTreeMap::new(),
         tally: Tally::default(),
     };
-    let mut told = Instant::now();
+    let mut reported = Instant::now();
     for round in 0..plan.rounds {
         let step = Step::ALL[(round % Step::ALL.len() as u64) as usize];
         soak.round(round, step).map_err(|failure| {
             Failure::Unexpected(format!("round {round}, killed at {:?}: {failure}", step.name()))
         })?;
-        if told.elapsed() >= REPORT {
+        if reported.elapsed() >= REPORT {
             progress(&format!("{} of {} rounds: all well", soak.tally.rounds, plan.rounds));
-            told = Instant::now();
+            reported = Instant::now();
         }
     }
     soak.end()
@@ -116,13 +117,13 @@ struct Soak<'c> {
     plugin: NativePlugin,
     evidence: PathBuf,
     dice: Dice,
-    /// How many devices each of them has.
+    /// Number of devices of each pod.
     pods: BTreeMap<String, u64>,
     tally: Tally,
 }
 
 impl Soak<'_> {
-    /// One pod comes, and the agent is killed as it is given its devices.
+    /// Creates a pod and kills the agent at `step` of its allocation.
     fn round(&mut self, round: u64, step: Step) -> Result<(), Failure> {
         let taken = |soak: &Self| soak.pods.values().sum::<u64>();
         while self.pods.len() >= PODS || taken(self) >= DEVICES.len() as u64 {
@@ -140,24 +141,24 @@ impl Soak<'_> {
         self.site.stage.kill_agent()?;
         let index = Step::ALL.iter().position(|one| *one == step).unwrap_or_default();
         self.tally.kills[index] += 1;
-        // What is on disk is whole, and has no device twice.
+        // The checkpoint on disk is complete and has no device twice.
         if self.site.checkpoint().exists() {
             owners(&self.site.checkpoint())?;
         }
         self.site.stage.start_agent()?;
         self.site.stage.up(&name)?;
         self.tally.rounds += 1;
-        self.all_well()
+        self.check_all()
     }
 
-    /// Until the agent has been killed at its step.
+    /// Waits until the agent has been killed at its step.
     fn wait_for(&mut self, step: Step, name: &str) -> Result<(), Failure> {
         if step == Step::Anywhere {
             std::thread::sleep(Duration::from_millis(self.dice.roll(150)) * self.context.patience);
             self.trap.seen(step);
         }
         let deadline = Instant::now() + self.context.patiently(STEP_S);
-        while !self.trap.has_sprung() {
+        while !self.trap.has_killed() {
             if step == Step::Created {
                 let containers = self.site.stage.cri().list_containers()?;
                 let label = |labels: &std::collections::HashMap<String, String>| {
@@ -167,13 +168,13 @@ impl Soak<'_> {
                     self.trap.seen(step);
                 }
             }
-            ensure!(Instant::now() < deadline, "{name}: {:?} did not come within {STEP_S} s", step.name());
+            ensure!(Instant::now() < deadline, "{name}: {:?} was not reached within {STEP_S} s", step.name());
             std::thread::sleep(Duration::from_micros(500));
         }
         Ok(())
     }
 
-    /// One pod goes, and now and then the agent is killed meanwhile.
+    /// Removes a pod, and sometimes kills the agent meanwhile.
     fn release(&mut self) -> Result<(), Failure> {
         let index = self.dice.roll(self.pods.len() as u64) as usize;
         let Some(name) = self.pods.keys().nth(index).cloned() else { return Ok(()) };
@@ -197,7 +198,7 @@ impl Soak<'_> {
         Ok(self.site.stage.pods()?.iter().map(|pod| pod.uid().to_owned()).collect())
     }
 
-    /// Says at each start which device nodes it finds.
+    /// A pod that writes into its notes at each start which device nodes it finds.
     fn manifest(&self, name: &str, wanted: u64) -> Result<Value, Failure> {
         let (volumes, mount) = notes(&self.evidence)?;
         let script = format!("echo `ls /dev/soak` >> /notes/$UID; {STAY}");
@@ -207,11 +208,11 @@ impl Soak<'_> {
         Ok(pod(name, json!({ "volumes": volumes, "containers": [c] })))
     }
 
-    /// What containers found, what the checkpoint says and what PodResources tells is the same, for every pod.
-    fn all_well(&self) -> Result<(), Failure> {
+    /// Checks for every pod that the device nodes in its container, the checkpoint and PodResources agree.
+    fn check_all(&self) -> Result<(), Failure> {
         let mut last = String::new();
         let well = eventually(self.context.patiently(10), "", || {
-            match self.one_look() {
+            match self.check_once() {
                 Ok(()) => return Ok(Some(())),
                 Err(failure) => last = failure.to_string(),
             }
@@ -220,7 +221,7 @@ impl Soak<'_> {
         well.map_err(|failure| Failure::Unexpected(format!("{last}{failure}")))
     }
 
-    fn one_look(&self) -> Result<(), Failure> {
+    fn check_once(&self) -> Result<(), Failure> {
         let owners = owners(&self.site.checkpoint())?;
         let given = self.site.given()?;
         let pods = self.site.stage.pods()?;
@@ -233,22 +234,22 @@ impl Soak<'_> {
             ensure!(pod.is_up(), "{name} is not up: {}", pod.0["status"]);
             let ids = owners.get(&(uid.to_owned(), "c".to_owned())).cloned().unwrap_or_default();
             ensure_eq!(Some(&(ids.len() as u64)), self.pods.get(name), "number of {name}'s devices");
-            ensure!(all.is_disjoint(&ids), "{name} has what another has, too: {owners:?}");
+            ensure!(all.is_disjoint(&ids), "{name} has a device of another pod: {owners:?}");
             all.extend(ids.iter().cloned());
-            let told = given.get(name).and_then(|of_pod| of_pod.get(&full(RESOURCE)));
-            ensure_eq!(told, Some(&ids), "PodResources beside the checkpoint of {name}");
+            let reported = given.get(name).and_then(|of_pod| of_pod.get(&full(RESOURCE)));
+            ensure_eq!(reported, Some(&ids), "PodResources compared with the checkpoint of {name}");
             let path = self.evidence.join(uid);
             let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
-            ensure!(!text.is_empty(), "{name} has not begun");
+            ensure!(!text.is_empty(), "{name} has not started");
             for start in text.lines() {
                 let found: BTreeSet<_> = start.split_whitespace().map(str::to_owned).collect();
-                ensure_eq!(found, ids, "device nodes in {name} beside the checkpoint");
+                ensure_eq!(found, ids, "device nodes in {name} compared with the checkpoint");
             }
         }
         Ok(())
     }
 
-    /// All are freed, and one pod can have every device.
+    /// Removes all pods, and checks that one pod can then have every device.
     fn end(mut self) -> Result<Tally, Failure> {
         while !self.pods.is_empty() {
             self.release()?;
@@ -257,7 +258,7 @@ impl Soak<'_> {
         self.site.stage.put([manifest])?;
         self.pods.insert("all".to_owned(), DEVICES.len() as u64);
         self.site.stage.up("all")?;
-        self.all_well()?;
+        self.check_all()?;
         let asked = self.plugin.log().iter().filter(|line| line["call"] == "Allocate").count();
         self.tally.allocations = asked as u64;
         self.site.stage.finish()?;

@@ -1,4 +1,4 @@
-//! Kills the agent at a step of an allocation, at once: from where the step is seen, not from where it was asked for.
+//! Kills the agent at a step of an allocation, from the thread that sees the step, so that there is no delay.
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -11,18 +11,18 @@ use nix::unistd::Pid;
 use crate::fixture::Hook;
 use crate::harness::Failure;
 
-/// Where an allocation is cut off.
+/// The steps at which an allocation is interrupted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// The plugin has been asked and has not answered.
+    /// The plugin got the call and has not answered.
     Asked,
-    /// Its answer is under way or just there.
+    /// Its answer is being sent or has just arrived.
     Answered,
-    /// The checkpoint's temporary file is there.
+    /// The checkpoint's temporary file has been created.
     Written,
     /// The checkpoint has been renamed.
     Renamed,
-    /// The container has been made.
+    /// The container has been created.
     Created,
     /// At any moment.
     Anywhere,
@@ -38,54 +38,55 @@ impl Step {
             Self::Answered => "after the answer",
             Self::Written => "checkpoint being written",
             Self::Renamed => "checkpoint renamed",
-            Self::Created => "container made",
+            Self::Created => "container created",
             Self::Anywhere => "anywhere",
         }
     }
 }
 
-/// The name of the checkpoint in its directory.
+/// Name of the checkpoint file.
 const CHECKPOINT: &str = "kubelet_internal_checkpoint";
-/// How long an answer is under way, about.
+/// About how long the answer takes to arrive.
 const UNDER_WAY: Duration = Duration::from_micros(300);
 
-/// Kills once when it is armed and its step comes.
+/// Kills a process once when its step is seen after it was armed.
 #[derive(Clone, Default)]
-pub struct Trap(Arc<Mutex<Set>>);
+pub struct Trap(Arc<Mutex<State>>);
 
 #[derive(Default)]
-struct Set {
+struct State {
     armed: Option<(Step, Pid)>,
-    sprung: bool,
+    killed: bool,
 }
 
 impl Trap {
-    /// For the next time that this step is seen.
+    /// Arms it: the process `pid` is killed when `step` is seen next.
     pub fn arm(&self, step: Step, pid: u32) {
-        *self.lock() = Set { armed: Some((step, Pid::from_raw(pid.cast_signed()))), sprung: false };
+        *self.lock() = State { armed: Some((step, Pid::from_raw(pid.cast_signed()))), killed: false };
     }
 
-    /// Whether it has killed since it was armed.
-    pub fn has_sprung(&self) -> bool {
-        self.lock().sprung
+    /// Whether it has killed the process since it was armed.
+    pub fn has_killed(&self) -> bool {
+        self.lock().killed
     }
 
-    /// This step is seen now.
+    /// Reports that this step happens now.
     pub fn seen(&self, step: Step) {
-        let mut set = self.lock();
-        if let Some((_, pid)) = set.armed.filter(|(wanted, _)| *wanted == step) {
-            // Not reaped before the next one is armed: the number is nobody else's.
-            set.sprung = kill(pid, Signal::SIGKILL).is_ok();
-            set.armed = None;
+        let mut state = self.lock();
+        if let Some((_, pid)) = state.armed.filter(|(wanted, _)| *wanted == step) {
+            // The process is not reaped before the next one is armed, so the pid cannot belong to another
+            // process.
+            state.killed = kill(pid, Signal::SIGKILL).is_ok();
+            state.armed = None;
         }
     }
 
-    /// Nothing more happens until it is armed again.
+    /// Disarms it.
     pub fn disarm(&self) {
         self.lock().armed = None;
     }
 
-    /// What the plugin does when it is asked.
+    /// The hook for the plugin, which reports the steps `Asked` and `Answered`.
     pub fn hook(&self) -> Hook {
         let trap = self.clone();
         Arc::new(move |_| {
@@ -98,7 +99,8 @@ impl Trap {
         })
     }
 
-    /// Watches the directory of the checkpoint until the test's process ends.
+    /// Watches the directory of the checkpoint until the test's process ends, and reports the steps `Written`
+    /// and `Renamed`.
     ///
     /// # Errors
     /// It cannot be watched.
@@ -126,7 +128,7 @@ impl Trap {
         Ok(())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Set> {
+    fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -136,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_springs_once_and_only_at_its_step() {
+    fn it_kills_once_and_only_at_its_step() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
         let trap = Trap::default();
         let folder = tempfile::tempdir().unwrap();
@@ -147,11 +149,11 @@ mod tests {
         std::fs::write(&temporary, "").unwrap();
         std::fs::write(folder.path().join("x.sock"), "").unwrap();
         std::thread::sleep(Duration::from_millis(50));
-        assert!(!trap.has_sprung() && child.try_wait().unwrap().is_none());
+        assert!(!trap.has_killed() && child.try_wait().unwrap().is_none());
         std::fs::rename(&temporary, folder.path().join(CHECKPOINT)).unwrap();
         let status = child.wait().unwrap();
-        assert!(!status.success() && trap.has_sprung());
+        assert!(!status.success() && trap.has_killed());
         trap.disarm();
-        assert!(trap.has_sprung());
+        assert!(trap.has_killed());
     }
 }
