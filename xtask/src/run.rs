@@ -91,7 +91,7 @@ fn run_with_pods(layout: &Layout, profile: Profile, args: &Args) -> Result<(), R
     let stage = layout.program(profile, "nodewarden-stage");
     let mut command = layout.command(&stage);
     command.arg("--agent").arg(&agent).arg("run");
-    command.arg("--home").arg(layout.target.join("run"));
+    command.arg("--directory").arg(layout.target.join("run"));
     command.arg("--program").arg(layout.short(&agent));
     command.args(["--http", HTTP, "--socket", &socket()]).arg("--").args(&args.args);
     command.env("PATH", layout.path_with_tools());

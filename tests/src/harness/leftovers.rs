@@ -9,7 +9,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::{NAME_PREFIX, command_line_contains};
-use crate::fixture::{LINK_PREFIX, Layout, end_leftover_containerd, link_name, remove_link, remove_tree};
+use crate::fixture::{
+    LINK_PREFIX, Layout, end_leftover_containerd, link_name, mount_points, remove_link, remove_tree,
+};
 
 /// Something that a test should have removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -96,18 +98,12 @@ fn all(layout: &Layout, prefix: &str) -> Vec<Leftover> {
         .flat_map(|hierarchy| named(&hierarchy.mount, prefix))
         .map(Leftover::Cgroup);
     let directories = named(&std::env::temp_dir(), prefix).map(Leftover::Directory);
-    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mounts = mounts
-        .lines()
-        .filter_map(|line| line.split(' ').nth(4))
-        .filter(|path| path.contains(prefix))
-        .map(|path| Leftover::Mount(path.into()))
-        .collect::<Vec<_>>();
+    let mounts = mount_points().into_iter().filter(|path| path.to_string_lossy().contains(prefix));
+    let mounts = mounts.map(Leftover::Mount);
     let links = named(Path::new("/sys/class/net"), LINK_PREFIX);
     let links = links.filter_map(|path| Some(Leftover::Link(path.file_name()?.to_str()?.to_owned())));
     let processes = command_line_contains(prefix).into_iter().map(|(pid, line)| Leftover::Process(pid, line));
-    let mut found: Vec<_> =
-        mounts.into_iter().chain(processes).chain(directories).chain(links).chain(cgroups).collect();
+    let mut found: Vec<_> = mounts.chain(processes).chain(directories).chain(links).chain(cgroups).collect();
     found.sort();
     found
 }

@@ -29,7 +29,7 @@ const LINK: &str = "nodewarden0";
 pub struct Args {
     /// Directory for manifests, state and all files of the container runtime
     #[arg(long, value_name = "DIR")]
-    home: PathBuf,
+    directory: PathBuf,
     /// Unix socket on which the agent listens for the command line
     #[arg(long, value_name = "PATH", default_value = "/run/nodewarden/nodewarden.sock")]
     socket: PathBuf,
@@ -56,7 +56,7 @@ pub fn run(agent: &Path, args: &Args) -> Result<ExitCode, StageError> {
     signals.add(Signal::SIGTERM);
     signals.thread_block().map_err(|error| StageError::file(Path::new("sigprocmask"))(error.into()))?;
 
-    let directory = RunDirectory::new(&args.home);
+    let directory = RunDirectory::new(&args.directory);
     directory.clear()?;
     fs::create_dir_all(directory.state()).map_err(StageError::file(&directory.state()))?;
     let problems = Problems::default();

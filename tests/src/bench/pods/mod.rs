@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use super::statistics::quantile;
 use super::{Bench, Bound, Figure, Run};
-use crate::fixture::{PrivateContainerd, PrivateOptions, link_name};
+use crate::fixture::{PrivateContainerd, PrivateOptions};
 use crate::harness::Failure;
 use bare::Bare;
 use evidence::Evidence;
@@ -63,13 +63,7 @@ impl Bench for Pods {
         // Dropped in reverse order: the agent first, because it would restart pods, and containerd after the
         // pods.
         let evidence = Evidence::new(context)?;
-        let options = PrivateOptions {
-            folder: context.temp.join("containerd"),
-            link: link_name(context.runner()),
-            log: context.temp.join("containerd.txt"),
-            timeout: context.patiently(30),
-        };
-        let containerd = PrivateContainerd::start(options)?;
+        let containerd = PrivateContainerd::start(PrivateOptions::for_test(context))?;
         let bare = Bare::new(context, containerd.socket())?;
         let fixture = PodsFixture::new(context, containerd.socket(), bare.reconcile())?;
         let mut figures = Vec::new();

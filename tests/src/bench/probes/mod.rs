@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use super::pods::{NODE, PodsFixture};
 use super::{Bench, Bound, Figure, Run};
 use crate::ensure;
-use crate::fixture::{Cri, PrivateContainerd, PrivateOptions, ServerProgram, link_name};
+use crate::fixture::{Cri, PrivateContainerd, PrivateOptions, ServerProgram};
 use crate::harness::Failure;
 use measure::Minute;
 
@@ -55,13 +55,7 @@ impl Bench for Probes {
         let seconds = run.sizes.idle.unwrap_or(SECONDS[usize::from(run.quick)]);
         // Dropped in reverse order: the agent first, because it would restart pods, and containerd after the
         // pods.
-        let options = PrivateOptions {
-            folder: context.temp.join("containerd"),
-            link: link_name(context.runner()),
-            log: context.temp.join("containerd.txt"),
-            timeout: context.patiently(30),
-        };
-        let containerd = PrivateContainerd::start(options)?;
+        let containerd = PrivateContainerd::start(PrivateOptions::for_test(context))?;
         let fixture = PodsFixture::new(context, containerd.socket(), RECONCILE)?;
         let cri = Cri::connect(containerd.socket())?;
         let mut program = ServerProgram::new(context)?;
