@@ -14,14 +14,14 @@ const FILES: [&str; 9] = [
     "proto/runtime/v1/api.proto",
 ];
 
-/// What a device plugin in any language needs to speak with the agent.
-const OF_PLUGINS: [&str; 1] = ["proto/deviceplugin/v1beta1/api.proto"];
+/// The definitions of the device plugin API.
+const DEVICE_PLUGIN_FILES: [&str; 1] = ["proto/deviceplugin/v1beta1/api.proto"];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo:rerun-if-changed=proto");
     let descriptors = protox::compile(FILES, [PathBuf::from("proto")])?;
     tonic_prost_build::configure().compile_fds(descriptors)?;
-    let descriptors = protox::compile(OF_PLUGINS, [PathBuf::from("proto")])?;
+    let descriptors = protox::compile(DEVICE_PLUGIN_FILES, [PathBuf::from("proto")])?;
     let file = PathBuf::from(std::env::var("OUT_DIR")?).join("device_plugin.binpb");
     std::fs::write(file, prost::Message::encode_to_vec(&descriptors))?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Protocol definitions and the clients and servers generated from them. One module a package.
+//! Protocol definitions and the clients and servers generated from them, one module per package.
 
 /// nodewarden's own interface.
 pub mod nodewarden {
@@ -7,33 +7,33 @@ pub mod nodewarden {
     }
 }
 
-/// Device plugins: the kubelet's protocol.
+/// The kubelet's device plugin API.
 pub mod deviceplugin {
     pub mod v1beta1 {
         tonic::include_proto!("v1beta1");
     }
 }
 
-/// Plugins that the kubelet finds by their sockets in a directory.
+/// The kubelet's plugin watcher API, for plugins that are found by their sockets in a directory.
 pub mod pluginregistration {
     pub mod v1 {
         tonic::include_proto!("pluginregistration");
     }
 }
 
-/// Which pod has which devices, for those who watch a node: the kubelet's protocol.
+/// The kubelet's PodResources API, which lists the devices of each pod for monitoring agents.
 pub mod podresources {
     pub mod v1 {
         tonic::include_proto!("v1");
     }
 }
 
-/// The container runtime interface (CRI), as far as it is used here.
+/// The part of the container runtime interface (CRI) that nodewarden uses.
 pub mod runtime {
     pub mod v1 {
         tonic::include_proto!("runtime.v1");
     }
 }
 
-/// The messages of device plugins as a `google.protobuf.FileDescriptorSet`, for plugins in other languages.
+/// The device plugin API as an encoded `google.protobuf.FileDescriptorSet`, for plugins in other languages.
 pub const DEVICE_PLUGIN_DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/device_plugin.binpb"));

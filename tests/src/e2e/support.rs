@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant, SystemTime};
 
 use nodewarden_proto::nodewarden::v1::event::Detail;
-use nodewarden_proto::nodewarden::v1::{AgentNote, Cgroup, Event, Histogram, OomKill, WatchEventsRequest};
+use nodewarden_proto::nodewarden::v1::{Cgroup, Event, Histogram, Note, OomKill, WatchEventsRequest};
 
 use crate::fixture::{Client, Group, RpcError, Worker};
 use crate::harness::{Context, Failure};
@@ -67,7 +67,7 @@ pub fn since(time: SystemTime, types: &[&str]) -> WatchEventsRequest {
 
 /// Whether a note tells of a start that was under way when the agent or the runtime died: the runtime takes it back, even
 /// after the container's first instructions.
-pub fn was_cut_off(note: &AgentNote) -> bool {
+pub fn was_cut_off(note: &Note) -> bool {
     let failed = ["StartError", "RunContainerError"].iter().any(|word| note.message.contains(word));
     failed || note.reason == "StartResumed"
 }

@@ -92,17 +92,17 @@ fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
             written: c.written.clone(),
         }),
         Detail::Pod { reason, message } => {
-            ProtoDetail::PodNote(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+            ProtoDetail::PodNote(proto::Note { reason: reason.clone(), message: message.clone() })
         }
         Detail::Hierarchy { reason, message } => {
-            ProtoDetail::Hierarchy(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+            ProtoDetail::Hierarchy(proto::Note { reason: reason.clone(), message: message.clone() })
         }
         Detail::Device(d) => ProtoDetail::Device(device_to_proto(d)),
         Detail::Lost { lost_type, count } => {
             ProtoDetail::Lost(proto::Lost { lost_type: lost_type.clone(), count: *count })
         }
         Detail::Agent { reason, message } => {
-            ProtoDetail::Agent(proto::AgentNote { reason: reason.clone(), message: message.clone() })
+            ProtoDetail::Agent(proto::Note { reason: reason.clone(), message: message.clone() })
         }
         Detail::CgroupCreated {}
         | Detail::CgroupRemoved {}
