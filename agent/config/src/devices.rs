@@ -1,8 +1,15 @@
-//! What an operator sets of devices: `nodewarden.devices`.
+//! Device plugins and access to devices: the section `nodewarden.devices`.
 
 use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
+
+use serde_yaml_ng::{Mapping, Value};
+
+use crate::fields::{Fields, shown};
+use crate::show::{Map, pair};
+use crate::{Problem, defaults as d};
 
 /// Settings of device plugins and of who may open which device.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,6 +87,125 @@ impl Enforcement {
             Self::Off => "Off",
             Self::Audit => "Audit",
             Self::Enforce => "Enforce",
+        }
+    }
+}
+
+const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=600;
+const GRACE_SECONDS: RangeInclusive<u64> = 0..=86_400;
+
+/// Takes it.
+pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> DeviceSettings {
+    let default = DeviceSettings::default();
+    let mut f = Fields::new("nodewarden.devices", map, Vec::new(), problems);
+    let settings = DeviceSettings {
+        kubelet_dir: f.path("kubeletDir", d::KUBELET_DIR, d::KUBELET_DIR_BYTES),
+        plugin_timeout: f.seconds("pluginTimeoutSeconds", default.plugin_timeout, &TIMEOUT_SECONDS),
+        grace: f.seconds("graceSeconds", default.grace, &GRACE_SECONDS),
+        enforcement: enforcement(&mut f, "enforcement").unwrap_or(default.enforcement),
+        privileged_enforcement: enforcement(&mut f, "privilegedEnforcement")
+            .unwrap_or(default.privileged_enforcement),
+        cut_unhealthy: f.flag("cutUnhealthy", default.cut_unhealthy),
+        extra: extra(&mut f),
+    };
+    f.finish();
+    settings
+}
+
+fn enforcement(f: &mut Fields<'_>, key: &'static str) -> Option<Enforcement> {
+    f.text(key, "Off, Audit or Enforce", |t| Enforcement::ALL.into_iter().find(|e| e.name() == t))
+}
+
+fn extra(f: &mut Fields<'_>) -> BTreeMap<String, Vec<String>> {
+    let mut extra = BTreeMap::new();
+    for (resource, paths) in f.section("extra") {
+        let resource = shown(&resource);
+        let field = format!("extra.{resource}");
+        let listed = paths.as_sequence().map(|paths| paths.iter().map(Value::as_str).collect::<Vec<_>>());
+        let Some(listed) = listed else {
+            f.refuse(&field, &shown(&paths), "a list of paths of devices");
+            continue;
+        };
+        let mut good = Vec::new();
+        for path in listed {
+            match path.filter(|path| is_device_path(path)) {
+                Some(path) => good.push(path.to_owned()),
+                None => f.refuse(
+                    &field,
+                    path.unwrap_or("no text"),
+                    "a path below /dev without . and .., its last part with * where any text may stand",
+                ),
+            }
+        }
+        extra.insert(resource, good);
+    }
+    extra
+}
+
+fn is_device_path(path: &str) -> bool {
+    let Some(below) = path.strip_prefix("/dev/") else { return false };
+    let mut parts = below.split('/').peekable();
+    let mut fine = true;
+    while let Some(part) = parts.next() {
+        let last = parts.peek().is_none();
+        fine &= !["", ".", ".."].contains(&part) && (last || !part.contains('*'));
+    }
+    fine && !path.contains('\0')
+}
+
+pub(crate) fn show(devices: &DeviceSettings) -> Mapping {
+    let mut map = Map::default();
+    map.put("kubeletDir", &*devices.kubelet_dir.to_string_lossy());
+    map.put("pluginTimeoutSeconds", devices.plugin_timeout.as_secs());
+    map.put("graceSeconds", devices.grace.as_secs());
+    map.put("enforcement", devices.enforcement.name());
+    map.put("privilegedEnforcement", devices.privileged_enforcement.name());
+    map.put("cutUnhealthy", devices.cut_unhealthy);
+    let extra = devices.extra.iter().map(|(resource, paths)| pair(resource, paths.clone()));
+    map.put("extra", extra.collect::<Mapping>());
+    map.0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> (DeviceSettings, Vec<String>) {
+        let mut problems = Vec::new();
+        let map = serde_yaml_ng::from_str(text).expect("a mapping");
+        let settings = take(map, &mut problems);
+        (settings, problems.iter().map(ToString::to_string).collect())
+    }
+
+    #[test]
+    fn every_key() {
+        let (settings, problems) = read(
+            "{kubeletDir: /k, pluginTimeoutSeconds: 3, graceSeconds: 0, enforcement: Audit, \
+             privilegedEnforcement: Enforce, cutUnhealthy: true, extra: {nvidia.com/gpu: [/dev/nvidia*]}}",
+        );
+        assert_eq!(problems, Vec::<String>::new());
+        assert_eq!(settings.plugin_dir().to_str(), Some("/k/device-plugins"));
+        assert_eq!((settings.plugin_timeout.as_secs(), settings.grace.as_secs()), (3, 0));
+        assert_eq!(settings.enforcement, Enforcement::Audit);
+        assert_eq!(settings.privileged_enforcement, Enforcement::Enforce);
+        assert!(settings.cut_unhealthy);
+        assert_eq!(settings.extra["nvidia.com/gpu"], ["/dev/nvidia*"]);
+        assert_eq!(read("{}").0, DeviceSettings::default());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (text, part) in [
+            ("{enforcement: audit}", "nodewarden.devices.enforcement"),
+            ("{kubeletDir: lib}", "nodewarden.devices.kubeletDir"),
+            ("{extra: {a/b: /dev/x}}", "nodewarden.devices.extra.a/b"),
+            ("{extra: {a/b: [/dev/../x]}}", "nodewarden.devices.extra.a/b"),
+            ("{extra: {a/b: [/dev/*/x]}}", "nodewarden.devices.extra.a/b"),
+            ("{pluginTimeoutSeconds: 0}", "from 1 to 600"),
+            ("{graceSecond: 1}", "did you mean graceSeconds?"),
+        ] {
+            let (_, problems) = read(text);
+            assert!(problems.iter().any(|p| p.contains(part)), "{text}: {problems:?}");
         }
     }
 }

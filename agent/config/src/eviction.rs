@@ -1,8 +1,17 @@
-//! What an operator sets of eviction and of what comes before it: the kubelet's keys, and `nodewarden.eviction`.
+//! Eviction: the kubelet's keys, with the defaults of `evictionHard`, and the section `nodewarden.eviction`.
 
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
+use serde_yaml_ng::{Mapping, Value};
+
 use super::threshold::EvictionThreshold;
+use crate::fields::Fields;
+use crate::node::{Enforce, NodeSettings};
+use crate::show::{Map, pair};
+use crate::threshold::{EvictionTexts, Signal, Threshold};
+use crate::{Problem, duration, threshold};
 
 /// Settings of eviction.
 #[derive(Debug, Clone, PartialEq)]
@@ -14,8 +23,8 @@ pub struct EvictionSettings {
     /// `evictionMaxPodGracePeriod`: the longest grace of a pod that a soft threshold evicts (0); [`Duration::MAX`] for a
     /// negative one, which is no bound. See [`Self::soft_grace`].
     pub max_pod_grace: Duration,
-    /// `nodewarden.eviction.comeBack`: evicted pods start again when the pressure is over.
-    pub come_back: bool,
+    /// `nodewarden.eviction.restartEvicted`: evicted pods start again when the pressure is over.
+    pub restart_evicted: bool,
     /// `nodewarden.eviction.backOffSeconds`: after its first eviction a pod stays away so long; doubled with each (10 s).
     pub back_off: Duration,
     /// `nodewarden.eviction.maxBackOffSeconds` (5 min). Ten minutes without an eviction start it over.
@@ -44,7 +53,7 @@ impl Default for EvictionSettings {
             thresholds: Vec::new(),
             transition: Duration::from_secs(300),
             max_pod_grace: Duration::ZERO,
-            come_back: true,
+            restart_evicted: true,
             back_off: Duration::from_secs(10),
             max_back_off: Duration::from_secs(300),
             manifests_critical: false,
@@ -54,3 +63,173 @@ impl Default for EvictionSettings {
         }
     }
 }
+
+const HARD: &str = "evictionHard";
+const MERGE: &str = "mergeDefaultEvictionSettings";
+const TRANSITION: &str = "evictionPressureTransitionPeriod";
+const MAX_POD_GRACE: &str = "evictionMaxPodGracePeriod";
+const OWN_LIMITS: &str = "localStorageCapacityIsolation";
+
+const BACK_OFF_SECONDS: RangeInclusive<u64> = 1..=86_400;
+const INTERVAL_MILLISECONDS: RangeInclusive<u64> = 1..=60_000;
+
+/// The kubelet's defaults on Linux (pkg/kubelet/eviction/defaults_linux.go).
+const DEFAULTS: [(Signal, &str); 4] = [
+    (Signal::MemoryAvailable, "100Mi"),
+    (Signal::NodeFsAvailable, "10%"),
+    (Signal::NodeFsInodesFree, "5%"),
+    (Signal::ImageFsAvailable, "15%"),
+];
+
+/// The default thresholds as a mapping of texts.
+fn defaults() -> BTreeMap<String, String> {
+    DEFAULTS.iter().map(|(signal, text)| (signal.name().to_owned(), (*text).to_owned())).collect()
+}
+
+/// The default thresholds, parsed.
+pub fn default_hard() -> BTreeMap<String, Threshold> {
+    let texts = EvictionTexts { hard: defaults(), ..EvictionTexts::default() };
+    by_name(&texts)
+}
+
+/// Hard thresholds by the kubelet's name of their signal; what cannot be read is left out.
+fn by_name(texts: &EvictionTexts) -> BTreeMap<String, Threshold> {
+    let hard =
+        threshold::parse(&EvictionTexts { hard: texts.hard.clone(), ..EvictionTexts::default() }, false);
+    hard.unwrap_or_default().into_iter().map(|t| (t.signal.name().to_owned(), t.value)).collect()
+}
+
+/// The kubelet fills the defaults in before it lays drop-in files over its file, so that a signal in a drop-in file
+/// replaces one default and not all of them.
+pub fn fill_in_defaults(map: &mut Mapping) {
+    let merge = map.get(MERGE).and_then(Value::as_bool).unwrap_or(false);
+    match map.get_mut(HARD) {
+        None | Some(Value::Null) => {
+            let hard = defaults().into_iter().map(|(k, v)| (Value::from(k), Value::from(v))).collect();
+            map.insert(HARD.into(), Value::Mapping(hard));
+        }
+        Some(Value::Mapping(hard)) if merge => {
+            for (signal, text) in DEFAULTS {
+                if !hard.contains_key(signal.name()) {
+                    hard.insert(signal.name().into(), text.into());
+                }
+            }
+        }
+        Some(_) => {}
+    }
+}
+
+/// Takes the kubelet's keys: the hard thresholds by name, for what is allocatable, and everything that eviction goes by.
+/// Without `mergeDefaultEvictionSettings` the defaults stand for signals that are not named; a kubelet drops them.
+pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Threshold>, EvictionSettings) {
+    let given = top.text_map(HARD);
+    let merge = top.flag(MERGE, true);
+    let hard = match given {
+        None => defaults(),
+        Some(given) if merge => defaults().into_iter().chain(given).collect(),
+        Some(given) => given,
+    };
+    let texts = EvictionTexts {
+        hard,
+        soft: top.text_map("evictionSoft").unwrap_or_default(),
+        soft_grace: top.text_map("evictionSoftGracePeriod").unwrap_or_default(),
+        minimum_reclaim: top.text_map("evictionMinimumReclaim").unwrap_or_default(),
+    };
+    let thresholds = threshold::parse(&texts, pods_enforced).unwrap_or_else(|problems| {
+        top.refuse_all(problems);
+        Vec::new()
+    });
+    let default = EvictionSettings::default();
+    let any = i64::from(i32::MIN)..=i64::from(i32::MAX);
+    let grace = top.integer(MAX_POD_GRACE, "a whole number of seconds, -1 for no bound", &any);
+    let settings = EvictionSettings {
+        thresholds,
+        // As in the kubelet, 0 is none that was set.
+        transition: top.duration(TRANSITION).filter(|period| !period.is_zero()).unwrap_or(default.transition),
+        max_pod_grace: match grace.map(u64::try_from) {
+            None => default.max_pod_grace,
+            Some(Ok(seconds)) => Duration::from_secs(seconds),
+            Some(Err(_)) => Duration::MAX,
+        },
+        own_limits: top.flag(OWN_LIMITS, default.own_limits),
+        ..default
+    };
+    (by_name(&texts), settings)
+}
+
+/// The section, over what the kubelet's keys say.
+pub fn take_own(map: Mapping, eviction: EvictionSettings, problems: &mut Vec<Problem>) -> EvictionSettings {
+    let mut f = Fields::new("nodewarden.eviction", map, Vec::new(), problems);
+    let restart_evicted = f.flag("restartEvicted", eviction.restart_evicted);
+    let manifests_critical = f.flag("manifestPodsCritical", eviction.manifests_critical);
+    let (first, longest) = ("backOffSeconds", "maxBackOffSeconds");
+    let back_off = f.seconds(first, eviction.back_off, &BACK_OFF_SECONDS);
+    let max_back_off = f.seconds(longest, eviction.max_back_off, &BACK_OFF_SECONDS);
+    in_order(&mut f, (first, back_off), (longest, max_back_off));
+    let mut interval = |key, default: Duration| {
+        Duration::from_millis(f.number(key, default.as_millis() as u64, &INTERVAL_MILLISECONDS))
+    };
+    let (shortest, longest) = ("minIntervalMilliseconds", "maxIntervalMilliseconds");
+    let min_interval = interval(shortest, eviction.min_interval);
+    let max_interval = interval(longest, eviction.max_interval);
+    in_order(&mut f, (shortest, min_interval), (longest, max_interval));
+    f.finish();
+    EvictionSettings {
+        restart_evicted,
+        manifests_critical,
+        back_off,
+        max_back_off,
+        min_interval,
+        max_interval,
+        ..eviction
+    }
+}
+
+/// Refuses a longest time that is shorter than the shortest.
+fn in_order(
+    f: &mut Fields<'_>,
+    (first, least): (&'static str, Duration),
+    (last, most): (&'static str, Duration),
+) {
+    if most < least && !f.has_problem(first) && !f.has_problem(last) {
+        let expected = format!("at least the {} of {first}", duration::show(least));
+        f.refuse(last, &duration::show(most), &expected);
+    }
+}
+
+/// The kubelet's keys about eviction.
+pub(crate) fn show(top: &mut Map, node: &NodeSettings, eviction: &EvictionSettings) {
+    let hard = node.eviction_hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
+    top.put("evictionHard", hard.collect::<Mapping>());
+    // Every signal that has a threshold is above.
+    top.put("mergeDefaultEvictionSettings", false);
+    let pods = node.enforce.contains(&Enforce::Pods);
+    let given = threshold::given(&eviction.thresholds, pods);
+    let soft = given.get(node.eviction_hard.len()..).unwrap_or_default();
+    let values = soft.iter().map(|t| pair(t.signal.name(), t.value.to_string()));
+    top.put("evictionSoft", values.collect::<Mapping>());
+    let graces = soft.iter().map(|t| pair(t.signal.name(), duration::show(t.grace)));
+    top.put("evictionSoftGracePeriod", graces.collect::<Mapping>());
+    let reclaim =
+        given.iter().filter_map(|t| Some(pair(t.signal.name(), t.min_reclaim.as_ref()?.to_string())));
+    top.put("evictionMinimumReclaim", reclaim.collect::<Mapping>());
+    top.put("evictionPressureTransitionPeriod", duration::show(eviction.transition));
+    let grace = eviction.max_pod_grace;
+    let seconds = if grace == Duration::MAX { Value::from(-1) } else { grace.as_secs().into() };
+    top.put("evictionMaxPodGracePeriod", seconds);
+    top.put("localStorageCapacityIsolation", eviction.own_limits);
+}
+
+pub(crate) fn show_own(eviction: &EvictionSettings) -> Mapping {
+    let mut map = Map::default();
+    map.put("restartEvicted", eviction.restart_evicted);
+    map.put("backOffSeconds", eviction.back_off.as_secs());
+    map.put("maxBackOffSeconds", eviction.max_back_off.as_secs());
+    map.put("manifestPodsCritical", eviction.manifests_critical);
+    map.put("maxIntervalMilliseconds", eviction.max_interval.as_millis() as u64);
+    map.put("minIntervalMilliseconds", eviction.min_interval.as_millis() as u64);
+    map.0
+}
+
+#[cfg(test)]
+mod tests;

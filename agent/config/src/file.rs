@@ -8,8 +8,8 @@ use serde_yaml_ng::{Mapping, Value};
 use super::fields::{Fields, shown};
 use super::merge::Layers;
 use super::section::{self, SECTION};
-use super::settings::{self, eviction};
 use super::{Config, ConfigError, Overrides, Problem, dropin, kubelet};
+use super::{eviction, kubelet_keys, renamed};
 
 /// Reads the file, if one is given, lays the files of the drop-in directory over it, and then the flags.
 ///
@@ -105,10 +105,10 @@ fn build(
     flags: &Overrides,
 ) -> Result<Config, ConfigError> {
     let mut top = Fields::new("", layers.into_map(), Vec::new(), &mut problems);
-    let section = top.section(SECTION);
+    let mut section = top.section(SECTION);
     let kubelet_endpoint = section::endpoint(&mut top, kubelet::RUNTIME_ENDPOINT);
     let mut ignored = Vec::new();
-    let taken = settings::take(&mut top, &mut ignored);
+    let taken = kubelet_keys::take(&mut top, &mut ignored);
     for (key, _) in top.rest() {
         if kubelet::knows(&key) {
             ignored.push(key);
@@ -121,11 +121,13 @@ fn build(
             top.refuse(&key, "unknown key", &expected);
         }
     }
+    let renamed = renamed::replace(&mut section, &mut problems);
     let mut config = section::take(section, (taken.pods, taken.gc, taken.eviction), flags, &mut problems);
     config.runtime_endpoint = config.runtime_endpoint.or(kubelet_endpoint);
     config.node = super::NodeSettings { runtime_cgroups: config.node.runtime_cgroups, ..taken.node };
     config.gates = taken.gates;
     config.ignored = ignored;
+    config.renamed = renamed;
     if problems.is_empty() {
         Ok(config)
     } else {

@@ -1,16 +1,19 @@
 //! What an operator may set: a `KubeletConfiguration` file with a `nodewarden:` section, and flags over it.
 //! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
 
+mod cgroup_path;
 pub mod defaults;
 mod devices;
 mod dropin;
 mod duration;
 mod error;
 mod eviction;
-mod feedback;
 mod fields;
 mod file;
+mod gates;
+mod gc;
 mod kubelet;
+mod kubelet_keys;
 #[cfg(test)]
 mod layers_tests;
 mod machine;
@@ -18,12 +21,13 @@ mod merge;
 mod node;
 mod pods;
 mod probes;
+mod renamed;
 mod section;
-mod settings;
 mod show;
 #[cfg(test)]
 mod tests;
 mod threshold;
+mod throttle;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -35,15 +39,15 @@ use nodewarden_storage::journal::Limits;
 pub use devices::{DeviceSettings, Enforcement};
 pub use error::{ConfigError, Problem};
 pub use eviction::EvictionSettings;
-pub use feedback::{CpuFeedback, FeedbackSettings, MemoryFeedback};
 pub use file::{load, parse};
+pub use gates::FeatureGates;
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
 pub use pods::{LogRotation, PodSettings};
 pub use probes::ProbeSettings;
-pub use settings::FeatureGates;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
+pub use throttle::{CpuThrottle, MemoryThrottle, ThrottleSettings};
 
 /// Everything the agent is told, valid and complete.
 #[derive(Debug, Clone, PartialEq)]
@@ -89,12 +93,14 @@ pub struct Config {
     pub gc: GcSettings,
     /// Eviction and how evicted pods come back.
     pub eviction: EvictionSettings,
-    /// What is held back before anything has to be evicted.
-    pub feedback: FeedbackSettings,
+    /// Throttling of lower QoS levels before anything has to be evicted.
+    pub throttle: ThrottleSettings,
     /// The kubelet's feature gates that matter here.
     pub gates: FeatureGates,
     /// Keys of the file that a kubelet knows and that do nothing here.
     pub ignored: Vec<String>,
+    /// Keys of the file that have another name now, each as a sentence for people: they are still accepted.
+    pub renamed: Vec<String>,
 }
 
 impl Config {

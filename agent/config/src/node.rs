@@ -1,11 +1,23 @@
-//! What an operator sets of the node's cgroups: the kubelet's keys with the kubelet's defaults
-//! (pkg/kubelet/apis/config/v1beta1/defaults.go).
+//! The node and its cgroups: the kubelet's keys, with the kubelet's defaults
+//! (pkg/kubelet/apis/config/v1beta1/defaults.go) and its checks (pkg/kubelet/apis/config/validation/validation.go).
+
+mod allocatable;
+mod limits;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::threshold::Threshold;
+use serde_yaml_ng::{Mapping, Value};
+
+use crate::eviction::EvictionSettings;
+use crate::fields::Fields;
+use crate::gates::FeatureGates;
+use crate::show::{Map, pair};
+use crate::threshold::Threshold;
+use crate::{cgroup_path, duration, eviction};
 use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_manifest::ResourceList;
 
@@ -122,7 +134,7 @@ impl Default for NodeSettings {
             system_reserved: ResourceList::new(),
             kube_reserved_cgroup: None,
             system_reserved_cgroup: None,
-            eviction_hard: super::settings::eviction::default_hard(),
+            eviction_hard: eviction::default_hard(),
             pod_pids_limit: None,
             cpu_cfs_quota: true,
             cpu_cfs_quota_period: Duration::from_millis(100),
@@ -143,4 +155,101 @@ impl Default for NodeSettings {
             max_pods: 110,
         }
     }
+}
+
+/// Takes the kubelet's keys about the node and its cgroups. A key that the kubelet would act on and that does nothing
+/// here is added to `ignored`.
+pub(crate) fn take(
+    top: &mut Fields<'_>,
+    gates: FeatureGates,
+    ignored: &mut Vec<String>,
+) -> (NodeSettings, EvictionSettings) {
+    let mut settings = NodeSettings::default();
+    places(top, &mut settings);
+    allocatable::take(top, &mut settings);
+    let (hard, eviction) = eviction::take(top, settings.enforce.contains(&Enforce::Pods));
+    settings.eviction_hard = hard;
+    limits::take(top, gates, &mut settings, ignored);
+    let up = |first| first..=i64::from(i32::MAX);
+    settings.oom_score_adj = top
+        .integer("oomScoreAdj", "a whole number from -1000 to 1000", &(-1000..=1000))
+        .map_or(settings.oom_score_adj, |n| n as i32);
+    settings.max_pods = top
+        .integer("maxPods", "a whole number from 0 up", &up(0))
+        .filter(|n| *n > 0)
+        .map_or(settings.max_pods, |n| n as u32);
+    settings.static_pod_path = top
+        .text("staticPodPath", "an absolute path", |t| match t {
+            "" => Some(None),
+            t => (t.starts_with('/') && !t.contains('\0')).then(|| Some(PathBuf::from(t))),
+        })
+        .flatten();
+    settings.file_check_frequency = top
+        .duration("fileCheckFrequency")
+        .filter(|time| !time.is_zero())
+        .unwrap_or(settings.file_check_frequency);
+    (settings, eviction)
+}
+
+/// Where cgroups are made, and by whom.
+fn places(top: &mut Fields<'_>, settings: &mut NodeSettings) {
+    let root = cgroup_path::take(top, "cgroupRoot");
+    settings.cgroups_per_qos = top.flag("cgroupsPerQOS", settings.cgroups_per_qos);
+    settings.cgroup_driver = top
+        .text("cgroupDriver", "cgroupfs or systemd", |t| match t {
+            "" | "cgroupfs" => Some(DriverKind::Cgroupfs),
+            "systemd" => Some(DriverKind::Systemd),
+            _ => None,
+        })
+        .unwrap_or(settings.cgroup_driver);
+    settings.kubelet_cgroups = cgroup_path::take(top, "kubeletCgroups");
+    settings.system_cgroups = cgroup_path::take_below_root(top, "systemCgroups");
+    if settings.system_cgroups.is_some() && root.is_none() && !top.has_problem("cgroupRoot") {
+        top.refuse("cgroupRoot", "", "the cgroup that pods live under, because systemCgroups is set");
+    }
+    settings.cgroup_root = root.unwrap_or_else(|| "/".to_owned());
+}
+/// The kubelet's keys.
+pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
+    top.put("cgroupRoot", &*node.cgroup_root);
+    top.put("cgroupsPerQOS", node.cgroups_per_qos);
+    top.put("cgroupDriver", node.cgroup_driver.to_string());
+    top.put_some("kubeletCgroups", node.kubelet_cgroups.clone());
+    top.put_some("systemCgroups", node.system_cgroups.clone());
+    let words: Vec<Value> = node.enforce.iter().map(|e| e.name().into()).collect();
+    top.put("enforceNodeAllocatable", if words.is_empty() { vec!["none".into()] } else { words });
+    top.put("kubeReserved", amounts(&node.kube_reserved));
+    top.put("systemReserved", amounts(&node.system_reserved));
+    top.put_some("kubeReservedCgroup", node.kube_reserved_cgroup.clone());
+    top.put_some("systemReservedCgroup", node.system_reserved_cgroup.clone());
+    top.put("podPidsLimit", node.pod_pids_limit.map_or(Value::from(-1), Value::from));
+    top.put("cpuCFSQuota", node.cpu_cfs_quota);
+    top.put("cpuCFSQuotaPeriod", duration::show(node.cpu_cfs_quota_period));
+    let reserved =
+        node.qos_reserved_memory_percent.map(|p| Mapping::from_iter([pair("memory", format!("{p}%"))]));
+    top.put_some("qosReserved", reserved);
+    top.put("memoryThrottlingFactor", node.memory_throttling_factor);
+    let policy = match node.memory_reservation {
+        MemoryReservation::Unset => None,
+        MemoryReservation::None => Some("None"),
+        MemoryReservation::TieredReservation => Some("TieredReservation"),
+    };
+    top.put_some("memoryReservationPolicy", policy);
+    // NoSwap is the default, and with the feature gate off nothing may be said.
+    let swap = match node.swap_behavior {
+        SwapBehavior::NoSwap => None,
+        SwapBehavior::LimitedSwap => Some(Mapping::from_iter([pair("swapBehavior", "LimitedSwap")])),
+    };
+    top.put_some("memorySwap", swap);
+    top.put("failSwapOn", node.fail_swap_on);
+    top.put("failCgroupV1", node.fail_cgroup_v1);
+    top.put_some("singleProcessOOMKill", node.single_process_oom_kill);
+    top.put("oomScoreAdj", node.oom_score_adj);
+    top.put("maxPods", node.max_pods);
+    top.put_some("staticPodPath", node.static_pod_path.as_ref().map(|p| p.to_string_lossy().into_owned()));
+    top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
+}
+
+fn amounts(list: &ResourceList) -> Mapping {
+    list.iter().map(|(name, quantity)| pair(name, quantity.to_string())).collect()
 }

@@ -6,10 +6,9 @@ use serde_yaml_ng::Mapping;
 
 use super::defaults as d;
 use super::fields::Fields;
-use super::settings::{self, FeatureGates, path};
 use super::{
-    Config, Endpoint, EvictionSettings, GcSettings, Mode, NodeSettings, Overrides, PodSettings, Problem,
-    ProgramStats,
+    Config, Endpoint, EvictionSettings, FeatureGates, GcSettings, Mode, NodeSettings, Overrides, PodSettings,
+    Problem, ProgramStats, cgroup_path, devices, eviction, gc, pods, probes, throttle,
 };
 use nodewarden_storage::journal::Limits;
 
@@ -20,7 +19,7 @@ pub const SECTION: &str = "nodewarden";
 /// eviction. What else comes from those is left for the caller.
 pub fn take(
     mut map: Mapping,
-    (pods, gc, eviction): (PodSettings, GcSettings, EvictionSettings),
+    (pod_settings, gc_settings, eviction_settings): (PodSettings, GcSettings, EvictionSettings),
     overrides: &Overrides,
     problems: &mut Vec<Problem>,
 ) -> Config {
@@ -54,14 +53,14 @@ pub fn take(
         })
         .unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
-    let runtime_cgroups = path::take(&mut f, "runtimeCgroups");
-    let pods = settings::pods::take_own(&mut f, pods);
+    let runtime_cgroups = cgroup_path::take(&mut f, "runtimeCgroups");
+    let pod_settings = pods::take_own(&mut f, pod_settings);
     let journal = f.section("journal");
-    let devices = f.section("devices");
-    let probes = f.section("probes");
+    let own_devices = f.section("devices");
+    let own_probes = f.section("probes");
     let own_gc = f.section("gc");
     let own_eviction = f.section("eviction");
-    let feedback = f.section("feedback");
+    let own_throttle = f.section("throttle");
     f.finish();
     Config {
         mode,
@@ -80,14 +79,15 @@ pub fn take(
         program_stats,
         bench_empty_programs,
         node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
-        pods,
-        devices: settings::devices::take(devices, problems),
-        probes: settings::probes::take(probes, problems),
-        gc: settings::gc::take_own(own_gc, gc, problems),
-        eviction: settings::eviction::take_own(own_eviction, eviction, problems),
-        feedback: settings::feedback::take(feedback, problems),
+        pods: pod_settings,
+        devices: devices::take(own_devices, problems),
+        probes: probes::take(own_probes, problems),
+        gc: gc::take_own(own_gc, gc_settings, problems),
+        eviction: eviction::take_own(own_eviction, eviction_settings, problems),
+        throttle: throttle::take(own_throttle, problems),
         gates: FeatureGates::default(),
         ignored: Vec::new(),
+        renamed: Vec::new(),
     }
 }
 

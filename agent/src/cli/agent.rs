@@ -38,6 +38,9 @@ pub fn run(args: &AgentArgs) -> Result<(), CliError> {
     if !config.ignored.is_empty() {
         tracing::info!("the kubelet's keys that do nothing here: {}", config.ignored.join(", "));
     }
+    for renamed in &config.renamed {
+        tracing::warn!("{renamed}");
+    }
     watch::run(config)?;
     Ok(())
 }

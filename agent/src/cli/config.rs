@@ -49,6 +49,9 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
                 None => writeln!(out, "{} is valid", file.display())?,
                 Some(dir) => writeln!(out, "{} with {} is valid", file.display(), dir.display())?,
             }
+            for renamed in &config.renamed {
+                writeln!(out, "{renamed}")?;
+            }
             if !config.ignored.is_empty() {
                 writeln!(out, "the kubelet's keys that do nothing here: {}", config.ignored.join(", "))?;
             }

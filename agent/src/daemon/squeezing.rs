@@ -27,7 +27,7 @@ pub fn start(
     journal: &Journal,
     keeper: &Keeper,
 ) -> Result<Option<Feedback>, WatchError> {
-    if !config.feedback.enabled() {
+    if !config.throttle.enabled() {
         return Ok(None);
     }
     let capacity = Sources::default().capacity(None).map_err(ManageError::from)?;
@@ -46,7 +46,7 @@ pub fn start(
         machine_milli: capacity.cpu_milli,
         threshold: threshold(&config.eviction.thresholds, capacity.memory_bytes),
     };
-    Ok(feedback::start(&config.feedback, needs)?)
+    Ok(feedback::start(&config.throttle, needs)?)
 }
 
 /// The greatest threshold of `memory.available`: hard or soft, something is evicted below it.

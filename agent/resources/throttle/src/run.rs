@@ -14,7 +14,7 @@ use super::gather::{Waited, Waits};
 use super::hold::Hold;
 use super::memory::{Level, lines};
 use super::turn::{Controllers, Cpu, Memory, Step};
-use nodewarden_config::FeedbackSettings;
+use nodewarden_config::ThrottleSettings;
 use nodewarden_hierarchy::{Overlay, PodSink, Squeezable};
 use nodewarden_metrics::Own;
 use nodewarden_model::Detail;
@@ -55,7 +55,7 @@ impl Drop for Feedback {
 ///
 /// # Errors
 /// A thread cannot be had.
-pub fn start(settings: &FeedbackSettings, needs: Needs) -> Result<Option<Feedback>, FeedbackError> {
+pub fn start(settings: &ThrottleSettings, needs: Needs) -> Result<Option<Feedback>, FeedbackError> {
     if !settings.enabled() {
         return Ok(None);
     }
@@ -80,7 +80,7 @@ pub fn start(settings: &FeedbackSettings, needs: Needs) -> Result<Option<Feedbac
 }
 
 /// What of the settings works here; why the rest does not is added to `off`.
-fn controllers(settings: &FeedbackSettings, needs: &Needs, off: &mut Vec<FeedbackError>) -> Controllers {
+fn controllers(settings: &ThrottleSettings, needs: &Needs, off: &mut Vec<FeedbackError>) -> Controllers {
     let Needs { squeezable, machine_milli, threshold, .. } = needs;
     let hold = || Hold::new(settings.hold, settings.max_hold);
     let mut possible = |enabled: bool, missing: Option<FeedbackError>| {
@@ -91,9 +91,9 @@ fn controllers(settings: &FeedbackSettings, needs: &Needs, off: &mut Vec<Feedbac
     };
     let no_waits = needs.no_waits.clone().map(|reason| FeedbackError::NoWaits { reason });
     let cpu = possible(settings.cpu.enabled, no_waits).then(|| {
-        let ladder = ladder(squeezable.idle, *machine_milli, settings.cpu.least_milli);
+        let ladder = ladder(squeezable.idle, *machine_milli, settings.cpu.min_milli);
         Cpu {
-            control: Control::new(ladder, settings.cpu.wait, settings.cpu.least_milli, hold()),
+            control: Control::new(ladder, settings.cpu.wait, settings.cpu.min_milli, hold()),
             bound: u64::try_from(settings.cpu.wait.as_nanos()).unwrap_or(u64::MAX),
             waits: Waits::default(),
             before: None,
@@ -104,7 +104,7 @@ fn controllers(settings: &FeedbackSettings, needs: &Needs, off: &mut Vec<Feedbac
         let distance = settings.memory.distance;
         let [best_effort, burstable] = lines(*threshold, distance);
         let level = |line, least| Level::new(line, distance, least, hold());
-        Memory { levels: [level(best_effort, settings.memory.least), level(burstable, 0)] }
+        Memory { levels: [level(best_effort, settings.memory.min), level(burstable, 0)] }
     });
     Controllers { cpu, memory }
 }

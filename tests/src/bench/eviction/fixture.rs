@@ -25,7 +25,7 @@ const HELD: u64 = 32 * MIB;
 const REST: Duration = Duration::from_millis(300);
 
 /// Evicted pods are not restarted, because each round has a pod of its own.
-const SECTION: &str = "eviction: {comeBack: false}";
+const SECTION: &str = "eviction: {restartEvicted: false}";
 
 pub struct EvictionFixture<'c> {
     pub stage: Stage<'c>,

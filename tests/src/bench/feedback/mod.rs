@@ -26,7 +26,7 @@ const LIMIT_S: u64 = 30;
 const AT_MOST: Duration = Duration::from_secs(300);
 /// The settings with feedback. A period of one second is a realistic choice.
 const ON: &str =
-    "feedback: {periodMilliseconds: 1000, holdSeconds: 5, cpu: {enabled: true, waitMilliseconds: 1}}";
+    "throttle: {periodMilliseconds: 1000, holdSeconds: 5, cpu: {enabled: true, waitMilliseconds: 1}}";
 
 /// Two p99 below this count as equal, in milliseconds: the time of a switch between processes.
 const SWITCH_MS: f64 = 0.05;

@@ -31,7 +31,7 @@ pub const TESTS: &[Test] = &[
 ];
 
 /// Quick to act and to give back, and nothing is needed to wait for: whoever waits at all waits too long.
-const QUICK: &str = "feedback: {periodMilliseconds: 200, holdSeconds: 1, maxHoldSeconds: 2, cpu: {enabled: true, \
+const QUICK: &str = "throttle: {periodMilliseconds: 200, holdSeconds: 1, maxHoldSeconds: 2, cpu: {enabled: true, \
                      waitMilliseconds: 1}}";
 /// Longer than the pod has to wait.
 const LONG: Duration = Duration::from_secs(100);
@@ -84,7 +84,7 @@ fn memory(context: &Context) -> Result<(), Failure> {
     let agent = scene.agent("")?;
     let own = scene.files()?;
     drop(agent);
-    let section = "feedback: {periodMilliseconds: 200, holdSeconds: 1, maxHoldSeconds: 2, memory: {enabled: true, \
+    let section = "throttle: {periodMilliseconds: 200, holdSeconds: 1, maxHoldSeconds: 2, memory: {enabled: true, \
                    distance: 1024Gi, least: 32Mi}}";
     let agent = scene.agent(section)?;
     let high = format!("memory.high {}", 32 << 20);

@@ -47,7 +47,7 @@ fn returns(context: &Context) -> Result<(), Failure> {
 }
 
 fn stays_away(context: &Context) -> Result<(), Failure> {
-    let section = "eviction: {comeBack: false, backOffSeconds: 1}";
+    let section = "eviction: {restartEvicted: false, backOffSeconds: 1}";
     let mut site = Site::new(context, &pool(LEFT_MIB, "")?, section)?;
     let pods = ["eater", "other"].map(|name| site.greedy(name, requests(16), &[], json!({})));
     let other = site.up(pods)?.split_off(1);

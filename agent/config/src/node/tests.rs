@@ -13,7 +13,7 @@ use nodewarden_manifest::Quantity;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 
-pub(super) fn read(body: &str) -> Result<Config, ConfigError> {
+pub fn read(body: &str) -> Result<Config, ConfigError> {
     parse("test.yaml", &format!("{HEAD}{body}"), &Overrides::default())
 }
 
@@ -21,7 +21,7 @@ fn node(body: &str) -> NodeSettings {
     read(body).unwrap_or_else(|e| panic!("{body}: {e}")).node
 }
 
-pub(super) fn problems(body: &str) -> Vec<String> {
+pub fn problems(body: &str) -> Vec<String> {
     match read(body) {
         Err(ConfigError::Invalid { problems, .. }) => problems.iter().map(ToString::to_string).collect(),
         other => panic!("{body}: {other:?}"),

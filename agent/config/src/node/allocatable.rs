@@ -1,8 +1,8 @@
 //! What is set aside for the system and for Kubernetes, and what is held to it.
 
+use crate::cgroup_path;
 use crate::fields::{Fields, shown};
 use crate::node::{Enforce, NodeSettings};
-use crate::settings::path;
 use nodewarden_machine::node::gather::cpu_count;
 use nodewarden_manifest::{Quantity, ResourceList};
 
@@ -14,8 +14,8 @@ const ENFORCE: &str = "enforceNodeAllocatable";
 pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     settings.kube_reserved = reserved(top, "kubeReserved");
     settings.system_reserved = reserved(top, "systemReserved");
-    settings.kube_reserved_cgroup = path::take_below_root(top, "kubeReservedCgroup");
-    settings.system_reserved_cgroup = path::take_below_root(top, "systemReservedCgroup");
+    settings.kube_reserved_cgroup = cgroup_path::take_below_root(top, "kubeReservedCgroup");
+    settings.system_reserved_cgroup = cgroup_path::take_below_root(top, "systemReservedCgroup");
     reserved_cpus(top, settings);
     if let Some(words) = top.texts(ENFORCE) {
         settings.enforce = enforce(top, &words);

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::gates::FeatureGates;
 use crate::fields::Fields;
+use crate::gates::FeatureGates;
 use crate::node::{MemoryReservation, NodeSettings, SwapBehavior};
 
 /// What the kernel takes for a CFS period, and the kubelet for `cpuCFSQuotaPeriod`.

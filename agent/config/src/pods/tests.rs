@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::tests::{problems, read};
+use crate::node::tests::{problems, read};
 use crate::{LogRotation, Overrides, PodSettings, parse};
 
 fn pods(body: &str) -> PodSettings {

@@ -1,13 +1,14 @@
-//! Keys about garbage collection: the kubelet's for images, and the section `nodewarden.gc`.
+//! Garbage collection: the kubelet's keys for images, and the section `nodewarden.gc`.
 
 use std::ops::RangeInclusive;
 
-use serde_yaml_ng::Mapping;
-
-use super::gates::FeatureGates;
-use crate::fields::Fields;
-use crate::{Problem, duration};
 use nodewarden_model::GcSettings;
+use serde_yaml_ng::{Mapping, Value};
+
+use crate::fields::Fields;
+use crate::gates::FeatureGates;
+use crate::show::{Map, pair};
+use crate::{Problem, duration};
 
 const HIGH: &str = "imageGCHighThresholdPercent";
 const LOW: &str = "imageGCLowThresholdPercent";
@@ -61,12 +62,30 @@ fn bound(f: &mut Fields<'_>, key: &'static str, default: Option<u32>) -> Option<
     f.integer(key, &expected, &(-1..=i64::from(i32::MAX))).map_or(default, |n| u32::try_from(n).ok())
 }
 
+/// The kubelet's keys about collecting images.
+pub(crate) fn show(top: &mut Map, gc: &GcSettings) {
+    top.put("imageGCHighThresholdPercent", gc.high_percent);
+    top.put("imageGCLowThresholdPercent", gc.low_percent);
+    top.put("imageMinimumGCAge", duration::show(gc.min_age));
+    top.put("imageMaximumGCAge", duration::show(gc.max_age.unwrap_or_default()));
+}
+
+pub(crate) fn show_own(gc: &GcSettings) -> Mapping {
+    let bound = |most: Option<u32>| most.map_or(Value::from(-1), Value::from);
+    let mut map = Map::default();
+    map.put("periodSeconds", gc.period.as_secs());
+    map.put("maxPerPodContainer", bound(gc.max_per_pod_container));
+    map.put("maxContainers", bound(gc.max_containers));
+    map.put("minAgeSeconds", gc.min_container_age.as_secs());
+    map.0
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use super::super::tests::{problems, read};
     use super::*;
+    use crate::node::tests::{problems, read};
     use crate::{Overrides, parse};
 
     fn gc(body: &str) -> GcSettings {

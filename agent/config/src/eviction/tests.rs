@@ -1,7 +1,7 @@
 //! Each key of eviction: default, what is taken, what is shown, and what is refused with which words.
 
-use super::super::tests::{problems, read};
 use super::*;
+use crate::node::tests::{problems, read};
 use crate::{Config, Overrides, parse};
 
 fn config(body: &str) -> Config {
@@ -58,7 +58,7 @@ evictionMinimumReclaim: {memory.available: 500Mi, imagefs.available: 2Gi}
 evictionPressureTransitionPeriod: 30s
 evictionMaxPodGracePeriod: 45
 localStorageCapacityIsolation: false
-nodewarden: {eviction: {comeBack: false, backOffSeconds: 1, maxBackOffSeconds: 2, manifestPodsCritical: true,
+nodewarden: {eviction: {restartEvicted: false, backOffSeconds: 1, maxBackOffSeconds: 2, manifestPodsCritical: true,
   maxIntervalMilliseconds: 5000, minIntervalMilliseconds: 5}}
 ",
     );
@@ -78,7 +78,7 @@ nodewarden: {eviction: {comeBack: false, backOffSeconds: 1, maxBackOffSeconds: 2
         thresholds: config.eviction.thresholds.clone(),
         transition: seconds(30),
         max_pod_grace: seconds(45),
-        come_back: false,
+        restart_evicted: false,
         back_off: seconds(1),
         max_back_off: seconds(2),
         manifests_critical: true,
@@ -145,7 +145,7 @@ fn what_is_shown_reads_back_the_same() {
         "evictionHard: {allocatableMemory.available: 5%}\nevictionMinimumReclaim: {memory.available: 150%, \
          allocatableMemory.available: '0'}",
         "evictionPressureTransitionPeriod: 1ms\nevictionMaxPodGracePeriod: -7",
-        "evictionMaxPodGracePeriod: 2147483647\nnodewarden: {eviction: {comeBack: false, backOffSeconds: 300}}",
+        "evictionMaxPodGracePeriod: 2147483647\nnodewarden: {eviction: {restartEvicted: false, backOffSeconds: 300}}",
         "nodewarden: {eviction: {manifestPodsCritical: true, minIntervalMilliseconds: 1, maxIntervalMilliseconds: 1}}",
     ] {
         let config = config(body);
@@ -184,8 +184,8 @@ fn one_problem_each() {
         ("localStorageCapacityIsolation: 0", "localStorageCapacityIsolation: 0: expected true or false"),
         ("mergeDefaultEvictionSettings: 1", "mergeDefaultEvictionSettings: 1: expected true or false"),
         (
-            "nodewarden: {eviction: {comeBack: maybe}}",
-            "nodewarden.eviction.comeBack: maybe: expected true or false",
+            "nodewarden: {eviction: {restartEvicted: maybe}}",
+            "nodewarden.eviction.restartEvicted: maybe: expected true or false",
         ),
         (
             "nodewarden: {eviction: {backOffSeconds: 0}}",
@@ -204,8 +204,8 @@ fn one_problem_each() {
             "nodewarden.eviction.minIntervalMilliseconds: 0: expected a whole number from 1 to 60000",
         ),
         (
-            "nodewarden: {eviction: {comeback: true}}",
-            "nodewarden.eviction.comeback: unknown key: expected a known key (did you mean comeBack?)",
+            "nodewarden: {eviction: {restartevicted: true}}",
+            "nodewarden.eviction.restartevicted: unknown key: expected a known key (did you mean restartEvicted?)",
         ),
     ] {
         assert_eq!(problems(body), [expected], "{body}");
