@@ -7,7 +7,7 @@ use serde_yaml_ng::{Mapping, Value};
 
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
-use crate::show::{Map, pair};
+use crate::show::Map;
 use crate::{Problem, duration};
 
 const HIGH: &str = "imageGCHighThresholdPercent";

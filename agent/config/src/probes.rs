@@ -6,7 +6,7 @@ use serde_yaml_ng::Mapping;
 
 use crate::Problem;
 use crate::fields::Fields;
-use crate::show::{Map, pair};
+use crate::show::Map;
 
 /// How many probes of each handler are under way at most; others wait for their turn.
 #[derive(Debug, Clone, PartialEq, Eq)]

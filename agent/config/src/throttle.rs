@@ -7,7 +7,7 @@ use serde_yaml_ng::Mapping;
 
 use crate::Problem;
 use crate::fields::Fields;
-use crate::show::{Map, pair};
+use crate::show::Map;
 
 /// Squeezing of lower levels while upper ones wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
