@@ -91,7 +91,7 @@ fn who_had_finished_or_may_not_come_back_stays_away() {
         let mut record = fresh();
         record.evict(&eviction(Some(0)), seconds(30), finished, at(0));
         record.note_gone(at(1));
-        let settings = EvictionSettings { come_back, ..settings.clone() };
+        let settings = EvictionSettings { restart_evicted: come_back, ..settings.clone() };
         let evicted = record.evicted().unwrap();
         assert_eq!((evicted.stays_away(&settings, at(9999)), evicted.has_failed()), (None, !finished));
     }
