@@ -1,4 +1,4 @@
-//! Block requests of a cgroup: as many in the histogram as the kernel's files say.
+//! Counts of a cgroup's block requests, compared with those of the device and of `io.stat`.
 
 use super::support::{count, settled};
 use crate::fixture::{Agent, AgentOptions, IoOperations, TestRoot, Worker};
@@ -6,7 +6,7 @@ use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Moved, Took};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("block_requests", requests).needs(&[
+pub const TESTS: &[Test] = &[Test::new("block_requests", requests_match_device).needs(&[
     Capability::Root,
     Capability::DiskTemp,
     Capability::Btf,
@@ -15,7 +15,8 @@ pub const TESTS: &[Test] = &[Test::new("block_requests", requests).needs(&[
 
 const BLOCKS: u64 = 200;
 
-fn requests(context: &Context) -> Result<(), Failure> {
+/// Every block request of a cgroup is in its histogram, and none of another cgroup.
+fn requests_match_device(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
     let client = agent.client()?;
@@ -33,26 +34,27 @@ fn requests(context: &Context) -> Result<(), Failure> {
 
     let cgroup = settled(&client, &group)?;
     let writes = count(cgroup.block_write.as_ref());
-    println!("write requests: {writes} by eBPF, {} of the device by its files", all.writes);
+    println!("write requests: {writes} by eBPF, {} of the device by its counters", all.writes);
     ensure!(writes >= BLOCKS, "{writes} write requests counted for {BLOCKS} blocks");
     compare("write", writes, all.writes, IoOperations::of_cgroup(&group).ok().map(|files| files.writes))?;
     let sum = cgroup.block_write.map_or(0, |histogram| histogram.sum_ns);
-    // One at a time: together they took no longer than the work, and not nothing.
+    // The worker writes one block at a time, so the sum of the latencies is at most the time of the whole
+    // work.
     ensure!(sum > 0 && u128::from(sum) <= took.as_nanos(), "requests took {sum} ns of {took:?}");
 
-    // O_DIRECT left nothing in the cache: reading comes from the device. The group may have read before: the worker's
-    // own pages, where the cache had lost them.
+    // O_DIRECT left nothing in the page cache, so the file is read from the device. There may be more reads
+    // than that: pages of the worker's own binary, if the cache had dropped them.
     let worker = Worker::start(context, Some(&group), &["read-file", &path, "1"])?;
     let _: Took = worker.report(context.patiently(30))?;
     let all = device(context)?.since(before);
     let reads = count(settled(&client, &group)?.block_read.as_ref());
-    println!("read requests: {reads} by eBPF, {} of the device by its files", all.reads);
+    println!("read requests: {reads} by eBPF, {} of the device by its counters", all.reads);
     ensure!(reads > 0, "no read request counted");
     compare("read", reads, all.reads, IoOperations::of_cgroup(&group).ok().map(|files| files.reads))
 }
 
-/// No more than the whole device did; and what `io.stat` of cgroup v2 says, where that exists, within a tenth
-/// (it counts before requests are merged or split).
+/// Checks that the cgroup's requests are at most the device's and, on cgroup v2, within a tenth of `io.stat`
+/// (which counts before requests are merged or split).
 fn compare(kind: &str, seen: u64, device: u64, cgroup: Option<u64>) -> Result<(), Failure> {
     ensure!(seen <= device, "{seen} {kind} requests counted for the cgroup, {device} for the whole device");
     if let Some(cgroup) = cgroup {
@@ -62,6 +64,7 @@ fn compare(kind: &str, seen: u64, device: u64, cgroup: Option<u64>) -> Result<()
     Ok(())
 }
 
+/// Counters of the device that holds the test's temporary directory.
 fn device(context: &Context) -> Result<IoOperations, Failure> {
     IoOperations::of_device(context.temp.path()).map_err(Failure::file(context.temp.path()))
 }

@@ -1,4 +1,4 @@
-//! A cgroup's life as events: each step once and in order.
+//! The events of a cgroup's lifecycle.
 
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use crate::{ensure, ensure_eq};
 
 const NEEDS: &[Capability] = &[Capability::Root, Capability::Btf, Capability::Loopback];
 
-pub const TESTS: &[Test] = &[Test::new("cgroup_life", life).needs(NEEDS)];
+pub const TESTS: &[Test] = &[Test::new("cgroup_lifecycle_events", lifecycle).needs(NEEDS)];
 
 const TYPES: [&str; 5] = ["cgroupCreated", "cgroupPopulated", "taskMoved", "cgroupEmptied", "cgroupRemoved"];
 
-fn life(context: &Context) -> Result<(), Failure> {
+/// Each step of a cgroup's lifecycle is reported once and in order, and its times are in the cgroup list.
+fn lifecycle(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
     let client = agent.client()?;
@@ -42,7 +43,7 @@ fn life(context: &Context) -> Result<(), Failure> {
     ensure_eq!(moved, Some(pid), "pid of the moved task");
 
     let listed = client.cgroup(group.path())?;
-    ensure!(listed.created.is_some(), "the time of its creation is missing");
-    ensure!(listed.removed.is_some(), "the time of its removal is missing");
+    ensure!(listed.created.is_some(), "the cgroup list has no creation time");
+    ensure!(listed.removed.is_some(), "the cgroup list has no removal time");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! The command line, its output going to a pipe.
+//! The command line's output and exit codes when it writes to a pipe.
 
 use std::process::Output;
 
@@ -22,13 +22,13 @@ pub const TESTS: &[Test] = &[
 const READING: [&[&str]; 4] =
     [&["status"], &["tree"], &["events", "--no-follow"], &["top", "--iterations", "1"]];
 
-/// It says so, in words, and exits with 3.
+/// Without a running agent every reading command prints an error that names the socket, and exits with 3.
 fn without_agent(context: &Context) -> Result<(), Failure> {
-    let nobody = context.temp.join("nobody.sock");
-    // What an agent that was killed leaves behind: a socket where nobody listens.
+    let absent = context.temp.join("absent.sock");
+    // As left behind by a killed agent: a socket file that no process listens on.
     let dead = context.temp.join("dead.sock");
     drop(std::os::unix::net::UnixListener::bind(&dead).map_err(Failure::file(&dead))?);
-    for (socket, arguments) in [&nobody, &dead].into_iter().flat_map(|s| READING.map(|a| (s, a))) {
+    for (socket, arguments) in [&absent, &dead].into_iter().flat_map(|s| READING.map(|a| (s, a))) {
         let output = command_line(&context.agent, socket, arguments)?;
         let errors = String::from_utf8_lossy(&output.stderr).into_owned();
         ensure_eq!(output.status.code(), Some(3), "exit code of {arguments:?} without an agent ({errors})");
@@ -41,6 +41,7 @@ fn without_agent(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Reading commands print plain text and valid JSON to a pipe, with every field of an OOM kill.
 fn to_a_pipe(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("victim")?;
@@ -74,11 +75,12 @@ fn to_a_pipe(context: &Context) -> Result<(), Failure> {
     let text = succeed(&agent, &["events", "--no-follow", "--since", "5m"])?;
     ensure!(
         text.lines().any(|line| line.contains("nw-eater") && line.contains(group.path())),
-        "`events` does not say who died where:\n{text}"
+        "`events` does not show the killed command and its cgroup:\n{text}"
     );
     Ok(())
 }
 
+/// Standard output of a command that must exit with 0.
 fn succeed(agent: &Agent, arguments: &[&str]) -> Result<String, Failure> {
     let Output { status, stdout, stderr } = agent.command(arguments)?;
     ensure!(

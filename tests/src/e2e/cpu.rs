@@ -1,4 +1,5 @@
-//! CPU time by the scheduler's hooks against the kernel's files, and time waited against schedstat.
+//! CPU time counted at the scheduler's hooks, compared with the kernel's files; time waited, compared with
+//! schedstat.
 
 use super::support::{count, known, settled, within};
 use crate::fixture::{Agent, AgentOptions, TestRoot, Worker};
@@ -21,7 +22,8 @@ pub const TESTS: &[Test] = &[
     ]),
 ];
 
-/// A busy ten seconds (five on an emulated machine): within 2 %.
+/// CPU time of a cgroup busy for ten seconds (five on an emulated machine) is within 2 % of the kernel's
+/// files.
 fn matches_files(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -36,15 +38,15 @@ fn matches_files(context: &Context) -> Result<(), Failure> {
     let files = group.kernel_cpu_ns()? - files_before;
 
     let on_cpu = known(after.on_cpu_ns, "on_cpu_ns")? - known(before.on_cpu_ns, "on_cpu_ns")?;
-    println!("on CPU by eBPF {on_cpu} ns, by the files {files} ns, by schedstat {scheduled:?}");
+    println!("on CPU by eBPF {on_cpu} ns, by the kernel's files {files} ns, by schedstat {scheduled:?}");
     ensure!(files > 1_000_000_000, "the worker got only {files} ns");
-    ensure!(within(on_cpu, files, 2.0), "eBPF counts {on_cpu} ns on CPU, the files {files} ns");
+    ensure!(within(on_cpu, files, 2.0), "eBPF counts {on_cpu} ns on CPU, the kernel's files {files} ns");
     let read = known(after.cpu_usage_ns, "cpu_usage_ns")? - known(before.cpu_usage_ns, "cpu_usage_ns")?;
     ensure!(within(read, files, 1.0), "the agent reads {read} ns from the file that says {files} ns");
     Ok(())
 }
 
-/// Twice as many spinners as CPUs: what they waited, and how often, is in the histogram.
+/// With two busy processes for each CPU, the histogram of waits agrees with schedstat within 5 %.
 fn wait_matches(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -55,7 +57,7 @@ fn wait_matches(context: &Context) -> Result<(), Failure> {
         .map(|_| Worker::spawn(context, Some(&group), &["spin", "4000"]))
         .collect::<Result<Vec<_>, _>>()?;
     let before = settled(&client, &group)?;
-    // From outside, since a worker waits for a CPU before it can look itself.
+    // Read by the test: a worker would wait for a CPU before it could read it itself.
     let waited_before = workers.iter().map(|worker| waited_ns(worker.pid())).sum::<Result<u64, _>>()?;
     for worker in &mut workers {
         worker.go()?;
@@ -73,7 +75,7 @@ fn wait_matches(context: &Context) -> Result<(), Failure> {
     };
     let seen = known(sum(&after), "cpu_wait")? - sum(&before).unwrap_or(0);
     println!("waited by eBPF {seen} ns, by schedstat {waited} ns");
-    ensure!(waited > 100_000_000, "the spinners hardly competed: they waited {waited} ns");
+    ensure!(waited > 100_000_000, "the workers hardly competed for CPUs: they waited {waited} ns");
     ensure!(within(seen, waited, 5.0), "eBPF counts {seen} ns waited, schedstat {waited} ns");
     ensure!(count(after.cpu_wait.as_ref()) > count(before.cpu_wait.as_ref()), "the histogram has no values");
     ensure!(known(after.preempted_switches, "preempted_switches")? > 0, "no switch was a preemption");
@@ -81,10 +83,10 @@ fn wait_matches(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What a process has waited for a CPU so far (Documentation/scheduler/sched-stats.rst).
+/// Nanoseconds that a process has waited for a CPU so far (Documentation/scheduler/sched-stats.rst).
 fn waited_ns(pid: u32) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/schedstat");
     let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
     let waited = text.split_whitespace().nth(1).and_then(|word| word.parse().ok());
-    waited.ok_or_else(|| Failure::Unexpected(format!("{path} says {text:?}")))
+    waited.ok_or_else(|| Failure::Unexpected(format!("unexpected content of {path}: {text:?}")))
 }

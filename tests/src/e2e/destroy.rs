@@ -1,4 +1,4 @@
-//! Pods full of processes that fork are destroyed: no process and no directory is left, and nobody else is hurt.
+//! Destroying pods whose processes fork all the time.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,21 +18,23 @@ pub const TESTS: &[Test] = &[Test::new("destroy_pods_of_forking_processes", fork
     .without_agent()];
 
 const PODS: usize = 200;
-/// Every so many pods one is a fork bomb.
+/// One in this many pods is a fork bomb.
 const BOMB_EVERY: usize = 20;
-/// Processes that a pod may have.
+/// `pids.max` of a pod.
 const PIDS_MAX: u64 = 32;
-/// Destroyed at a time, as the agent does.
+/// Pods destroyed at the same time, as many as the agent does.
 const AT_A_TIME: usize = 4;
-/// For one pod.
-const PATIENCE: u64 = 30;
+/// Seconds until the destruction of one pod fails.
+const DESTROY_SECONDS: u64 = 30;
 
 struct Pod {
     path: String,
-    /// The first of its processes. Held, so that it is reaped in the end.
+    /// The first of its processes. Held here so that it is reaped in the end.
     worker: Worker,
 }
 
+/// Destroying 200 pods of forking processes leaves no process and no cgroup of theirs, and kills no other
+/// process.
 fn forking_pods(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let layout = Arc::new(Layout::detect()?);
@@ -42,20 +44,20 @@ fn forking_pods(context: &Context) -> Result<(), Failure> {
 
     let begun = Instant::now();
     let mut pods = (0..PODS).map(|n| start(context, &root, &manager, n)).collect::<Result<Vec<_>, _>>()?;
-    // All at once: they leave little of the CPUs to others.
+    // Only now, since they leave little CPU time for creating the other pods.
     pods.iter_mut().try_for_each(|pod| pod.worker.go())?;
-    let full = Instant::now() + context.patiently(20);
+    let deadline = Instant::now() + context.patiently(20);
     for bomb in pods.iter().step_by(BOMB_EVERY) {
         while (manager.pids(&bomb.path)?.len() as u64) < PIDS_MAX / 2 {
-            ensure!(Instant::now() < full, "the fork bomb in {} does not fork", bomb.path);
+            ensure!(Instant::now() < deadline, "the fork bomb in {} does not fork", bomb.path);
             std::thread::sleep(Duration::from_millis(5));
         }
     }
-    println!("{PODS} pods made and filled in {:.1} s", begun.elapsed().as_secs_f64());
+    println!("{PODS} pods created and filled in {:.1} s", begun.elapsed().as_secs_f64());
 
     let begun = Instant::now();
     let paths = pods.iter().map(|pod| pod.path.as_str()).collect::<Vec<_>>();
-    let times = destroy_all(&manager, &paths, context.patiently(PATIENCE))?;
+    let times = destroy_all(&manager, &paths, context.patiently(DESTROY_SECONDS))?;
     let took = begun.elapsed();
     let killed: usize = times.values().map(|(_, killed)| killed).sum();
     let slowest = times.values().map(|(took, _)| *took).max().unwrap_or_default();
@@ -70,7 +72,7 @@ fn forking_pods(context: &Context) -> Result<(), Failure> {
     }
     let own = manager.pids(bystanders.path())?;
     let mut left = command_line_contains(&context.prefix());
-    // Of the bystander's own children one may have come and gone between the looks.
+    // A child of the bystander may have started and ended between the two readings.
     left.retain(|(pid, line)| {
         line.contains(" worker ")
             && !own.contains(&(*pid as i32))
@@ -78,11 +80,12 @@ fn forking_pods(context: &Context) -> Result<(), Failure> {
     });
     ensure!(left.is_empty(), "processes of the pods that still run: {left:?}");
     ensure!(bystander.wait(Duration::ZERO).is_err(), "a process of another cgroup was killed");
-    ensure!(manager.children(root.group().path())?.len() == 1, "only the bystanders' cgroup is left");
+    ensure!(manager.children(root.group().path())?.len() == 1, "cgroups other than the bystanders' are left");
     Ok(())
 }
 
-/// A pod with two containers and, in one of them, a process that waits to fork in one way or another.
+/// Creates a pod with two containers; the process in one of them waits for its order to fork, as a bomb,
+/// forever, or until `pids.max` refuses.
 fn start(context: &Context, root: &TestRoot, manager: &Manager, n: usize) -> Result<Pod, Failure> {
     let path = format!("{}/pod{n}", root.group().path());
     let limits = Limits {
@@ -99,7 +102,7 @@ fn start(context: &Context, root: &TestRoot, manager: &Manager, n: usize) -> Res
     let work: &[&str] = match n {
         _ if n.is_multiple_of(BOMB_EVERY) => &["fork-bomb"],
         _ if n.is_multiple_of(2) => &["fork-forever"],
-        // Ends at pids.max, with all children alive.
+        // Stops at pids.max, with all its children alive.
         _ => &["fork-until-refused", "8"],
     };
     let worker = Worker::spawn(context, Some(&group), work)?;
@@ -109,7 +112,8 @@ fn start(context: &Context, root: &TestRoot, manager: &Manager, n: usize) -> Res
     Ok(Pod { path, worker })
 }
 
-/// On hybrid, as a container of a runtime that knows v1 only: `cgroup.kill` does not reach it.
+/// On a hybrid layout, moves the process out of the v2 cgroup, as of a runtime that knows only v1:
+/// `cgroup.kill` does not reach it.
 fn leave_unified(context: &Context, worker: &Worker) -> Result<(), Failure> {
     if context.layout.name() != "hybrid" {
         return Ok(());
@@ -119,10 +123,11 @@ fn leave_unified(context: &Context, worker: &Worker) -> Result<(), Failure> {
     std::fs::write(&procs, worker.pid().to_string()).map_err(Failure::file(procs))
 }
 
-/// Time and processes killed of each.
+/// By the pod's path: how long its destruction took, and how many processes it killed.
 type Times = BTreeMap<String, (Duration, usize)>;
 
-fn destroy_all(manager: &Manager, pods: &[&str], patience: Duration) -> Result<Times, Failure> {
+/// Destroys the pods, several at a time.
+fn destroy_all(manager: &Manager, pods: &[&str], timeout: Duration) -> Result<Times, Failure> {
     let waiting = Mutex::new(pods.iter().copied());
     let take = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
     let done = Mutex::new(Vec::new());
@@ -130,7 +135,7 @@ fn destroy_all(manager: &Manager, pods: &[&str], patience: Duration) -> Result<T
         for _ in 0..AT_A_TIME {
             scope.spawn(|| {
                 while let Some(pod) = take() {
-                    let result = manager.destroy(pod, patience);
+                    let result = manager.destroy(pod, timeout);
                     done.lock().unwrap_or_else(PoisonError::into_inner).push((pod.to_owned(), result));
                 }
             });

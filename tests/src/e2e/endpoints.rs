@@ -1,4 +1,4 @@
-//! The agent's surfaces answer, and in the forms they promise.
+//! The agent's HTTP and gRPC endpoints answer, in the formats they document.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,9 +11,9 @@ use crate::harness::{Capability, Context, Failure, Test, golden};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("endpoints_answer", answer).needs(&[Capability::Root, Capability::Loopback]),
+    Test::new("endpoints_answer", answer_in_their_format).needs(&[Capability::Root, Capability::Loopback]),
     Test::new("topics_are_on", topics).needs(&[Capability::Root, Capability::Loopback, Capability::Btf]),
-    Test::new("answers_while_cgroups_come_and_go", answer_always).needs(&[
+    Test::new("answers_while_cgroups_come_and_go", answer_under_churn).needs(&[
         Capability::Root,
         Capability::Loopback,
         Capability::Btf,
@@ -25,7 +25,9 @@ pub const TESTS: &[Test] = &[
     ]),
 ];
 
-fn answer(context: &Context) -> Result<(), Failure> {
+/// HTTP paths, the gRPC health service and the status answer with the fields they promise; an unknown path is
+/// 404.
+fn answer_in_their_format(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     for path in
         ["/healthz", "/readyz", "/metrics", "/metrics/cadvisor", "/metrics/resource", "/stats/summary"]
@@ -47,13 +49,17 @@ fn answer(context: &Context) -> Result<(), Failure> {
     let status = client.status()?;
     ensure_eq!(status.cgroup_layout, context.layout.name(), "cgroup layout");
     ensure_eq!(status.mode, "observe", "mode");
-    ensure!(status.map_bytes > 0 && status.resident_bytes > 0, "the agent's own cost is missing");
+    ensure!(
+        status.map_bytes > 0 && status.resident_bytes > 0,
+        "the status does not report the agent's own memory"
+    );
     ensure!(!status.programs.is_empty(), "no kernel program is listed");
     ensure!(client.cgroups("")?.iter().any(|cgroup| cgroup.path == "/"), "the root cgroup is not listed");
     Ok(())
 }
 
-/// On a kernel with BTF every topic works as far as the machine has what it watches.
+/// On a kernel with BTF every topic is on; only the network topic may be off, without cgroup v2, and then has
+/// a reason.
 fn topics(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let status = agent.client()?.status()?;
@@ -69,9 +75,9 @@ fn topics(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Every question is answered, whatever the agent is busy with: asked from several sides while the tree changes and
-/// is walked again and again, because a small ring loses records.
-fn answer_always(context: &Context) -> Result<(), Failure> {
+/// Every request is answered while the agent is busy: several clients ask while cgroups come and go, and the
+/// agent walks the tree again and again because a small ring loses records.
+fn answer_under_churn(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions { ring_bytes: Some(4096), ..Default::default() })?;
     let end = Instant::now() + Duration::from_secs(context.scaled([5, 3]));
@@ -96,9 +102,10 @@ fn answer_always(context: &Context) -> Result<(), Failure> {
             groups.iter().try_for_each(Group::remove).map_err(Failure::from)
         })
     };
-    let asking: [&(dyn Fn() -> Result<(), Failure> + Sync); 5] = [&status, &status, &list, &metrics, &churn];
+    let requests: [&(dyn Fn() -> Result<(), Failure> + Sync); 5] =
+        [&status, &status, &list, &metrics, &churn];
     std::thread::scope(|scope| {
-        let threads: Vec<_> = asking.into_iter().map(|ask| scope.spawn(ask)).collect();
+        let threads: Vec<_> = requests.into_iter().map(|ask| scope.spawn(ask)).collect();
         threads.into_iter().try_for_each(|thread| match thread.join() {
             Ok(result) => result,
             Err(panic) => std::panic::resume_unwind(panic),
@@ -119,11 +126,11 @@ struct Family {
     name: String,
     #[serde(rename = "type")]
     kind: String,
-    /// Each a sorted list of label keys, separated by commas.
+    /// Each entry is a sorted list of label keys, separated by commas.
     label_sets: Vec<String>,
 }
 
-/// Whatever family the kubelet has too is of the kubelet's type and has its label keys.
+/// Each metric family that the kubelet also has is of the kubelet's type and has its label keys.
 fn kubelet_families(context: &Context) -> Result<(), Failure> {
     let Some(path) = golden("metric-families.json") else {
         return Err(Failure::Skip("no golden values".into()));
@@ -137,7 +144,7 @@ fn kubelet_families(context: &Context) -> Result<(), Failure> {
     let container = pod.child(&"a1".repeat(32))?;
     let _worker = Worker::start(context, Some(&container), &["sleep"])?;
     let agent = Agent::start(context, &AgentOptions::default())?;
-    eventually(context.patiently(5), "the container has no series", || {
+    eventually(context.patiently(5), "/metrics/cadvisor has no series of the container", || {
         let body = agent.get("/metrics/cadvisor")?.text();
         Ok(body.contains(container.path()).then_some(()))
     })?;
@@ -149,16 +156,17 @@ fn kubelet_families(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Compares a response with the kubelet's families of that path; fails with every difference.
 fn compare(path: &str, body: &str, golden: &[Family]) -> Result<(), Failure> {
     let golden: BTreeMap<&str, &Family> =
         golden.iter().map(|family| (family.name.as_str(), family)).collect();
-    let mut faults = BTreeSet::new();
+    let mut differences = BTreeSet::new();
     let mut seen = 0;
     for line in body.lines().filter_map(|line| line.strip_prefix("# TYPE ")) {
         match line.split_once(' ').and_then(|(name, kind)| Some((kind, golden.get(name)?))) {
             Some((kind, family)) if family.kind == kind => seen += 1,
             Some((kind, family)) => {
-                faults.insert(format!("{} is a {kind}, the kubelet's a {}", family.name, family.kind));
+                differences.insert(format!("{} is a {kind}, the kubelet's a {}", family.name, family.kind));
             }
             None => {}
         }
@@ -167,11 +175,11 @@ fn compare(path: &str, body: &str, golden: &[Family]) -> Result<(), Failure> {
         let Some(family) = golden.get(sample.name.as_str()) else { continue };
         let keys = sample.labels.keys().map(String::as_str).collect::<Vec<_>>().join(",");
         if !family.label_sets.contains(&keys) {
-            faults
+            differences
                 .insert(format!("{} has labels {keys}, the kubelet's {:?}", family.name, family.label_sets));
         }
     }
-    ensure!(faults.is_empty(), "{path}: {}", faults.into_iter().collect::<Vec<_>>().join("; "));
+    ensure!(differences.is_empty(), "{path}: {}", differences.into_iter().collect::<Vec<_>>().join("; "));
     ensure!(seen > 0, "{path} has none of the kubelet's families");
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! More events than the ring holds: each loss is counted by type, and the tree is made good by a walk.
+//! More events than the ring buffer holds.
 
 use std::time::Duration;
 
@@ -10,23 +10,25 @@ use crate::fixture::{Agent, AgentOptions, Client, TestRoot};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("full_ring_is_counted_and_made_good", full).needs(&[
+pub const TESTS: &[Test] = &[Test::new("full_ring_is_counted_and_recovered", full).needs(&[
     Capability::Root,
     Capability::Btf,
     Capability::Loopback,
 ])];
 
-/// The smallest ring there is: a dozen records.
+/// Bytes of the smallest ring possible: it holds a dozen records.
 const RING: u32 = 4096;
-/// More records than that, even with a single hierarchy and one record for each.
+/// Causes more records than that, even with a single hierarchy and one record for each cgroup.
 const CGROUPS: usize = 120;
-/// Room for this much more than one round: more slots lost in all rounds would show.
+/// Slots beyond those of one round: if all rounds together lost more than these, cgroups would stay
+/// untracked.
 const SPARE: usize = 40;
-/// Few where every one takes long.
+/// On an ordinary and on an emulated machine.
 const ROUNDS: [usize; 2] = [4, 2];
-/// A slot is given back so long after its cgroup went, and ticks are a second apart.
-const GIVEN_BACK: Duration = Duration::from_secs(4);
+/// Time after which the slot of a removed cgroup is free again; the agent checks every second.
+const SLOT_FREED: Duration = Duration::from_secs(4);
 
+/// Events lost to a full ring are counted by type, and a walk of the tree finds the cgroups they were about.
 fn full(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let capacity = (CGROUPS + SPARE + context.layout.cgroups()) as u32;
@@ -37,7 +39,7 @@ fn full(context: &Context) -> Result<(), Failure> {
     let below = format!("{}/", root.group().path());
     for round in 0..context.scaled(ROUNDS) {
         let lost_before = lost(&client, "cgroupCreated")?;
-        let groups = stopped(pid, || {
+        let groups = while_stopped(pid, || {
             Ok((0..CGROUPS).map(|i| root.child(&format!("r{round}g{i}"))).collect::<Result<Vec<_>, _>>()?)
         })?;
         eventually(context.patiently(5), "creations that found the ring full are not counted", || {
@@ -48,7 +50,7 @@ fn full(context: &Context) -> Result<(), Failure> {
         })?;
 
         let lost_before = lost(&client, "cgroupRemoved")?;
-        stopped(pid, || {
+        while_stopped(pid, || {
             for group in &groups {
                 group.remove()?;
             }
@@ -60,19 +62,19 @@ fn full(context: &Context) -> Result<(), Failure> {
         eventually(context.patiently(10), "removed cgroups are still shown as living", || {
             Ok((living(&client, &below)? == 0).then_some(()))
         })?;
-        // Slots are given back some time after the removal.
-        std::thread::sleep(GIVEN_BACK);
+        // Slots become free some time after the removal.
+        std::thread::sleep(SLOT_FREED);
     }
     let status = client.status()?;
-    ensure_eq!(status.cgroups_untracked, 0, "a slot was lost: cgroups without counters");
-    let told = client.watch(super::support::since(std::time::UNIX_EPOCH, &["lost"]))?;
-    let told = told.collect(Duration::from_millis(500), context.patiently(5), |_| true)?;
-    ensure!(!told.is_empty(), "the journal says nothing of the losses");
+    ensure_eq!(status.cgroups_untracked, 0, "cgroups untracked because slots were lost");
+    let notes = client.watch(super::support::since(std::time::UNIX_EPOCH, &["lost"]))?;
+    let notes = notes.collect(Duration::from_millis(500), context.patiently(5), |_| true)?;
+    ensure!(!notes.is_empty(), "the journal does not report the losses");
     Ok(())
 }
 
-/// Does something while the agent is stopped, so that nothing is taken from the ring.
-fn stopped<T>(pid: Pid, what: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
+/// Calls `what` while the agent is stopped, so that it reads nothing from the ring.
+fn while_stopped<T>(pid: Pid, what: impl FnOnce() -> Result<T, Failure>) -> Result<T, Failure> {
     let signal =
         |signal| kill(pid, signal).map_err(|e| Failure::Unexpected(format!("{signal} to the agent: {e}")));
     signal(Signal::SIGSTOP)?;
@@ -81,10 +83,12 @@ fn stopped<T>(pid: Pid, what: impl FnOnce() -> Result<T, Failure>) -> Result<T, 
     result
 }
 
+/// Number of events of this type that the agent reports as lost.
 fn lost(client: &Client, kind: &str) -> Result<u64, Failure> {
     Ok(client.status()?.events.iter().filter(|e| e.r#type == kind).map(|e| e.lost).sum())
 }
 
+/// Number of cgroups below a path that the agent lists as not removed.
 fn living(client: &Client, below: &str) -> Result<usize, Failure> {
     let cgroups = client.cgroups(below.trim_end_matches('/'))?;
     Ok(cgroups.iter().filter(|c| c.removed.is_none() && c.path.starts_with(below)).count())

@@ -1,4 +1,4 @@
-//! What was seen is still known after a restart.
+//! The journal keeps events across restarts, and clients read past and live events from it.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,13 +14,14 @@ const NEEDS: &[Capability] =
 
 pub const TESTS: &[Test] = &[
     Test::new("journal_survives_restart", restart).needs(NEEDS),
-    Test::new("journal_since_then_live", since_then_live).needs(NEEDS),
+    Test::new("journal_past_then_live_events", past_then_live).needs(NEEDS),
 ];
 
-/// Longer than the journal keeps an event from the disk.
+/// Longer than the journal takes to write an event to disk.
 const FLUSHED: Duration = Duration::from_secs(1);
 
-/// Both a good end and kill -9 (after what a flush may take).
+/// Events are still there, with their sequence numbers, after SIGTERM and after kill -9 (once they were
+/// flushed).
 fn restart(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("victim")?;
@@ -38,7 +39,7 @@ fn restart(context: &Context) -> Result<(), Failure> {
         pids.push(pid);
         let seen = events.find(context.patiently(5), |event| event.cgroup == group.path())?;
         let seq = known(seen, "the kill")?.event.seq;
-        ensure!(seq > last_seq, "the sequence number fell from {last_seq} to {seq}");
+        ensure!(seq > last_seq, "the sequence number did not grow: from {last_seq} to {seq}");
         last_seq = seq;
         std::thread::sleep(FLUSHED);
         drop(client);
@@ -47,16 +48,20 @@ fn restart(context: &Context) -> Result<(), Failure> {
 
     let agent = Agent::start(context, &options)?;
     let client = agent.client()?;
-    // It ends with what is kept.
-    let kept = client.watch(since(begun, &["oom"]))?.collect(
+    // The stream ends after the last stored event.
+    let stored = client.watch(since(begun, &["oom"]))?.collect(
         context.patiently(5),
         context.patiently(5),
         |event| event.cgroup == group.path(),
     )?;
-    let kept_pids: Vec<u32> =
-        kept.iter().filter_map(|received| oom_of(&received.event)).map(|oom| oom.pid).collect();
-    ensure_eq!(kept_pids, pids, "pids of the kills in the journal");
-    ensure_eq!(kept.last().map(|received| received.event.seq), Some(last_seq), "sequence number of the last");
+    let stored_pids: Vec<u32> =
+        stored.iter().filter_map(|received| oom_of(&received.event)).map(|oom| oom.pid).collect();
+    ensure_eq!(stored_pids, pids, "pids of the kills in the journal");
+    ensure_eq!(
+        stored.last().map(|received| received.event.seq),
+        Some(last_seq),
+        "sequence number of the last"
+    );
 
     let output = agent.command(&["events", "--output", "json", "--since", "10m", "--no-follow"])?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -75,8 +80,8 @@ fn restart(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A subscription from the past shows the past once, then what happens, without a gap.
-fn since_then_live(context: &Context) -> Result<(), Failure> {
+/// A subscription since a past time shows stored events once, then live ones, without a gap.
+fn past_then_live(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("victim")?;
     group.limit_memory(16 * MIB)?;

@@ -1,9 +1,9 @@
-//! Limits that the kernel enforces: what the agent says of them against the kernel's own counters.
+//! Limits that the kernel enforces: what the agent reports of them, compared with the kernel's own counters.
 
 use std::os::unix::process::ExitStatusExt;
 use std::time::{Duration, Instant};
 
-use super::support::{MIB, count_victims, eventually, known, oom_of, settled};
+use super::support::{MIB, eventually, kill_victims, known, oom_of, settled};
 use crate::fixture::{Agent, AgentOptions, Received, TestRoot, Worker, parse_samples};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Refused, Scheduled};
@@ -32,7 +32,8 @@ pub const TESTS: &[Test] = &[
 
 const LIMIT: u64 = 24 * MIB;
 
-/// `memory.max` of a parent: each kill in `memory.events` of the parent too, and in the agent's figures and events.
+/// Kills by the `memory.max` of a parent are in the agent's events and figures, of the parent too, as in
+/// `memory.events`.
 fn memory_max(context: &Context) -> Result<(), Failure> {
     const KILLS: u32 = 3;
     let root = TestRoot::new(context)?;
@@ -43,7 +44,7 @@ fn memory_max(context: &Context) -> Result<(), Failure> {
     tenant.limit_memory(LIMIT)?;
     let inner = tenant.child("inner")?;
 
-    let victims = count_victims(context, &inner, KILLS, 4 * LIMIT)?;
+    let victims = kill_victims(context, &inner, KILLS, 4 * LIMIT)?;
     let seen = events.expect(KILLS as usize, context.patiently(5), |event| {
         event.cgroup.starts_with(root.group().path())
     })?;
@@ -54,7 +55,7 @@ fn memory_max(context: &Context) -> Result<(), Failure> {
         ensure_eq!(
             (oom.limit_cgroup.as_str(), oom.limit_bytes, oom.scope.as_str()),
             (tenant.path(), Some(LIMIT), "cgroup"),
-            "whose limit, how much, scope"
+            "cgroup of the limit, limit, scope"
         );
     }
     for group in [&tenant, &inner] {
@@ -66,11 +67,13 @@ fn memory_max(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The killed processes, in the order of the events.
 fn pids(seen: &[Received]) -> Vec<u32> {
     seen.iter().filter_map(|received| oom_of(&received.event)).map(|oom| oom.pid).collect()
 }
 
-/// `memory.oom.group`, as the kubelet sets it for containers on v2: one runs out, all are killed and reported.
+/// With `memory.oom.group`, which the kubelet sets for containers on v2, every process of the group is killed
+/// and reported.
 fn oom_group(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -104,7 +107,7 @@ fn oom_group(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// `memory.high` makes a process that goes beyond it reclaim and wait; nobody is killed.
+/// A process above `memory.high` stalls in reclaim, which the agent counts, and is not killed.
 fn memory_high(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -113,9 +116,9 @@ fn memory_high(context: &Context) -> Result<(), Failure> {
     let group = root.child("high")?;
     group.set_memory("memory.high", &LIMIT.to_string())?;
 
-    // Far beyond it every charge would wait for seconds.
+    // Only a little above it: far above, every charge would wait for seconds.
     let worker = Worker::start(context, Some(&group), &["eat-memory", &(LIMIT + LIMIT / 10).to_string()])?;
-    eventually(context.patiently(10), "memory.high was not met", || {
+    eventually(context.patiently(10), "the group never reached memory.high", || {
         Ok((group.memory_events("high")? > 0).then_some(()))
     })?;
     let stalled = eventually(context.patiently(5), "the agent counts no reclaim stall", || {
@@ -133,7 +136,8 @@ fn memory_high(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A fifth of a CPU, and throttled for the rest: as much in the agent's figures and metrics as in `cpu.stat`.
+/// The throttling of a cgroup with a quota of a fifth of a CPU is the same in the agent's figures and metrics
+/// as in `cpu.stat`.
 fn cpu_quota(context: &Context) -> Result<(), Failure> {
     const QUOTA_US: u64 = 20_000;
     const PERIOD_US: u64 = 100_000;
@@ -151,9 +155,9 @@ fn cpu_quota(context: &Context) -> Result<(), Failure> {
     let took = begun.elapsed().as_nanos() as f64;
     let share = scheduled.on_cpu_ns as f64 / took;
     println!("{share:.3} of a CPU");
-    ensure!((0.14..=0.26).contains(&share), "a spinner with a fifth of a CPU got {share:.3}");
+    ensure!((0.14..=0.26).contains(&share), "a busy process with a quota of a fifth of a CPU got {share:.3}");
 
-    // Idle now: the counters stand still.
+    // The group is idle now, so the counters do not change.
     let cgroup = settled(&client, &group)?;
     let files = group.throttling()?;
     ensure!(
@@ -183,7 +187,7 @@ fn cpu_quota(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// No more threads than `pids.max`.
+/// A fork that `pids.max` refuses is not counted as a fork, and the agent shows the threads and their limit.
 fn pids_max(context: &Context) -> Result<(), Failure> {
     const THREADS: u64 = 6;
     let root = TestRoot::new(context)?;

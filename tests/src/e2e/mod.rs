@@ -1,4 +1,5 @@
-//! The end-to-end tests: what the agent says of real events, against the kernel's own counters.
+//! The end-to-end tests: the agent's behaviour on a real kernel, compared with the kernel's own files and
+//! counters.
 
 mod block;
 mod capacity;
@@ -49,22 +50,22 @@ use crate::harness::{Options, Test, run};
 struct Arguments {
     /// Only tests whose name contains one of these
     filters: Vec<String>,
-    /// The agent's binary (default: `nodewarden` beside this one)
+    /// The agent's binary (default: `nodewarden` in the directory of this one)
     #[arg(long)]
     agent: Option<PathBuf>,
     /// Print the names of the tests and what each needs
     #[arg(long)]
     list: bool,
-    /// Instead of tests: what works, falls back or is off on this kernel, one JSON object a line
+    /// Instead of tests: what works, falls back or is off on this kernel, one JSON object per line
     #[arg(long)]
     features: bool,
-    /// One JSON object a test
+    /// Print one JSON object per test
     #[arg(long)]
     json: bool,
     /// Factor on every time-out, for emulated machines
     #[arg(long, default_value_t = 1)]
     patience: u32,
-    /// Begin no further test after this many seconds; those left are told as skipped
+    /// Start no further test after this many seconds; report the rest as skipped
     #[arg(long, value_name = "SECONDS")]
     begin_within: Option<u64>,
     #[arg(long, hide = true, requires = "runner", requires = "outcome")]
@@ -75,7 +76,7 @@ struct Arguments {
     outcome: Option<PathBuf>,
 }
 
-/// Every test, in the order they run: the workloads first, since the others stand on them.
+/// Every test, in the order they run: the workloads first, since the others depend on them.
 pub fn tests() -> Vec<Test> {
     [
         workloads::TESTS,
@@ -149,7 +150,7 @@ mod unit {
     use std::collections::BTreeSet;
 
     #[test]
-    fn tests_for_kernels_are_there() {
+    fn every_name_in_kernel_tests_matches_a_test() {
         let tests = super::tests();
         for part in crate::guest::job::KERNEL_TESTS {
             assert!(tests.iter().any(|test| test.name.contains(part)), "{part}");

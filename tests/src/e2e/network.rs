@@ -1,4 +1,4 @@
-//! Known transfers over loopback, counted where the sockets live.
+//! Transfers of known size over loopback, counted in the cgroups of the sockets.
 
 use super::support::{known, settled, within};
 use crate::fixture::{Agent, AgentOptions, Client, Group, TestRoot, Worker};
@@ -12,7 +12,7 @@ const NEEDS: &[Capability] =
 pub const TESTS: &[Test] =
     &[Test::new("network_udp_exact", udp).needs(NEEDS), Test::new("network_tcp", tcp).needs(NEEDS)];
 
-/// IPv4 header without options, and UDP header.
+/// Bytes of an IPv4 header without options and a UDP header.
 const HEADERS: u64 = 20 + 8;
 
 /// Packets and bytes, in and out.
@@ -24,6 +24,7 @@ struct Traffic {
     tx_bytes: u64,
 }
 
+/// The agent's network counters of a cgroup.
 fn traffic(client: &Client, group: &Group) -> Result<Traffic, Failure> {
     let cgroup = settled(client, group)?;
     Ok(Traffic {
@@ -34,6 +35,7 @@ fn traffic(client: &Client, group: &Group) -> Result<Traffic, Failure> {
     })
 }
 
+/// Packets and bytes of UDP datagrams are counted exactly, in the sender's and the receiver's cgroup.
 fn udp(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -55,6 +57,7 @@ fn udp(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Bytes of a TCP stream are counted within 5 %, in the sender's and the receiver's cgroup.
 fn tcp(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -65,13 +68,13 @@ fn tcp(context: &Context) -> Result<(), Failure> {
     let Port { port } = receiver.report(context.patiently(5))?;
     let sender = Worker::start(context, Some(&from), &["tcp-send", &port.to_string(), "20000000"])?;
     let sent: Moved = sender.report(context.patiently(20))?;
-    // The sender lives on with its stream closed when `tcp_send` returned: the receiver sees the end.
+    // The sender keeps running after it closed its stream, so the receiver sees the end of the stream.
     let received: Moved = receiver.report(context.patiently(20))?;
     ensure_eq!(received.bytes, sent.bytes, "bytes received");
 
     let (out, into) = (traffic(&client, &from)?, traffic(&client, &to)?);
     for (side, seen) in [("sent", out.tx_bytes), ("received", into.rx_bytes)] {
-        // Headers and few retransmissions on top of the payload.
+        // The payload, headers, and a few retransmissions.
         ensure!(
             seen >= sent.bytes && within(seen, sent.bytes, 5.0),
             "{seen} bytes {side} for a payload of {}",

@@ -1,5 +1,5 @@
-//! The fields that the programs read at offsets from BTF, against what `/proc` says of the same process: a wrong
-//! offset that the verifier cannot see would show here.
+//! Fields that the eBPF programs read at offsets from BTF, compared with `/proc` of the same process: shows a
+//! wrong offset that the verifier cannot detect.
 
 use nodewarden_proto::nodewarden::v1::event::Detail;
 
@@ -24,18 +24,19 @@ pub const TESTS: &[Test] = &[
 ];
 
 const LIMIT: u64 = 48 * MIB;
-/// Each of its own size, so that one read for another would not pass.
+/// Each has a different size, so that reading one in place of another fails.
 const ANONYMOUS: u64 = 20 * MIB;
 const SHARED: u64 = 5 * MIB;
 const FILE: u64 = 9 * MIB;
 const SCORE: i32 = 321;
 
-/// The kernel keeps the counters by CPU and adds them up in batches: so much they may be off.
+/// The kernel keeps these counters for each CPU and sums them in batches: they may be off by this many bytes.
 const DRIFT: u64 = MIB;
-/// Pages of the program itself that it touches between the reading of `/proc` and its death; the kernel maps 16 for each
-/// (`do_fault_around`): 3.4 MiB were seen.
+/// Bytes of the worker's binary that it touches between the reading of `/proc` and its death; the kernel maps
+/// 16 pages for each fault (`do_fault_around`): 3.4 MiB were seen.
 const PROGRAM: u64 = 5 * MIB;
 
+/// Memory, scores and pids of an OOM event agree with `/proc` of the process before its death.
 fn oom_fields(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -54,19 +55,19 @@ fn oom_fields(context: &Context) -> Result<(), Failure> {
     let Ready { .. } = worker.report(context.patiently(10))?;
     let [anon, shmem, file, all] = ["RssAnon", "RssShmem", "RssFile", "VmSize"];
     let anon = status_bytes(pid, anon)?;
-    // A program in the initial ramfs is shared memory for the kernel.
+    // The kernel counts a binary in the initial ramfs as shared memory.
     let shmem = status_bytes(pid, shmem)?;
     let file = status_bytes(pid, file)?;
     let all = status_bytes(pid, all)?;
     ensure!(
         anon + DRIFT >= ANONYMOUS && shmem + DRIFT >= SHARED,
-        "the balloon holds {anon} and {shmem} bytes"
+        "the worker has {anon} bytes of anonymous and {shmem} of shared memory"
     );
 
     worker.go()?;
     worker.wait(context.patiently(20))?;
     let received = events.find(context.patiently(5), |event| event.cgroup == group.path())?;
-    let received = known(received, "that a process was killed for memory")?;
+    let received = known(received, "an OOM kill")?;
     let oom = known(oom_of(&received.event), "the details of the kill")?;
     println!("before: anon {anon}, shmem {shmem}, file {file}, all {all}; the event: {oom:?}");
     ensure_eq!((oom.pid, oom.trigger_pid), (pid, pid), "pids");
@@ -81,17 +82,18 @@ fn oom_fields(context: &Context) -> Result<(), Failure> {
         oom.anon_rss_bytes
     );
     let charged = oom.anon_rss_bytes + SHARED;
-    ensure!(charged >= LIMIT * 3 / 4, "{charged} bytes were charged of a limit of {LIMIT}");
+    ensure!(charged >= LIMIT * 3 / 4, "only {charged} bytes were charged of a limit of {LIMIT}");
     Ok(())
 }
 
+/// Checks that a field of the event differs from `/proc` by no more than the drift, and `more` upwards.
 fn near(field: &str, seen: u64, expected: u64, more: u64) -> Result<(), Failure> {
     let bounds = expected.saturating_sub(DRIFT)..=expected + DRIFT + more;
     ensure!(bounds.contains(&seen), "{field} of the event is {seen}, /proc said {expected}");
     Ok(())
 }
 
-/// A line of `/proc/<pid>/status` that is in kB, as bytes.
+/// A value of `/proc/<pid>/status` that is in kB, in bytes.
 pub fn status_bytes(pid: u32, key: &str) -> Result<u64, Failure> {
     let path = format!("/proc/{pid}/status");
     let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
@@ -100,7 +102,7 @@ pub fn status_bytes(pid: u32, key: &str) -> Result<u64, Failure> {
     kib.map(|kib| kib * 1024).ok_or_else(|| Failure::Unexpected(format!("{path} has no {key}")))
 }
 
-/// A process that is number 1 of its pid namespace: both of its numbers, its code and its command.
+/// The exit event of process 1 of a pid namespace has both of its pids, its exit code and its command.
 fn exit_fields(context: &Context) -> Result<(), Failure> {
     const CODE: u8 = 42;
     let root = TestRoot::new(context)?;
@@ -113,12 +115,12 @@ fn exit_fields(context: &Context) -> Result<(), Failure> {
     ensure_eq!(ended.end, End::Code(i32::from(CODE)), "how the process ended");
 
     let received = events.find(context.patiently(3), |event| event.cgroup == group.path())?;
-    let Some(Detail::Exit(exit)) = known(received, "the exit")?.event.detail else {
+    let Some(Detail::Exit(exit)) = known(received, "the exit event")?.event.detail else {
         return Err(Failure::Unexpected("an exit event without its details".into()));
     };
-    ensure_eq!((exit.pid, exit.namespace_pid), (ended.pid, 1), "its number outside and inside");
+    ensure_eq!((exit.pid, exit.namespace_pid), (ended.pid, 1), "pid outside and inside the namespace");
     ensure_eq!((exit.code, exit.signal), (u32::from(CODE), 0), "code and signal");
-    // As this program is called, cut to TASK_COMM_LEN - 1.
+    // The name of this binary, cut to TASK_COMM_LEN - 1.
     let own = context.own.file_name().unwrap_or_default().to_string_lossy();
     ensure_eq!(exit.command, own.chars().take(15).collect::<String>(), "command");
     Ok(())

@@ -1,4 +1,4 @@
-//! One process dies of a memory limit, and the agent says who, where and why.
+//! Single OOM kills: which process, in which cgroup, by whose limit.
 
 use std::time::{Duration, SystemTime};
 
@@ -13,11 +13,12 @@ const NEEDS: &[Capability] =
 pub const TESTS: &[Test] = &[
     Test::new("oom_single", single).needs(NEEDS),
     Test::new("oom_limit_of_ancestor", ancestor).needs(NEEDS),
-    Test::new("oom_beside_other_cgroups", other_cgroups).needs(NEEDS),
+    Test::new("oom_in_old_and_new_cgroups", old_and_new_cgroups).needs(NEEDS),
 ];
 
 const LIMIT: u64 = 32 * MIB;
 
+/// An OOM kill is reported once and soon, with the victim's pid, cgroup, limit and memory.
 fn single(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -30,7 +31,7 @@ fn single(context: &Context) -> Result<(), Failure> {
     let (pid, seen_dead) = die_of_memory(context, &group, 4 * LIMIT)?;
     let received =
         events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
-    let received = known(received, "that a process was killed for memory")?;
+    let received = known(received, "an OOM kill")?;
 
     let late = received.at.duration_since(seen_dead).unwrap_or_default();
     ensure!(late < SOON * context.patience, "the event came {late:?} after the death");
@@ -53,28 +54,29 @@ fn single(context: &Context) -> Result<(), Failure> {
     );
     ensure!(oom.total_vm_bytes >= 4 * LIMIT, "address space at death was {}", oom.total_vm_bytes);
     ensure_eq!(oom.oom_score_adj, own_oom_score_adj()?, "oom_score_adj");
-    ensure_eq!(oom.trigger_pid, pid, "pid of who ran out");
-    ensure_eq!(oom.trigger_command, "nw-eater", "command of who ran out");
-    ensure_eq!(oom.trigger_cgroup, group.path(), "cgroup of who ran out");
+    ensure_eq!(oom.trigger_pid, pid, "pid of the process that ran out of memory");
+    ensure_eq!(oom.trigger_command, "nw-eater", "command of the process that ran out of memory");
+    ensure_eq!(oom.trigger_cgroup, group.path(), "cgroup of the process that ran out of memory");
 
     ensure_eq!(known(settled(&client, &group)?.oom_kills, "oom_kills")?, 1, "counted kills");
     ensure_eq!(group.kernel_oom_kills()?, 1, "the kernel's own count");
-    only(&events.collect(Duration::from_millis(300), SOON, |event| event.cgroup == group.path())?)
+    no_more(&events.collect(Duration::from_millis(300), SOON, |event| event.cgroup == group.path())?)
 }
 
-/// Workers inherit it.
+/// The test's own `oom_score_adj`, which workers inherit.
 fn own_oom_score_adj() -> Result<i32, Failure> {
     let path = "/proc/self/oom_score_adj";
     let text = std::fs::read_to_string(path).map_err(Failure::file(path))?;
     text.trim().parse().map_err(|_| Failure::Unexpected(format!("{path}: {text:?}")))
 }
 
-fn only(more: &[Received]) -> Result<(), Failure> {
+/// Checks that no further kill was reported.
+fn no_more(more: &[Received]) -> Result<(), Failure> {
     ensure!(more.is_empty(), "the same kill was reported again: {:?}", more[0].event);
     Ok(())
 }
 
-/// The limit is the parent's: the victim's cgroup and the limit's are told apart.
+/// When a parent's limit kills, the event has both the victim's cgroup and the cgroup of the limit.
 fn ancestor(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -87,7 +89,7 @@ fn ancestor(context: &Context) -> Result<(), Failure> {
     let (pid, _) = die_of_memory(context, &child, 4 * LIMIT)?;
     let received =
         events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
-    let received = known(received, "that a process was killed for memory")?;
+    let received = known(received, "an OOM kill")?;
     let oom = known(oom_of(&received.event), "the details of the kill")?;
     ensure_eq!(received.event.cgroup, child.path(), "the victim's cgroup");
     ensure_eq!(oom.pid, pid, "pid");
@@ -99,8 +101,8 @@ fn ancestor(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A cgroup that was there before the agent started is reported like one that came later.
-fn other_cgroups(context: &Context) -> Result<(), Failure> {
+/// A kill is reported alike for a cgroup older than the agent and for one created later.
+fn old_and_new_cgroups(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let early = root.child("early")?;
     early.limit_memory(LIMIT)?;
@@ -113,12 +115,12 @@ fn other_cgroups(context: &Context) -> Result<(), Failure> {
         let (pid, _) = die_of_memory(context, group, 4 * limit)?;
         let received =
             events.find(context.patiently(5), |event| event.cgroup.starts_with(root.group().path()))?;
-        let received = known(received, "that a process was killed for memory")?;
+        let received = known(received, "an OOM kill")?;
         let oom = known(oom_of(&received.event), "the details of the kill")?;
         ensure_eq!(received.event.cgroup, group.path(), "the victim's cgroup");
         ensure_eq!((oom.pid, oom.limit_bytes), (pid, Some(limit)), "pid and limit");
     }
-    ensure_eq!(known(settled(&client, &early)?.oom_kills, "oom_kills")?, 2, "kills of the early one");
-    ensure_eq!(known(settled(&client, &late)?.oom_kills, "oom_kills")?, 1, "kills of the late one");
+    ensure_eq!(known(settled(&client, &early)?.oom_kills, "oom_kills")?, 2, "kills in the older cgroup");
+    ensure_eq!(known(settled(&client, &late)?.oom_kills, "oom_kills")?, 1, "kills in the newer cgroup");
     Ok(())
 }

@@ -1,10 +1,10 @@
-//! 1,000 kills in 100 cgroups that live no longer than their processes: every one reported once, in its place. On an
-//! emulated machine 100 kills in 20 cgroups: there each takes as long as ten.
+//! 1,000 OOM kills in 100 cgroups that are removed as soon as their processes are dead. On an emulated
+//! machine, where each kill takes as long as ten, 100 kills in 20 cgroups.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::support::{MIB, count_victims, oom_of};
+use super::support::{MIB, kill_victims, oom_of};
 use crate::fixture::{Agent, AgentOptions, Client, Group, Received, TestRoot, parse_samples};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
@@ -21,11 +21,11 @@ pub const TESTS: &[Test] = &[
 
 const CGROUPS: [usize; 2] = [100, 20];
 const KILLS_EACH: [u32; 2] = [10, 5];
-/// Cgroups that are busy at the same time.
+/// Cgroups with kills at the same time.
 const AT_ONCE: usize = 4;
 const LIMIT: u64 = 16 * MIB;
 
-/// What happened in one cgroup, seen by the parents and counted by the kernel.
+/// The kills in one cgroup: as the victims' parents saw them, and as the kernel counts them.
 #[derive(Debug, Clone)]
 struct Killed {
     path: String,
@@ -33,7 +33,7 @@ struct Killed {
     kernel_oom_kills: u64,
 }
 
-/// The storm without an agent: the kernel's counters and the parents agree.
+/// Without an agent, the kernel's counters agree with what the victims' parents saw.
 fn kernel_alone(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let killed = kill_all(context, &root)?;
@@ -46,6 +46,7 @@ fn kernel_alone(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Every kill is reported exactly once, with the right cgroup and limit, and counted as the kernel counts it.
 fn storm(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -70,7 +71,7 @@ fn storm(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Runs the storm, several cgroups at a time.
+/// Makes all the kills, in several cgroups at a time.
 fn kill_all(context: &Context, root: &TestRoot) -> Result<Vec<Killed>, Failure> {
     let next = AtomicUsize::new(0);
     let work = || -> Result<Vec<Killed>, Failure> {
@@ -97,10 +98,10 @@ fn kill_all(context: &Context, root: &TestRoot) -> Result<Vec<Killed>, Failure> 
     })
 }
 
-/// Kills some in one cgroup and removes it at once.
+/// Makes the kills of one cgroup, then removes it at once.
 fn kill_in(context: &Context, group: &Group) -> Result<Killed, Failure> {
     group.limit_memory(LIMIT)?;
-    let victims = count_victims(context, group, context.scaled(KILLS_EACH), 4 * LIMIT)?;
+    let victims = kill_victims(context, group, context.scaled(KILLS_EACH), 4 * LIMIT)?;
     let kernel_oom_kills = group.kernel_oom_kills()?;
     group.remove_when_empty(context.patiently(5))?;
     Ok(Killed {
@@ -110,7 +111,7 @@ fn kill_in(context: &Context, group: &Group) -> Result<Killed, Failure> {
     })
 }
 
-/// Every victim once, in its cgroup, by its own limit.
+/// Checks that every victim is reported once, in its cgroup, with that cgroup's limit.
 fn same_victims(killed: &[Killed], seen: &[Received]) -> Result<(), Failure> {
     let mut expected: BTreeMap<(&str, u32), i64> = BTreeMap::new();
     for one in killed {
@@ -118,17 +119,17 @@ fn same_victims(killed: &[Killed], seen: &[Received]) -> Result<(), Failure> {
             *expected.entry((&one.path, *pid)).or_default() += 1;
         }
     }
-    let mut balance = expected.clone();
+    let mut unmatched = expected.clone();
     let mut wrong_limits = 0;
     for received in seen {
         let Some(oom) = oom_of(&received.event) else { continue };
-        *balance.entry((&received.event.cgroup, oom.pid)).or_default() -= 1;
+        *unmatched.entry((&received.event.cgroup, oom.pid)).or_default() -= 1;
         if oom.limit_cgroup != received.event.cgroup || oom.limit_bytes != Some(LIMIT) {
             wrong_limits += 1;
         }
     }
-    let missing: Vec<_> = balance.iter().filter(|(_, n)| **n > 0).map(|(key, _)| key).collect();
-    let extra: Vec<_> = balance.iter().filter(|(_, n)| **n < 0).map(|(key, _)| key).collect();
+    let missing: Vec<_> = unmatched.iter().filter(|(_, n)| **n > 0).map(|(key, _)| key).collect();
+    let extra: Vec<_> = unmatched.iter().filter(|(_, n)| **n < 0).map(|(key, _)| key).collect();
     ensure!(
         missing.is_empty() && extra.is_empty(),
         "{} events for {} kills; {} missing, the first {:?}; {} too many or in the wrong cgroup, the first {:?}",
@@ -143,7 +144,7 @@ fn same_victims(killed: &[Killed], seen: &[Received]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The counters of the removed cgroups, kept for their retention, equal the kernel's.
+/// Checks that the counters of the removed cgroups, which the agent retains for a while, equal the kernel's.
 fn same_counts(killed: &[Killed], client: &Client, prefix: &str) -> Result<(), Failure> {
     let listed = client.cgroups(prefix.trim_end_matches('/'))?;
     let counted: BTreeMap<&str, u64> =
@@ -159,6 +160,7 @@ fn same_counts(killed: &[Killed], client: &Client, prefix: &str) -> Result<(), F
     Ok(())
 }
 
+/// Checks that the metric of OOM kills equals the kernel's count for each cgroup.
 fn same_metrics(killed: &[Killed], agent: &Agent) -> Result<(), Failure> {
     let samples = parse_samples(&agent.get("/metrics")?.text());
     let counted: BTreeMap<&str, f64> = samples

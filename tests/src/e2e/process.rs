@@ -1,4 +1,4 @@
-//! Forks, execs and exits counted exactly, and the abnormal ends of a cgroup's main process as events.
+//! Counts of forks, execs and exits, and events of abnormal exits.
 
 use std::time::Duration;
 
@@ -18,6 +18,7 @@ pub const TESTS: &[Test] = &[
     Test::new("process_exit_events", exit_events).needs(NEEDS),
 ];
 
+/// Forks, execs, exits and exits by a signal of a cgroup are counted exactly.
 fn counters(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -26,7 +27,7 @@ fn counters(context: &Context) -> Result<(), Failure> {
     let arguments = ["processes", "200", "--execs", "50", "--killed", "30"];
     let mut worker = Worker::spawn(context, Some(&group), &arguments)?;
 
-    // The worker entered after its fork and before its exec.
+    // The worker entered the cgroup after its fork and before its exec.
     let before = settled(&client, &group)?;
     ensure_eq!(
         read(&before)?,
@@ -41,10 +42,11 @@ fn counters(context: &Context) -> Result<(), Failure> {
 
     worker.finish(context.patiently(5))?;
     let end = settled(&client, &group)?;
-    ensure_eq!(read(&end)?, Processed { exits: done.exits + 1, ..expected }, "after the worker's own end");
+    ensure_eq!(read(&end)?, Processed { exits: done.exits + 1, ..expected }, "after the worker's own exit");
     Ok(())
 }
 
+/// The agent's counters of a cgroup.
 fn read(group: &Cgroup) -> Result<Processed, Failure> {
     Ok(Processed {
         forks: known(group.forks, "forks")?,
@@ -54,6 +56,7 @@ fn read(group: &Cgroup) -> Result<Processed, Failure> {
     })
 }
 
+/// A crash and a non-zero exit of a cgroup's main process are reported as events; an exit with 0 is not.
 fn exit_events(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -73,7 +76,7 @@ fn exit_events(context: &Context) -> Result<(), Failure> {
         ensure!(exit.command.starts_with("nodewarden"), "command after {arguments:?} is {:?}", exit.command);
     }
 
-    // A good end is none of the abnormal ones, nor is a child that exits with a code.
+    // An exit with 0 is not abnormal, nor is a child's exit with a code.
     let mut worker = Worker::start(context, Some(&group), &["exit", "0"])?;
     worker.wait(context.patiently(5))?;
     let more = events

@@ -1,5 +1,5 @@
-//! Every eBPF program of the object is accepted by this kernel's verifier, hangs at its hook, and runs when what it
-//! watches happens.
+//! Every eBPF program of the object file passes this kernel's verifier, is attached to its hook, and runs
+//! when the hook is reached.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,32 +14,32 @@ const NEEDS: &[Capability] =
     &[Capability::Root, Capability::MemoryCgroup, Capability::Btf, Capability::Loopback];
 
 pub const TESTS: &[Test] = &[
-    Test::new("programs_are_accepted", accepted).needs(&[
+    Test::new("programs_are_attached", attached).needs(&[
         Capability::Root,
         Capability::Btf,
         Capability::Loopback,
     ]),
-    Test::new("programs_count", count).needs(NEEDS),
-    Test::new("programs_count_network", network).needs(&[
+    Test::new("programs_run", run_common).needs(NEEDS),
+    Test::new("programs_run_network", network).needs(&[
         Capability::Root,
         Capability::UnifiedTree,
         Capability::Btf,
         Capability::Loopback,
     ]),
-    Test::new("programs_count_block", block).needs(&[
+    Test::new("programs_run_block", block).needs(&[
         Capability::Root,
         Capability::DiskTemp,
         Capability::Btf,
         Capability::Loopback,
     ]),
-    Test::new("programs_count_transfer", transfer).needs(&[
+    Test::new("programs_run_transfer", transfer).needs(&[
         Capability::Root,
         Capability::OwnMachine,
         Capability::CpusetV1,
         Capability::Btf,
         Capability::Loopback,
     ]),
-    Test::new("programs_count_node_oom", node_oom).needs(&[
+    Test::new("programs_run_node_oom", node_oom).needs(&[
         Capability::Root,
         Capability::OwnMachine,
         Capability::Btf,
@@ -47,9 +47,9 @@ pub const TESTS: &[Test] = &[
     ]),
 ];
 
-/// What a program needs besides its hook.
+/// What a program requires of the machine besides its hook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Needs {
+enum Requires {
     Nothing,
     /// The v2 tree.
     Unified,
@@ -71,32 +71,32 @@ const DIRECT: [&str; 2] = ["direct_reclaim_begin", "direct_reclaim_end"];
 const NETWORK: [&str; 2] = ["network_ingress", "network_egress"];
 const BLOCK: [&str; 2] = ["block_rq_issue", "block_rq_complete"];
 
-/// All of the object, as the agent's status names them.
-const PROGRAMS: [(&[&str], Needs); 9] = [
-    (&LIFE, Needs::Nothing),
-    (&TRANSFER, Needs::Hook),
-    (&CPU, Needs::Cpu),
-    (&PROCESS, Needs::Memory),
-    (&OOM, Needs::Memory),
-    (&RECLAIM, Needs::Memory),
-    (&DIRECT, Needs::Memory),
-    (&NETWORK, Needs::Unified),
-    (&BLOCK, Needs::Io),
+/// All programs of the object file, by their names in the agent's status.
+const PROGRAMS: [(&[&str], Requires); 9] = [
+    (&LIFE, Requires::Nothing),
+    (&TRANSFER, Requires::Hook),
+    (&CPU, Requires::Cpu),
+    (&PROCESS, Requires::Memory),
+    (&OOM, Requires::Memory),
+    (&RECLAIM, Requires::Memory),
+    (&DIRECT, Requires::Memory),
+    (&NETWORK, Requires::Unified),
+    (&BLOCK, Requires::Io),
 ];
 
-/// Each is attached, or the machine lacks what it watches. A refused one is named with the kernel's words.
-fn accepted(context: &Context) -> Result<(), Failure> {
+/// Every program is attached unless the machine lacks what it watches; the failure shows the kernel's reason.
+fn attached(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let status = agent.client()?.status()?;
     let attached: Vec<&str> = status.programs.iter().map(|program| program.name.as_str()).collect();
     let has = |controller: &str| context.layout.controller(controller).is_some();
     let may_be_missing = |needs| match needs {
-        Needs::Nothing => false,
-        Needs::Hook => true,
-        Needs::Unified => context.layout.unified().is_none(),
-        Needs::Memory => !has("memory"),
-        Needs::Cpu => !has("cpu"),
-        Needs::Io => !has("io") && !has("blkio"),
+        Requires::Nothing => false,
+        Requires::Hook => true,
+        Requires::Unified => context.layout.unified().is_none(),
+        Requires::Memory => !has("memory"),
+        Requires::Cpu => !has("cpu"),
+        Requires::Io => !has("io") && !has("blkio"),
     };
     let mut missing: Vec<&str> = Vec::new();
     for (names, needs) in PROGRAMS {
@@ -107,39 +107,40 @@ fn accepted(context: &Context) -> Result<(), Failure> {
     let reasons: Vec<_> = reasons.map(|topic| format!("{}: {}", topic.topic, topic.reason)).collect();
     ensure!(missing.is_empty(), "not attached: {}; {}", missing.join(", "), reasons.join("; "));
     let unknown = |name: &&str| !PROGRAMS.iter().any(|(names, _)| names.contains(name));
-    ensure_eq!(attached.iter().copied().find(unknown), None, "a program that no test lets run");
+    ensure_eq!(attached.iter().copied().find(unknown), None, "a program that no test here covers");
     Ok(())
 }
 
 /// Run counts by program.
 type Runs = BTreeMap<String, u64>;
 
-/// An agent whose programs are measured all the time.
-fn measured(context: &Context) -> Result<Agent, Failure> {
+/// Starts an agent that counts the runs of its programs all the time.
+fn agent_with_run_counts(context: &Context) -> Result<Agent, Failure> {
     let options = AgentOptions { program_stats: Some(true), ..Default::default() };
     Ok(Agent::start(context, &options)?)
 }
 
+/// How often each program has run so far.
 fn runs(client: &Client) -> Result<Runs, Failure> {
     Ok(client.status()?.programs.into_iter().map(|program| (program.name, program.run_count)).collect())
 }
 
 /// Waits until each of `names` has run since `before`.
 fn all_ran(context: &Context, client: &Client, before: &Runs, names: &[&str]) -> Result<(), Failure> {
-    let mut still = Vec::new();
+    let mut not_run = Vec::new();
     let result = eventually(context.patiently(3), "", || {
         let now = runs(client)?;
         let grown = |name: &str| now.get(name) > before.get(name);
-        still = names.iter().filter(|name| !grown(name)).copied().collect();
-        Ok(still.is_empty().then_some(()))
+        not_run = names.iter().filter(|name| !grown(name)).copied().collect();
+        Ok(not_run.is_empty().then_some(()))
     });
-    result.map_err(|_| Failure::Unexpected(format!("attached, but not run: {}", still.join(", "))))
+    result.map_err(|_| Failure::Unexpected(format!("attached, but not run: {}", not_run.join(", "))))
 }
 
-/// Cgroups, processes and memory that runs out.
-fn count(context: &Context) -> Result<(), Failure> {
+/// The programs for cgroups, processes, CPU, reclaim and OOM kills run when these happen.
+fn run_common(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
-    let agent = measured(context)?;
+    let agent = agent_with_run_counts(context)?;
     let client = agent.client()?;
     let before = runs(&client)?;
 
@@ -154,8 +155,9 @@ fn count(context: &Context) -> Result<(), Failure> {
     all_ran(context, &client, &before, &[&LIFE[..], &CPU, &PROCESS, &OOM, &RECLAIM].concat())
 }
 
+/// The network programs run when packets are sent and received.
 fn network(context: &Context) -> Result<(), Failure> {
-    let agent = measured(context)?;
+    let agent = agent_with_run_counts(context)?;
     let client = agent.client()?;
     let before = runs(&client)?;
     let receiver = Worker::start(context, None, &["udp-receive", "10"])?;
@@ -165,8 +167,9 @@ fn network(context: &Context) -> Result<(), Failure> {
     all_ran(context, &client, &before, &NETWORK)
 }
 
+/// The block programs run when blocks are written.
 fn block(context: &Context) -> Result<(), Failure> {
-    let agent = measured(context)?;
+    let agent = agent_with_run_counts(context)?;
     let client = agent.client()?;
     let before = runs(&client)?;
     let path = context.temp.join("direct").display().to_string();
@@ -175,18 +178,19 @@ fn block(context: &Context) -> Result<(), Failure> {
     all_ran(context, &client, &before, &BLOCK)
 }
 
-/// A v1 cpuset that loses its last CPU hands its processes to its parent.
+/// The transfer program runs when a v1 cpuset loses its last CPU and the kernel moves its processes to the
+/// parent.
 fn transfer(context: &Context) -> Result<(), Failure> {
     let switch = Path::new("/sys/devices/system/cpu/cpu1/online");
     if !switch.exists() {
-        return Err(Failure::Skip("no second CPU that can be taken away".into()));
+        return Err(Failure::Skip("no second CPU that can be taken offline".into()));
     }
     let root = TestRoot::new(context)?;
-    let agent = measured(context)?;
+    let agent = agent_with_run_counts(context)?;
     let client = agent.client()?;
     let before = runs(&client)?;
     if !before.contains_key(TRANSFER[0]) {
-        return Err(Failure::Skip("this kernel has no such hook".into()));
+        return Err(Failure::Skip("this kernel has no hook for transfers".into()));
     }
     let group = root.child("one-cpu")?;
     let hierarchy = group.hierarchy("cpuset")?;
@@ -199,10 +203,11 @@ fn transfer(context: &Context) -> Result<(), Failure> {
     ran
 }
 
-/// The whole machine out of memory: it reclaims first, then kills; the agent says that no cgroup's limit was met.
+/// When the whole machine runs out of memory the programs for direct reclaim and OOM run, and the event has
+/// scope `global` and no limit.
 fn node_oom(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
-    let agent = measured(context)?;
+    let agent = agent_with_run_counts(context)?;
     let client = agent.client()?;
     let events = client.watch_types(&["oom"])?;
     let before = runs(&client)?;
@@ -215,7 +220,7 @@ fn node_oom(context: &Context) -> Result<(), Failure> {
     worker.go()?;
     worker.wait(context.patiently(20))?;
     let received = events.find(context.patiently(5), |event| event.cgroup == group.path())?;
-    let received = known(received, "that a process was killed for memory")?;
+    let received = known(received, "an OOM kill")?;
     let oom = known(oom_of(&received.event), "the details of the kill")?;
     ensure_eq!((oom.pid, oom.scope.as_str()), (worker.pid(), "global"), "victim and scope");
     ensure_eq!((oom.limit_cgroup.as_str(), oom.limit_bytes), ("", None), "the limit");

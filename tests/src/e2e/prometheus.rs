@@ -1,4 +1,4 @@
-//! A real Prometheus scrapes the agent, and promtool finds no fault.
+//! A real Prometheus and promtool read the agent's metrics.
 
 use super::support::eventually;
 use crate::fixture::{Agent, AgentOptions, Prometheus, TestRoot, Worker, check_metrics};
@@ -16,6 +16,7 @@ pub const TESTS: &[Test] = &[
 
 const PATHS: [&str; 3] = ["/metrics", "/metrics/cadvisor", "/metrics/resource"];
 
+/// Prometheus scrapes every metrics path of the agent successfully.
 fn scrapes(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let prometheus = Prometheus::start(context, agent.http(), &PATHS)?;
@@ -33,11 +34,11 @@ fn scrapes(context: &Context) -> Result<(), Failure> {
     })?;
     ensure!(up.iter().all(|value| *value == 1.0), "up is {up:?}");
     let root = prometheus.query("nodewarden_cgroup_capacity")?;
-    ensure_eq!(root, [8192.0], "a figure of ours, through Prometheus");
+    ensure_eq!(root, [8192.0], "nodewarden_cgroup_capacity as queried from Prometheus");
     Ok(())
 }
 
-/// With series of every kind: a cgroup that ran, one removed, a pod's.
+/// promtool finds no fault in `/metrics` with series of a removed cgroup and of a pod's container.
 fn check(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;

@@ -1,4 +1,4 @@
-//! A cgroup that reads more than its limit lets it cache has to reclaim, and waits for it.
+//! Reclaim of a cgroup that reads more than its memory limit can cache.
 
 use super::support::{MIB, known, settled};
 use crate::fixture::{Agent, AgentOptions, TestRoot, Worker, file_of_zeros, parse_samples};
@@ -6,7 +6,7 @@ use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::Took;
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("reclaim_stalls", stalls).needs(&[
+pub const TESTS: &[Test] = &[Test::new("reclaim_stalls_are_counted", stalls).needs(&[
     Capability::Root,
     Capability::MemoryCgroup,
     Capability::DiskTemp,
@@ -14,6 +14,7 @@ pub const TESTS: &[Test] = &[Test::new("reclaim_stalls", stalls).needs(&[
     Capability::Loopback,
 ])];
 
+/// Reclaim stalls and reclaimed pages are counted for a cgroup at its limit, and not for one without a limit.
 fn stalls(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -26,7 +27,7 @@ fn stalls(context: &Context) -> Result<(), Failure> {
 
     let worker = Worker::start(context, Some(&tight), &["read-file", &path, "2"])?;
     let Took { took_ns } = worker.report(context.patiently(30))?;
-    ensure!(tight.reached_memory_limit()?, "the workload never met its limit");
+    ensure!(tight.reached_memory_limit()?, "the workload never reached its limit");
     let stalled = known(settled(&client, &tight)?.reclaim_stall_ns, "reclaim_stall_ns")?;
     ensure!(stalled > 0, "no stall was counted");
     ensure!(stalled <= took_ns, "{stalled} ns stalled in {took_ns} ns of work");

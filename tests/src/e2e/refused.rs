@@ -1,4 +1,4 @@
-//! Who is not root gets nothing over gRPC.
+//! Access to the gRPC socket.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -10,16 +10,17 @@ use crate::{ensure, ensure_eq};
 pub const TESTS: &[Test] =
     &[Test::new("unprivileged_is_refused", unprivileged).needs(&[Capability::Root, Capability::Loopback])];
 
-/// `nobody`.
+/// The user `nobody`.
 const UID: &str = "65534";
 
+/// A user other than root gets no answer over gRPC, even through a socket that is open to all.
 fn unprivileged(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     ensure_eq!(ask(context, &agent, "0")?, Asked::Answered, "root's question");
     let asked = ask(context, &agent, UID)?;
     ensure!(asked != Asked::Answered, "uid {UID} was answered");
 
-    // Even when someone opens the socket to all, the peer's credentials decide.
+    // The peer's credentials decide, even when the socket's mode is open to all.
     let open = std::fs::Permissions::from_mode(0o777);
     std::fs::set_permissions(agent.socket(), open).map_err(Failure::file(agent.socket()))?;
     let asked = ask(context, &agent, UID)?;
@@ -28,6 +29,7 @@ fn unprivileged(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Sends a request to the agent as the user `uid`, and returns whether it was answered.
 fn ask(context: &Context, agent: &Agent, uid: &str) -> Result<Asked, Failure> {
     let socket = agent.socket().display().to_string();
     let worker = Worker::start(context, None, &["ask", &socket, uid])?;

@@ -1,4 +1,4 @@
-//! However the agent ends, nothing of it stays in the kernel, and the next one starts.
+//! The agent leaves nothing in the kernel when it ends, and the next agent starts.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -16,12 +16,13 @@ pub const TESTS: &[Test] = &[
     Test::new("kill9_leaves_nothing", kill9).needs(NEEDS).timeout(400),
 ];
 
-/// The kernel frees programs and links some time after their last user went.
+/// Time that the kernel may take to free programs and links after their last user exited.
 const FREED: Duration = Duration::from_secs(2);
-/// On an ordinary and on an emulated machine.
+/// Number of kills on an ordinary and on an emulated machine.
 const KILLS: [u64; 2] = [50, 6];
 
-/// Ctrl-C and SIGTERM: exit code 0 within 5 s, with and without a client that follows.
+/// After SIGINT and SIGTERM the agent exits with 0 within 5 s, also while a client follows events, and leaves
+/// nothing in the kernel.
 fn interrupt(context: &Context) -> Result<(), Failure> {
     for (signal, followed) in [(Signal::SIGINT, false), (Signal::SIGINT, true), (Signal::SIGTERM, true)] {
         let before = BpfObjects::all()?;
@@ -38,7 +39,8 @@ fn interrupt(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// kill -9, again and again, while processes and cgroups come and go: once ready, and on the way there.
+/// kill -9 leaves no program, link or cgroup, when ready and during the start, while processes and cgroups
+/// come and go.
 fn kill9(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let busy = root.child("busy")?;
@@ -67,12 +69,13 @@ fn kill9(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Starts and kills agents, every fifth one before it is ready.
 fn kill_often(context: &Context, options: &AgentOptions) -> Result<(), Failure> {
     let before = BpfObjects::all()?;
     for i in 0..context.scaled(KILLS) {
         let mut agent = Agent::spawn(context, options)?;
         if i % 5 == 4 {
-            // On its way up: each time a little further.
+            // During the start, each time a little later.
             std::thread::sleep(Duration::from_millis(30 * (i / 5 + 1)) * context.patience);
         } else {
             agent.wait_ready()?;
@@ -85,7 +88,7 @@ fn kill_often(context: &Context, options: &AgentOptions) -> Result<(), Failure> 
     Ok(())
 }
 
-/// Makes and removes cgroups until told to stop.
+/// Creates and removes cgroups until `done` is set.
 fn churn(root: &TestRoot, done: &AtomicBool) -> Result<(), Failure> {
     let mut i = 0u64;
     while !done.load(Ordering::Relaxed) {
@@ -97,17 +100,18 @@ fn churn(root: &TestRoot, done: &AtomicBool) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Checks that the kernel objects that the agent held are freed, and that no new ones or cgroups are left.
 fn nothing_left(context: &Context, before: &BpfObjects, held: &BpfObjects) -> Result<(), Failure> {
     let wait = FREED * context.patience;
-    let still = held.still_there(wait)?;
-    ensure!(still.is_empty(), "what the agent held is still loaded: {still:?}");
+    let still_loaded = held.still_there(wait)?;
+    ensure!(still_loaded.is_empty(), "what the agent held is still loaded: {still_loaded:?}");
     let left = before.left_since(wait)?;
-    ensure!(left.is_empty(), "loaded since and held by no process: {left:?}");
+    ensure!(left.is_empty(), "loaded meanwhile and held by no process: {left:?}");
     ensure_eq!(own_cgroups(context), 0, "cgroups named after the agent");
     Ok(())
 }
 
-/// Observing makes no cgroup: none of its own name may appear anywhere at the top.
+/// Number of cgroups named after the agent at the top of any hierarchy: in observe mode it creates none.
 fn own_cgroups(context: &Context) -> usize {
     context
         .layout

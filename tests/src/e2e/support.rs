@@ -1,4 +1,4 @@
-//! Small steps that several topics take.
+//! Helper functions that several groups of tests use.
 
 use std::time::{Duration, Instant, SystemTime};
 
@@ -14,18 +14,19 @@ pub const MIB: u64 = 1 << 20;
 /// How long an event may take to arrive.
 pub const SOON: Duration = Duration::from_secs(1);
 
-/// A group's figures as the agent has them once what just happened is counted.
+/// A group's counters in the agent, once the latest events are counted.
 pub fn settled(client: &Client, group: &Group) -> Result<Cgroup, RpcError> {
-    // The agent may share a reading for some milliseconds; events of the last instant are still under way.
+    // The agent may reuse a reading for some milliseconds, and the latest events may still be in the ring.
     std::thread::sleep(Duration::from_millis(300));
     client.cgroup(group.path())
 }
 
-/// A field that must be there since its topic is on.
+/// The value of a field that must be set. The failure names `field`.
 pub fn known<T>(value: Option<T>, field: &str) -> Result<T, Failure> {
-    value.ok_or_else(|| Failure::Unexpected(format!("the agent does not say {field}")))
+    value.ok_or_else(|| Failure::Unexpected(format!("the agent does not report {field}")))
 }
 
+/// The details of an OOM event.
 pub fn oom_of(event: &Event) -> Option<&OomKill> {
     match &event.detail {
         Some(Detail::Oom(oom)) => Some(oom),
@@ -33,7 +34,7 @@ pub fn oom_of(event: &Event) -> Option<&OomKill> {
     }
 }
 
-/// Number of values in a histogram; none if it is absent.
+/// Number of values in a histogram; 0 if it is absent.
 pub fn count(histogram: Option<&Histogram>) -> u64 {
     histogram.map_or(0, |histogram| histogram.buckets.iter().sum())
 }
@@ -43,7 +44,8 @@ pub fn within(seen: u64, expected: u64, percent: f64) -> bool {
     (seen as f64 - expected as f64).abs() <= expected as f64 * percent / 100.0
 }
 
-/// A process that eats memory until the limit of its cgroup kills it. Returns its pid and when it was seen dead.
+/// Runs a process that allocates memory until its cgroup's limit kills it. Returns its pid and when it was
+/// seen dead.
 pub fn die_of_memory(context: &Context, group: &Group, bytes: u64) -> Result<(u32, SystemTime), Failure> {
     let mut worker = Worker::start(context, Some(group), &["eat-memory", &bytes.to_string()])?;
     let status = worker.wait(context.patiently(20))?;
@@ -55,7 +57,7 @@ pub fn die_of_memory(context: &Context, group: &Group, bytes: u64) -> Result<(u3
     Ok((worker.pid(), seen))
 }
 
-/// A request for what the journal holds since a time, without following.
+/// A request for the events in the journal since a time, without following.
 pub fn since(time: SystemTime, types: &[&str]) -> WatchEventsRequest {
     WatchEventsRequest {
         since: Some(time.into()),
@@ -65,14 +67,14 @@ pub fn since(time: SystemTime, types: &[&str]) -> WatchEventsRequest {
     }
 }
 
-/// Whether a note tells of a start that was under way when the agent or the runtime died: the runtime takes it back, even
-/// after the container's first instructions.
-pub fn was_cut_off(note: &Note) -> bool {
+/// Whether a note is of a start that was in progress when the agent or the runtime died: the runtime undoes
+/// it, even after the container's first instructions.
+pub fn was_interrupted(note: &Note) -> bool {
     let failed = ["StartError", "RunContainerError"].iter().any(|word| note.message.contains(word));
     failed || note.reason == "StartResumed"
 }
 
-/// Asks again and again until the answer is `Some`, or says what was missing.
+/// Calls `ask` until it returns `Some`. Fails with `missing` after `wait`.
 pub fn eventually<T>(
     wait: Duration,
     missing: &str,
@@ -90,9 +92,9 @@ pub fn eventually<T>(
     }
 }
 
-/// Lets `count` victims die one after the other in a cgroup with a limit, every second one a grandchild of the
-/// worker.
-pub fn count_victims(
+/// Runs a worker with `count` victims that are killed one after the other in a cgroup with a limit, every
+/// second one a grandchild of the worker.
+pub fn kill_victims(
     context: &Context,
     group: &Group,
     count: u32,

@@ -1,5 +1,5 @@
-//! nodewarden's systemd driver on a real systemd: what the files and `systemctl show` say of slices that it made, and
-//! that neither `daemon-reload` nor `daemon-reexec` changes a value.
+//! nodewarden's systemd driver on a real systemd: values in the files and in `systemctl show` of slices that
+//! it created, also after `daemon-reload` and `daemon-reexec`.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -15,7 +15,7 @@ use crate::fixture::{Slice, Worker, show_unit, systemctl};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-/// systemd on cgroup v2, and rights to ask it.
+/// systemd on cgroup v2, and the rights to use it.
 pub(super) const NEEDS: &[Capability] = &[Capability::Root, Capability::Systemd, Capability::MemoryV2];
 
 pub const TESTS: &[Test] = &[
@@ -24,6 +24,7 @@ pub const TESTS: &[Test] = &[
     test("systemd_driver_sets_scopes", sets_scopes),
 ];
 
+/// A test that needs systemd and no agent.
 pub(super) const fn test(name: &'static str, run: fn(&Context) -> Result<(), Failure>) -> Test {
     Test::new(name, run).needs(NEEDS).timeout(120).without_agent()
 }
@@ -58,15 +59,15 @@ const PROPERTIES: [&str; 12] = [
 ];
 const UID: &str = "3f1d9c52-6b0e-4a57-8e21-5d0c7a9b4e66";
 
-/// The driver, and a slice of the test's own to make others in.
+/// The driver, and a slice of the test's own in which it creates others.
 pub(super) struct Tree {
     pub driver: Arc<Systemd>,
     mount: PathBuf,
-    /// Stops what is left when dropped.
+    /// Stops the units that are left when dropped.
     pub slice: Slice,
 }
 
-/// Values of one cgroup: its files and its unit's properties; what is missing is `-`.
+/// Values of one cgroup: its files and its unit's properties; a missing one is `-`.
 pub(super) type Values = BTreeMap<String, String>;
 
 impl Tree {
@@ -87,11 +88,12 @@ impl Tree {
         self.driver.path(&name.expect("parts without a slash"))
     }
 
+    /// The directory of a cgroup path.
     pub fn directory(&self, path: &str) -> PathBuf {
         self.mount.join(path.trim_start_matches('/'))
     }
 
-    /// Root, node, QoS class and pod, with limits as a kubelet's.
+    /// Creates root, node, QoS class and pod, with limits as the kubelet sets them. Returns their paths.
     pub fn make_pod(&self) -> Result<[String; 4], Failure> {
         let all = [
             (self.path(&[]), Limits { cpu: Some(CpuShare::Shares(1024)), ..Limits::default() }),
@@ -105,6 +107,7 @@ impl Tree {
         Ok(all.map(|(path, _)| path))
     }
 
+    /// The present files and properties of a cgroup.
     pub fn values(&self, path: &str) -> Result<Values, Failure> {
         let mut values = show_unit(unit(path), &PROPERTIES)?;
         for file in FILES {
@@ -114,13 +117,13 @@ impl Tree {
         Ok(values)
     }
 
-    /// Nothing of these cgroups changes when systemd reads its units anew, nor when it starts itself anew.
+    /// Checks that no value of these cgroups changes by `daemon-reload` and `daemon-reexec`.
     pub fn unchanged_by_reload(&self, context: &Context, paths: &[String]) -> Result<(), Failure> {
         let all = || paths.iter().map(|path| self.values(path)).collect::<Result<Vec<_>, _>>();
         let before = all()?;
         for command in ["daemon-reload", "daemon-reexec"] {
             systemctl(&[command])?;
-            // It writes the files after it has answered.
+            // systemd writes the files after it has answered.
             std::thread::sleep(Duration::from_millis(100) * context.patience);
             for ((path, before), after) in paths.iter().zip(&before).zip(all()?) {
                 for (name, before) in before {
@@ -132,13 +135,13 @@ impl Tree {
     }
 }
 
-/// The unit of a path.
+/// The name of the unit of a cgroup path.
 pub(super) fn unit(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// Every named value is as expected.
-pub(super) fn are(values: &Values, path: &str, expected: &[(&str, &str)]) -> Result<(), Failure> {
+/// Checks that each named value is as expected.
+pub(super) fn check_values(values: &Values, path: &str, expected: &[(&str, &str)]) -> Result<(), Failure> {
     for (name, expected) in expected {
         ensure_eq!(values.get(*name).map(String::as_str), Some(*expected), "{name} of {path}");
     }
@@ -180,11 +183,12 @@ pub(super) fn pod() -> Limits {
     }
 }
 
-/// Node, QoS class and pod: files, properties, and both again after systemd read its units and itself anew.
+/// Files and properties of node, QoS class and pod are as set, also after systemd reloaded its units and
+/// re-executed itself.
 fn keeps_values(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [root, node, level, pod] = tree.make_pod()?;
-    are(
+    check_values(
         &tree.values(&node)?,
         &node,
         &[
@@ -202,7 +206,7 @@ fn keeps_values(context: &Context) -> Result<(), Failure> {
             ("CPUQuotaPerSecUSec", "infinity"),
         ],
     )?;
-    are(
+    check_values(
         &tree.values(&level)?,
         &level,
         &[
@@ -215,7 +219,7 @@ fn keeps_values(context: &Context) -> Result<(), Failure> {
             ("hugetlb.2MB.max", "4611686018427387904"),
         ],
     )?;
-    are(
+    check_values(
         &tree.values(&pod)?,
         &pod,
         &[
@@ -245,15 +249,15 @@ fn keeps_values(context: &Context) -> Result<(), Failure> {
     tree.unchanged_by_reload(context, &[root, node, level, pod])
 }
 
-/// Values go up and down, the files say so at once, and the unit keeps it.
+/// Raised and lowered values are in the files at once, and systemd keeps them over a reload.
 fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [_, node, _, pod_path] = tree.make_pod()?;
     let quota = |quota_us| Some(CpuQuota { quota_us, period_us: 100_000 });
     let set = |limits: Limits, expected: &[(&str, &str)]| {
         tree.driver.set(&pod_path, &limits)?;
-        // The files first: no time passes for systemd to write them.
-        are(&tree.values(&pod_path)?, &pod_path, expected)
+        // Read at once: the driver returns only when the files have the values.
+        check_values(&tree.values(&pod_path)?, &pod_path, expected)
     };
     for round in 0..2 {
         set(
@@ -296,14 +300,14 @@ fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
             tree.unchanged_by_reload(context, std::slice::from_ref(&pod_path))?;
         }
     }
-    // CPU lists: systemd must not add the new one to the old.
+    // systemd must replace a CPU list, not add the new one to the old one.
     for list in ["0-1", "1", "", "0"] {
         let limits = Limits { cpuset_cpus: Some(list.into()), ..Limits::default() };
         tree.driver.set(&node, &limits)?;
-        are(&tree.values(&node)?, &node, &[("cpuset.cpus", list), ("AllowedCPUs", list)])?;
+        check_values(&tree.values(&node)?, &node, &[("cpuset.cpus", list), ("AllowedCPUs", list)])?;
         tree.unchanged_by_reload(context, std::slice::from_ref(&node))?;
     }
-    // Idle and back.
+    // `cpu.idle` on and off again.
     set(
         Limits { cpu: Some(CpuShare::Shares(340)), cpu_idle: Some(true), ..Limits::default() },
         &[("cpu.idle", "1"), ("CPUWeight", "idle")],
@@ -315,7 +319,8 @@ fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
     tree.unchanged_by_reload(context, &[pod_path])
 }
 
-/// A container's scope, as a runtime makes it, gets limits too; and what `OOMPolicy=` does for `memory.oom.group`.
+/// A container's scope, as a runtime creates it, gets limits too, with `OOMPolicy=kill` `memory.oom.group` as
+/// well; a scope without a process cannot be created.
 fn sets_scopes(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [_, _, _, pod] = tree.make_pod()?;
@@ -336,7 +341,7 @@ fn sets_scopes(context: &Context) -> Result<(), Failure> {
         ..Limits::default()
     };
     tree.driver.set(&path, &limits)?;
-    are(
+    check_values(
         &tree.values(&path)?,
         &path,
         &[

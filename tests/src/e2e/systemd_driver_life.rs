@@ -1,5 +1,5 @@
-//! The life of slices made by nodewarden's systemd driver: removed with all that systemd kept of them, finished where
-//! somebody else left off, with the controllers of their parents staying on, and while systemd starts itself anew.
+//! Creation and removal of slices by nodewarden's systemd driver: whole and partial ones, with and without
+//! processes, and while systemd re-executes itself or is unreachable.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,46 +10,47 @@ use nix::sched::{CloneFlags, unshare};
 use nodewarden_machine::cgroup::control::{Bound, Driver, Limits};
 
 use super::support::eventually;
-use super::systemd_driver::{Tree, Values, are, level, pod, test, unit};
+use super::systemd_driver::{Tree, Values, check_values, level, pod, test, unit};
 use crate::fixture::{SystemctlError, Worker, show_unit, systemctl};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     test("systemd_driver_removes_units", removes),
-    test("systemd_driver_spares_processes", spares_processes),
+    test("systemd_driver_removes_no_process", removes_no_process),
     test("systemd_driver_keeps_controllers", keeps_controllers),
-    test("systemd_driver_finishes_what_is_half_made", finishes),
-    test("systemd_driver_outlives_reexec", outlives_reexec),
-    test("systemd_driver_goes_either_way", either_way),
+    test("systemd_driver_completes_partial_pods", completes),
+    test("systemd_driver_works_during_reexec", works_during_reexec),
+    test("systemd_driver_uses_either_bus", either_bus),
 ];
 
-/// Where systemd keeps what it was told at run time.
-const KEPT: [&str; 2] = ["/run/systemd/transient", "/run/systemd/system.control"];
+/// Where systemd keeps unit files and drop-ins that were set at run time.
+const UNIT_FILES: [&str; 2] = ["/run/systemd/transient", "/run/systemd/system.control"];
 
-/// Files that systemd keeps of units with this name in theirs.
-fn kept(stem: &str) -> Vec<String> {
-    let names = KEPT.iter().flat_map(|directory| {
+/// Files that systemd keeps of units with this text in their names.
+fn unit_files(stem: &str) -> Vec<String> {
+    let names = UNIT_FILES.iter().flat_map(|directory| {
         std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path())
     });
     names.map(|path| path.display().to_string()).filter(|path| path.contains(stem)).collect()
 }
 
-/// No directory, no unit, and nothing that systemd keeps of it.
+/// Checks that a cgroup has no directory, no active unit, and no file that systemd keeps of it.
 fn is_gone(context: &Context, tree: &Tree, path: &str) -> Result<(), Failure> {
     ensure!(!tree.directory(path).exists(), "{path} is still there");
     let state = show_unit(unit(path), &["ActiveState", "SubState"])?;
-    ensure_eq!(state["ActiveState"], "inactive", "{path} once removed");
-    // systemd collects units when it has nothing else to do.
-    eventually(context.patiently(5), &format!("{:?} is kept", kept(unit(path))), || {
-        Ok(kept(unit(path)).is_empty().then_some(()))
+    ensure_eq!(state["ActiveState"], "inactive", "ActiveState of {path} after its removal");
+    // systemd frees units when it has nothing else to do.
+    eventually(context.patiently(5), &format!("{:?} is still there", unit_files(unit(path))), || {
+        Ok(unit_files(unit(path)).is_empty().then_some(()))
     })
 }
 
+/// Removing a slice removes its directory, its unit and systemd's files of it; removing it again is no error.
 fn removes(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let mut paths = tree.make_pod()?;
-    // Twice: the second time all of it is made anew.
+    // Twice: the second time everything is created again.
     for _ in 0..2 {
         paths = tree.make_pod()?;
         for path in paths.iter().rev() {
@@ -60,19 +61,20 @@ fn removes(context: &Context) -> Result<(), Failure> {
     for path in &paths {
         tree.driver.remove(path)?;
     }
-    // A directory that no unit stands for.
+    // A directory without a unit.
     let stray = &paths[0];
-    make(&tree.directory(stray))?;
+    create(&tree.directory(stray))?;
     tree.driver.remove(stray)?;
     is_gone(context, &tree, stray)
 }
 
-fn make(directory: &Path) -> Result<(), Failure> {
+/// Creates a cgroup's directory without systemd.
+fn create(directory: &Path) -> Result<(), Failure> {
     std::fs::create_dir(directory).map_err(Failure::file(directory))
 }
 
-/// Removing a cgroup whose processes were forgotten is an error that names one of them, and harms none.
-fn spares_processes(context: &Context) -> Result<(), Failure> {
+/// Removing a cgroup that still has a process is an error that names the process, and does not kill it.
+fn removes_no_process(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [_, _, level, pod] = tree.make_pod()?;
     let command = tree.slice.scope(unit(&pod), "nwtest-forgotten.scope", &[]);
@@ -92,7 +94,7 @@ fn spares_processes(context: &Context) -> Result<(), Failure> {
     is_gone(context, &tree, &pod)
 }
 
-/// When the last pod goes, the levels keep every file; also after systemd looked at its units again.
+/// When the last pod is removed, its parents keep the files of every controller, also after a reload.
 fn keeps_controllers(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [root, node, level, first] = tree.make_pod()?;
@@ -107,7 +109,7 @@ fn keeps_controllers(context: &Context) -> Result<(), Failure> {
             values.iter().filter(|(_, value)| *value == "-").map(|(name, _)| name).collect();
         ensure!(missing.is_empty(), "{path} has no {missing:?}");
     }
-    // A container of the pod goes with it.
+    // A container of the pod is removed with it.
     let command = tree.slice.scope(unit(&first), "nwtest-container.scope", &["Delegate=yes"]);
     let worker = Worker::spawn_through(context, command, &["spin", "1"])?;
     worker.finish(context.patiently(5))?;
@@ -124,8 +126,8 @@ fn keeps_controllers(context: &Context) -> Result<(), Failure> {
     tree.unchanged_by_reload(context, &levels)
 }
 
-/// Whatever of a pod is there already, making it comes to the same end.
-fn finishes(context: &Context) -> Result<(), Failure> {
+/// Creating a pod of which a part is there already gives the same values as creating it from nothing.
+fn completes(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let [_, _, level_path, whole] = tree.make_pod()?;
     let expected = tree.values(&whole)?;
@@ -135,12 +137,12 @@ fn finishes(context: &Context) -> Result<(), Failure> {
         for (name, expected) in expected.iter().filter(|(name, _)| *name != "ControlGroup") {
             ensure_eq!(values[name], *expected, "{name} of {path}, {how}");
         }
-        are(&values, path, &[("ControlGroup", path)])?;
+        check_values(&values, path, &[("ControlGroup", path)])?;
         tree.unchanged_by_reload(context, std::slice::from_ref(path))
     };
 
     let path = tree.path(&["kubepods", "burstable", "podhalf"]);
-    make(&tree.directory(&path))?;
+    create(&tree.directory(&path))?;
     finished(&path, "whose directory was there")?;
     finished(&path, "which was whole")?;
     tree.driver.set(&path, &Limits { pids_max: Some(Bound::At(7)), ..Limits::default() })?;
@@ -149,19 +151,19 @@ fn finishes(context: &Context) -> Result<(), Failure> {
     std::fs::remove_dir(&directory).map_err(Failure::file(&directory))?;
     finished(&path, "whose directory was removed")?;
 
-    // Stopped behind our back, its directory made anew.
+    // Its unit is stopped by another process, and its directory created again.
     systemctl(&["stop", unit(&path)])?;
     if !directory.exists() {
-        make(&directory)?;
+        create(&directory)?;
     }
     tree.driver.set(&path, &pod())?;
-    are(&tree.values(&path)?, &path, &[("ActiveState", "active"), ("memory.max", "123453440")])?;
+    check_values(&tree.values(&path)?, &path, &[("ActiveState", "active"), ("memory.max", "123453440")])?;
     finished(&path, "which was set while its unit was stopped")?;
     tree.driver.remove(&path)?;
     is_gone(context, &tree, &path)?;
 
-    // A slice that systemd made on its own for a scope in it. By another name: what it knew of units at the last reload
-    // still says that this one has a file, which went with it.
+    // A slice that systemd created implicitly for a scope in it. It has another name, since systemd still
+    // believes from its last reload that the unit `podhalf` has a file, which was removed with it.
     let path = tree.path(&["kubepods", "burstable", "podscoped"]);
     let command = tree.slice.scope(unit(&path), "nwtest-first.scope", &[]);
     let worker = Worker::spawn_through(context, command, &["spin", "1"])?;
@@ -173,31 +175,31 @@ fn finishes(context: &Context) -> Result<(), Failure> {
     tree.driver.remove(&path)?;
     is_gone(context, &tree, &path)?;
 
-    // Limits of a level while it has pods.
+    // Limits of a QoS class while it has pods.
     tree.driver.create(&level_path, &level(2))?;
-    are(&tree.values(&level_path)?, &level_path, &[("cpu.weight", "1"), ("CPUWeight", "1")])
+    check_values(&tree.values(&level_path)?, &level_path, &[("cpu.weight", "1"), ("CPUWeight", "1")])
 }
 
-/// Calls that come while systemd starts itself anew, or reads its units, all come to their end.
-fn outlives_reexec(context: &Context) -> Result<(), Failure> {
+/// All calls succeed while systemd re-executes itself and reloads its units.
+fn works_during_reexec(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     tree.make_pod()?;
-    let over = AtomicBool::new(false);
+    let done = AtomicBool::new(false);
     let rounds = context.scaled([50, 10]);
-    let disturbed = std::thread::scope(|scope| {
-        let disturbing = scope.spawn(|| {
+    let reexecs = std::thread::scope(|scope| {
+        let reexecuting = scope.spawn(|| {
             let mut times = 0;
-            while !over.load(Ordering::Relaxed) {
+            while !done.load(Ordering::Relaxed) {
                 systemctl(&["daemon-reexec"])?;
                 systemctl(&["daemon-reload"])?;
                 times += 1;
-                // A machine that does nothing else would come to nothing else.
+                // Without a pause systemd would do nothing else.
                 std::thread::sleep(Duration::from_millis(200) * context.patience);
             }
             Ok::<u32, SystemctlError>(times)
         });
         let path = tree.path(&["kubepods", "burstable", "podbusy"]);
-        let lived = (0..rounds).try_for_each(|round| {
+        let result = (0..rounds).try_for_each(|round| {
             tree.driver.create(&path, &pod())?;
             let limits = Limits { memory_max: Some(Bound::At(64 << 20)), ..Limits::default() };
             tree.driver.set(&path, &limits)?;
@@ -208,27 +210,28 @@ fn outlives_reexec(context: &Context) -> Result<(), Failure> {
             ensure!(!tree.directory(&path).exists(), "{path} is still there in round {round}");
             Ok::<(), Failure>(())
         });
-        over.store(true, Ordering::Relaxed);
-        let disturbed = disturbing.join().map_err(|_| Failure::Unexpected("a thread panicked".into()))??;
-        lived.map(|()| disturbed)
+        done.store(true, Ordering::Relaxed);
+        let reexecs = reexecuting.join().map_err(|_| Failure::Unexpected("a thread panicked".into()))??;
+        result.map(|()| reexecs)
     })?;
-    println!("{rounds} pods came and went while systemd began anew {disturbed} times");
-    ensure!(disturbed > 1, "systemd began anew {disturbed} times");
+    println!("{rounds} pods were created and removed while systemd re-executed itself {reexecs} times");
+    ensure!(reexecs > 1, "systemd re-executed itself only {reexecs} times");
     Ok(())
 }
 
-/// Where the private socket is.
+/// Directory of systemd's private socket.
 const PRIVATE: &str = "/run/systemd";
-/// Where the system bus is.
+/// Directory of the system bus's socket.
 const BUS: &str = "/run/dbus";
 
-/// Without the private socket it goes by the system bus; without either it says at once what was tried.
-fn either_way(context: &Context) -> Result<(), Failure> {
+/// Without systemd's private socket the driver uses the system bus; without either it fails at once and names
+/// both.
+fn either_bus(context: &Context) -> Result<(), Failure> {
     let tree = Tree::new(context)?;
     let paths = tree.make_pod()?;
-    let in_another_space = std::thread::scope(|scope| {
+    let in_own_namespace = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
-            // What is mounted below is seen by this thread alone.
+            // Only this thread sees the mounts below.
             unshare(CloneFlags::CLONE_NEWNS)?;
             let none: Option<&str> = None;
             mount(none, "/", none, MsFlags::MS_REC | MsFlags::MS_PRIVATE, none)?;
@@ -241,17 +244,17 @@ fn either_way(context: &Context) -> Result<(), Failure> {
         });
         thread.join().map_err(|_| Failure::Unexpected("a thread panicked".into()))
     })?;
-    let space = |errno: nix::Error| Failure::Unexpected(format!("a mount space of its own: {errno}"));
-    let (by_bus, without, took) = in_another_space.map_err(space)?;
+    let namespace_failure = |errno: nix::Error| Failure::Unexpected(format!("own mount namespace: {errno}"));
+    let (by_bus, without, took) = in_own_namespace.map_err(namespace_failure)?;
     by_bus?;
     is_gone(context, &tree, &paths[3])?;
     let Err(error) = without else {
-        return Err(Failure::Unexpected("a unit was made without a way to systemd".into()));
+        return Err(Failure::Unexpected("a unit was created without a connection to systemd".into()));
     };
     let text = error.to_string();
-    let told =
+    let expected =
         ["connect to systemd: /run/systemd/private: ", "the system bus: ", "No such file or directory"];
-    ensure!(told.iter().all(|part| text.contains(part)), "the error does not tell what was tried: {text}");
-    ensure!(took < context.patiently(2), "it took {took:?} to find that there is no way");
+    ensure!(expected.iter().all(|part| text.contains(part)), "the error does not name both sockets: {text}");
+    ensure!(took < context.patiently(2), "it took {took:?} to fail without a connection");
     Ok(())
 }

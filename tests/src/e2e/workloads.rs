@@ -1,8 +1,9 @@
-//! The workloads alone, against the kernel's counters: if one of these fails, what the others say means nothing.
+//! The workloads without an agent, compared with the kernel's counters: if one of these fails, the results of
+//! the others mean nothing.
 
 use std::os::unix::process::ExitStatusExt;
 
-use super::support::{MIB, count_victims, within};
+use super::support::{MIB, kill_victims, within};
 use crate::fixture::{IoOperations, TestRoot, Worker, file_of_zeros};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Moved, Port, Processed, Scheduled, Took};
@@ -21,12 +22,13 @@ pub const TESTS: &[Test] = &[
     Test::new("workload_network", network).needs(&[Capability::Root, Capability::Loopback]).without_agent(),
 ];
 
+/// The kernel counts each kill of the OOM workload in the victim's cgroup.
 fn oom(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let parent = root.child("parent")?;
     parent.limit_memory(16 * MIB)?;
     let child = parent.child("child")?;
-    let victims = count_victims(context, &child, 10, 64 * MIB)?;
+    let victims = kill_victims(context, &child, 10, 64 * MIB)?;
     ensure_eq!(victims.len(), 10, "victims reported");
     ensure_eq!(victims.iter().filter(|victim| victim.depth == 2).count(), 5, "grandchildren among them");
     ensure_eq!(child.kernel_oom_kills()?, 10, "the kernel's oom_kill of the child");
@@ -35,6 +37,7 @@ fn oom(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The CPU time of a busy worker by schedstat agrees with the cgroup's files.
 fn spin(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("busy")?;
@@ -42,7 +45,7 @@ fn spin(context: &Context) -> Result<(), Failure> {
     let worker = Worker::start(context, Some(&group), &["spin", "1000"])?;
     let scheduled: Scheduled = worker.report(context.patiently(20))?;
     let used = group.kernel_cpu_ns()? - before;
-    // With its start, which the files count too and which takes long on a slow machine.
+    // Including the worker's start, which the files count too and which takes long on a slow machine.
     let own = scheduled.on_cpu_in_all_ns;
     ensure!(
         within(own, used, 5.0) && used > 100_000_000,
@@ -53,6 +56,8 @@ fn spin(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The process workload forks, executes and exits as often as ordered, and workers end with the ordered
+/// signal or exit code.
 fn processes(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("many")?;
@@ -68,6 +73,7 @@ fn processes(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Reading a large file in a small cgroup meets its memory limit without a kill.
 fn reclaim(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("small")?;
@@ -77,11 +83,12 @@ fn reclaim(context: &Context) -> Result<(), Failure> {
     let path = file.display().to_string();
     let worker = Worker::start(context, Some(&group), &["read-file", &path, "2"])?;
     let _: Took = worker.report(context.patiently(20))?;
-    ensure!(group.reached_memory_limit()?, "reading the file never met the memory limit");
-    ensure_eq!(group.kernel_oom_kills()?, 0, "page cache is reclaimed, not killed for: oom_kill");
+    ensure!(group.reached_memory_limit()?, "reading the file never reached the memory limit");
+    ensure_eq!(group.kernel_oom_kills()?, 0, "oom_kill, though only page cache had to be reclaimed");
     Ok(())
 }
 
+/// Direct writes reach the device, one request or more for each block.
 fn block(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("disk")?;
@@ -99,6 +106,7 @@ fn block(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
+/// All datagrams sent over loopback are received.
 fn network(context: &Context) -> Result<(), Failure> {
     let receiver = Worker::start(context, None, &["udp-receive", "200"])?;
     let Port { port } = receiver.report(context.patiently(5))?;

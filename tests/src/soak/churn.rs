@@ -12,7 +12,7 @@ use super::manifests::{Kind, Version, manifest, name};
 use crate::e2e::hierarchy::pods::Dice;
 use crate::e2e::pods::seen::Seen;
 use crate::e2e::pods::stage::Stage;
-use crate::e2e::support::{eventually, since, was_cut_off};
+use crate::e2e::support::{eventually, since, was_interrupted};
 use crate::ensure;
 use crate::fixture::mounts_below;
 use crate::harness::{Context, Failure};
@@ -315,7 +315,7 @@ impl Churn<'_> {
             journal.entry(pod.uid.clone()).or_default().push(line);
             // The agent ended it, the start was interrupted, or it ended while containerd was not running.
             let unseen = note.message.contains("Unknown, exit code 255");
-            if note.reason == "Killing" || was_cut_off(&note) || unseen {
+            if note.reason == "Killing" || was_interrupted(&note) || unseen {
                 causes.insert((pod.uid, pod.container_name));
             }
         }

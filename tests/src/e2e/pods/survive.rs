@@ -11,7 +11,7 @@ use super::NEEDS;
 use super::manifest::{STAY, one, pod, shell};
 use super::seen::Seen;
 use super::stage::{SHORT_BACKOFF, Stage};
-use crate::e2e::support::{eventually, since, was_cut_off};
+use crate::e2e::support::{eventually, since, was_interrupted};
 use crate::fixture::{BUSYBOX_IMAGE, PodSpec};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
@@ -116,7 +116,7 @@ fn cut_off_starts(
     let quiet = context.patiently(10);
     let told = events.collect(quiet, quiet, |event| {
         let of_pod = event.pod.as_ref().is_some_and(|pod| pod.name == name);
-        of_pod && matches!(&event.detail, Some(Detail::PodNote(note)) if was_cut_off(note))
+        of_pod && matches!(&event.detail, Some(Detail::PodNote(note)) if was_interrupted(note))
     })?;
     Ok(told.len())
 }
