@@ -6,7 +6,7 @@
 use std::time::{Duration, Instant};
 
 use super::{Bench, Bound, Figure, Run};
-use crate::e2e::feedback::scene::Scene;
+use crate::e2e::feedback::fixture::FeedbackFixture;
 use crate::ensure_eq;
 use crate::fixture::{Agent, Group};
 use crate::harness::Failure;
@@ -57,35 +57,40 @@ impl Bench for Feedback {
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
-        let mut scene = Scene::new(run.context)?;
+        let mut fixture = FeedbackFixture::new(run.context)?;
         let (mut without, mut with, mut times) = (Measured::default(), Measured::default(), Times::default());
         let rounds = ROUNDS[usize::from(run.quick)];
         let mut groups = None;
         for round in 1..=rounds {
             run.progress(&format!("round {round} of {rounds}"));
-            let agent = scene.agent("")?;
+            let agent = fixture.agent("")?;
             let [calm, busy] = match &groups {
                 Some(made) => made,
-                None => groups.insert(scene.groups()?),
+                None => groups.insert(fixture.groups()?),
             };
-            let own = scene.files()?;
-            let (rivals, spinners) = (scene.waiting(calm, AT_MOST)?, scene.spinners(busy)?);
-            measure(&scene, calm, busy, &mut without)?;
+            let own = fixture.files()?;
+            let (rivals, spinners) = (fixture.waiting(calm, AT_MOST)?, fixture.spinners(busy)?);
+            measure(&fixture, calm, busy, &mut without)?;
             drop((rivals, spinners, agent));
-            let agent = scene.agent(ON)?;
-            with_feedback(run, &scene, &agent, [calm, busy], &own, (&mut with, &mut times))?;
+            let agent = fixture.agent(ON)?;
+            with_feedback(run, &fixture, &agent, [calm, busy], &own, (&mut with, &mut times))?;
         }
         Ok(figures(&without, &with, &times))
     }
 }
 
 /// Waits until the controller has found its step, then measures.
-fn measure(scene: &Scene<'_>, calm: &Group, busy: &Group, into: &mut Measured) -> Result<(), Failure> {
-    let settles = scene.pulse(calm, SETTLED)?;
-    scene.pulsed(settles, SETTLED)?;
+fn measure(
+    fixture: &FeedbackFixture<'_>,
+    calm: &Group,
+    busy: &Group,
+    into: &mut Measured,
+) -> Result<(), Failure> {
+    let settles = fixture.pulse(calm, SETTLED)?;
+    fixture.pulsed(settles, SETTLED)?;
     let (cpu, begun) = (busy.kernel_cpu_ns()?, Instant::now());
-    let pulse = scene.pulse(calm, MEASURED)?;
-    let waited = scene.pulsed(pulse, MEASURED)?;
+    let pulse = fixture.pulse(calm, MEASURED)?;
+    let waited = fixture.pulsed(pulse, MEASURED)?;
     let used = (busy.kernel_cpu_ns()? - cpu) as f64 / begun.elapsed().as_nanos() as f64;
     into.best_effort.push(used);
     into.waited_ms.extend(waited.into_iter().map(|nanoseconds| nanoseconds as f64 / 1e6));
@@ -94,7 +99,7 @@ fn measure(scene: &Scene<'_>, calm: &Group, busy: &Group, into: &mut Measured) -
 
 fn with_feedback(
     run: &Run<'_>,
-    scene: &Scene<'_>,
+    fixture: &FeedbackFixture<'_>,
     agent: &Agent,
     [calm, busy]: [&Group; 2],
     own: &[String],
@@ -102,19 +107,19 @@ fn with_feedback(
 ) -> Result<(), Failure> {
     let limit = run.context.patiently(LIMIT_S);
     let begin = std::time::SystemTime::now();
-    let rivals = scene.waiting(calm, AT_MOST)?;
-    let (spinners, begun) = (scene.spinners(busy)?, Instant::now());
-    scene.until("held back", limit, |files| files != own)?;
+    let rivals = fixture.waiting(calm, AT_MOST)?;
+    let (spinners, begun) = (fixture.spinners(busy)?, Instant::now());
+    fixture.wait_until("held back", limit, |files| files != own)?;
     times.held.push(begun.elapsed().as_secs_f64());
-    measure(scene, calm, busy, into)?;
-    for note in scene.notes(agent, begin, "Squeezed")? {
+    measure(fixture, calm, busy, into)?;
+    for note in fixture.notes(agent, begin, "Squeezed")? {
         run.progress(&note);
     }
     drop((rivals, spinners));
     let over = Instant::now();
-    scene.until("as it was", limit, |files| files == own)?;
+    fixture.wait_until("as it was", limit, |files| files == own)?;
     times.back.push(over.elapsed().as_secs_f64());
-    ensure_eq!(scene.files()?, own, "after the load");
+    ensure_eq!(fixture.files()?, own, "after the load");
     Ok(())
 }
 

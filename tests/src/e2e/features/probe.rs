@@ -1,4 +1,4 @@
-//! Trying out what a child cgroup and the kernel offer.
+//! Tries which files a child cgroup has and what the kernel supports.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use std::path::Path;
 use aya::Btf;
 use nix::sys::signal::Signal;
 
-use super::row::{FileSeen, On, Tried};
+use super::row::{FileFound, On, Tried};
 use crate::fixture::{AttachPoint, Group, Layout, TestRoot, Worker, run_count};
 use crate::harness::{Context, Failure, lower_own_oom_score};
 use crate::worker::report::Took;
 
-/// The controllers the agent and its later rooms use, by their names on v2 and on v1.
+/// The controllers that the agent uses, by their names on v2 and on v1.
 const CONTROLLERS: [(&str, &str); 6] = [
     ("cpu", "cpu"),
     ("memory", "memory"),
@@ -23,6 +23,7 @@ const CONTROLLERS: [(&str, &str); 6] = [
     ("cpuset", "cpuset"),
 ];
 
+/// On which version of cgroups each controller is, if any.
 pub fn controllers(layout: &Layout) -> Vec<(&'static str, Option<On>)> {
     CONTROLLERS
         .into_iter()
@@ -38,8 +39,8 @@ pub fn controllers(layout: &Layout) -> Vec<(&'static str, Option<On>)> {
         .collect()
 }
 
-/// Files of a child cgroup, each read or written for real.
-pub fn files(context: &Context) -> Result<Vec<FileSeen>, Failure> {
+/// Files of a child cgroup, each one actually read or written.
+pub fn files(context: &Context) -> Result<Vec<FileFound>, Failure> {
     let root = TestRoot::new(context)?;
     let group = root.child("files")?;
     let unified = |name: &str| context.layout.unified().map(|h| group.directory(h).join(name));
@@ -52,7 +53,7 @@ pub fn files(context: &Context) -> Result<Vec<FileSeen>, Failure> {
         std::fs::read(&path).is_ok().then(|| format!("{path}, of the whole machine"))
     };
     let read = |name| readable(unified(name).as_deref());
-    let seen = |name, itself, instead| FileSeen { name, itself, instead };
+    let seen = |name, itself, instead| FileFound { name, itself, instead };
     Ok(vec![
         seen("memory.peak", read("memory.peak"), v1_memory("memory.max_usage_in_bytes")),
         seen("memory.events.local", read("memory.events.local"), v1_memory("memory.oom_control")),
@@ -74,31 +75,34 @@ pub fn files(context: &Context) -> Result<Vec<FileSeen>, Failure> {
 
 const NO_UNIFIED: &str = "no cgroup v2 tree is mounted";
 
+/// Tries to read a file.
 fn readable(path: Option<&Path>) -> Tried {
     let path = path.ok_or(NO_UNIFIED)?;
-    std::fs::read(path).map(|_| "read".to_owned()).map_err(|error| short(path, &error))
+    std::fs::read(path).map(|_| "read".to_owned()).map_err(|error| file_error(path, &error))
 }
 
+/// Tries to reclaim memory through `memory.reclaim`.
 fn reclaims(path: Option<&Path>) -> Tried {
     let path = path.ok_or(NO_UNIFIED)?;
     match File::options().write(true).open(path).and_then(|mut file| file.write_all(b"4096")) {
         Ok(()) => Ok("written".into()),
-        // Less could be reclaimed than was asked for: an empty cgroup has nothing.
+        // EAGAIN: less was reclaimed than asked for, as in this empty cgroup. The file works.
         Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok("written".into()),
-        Err(error) => Err(short(path, &error)),
+        Err(error) => Err(file_error(path, &error)),
     }
 }
 
+/// Tries to kill a process through `cgroup.kill`.
 fn kills(context: &Context, group: &Group, path: Option<&Path>) -> Result<Tried, Failure> {
     let Some(path) = path else { return Ok(Err(NO_UNIFIED.into())) };
     // Opened without O_CREAT: cgroupfs would refuse with EACCES where the file is not there.
     let file = match File::options().write(true).open(path) {
         Ok(file) => file,
-        Err(error) => return Ok(Err(short(path, &error))),
+        Err(error) => return Ok(Err(file_error(path, &error))),
     };
     let mut worker = Worker::spawn(context, Some(group), &["sleep"])?;
     if let Err(error) = (&file).write_all(b"1") {
-        return Ok(Err(short(path, &error)));
+        return Ok(Err(file_error(path, &error)));
     }
     let status = worker.wait(context.patiently(5))?;
     Ok(if status.signal() == Some(Signal::SIGKILL as i32) {
@@ -108,12 +112,13 @@ fn kills(context: &Context, group: &Group, path: Option<&Path>) -> Result<Tried,
     })
 }
 
-fn short(path: &Path, error: &io::Error) -> String {
+/// An error with the name of its file.
+fn file_error(path: &Path, error: &io::Error) -> String {
     format!("{}: {error}", path.file_name().unwrap_or_default().to_string_lossy())
 }
 
-/// What enforcement needs: each kind of program loaded, attached and run.
-pub fn powers(context: &Context) -> Result<Vec<(&'static str, Tried)>, Failure> {
+/// What enforcement needs: each kind of eBPF program is loaded, attached and run.
+pub fn abilities(context: &Context) -> Result<Vec<(&'static str, Tried)>, Failure> {
     let btf = Btf::from_sys_fs().map_err(|error| format!("no BTF: {error}"));
     let open = || drop(File::open("/proc/self/stat"));
     Ok(vec![
@@ -125,6 +130,7 @@ pub fn powers(context: &Context) -> Result<Vec<(&'static str, Tried)>, Failure> 
     ])
 }
 
+/// Whether a program attached at `point` runs during `trigger`.
 fn ran(point: AttachPoint<'_>, btf: &Result<Btf, String>, trigger: impl FnOnce()) -> Tried {
     match run_count(point, btf.as_ref().map_err(Clone::clone)?, trigger) {
         Ok(0) => Err("attached, but it did not run".into()),
@@ -133,7 +139,7 @@ fn ran(point: AttachPoint<'_>, btf: &Result<Btf, String>, trigger: impl FnOnce()
     }
 }
 
-/// A process of a cgroup with a device program opens a device.
+/// Whether a device program of a cgroup runs when a process in it opens a device.
 fn device(context: &Context, btf: &Result<Btf, String>) -> Result<Tried, Failure> {
     let Some(unified) = context.layout.unified() else { return Ok(Err(NO_UNIFIED.into())) };
     let root = TestRoot::named(context, "-devices")?;

@@ -1,13 +1,13 @@
-//! From what was seen of a machine to the rows of the table: kernel × feature.
+//! Turns what was found on a machine into the rows of the table of features by kernel.
 
 use serde::Serialize;
 
-/// How much of a feature there is.
+/// Whether a feature works.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub enum State {
     #[serde(rename = "works")]
     Works,
-    /// Something is left out or done in another way: the reason says what.
+    /// A part of it is missing, or it is done in another way: the reason says which.
     #[serde(rename = "falls back")]
     FallsBack,
     #[serde(rename = "off")]
@@ -22,7 +22,7 @@ pub struct Row {
     pub reason: String,
 }
 
-/// A topic as the agent's status has it.
+/// A topic, as in the agent's status.
 #[derive(Debug, Clone)]
 pub struct Topic {
     pub name: String,
@@ -31,49 +31,49 @@ pub struct Topic {
     pub reason: String,
 }
 
-/// Where a controller is.
+/// The version of cgroups that a controller is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum On {
     V1,
     V2,
 }
 
-/// Something that was tried: what came of it, in words.
+/// The result of trying something, as a text for the reason.
 pub type Tried = Result<String, String>;
 
-/// A file of cgroup v2, and what stands for it elsewhere.
+/// A file of cgroup v2, and its replacement on v1.
 #[derive(Debug, Clone)]
-pub struct FileSeen {
+pub struct FileFound {
     pub name: &'static str,
     pub itself: Tried,
-    /// What there is instead.
+    /// The replacement, if there is one.
     pub instead: Option<String>,
 }
 
-/// What was seen of the machine.
+/// What was found on the machine.
 #[derive(Debug, Clone, Default)]
-pub struct Seen {
+pub struct Found {
     pub topics: Vec<Topic>,
     /// `v1`, `hybrid` or `v2`.
     pub layout: String,
     pub controllers: Vec<(&'static str, Option<On>)>,
-    pub files: Vec<FileSeen>,
-    /// Kinds of programs and other powers of the kernel, by the feature's name.
-    pub powers: Vec<(&'static str, Tried)>,
+    pub files: Vec<FileFound>,
+    /// Kinds of eBPF programs and other abilities of the kernel, by the feature's name.
+    pub abilities: Vec<(&'static str, Tried)>,
 }
 
 /// The rows, in the order of the table.
-pub fn rows(seen: &Seen) -> Vec<Row> {
+pub fn rows(found: &Found) -> Vec<Row> {
     let layout = Row {
         feature: "cgroup layout".into(),
-        state: if seen.layout.is_empty() { State::Off } else { State::Works },
-        reason: seen.layout.clone(),
+        state: if found.layout.is_empty() { State::Off } else { State::Works },
+        reason: found.layout.clone(),
     };
-    let topics = seen.topics.iter().map(topic);
-    let controllers = seen.controllers.iter().map(|(name, on)| controller(name, *on));
-    let files = seen.files.iter().map(file);
-    let powers = seen.powers.iter().map(|(name, tried)| power(name, tried));
-    topics.chain([layout]).chain(controllers).chain(files).chain(powers).collect()
+    let topics = found.topics.iter().map(topic);
+    let controllers = found.controllers.iter().map(|(name, on)| controller(name, *on));
+    let files = found.files.iter().map(file);
+    let abilities = found.abilities.iter().map(|(name, tried)| ability(name, tried));
+    topics.chain([layout]).chain(controllers).chain(files).chain(abilities).collect()
 }
 
 fn topic(topic: &Topic) -> Row {
@@ -94,16 +94,16 @@ fn controller(name: &str, on: Option<On>) -> Row {
     Row { feature: format!("controller {name}"), state, reason: reason.into() }
 }
 
-fn file(seen: &FileSeen) -> Row {
-    let (state, reason) = match (&seen.itself, &seen.instead) {
+fn file(found: &FileFound) -> Row {
+    let (state, reason) = match (&found.itself, &found.instead) {
         (Ok(how), _) => (State::Works, how.clone()),
         (Err(why), Some(instead)) => (State::FallsBack, format!("{instead} ({why})")),
         (Err(why), None) => (State::Off, why.clone()),
     };
-    Row { feature: seen.name.into(), state, reason }
+    Row { feature: found.name.into(), state, reason }
 }
 
-fn power(name: &str, tried: &Tried) -> Row {
+fn ability(name: &str, tried: &Tried) -> Row {
     let (state, reason) = match tried {
         Ok(how) => (State::Works, how.clone()),
         Err(why) => (State::Off, why.clone()),
@@ -116,14 +116,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_of_row_in_every_state() {
+    fn each_kind_of_row_has_each_state() {
         use State::*;
         let topic_of = |state: &str, reason: &str| Topic {
             name: "cpu".into(),
             state: state.into(),
             reason: reason.into(),
         };
-        let file_of = |itself: Result<&str, &str>, instead: Option<&str>| FileSeen {
+        let file_of = |itself: Result<&str, &str>, instead: Option<&str>| FileFound {
             name: "memory.peak",
             itself: itself.map(str::to_owned).map_err(str::to_owned),
             instead: instead.map(str::to_owned),
@@ -139,8 +139,8 @@ mod tests {
             (file(&file_of(Ok("read"), Some("other"))), ("memory.peak", Works, "read")),
             (file(&file_of(Err("none"), Some("other"))), ("memory.peak", FallsBack, "other (none)")),
             (file(&file_of(Err("none"), None)), ("memory.peak", Off, "none")),
-            (power("fentry", &Ok("ran 3 times".into())), ("fentry", Works, "ran 3 times")),
-            (power("fentry", &Err("load: EPERM".into())), ("fentry", Off, "load: EPERM")),
+            (ability("fentry", &Ok("ran 3 times".into())), ("fentry", Works, "ran 3 times")),
+            (ability("fentry", &Err("load: EPERM".into())), ("fentry", Off, "load: EPERM")),
         ];
         for (row, (feature, state, reason)) in table {
             assert_eq!(row, Row { feature: feature.into(), state, reason: reason.into() });
@@ -149,14 +149,14 @@ mod tests {
 
     #[test]
     fn rows_come_in_the_order_of_the_table_and_serialize() {
-        let seen = Seen {
+        let found = Found {
             topics: vec![Topic { name: "oom".into(), state: "on".into(), reason: String::new() }],
             layout: "v2".into(),
             controllers: vec![("cpu", Some(On::V2)), ("hugetlb", None)],
             files: vec![],
-            powers: vec![("fentry", Err("refused".into()))],
+            abilities: vec![("fentry", Err("refused".into()))],
         };
-        let lines: Vec<_> = rows(&seen).iter().map(|row| serde_json::to_string(row).unwrap()).collect();
+        let lines: Vec<_> = rows(&found).iter().map(|row| serde_json::to_string(row).unwrap()).collect();
         assert_eq!(
             lines,
             [
