@@ -99,8 +99,8 @@ fn oom_group(context: &Context) -> Result<(), Failure> {
     killed.sort_unstable();
     expected.sort_unstable();
     ensure_eq!(killed, expected, "pids killed");
-    // The kernel kills the one it chose and then the whole group, and counts the first twice if it still lives
-    // (mm/oom_kill.c, oom_kill_process); it is marked as a victim once.
+    // The kernel kills the process it chose and then the whole group, and counts the first one twice if it
+    // still lives (mm/oom_kill.c, oom_kill_process); it is marked as a victim once.
     let kernel = group.memory_events("oom_kill")?;
     ensure!((3..=4).contains(&kernel), "memory.events counts {kernel} kills of 3 processes");
     ensure_eq!(settled(&client, &group)?.oom_kills, Some(3), "counted kills");

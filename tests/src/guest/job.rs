@@ -39,7 +39,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "reclaim_stalls",
     "cgroups_beyond_capacity",
     "systemd_",
-    "cri_pod_has_its_names",
+    "cri_pod_is_shown_with_its_names",
     "pod_resize_and_replace",
     "pod_oom_kill_is_shown_at_once",
     "devices_enforced",
@@ -48,9 +48,9 @@ pub const KERNEL_TESTS: &[&str] = &[
     "system_cgroups_",
     "runtime_cgroups_",
     "interrupt_ends_cleanly",
-    "hierarchy_as_recorded",
-    "drift_is_put_right",
-    "no_memory_limit_below_use",
+    "hierarchy_matches_kubelet",
+    "drift_is_corrected",
+    "memory_limit_below_usage_is_deferred",
 ];
 
 /// One guest's job.

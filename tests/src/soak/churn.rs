@@ -10,8 +10,8 @@ use nodewarden_proto::nodewarden::v1::event::Detail;
 use super::evidence::{Claim, contradiction, repeated, starts};
 use super::manifests::{Kind, Version, manifest, name};
 use crate::e2e::hierarchy::pods::Dice;
-use crate::e2e::pods::seen::Seen;
-use crate::e2e::pods::stage::Stage;
+use crate::e2e::pods::fixture::PodFixture;
+use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::{eventually, since, was_interrupted};
 use crate::ensure;
 use crate::fixture::mounts_below;
@@ -71,7 +71,7 @@ pub fn churn(context: &Context, plan: &Plan, progress: impl Fn(&str)) -> Result<
     let section = "crashLoopBackOffInitialSeconds: 1\njournal: {memoryEvents: 500000, memoryBytes: 268435456, fileBytes: 67108864, files: 10}";
     let kubelet = "maxPods: 500\nfeatureGates: {KubeletCrashLoopBackOffMax: true}\n\
                    crashLoopBackOff: {maxContainerRestartPeriod: 5s}\n";
-    let stage = Stage::with(context, kubelet, section)?;
+    let stage = PodFixture::with_config(context, kubelet, section)?;
     let evidence = context.temp.join("evidence");
     std::fs::create_dir(&evidence).map_err(Failure::file(&evidence))?;
     let mut churn = Churn {
@@ -101,7 +101,7 @@ pub fn churn(context: &Context, plan: &Plan, progress: impl Fn(&str)) -> Result<
 struct Churn<'c> {
     context: &'c Context,
     plan: &'c Plan,
-    stage: Stage<'c>,
+    stage: PodFixture<'c>,
     evidence: PathBuf,
     dice: Dice,
     wanted_pods: BTreeMap<u64, Version>,
@@ -142,7 +142,7 @@ impl Churn<'_> {
             let due = self.plan.duration * (restarts + 1) / (self.plan.containerd_restarts + 1);
             if restarts < self.plan.containerd_restarts && begun.elapsed() >= due {
                 progress("containerd restarts");
-                self.stage.containerd_away(|_| {
+                self.stage.without_containerd(|_| {
                     std::thread::sleep(Duration::from_secs(2));
                     Ok(())
                 })?;
@@ -190,7 +190,7 @@ impl Churn<'_> {
         let limit = self.context.patiently(60 + 2 * self.plan.pods);
         let mut wrong = Vec::new();
         let settled = eventually(limit, "", || {
-            wrong = self.wrong(&self.stage.pods()?)?;
+            wrong = self.wrong(&self.stage.list_pods()?)?;
             Ok(wrong.is_empty().then_some(()))
         });
         settled.map_err(|failure| {
@@ -203,7 +203,7 @@ impl Churn<'_> {
         })
     }
 
-    fn wrong(&self, pods: &[Seen]) -> Result<Vec<String>, Failure> {
+    fn wrong(&self, pods: &[ListedPod]) -> Result<Vec<String>, Failure> {
         let mut wrong = Vec::new();
         let wanted: BTreeSet<String> = self.wanted_pods.keys().map(|number| name(*number)).collect();
         let names: Vec<String> = pods.iter().map(|pod| pod.name().to_owned()).collect();
@@ -241,7 +241,7 @@ impl Churn<'_> {
 
     /// Checks that the existing sandboxes, containers, volumes and directories are exactly those of the pods.
     fn check_leftovers(&self) -> Result<(), Failure> {
-        let pods = self.stage.pods()?;
+        let pods = self.stage.list_pods()?;
         let uids: BTreeSet<String> = pods.iter().map(|pod| pod.uid().to_owned()).collect();
         let mut last = Vec::new();
         let clean = eventually(self.context.patiently(30), "", || {
@@ -331,7 +331,7 @@ impl Churn<'_> {
         }
         let failing =
             |pod: &str| self.wanted_pods.keys().any(|n| Kind::of(*n) == Kind::Failing && name(*n) == pod);
-        for pod in self.stage.pods()?.iter().filter(|pod| !failing(pod.name())) {
+        for pod in self.stage.list_pods()?.iter().filter(|pod| !failing(pod.name())) {
             for status in pod.statuses().filter(|status| status.restarts() > 0) {
                 if !explained(pod.uid(), status.name()) {
                     unexplained.push(format!(

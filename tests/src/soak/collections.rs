@@ -11,9 +11,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::Rounds;
-use crate::e2e::gc::site::{Site, image, stays};
+use crate::e2e::gc::fixture::{GcFixture, image, running_pod};
 use crate::e2e::hierarchy::pods::Dice;
-use crate::e2e::pods::seen::Seen;
+use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::fixture::{PAUSE_IMAGE, RemovalAction};
@@ -61,7 +61,7 @@ pub fn collections(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
     progress(&format!("{} rounds, --seed {}", plan.rounds, plan.seed));
     let kubelet = "runtimeRequestTimeout: 2s\n";
     let section = "crashLoopBackOffInitialSeconds: 1\ngc: {periodSeconds: 1}";
-    let site = Site::new(context, THRESHOLDS, kubelet, section)?;
+    let site = GcFixture::new(context, THRESHOLDS, kubelet, section)?;
     let mut soak = Soak {
         context,
         site,
@@ -84,7 +84,7 @@ pub fn collections(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
 
 struct Soak<'c> {
     context: &'c Context,
-    site: Site<'c>,
+    site: GcFixture<'c>,
     dice: Dice,
     /// The pods by name: number of the image, and id of the container.
     pods: BTreeMap<String, (u64, String)>,
@@ -118,18 +118,18 @@ impl Soak<'_> {
         let n = self.dice.roll(IMAGES);
         let name = format!("p{}", self.named);
         self.named += 1;
-        self.site.stage.put([stays(&name, &image(n))])?;
+        self.site.pods.put([running_pod(&name, &image(n))])?;
         if self.dice.roll(2) == 0 {
             std::thread::sleep(Duration::from_millis(self.dice.roll(400)) * self.context.patience);
         }
         // Once the agent shows the pod, its image may not be removed; a removal begun just before may still
         // be in progress.
-        self.site.stage.until(&name, "known", 20, |_| true)?;
+        self.site.pods.wait_until(&name, "known", 20, |_| true)?;
         std::thread::sleep(UNDER_WAY * self.context.patience);
         self.hold(n);
         self.site.import(n)?;
         self.done.imports += 1;
-        let pod = self.site.stage.until(&name, "up once its image is there", 60, Seen::is_up)?;
+        let pod = self.site.pods.wait_until(&name, "up once its image is there", 60, ListedPod::is_up)?;
         self.pods.insert(name, (n, pod.container("c")?.id().to_owned()));
         self.done.pods += 1;
         Ok(())
@@ -140,12 +140,12 @@ impl Soak<'_> {
         let Some(name) = self.pods.keys().nth(index).cloned() else { return Ok(()) };
         let Some((n, _)) = self.pods.remove(&name) else { return Ok(()) };
         if !self.pods.values().any(|(other, _)| *other == n) {
-            self.site.ground.proxy.release(&image(n));
+            self.site.runtime.proxy.release(&image(n));
         }
-        self.site.stage.remove(&name)?;
+        self.site.pods.remove(&name)?;
         if self.dice.roll(2) == 0 {
             // Otherwise it ends during the next steps.
-            self.site.stage.gone(&[&name])?;
+            self.site.pods.wait_gone(&[&name])?;
         }
         Ok(())
     }
@@ -164,20 +164,20 @@ impl Soak<'_> {
     fn kill_at_removal(&mut self) -> Result<(), Failure> {
         let struck = Arc::new(AtomicBool::new(false));
         let (agent, struck_by_call) =
-            (Pid::from_raw(self.site.stage.agent()?.pid().cast_signed()), Arc::clone(&struck));
+            (Pid::from_raw(self.site.pods.agent()?.pid().cast_signed()), Arc::clone(&struck));
         // The process is not reaped before the next kill is prepared, so the pid cannot belong to another
         // process.
         let strike = move || struck_by_call.store(kill(agent, Signal::SIGKILL).is_ok(), Ordering::SeqCst);
         match self.dice.roll(3) {
-            0 => self.site.ground.proxy.rule(move |_, _| {
+            0 => self.site.runtime.proxy.rule(move |_, _| {
                 strike();
                 RemovalAction::Hang
             }),
-            1 => self.site.ground.proxy.rule(move |_, _| {
+            1 => self.site.runtime.proxy.rule(move |_, _| {
                 strike();
                 RemovalAction::Pass
             }),
-            _ => self.site.ground.proxy.when_done(move |_| strike()),
+            _ => self.site.runtime.proxy.when_done(move |_| strike()),
         }
         self.import()?;
         // Two periods and the minimum age. If all images are in use, there is nothing to remove.
@@ -185,10 +185,10 @@ impl Soak<'_> {
         while !struck.load(Ordering::SeqCst) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(1));
         }
-        self.site.stage.kill_agent()?;
+        self.site.pods.kill_agent()?;
         self.done.kills += 1;
         self.reset_proxy();
-        self.site.stage.start_agent()
+        self.site.pods.start_agent()
     }
 
     /// Makes removals fail or stay unanswered for a while.
@@ -199,7 +199,7 @@ impl Soak<'_> {
             _ => (RemovalAction::NoAnswer, 5),
         };
         self.site
-            .ground
+            .runtime
             .proxy
             .rule(move |number, _| if number % every == 0 { action } else { RemovalAction::Pass });
         self.import()?;
@@ -212,31 +212,31 @@ impl Soak<'_> {
     fn run_gc(&mut self) -> Result<(), Failure> {
         self.import()?;
         let arguments: &[&str] = if self.dice.roll(3) == 0 { &["gc", "--dry-run"] } else { &["gc"] };
-        let _output = self.site.stage.command(arguments)?;
+        let _output = self.site.pods.command(arguments)?;
         Ok(())
     }
 
     fn reset_proxy(&self) {
-        self.site.ground.proxy.rule(|_, _| RemovalAction::Pass);
-        self.site.ground.proxy.when_done(|_| {});
+        self.site.runtime.proxy.rule(|_, _| RemovalAction::Pass);
+        self.site.runtime.proxy.when_done(|_| {});
     }
 
     fn hold(&self, n: u64) {
-        self.site.ground.proxy.hold(&image(n));
+        self.site.runtime.proxy.hold(&image(n));
     }
 
     /// Checks that every pod still runs with its image, and that no image in use was removed.
     fn check_all(&mut self) -> Result<(), Failure> {
-        let proxy = &self.site.ground.proxy;
+        let proxy = &self.site.runtime.proxy;
         let violations = proxy.violations();
         ensure!(violations.is_empty(), "removals of what is in use: {}", violations.join("; "));
         ensure!(proxy.most_at_once() <= 1, "{} removals at once", proxy.most_at_once());
-        let images = self.site.stage.cri().list_images()?;
+        let images = self.site.pods.cri().list_images()?;
         let there = |name: &str| images.iter().any(|one| one.repo_tags.iter().any(|tag| tag == name));
         ensure!(there(PAUSE_IMAGE), "the sandboxes' image is gone");
         for (name, (n, container)) in &self.pods {
             ensure!(there(&image(*n)), "{} of pod {name} is gone", image(*n));
-            let pod = self.site.stage.until(name, "up", 20, Seen::is_up)?;
+            let pod = self.site.pods.wait_until(name, "up", 20, ListedPod::is_up)?;
             let c = pod.container("c")?;
             ensure!(
                 c.id() == container && c.restarts() == 0,
@@ -261,7 +261,7 @@ impl Soak<'_> {
         self.reset_proxy();
         let mut left = Vec::new();
         let gone = eventually(self.context.patiently(40), "", || {
-            let images = self.site.stage.cri().list_images()?;
+            let images = self.site.pods.cri().list_images()?;
             left =
                 images.into_iter().flat_map(|one| one.repo_tags).filter(|tag| tag != PAUSE_IMAGE).collect();
             Ok(left.is_empty().then_some(()))
@@ -270,7 +270,7 @@ impl Soak<'_> {
         self.check_all()?;
         ensure!(self.done.removals > 0, "no image was ever removed");
         let done = self.done;
-        self.site.stage.finish()?;
+        self.site.pods.finish()?;
         Ok(done)
     }
 }

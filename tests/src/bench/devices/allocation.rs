@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use crate::bench::{Bound, Figure, Run};
-use crate::e2e::devices::site::{DOMAIN, Site, limits};
+use crate::e2e::devices::fixture::{DOMAIN, DeviceFixture, limits};
 use crate::e2e::pods::manifest::{STAY, one};
 use crate::e2e::support::eventually;
 use crate::fixture::{Behaviour, NativePlugin, PluginDevice, Sample};
@@ -28,21 +28,21 @@ pub(super) const BOUND: Bound = Bound::both(1.0, 1.0);
 /// A pod does not get its devices.
 pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
     let pods = run.sizes.pods.unwrap_or(PODS[usize::from(run.quick)]).min(PODS[0]);
-    let mut site = Site::with_kubelet(run.context, "maxPods: 1000\n", "")?;
+    let mut site = DeviceFixture::with_kubelet(run.context, "maxPods: 1000\n", "")?;
     run.progress(&format!("{PLUGINS} plugins register {DEVICES} devices each"));
     let plugins = (0..PLUGINS)
-        .map(|number| site.native(&behaviour(&site.dir(), number), None))
+        .map(|number| site.start_native(&behaviour(&site.dir(), number), None))
         .collect::<Result<Vec<NativePlugin>, _>>()?;
     run.progress(&format!("{pods} pods are given {} devices", pods * (EACH[0] + EACH[1]) as usize));
     let begun = Instant::now();
     for number in 0..pods {
         let wanted = [(name(number), EACH[0]), (name(number + 1), EACH[1])];
         let wanted: Vec<_> = wanted.iter().map(|(name, count)| (name.as_str(), *count)).collect();
-        site.stage.put([one(&format!("pod{number:03}"), STAY, limits(&wanted))])?;
+        site.pods.put([one(&format!("pod{number:03}"), STAY, limits(&wanted))])?;
     }
     let expected = pods * (EACH[0] + EACH[1]) as usize;
     eventually(run.context.patiently(300), "not every pod has its devices", || {
-        let given = site.given()?;
+        let given = site.allocated()?;
         let all: usize = given.values().flat_map(|of_pod| of_pod.values()).map(|ids| ids.len()).sum();
         Ok((all == expected).then_some(()))
     })?;
@@ -81,7 +81,7 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         ),
     ];
     // The pods end before the plugins do. Ending a pod makes no calls to plugins.
-    site.stage.finish()?;
+    site.pods.finish()?;
     Ok(figures)
 }
 

@@ -82,7 +82,7 @@ fn demand(number: usize) -> PodDemand {
     let wanted = [(name(number), EACH[0] as usize), (name(number + 1), EACH[1] as usize)];
     let wanted: BTreeMap<String, usize> = wanted
         .into_iter()
-        .map(|(name, count)| (format!("{}/{name}", crate::e2e::devices::site::DOMAIN), count))
+        .map(|(name, count)| (format!("{}/{name}", crate::e2e::devices::fixture::DOMAIN), count))
         .collect();
     let container = ContainerDemand { name: "c".into(), kind: ContainerKind::Ordinary, wanted };
     PodDemand { uid: format!("00000000-0000-0000-0000-{number:012}"), containers: vec![container] }

@@ -8,7 +8,7 @@ use serde_json::json;
 
 use crate::bench::statistics::quantile;
 use crate::bench::{Bound, Figure, Run};
-use crate::e2e::devices::site::Site;
+use crate::e2e::devices::fixture::DeviceFixture;
 use crate::e2e::pods::manifest::{STAY, one};
 use crate::fixture::{Client, TestRoot, Worker};
 use crate::harness::Failure;
@@ -31,22 +31,22 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         return Ok(Vec::new());
     };
     let section = "enforcement: Enforce\nprivilegedEnforcement: \"Off\"";
-    let mut site = Site::new(context, section)?;
-    let client = site.stage.agent()?.client()?;
+    let mut site = DeviceFixture::new(context, section)?;
+    let client = site.pods.agent()?.client()?;
     let topic = client.status()?.topics.into_iter().find(|topic| topic.topic == "device");
     ensure!(
         topic.as_ref().is_some_and(|topic| topic.state != "off"),
         "opens are not checked on this kernel: {topic:?}"
     );
     let privileged = json!({ "securityContext": { "privileged": true } });
-    site.stage.put([one("guarded", STAY, json!({})), one("free", STAY, privileged)])?;
+    site.pods.put([one("guarded", STAY, json!({})), one("free", STAY, privileged)])?;
     let mut cgroups = vec![];
     let outside =
         TestRoot::at(context.layout.clone(), format!("/{}-opens", context.prefix()), context.problems())?;
     cgroups.push(outside.child("opens")?.directory(unified));
     for name in ["free", "guarded"] {
-        let pod = site.stage.up(name)?;
-        let path = site.stage.cgroup(&pod)?;
+        let pod = site.pods.wait_up(name)?;
+        let path = site.pods.cgroup(&pod)?;
         let group = unified.mount.join(path.trim_start_matches('/')).join("opens");
         std::fs::create_dir(&group).map_err(Failure::file(&group))?;
         cgroups.push(group);
@@ -56,7 +56,7 @@ pub fn measure(run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
         std::fs::remove_dir(group).map_err(Failure::file(group))?;
     }
     let figures = figures?;
-    site.stage.finish()?;
+    site.pods.finish()?;
     Ok(figures)
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use crate::e2e::pods::stage::Stage;
-use crate::e2e::pressure::site::{Alive, NO_DISKS, decisions, greedy, requests};
+use crate::e2e::pods::fixture::PodFixture;
+use crate::e2e::pressure::fixture::{NO_DISKS, RunningPod, decisions, greedy, requests};
 use crate::e2e::support::{MIB, eventually};
 use crate::fixture::{NodeMemory, ServerProgram};
 use crate::harness::{Context, Failure};
@@ -28,7 +28,7 @@ const REST: Duration = Duration::from_millis(300);
 const SECTION: &str = "eviction: {restartEvicted: false}";
 
 pub struct EvictionFixture<'c> {
-    pub stage: Stage<'c>,
+    pub stage: PodFixture<'c>,
     pub program: ServerProgram,
     pub memory: NodeMemory,
     /// In bytes.
@@ -36,7 +36,7 @@ pub struct EvictionFixture<'c> {
     above: u64,
     beyond: u64,
     /// The pods that must not be affected.
-    pub calm: Vec<Alive>,
+    pub calm: Vec<RunningPod>,
 }
 
 impl<'c> EvictionFixture<'c> {
@@ -46,7 +46,7 @@ impl<'c> EvictionFixture<'c> {
         let program = ServerProgram::new(context)?;
         let mut memory = NodeMemory::open(&context.layout)?;
         let available = memory.available().map_err(Failure::file("memory.stat"))?;
-        let stage = Stage::with(context, &lines(MIB), SECTION)?;
+        let stage = PodFixture::with_config(context, &lines(MIB), SECTION)?;
         let (above, beyond) = (ABOVE.min(available / 4), BEYOND.min(available / 4));
         let mut fixture = Self { stage, program, memory, threshold: 0, above, beyond, calm: Vec::new() };
         let spec = || json!({});
@@ -61,7 +61,7 @@ impl<'c> EvictionFixture<'c> {
             pods.clone().map(|(name, resources)| greedy(&fixture.program, name, resources, &[], spec()));
         fixture.stage.put(manifests)?;
         for (name, _) in pods {
-            let alive = Alive::of(&fixture.stage.up(name)?)?;
+            let alive = RunningPod::of(&fixture.stage.wait_up(name)?)?;
             fixture.program.hold(name, HELD, 0)?;
             fixture.calm.push(alive);
         }
@@ -117,7 +117,7 @@ impl<'c> EvictionFixture<'c> {
     pub fn changed(&mut self) -> Result<usize, Failure> {
         let mut changed = 0;
         for alive in &mut self.calm {
-            let now = self.stage.up(&alive.name).and_then(|pod| Alive::of(&pod));
+            let now = self.stage.wait_up(&alive.name).and_then(|pod| RunningPod::of(&pod));
             match now {
                 Ok(now) if now == *alive => {}
                 Ok(now) => {

@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use nodewarden_model::Decision;
 
 use super::sampler::Sample;
-use crate::e2e::pressure::site::chosen;
+use crate::e2e::pressure::fixture::chosen;
 use crate::harness::Failure;
 
 /// The result of one round.

@@ -12,7 +12,7 @@ use super::judge::{self, Round};
 use super::sampler::Sampler;
 use super::stall_detector::{self, StallDetector};
 use crate::bench::Run;
-use crate::e2e::pressure::site::{greedy, is_evicted, requests};
+use crate::e2e::pressure::fixture::{greedy, is_evicted, requests};
 use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::harness::Failure;
@@ -35,7 +35,7 @@ pub fn round(
     let context = run.context;
     let manifest = greedy(&fixture.program, name, requests(16), &[], json!({}));
     fixture.stage.put([manifest])?;
-    let pod = fixture.stage.up(name)?;
+    let pod = fixture.stage.wait_up(name)?;
     let process = Process::open(main_process(fixture, &fixture.stage.container_cgroup(&pod, "c")?)?)?;
     let bytes = fixture.ready()?;
     std::thread::sleep(REST);
@@ -50,7 +50,7 @@ pub fn round(
     let dead = dead?;
     ensure!(fixture.available()? > 0, "nothing is available");
 
-    fixture.stage.until(name, "evicted", 20, is_evicted)?;
+    fixture.stage.wait_until(name, "evicted", 20, is_evicted)?;
     let decided = eventually(context.patiently(20), &format!("no decision that chose {name}"), || {
         let decisions = fixture.decisions()?;
         let (own, others) = judge::evictions(&decisions, begun, name);
@@ -91,7 +91,7 @@ pub fn round(
         round.stood
     ));
     fixture.stage.remove(name)?;
-    fixture.stage.gone(&[name])?;
+    fixture.stage.wait_gone(&[name])?;
     Ok(round)
 }
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 
 use super::bare::NODE;
 use super::evidence::{Evidence, now};
-use crate::e2e::hierarchy::managed::status;
-use crate::e2e::pods::seen::Seen;
+use crate::e2e::hierarchy::fixture::status;
+use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::fixture::{Agent, AgentOptions, Manage, TestRoot};
@@ -90,7 +90,7 @@ impl<'c> PodsFixture<'c> {
         }
         eventually(limit, "pods without a manifest are still there", || {
             let answer = self.agent.get("/pods")?;
-            let pods = Seen::list(&answer.text())?;
+            let pods = ListedPod::list(&answer.text())?;
             let hierarchy = status(&self.agent)?;
             Ok((pods.is_empty() && hierarchy.pods.is_empty() && hierarchy.removing.is_empty()).then_some(()))
         })

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use super::histogram::Histogram;
 use crate::bench::pods::{PodsFixture, resident};
-use crate::e2e::pods::seen::Seen;
+use crate::e2e::pods::listed::ListedPod;
 use crate::e2e::probes::samples;
 use crate::ensure;
 use crate::fixture::{Agent, Cri, Sample};
@@ -110,5 +110,5 @@ fn sum(samples: &[Sample], wanted: &dyn Fn(&Sample) -> bool) -> f64 {
 pub fn ready_pods(agent: &Agent) -> Result<usize, Failure> {
     let answer = agent.get("/pods")?;
     ensure!(answer.status == 200, "/pods answers {}", answer.status);
-    Ok(Seen::list(&answer.text())?.iter().filter(|pod| pod.is_up()).count())
+    Ok(ListedPod::list(&answer.text())?.iter().filter(|pod| pod.is_up()).count())
 }

@@ -1,5 +1,6 @@
-//! The kubelet's checkpoint file, written and read here apart from nodewarden's own code: JSON, and a checksum over what
-//! Go's spew prints of it (pkg/kubelet/checkpointmanager/checksum, pkg/kubelet/cm/devicemanager/checkpoint).
+//! The kubelet's checkpoint file, written and read independently of nodewarden's own code: JSON with a
+//! checksum over the text that Go's spew prints of it (pkg/kubelet/checkpointmanager/checksum,
+//! pkg/kubelet/cm/devicemanager/checkpoint).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::harness::Failure;
 
-/// One `PodDevicesEntry`; the devices of this one name no NUMA node.
+/// One `PodDevicesEntry`, with devices on no NUMA node.
 pub struct Entry<'a> {
     pub uid: &'a str,
     pub container: &'a str,
@@ -19,7 +20,7 @@ pub struct Entry<'a> {
     pub response: ContainerAllocateResponse,
 }
 
-/// The file as a kubelet writes it.
+/// The text of the file as a kubelet writes it.
 pub fn file(entries: &[Entry<'_>], registered: &BTreeMap<String, Vec<&str>>) -> String {
     let entries: Vec<_> = entries
         .iter()
@@ -33,10 +34,10 @@ pub fn file(entries: &[Entry<'_>], registered: &BTreeMap<String, Vec<&str>>) -> 
     json!({ "Checksum": checksum(&data), "Data": data }).to_string()
 }
 
-/// Whose each device of a file is, by (uid, container), having compared its checksum.
+/// Reads a file, checks its checksum, and returns the devices by owner: (pod uid, container).
 ///
 /// # Errors
-/// It is not whole, or a device is in it twice.
+/// The file is damaged, or a device has two owners.
 pub fn owners(path: &Path) -> Result<BTreeMap<(String, String), BTreeSet<String>>, Failure> {
     let text = std::fs::read_to_string(path).map_err(Failure::file(path))?;
     let wrong = |what: String| Failure::Unexpected(format!("{}: {what}: {text}", path.display()));
@@ -48,13 +49,14 @@ pub fn owners(path: &Path) -> Result<BTreeMap<(String, String), BTreeSet<String>
     let mut owners: BTreeMap<_, BTreeSet<String>> = BTreeMap::new();
     let mut seen = BTreeMap::new();
     for entry in file["Data"]["PodDeviceEntries"].as_array().into_iter().flatten() {
-        let word = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
-        let owner = (word("PodUID"), word("ContainerName"));
+        let field = |key: &str| entry[key].as_str().unwrap_or_default().to_owned();
+        let owner = (field("PodUID"), field("ContainerName"));
         let nodes = entry["DeviceIDs"].as_object().into_iter().flat_map(|nodes| nodes.values());
         let ids = nodes.flat_map(|ids| ids.as_array().into_iter().flatten()).filter_map(Value::as_str);
         for id in ids {
-            // A container's devices may be on several nodes, and a pod's be used again by its next container.
-            let other = seen.insert((word("ResourceName"), id.to_owned()), owner.0.clone());
+            // A container's devices may be on several NUMA nodes, and a pod's devices may be used again by
+            // its next container.
+            let other = seen.insert((field("ResourceName"), id.to_owned()), owner.0.clone());
             if let Some(other) = other.filter(|other| *other != owner.0) {
                 return Err(wrong(format!("{id} is of {other} and of {}", owner.0)));
             }
@@ -64,11 +66,12 @@ pub fn owners(path: &Path) -> Result<BTreeMap<(String, String), BTreeSet<String>
     Ok(owners)
 }
 
-/// FNV-1a of 32 bits over what spew prints of `checkpointData`, keys of maps sorted.
+/// FNV-1a of 32 bits over the text that spew prints of `checkpointData`, with sorted keys of maps.
 fn checksum(data: &Value) -> u32 {
     printed(data).bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
+/// The text that spew prints of `checkpointData`.
 fn printed(data: &Value) -> String {
     let entries = match data["PodDeviceEntries"].as_array() {
         None => "<nil>".to_owned(),
@@ -81,8 +84,9 @@ fn printed(data: &Value) -> String {
     )
 }
 
+/// The text that spew prints of one entry.
 fn entry(entry: &Value) -> String {
-    let word = |key: &str| entry[key].as_str().unwrap_or_default();
+    let field = |key: &str| entry[key].as_str().unwrap_or_default();
     let response = entry["AllocResp"].as_str().map_or_else(
         || "<nil>".to_owned(),
         |text| {
@@ -93,14 +97,14 @@ fn entry(entry: &Value) -> String {
     format!(
         "{{PodUID:(string){} ContainerName:(string){} ResourceName:(string){} \
          DeviceIDs:(checkpoint.DevicesPerNUMA){} AllocResp:([]uint8){response}}}",
-        word("PodUID"),
-        word("ContainerName"),
-        word("ResourceName"),
+        field("PodUID"),
+        field("ContainerName"),
+        field("ResourceName"),
         lists(&entry["DeviceIDs"], |node| node.parse::<i64>().unwrap_or_default()),
     )
 }
 
-/// `map[a:[x y] b:[z]]`, in the order of what `key` makes of the names.
+/// The text that spew prints of a map of lists, `map[a:[x y] b:[z]]`, sorted by `key` of the names.
 fn lists<K: Ord>(map: &Value, key: impl Fn(&str) -> K) -> String {
     let Some(map) = map.as_object() else { return "<nil>".to_owned() };
     let mut all: Vec<_> = map.iter().collect();
@@ -121,10 +125,10 @@ const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz
 fn base64(bytes: &[u8]) -> String {
     let mut text = String::new();
     for chunk in bytes.chunks(3) {
-        let word =
-            chunk.iter().enumerate().fold(0u32, |word, (i, byte)| word | u32::from(*byte) << (16 - 8 * i));
+        let field =
+            chunk.iter().enumerate().fold(0u32, |field, (i, byte)| field | u32::from(*byte) << (16 - 8 * i));
         for digit in 0..4 {
-            let value = (word >> (18 - 6 * digit)) as usize & 63;
+            let value = (field >> (18 - 6 * digit)) as usize & 63;
             text.push(if digit <= chunk.len() { char::from(DIGITS[value]) } else { '=' });
         }
     }
@@ -133,13 +137,13 @@ fn base64(bytes: &[u8]) -> String {
 
 fn unbase64(text: &str) -> Vec<u8> {
     let values = text.bytes().filter_map(|byte| DIGITS.iter().position(|digit| *digit == byte));
-    let (mut bytes, mut word, mut bits) = (Vec::new(), 0usize, 0);
+    let (mut bytes, mut field, mut bits) = (Vec::new(), 0usize, 0);
     for value in values {
-        word = word << 6 | value;
+        field = field << 6 | value;
         bits += 6;
         if bits >= 8 {
             bits -= 8;
-            bytes.push((word >> bits & 255) as u8);
+            bytes.push((field >> bits & 255) as u8);
         }
     }
     bytes
@@ -150,11 +154,11 @@ mod tests {
     use super::*;
     use crate::harness::golden;
 
-    /// Recorded of a kubelet; left out where the recordings are not there.
+    /// Compares with files recorded from a kubelet; does nothing where the recordings are missing.
     #[test]
-    fn the_checksum_is_a_kubelet_s() {
+    fn the_checksum_is_the_kubelets() {
         let Some(path) = golden("device_checkpoints.json") else {
-            eprintln!("left out: no golden values");
+            eprintln!("skipped: no golden values");
             return;
         };
         let samples: Vec<Value> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
@@ -167,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_can_be_read() {
+    fn a_written_file_is_read_back() {
         let response = ContainerAllocateResponse::default();
         let entry = |uid, ids| Entry {
             uid,
@@ -180,8 +184,8 @@ mod tests {
         let path = folder.path().join("file");
         let registered = BTreeMap::from([("a.test/b".to_owned(), vec!["1", "2"])]);
         std::fs::write(&path, file(&[entry("u", &["1"]), entry("v", &["2"])], &registered)).unwrap();
-        let owners_of = owners(&path).unwrap();
-        assert_eq!(owners_of[&("v".to_owned(), "c".to_owned())], BTreeSet::from(["2".to_owned()]));
+        let found = owners(&path).unwrap();
+        assert_eq!(found[&("v".to_owned(), "c".to_owned())], BTreeSet::from(["2".to_owned()]));
         std::fs::write(&path, file(&[entry("u", &["1"]), entry("v", &["1"])], &registered)).unwrap();
         assert!(owners(&path).unwrap_err().to_string().contains("1 is of u and of v"));
         let text = std::fs::read_to_string(&path).unwrap().replace("\"u\"", "\"w\"");

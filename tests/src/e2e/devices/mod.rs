@@ -1,16 +1,16 @@
-//! Devices: plugins of the published protocol against the running agent, pods that get devices from them, and what the
-//! kernel allows.
+//! Devices: device plugins that speak the kubelet's protocol with the agent, pods that get devices from them,
+//! and enforcement in the kernel.
 
 pub(crate) mod checkpoint;
 mod enforce;
+pub(crate) mod fixture;
 mod health;
-mod liars;
 mod listing;
+mod misbehaving;
 mod order;
 mod reach;
 mod restart;
 mod rounds;
-pub(crate) mod site;
 mod takeover;
 mod twin;
 mod watcher;
@@ -26,7 +26,7 @@ const NEEDS: &[Capability] = &[
     Capability::Loopback,
 ];
 
-/// What tests of a plugin that misbehaves need: only the one in Python does.
+/// What tests of misbehaving plugins need: only the plugin written in Python can misbehave.
 const NEEDS_PYTHON: &[Capability] = &[
     Capability::Root,
     Capability::Cri,
@@ -43,7 +43,7 @@ pub fn tests() -> Vec<Test> {
         health::TESTS,
         restart::TESTS,
         takeover::TESTS,
-        liars::TESTS,
+        misbehaving::TESTS,
         watcher::TESTS,
         listing::TESTS,
         enforce::TESTS,

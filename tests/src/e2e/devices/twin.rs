@@ -1,4 +1,4 @@
-//! A twin of a harmless device: the same numbers, another place.
+//! A second node of a harmless device: the same device numbers at another path.
 
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -7,11 +7,11 @@ use nix::sys::stat::{Mode, SFlag, makedev, mknod};
 
 use crate::harness::Failure;
 
-/// Character devices that no container has by itself, and that opening does nothing to: fuse, loop-control, kmsg, tun,
-/// hwrng (Documentation/admin-guide/devices.txt).
+/// Character devices that no container has by default, and that opening does not change: fuse, loop-control,
+/// kmsg, tun, hwrng (Documentation/admin-guide/devices.txt).
 const CANDIDATES: [(u64, u64); 5] = [(10, 229), (10, 237), (1, 11), (10, 200), (10, 183)];
 
-/// A device node made by the test.
+/// A device node created by the test.
 pub struct Twin {
     pub path: PathBuf,
     pub major: u64,
@@ -19,10 +19,10 @@ pub struct Twin {
 }
 
 impl Twin {
-    /// Makes the first that this kernel has, in a folder that is made for it.
+    /// Creates a node of the first of these devices that this kernel has, in a new directory.
     ///
     /// # Errors
-    /// Skips the test where there is none, or where nodes in the folder mean nothing.
+    /// Skips the test if this kernel has none of them, or if nodes in the directory cannot be opened.
     pub fn make(folder: &Path) -> Result<Self, Failure> {
         std::fs::create_dir_all(folder).map_err(Failure::file(folder))?;
         let mut reasons = Vec::new();

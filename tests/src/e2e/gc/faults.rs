@@ -1,4 +1,4 @@
-//! Collections that are cut off, refused or never answered: the next one completes, pods go on, and nothing in use goes.
+//! Garbage collection with an agent that is killed, and with a runtime that fails or never answers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,7 +8,7 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::NEEDS;
-use super::site::{Site, image, stays, words};
+use super::fixture::{GcFixture, image, output_text, running_pod};
 use crate::e2e::support::eventually;
 use crate::fixture::RemovalAction;
 use crate::harness::{Context, Failure, Test};
@@ -22,58 +22,60 @@ pub const TESTS: &[Test] = &[
 
 const HIGH: u64 = 85;
 const LOW: u64 = 80;
-/// What the disk is filled to: two images and more must go.
+/// Use of the disk in percent after it was filled: more than two images must be removed.
 const FULL: u64 = 88;
 const PERIOD: &str = "gc: {periodSeconds: 1}";
 
 /// Where in a removal the agent is killed.
 #[derive(Debug, Clone, Copy)]
 enum Moment {
-    /// Asked for, and not carried out.
-    Asked,
-    /// Under way.
-    UnderWay,
+    /// Requested, and not carried out.
+    Requested,
+    /// In progress.
+    InProgress,
     /// Carried out, and not answered.
     Done,
 }
 
+/// After a kill at any moment of a removal the next agent finishes the collection, and pods and their images
+/// are unharmed.
 fn killed(context: &Context) -> Result<(), Failure> {
-    let mut site = Site::new(context, [HIGH, LOW], "", PERIOD)?;
-    let mut next = site.import_to(0, 70.0)?;
-    let pods = site.pods(&[1, 2])?;
-    for moment in [Moment::Asked, Moment::UnderWay, Moment::Done] {
-        let killed = arm(&site, moment)?;
-        fill(&site)?;
-        eventually(context.patiently(20), &format!("no removal to be cut off: {moment:?}"), || {
+    let mut fixture = GcFixture::new(context, [HIGH, LOW], "", PERIOD)?;
+    let mut next = fixture.import_to(0, 70.0)?;
+    let pods = fixture.start_pods(&[1, 2])?;
+    for moment in [Moment::Requested, Moment::InProgress, Moment::Done] {
+        let killed = kill_at(&fixture, moment)?;
+        fill(&fixture)?;
+        eventually(context.patiently(20), &format!("no removal to kill the agent in: {moment:?}"), || {
             Ok(killed.load(Ordering::SeqCst).then_some(()))
         })?;
-        site.stage.kill_agent()?;
-        site.ground.proxy.rule(|_, _| RemovalAction::Pass);
-        site.ground.proxy.when_done(|_| {});
-        let before = site.ground.proxy.removals().len();
-        site.stage.start_agent()?;
-        // The one that was cut off may have brought the use below the high threshold.
-        fill(&site)?;
-        site.rests_below(LOW, 30)?;
-        ensure!(site.ground.proxy.removals().len() > before, "nothing was removed after {moment:?}");
-        site.all_well(&pods)?;
-        next = site.import_to(next, 76.0)?;
+        fixture.pods.kill_agent()?;
+        fixture.runtime.proxy.rule(|_, _| RemovalAction::Pass);
+        fixture.runtime.proxy.when_done(|_| {});
+        let before = fixture.runtime.proxy.removals().len();
+        fixture.pods.start_agent()?;
+        // The interrupted removal may have brought the use below the high threshold.
+        fill(&fixture)?;
+        fixture.wait_settled_below(LOW, 30)?;
+        ensure!(fixture.runtime.proxy.removals().len() > before, "nothing was removed after {moment:?}");
+        fixture.check_unharmed(&pods)?;
+        next = fixture.import_to(next, 76.0)?;
     }
-    site.stage.finish()
+    fixture.pods.finish()
 }
 
-/// Kills the agent at this moment of its next removal. Tells when it has.
-fn arm(site: &Site<'_>, moment: Moment) -> Result<Arc<AtomicBool>, Failure> {
+/// Kills the agent at this moment of its next removal, and then sets the returned flag.
+fn kill_at(fixture: &GcFixture<'_>, moment: Moment) -> Result<Arc<AtomicBool>, Failure> {
     let killed = Arc::new(AtomicBool::new(false));
-    let (agent, told) = (Pid::from_raw(site.stage.agent()?.pid().cast_signed()), Arc::clone(&killed));
-    // Not reaped before the next one is armed: the number is nobody else's.
-    let strike = move || told.store(kill(agent, Signal::SIGKILL).is_ok(), Ordering::SeqCst);
+    let (agent, flag) = (Pid::from_raw(fixture.pods.agent()?.pid().cast_signed()), Arc::clone(&killed));
+    // The agent is not reaped before the next call, so its pid is not reused.
+    let strike = move || flag.store(kill(agent, Signal::SIGKILL).is_ok(), Ordering::SeqCst);
     match moment {
-        Moment::Asked => site.ground.proxy.rule(move |_, _| {
+        Moment::Requested => fixture.runtime.proxy.rule(move |_, _| {
             strike();
             RemovalAction::Hang
         }),
-        Moment::UnderWay => site.ground.proxy.rule(move |number, _| {
+        Moment::InProgress => fixture.runtime.proxy.rule(move |number, _| {
             if number == 0 {
                 let strike = strike.clone();
                 std::thread::spawn(move || {
@@ -83,72 +85,87 @@ fn arm(site: &Site<'_>, moment: Moment) -> Result<Arc<AtomicBool>, Failure> {
             }
             RemovalAction::Pass
         }),
-        Moment::Done => site.ground.proxy.when_done(move |_| strike()),
+        Moment::Done => fixture.runtime.proxy.when_done(move |_| strike()),
     }
     Ok(killed)
 }
 
-fn fill(site: &Site<'_>) -> Result<(), Failure> {
-    let filled = site.ground.disk.fill_to("filler", FULL);
-    filled.map(drop).map_err(Failure::file(site.ground.disk.path()))
+/// Fills the disk up to [`FULL`] percent.
+fn fill(fixture: &GcFixture<'_>) -> Result<(), Failure> {
+    let filled = fixture.runtime.disk.fill_to("filler", FULL);
+    filled.map(drop).map_err(Failure::file(fixture.runtime.disk.path()))
 }
 
+/// When every third removal fails, `gc` continues with other images down to the low threshold, and reports
+/// and
+/// counts the failures.
 fn every_third(context: &Context) -> Result<(), Failure> {
-    let mut site = Site::new(context, [HIGH, LOW], "", "gc: {periodSeconds: 3600}")?;
-    site.import_to(0, 76.0)?;
-    let pods = site.pods(&[1, 2])?;
-    // A start looks at the images; they are to be older than the minimum age.
-    site.stage.kill_agent()?;
-    site.stage.start_agent()?;
+    let mut fixture = GcFixture::new(context, [HIGH, LOW], "", "gc: {periodSeconds: 3600}")?;
+    fixture.import_to(0, 76.0)?;
+    let pods = fixture.start_pods(&[1, 2])?;
+    // The agent detects the new images when it starts. They must be older than the minimum age.
+    fixture.pods.kill_agent()?;
+    fixture.pods.start_agent()?;
     std::thread::sleep(Duration::from_secs(2) * context.patience);
-    let filled = site.ground.disk.fill_to("filler", 95);
-    filled.map_err(Failure::file(site.ground.disk.path()))?;
-    site.ground
+    let filled = fixture.runtime.disk.fill_to("filler", 95);
+    filled.map_err(Failure::file(fixture.runtime.disk.path()))?;
+    fixture
+        .runtime
         .proxy
         .rule(|number, _| if number % 3 == 2 { RemovalAction::Fail } else { RemovalAction::Pass });
-    let output = site.stage.command(&["gc"])?;
-    ensure!(!output.status.success(), "gc succeeded though removals failed: {}", words(&output));
-    let removals = site.ground.proxy.removals();
+    let output = fixture.pods.command(&["gc"])?;
+    ensure!(!output.status.success(), "gc succeeded though removals failed: {}", output_text(&output));
+    let removals = fixture.runtime.proxy.removals();
     let failed = removals.iter().filter(|one| one.action == RemovalAction::Fail).count();
     ensure!(
         failed >= 1 && removals.last().is_some_and(|one| one.action == RemovalAction::Pass),
         "{removals:?}"
     );
-    ensure!(site.ground.space()?.above(LOW) <= 0, "the use is {:?}: {}", site.ground.space(), words(&output));
-    ensure!(words(&output).contains("the test says so"), "why it failed is not in: {}", words(&output));
-    ensure_eq!(
-        site.metric("kubelet_image_garbage_collected_total", ("reason", "space"))? as usize,
-        removals.len() - failed,
-        "images collected by the agent's word"
+    ensure!(
+        fixture.runtime.space()?.above(LOW) <= 0,
+        "the use is {:?}: {}",
+        fixture.runtime.space(),
+        output_text(&output)
     );
-    ensure!(site.metric("nodewarden_gc_failures_total", ("", ""))? > 0.0, "no failure was counted");
-    site.all_well(&pods)?;
-    site.stage.finish()
+    ensure!(
+        output_text(&output).contains("the test says so"),
+        "the reason of the failure is not in: {}",
+        output_text(&output)
+    );
+    ensure_eq!(
+        fixture.metric("kubelet_image_garbage_collected_total", ("reason", "space"))? as usize,
+        removals.len() - failed,
+        "images collected, by the agent's metric"
+    );
+    ensure!(fixture.metric("nodewarden_gc_failures_total", ("", ""))? > 0.0, "no failure was counted");
+    fixture.check_unharmed(&pods)?;
+    fixture.pods.finish()
 }
 
+/// A removal that the runtime never answers delays no pod, and the collection continues with other images.
 fn hangs(context: &Context) -> Result<(), Failure> {
-    let mut site = Site::new(context, [HIGH, LOW], "runtimeRequestTimeout: 3s\n", PERIOD)?;
-    let next = site.import_to(0, 76.0)?;
-    let pods = site.pods(&[1, 2])?;
-    for (number, deal) in [RemovalAction::Hang, RemovalAction::NoAnswer].into_iter().enumerate() {
-        site.ground.proxy.rule(move |number, _| if number == 0 { deal } else { RemovalAction::Pass });
-        let before = site.ground.proxy.removals().len();
-        fill(&site)?;
-        eventually(context.patiently(20), "nothing was to be removed", || {
-            Ok((site.ground.proxy.removals().len() > before).then_some(()))
+    let mut fixture = GcFixture::new(context, [HIGH, LOW], "runtimeRequestTimeout: 3s\n", PERIOD)?;
+    let next = fixture.import_to(0, 76.0)?;
+    let pods = fixture.start_pods(&[1, 2])?;
+    for (number, action) in [RemovalAction::Hang, RemovalAction::NoAnswer].into_iter().enumerate() {
+        fixture.runtime.proxy.rule(move |number, _| if number == 0 { action } else { RemovalAction::Pass });
+        let before = fixture.runtime.proxy.removals().len();
+        fill(&fixture)?;
+        eventually(context.patiently(20), "no removal was requested", || {
+            Ok((fixture.runtime.proxy.removals().len() > before).then_some(()))
         })?;
-        // Nobody else waits for it.
+        // Pods start meanwhile.
         let name = format!("meanwhile{number}");
-        site.stage.put([stays(&name, &image(next - 1))])?;
-        site.stage.up(&name)?;
-        site.rests_below(LOW, 60)?;
-        let removals = site.ground.proxy.removals();
-        ensure!(removals.len() > before + 1, "nothing was removed after {deal:?}");
+        fixture.pods.put([running_pod(&name, &image(next - 1))])?;
+        fixture.pods.wait_up(&name)?;
+        fixture.wait_settled_below(LOW, 60)?;
+        let removals = fixture.runtime.proxy.removals();
+        ensure!(removals.len() > before + 1, "nothing was removed after {action:?}");
         let first = &removals[before];
-        if deal == RemovalAction::NoAnswer {
-            ensure!(first.after.is_some(), "it was not carried out");
+        if action == RemovalAction::NoAnswer {
+            ensure!(first.after.is_some(), "the unanswered removal was not carried out");
         }
-        site.all_well(&pods)?;
+        fixture.check_unharmed(&pods)?;
     }
-    site.stage.finish()
+    fixture.pods.finish()
 }

@@ -1,17 +1,20 @@
-//! Whether collections went as far as they should, by how full the disk was at each removal. Pure.
+//! Judges from the use of the disk at each removal whether collections started and stopped where they should.
+//! Pure functions.
 
 use std::time::{Duration, Instant};
 
 use crate::fixture::{Removal, Space};
 
-/// What the disk may gain on its own between a look at it and a removal: blocks of containerd's own database.
+/// Bytes that the use may change on its own between a reading and a removal: blocks of containerd's own
+/// database.
 const SLACK: i64 = 512 << 10;
-/// The kubelet takes the free part of the disk down to a whole percent: the use seems to be up to one more.
+/// Percent. The kubelet rounds the free part of the disk down to a whole percent: the use seems to be up to
+/// one more.
 const WHOLE_PERCENT: u64 = 1;
 
-/// A removal so soon after the last one is of the same collection: what was written meanwhile may have brought the use
-/// above the threshold again before the collection itself looked. Less than the time between two collections.
-const SAME: Duration = Duration::from_millis(500);
+/// A removal this soon after the last one belongs to the same collection: writes may have brought the use
+/// above the threshold again before the collection read it. Less than the time between two collections.
+const SAME_COLLECTION: Duration = Duration::from_millis(500);
 
 /// The removals of one collection.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,21 +28,23 @@ pub struct Run {
 /// Groups removals into collections from above `high` to `low` percent.
 ///
 /// # Errors
-/// Says of a removal that none was due, or of a collection that it stopped too early. The last one may be under way.
+/// A removal that was not due, or a collection that stopped too early. The last collection may be in
+/// progress.
 pub fn runs(removals: &[Removal], high: u64, low: u64) -> Result<Vec<Run>, String> {
     let mut runs: Vec<Run> = Vec::new();
     let mut open = false;
     let mut ended = None;
     for (number, removal) in removals.iter().enumerate() {
         let before = removal.before;
-        let soon = ended.is_some_and(|ended| removal.asked.saturating_duration_since(ended) < SAME);
+        let soon =
+            ended.is_some_and(|ended| removal.asked.saturating_duration_since(ended) < SAME_COLLECTION);
         ended = removal.ended.or(ended);
         open |= soon;
         if open && before.above(low) <= -SLACK {
             return Err(format!(
                 "removal {number} at {:.2} %: {low} % had been reached: {}",
                 before.percent(),
-                told(removals)
+                shown(removals)
             ));
         }
         if !open {
@@ -47,7 +52,7 @@ pub fn runs(removals: &[Removal], high: u64, low: u64) -> Result<Vec<Run>, Strin
                 return Err(format!(
                     "removal {number} at {:.2} %: none is due below {high} %: {}",
                     before.percent(),
-                    told(removals)
+                    shown(removals)
                 ));
             }
             runs.push(Run { removals: 0, from: before.percent(), to: before.percent() });
@@ -62,20 +67,21 @@ pub fn runs(removals: &[Removal], high: u64, low: u64) -> Result<Vec<Run>, Strin
     Ok(runs)
 }
 
-/// Every removal in a few words.
-fn told(removals: &[Removal]) -> String {
-    let told = removals.iter().map(|removal| {
+/// Every removal as text: use before and after it.
+fn shown(removals: &[Removal]) -> String {
+    let shown = removals.iter().map(|removal| {
         let after =
             removal.after.map_or_else(|| "not done".to_owned(), |after| format!("{:.2}", after.percent()));
         format!("{:.2} to {after}", removal.before.percent())
     });
-    told.collect::<Vec<_>>().join(", ")
+    shown.collect::<Vec<_>>().join(", ")
 }
 
-/// How long a collection may pause while it is under way, before it counts as ended.
+/// Checks that every collection reached `low` percent. One that makes no removal for longer than `pause`
+/// counts as ended.
 ///
 /// # Errors
-/// Names the collection that ended above `low` percent.
+/// The collection that ended above `low` percent.
 pub fn all_ended(removals: &[Removal], low: u64, pause: Duration, end: Instant) -> Result<(), String> {
     for (number, removal) in removals.iter().enumerate() {
         let next = removals.get(number + 1).map_or(end, |next| next.asked);
@@ -83,22 +89,22 @@ pub fn all_ended(removals: &[Removal], low: u64, pause: Duration, end: Instant) 
         if !reached && next.duration_since(removal.asked) > pause {
             return Err(format!(
                 "nothing followed removal {number}, which left the disk above {low} %: {}",
-                told(removals)
+                shown(removals)
             ));
         }
     }
     Ok(())
 }
 
-/// The most that one removal gave back, in bytes.
+/// The most that one removal freed, in bytes.
 pub fn largest(removals: &[Removal]) -> u64 {
-    let given = |removal: &Removal| {
+    let freed = |removal: &Removal| {
         removal.after.map_or(0, |after| after.available.saturating_sub(removal.before.available))
     };
-    removals.iter().map(given).max().unwrap_or(0)
+    removals.iter().map(freed).max().unwrap_or(0)
 }
 
-/// The lowest use that was seen from outside.
+/// The lowest use among these readings.
 pub fn lowest(seen: &[Space]) -> Option<Space> {
     seen.iter().copied().min_by_key(|space| space.used())
 }
@@ -108,7 +114,7 @@ mod tests {
     use super::*;
     use crate::fixture::RemovalAction;
 
-    /// Of a disk of 100 MB, in percent.
+    /// Removals on a disk of 100 MB, by the use before and after in percent.
     fn removals(all: &[(u64, Option<u64>)]) -> Vec<Removal> {
         let space = |used: u64| Space { capacity: 100_000_000, available: 100_000_000 - used * 1_000_000 };
         let begun = Instant::now();
@@ -129,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn collections_start_and_stop_where_they_should() {
+    fn collections_that_start_and_stop_at_the_thresholds_pass() {
         let good = removals(&[(86, Some(83)), (83, None), (83, Some(79)), (85, Some(78))]);
         let seen = runs(&good, 85, 80).unwrap();
         assert_eq!(seen.iter().map(|run| run.removals).collect::<Vec<_>>(), [3, 1]);
@@ -139,8 +145,8 @@ mod tests {
     }
 
     #[test]
-    fn one_removal_too_many_or_without_need_is_found() {
-        // Written to in the very moment: not known to be reached.
+    fn a_removal_too_many_or_without_need_is_an_error() {
+        // Written to in the same moment: the collection cannot know that it had reached the threshold.
         let mut soon = removals(&[(86, Some(80)), (81, Some(78))]);
         soon[1].asked = soon[0].asked;
         assert_eq!(runs(&soon, 85, 80).map(|runs| runs.len()), Ok(1));
@@ -154,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn one_removal_too_few_is_found() {
+    fn a_collection_that_stops_too_early_is_an_error() {
         let mut all = removals(&[(86, Some(83)), (83, Some(79))]);
         let pause = Duration::from_secs(1);
         let soon = all[0].asked + Duration::from_millis(10);
@@ -170,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn the_lowest_use() {
+    fn lowest_returns_the_reading_with_most_space() {
         let space = |available| Space { capacity: 10, available };
         assert_eq!(lowest(&[space(3), space(5), space(4)]), Some(space(5)));
         assert_eq!(lowest(&[]), None);

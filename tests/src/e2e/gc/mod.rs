@@ -1,19 +1,19 @@
-//! Garbage collection of images and dead containers on a real containerd whose images lie on a small file system of
-//! their own: what goes, in which order, where it stops, and that nothing in use ever goes.
+//! Garbage collection of images and dead containers, on a real containerd with a small file system of its
+//! own: what is removed, in which order, when it stops, and that nothing in use is removed.
 
 mod command_line;
 mod containers;
+mod disk_and_proxy;
 mod faults;
+pub(crate) mod fixture;
 mod judge;
 mod order;
 mod rounds;
-pub(crate) mod site;
-mod stands;
 mod threshold;
 
 use crate::harness::{Capability, Test};
 
-/// What every test of the agent here needs.
+/// What every test with an agent needs here.
 const NEEDS: &[Capability] = &[
     Capability::Root,
     Capability::PrivateCri,
@@ -25,7 +25,7 @@ const NEEDS: &[Capability] = &[
 
 pub fn tests() -> Vec<Test> {
     [
-        stands::TESTS,
+        disk_and_proxy::TESTS,
         threshold::TESTS,
         faults::TESTS,
         order::TESTS,

@@ -1,4 +1,4 @@
-//! Files of the tree against what they should say.
+//! Compares files of cgroups with expected values.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::recording::Files;
 use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
 
-/// One value that is another.
+/// A file with a value other than expected.
 #[derive(Debug)]
 pub struct Wrong {
     pub path: String,
@@ -23,8 +23,8 @@ impl std::fmt::Display for Wrong {
     }
 }
 
-/// All that is wrong with some cgroups, as one failure that shows the first few.
-pub fn none(what: &str, wrong: &[Wrong]) -> Result<(), Failure> {
+/// Fails if there are wrong values, and shows the first five.
+pub fn fail_if_any(what: &str, wrong: &[Wrong]) -> Result<(), Failure> {
     if wrong.is_empty() {
         return Ok(());
     }
@@ -32,7 +32,7 @@ pub fn none(what: &str, wrong: &[Wrong]) -> Result<(), Failure> {
     Err(Failure::Unexpected(format!("{what}: {} values are wrong: {}", wrong.len(), first.join("; "))))
 }
 
-/// Compares the files of one cgroup. Only what the kernel here cannot have is left out.
+/// Compares the files of one cgroup. Skips only files that this kernel cannot have.
 pub fn files(context: &Context, path: &str, expected: &Files) -> Vec<Wrong> {
     let here = |(file, expected): (&String, &String)| {
         let found = match place(&context.layout, path, file).map(std::fs::read_to_string) {
@@ -51,19 +51,19 @@ pub fn files(context: &Context, path: &str, expected: &Files) -> Vec<Wrong> {
     expected.iter().filter_map(here).collect()
 }
 
-/// One value, its words separated by one space.
+/// The content of a file with single spaces between its words.
 pub fn plain(text: &str) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Where a cgroup's file is; `None` without the controller.
+/// The path of a cgroup's file; `None` without the controller.
 pub fn place(layout: &Layout, path: &str, file: &str) -> Option<PathBuf> {
     let controller = file.split('.').next()?;
     let hierarchy = layout.controller(controller)?;
     Some(hierarchy.mount.join(path.trim_start_matches('/')).join(file))
 }
 
-/// Page sizes that this CPU lacks, and controllers that are optional.
+/// Whether a file may be missing: of a huge page size that this CPU lacks, or of an optional controller.
 fn cannot_be(layout: &Layout, file: &str) -> bool {
     let controller = file.split('.').next().unwrap_or_default();
     if layout.controller(controller).is_none() {
@@ -72,7 +72,7 @@ fn cannot_be(layout: &Layout, file: &str) -> bool {
     file.split('.').nth(1).is_some_and(|size| controller == "hugetlb" && !has_page_size(size))
 }
 
-/// Whether the kernel knows huge pages of a size in cgroup files' words (`2MB`).
+/// Whether the kernel has huge pages of this size, spelled as in the names of cgroup files (`2MB`).
 pub fn has_page_size(size: &str) -> bool {
     let kib = match size {
         "1GB" => 1 << 20,
@@ -82,9 +82,9 @@ pub fn has_page_size(size: &str) -> bool {
     Path::new("/sys/kernel/mm/hugepages").join(format!("hugepages-{kib}kB")).exists()
 }
 
-/// Limits that a reconcile must keep, as they are now, of every cgroup at or below `path`.
+/// The present limits that a reconcile must keep, of every cgroup at or below `path`, by (path, file).
 pub fn limits_now(layout: &Layout, path: &str) -> BTreeMap<(String, String), String> {
-    const KEPT: [&str; 18] = [
+    const LIMIT_FILES: [&str; 18] = [
         "cpu.shares",
         "cpu.cfs_quota_us",
         "cpu.cfs_period_us",
@@ -107,7 +107,7 @@ pub fn limits_now(layout: &Layout, path: &str) -> BTreeMap<(String, String), Str
     let mut limits = BTreeMap::new();
     let mut paths = vec![path.to_owned()];
     while let Some(path) = paths.pop() {
-        for file in KEPT {
+        for file in LIMIT_FILES {
             if let Some(Ok(text)) = place(layout, &path, file).map(std::fs::read_to_string) {
                 limits.insert((path.clone(), file.to_owned()), plain(&text));
             }
@@ -117,7 +117,7 @@ pub fn limits_now(layout: &Layout, path: &str) -> BTreeMap<(String, String), Str
     limits
 }
 
-/// Children in any hierarchy.
+/// The paths of a cgroup's children in any hierarchy.
 pub fn children(layout: &Layout, path: &str) -> std::collections::BTreeSet<String> {
     let entries = |mount: &Path| {
         std::fs::read_dir(mount.join(path.trim_start_matches('/'))).into_iter().flatten().flatten()

@@ -1,17 +1,17 @@
-//! Containers' own limits: the runtime sets them, and the agent puts back what somebody changed.
+//! Limits of containers' cgroups, which the runtime sets.
 
 use nodewarden_proto::nodewarden::v1::event::Detail;
 use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 
 use super::compare::{place, plain};
-use super::managed::{Driver, Managed, a_moment_ago};
+use super::fixture::{Driver, HierarchyFixture, just_before_now};
 use crate::e2e::support::{eventually, since};
 use crate::fixture::{Agent, BUSYBOX_IMAGE, Containerd, Cri};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("containers_are_put_right", put_right).timeout(180).needs(&[
+pub const TESTS: &[Test] = &[Test::new("container_limits_are_corrected", corrects).timeout(180).needs(&[
     Capability::Root,
     Capability::Cri,
     Capability::MemoryCgroup,
@@ -21,11 +21,13 @@ pub const TESTS: &[Test] = &[Test::new("containers_are_put_right", put_right).ti
 
 const UID: &str = "c0a7a18e-0000-4000-8000-000000000001";
 
-fn put_right(context: &Context) -> Result<(), Failure> {
+/// The agent corrects and reports every changed limit of a container, and leaves the runtime's own values
+/// alone, of either version of runc.
+fn corrects(context: &Context) -> Result<(), Failure> {
     let containerd = Containerd::start(context)?;
     let runtime = Cri::connect(containerd.socket())?;
     let driver = if runtime.uses_systemd()? { Driver::Systemd } else { Driver::Cgroupfs };
-    let managed = Managed::new(context, driver, u64::from(context.patience).min(3), "")?
+    let managed = HierarchyFixture::new(context, driver, u64::from(context.patience).min(3), "")?
         .with_runtime(containerd.socket());
     let limits = json!({ "requests": { "cpu": "500m" }, "limits": { "cpu": "777m", "memory": "64Mi" } });
     let manifest = json!({
@@ -43,10 +45,10 @@ fn put_right(context: &Context) -> Result<(), Failure> {
             }],
         },
     });
-    let begin = a_moment_ago();
+    let begin = just_before_now();
     managed.write("p", &manifest)?;
     let agent = managed.start()?;
-    let status = managed.settled(&agent, 1)?;
+    let status = managed.wait_settled(&agent, 1)?;
     let pod_path = status.pods[0].path.clone();
     let id = eventually(context.patiently(30), "the container does not run", || {
         let running = cri::ContainerState::ContainerRunning as i32;
@@ -56,16 +58,16 @@ fn put_right(context: &Context) -> Result<(), Failure> {
         Driver::Cgroupfs => format!("{pod_path}/{id}"),
         Driver::Systemd => format!("{pod_path}/cri-containerd-{id}.scope"),
     };
-    eventually(context.patiently(10), "the container has no name", || {
+    eventually(context.patiently(10), "the container is not shown with its name", || {
         let cgroup = agent.client()?.cgroups(&path)?.into_iter().find(|c| c.path == path);
         Ok(cgroup.and_then(|c| c.pod).filter(|p| p.container_name == "c"))
     })?;
-    managed.reconciled(&agent)?;
-    managed.reconciled(&agent)?;
+    managed.wait_reconciled(&agent)?;
+    managed.wait_reconciled(&agent)?;
     ensure_eq!(
         corrected(&agent, &path, begin)?,
         Vec::<String>::new(),
-        "corrections of a container nobody touched"
+        "corrections of an unchanged container"
     );
 
     let v2 = context.layout.controller("memory").is_some_and(|h| h.v2);
@@ -83,38 +85,42 @@ fn put_right(context: &Context) -> Result<(), Failure> {
     let files =
         |names: &[&str]| names.iter().map(|file| read(context, &path, file)).collect::<Result<Vec<_>, _>>();
     let names: Vec<_> = changes.iter().map(|(file, _)| *file).collect();
-    let right = files(&names)?;
+    let expected = files(&names)?;
     for (file, value) in changes {
         write(context, &path, file, value)?;
     }
-    managed.reconciled(&agent)?;
-    ensure_eq!(files(&names)?, right, "{names:?} of the container");
+    managed.wait_reconciled(&agent)?;
+    ensure_eq!(files(&names)?, expected, "{names:?} of the container");
     ensure_eq!(corrected(&agent, &path, begin)?.len(), changes.len(), "corrections in the journal");
 
     if v2 {
-        // 512 shares: runc 1.1 makes 20 of them, newer ones 59. Neither is another's mistake.
-        let begin = a_moment_ago();
+        // For 512 shares runc 1.1 sets the weight 20, newer versions 59. Both are right.
+        let begin = just_before_now();
         for weight in ["59", "20"] {
             write(context, &path, "cpu.weight", weight)?;
-            managed.reconciled(&agent)?;
+            managed.wait_reconciled(&agent)?;
             ensure_eq!(read(context, &path, "cpu.weight")?, weight, "a weight by either formula");
         }
-        ensure_eq!(corrected(&agent, &path, begin)?, Vec::<String>::new(), "corrections of right weights");
+        ensure_eq!(
+            corrected(&agent, &path, begin)?,
+            Vec::<String>::new(),
+            "corrections of either version's weight"
+        );
     }
     if driver == Driver::Systemd {
-        // systemd sets memory.oom.group to what OOMPolicy says and rounds the quota.
+        // A reload makes systemd set memory.oom.group by OOMPolicy= and round the quota.
         let output = std::process::Command::new("systemctl").arg("daemon-reload").output();
         output.map_err(Failure::file("systemctl"))?;
-        managed.reconciled(&agent)?;
-        ensure_eq!(files(&names)?, right, "{names:?} of the container after daemon-reload");
+        managed.wait_reconciled(&agent)?;
+        ensure_eq!(files(&names)?, expected, "{names:?} of the container after daemon-reload");
     }
     managed.remove("p")?;
-    managed.settled(&agent, 0)?;
+    managed.wait_settled(&agent, 0)?;
     ensure_eq!(runtime.list_sandboxes()?.len(), 0, "sandboxes left");
     Ok(())
 }
 
-/// The limits of a cgroup that were put right since.
+/// The corrected limits of a cgroup since `begin`, from the journal.
 fn corrected(agent: &Agent, path: &str, begin: std::time::SystemTime) -> Result<Vec<String>, Failure> {
     let quiet = std::time::Duration::from_secs(1);
     let events =
@@ -129,18 +135,21 @@ fn corrected(agent: &Agent, path: &str, begin: std::time::SystemTime) -> Result<
     Ok(limits.collect())
 }
 
+/// The path of a cgroup's file.
 fn file(context: &Context, path: &str, name: &str) -> Result<std::path::PathBuf, Failure> {
     place(&context.layout, path, name).ok_or_else(|| Failure::Unexpected(format!("no controller for {name}")))
 }
 
+/// The content of a cgroup's file.
 fn read(context: &Context, path: &str, name: &str) -> Result<String, Failure> {
     let place = file(context, path, name)?;
     Ok(plain(&std::fs::read_to_string(&place).map_err(Failure::file(&place))?))
 }
 
+/// Writes to a cgroup's file, and checks that it took the value.
 fn write(context: &Context, path: &str, name: &str, value: &str) -> Result<(), Failure> {
     let place = file(context, path, name)?;
     std::fs::write(&place, value).map_err(Failure::file(&place))?;
-    ensure!(read(context, path, name)? == value, "{} does not take {value}", place.display());
+    ensure!(read(context, path, name)? == value, "{} did not take {value}", place.display());
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! Another process rewrites limits; a reconcile puts them back and tells of each.
+//! Drift: another process changes limits of the hierarchy.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use nodewarden_proto::nodewarden::v1::event::Detail;
 
 use super::compare::{limits_now, place, plain};
-use super::managed::{Driver, Managed, a_moment_ago};
+use super::fixture::{Driver, HierarchyFixture, just_before_now};
 use super::pods::{Dice, pod};
 use crate::e2e::support::since;
 use crate::fixture::Agent;
@@ -14,10 +14,10 @@ use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("drift_is_put_right", cgroupfs)
+    Test::new("drift_is_corrected", cgroupfs)
         .needs(&[Capability::Root, Capability::MemoryCgroup, Capability::CpuCgroup, Capability::Loopback])
         .timeout(180),
-    Test::new("drift_is_put_right_by_systemd", systemd)
+    Test::new("drift_is_corrected_by_systemd", systemd)
         .needs(&[
             Capability::Root,
             Capability::MemoryV2,
@@ -29,84 +29,90 @@ pub const TESTS: &[Test] = &[
 ];
 
 const PODS: u64 = 8;
-/// Rewrites on an ordinary and on an emulated machine, and how many between two reconciles.
-const REWRITES: [usize; 2] = [1000, 200];
+/// Number of changes on an ordinary and on an emulated machine.
+const CHANGES: [usize; 2] = [1000, 200];
+/// Number of changes between two reconciles.
 const ROUND: usize = 50;
 
+/// With the cgroupfs driver a reconcile corrects every changed limit, and reports exactly these corrections.
 fn cgroupfs(context: &Context) -> Result<(), Failure> {
     drift(context, Driver::Cgroupfs)
 }
 
+/// The same with the systemd driver.
 fn systemd(context: &Context) -> Result<(), Failure> {
     drift(context, Driver::Systemd)
 }
 
-/// The journal's events of the past come at once.
-const SHORT: Duration = Duration::from_secs(2);
-const LONG: Duration = Duration::from_secs(20);
+/// Time without an event after which the journal's past events are complete.
+const QUIET: Duration = Duration::from_secs(2);
+/// Time after which reading the journal ends in any case.
+const LIMIT: Duration = Duration::from_secs(20);
 
+/// Values by (path, file).
 type Limits = BTreeMap<(String, String), String>;
 
+/// Makes the changes in rounds, on the cgroups of [`PODS`] pods.
 fn drift(context: &Context, driver: Driver) -> Result<(), Failure> {
-    let managed = Managed::new(context, driver, u64::from(context.patience).min(3), "")?;
+    let managed = HierarchyFixture::new(context, driver, u64::from(context.patience).min(3), "")?;
     for i in 0..PODS {
         managed.write(&format!("p{i}"), &pod(i))?;
     }
     let agent = managed.start()?;
-    managed.settled(&agent, PODS as usize)?;
+    managed.wait_settled(&agent, PODS as usize)?;
     let top = managed.level("kubepods");
-    let right = limits_now(&context.layout, &top);
-    ensure!(right.len() > 50, "only {} limits below {top}", right.len());
+    let expected = limits_now(&context.layout, &top);
+    ensure!(expected.len() > 50, "only {} limits below {top}", expected.len());
     let mut dice = Dice::new(7);
-    for _ in 0..context.scaled(REWRITES) / ROUND {
-        round(context, &managed, &agent, &right, &mut dice)?;
+    for _ in 0..context.scaled(CHANGES) / ROUND {
+        round(context, &managed, &agent, &expected, &mut dice)?;
     }
     Ok(())
 }
 
-/// Some rewrites, and what the next reconcile made of them.
+/// Makes some changes, and checks values and reports after the next reconcile.
 fn round(
     context: &Context,
-    managed: &Managed<'_>,
+    managed: &HierarchyFixture<'_>,
     agent: &Agent,
-    right: &Limits,
+    expected: &Limits,
     dice: &mut Dice,
 ) -> Result<(), Failure> {
-    let begin = a_moment_ago();
-    let files: Vec<_> = right.keys().collect();
-    let mut touched = BTreeSet::new();
+    let begin = just_before_now();
+    let files: Vec<_> = expected.keys().collect();
+    let mut changed = BTreeSet::new();
     let mut written = 0;
     while written < ROUND {
         let (path, file) = files[dice.roll(files.len() as u64) as usize];
         let Some(place) = place(&context.layout, path, file) else { continue };
-        // Refused by the kernel (a quota above the parent's on v1): another try.
+        // If the kernel refuses (a quota above the parent's on v1), try another change.
         if std::fs::write(&place, value(file, dice)).is_ok() {
             written += 1;
-            touched.insert((path.clone(), file.clone()));
+            changed.insert((path.clone(), file.clone()));
         }
     }
-    managed.reconciled(agent)?;
+    managed.wait_reconciled(agent)?;
     let now = limits_now(&context.layout, &managed.level("kubepods"));
-    let wrong: Vec<_> = right.iter().filter(|(key, value)| now.get(key) != Some(value)).take(5).collect();
+    let wrong: Vec<_> = expected.iter().filter(|(key, value)| now.get(key) != Some(value)).take(5).collect();
     ensure!(
         wrong.is_empty(),
-        "not put right: {wrong:?}; they are {:?}",
+        "not corrected: {wrong:?}; they are {:?}",
         wrong.iter().map(|(k, _)| now.get(k)).collect::<Vec<_>>()
     );
-    told(agent, right, &touched, begin)
+    check_reports(agent, expected, &changed, begin)
 }
 
-/// Every correction names a limit that was touched, with the right value; nothing else was corrected. (Which of the
-/// touched ones ended with another value than before is for dice and the kernel to say: those are all told, since the
-/// values are right again and only the agent writes them back.)
-fn told(
+/// Checks that every reported correction is of a changed limit and has its right value. (A random change may
+/// leave the old value, so which changes need a correction is not known here. None that does is missing: the
+/// values are right again, and only the agent corrects them.)
+fn check_reports(
     agent: &Agent,
-    right: &Limits,
-    touched: &BTreeSet<(String, String)>,
+    expected: &Limits,
+    changed: &BTreeSet<(String, String)>,
     begin: SystemTime,
 ) -> Result<(), Failure> {
-    let events = agent.client()?.watch(since(begin, &["limitCorrected"]))?.collect(SHORT, LONG, |_| true)?;
-    ensure!(!events.is_empty(), "no correction in the journal after {} rewrites", touched.len());
+    let events = agent.client()?.watch(since(begin, &["limitCorrected"]))?.collect(QUIET, LIMIT, |_| true)?;
+    ensure!(!events.is_empty(), "no correction in the journal after {} changes", changed.len());
     for received in events {
         let event = received.event;
         let Some(Detail::LimitCorrected(c)) = &event.detail else { continue };
@@ -114,23 +120,36 @@ fn told(
             *file == c.limit || (c.limit == "cpu.cfs_quota_us" && file == "cpu.cfs_period_us")
         };
         ensure!(
-            touched.iter().any(|(path, file)| *path == event.cgroup && same(file)),
-            "{} of {} was corrected and nobody had touched it",
+            changed.iter().any(|(path, file)| *path == event.cgroup && same(file)),
+            "{} of {} was corrected though it was not changed",
             c.limit,
             event.cgroup
         );
-        ensure!(c.found != c.written, "{} of {} was {} and became the same", c.limit, event.cgroup, c.found);
-        let truth = right.get(&(event.cgroup.clone(), c.limit.clone())).map(|v| plain(v));
+        ensure!(
+            c.found != c.written,
+            "{} of {} was {} and was written again",
+            c.limit,
+            event.cgroup,
+            c.found
+        );
+        let right_value = expected.get(&(event.cgroup.clone(), c.limit.clone())).map(|v| plain(v));
         if !c.limit.contains("cfs")
             && !c.written.contains("max")
-            && truth.as_deref() != Some("9223372036854771712")
+            && right_value.as_deref() != Some("9223372036854771712")
         {
-            ensure_eq!(Some(c.written.clone()), truth, "what was written to {} of {}", c.limit, event.cgroup);
+            ensure_eq!(
+                Some(c.written.clone()),
+                right_value,
+                "what was written to {} of {}",
+                c.limit,
+                event.cgroup
+            );
         }
     }
     Ok(())
 }
 
+/// A random value for a file.
 fn value(file: &str, dice: &mut Dice) -> String {
     let mib = |n: u64| (n << 20).to_string();
     match file {

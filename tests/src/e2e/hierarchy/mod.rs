@@ -1,10 +1,11 @@
-//! The hierarchy in mode manage: what a kubelet writes, kept true, through crashes, and nothing left.
+//! The cgroup hierarchy in mode manage: the values of a kubelet, corrected on drift, complete after crashes,
+//! removed with the pods.
 
 pub(super) mod compare;
 mod containers;
 mod drift;
+pub(crate) mod fixture;
 mod kill9;
-pub(crate) mod managed;
 pub(crate) mod pods;
 mod recorded;
 mod recording;

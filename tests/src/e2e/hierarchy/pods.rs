@@ -1,8 +1,8 @@
-//! Manifests that tests make up.
+//! Generated manifests, and numbers in a random but repeatable order.
 
 use serde_json::{Value, json};
 
-/// A pod of each class by turns, with limits of many kinds.
+/// Manifest number `i`: QoS classes in turn, with different kinds of limits.
 pub fn pod(i: u64) -> Value {
     let resources = match i % 4 {
         0 => json!({}),
@@ -20,11 +20,12 @@ pub fn pod(i: u64) -> Value {
     })
 }
 
+/// The uid of pod number `i`.
 pub fn uid(i: u64) -> String {
     format!("7e57e57e-0000-4000-8000-{i:012}")
 }
 
-/// Its cgroup below the root, as the cgroupfs driver names it.
+/// The path of the cgroup of pod number `i` below the root, as the cgroupfs driver names it.
 pub fn path(i: u64) -> String {
     let level = match i % 4 {
         0 => "/besteffort",
@@ -34,7 +35,8 @@ pub fn path(i: u64) -> String {
     format!("/kubepods{level}/pod{}", uid(i))
 }
 
-/// Small numbers without order, the same in every run (a linear congruential generator, Knuth's constants).
+/// Random small numbers, the same in every run with one seed (a linear congruential generator with Knuth's
+/// constants).
 pub struct Dice(u64);
 
 impl Dice {
@@ -42,7 +44,7 @@ impl Dice {
         Self(seed)
     }
 
-    /// Below `sides`.
+    /// The next number, from 0 to `sides` - 1.
     pub fn roll(&mut self, sides: u64) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % sides.max(1)

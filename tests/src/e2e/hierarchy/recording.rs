@@ -1,13 +1,14 @@
-//! What a kubelet wrote, from `shared/golden`, with the values that depend on the node turned into this node's.
+//! Recordings of a kubelet's values, from `shared/golden`. Values that depend on the node are replaced by
+//! this node's.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-use super::managed::Driver;
+use super::fixture::Driver;
 use crate::harness::{Failure, golden};
 
-/// One of the recordings.
+/// One recording file.
 pub struct Recording {
     pub batches: Vec<Batch>,
 }
@@ -15,8 +16,9 @@ pub struct Recording {
 /// Pods that ran together.
 pub struct Batch {
     pub name: String,
-    /// Files of `kubepods`, `kubepods/burstable` and `kubepods/besteffort` while they ran, and after.
+    /// Files of `kubepods`, `kubepods/burstable` and `kubepods/besteffort` while the pods ran.
     pub levels: BTreeMap<String, Files>,
+    /// The same after the pods' removal.
     pub levels_after: BTreeMap<String, Files>,
     pub pods: Vec<Pod>,
 }
@@ -24,23 +26,26 @@ pub struct Batch {
 /// Values by file name.
 pub type Files = BTreeMap<String, String>;
 
+/// One recorded pod.
 pub struct Pod {
     pub name: String,
     pub manifest: Value,
-    /// Path of its cgroup below the kubelet's root.
+    /// The path of its cgroup below the kubelet's root.
     pub path: String,
     pub files: Files,
-    /// By container, `<sandbox>` among them: what was asked of the runtime.
+    /// The request to the runtime by container, with `<sandbox>` as one of them.
     pub requests: BTreeMap<String, Value>,
-    /// v1: the hierarchies that the directory was in.
+    /// On v1: the hierarchies that its directory was in.
     pub present_in: Vec<String>,
-    /// systemd's properties of the unit.
+    /// Properties of its systemd unit.
     pub unit: BTreeMap<String, String>,
 }
 
 impl Recording {
     /// # Errors
-    /// The file is missing or is no recording.
+    /// The file is missing (which skips the test) or is no recording.
+    /// Reads the recording `file` of the golden values.
+    ///
     pub fn load(file: &str) -> Result<Self, Failure> {
         let path = golden(file).ok_or_else(|| Failure::Skip(format!("no golden {file}")))?;
         let value: Value =
@@ -56,6 +61,7 @@ impl Recording {
     }
 }
 
+/// The failure for a file with wrong content.
 fn broken(file: &str, what: &str) -> Failure {
     Failure::Unexpected(format!("{file}: {what}"))
 }
@@ -105,7 +111,7 @@ impl Pod {
     }
 }
 
-/// The entries that are files with one value.
+/// The entries that are files with a single value.
 fn files(values: &Value) -> Files {
     let none = Map::new();
     let is_file = |name: &&String| name.contains('.') && *name != "cgroup.subtree_control";
@@ -113,11 +119,12 @@ fn files(values: &Value) -> Files {
     values.iter().filter(|(name, _)| is_file(name)).map(|(name, value)| (name.clone(), text(value))).collect()
 }
 
+/// A JSON value as text, strings without quotes.
 pub fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// What the recording's node had, and what this one has.
+/// Memory, CPUs and pids of the recorded node and of this one.
 struct Node {
     recorded_memory: u64,
     recorded_cpus: u64,
@@ -152,7 +159,8 @@ impl Node {
         })
     }
 
-    /// Values of the level above all pods are the node's, and everything below has all its CPUs.
+    /// Replaces values that depend on the node by this node's: limits of the level `kubepods`, and CPU lists
+    /// of all.
     fn translate(&self, level: &str, mut files: Files) -> Files {
         let mut set = |name: &str, value: String| {
             files.entry(name.to_owned()).and_modify(|v| *v = value);
@@ -178,7 +186,7 @@ impl Node {
     }
 }
 
-/// The recording of what a kubelet does where this test runs.
+/// The name of the recording for this cgroup version and driver.
 pub fn file_for(v2: bool, driver: Driver) -> &'static str {
     match (v2, driver) {
         (false, _) => "kubelet-v1.json",

@@ -1,4 +1,4 @@
-//! A minute of the soak: pods come, change and go at random while the agent is killed and containerd restarted.
+//! A minute of the soak test of pods.
 
 use std::time::Duration;
 
@@ -6,11 +6,13 @@ use super::NEEDS;
 use crate::harness::{Context, Failure, REPORTED, Test};
 use crate::soak::{Plan, churn};
 
-pub const TESTS: &[Test] = &[Test::new("pods_survive_churn", minute).timeout(300).needs(NEEDS)];
+pub const TESTS: &[Test] = &[Test::new("pods_survive_churn", churn_for_a_minute).timeout(300).needs(NEEDS)];
 
 const PODS: u64 = 20;
 
-fn minute(context: &Context) -> Result<(), Failure> {
+/// Pods are as their manifests say after a minute of random changes, kills of the agent and restarts of
+/// containerd.
+fn churn_for_a_minute(context: &Context) -> Result<(), Failure> {
     if context.patience > 1 {
         let why = "emulated: a container takes seconds to start, and a minute would change nothing";
         return Err(Failure::Skip(why.to_owned()));

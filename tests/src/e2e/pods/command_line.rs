@@ -1,4 +1,4 @@
-//! `nodewarden pods`, `pods describe`, `logs`, `exec` and events of a pod, as a person uses them.
+//! The commands `nodewarden pods`, `pods describe`, `logs`, `exec` and `events --pod`.
 
 use std::process::Output;
 use std::time::SystemTime;
@@ -6,29 +6,32 @@ use std::time::SystemTime;
 use serde_json::json;
 
 use super::NEEDS;
+use super::fixture::{PodFixture, SHORT_BACKOFF};
 use super::manifest::{STAY, pod, shell};
-use super::stage::{SHORT_BACKOFF, Stage};
 use crate::e2e::support::{eventually, since};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("pod_command_line", commands).timeout(120).needs(NEEDS)];
 
+/// Output as text.
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
-/// What a command that must succeed printed.
+/// Standard output of a command that must have succeeded.
 fn printed(output: &Output, command: &[&str]) -> Result<String, Failure> {
     ensure!(output.status.success(), "{command:?}: {}: {}", output.status, text(&output.stderr));
     Ok(text(&output.stdout))
 }
 
+/// The commands list and describe pods, show logs of a run and of the one before, run a command inside a
+/// container, and show one pod's events.
 fn commands(context: &Context) -> Result<(), Failure> {
     let begin = SystemTime::now();
-    let mut stage = Stage::with(context, "", SHORT_BACKOFF)?;
+    let mut fixture = PodFixture::with_config(context, "", SHORT_BACKOFF)?;
     let chatty = format!("for i in 1 2 3 4 5; do echo line $i; done; echo wrong >&2; {STAY}");
-    stage.put([
+    fixture.put([
         pod(
             "chatty",
             json!({ "containers": [
@@ -38,9 +41,10 @@ fn commands(context: &Context) -> Result<(), Failure> {
         ),
         pod("fails", json!({ "containers": [shell("c", "echo run; sleep 1; exit 9", json!({}))] })),
     ])?;
-    let chatty = stage.up("chatty")?;
-    stage.until("fails", "started again", 20, |pod| pod.container("c").is_ok_and(|c| c.restarts() >= 1))?;
-    let run = |command: &[&str]| -> Result<String, Failure> { printed(&stage.command(command)?, command) };
+    let chatty = fixture.wait_up("chatty")?;
+    fixture
+        .wait_until("fails", "restarted", 20, |pod| pod.container("c").is_ok_and(|c| c.restarts() >= 1))?;
+    let run = |command: &[&str]| -> Result<String, Failure> { printed(&fixture.command(command)?, command) };
 
     let list = run(&["pods"])?;
     let line = list.lines().find(|line| line.contains("chatty")).unwrap_or_default().to_owned();
@@ -52,36 +56,39 @@ fn commands(context: &Context) -> Result<(), Failure> {
         ensure!(described.contains(word), "{word:?} is not in\n{described}");
     }
     ensure!(run(&["pods", "describe", "chatty"])?.contains(chatty.uid()), "no uid");
-    let unknown = stage.command(&["pods", "describe", "nobody"])?;
-    ensure!(!unknown.status.success() && text(&unknown.stderr).contains("nobody"), "{unknown:?}");
+    let unknown = fixture.command(&["pods", "describe", "missing"])?;
+    ensure!(!unknown.status.success() && text(&unknown.stderr).contains("missing"), "{unknown:?}");
 
     ensure_eq!(run(&["logs", "-c", "c", "--tail", "2", "chatty"])?.contains("line 3"), false, "--tail 2");
     let all = run(&["logs", "-c", "c", "chatty"])?;
-    // The two streams reach the runtime by ways of their own.
-    let said: Vec<&str> = all.lines().filter(|line| *line != "wrong").collect();
-    ensure_eq!(said, ["line 1", "line 2", "line 3", "line 4", "line 5"], "logs: {all:?}");
+    // Standard output and standard error reach the runtime separately, so their order is not fixed.
+    let lines: Vec<&str> = all.lines().filter(|line| *line != "wrong").collect();
+    ensure_eq!(lines, ["line 1", "line 2", "line 3", "line 4", "line 5"], "logs: {all:?}");
     ensure!(all.contains("wrong\n"), "no stderr in the log: {all:?}");
-    eventually(context.patiently(20), "no log of the run before", || {
-        let output = stage.command(&["logs", "fails", "--previous"])?;
+    eventually(context.patiently(20), "no log of the previous run", || {
+        let output = fixture.command(&["logs", "fails", "--previous"])?;
         Ok((text(&output.stdout) == "run\n").then_some(()))
     })?;
 
     let script = "echo out; echo err >&2; readlink /proc/self/ns/pid; exit 7";
-    let output = stage.command(&["exec", "-c", "c", "chatty", "--", "/bin/sh", "-c", script])?;
+    let output = fixture.command(&["exec", "-c", "c", "chatty", "--", "/bin/sh", "-c", script])?;
     let own = std::fs::read_link("/proc/self/ns/pid").map_err(Failure::file("/proc/self/ns/pid"))?;
     ensure_eq!(output.status.code(), Some(7), "exit code of exec: {}", text(&output.stderr));
     ensure!(text(&output.stdout).starts_with("out\npid:["), "stdout of exec: {:?}", text(&output.stdout));
-    ensure!(!text(&output.stdout).contains(&own.display().to_string()), "the command ran outside");
+    ensure!(
+        !text(&output.stdout).contains(&own.display().to_string()),
+        "the command did not run in the container"
+    );
     ensure!(text(&output.stderr).contains("err"), "stderr of exec: {:?}", text(&output.stderr));
 
     // The pod's own events are in the journal, and `events --pod` finds them.
-    let client = stage.agent()?.client()?;
+    let client = fixture.agent()?.client()?;
     let quiet = context.patiently(10);
     let events = client
         .watch(since(begin, &["pod"]))?
         .collect(quiet, quiet, |event| event.pod.as_ref().is_some_and(|pod| pod.name == "fails"))?;
-    ensure!(events.len() >= 3, "only {} events of a pod that was started again", events.len());
+    ensure!(events.len() >= 3, "only {} events of a pod whose container restarted", events.len());
     let shown = run(&["events", "--since", "5m", "--no-follow", "--pod", "fails"])?;
     ensure!(shown.contains("fails") && !shown.contains("chatty"), "events of one pod: {shown}");
-    stage.finish()
+    fixture.finish()
 }

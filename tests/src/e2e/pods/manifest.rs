@@ -1,10 +1,10 @@
-//! Manifests that prove something from inside.
+//! Manifests of pods that run shell scripts.
 
 use serde_json::{Value, json};
 
 use crate::fixture::BUSYBOX_IMAGE;
 
-/// A container that runs a shell script, and what else it has.
+/// A container that runs a shell script in busybox; fields of `more` replace the usual ones.
 pub fn shell(name: &str, script: &str, more: Value) -> Value {
     let container = json!({
         "name": name,
@@ -15,10 +15,10 @@ pub fn shell(name: &str, script: &str, more: Value) -> Value {
     merged(container, more)
 }
 
-/// Ends a script that has shown what it was to show: waits, and goes when it is asked to.
+/// The end of a script that keeps its container running until SIGTERM.
 pub const STAY: &str = "trap 'exit 0' TERM; while true; do sleep 600 & wait $!; done";
 
-/// A pod on the machine's network that ends within a second.
+/// A pod on the machine's network with a grace period of a second; fields of `spec` replace the usual ones.
 pub fn pod(name: &str, spec: Value) -> Value {
     let usual = json!({ "hostNetwork": true, "terminationGracePeriodSeconds": 1 });
     json!({
@@ -34,7 +34,7 @@ pub fn one(name: &str, script: &str, more: Value) -> Value {
     pod(name, json!({ "containers": [shell("c", script, more)] }))
 }
 
-/// `more` over `base`; `null` takes away.
+/// The fields of `base` replaced by those of `more`; a `null` removes the field.
 pub fn merged(mut base: Value, more: Value) -> Value {
     if let (Value::Object(base), Value::Object(more)) = (&mut base, more) {
         for (key, value) in more {
@@ -52,7 +52,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_given_wins() {
+    fn given_fields_replace_the_usual_ones() {
         let pod = pod("p", json!({ "hostNetwork": null, "containers": [] }));
         assert_eq!(pod["spec"], json!({ "terminationGracePeriodSeconds": 1, "containers": [] }));
         let c = shell("c", "true", json!({ "imagePullPolicy": "Always" }));

@@ -1,11 +1,15 @@
-//! Pods on a real container runtime: each feature of a pod's spec in a pod that proves it from inside, and what
-//! happens to pods when something goes wrong.
+//! Pods on a real container runtime: features of a pod's spec, checked from inside a pod, and what happens
+//! when
+//! something goes wrong.
 
 mod churn;
 mod command_line;
 mod crash;
+mod environment;
+pub(crate) mod fixture;
 mod hooks;
 mod images;
+pub(crate) mod listed;
 pub(crate) mod manifest;
 mod names;
 mod namespaces;
@@ -16,17 +20,14 @@ mod resize;
 mod rotation;
 mod runtime;
 mod security;
-pub(crate) mod seen;
-pub(crate) mod stage;
 mod survive;
 mod volumes;
-mod words;
 
 use std::collections::BTreeMap;
 
 use crate::harness::{Capability, Failure, Test};
 
-/// What every pod needs.
+/// What every test with pods needs.
 pub(crate) const NEEDS: &[Capability] = &[
     Capability::Root,
     Capability::Cri,
@@ -35,7 +36,7 @@ pub(crate) const NEEDS: &[Capability] = &[
     Capability::Loopback,
 ];
 
-/// What those need that take long: an emulated machine is too slow for their times.
+/// What tests with many time limits need: an emulated machine is too slow for them.
 pub(crate) const LONG_NEEDS: &[Capability] = &[
     Capability::Root,
     Capability::Cri,
@@ -49,7 +50,7 @@ pub fn tests() -> Vec<Test> {
     [
         runtime::TESTS,
         names::TESTS,
-        words::TESTS,
+        environment::TESTS,
         volumes::TESTS,
         namespaces::TESTS,
         security::TESTS,
@@ -68,12 +69,12 @@ pub fn tests() -> Vec<Test> {
     .concat()
 }
 
-/// What a container told, against what it should have.
-fn check(told: &BTreeMap<String, String>, expected: &[(&str, &str)]) -> Result<(), Failure> {
+/// Checks the `key=value` lines that a container printed; fails with every difference.
+fn check(printed: &BTreeMap<String, String>, expected: &[(&str, &str)]) -> Result<(), Failure> {
     let wrong: Vec<String> = expected
         .iter()
-        .filter(|(key, value)| told.get(*key).map(String::as_str) != Some(value))
-        .map(|(key, value)| format!("{key} is {:?}, not {value:?}", told.get(*key)))
+        .filter(|(key, value)| printed.get(*key).map(String::as_str) != Some(value))
+        .map(|(key, value)| format!("{key} is {:?}, not {value:?}", printed.get(*key)))
         .collect();
     if wrong.is_empty() { Ok(()) } else { Err(Failure::Unexpected(wrong.join("; "))) }
 }

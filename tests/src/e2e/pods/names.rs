@@ -1,4 +1,4 @@
-//! Pods as systemd and a container runtime make them: who they are, what they may use, and what became of them.
+//! Identity and limits of pods' cgroups that systemd or a container runtime creates.
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -14,13 +14,13 @@ use crate::worker::report::Scheduled;
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("systemd_units_are_pods", units).needs(&[
+    Test::new("systemd_units_are_shown_as_pods", units).needs(&[
         Capability::Root,
         Capability::Systemd,
         Capability::Btf,
         Capability::Loopback,
     ]),
-    Test::new("cri_pod_has_its_names", names).timeout(120).needs(&[
+    Test::new("cri_pod_is_shown_with_its_names", names).timeout(120).needs(&[
         Capability::Root,
         Capability::Cri,
         Capability::MemoryCgroup,
@@ -32,7 +32,8 @@ pub const TESTS: &[Test] = &[
 const UID: &str = "3f1d9c52-6b0e-4a57-8e21-5d0c7a9b4e66";
 const LIMIT: u64 = 64 * MIB;
 
-/// A scope in a pod's slice, as runc makes it: the pod's identity, the unit's limits, and its CPU time.
+/// A scope in a pod's slice, as runc creates it, is shown with the pod's identity, the unit's limits and its
+/// CPU time.
 fn units(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let client = agent.client()?;
@@ -50,8 +51,8 @@ fn units(context: &Context) -> Result<(), Failure> {
     let container = eventually(context.patiently(5), "the scope is not listed", || {
         Ok(client.cgroups(&path)?.into_iter().find(|cgroup| cgroup.path == path))
     })?;
-    is(&container, "container", &id)?;
-    is(&client.cgroup(&slice_path(&pod))?, "pod", "")?;
+    check_identity(&container, "container", &id)?;
+    check_identity(&client.cgroup(&slice_path(&pod))?, "pod", "")?;
     let above = slice_path(&pod.replace(&format!("-pod{}", UID.replace('-', "_")), ""));
     let above = client.cgroup(&above)?;
     ensure_eq!(
@@ -66,19 +67,20 @@ fn units(context: &Context) -> Result<(), Failure> {
     let container = settled(&client, &group)?;
     let (on_cpu, files) = (known(container.on_cpu_ns, "on_cpu_ns")?, group.kernel_cpu_ns()?);
     ensure!(files > 100_000_000, "the scope's process got only {files} ns");
-    ensure!(within(on_cpu, files, 10.0), "{on_cpu} ns on CPU counted, the scope's files say {files}");
+    ensure!(within(on_cpu, files, 10.0), "{on_cpu} ns on CPU counted, the scope's files say {files} ns");
     ensure_eq!(container.memory_limit_bytes, Some(LIMIT), "MemoryMax");
     ensure_eq!((container.cpu_quota_us, container.cpu_period_us), (Some(50_000), Some(100_000)), "CPUQuota");
     ensure_eq!(container.threads_max, Some(30), "TasksMax");
     worker.finish(context.patiently(5))?;
-    eventually(context.patiently(5), "the scope's end is not seen", || {
+    eventually(context.patiently(5), "the removed scope is still shown as living", || {
         let cgroups = client.cgroups(&path)?;
         Ok(cgroups.iter().find(|cgroup| cgroup.path == path).and_then(|cgroup| cgroup.removed))
     })?;
     Ok(())
 }
 
-fn is(cgroup: &Cgroup, kind: &str, id: &str) -> Result<(), Failure> {
+/// Checks the kind, pod and QoS class that the agent shows of a cgroup.
+fn check_identity(cgroup: &Cgroup, kind: &str, id: &str) -> Result<(), Failure> {
     let pod = cgroup.pod.as_ref().map(|pod| (pod.uid.as_str(), pod.container_id.as_str()));
     ensure_eq!(cgroup.kind, kind, "kind of {}", cgroup.path);
     ensure_eq!(pod, Some((UID, id)), "uid and container id of {}", cgroup.path);
@@ -86,8 +88,8 @@ fn is(cgroup: &Cgroup, kind: &str, id: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A pod made through CRI gets its names in the list, the metrics, and the event of a container that runs out of
-/// memory; with cgroupfs or systemd, as the runtime does it.
+/// A pod created through CRI is shown with its names in the list, in metrics, and in the event of an OOM
+/// kill; with cgroupfs or systemd, whichever the runtime uses.
 fn names(context: &Context) -> Result<(), Failure> {
     let containerd = Containerd::start(context)?;
     let cri = Cri::connect(containerd.socket())?;
@@ -108,7 +110,7 @@ fn names(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &options)?;
     let client = agent.client()?;
     let events = client.watch_types(&["oom"])?;
-    eventually(context.patiently(5), "the runtime is not reached", || {
+    eventually(context.patiently(5), "the agent does not reach the runtime", || {
         Ok(client.status()?.runtime.starts_with("containerd ").then_some(()))
     })?;
 
@@ -116,12 +118,12 @@ fn names(context: &Context) -> Result<(), Failure> {
     let mut pod = cri.run_pod(&spec, context.problems())?;
     let sleeps = ["/bin/busybox", "sleep", "600"];
     let nginx = pod.start_container("nginx", BUSYBOX_IMAGE, &sleeps, LIMIT.cast_signed())?;
-    named(context, &client, &container_path(&nginx), "container", "nginx")?;
-    named(context, &client, &container_path(pod.sandbox()), "sandbox", "")?;
-    named(context, &client, &pod_path, "pod", "")?;
+    wait_named(context, &client, &container_path(&nginx), "container", "nginx")?;
+    wait_named(context, &client, &container_path(pod.sandbox()), "sandbox", "")?;
+    wait_named(context, &client, &pod_path, "pod", "")?;
     let listed = client.cgroup(&container_path(&nginx))?;
     ensure_eq!(listed.image, BUSYBOX_IMAGE, "image");
-    // The runtime may set limits after the cgroup is there and was read.
+    // The runtime may set limits after the agent has first read the cgroup.
     eventually(context.patiently(15), "the memory limit is not the one asked for", || {
         let limit = client.cgroup(&container_path(&nginx))?.memory_limit_bytes;
         Ok((limit == Some(LIMIT)).then_some(()))
@@ -134,45 +136,53 @@ fn names(context: &Context) -> Result<(), Failure> {
     });
     ensure!(described, "no series of the container with its names in /metrics/cadvisor");
 
-    // The signal makes it read more at once than its limit. It has to live until the runtime was asked for its name.
+    // On SIGUSR1 it reads more at once than its limit allows. It must live until the agent has asked the
+    // runtime for its name.
     let script = "trap 'exec /bin/busybox dd if=/dev/zero of=/dev/null bs=256M count=1' USR1; \
                   while true; do /bin/busybox sleep 0.2; done";
     let command = ["/bin/busybox", "sh", "-c", script];
-    let hungry = pod.start_container("hungry", BUSYBOX_IMAGE, &command, LIMIT.cast_signed())?;
-    let path = container_path(&hungry);
-    named(context, &client, &path, "container", "hungry")?;
+    let over_limit = pod.start_container("hungry", BUSYBOX_IMAGE, &command, LIMIT.cast_signed())?;
+    let path = container_path(&over_limit);
+    wait_named(context, &client, &path, "container", "hungry")?;
     signal_all(&Group::new(context.layout.clone(), path.clone()))?;
     let received = events.find(context.patiently(10), |event| event.cgroup == path)?;
-    let event = known(received, "that the container ran out of memory")?.event;
+    let event = known(received, "an OOM kill of the container")?.event;
     let oom = known(oom_of(&event), "the details of the kill")?;
     ensure_eq!(
         (oom.limit_cgroup.as_str(), oom.limit_bytes),
         (path.as_str(), Some(LIMIT)),
         "limit of the kill"
     );
-    let pod_ref = known(event.pod.as_ref(), "whose container was killed")?;
+    let pod_ref = known(event.pod.as_ref(), "the pod of the killed container")?;
     let names = (pod_ref.namespace.as_str(), pod_ref.name.as_str(), pod_ref.container_name.as_str());
     ensure_eq!(
         (names, pod_ref.uid.as_str(), pod_ref.container_id.as_str()),
-        (("shop", "web-0", "hungry"), UID, hungry.as_str()),
+        (("shop", "web-0", "hungry"), UID, over_limit.as_str()),
         "names in the event"
     );
     pod.remove()?;
     Ok(())
 }
 
-/// SIGUSR1 to every process of a cgroup.
+/// Sends SIGUSR1 to every process of a cgroup.
 fn signal_all(group: &Group) -> Result<(), Failure> {
     let procs = group.directory(group.hierarchy("memory")?).join("cgroup.procs");
     let pids = std::fs::read_to_string(&procs).map_err(Failure::file(&procs))?;
     for pid in pids.lines().filter_map(|line| line.parse().ok()) {
-        // Those that are gone by now had only slept.
+        // A process that has ended meanwhile is one of the short sleeps.
         let _ = kill(Pid::from_raw(pid), Signal::SIGUSR1);
     }
     Ok(())
 }
 
-fn named(context: &Context, client: &Client, path: &str, kind: &str, container: &str) -> Result<(), Failure> {
+/// Waits until a cgroup is shown with its pod's and container's names, and checks its kind.
+fn wait_named(
+    context: &Context,
+    client: &Client,
+    path: &str,
+    kind: &str,
+    container: &str,
+) -> Result<(), Failure> {
     let wanted = ("shop", "web-0", container);
     let mut last = None;
     let found = eventually(context.patiently(10), "", || {

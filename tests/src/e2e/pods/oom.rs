@@ -1,11 +1,11 @@
-//! A process killed for memory below process 1 of a container: shown at once, by its name.
+//! OOM kills in a pod's container.
 
 use std::time::{Duration, SystemTime};
 
 use serde_json::json;
 
+use super::fixture::PodFixture;
 use super::manifest::one;
-use super::stage::Stage;
 use crate::e2e::support::{eventually, known, oom_of};
 use crate::harness::{Capability, Context, Failure, REPORTED, Test};
 use crate::{ensure, ensure_eq};
@@ -19,14 +19,15 @@ pub const TESTS: &[Test] = &[Test::new("pod_oom_kill_is_shown_at_once", oom).tim
     Capability::Loopback,
 ])];
 
-/// From the kill in the kernel to the line on the screen, the command's own start included. Emulated machines are not
-/// promised anything.
+/// Time from the kill in the kernel to the command's output, its start included. Much longer on an emulated
+/// machine, for which there is no promise.
 const BOUND: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(1500)];
 const KILLS: usize = 5;
 
+/// An OOM kill of a child process is shown by `pods describe` within 100 ms, and does not end the container.
 fn oom(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::with(context, "singleProcessOOMKill: true\n", "")?;
-    if !stage
+    let mut fixture = PodFixture::with_config(context, "singleProcessOOMKill: true\n", "")?;
+    if !fixture
         .agent()?
         .client()?
         .status()?
@@ -34,9 +35,9 @@ fn oom(context: &Context) -> Result<(), Failure> {
         .iter()
         .any(|topic| topic.topic == "oom" && topic.state == "on")
     {
-        return Err(Failure::Skip("this kernel does not say who was killed".into()));
+        return Err(Failure::Skip("this kernel does not report OOM kills".into()));
     }
-    // A child of process 1 for each line of its input.
+    // Process 1 starts a child that uses up the memory for each file in /hungry.
     let script = "trap 'exit 0' TERM; seen=0; while true; do \
         if [ \"`ls /hungry | wc -l`\" -gt $seen ]; then seen=$((seen + 1)); tail /dev/zero; echo ended=$?; fi; \
         sleep 0.05 & wait $!; done";
@@ -50,22 +51,22 @@ fn oom(context: &Context) -> Result<(), Failure> {
         "volumeMounts": [{ "name": "hungry", "mountPath": "/hungry" }] }),
     );
     pod["spec"]["volumes"] = json!([{ "name": "hungry", "hostPath": { "path": hungry } }]);
-    stage.put([pod])?;
-    let before = stage.up("hungry")?;
-    let cgroup = stage.container_cgroup(&before, "c")?;
-    let client = stage.agent()?.client()?;
+    fixture.put([pod])?;
+    let before = fixture.wait_up("hungry")?;
+    let cgroup = fixture.container_cgroup(&before, "c")?;
+    let client = fixture.agent()?.client()?;
     let events = client.watch_types(&["oom"])?;
     let mut slowest = Duration::ZERO;
     for kill in 0..KILLS {
         std::fs::write(hungry.join(kill.to_string()), "").map_err(Failure::file(&hungry))?;
         let wanted = |event: &nodewarden_proto::nodewarden::v1::Event| event.cgroup == cgroup;
-        let received = known(events.find(context.patiently(15), wanted)?, "that a process was killed")?;
-        let victim = known(oom_of(&received.event), "who was killed")?;
-        ensure_eq!(victim.command, "tail", "who was killed");
+        let received = known(events.find(context.patiently(15), wanted)?, "an OOM kill")?;
+        let victim = known(oom_of(&received.event), "the killed process")?;
+        ensure_eq!(victim.command, "tail", "command of the killed process");
         let pid = victim.pid.to_string();
         let shown =
             eventually(context.patiently(5), &format!("`pods describe` does not show victim {pid}"), || {
-                let output = stage.command(&["pods", "describe", "hungry"])?;
+                let output = fixture.command(&["pods", "describe", "hungry"])?;
                 let at = SystemTime::now();
                 let text = String::from_utf8_lossy(&output.stdout).into_owned();
                 ensure!(
@@ -90,29 +91,29 @@ fn oom(context: &Context) -> Result<(), Failure> {
     );
     let bound = context.scaled(BOUND);
     ensure!(slowest < bound, "a kill was shown after {slowest:?}, not within {bound:?}");
-    let after = stage.up("hungry")?;
+    let after = fixture.wait_up("hungry")?;
     let (before, after) = (before.container("c")?, after.container("c")?);
     ensure_eq!(
         (after.id(), after.restarts()),
         (before.id(), 0),
         "the container, whose process 1 was not killed"
     );
-    main_process(&mut stage)?;
-    stage.finish()
+    main_process(&mut fixture)?;
+    fixture.finish()
 }
 
-/// Process 1 itself: the container ends as OOMKilled.
-fn main_process(stage: &mut Stage<'_>) -> Result<(), Failure> {
+/// Checks that a container whose process 1 is killed ends with the reason OOMKilled.
+fn main_process(fixture: &mut PodFixture<'_>) -> Result<(), Failure> {
     let mut main =
         one("main", "exec tail /dev/zero", json!({ "resources": { "limits": { "memory": "32Mi" } } }));
     main["spec"]["restartPolicy"] = json!("Never");
-    stage.put([main])?;
-    let seen = stage.phase("main", "Failed")?;
-    let ended = seen.container("c")?.ended().cloned().unwrap_or_default();
+    fixture.put([main])?;
+    let seen = fixture.wait_phase("main", "Failed")?;
+    let ended = seen.container("c")?.terminated().cloned().unwrap_or_default();
     ensure_eq!(
         (ended["reason"].as_str(), ended["exitCode"].as_i64()),
         (Some("OOMKilled"), Some(137)),
-        "how it ended"
+        "reason and exit code"
     );
     Ok(())
 }

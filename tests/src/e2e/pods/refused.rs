@@ -1,41 +1,43 @@
-//! What needs a cluster is refused by name; what cannot be read takes no pod.
+//! Manifests that are refused or cannot be read.
 
 use serde_json::{Value, json};
 
 use super::NEEDS;
+use super::fixture::PodFixture;
+use super::listed::ListedPod;
 use super::manifest::{STAY, merged, one, pod, shell};
-use super::seen::Seen;
-use super::stage::Stage;
-use crate::e2e::hierarchy::managed::status;
+use crate::e2e::hierarchy::fixture::status;
 use crate::e2e::support::eventually;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("pod_that_needs_a_cluster_is_refused", cluster).timeout(120).needs(NEEDS),
-    Test::new("pod_manifests_half_written", half_written).timeout(120).needs(NEEDS),
+    Test::new("pod_survives_unreadable_manifests", unreadable).timeout(120).needs(NEEDS),
 ];
 
-/// Waits until a problem names all of these.
-fn problem(stage: &Stage<'_>, words: &[&str]) -> Result<(), Failure> {
+/// Waits until the status has a problem with all of these words.
+fn wait_problem(fixture: &PodFixture<'_>, words: &[&str]) -> Result<(), Failure> {
     let mut last = Vec::new();
-    let named = eventually(stage.context().patiently(15), "", || {
-        last = status(stage.agent()?)?.problems;
+    let named = eventually(fixture.context().patiently(15), "", || {
+        last = status(fixture.agent()?)?.problems;
         let names = |text: &&String| words.iter().all(|word| text.contains(word));
         Ok(last.iter().find(names).map(|_| ()))
     });
-    named.map_err(|_| Failure::Unexpected(format!("no problem names {words:?}: {last:?}")))
+    named.map_err(|_| Failure::Unexpected(format!("no problem has {words:?}: {last:?}")))
 }
 
-fn no_problem(stage: &Stage<'_>, word: &str) -> Result<(), Failure> {
-    eventually(stage.context().patiently(15), &format!("a problem still names {word}"), || {
-        let problems = status(stage.agent()?)?.problems;
+/// Waits until no problem of the status has this word.
+fn wait_no_problem(fixture: &PodFixture<'_>, word: &str) -> Result<(), Failure> {
+    eventually(fixture.context().patiently(15), &format!("a problem still has {word}"), || {
+        let problems = status(fixture.agent()?)?.problems;
         Ok((!problems.iter().any(|text| text.contains(word))).then_some(()))
     })
 }
 
+/// A pod that needs an API server is refused with the file and the field; other pods run.
 fn cluster(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
+    let mut fixture = PodFixture::new(context)?;
     let volume = |volume: Value| json!({ "volumes": [merged(json!({ "name": "v" }), volume)] });
     let env = |from: Value| json!({ "containers": [shell("c", STAY, json!({ "env": [{ "name": "E", "valueFrom": from }] }))] });
     let cases = [
@@ -55,66 +57,67 @@ fn cluster(context: &Context) -> Result<(), Failure> {
     ];
     for (name, more, _) in &cases {
         let usual = json!({ "containers": [shell("c", STAY, json!({}))] });
-        stage.put([pod(name, merged(usual, more.clone()))])?;
+        fixture.put([pod(name, merged(usual, more.clone()))])?;
     }
-    stage.put([one("good", STAY, json!({}))])?;
-    stage.up("good")?;
+    fixture.put([one("good", STAY, json!({}))])?;
+    fixture.wait_up("good")?;
     for (name, _, field) in &cases {
-        problem(&stage, &[&format!("{name}.json"), field])?;
-        ensure!(stage.pod(name)?.is_none(), "pod {name} is there though it was refused");
+        wait_problem(&fixture, &[&format!("{name}.json"), field])?;
+        ensure!(fixture.pod(name)?.is_none(), "pod {name} is there though it was refused");
     }
-    stage.finish()
+    fixture.finish()
 }
 
-fn half_written(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
+/// A half-written, wrong or duplicate manifest, or a missing directory, is reported and ends no pod.
+fn unreadable(context: &Context) -> Result<(), Failure> {
+    let mut fixture = PodFixture::new(context)?;
     let text = one("steady", STAY, json!({})).to_string();
-    stage.put([one("steady", STAY, json!({})), one("other", STAY, json!({}))])?;
-    let before = stage.up("steady")?;
-    stage.up("other")?;
-    let id = |pod: &Seen| -> Result<String, Failure> { Ok(pod.container("c")?.id().to_owned()) };
-    let unharmed = |stage: &Stage<'_>, what: &str| -> Result<(), Failure> {
-        let now = stage.up("steady")?;
+    fixture.put([one("steady", STAY, json!({})), one("other", STAY, json!({}))])?;
+    let before = fixture.wait_up("steady")?;
+    fixture.wait_up("other")?;
+    let id = |pod: &ListedPod| -> Result<String, Failure> { Ok(pod.container("c")?.id().to_owned()) };
+    let unharmed = |fixture: &PodFixture<'_>, what: &str| -> Result<(), Failure> {
+        let now = fixture.wait_up("steady")?;
         ensure_eq!((now.uid(), id(&now)?), (before.uid(), id(&before)?), "pod and container after {what}");
         Ok(())
     };
-    // Written slowly, in place, by somebody who does not rename: each half is no manifest.
-    let path = stage.managed().manifests().join("steady.json");
+    // Written slowly, in place and without a rename: no part of it is a whole manifest.
+    let path = fixture.managed().manifests().join("steady.json");
     for end in [0, 10, text.len() / 2, text.len() - 1] {
         std::fs::write(&path, &text[..end]).map_err(Failure::file(&path))?;
         std::thread::sleep(std::time::Duration::from_millis(300));
-        unharmed(&stage, &format!("{end} of {} bytes", text.len()))?;
+        unharmed(&fixture, &format!("{end} of {} bytes", text.len()))?;
     }
-    problem(&stage, &["steady.json"])?;
+    wait_problem(&fixture, &["steady.json"])?;
     std::fs::write(&path, &text).map_err(Failure::file(&path))?;
-    no_problem(&stage, "steady.json")?;
-    unharmed(&stage, "the whole manifest again")?;
+    wait_no_problem(&fixture, "steady.json")?;
+    unharmed(&fixture, "the whole manifest again")?;
 
-    // A field of another type: file, line and field.
+    // A field of the wrong type: the problem has file, field and line.
     let wrong = "apiVersion: v1\nkind: Pod\nmetadata: {name: wrong}\nspec:\n  containers:\n  - name: c\n    image: [no]\n";
-    stage.managed().write_text("wrong", wrong)?;
-    problem(&stage, &["wrong.json", "image", "7"])?;
-    // The same pod in another file.
+    fixture.managed().write_text("wrong", wrong)?;
+    wait_problem(&fixture, &["wrong.json", "image", "7"])?;
+    // A pod of the same name in another file.
     let copy = one("steady", "exit 1", json!({}));
-    stage.managed().write_text("zz-copy", &copy.to_string())?;
-    problem(&stage, &["zz-copy.json", "steady"])?;
-    unharmed(&stage, "a copy of its name")?;
-    // Several documents a file, and YAML.
+    fixture.managed().write_text("zz-copy", &copy.to_string())?;
+    wait_problem(&fixture, &["zz-copy.json", "steady"])?;
+    unharmed(&fixture, "a second pod of its name")?;
+    // Several YAML documents in one file.
     let documents = ["three", "four"].map(|name| one(name, STAY, json!({})).to_string()).join("\n---\n");
-    stage.managed().write_text("documents", &documents)?;
-    stage.up("three")?;
-    stage.up("four")?;
-    // The directory goes: nobody is ended; and comes back.
-    let (manifests, away) = (stage.managed().manifests().to_owned(), context.temp.join("away"));
+    fixture.managed().write_text("documents", &documents)?;
+    fixture.wait_up("three")?;
+    fixture.wait_up("four")?;
+    // The directory disappears, which ends no pod, and comes back.
+    let (manifests, away) = (fixture.managed().manifests().to_owned(), context.temp.join("away"));
     std::fs::rename(&manifests, &away).map_err(Failure::file(&manifests))?;
-    problem(&stage, &[&manifests.display().to_string()])?;
-    unharmed(&stage, "its directory has vanished")?;
-    ensure_eq!(stage.pods()?.len(), 4, "pods without a directory");
+    wait_problem(&fixture, &[&manifests.display().to_string()])?;
+    unharmed(&fixture, "the removal of its directory")?;
+    ensure_eq!(fixture.list_pods()?.len(), 4, "pods without a directory");
     std::fs::rename(&away, &manifests).map_err(Failure::file(&away))?;
     for name in ["zz-copy", "wrong", "documents"] {
-        stage.managed().remove(name)?;
+        fixture.managed().remove(name)?;
     }
-    stage.gone(&["three", "four"])?;
-    unharmed(&stage, "its directory is back")?;
-    stage.finish()
+    fixture.wait_gone(&["three", "four"])?;
+    unharmed(&fixture, "the return of its directory")?;
+    fixture.finish()
 }

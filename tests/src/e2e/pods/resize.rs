@@ -1,22 +1,22 @@
-//! A changed manifest: resources in place or by restart, anything else by another pod.
+//! Changed manifests: resources are resized in place or by a restart, any other change replaces the pod.
 
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
 
 use super::NEEDS;
+use super::fixture::PodFixture;
+use super::listed::ListedPod;
 use super::manifest::{STAY, one, pod, shell};
-use super::seen::Seen;
-use super::stage::Stage;
 use crate::e2e::hierarchy::compare::{place, plain};
-use crate::e2e::pressure::site::pool;
+use crate::e2e::pressure::fixture::pool_config;
 use crate::e2e::support::eventually;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("pod_resize_and_replace", resize).timeout(180).needs(NEEDS),
-    Test::new("pod_resize_waits_for_room", waits).timeout(120).needs(NEEDS),
+    Test::new("pod_resize_waits_for_resources", waits).timeout(120).needs(NEEDS),
 ];
 
 fn limits(cpu: &str, memory: &str) -> Value {
@@ -28,8 +28,8 @@ fn sized(name: &str, cpu: &str, memory: &str, policy: Value) -> Value {
     one(name, STAY, json!({ "resources": limits(cpu, memory), "resizePolicy": policy }))
 }
 
-/// Quota in microseconds of 100 ms, and bytes: what a cgroup's files say.
-fn found(context: &Context, path: &str) -> Result<(String, String), Failure> {
+/// A cgroup's CPU quota in microseconds per 100 ms and memory limit in bytes, from its files.
+fn limits_of(context: &Context, path: &str) -> Result<(String, String), Failure> {
     let v2 = context.layout.controller("memory").is_some_and(|hierarchy| hierarchy.v2);
     let names = if v2 { ["cpu.max", "memory.max"] } else { ["cpu.cfs_quota_us", "memory.limit_in_bytes"] };
     let read = |name: &str| -> Result<String, Failure> {
@@ -40,14 +40,14 @@ fn found(context: &Context, path: &str) -> Result<(String, String), Failure> {
     Ok((read(names[0])?.split(' ').next().unwrap_or_default().to_owned(), read(names[1])?))
 }
 
-/// Waits until a container and its pod have these limits.
-fn have(stage: &Stage<'_>, pod: &Seen, cpu_us: u64, mib: u64) -> Result<(), Failure> {
-    let context = stage.context();
+/// Waits until the cgroups of a container and of its pod have these limits.
+fn wait_limits(fixture: &PodFixture<'_>, pod: &ListedPod, cpu_us: u64, mib: u64) -> Result<(), Failure> {
+    let context = fixture.context();
     let expected = (cpu_us.to_string(), (mib << 20).to_string());
-    for path in [stage.container_cgroup(pod, "c")?, stage.cgroup(pod)?] {
+    for path in [fixture.container_cgroup(pod, "c")?, fixture.cgroup(pod)?] {
         let mut last = Default::default();
         let has = eventually(context.patiently(15), "", || {
-            last = found(context, &path)?;
+            last = limits_of(context, &path)?;
             Ok((last == expected).then_some(()))
         });
         has.map_err(|_| Failure::Unexpected(format!("{path} has {last:?}, not {expected:?}")))?;
@@ -55,72 +55,83 @@ fn have(stage: &Stage<'_>, pod: &Seen, cpu_us: u64, mib: u64) -> Result<(), Fail
     Ok(())
 }
 
+/// New limits are set in place, or by a restart where `resizePolicy` says so; other changes replace the pod;
+/// other pods are unharmed.
 fn resize(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
+    let mut fixture = PodFixture::new(context)?;
     let restart = json!([
         { "resourceName": "cpu", "restartPolicy": "NotRequired" },
         { "resourceName": "memory", "restartPolicy": "RestartContainer" },
     ]);
-    stage.put([
+    fixture.put([
         sized("inplace", "200m", "32Mi", Value::Null),
         sized("restarts", "200m", "32Mi", restart.clone()),
         one("bystander", STAY, json!({})),
     ])?;
-    let bystander = stage.up("bystander")?;
-    let before = stage.up("inplace")?;
-    have(&stage, &before, 20_000, 32)?;
-    // Up, down, and one up while the other goes down.
+    let bystander = fixture.wait_up("bystander")?;
+    let before = fixture.wait_up("inplace")?;
+    wait_limits(&fixture, &before, 20_000, 32)?;
+    // Both up, both down, and one up while the other goes down.
     for (cpu, cpu_us, memory, mib) in
         [("400m", 40_000, "64Mi", 64), ("100m", 10_000, "24Mi", 24), ("300m", 30_000, "20Mi", 20)]
     {
-        stage.put([sized("inplace", cpu, memory, Value::Null)])?;
-        have(&stage, &before, cpu_us, mib)?;
-        let now = stage.up("inplace")?;
+        fixture.put([sized("inplace", cpu, memory, Value::Null)])?;
+        wait_limits(&fixture, &before, cpu_us, mib)?;
+        let now = fixture.wait_up("inplace")?;
         ensure_eq!(identity(&now)?, identity(&before)?, "uid, container and restarts after {cpu} {memory}");
     }
-    let shown = stage.up("inplace")?.0["spec"]["containers"][0]["resources"]["limits"]["cpu"].clone();
+    let shown = fixture.wait_up("inplace")?.0["spec"]["containers"][0]["resources"]["limits"]["cpu"].clone();
     ensure_eq!(shown, json!("300m"), "the limit that /pods shows");
 
-    let before = stage.up("restarts")?;
-    stage.put([sized("restarts", "400m", "32Mi", restart.clone())])?;
-    have(&stage, &before, 40_000, 32)?;
-    ensure_eq!(identity(&stage.up("restarts")?)?, identity(&before)?, "after its CPU alone");
-    stage.put([sized("restarts", "400m", "48Mi", restart)])?;
-    let after = stage.until("restarts", "restarted", 20, |pod| {
+    let before = fixture.wait_up("restarts")?;
+    fixture.put([sized("restarts", "400m", "32Mi", restart.clone())])?;
+    wait_limits(&fixture, &before, 40_000, 32)?;
+    ensure_eq!(
+        identity(&fixture.wait_up("restarts")?)?,
+        identity(&before)?,
+        "after a resize of its CPU alone"
+    );
+    fixture.put([sized("restarts", "400m", "48Mi", restart)])?;
+    let after = fixture.wait_until("restarts", "restarted", 20, |pod| {
         pod.is_up() && pod.container("c").is_ok_and(|c| c.restarts() == 1)
     })?;
-    have(&stage, &after, 40_000, 48)?;
+    wait_limits(&fixture, &after, 40_000, 48)?;
     ensure_eq!(after.uid(), before.uid(), "uid after a restart");
     ensure!(
         after.container("c")?.id() != before.container("c")?.id(),
         "the container is the same after a restart"
     );
 
-    replace(&mut stage)?;
-    ensure_eq!(identity(&stage.up("bystander")?)?, identity(&bystander)?, "a pod whose manifest is the same");
-    stage.finish()
+    replace(&mut fixture)?;
+    ensure_eq!(
+        identity(&fixture.wait_up("bystander")?)?,
+        identity(&bystander)?,
+        "a pod whose manifest is the same"
+    );
+    fixture.finish()
 }
 
-/// A pod that requests memory.
+/// A pod that requests `mib` MiB of memory.
 fn requesting(name: &str, mib: u64) -> Value {
     one(name, STAY, json!({ "resources": { "requests": { "memory": format!("{mib}Mi") } } }))
 }
 
-/// It keeps what it has until what it should have is free, and is never more than the node gives.
+/// A pod keeps its resources until those of its resize are free; the status says Infeasible or Deferred with
+/// the reason meanwhile.
 fn waits(context: &Context) -> Result<(), Failure> {
-    // 390 MiB for pods.
-    let mut stage = Stage::with(context, &pool(10, "")?, "")?;
+    // 390 MiB are allocatable to pods.
+    let mut fixture = PodFixture::with_config(context, &pool_config(10, "")?, "")?;
     let begun = SystemTime::now();
-    stage.put([requesting("grows", 100), requesting("holds", 200)])?;
-    let before = identity(&stage.up("grows")?)?;
-    stage.up("holds")?;
-    let until = |stage: &Stage<'_>, mib: u64, why: &str| {
+    fixture.put([requesting("grows", 100), requesting("holds", 200)])?;
+    let before = identity(&fixture.wait_up("grows")?)?;
+    fixture.wait_up("holds")?;
+    let wait_resize = |fixture: &PodFixture<'_>, mib: u64, why: &str| {
         let mut last = String::new();
         let is = eventually(context.patiently(20), "", || {
-            let now = stage.up("grows")?;
+            let now = fixture.wait_up("grows")?;
             ensure_eq!(identity(&now)?, before, "uid, container and restarts");
             let requests = &now.0["spec"]["containers"][0]["resources"]["requests"]["memory"];
-            let output = stage.command(&["pods", "describe", "grows"])?;
+            let output = fixture.command(&["pods", "describe", "grows"])?;
             let text = String::from_utf8_lossy(&output.stdout).into_owned();
             let line = text.lines().find_map(|line| line.strip_prefix("Resize:"));
             last = format!("requests {requests}, resize {line:?}");
@@ -130,50 +141,52 @@ fn waits(context: &Context) -> Result<(), Failure> {
         });
         is.map_err(|_| Failure::Unexpected(format!("not {mib} Mi and {why:?}, but {last}")))
     };
-    until(&stage, 100, "")?;
-    stage.put([requesting("grows", 500)])?;
-    until(&stage, 100, "Infeasible: Node didn't have enough capacity: memory, requested: 524288000")?;
-    stage.put([requesting("grows", 250)])?;
-    until(
-        &stage,
+    wait_resize(&fixture, 100, "")?;
+    fixture.put([requesting("grows", 500)])?;
+    wait_resize(&fixture, 100, "Infeasible: Node didn't have enough capacity: memory, requested: 524288000")?;
+    fixture.put([requesting("grows", 250)])?;
+    wait_resize(
+        &fixture,
         100,
         "Deferred: Node didn't have enough resource: memory, requested: 262144000, used: 209715200",
     )?;
-    // Thought better of, and wanted after all, by an agent that does not know of it.
-    stage.put([requesting("grows", 100)])?;
-    until(&stage, 100, "")?;
-    stage.kill_agent()?;
-    stage.put([requesting("grows", 250)])?;
-    stage.start_agent()?;
-    until(&stage, 100, "Deferred: ")?;
-    let now = stage.up("grows")?;
+    // The resize is taken back, and made again while no agent runs.
+    fixture.put([requesting("grows", 100)])?;
+    wait_resize(&fixture, 100, "")?;
+    fixture.kill_agent()?;
+    fixture.put([requesting("grows", 250)])?;
+    fixture.start_agent()?;
+    wait_resize(&fixture, 100, "Deferred: ")?;
+    let now = fixture.wait_up("grows")?;
     let conditions = now.0["status"]["conditions"].as_array().into_iter().flatten();
     let pending = conditions.filter(|own| own["type"] == "PodResizePending").map(|own| own["reason"].clone());
-    ensure_eq!(pending.collect::<Vec<_>>(), [json!("Deferred")], "the condition");
-    stage.remove("holds")?;
-    until(&stage, 250, "")?;
+    ensure_eq!(pending.collect::<Vec<_>>(), [json!("Deferred")], "reason of the condition PodResizePending");
+    fixture.remove("holds")?;
+    wait_resize(&fixture, 250, "")?;
     for reason in ["ResizeInfeasible", "ResizeDeferred"] {
-        ensure!(!stage.notes("grows", reason, begun)?.is_empty(), "no event {reason}");
+        ensure!(!fixture.notes("grows", reason, begun)?.is_empty(), "no event {reason}");
     }
-    // What it has now, nobody else gets.
-    stage.put([requesting("late", 200)])?;
-    stage.until("late", "OutOfmemory", 20, |pod| pod.text("/status/reason") == "OutOfmemory")?;
-    stage.put([requesting("grows", 150)])?;
-    stage.up("late")?;
-    until(&stage, 150, "")?;
-    stage.finish()
+    // Another pod cannot get the resources that it has now.
+    fixture.put([requesting("late", 200)])?;
+    fixture.wait_until("late", "OutOfmemory", 20, |pod| pod.text("/status/reason") == "OutOfmemory")?;
+    fixture.put([requesting("grows", 150)])?;
+    fixture.wait_up("late")?;
+    wait_resize(&fixture, 150, "")?;
+    fixture.finish()
 }
 
+/// What a resize in place must not change: uid, container id and number of restarts.
 type Identity = (String, String, u64);
 
-fn identity(pod: &Seen) -> Result<Identity, Failure> {
+/// Uid, container id and number of restarts of a pod.
+fn identity(pod: &ListedPod) -> Result<Identity, Failure> {
     let c = pod.container("c")?;
     Ok((pod.uid().to_owned(), c.id().to_owned(), c.restarts()))
 }
 
-/// The old pod ends before the new one of its name begins.
-fn replace(stage: &mut Stage<'_>) -> Result<(), Failure> {
-    let notes = stage.context().temp.join("notes");
+/// Checks that the old pod has ended before the new one of its name starts.
+fn replace(fixture: &mut PodFixture<'_>) -> Result<(), Failure> {
+    let notes = fixture.context().temp.join("notes");
     std::fs::create_dir(&notes).map_err(Failure::file(&notes))?;
     let with = |word: &str| {
         let script = format!(
@@ -188,14 +201,19 @@ fn replace(stage: &mut Stage<'_>) -> Result<(), Failure> {
             "containers": [shell("c", &script, mount)] }),
         )
     };
-    stage.put([with("first")])?;
-    let first = stage.up("other")?;
-    let home = stage.home_of(&first)?;
-    stage.put([with("second")])?;
-    let second = stage.until("other", "another pod", 30, |pod| pod.is_up() && pod.uid() != first.uid())?;
+    fixture.put([with("first")])?;
+    let first = fixture.wait_up("other")?;
+    let pod_dir = fixture.pod_dir(&first)?;
+    fixture.put([with("second")])?;
+    let second = fixture
+        .wait_until("other", "replaced by another pod", 30, |pod| pod.is_up() && pod.uid() != first.uid())?;
     ensure_eq!(second.container("c")?.restarts(), 0, "restarts of another pod");
-    ensure!(!home.exists(), "{} of the first pod is still there", home.display());
+    ensure!(!pod_dir.exists(), "{} of the first pod is still there", pod_dir.display());
     let text = std::fs::read_to_string(notes.join("all")).map_err(Failure::file(&notes))?;
-    ensure_eq!(text, "first begins\nfirst ends\nsecond begins\n", "the order");
+    ensure_eq!(
+        text,
+        "first begins\nfirst ends\nsecond begins\n",
+        "order of the old pod's end and the new one's start"
+    );
     Ok(())
 }

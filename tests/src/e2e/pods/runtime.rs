@@ -1,4 +1,4 @@
-//! What the tests of pods stand on: a private container runtime with a network, and nothing left when it was killed.
+//! Tests of the private container runtime that the tests of pods use.
 
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -15,7 +15,7 @@ pub const TESTS: &[Test] = &[
         .without_agent(),
 ];
 
-/// A pod on its own network.
+/// The configuration of a sandbox with a network of its own.
 fn config(name: &str, parent: &str) -> cri::PodSandboxConfig {
     cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
@@ -29,10 +29,10 @@ fn config(name: &str, parent: &str) -> cri::PodSandboxConfig {
     }
 }
 
-/// Two pods reach each other and the machine, and containerd may go and come meanwhile.
+/// A pod and the machine reach another pod over the pod network, also after a restart of containerd.
 fn network(context: &Context) -> Result<(), Failure> {
     if systemd_answers().is_ok() {
-        return Err(Failure::Skip("the machine's own runtime".into()));
+        return Err(Failure::Skip("uses the machine's own runtime".into()));
     }
     let root = TestRoot::new(context)?;
     let mut containerd = Containerd::start(context)?;
@@ -54,16 +54,16 @@ fn network(context: &Context) -> Result<(), Failure> {
         "/",
         context.patiently(5),
     )?;
-    ensure_eq!(answer.text(), "hello\n", "from the machine");
+    ensure_eq!(answer.text(), "hello\n", "answer to the machine");
     client.remove()?;
     server.remove()?;
     Ok(())
 }
 
-/// Dropping nothing, as if the test had been killed: the sweep finds and removes all of it.
+/// After a test that was killed and so dropped nothing, the sweep finds and removes everything that it left.
 fn killed(context: &Context) -> Result<(), Failure> {
     if systemd_answers().is_ok() {
-        return Err(Failure::Skip("the machine's own runtime".into()));
+        return Err(Failure::Skip("uses the machine's own runtime".into()));
     }
     let root = TestRoot::new(context)?;
     let containerd = Containerd::start(context)?;
@@ -82,6 +82,6 @@ fn killed(context: &Context) -> Result<(), Failure> {
         ensure!(found.iter().any(|left| left.to_string().starts_with(kind)), "no {kind} was found: {all}");
     }
     let left: Vec<_> = sweep.find().iter().map(ToString::to_string).collect();
-    ensure_eq!(left, Vec::<String>::new(), "left after the sweep");
+    ensure_eq!(left, Vec::<String>::new(), "leftovers after the sweep");
     Ok(())
 }

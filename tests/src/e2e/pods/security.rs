@@ -1,11 +1,11 @@
-//! Security contexts: users and groups, capabilities, privileged, read-only root, seccomp, no new privileges.
+//! Security contexts.
 
 use std::fs;
 
 use serde_json::{Value, json};
 
+use super::fixture::PodFixture;
 use super::manifest::{STAY, merged, pod, shell};
-use super::stage::Stage;
 use super::{NEEDS, check};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
@@ -17,18 +17,21 @@ const SHOW: &str = "echo user=`id -u`; echo group=`id -g`; echo groups=`id -G`; 
     touch /made 2>/dev/null; echo root=$?; test -e /dev/kmsg; echo kmsg=$?; \
     mkdir /tmp/denied 2>/dev/null; echo mkdir=$?; echo done; ";
 
-/// A container that shows what it may.
-fn shows(context: Value) -> Value {
+/// A container that prints its user, groups, capabilities and what it may do.
+fn container_with(context: Value) -> Value {
     shell("c", &format!("{SHOW}{STAY}"), json!({ "securityContext": context }))
 }
 
-fn with(name: &str, of_pod: Value, of_container: Value) -> Value {
-    pod(name, json!({ "securityContext": of_pod, "containers": [shows(of_container)] }))
+/// A pod with these security contexts of pod and container.
+fn pod_with(name: &str, of_pod: Value, of_container: Value) -> Value {
+    pod(name, json!({ "securityContext": of_pod, "containers": [container_with(of_container)] }))
 }
 
+/// Users, groups, capabilities, privileged, read-only root, seccomp and no-new-privileges take effect inside
+/// the container.
 fn contexts(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
-    let profiles = stage.agent()?.state().join("seccomp");
+    let mut fixture = PodFixture::new(context)?;
+    let profiles = fixture.agent()?.state().join("seccomp");
     fs::create_dir_all(&profiles).map_err(Failure::file(&profiles))?;
     let deny = json!({ "defaultAction": "SCMP_ACT_ALLOW", "syscalls": [
         { "names": ["mkdir", "mkdirat"], "action": "SCMP_ACT_ERRNO" }] });
@@ -45,22 +48,26 @@ fn contexts(context: &Context) -> Result<(), Failure> {
         json!({ "volumeMounts": [{ "name": "v", "mountPath": "/volume" }] })
     )]);
     let capabilities = json!({ "capabilities": { "drop": ["ALL"], "add": ["NET_BIND_SERVICE"] } });
-    stage.put([
-        with("plain", json!({}), json!({})),
+    fixture.put([
+        pod_with("plain", json!({}), json!({})),
         on_volume,
-        // The container's word counts more than the pod's.
-        with("own-user", json!({ "runAsUser": 1000, "runAsNonRoot": true }), json!({ "runAsUser": 1001 })),
-        with("few", json!({}), capabilities),
-        with("privileged", json!({}), json!({ "privileged": true })),
-        with("readonly", json!({}), json!({ "readOnlyRootFilesystem": true })),
-        with("nothing-new", json!({}), json!({ "allowPrivilegeEscalation": false })),
-        with("default-profile", json!({ "seccompProfile": { "type": "RuntimeDefault" } }), json!({})),
-        with(
+        // The container's setting overrides the pod's.
+        pod_with(
+            "own-user",
+            json!({ "runAsUser": 1000, "runAsNonRoot": true }),
+            json!({ "runAsUser": 1001 }),
+        ),
+        pod_with("few", json!({}), capabilities),
+        pod_with("privileged", json!({}), json!({ "privileged": true })),
+        pod_with("readonly", json!({}), json!({ "readOnlyRootFilesystem": true })),
+        pod_with("nothing-new", json!({}), json!({ "allowPrivilegeEscalation": false })),
+        pod_with("default-profile", json!({ "seccompProfile": { "type": "RuntimeDefault" } }), json!({})),
+        pod_with(
             "own-profile",
             json!({}),
             json!({ "seccompProfile": { "type": "Localhost", "localhostProfile": "no-mkdir.json" } }),
         ),
-        with(
+        pod_with(
             "unconfined",
             json!({ "seccompProfile": { "type": "RuntimeDefault" } }),
             json!({ "seccompProfile": { "type": "Unconfined" } }),
@@ -88,55 +95,56 @@ fn contexts(context: &Context) -> Result<(), Failure> {
         ("own-profile", &[("Seccomp", "2"), ("mkdir", "1")]),
         ("unconfined", &[("Seccomp", "0")]),
     ] {
-        let seen = stage.up(name)?;
-        let said = stage.told(&seen, "c")?;
-        check(&said, expected).map_err(|failure| Failure::Unexpected(format!("pod {name}: {failure}")))?;
+        let seen = fixture.wait_up(name)?;
+        let printed = fixture.printed_values(&seen, "c")?;
+        check(&printed, expected).map_err(|failure| Failure::Unexpected(format!("pod {name}: {failure}")))?;
         match name {
             "fsgroup" => {
                 let groups: Vec<&str> =
-                    said.get("groups").map(|g| g.split(' ').collect()).unwrap_or_default();
+                    printed.get("groups").map(|g| g.split(' ').collect()).unwrap_or_default();
                 ensure!(["3000", "4000"].iter().all(|g| groups.contains(g)), "groups {groups:?}");
             }
             "privileged" => {
-                let plain = stage.told(&stage.up("plain")?, "c")?;
+                let plain = fixture.printed_values(&fixture.wait_up("plain")?, "c")?;
                 ensure!(
-                    said.get("CapEff") > plain.get("CapEff"),
-                    "privileged has {:?}, a plain one {:?}",
-                    said.get("CapEff"),
+                    printed.get("CapEff") > plain.get("CapEff"),
+                    "CapEff of the privileged container is {:?}, of a plain one {:?}",
+                    printed.get("CapEff"),
                     plain.get("CapEff")
                 );
             }
             _ => {}
         }
     }
-    refused(&mut stage)?;
-    stage.finish()
+    check_refused(&mut fixture)?;
+    fixture.finish()
 }
 
-/// The image's user is root, which the pod refuses; a profile that is not there.
-fn refused(stage: &mut Stage<'_>) -> Result<(), Failure> {
+/// Checks that a container is refused whose user is root though the pod forbids it, or whose seccomp profile
+/// is missing.
+fn check_refused(fixture: &mut PodFixture<'_>) -> Result<(), Failure> {
     let absent = json!({ "seccompProfile": { "type": "Localhost", "localhostProfile": "absent.json" } });
-    stage.put([
-        with("not-root", json!({ "runAsNonRoot": true }), json!({})),
-        with("no-profile", json!({}), absent),
+    fixture.put([
+        pod_with("not-root", json!({ "runAsNonRoot": true }), json!({})),
+        pod_with("no-profile", json!({}), absent),
     ])?;
-    let waits = |name: &str, reasons: &[&str], word: &str| -> Result<(), Failure> {
-        let seen = stage.until(name, "refused its container", 20, |pod| {
-            pod.container("c").is_ok_and(|c| reasons.contains(&c.waits()))
+    let check_waiting = |name: &str, reasons: &[&str], word: &str| -> Result<(), Failure> {
+        let seen = fixture.wait_until(name, "waiting for a refused container", 20, |pod| {
+            pod.container("c").is_ok_and(|c| reasons.contains(&c.waiting_reason()))
         })?;
-        let message = seen.container("c")?.waits_message().to_owned();
+        let message = seen.container("c")?.waiting_message().to_owned();
         ensure!(message.contains(word), "pod {name}: {word:?} is not in {message:?}");
         ensure_eq!(seen.container("c")?.restarts(), 0, "restarts of {name}");
         Ok(())
     };
-    waits("not-root", &["CreateContainerConfigError"], "runAsNonRoot")?;
-    waits("no-profile", &["CreateContainerError", "CreateContainerConfigError"], "absent.json")?;
-    // Merged over what is there: another user makes it run.
-    stage.put([with(
+    check_waiting("not-root", &["CreateContainerConfigError"], "runAsNonRoot")?;
+    check_waiting("no-profile", &["CreateContainerError", "CreateContainerConfigError"], "absent.json")?;
+    // With another user it runs.
+    fixture.put([pod_with(
         "not-root",
         json!({ "runAsNonRoot": true, "runAsUser": 1234 }),
         merged(json!({}), json!({})),
     )])?;
-    let seen = stage.up("not-root")?;
-    check(&stage.told(&seen, "c")?, &[("user", "1234")])
+    let seen = fixture.wait_up("not-root")?;
+    check(&fixture.printed_values(&seen, "c")?, &[("user", "1234")])
 }

@@ -1,4 +1,4 @@
-//! Volumes: emptyDir on disk and in memory, and every type of hostPath.
+//! Volumes of type emptyDir and hostPath.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -6,8 +6,8 @@ use std::os::unix::net::UnixListener;
 
 use serde_json::{Value, json};
 
+use super::fixture::PodFixture;
 use super::manifest::{STAY, one, pod, shell};
-use super::stage::Stage;
 use super::{NEEDS, check};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
@@ -17,9 +17,10 @@ pub const TESTS: &[Test] = &[
     Test::new("pod_host_paths", host_paths).timeout(150).needs(NEEDS),
 ];
 
-/// Two containers share them; the one in memory is as large as it may be; both are gone with the pod.
+/// Containers of a pod share an emptyDir on disk and one in memory; the latter is limited in size; both are
+/// removed with the pod.
 fn empty_dirs(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
+    let mut fixture = PodFixture::new(context)?;
     let volumes = json!([
         { "name": "disk", "emptyDir": {} },
         { "name": "memory", "emptyDir": { "medium": "Memory", "sizeLimit": "2Mi" } },
@@ -40,28 +41,30 @@ fn empty_dirs(context: &Context) -> Result<(), Failure> {
         shell("writer", &format!("{writer}{STAY}"), mounts),
         shell("reader", &format!("{reader}{STAY}"), readonly),
     ];
-    stage.put([pod("volumes", json!({ "volumes": volumes, "containers": containers }))])?;
-    let seen = stage.up("volumes")?;
-    let said = stage.told(&seen, "writer")?;
-    check(&said, &[("mode", "777"), ("memory", "tmpfs"), ("written", "2097152")])?;
-    let said = stage.told(&seen, "reader")?;
-    check(&said, &[("read", "from-the-other"), ("small", "small"), ("touched", "1")])?;
-    // Where a kubelet has them.
-    let home = stage.home_of(&seen)?;
-    let file = home.join("volumes/kubernetes.io~empty-dir/disk/file");
+    fixture.put([pod("volumes", json!({ "volumes": volumes, "containers": containers }))])?;
+    let seen = fixture.wait_up("volumes")?;
+    let printed = fixture.printed_values(&seen, "writer")?;
+    check(&printed, &[("mode", "777"), ("memory", "tmpfs"), ("written", "2097152")])?;
+    let printed = fixture.printed_values(&seen, "reader")?;
+    check(&printed, &[("read", "from-the-other"), ("small", "small"), ("touched", "1")])?;
+    // At the kubelet's path.
+    let pod_dir = fixture.pod_dir(&seen)?;
+    let file = pod_dir.join("volumes/kubernetes.io~empty-dir/disk/file");
     ensure_eq!(
         fs::read_to_string(&file).map_err(Failure::file(&file))?,
         "from-the-other\n",
-        "on the machine"
+        "the file on the machine"
     );
-    stage.remove("volumes")?;
-    stage.gone(&["volumes"])?;
-    ensure!(!home.exists(), "{} is still there", home.display());
-    stage.finish()
+    fixture.remove("volumes")?;
+    fixture.wait_gone(&["volumes"])?;
+    ensure!(!pod_dir.exists(), "{} is still there", pod_dir.display());
+    fixture.finish()
 }
 
+/// A hostPath of each type is checked or created as the kubelet does; a missing one keeps only its pod
+/// pending; files stay after the pod.
 fn host_paths(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
+    let mut fixture = PodFixture::new(context)?;
     let place = context.temp.join("host");
     fs::create_dir(&place).map_err(Failure::file(&place))?;
     let at = |name: &str| place.join(name).display().to_string();
@@ -89,12 +92,12 @@ fn host_paths(context: &Context) -> Result<(), Failure> {
     let mounts: Vec<Value> = cases.iter().map(mount).collect();
     let volumes: Vec<Value> = cases.iter().map(volume).collect();
     let container = shell("c", &format!("{script}{STAY}"), json!({ "volumeMounts": mounts }));
-    stage.put([pod("paths", json!({ "volumes": volumes, "containers": [container] }))])?;
-    let seen = stage.up("paths")?;
-    let said = stage.told(&seen, "c")?;
+    fixture.put([pod("paths", json!({ "volumes": volumes, "containers": [container] }))])?;
+    let seen = fixture.wait_up("paths")?;
+    let printed = fixture.printed_values(&seen, "c")?;
     let zero = |name| (name, "0");
     check(
-        &said,
+        &printed,
         &[
             ("any", "kept"),
             ("directory", "kept"),
@@ -108,9 +111,14 @@ fn host_paths(context: &Context) -> Result<(), Failure> {
     let mode = |path: String| {
         Ok::<_, Failure>(fs::metadata(&path).map_err(Failure::file(&path))?.permissions().mode() & 0o777)
     };
-    ensure_eq!((mode(at("new/directory"))?, mode(at("new-file"))?), (0o755, 0o644), "modes of what was made");
+    ensure_eq!(
+        (mode(at("new/directory"))?, mode(at("new-file"))?),
+        (0o755, 0o644),
+        "modes of the created directory and file"
+    );
 
-    // What is not there, or of another type, keeps its pod waiting and names the path; others are not disturbed.
+    // A path that is missing or of another type keeps its pod pending and is named in the status; other pods
+    // run.
     let wrong = [
         ("no-directory", "Directory", at("absent")),
         ("no-file", "File", at("directory")),
@@ -121,20 +129,20 @@ fn host_paths(context: &Context) -> Result<(), Failure> {
         let container = shell("c", STAY, json!({ "volumeMounts": [mount(case)] }));
         pod(case.0, json!({ "volumes": [volume(case)], "containers": [container] }))
     };
-    stage.put(wrong.each_ref().map(waiting))?;
-    stage.put([one("other", STAY, json!({}))])?;
-    stage.up("other")?;
+    fixture.put(wrong.each_ref().map(waiting))?;
+    fixture.put([one("other", STAY, json!({}))])?;
+    fixture.wait_up("other")?;
     for (name, _, path) in &wrong {
-        stage.until(name, "told to have no volume", 20, |pod| {
+        fixture.wait_until(name, "waiting for its volume", 20, |pod| {
             pod.phase() == "Pending" && pod.0["status"].to_string().contains(path.as_str())
         })?;
     }
-    // As soon as it is there, the pod runs.
+    // Once the directory exists, the pod runs.
     fs::create_dir(at("absent")).map_err(Failure::file(at("absent")))?;
-    stage.up("no-directory")?;
-    stage.finish()?;
+    fixture.wait_up("no-directory")?;
+    fixture.finish()?;
     for (path, text) in [("any", None), ("new/directory/x", Some("x\n")), ("new-file", Some("y\n"))] {
-        ensure!(place.join(path).exists(), "{} went with its pod", at(path));
+        ensure!(place.join(path).exists(), "{} was removed with its pod", at(path));
         if let Some(text) = text {
             ensure_eq!(fs::read_to_string(at(path)).map_err(Failure::file(at(path)))?, text, "{path}");
         }

@@ -1,39 +1,44 @@
-//! Memory runs out: the right pod goes, alone and at once, and it is said why.
+//! Eviction for memory.
 
 use serde_json::json;
 
 use super::NEEDS;
-use super::site::{Alive, LEFT_MIB, Site, critical, guaranteed, requests};
+use super::fixture::{LEFT_MIB, PressureFixture, RunningPod, critical, guaranteed, requests};
 use crate::harness::{Context, Failure, REPORTED, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
-    Test::new("eviction_of_the_greediest", greediest).timeout(120).needs(NEEDS),
-    Test::new("eviction_by_priority_and_never_critical", by_priority).timeout(120).needs(NEEDS),
+    Test::new("eviction_of_largest_above_request", largest).timeout(120).needs(NEEDS),
+    Test::new("eviction_by_priority_not_critical", by_priority).timeout(120).needs(NEEDS),
     Test::new("eviction_minimum_reclaim", minimum_reclaim).timeout(120).needs(NEEDS),
 ];
 
-/// Until the pool is nearly used up.
+/// MiB that nearly use up the pool.
 const GREED_MIB: u64 = 250;
 
-fn greediest(context: &Context) -> Result<(), Failure> {
-    let mut site = Site::with_pool(context, LEFT_MIB, "")?;
+/// At the hard threshold the pod furthest above its request is evicted, alone, with the kubelet's message and
+/// a decision that explains it.
+fn largest(context: &Context) -> Result<(), Failure> {
+    let mut fixture = PressureFixture::with_pool(context, LEFT_MIB, "")?;
     let none = json!({});
     let pods = [
-        site.greedy("small", json!({}), &[], none.clone()),
-        // Uses most of all before the greedy one takes more, and asked for it.
-        site.greedy("modest", requests(80), &[], none.clone()),
-        site.greedy("guaranteed", guaranteed(64), &[], none.clone()),
+        fixture.greedy("small", json!({}), &[], none.clone()),
+        // Uses most memory at first, but within its request.
+        fixture.greedy("modest", requests(80), &[], none.clone()),
+        fixture.greedy("guaranteed", guaranteed(64), &[], none.clone()),
     ];
-    let others = site.up(pods)?;
-    let eater = site.greedy("eater", requests(16), &[], none);
-    site.up([eater])?;
-    site.hold("modest", 30)?;
-    site.hold("small", 10)?;
-    ensure!(site.decisions()?.iter().all(|decision| decision.kind != "eviction"), "before there was need");
-    site.ask("eater", GREED_MIB)?;
+    let others = fixture.put_and_wait_up(pods)?;
+    let eater = fixture.greedy("eater", requests(16), &[], none);
+    fixture.put_and_wait_up([eater])?;
+    fixture.hold("modest", 30)?;
+    fixture.hold("small", 10)?;
+    ensure!(
+        fixture.decisions()?.iter().all(|decision| decision.kind != "eviction"),
+        "a pod was evicted without need"
+    );
+    fixture.order_hold("eater", GREED_MIB)?;
 
-    let seen = site.evicted("eater")?;
+    let seen = fixture.wait_evicted("eater")?;
     let message = seen.text("/status/message").to_owned();
     let begin =
         format!("The node was low on resource: memory. Threshold quantity: {LEFT_MIB}Mi, available: ");
@@ -41,11 +46,11 @@ fn greediest(context: &Context) -> Result<(), Failure> {
     for words in ["Container c was using ", "request is 16Mi, has larger consumption of memory."] {
         ensure!(message.contains(words), "{words:?} is not in {message:?}");
     }
-    site.program.hold("eater", 0, 0)?;
-    let ended = seen.container("c")?.ended().is_some();
-    ensure!(ended, "its container is not shown as ended: {}", seen.0["status"]);
+    fixture.program.hold("eater", 0, 0)?;
+    let ended = seen.container("c")?.terminated().is_some();
+    ensure!(ended, "its container is not shown as terminated: {}", seen.0["status"]);
 
-    let decision = site.eviction_of("eater")?;
+    let decision = fixture.eviction_of("eater")?;
     let order: Vec<_> = decision.candidates.iter().map(|one| one.name.as_str()).collect();
     ensure!(order.starts_with(&["eater", "small"]) && order.len() == 4, "the order was {order:?}");
     let first = &decision.candidates[0];
@@ -64,67 +69,69 @@ fn greediest(context: &Context) -> Result<(), Failure> {
     let steps: Vec<_> = decision.steps.iter().map(|step| step.what.as_str()).collect();
     ensure!(steps.contains(&"kill") && steps.contains(&"processes gone"), "steps: {steps:?}");
     println!("{REPORTED}woken by {}; {:?}", decision.woken_by, decision.steps);
-    site.unharmed(&others)?;
-    ensure_eq!(site.chosen("eviction")?, ["eater"], "who was chosen");
-    let counted = site.metric("kubelet_evictions", ("eviction_signal", "allocatableMemory.available"))?;
-    ensure_eq!(counted, 1.0, "evictions by the agent's word");
-    site.stage.finish()
+    fixture.check_unchanged(&others)?;
+    ensure_eq!(fixture.chosen("eviction")?, ["eater"], "chosen pods");
+    let counted = fixture.metric("kubelet_evictions", ("eviction_signal", "allocatableMemory.available"))?;
+    ensure_eq!(counted, 1.0, "evictions by the agent's metric");
+    fixture.pods.finish()
 }
 
+/// Among pods above their request the one with the lowest priority is evicted; a critical pod never is.
 fn by_priority(context: &Context) -> Result<(), Failure> {
-    let mut site = Site::with_pool(context, LEFT_MIB, "")?;
+    let mut fixture = PressureFixture::with_pool(context, LEFT_MIB, "")?;
     let pods = [
-        site.greedy("critical", json!({}), &[], critical()),
-        site.greedy("important", requests(8), &[], json!({ "priority": 100 })),
+        fixture.greedy("critical", json!({}), &[], critical()),
+        fixture.greedy("important", requests(8), &[], json!({ "priority": 100 })),
     ];
-    let stay = site.up(pods)?;
-    let lowly = site.greedy("lowly", requests(8), &[], json!({ "priority": -5 }));
-    site.up([lowly])?;
-    // Each above its request: priority decides before use does, and the critical one is no candidate at all.
-    site.hold("lowly", 50)?;
-    site.hold("important", 60)?;
-    site.ask("critical", 155)?;
-    site.evicted("lowly")?;
-    site.program.hold("lowly", 0, 0)?;
-    let decision = site.eviction_of("lowly")?;
+    let stay = fixture.put_and_wait_up(pods)?;
+    let low_priority = fixture.greedy("lowly", requests(8), &[], json!({ "priority": -5 }));
+    fixture.put_and_wait_up([low_priority])?;
+    // Each uses more than its request: priority decides before usage, and the critical pod comes last, as
+    // exempt.
+    fixture.hold("lowly", 50)?;
+    fixture.hold("important", 60)?;
+    fixture.order_hold("critical", 155)?;
+    fixture.wait_evicted("lowly")?;
+    fixture.program.hold("lowly", 0, 0)?;
+    let decision = fixture.eviction_of("lowly")?;
     let seen: Vec<_> =
         decision.candidates.iter().map(|one| (one.name.as_str(), one.spared.as_str())).collect();
     ensure_eq!(seen, [("lowly", ""), ("important", ""), ("critical", "critical")], "the order");
-    // The critical one takes more and more: whoever else there is goes, and it stays.
-    site.ask("critical", 280)?;
-    site.evicted("important")?;
-    site.program.hold("important", 0, 0)?;
-    site.holds("critical", 280)?;
+    // When the critical pod uses more and more, all others are evicted before it.
+    fixture.order_hold("critical", 280)?;
+    fixture.wait_evicted("important")?;
+    fixture.program.hold("important", 0, 0)?;
+    fixture.wait_held("critical", 280)?;
     std::thread::sleep(context.patiently(2));
-    site.unharmed(&stay[..1])?;
-    ensure!(site.chosen("eviction")?.iter().all(|name| name != "critical"), "a critical pod was chosen");
-    site.hold("critical", 0)?;
-    site.stage.up("lowly")?;
-    site.stage.up("important")?;
-    site.unharmed(&stay[..1])?;
-    site.stage.finish()
+    fixture.check_unchanged(&stay[..1])?;
+    ensure!(fixture.chosen("eviction")?.iter().all(|name| name != "critical"), "a critical pod was chosen");
+    fixture.hold("critical", 0)?;
+    fixture.pods.wait_up("lowly")?;
+    fixture.pods.wait_up("important")?;
+    fixture.check_unchanged(&stay[..1])?;
+    fixture.pods.finish()
 }
 
-/// Filled while nobody looks, so that all of it is there at the first decision: one pod's end would be enough for the
-/// threshold, and two are for what is to be free then.
+/// With a minimum reclaim two pods are evicted, though the end of one would satisfy the threshold. The memory
+/// is used while no agent runs, so that the first decision sees all of it.
 fn minimum_reclaim(context: &Context) -> Result<(), Failure> {
     let more = "evictionMinimumReclaim: {memory.available: 100Mi}\n";
-    let mut site = Site::with_pool(context, LEFT_MIB, more)?;
+    let mut fixture = PressureFixture::with_pool(context, LEFT_MIB, more)?;
     let pods = [("a", 95), ("b", 85), ("c", 75)];
-    let manifests = pods.map(|(name, _)| site.greedy(name, requests(8), &[], json!({})));
-    let all: Vec<Alive> = site.up(manifests)?;
-    site.stage.kill_agent()?;
+    let manifests = pods.map(|(name, _)| fixture.greedy(name, requests(8), &[], json!({})));
+    let all: Vec<RunningPod> = fixture.put_and_wait_up(manifests)?;
+    fixture.pods.kill_agent()?;
     for (name, mib) in pods {
-        site.hold(name, mib)?;
+        fixture.hold(name, mib)?;
     }
-    site.stage.start_agent()?;
-    site.evicted("a")?;
-    site.program.hold("a", 0, 0)?;
-    site.evicted("b")?;
-    site.program.hold("b", 0, 0)?;
-    site.stage.up("a")?;
-    site.stage.up("b")?;
-    site.unharmed(&all[2..])?;
-    ensure_eq!(site.chosen("eviction")?, ["a", "b"], "who was chosen");
-    site.stage.finish()
+    fixture.pods.start_agent()?;
+    fixture.wait_evicted("a")?;
+    fixture.program.hold("a", 0, 0)?;
+    fixture.wait_evicted("b")?;
+    fixture.program.hold("b", 0, 0)?;
+    fixture.pods.wait_up("a")?;
+    fixture.pods.wait_up("b")?;
+    fixture.check_unchanged(&all[2..])?;
+    ensure_eq!(fixture.chosen("eviction")?, ["a", "b"], "chosen pods");
+    fixture.pods.finish()
 }

@@ -1,10 +1,11 @@
-//! Admission, preemption and eviction: who waits, who makes way and who goes, and that nobody else notices. Memory is the
-//! pods' own: their level has a limit, and the signal is what that leaves them, so that the machine is never short of it
-//! and nobody else on it matters.
+//! Admission, preemption and eviction: which pod waits, which is preempted and which is evicted, and that no
+//! other pod is affected. The memory at stake is that of the pods' own cgroup, which has a limit: the machine
+//! itself is never short of memory, and other programs on it do not matter.
 
 mod admission;
 mod disk;
 mod evicted;
+pub(crate) mod fixture;
 mod killed;
 mod limits;
 mod memory;
@@ -13,7 +14,6 @@ mod observe;
 mod pids;
 mod preemption;
 mod simulate;
-pub(crate) mod site;
 mod soft;
 mod under;
 

@@ -1,29 +1,29 @@
-//! Probes of real servers in pods on a real container runtime: every handler, good and bad; what starts, holds, restarts and
-//! ends; and that nothing flips while the agent comes and goes.
+//! Probes of real servers in pods on a real container runtime: every handler with good and bad answers,
+//! startup, readiness and liveness, and probes over restarts of the agent.
 
 mod delays;
 mod died;
 mod ending;
+mod fixture;
 mod handlers;
 mod liveness;
 pub(crate) mod manifest;
 mod restarts;
 mod shown;
 mod sidecars;
-mod site;
 mod startup;
-mod steps;
+mod thresholds;
 
 use super::pods::{LONG_NEEDS, NEEDS};
 use crate::harness::Test;
 
-pub(crate) use site::samples;
+pub(crate) use fixture::samples;
 
 pub fn tests() -> Vec<Test> {
     [
         handlers::TESTS,
         startup::TESTS,
-        steps::TESTS,
+        thresholds::TESTS,
         liveness::TESTS,
         sidecars::TESTS,
         ending::TESTS,

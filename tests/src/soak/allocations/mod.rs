@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::e2e::devices::checkpoint::owners;
-use crate::e2e::devices::site::{Site, full, limits, notes, with};
+use crate::e2e::devices::fixture::{DeviceFixture, full_name, limits, notes};
 use crate::e2e::hierarchy::pods::Dice;
-use crate::e2e::pods::manifest::{STAY, pod, shell};
+use crate::e2e::pods::manifest::{STAY, merged, pod, shell};
 use crate::e2e::support::eventually;
 use crate::fixture::{DeviceNode, NativePlugin};
 use crate::harness::{Context, Failure};
@@ -74,7 +74,7 @@ impl fmt::Display for Tally {
 /// A requirement is violated, or a step fails.
 pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) -> Result<Tally, Failure> {
     progress(&format!("{} rounds, --seed {}", plan.rounds, plan.seed));
-    let site = Site::new(context, "")?;
+    let site = DeviceFixture::new(context, "")?;
     let trap = Trap::default();
     trap.watch(&site.dir())?;
     let mut behaviour = site.behaviour(RESOURCE, &DEVICES);
@@ -84,7 +84,7 @@ pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
         host_path: "/dev/null".into(),
         permissions: "rw".into(),
     });
-    let plugin = site.native(&behaviour, Some(trap.hook()))?;
+    let plugin = site.start_native(&behaviour, Some(trap.hook()))?;
     let evidence = context.temp.join("notes");
     let mut soak = Soak {
         context,
@@ -112,7 +112,7 @@ pub fn allocations(context: &Context, plan: &Rounds, progress: impl Fn(&str)) ->
 
 struct Soak<'c> {
     context: &'c Context,
-    site: Site<'c>,
+    site: DeviceFixture<'c>,
     trap: Trap,
     plugin: NativePlugin,
     evidence: PathBuf,
@@ -133,20 +133,20 @@ impl Soak<'_> {
         let wanted = 1 + self.dice.roll(WANTS.min(free));
         let name = format!("round{round}");
         let manifest = self.manifest(&name, wanted)?;
-        self.trap.arm(step, self.site.stage.agent()?.pid());
-        self.site.stage.put([manifest])?;
+        self.trap.arm(step, self.site.pods.agent()?.pid());
+        self.site.pods.put([manifest])?;
         self.pods.insert(name.clone(), wanted);
         self.wait_for(step, &name)?;
         self.trap.disarm();
-        self.site.stage.kill_agent()?;
+        self.site.pods.kill_agent()?;
         let index = Step::ALL.iter().position(|one| *one == step).unwrap_or_default();
         self.tally.kills[index] += 1;
         // The checkpoint on disk is complete and has no device twice.
         if self.site.checkpoint().exists() {
             owners(&self.site.checkpoint())?;
         }
-        self.site.stage.start_agent()?;
-        self.site.stage.up(&name)?;
+        self.site.pods.start_agent()?;
+        self.site.pods.wait_up(&name)?;
         self.tally.rounds += 1;
         self.check_all()
     }
@@ -160,7 +160,7 @@ impl Soak<'_> {
         let deadline = Instant::now() + self.context.patiently(STEP_S);
         while !self.trap.has_killed() {
             if step == Step::Created {
-                let containers = self.site.stage.cri().list_containers()?;
+                let containers = self.site.pods.cri().list_containers()?;
                 let label = |labels: &std::collections::HashMap<String, String>| {
                     labels.get("io.kubernetes.pod.name").is_some_and(|pod| pod == name)
                 };
@@ -179,14 +179,14 @@ impl Soak<'_> {
         let index = self.dice.roll(self.pods.len() as u64) as usize;
         let Some(name) = self.pods.keys().nth(index).cloned() else { return Ok(()) };
         self.pods.remove(&name);
-        self.site.stage.remove(&name)?;
+        self.site.pods.remove(&name)?;
         if self.dice.roll(4) == 0 {
             std::thread::sleep(Duration::from_millis(self.dice.roll(200)) * self.context.patience);
-            self.site.stage.kill_agent()?;
-            self.site.stage.start_agent()?;
+            self.site.pods.kill_agent()?;
+            self.site.pods.start_agent()?;
             self.tally.at_release += 1;
         }
-        self.site.stage.gone(&[&name])?;
+        self.site.pods.wait_gone(&[&name])?;
         let live = self.uids()?;
         eventually(self.context.patiently(10), &format!("{name}'s devices are not freed"), || {
             let owners = owners(&self.site.checkpoint())?;
@@ -195,7 +195,7 @@ impl Soak<'_> {
     }
 
     fn uids(&self) -> Result<BTreeSet<String>, Failure> {
-        Ok(self.site.stage.pods()?.iter().map(|pod| pod.uid().to_owned()).collect())
+        Ok(self.site.pods.list_pods()?.iter().map(|pod| pod.uid().to_owned()).collect())
     }
 
     /// A pod that writes into its notes at each start which device nodes it finds.
@@ -204,7 +204,7 @@ impl Soak<'_> {
         let script = format!("echo `ls /dev/soak` >> /notes/$UID; {STAY}");
         let uid = json!({ "env": [{ "name": "UID", "valueFrom": { "fieldRef": { "fieldPath": "metadata.uid" } } }] });
         let wanted = u32::try_from(wanted).unwrap_or(1);
-        let c = shell("c", &script, with(with(limits(&[(RESOURCE, wanted)]), mount), uid));
+        let c = shell("c", &script, merged(merged(limits(&[(RESOURCE, wanted)]), mount), uid));
         Ok(pod(name, json!({ "volumes": volumes, "containers": [c] })))
     }
 
@@ -223,8 +223,8 @@ impl Soak<'_> {
 
     fn check_once(&self) -> Result<(), Failure> {
         let owners = owners(&self.site.checkpoint())?;
-        let given = self.site.given()?;
-        let pods = self.site.stage.pods()?;
+        let given = self.site.allocated()?;
+        let pods = self.site.pods.list_pods()?;
         let names: BTreeSet<_> = pods.iter().map(|pod| pod.name().to_owned()).collect();
         ensure_eq!(names, self.pods.keys().cloned().collect(), "pods");
         ensure_eq!(owners.len(), self.pods.len(), "pods in the checkpoint");
@@ -236,7 +236,7 @@ impl Soak<'_> {
             ensure_eq!(Some(&(ids.len() as u64)), self.pods.get(name), "number of {name}'s devices");
             ensure!(all.is_disjoint(&ids), "{name} has a device of another pod: {owners:?}");
             all.extend(ids.iter().cloned());
-            let reported = given.get(name).and_then(|of_pod| of_pod.get(&full(RESOURCE)));
+            let reported = given.get(name).and_then(|of_pod| of_pod.get(&full_name(RESOURCE)));
             ensure_eq!(reported, Some(&ids), "PodResources compared with the checkpoint of {name}");
             let path = self.evidence.join(uid);
             let text = std::fs::read_to_string(&path).map_err(Failure::file(&path))?;
@@ -255,13 +255,13 @@ impl Soak<'_> {
             self.release()?;
         }
         let manifest = self.manifest("all", DEVICES.len() as u64)?;
-        self.site.stage.put([manifest])?;
+        self.site.pods.put([manifest])?;
         self.pods.insert("all".to_owned(), DEVICES.len() as u64);
-        self.site.stage.up("all")?;
+        self.site.pods.wait_up("all")?;
         self.check_all()?;
         let asked = self.plugin.log().iter().filter(|line| line["call"] == "Allocate").count();
         self.tally.allocations = asked as u64;
-        self.site.stage.finish()?;
+        self.site.pods.finish()?;
         Ok(self.tally)
     }
 }

@@ -1,14 +1,14 @@
-//! A pod as `/pods` shows it: the kubelet's words, read from JSON as any other program would.
+//! A pod as listed by `/pods`, read from JSON as any client would.
 
 use serde_json::Value;
 
 use crate::harness::Failure;
 
-/// One pod of the list.
+/// One pod of the list: its v1 Pod object.
 #[derive(Debug, Clone)]
-pub struct Seen(pub Value);
+pub struct ListedPod(pub Value);
 
-impl Seen {
+impl ListedPod {
     /// The pods of a v1 PodList.
     pub fn list(text: &str) -> Result<Vec<Self>, Failure> {
         let list: Value =
@@ -30,12 +30,12 @@ impl Seen {
         self.text("/status/phase")
     }
 
-    /// A text by its JSON pointer; empty if it is not there.
+    /// A string by its JSON pointer; empty if it is not there.
     pub fn text(&self, pointer: &str) -> &str {
         self.0.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
     }
 
-    /// Every container's status, of init containers too.
+    /// The status of every container, init containers included.
     pub fn statuses(&self) -> impl Iterator<Item = Status<'_>> {
         let of = |key: &str| self.0["status"][key].as_array().into_iter().flatten();
         of("initContainerStatuses").chain(of("containerStatuses")).map(Status)
@@ -49,11 +49,11 @@ impl Seen {
         })
     }
 
-    /// Whether every container runs (init containers that are done aside) and is ready.
+    /// Whether the pod's phase is Running and every container but the init containers is ready.
     pub fn is_up(&self) -> bool {
-        let ordinary = self.0["status"]["containerStatuses"].as_array();
+        let containers = self.0["status"]["containerStatuses"].as_array();
         self.phase() == "Running"
-            && ordinary.is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["ready"] == true))
+            && containers.is_some_and(|all| !all.is_empty() && all.iter().all(|one| one["ready"] == true))
     }
 }
 
@@ -70,18 +70,19 @@ impl<'a> Status<'a> {
         self.0["restartCount"].as_u64().unwrap_or_default()
     }
 
-    /// Without the runtime's name before it.
+    /// The container id without the runtime's name in front.
     pub fn id(&self) -> &'a str {
         let id = self.0["containerID"].as_str().unwrap_or_default();
         id.split_once("://").map_or(id, |(_, id)| id)
     }
 
-    /// Why it waits; empty if it does not.
-    pub fn waits(&self) -> &'a str {
+    /// The reason for which the container waits; empty if it does not wait.
+    pub fn waiting_reason(&self) -> &'a str {
         self.0["state"]["waiting"]["reason"].as_str().unwrap_or_default()
     }
 
-    pub fn waits_message(&self) -> &'a str {
+    /// The message of a waiting container.
+    pub fn waiting_message(&self) -> &'a str {
         self.0["state"]["waiting"]["message"].as_str().unwrap_or_default()
     }
 
@@ -89,19 +90,19 @@ impl<'a> Status<'a> {
         self.0["state"]["running"].is_object()
     }
 
-    /// How it ended, if it has.
-    pub fn ended(&self) -> Option<&'a Value> {
+    /// The `terminated` state, if the container has ended.
+    pub fn terminated(&self) -> Option<&'a Value> {
         self.0["state"].get("terminated").filter(|ended| ended.is_object())
     }
 
-    /// How the one before ended.
-    pub fn last(&self) -> Option<&'a Value> {
+    /// The `terminated` state of the container's previous instance.
+    pub fn last_terminated(&self) -> Option<&'a Value> {
         self.0["lastState"].get("terminated").filter(|ended| ended.is_object())
     }
 
-    /// Exit code of this one or of the one before.
+    /// Exit code of this instance, or of the previous one if this one has not ended.
     pub fn exit_code(&self) -> Option<i64> {
-        self.ended().or(self.last())?["exitCode"].as_i64()
+        self.terminated().or(self.last_terminated())?["exitCode"].as_i64()
     }
 }
 
@@ -110,16 +111,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_of_the_list() {
+    fn a_listed_pod_is_read() {
         let text = r#"{"items": [{"metadata": {"name": "a", "uid": "u"}, "status": {"phase": "Running",
             "initContainerStatuses": [{"name": "i", "state": {"terminated": {"exitCode": 0}}}],
             "containerStatuses": [{"name": "c", "ready": true, "restartCount": 2, "containerID": "containerd://x",
                 "state": {"running": {}}, "lastState": {"terminated": {"exitCode": 7}}}]}}]}"#;
-        let pods = Seen::list(text).unwrap();
+        let pods = ListedPod::list(text).unwrap();
         assert_eq!((pods[0].name(), pods[0].uid(), pods[0].is_up()), ("a", "u", true));
         let c = pods[0].container("c").unwrap();
-        assert_eq!((c.id(), c.restarts(), c.exit_code(), c.waits()), ("x", 2, Some(7), ""));
+        assert_eq!((c.id(), c.restarts(), c.exit_code(), c.waiting_reason()), ("x", 2, Some(7), ""));
         assert_eq!(pods[0].container("i").unwrap().exit_code(), Some(0));
-        assert!(pods[0].container("d").is_err() && Seen::list("{}").is_err());
+        assert!(pods[0].container("d").is_err() && ListedPod::list("{}").is_err());
     }
 }

@@ -1,4 +1,5 @@
-//! What most tests of pods stand on: a container runtime, a manifest directory, and an agent that runs it.
+//! The fixture of most tests with pods: a container runtime, a manifest directory, and an agent that runs its
+//! pods.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,42 +11,43 @@ use nodewarden_proto::nodewarden::v1::PodCgroup;
 use nodewarden_proto::nodewarden::v1::event::Detail;
 use serde_json::Value;
 
-use super::seen::Seen;
-use crate::e2e::hierarchy::managed::{Driver, Managed, status};
+use super::listed::ListedPod;
+use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture, status};
 use crate::e2e::support::{eventually, since};
 use crate::ensure_eq;
 use crate::fixture::{Agent, Containerd, Cri, mounts_below, unmount_below};
 use crate::harness::{Context, Failure};
 
-/// Waits of a container that fails again and again, short enough to watch.
+/// Configuration with short back-offs of a crashing container.
 pub const SHORT_BACKOFF: &str = "crashLoopBackOffInitialSeconds: 1";
 
-/// All of it. [`Stage::finish`] ends a test that has come to its end: it looks for what the agent left.
-pub struct Stage<'c> {
+/// The runtime, the manifests and the agent. A test calls [`PodFixture::finish`] at its end, which looks for
+/// leftovers.
+pub struct PodFixture<'c> {
     context: &'c Context,
     agent: Option<Agent>,
     containerd: Containerd,
     cri: Cri,
-    managed: Managed<'c>,
+    managed: HierarchyFixture<'c>,
     driver: Driver,
     names: Vec<String>,
 }
 
-impl<'c> Stage<'c> {
-    /// With the usual settings.
+impl<'c> PodFixture<'c> {
+    /// With the default configuration.
     pub fn new(context: &'c Context) -> Result<Self, Failure> {
-        Self::with(context, "", "")
+        Self::with_config(context, "", "")
     }
 
-    /// `kubelet` are more lines of the kubelet's configuration, `section` of ours.
-    pub fn with(context: &'c Context, kubelet: &str, section: &str) -> Result<Self, Failure> {
+    /// `kubelet` are further lines of the kubelet's configuration, `section` of nodewarden's own.
+    pub fn with_config(context: &'c Context, kubelet: &str, section: &str) -> Result<Self, Failure> {
         let containerd = Containerd::start(context)?;
         let socket = containerd.socket().to_owned();
-        Self::on(context, containerd, &socket, kubelet, section)
+        Self::with_runtime(context, containerd, &socket, kubelet, section)
     }
 
-    /// The same on this runtime, which the agent reaches at `socket`.
-    pub fn on(
+    /// The same with this runtime, which the agent reaches at `socket`.
+    pub fn with_runtime(
         context: &'c Context,
         containerd: Containerd,
         socket: &Path,
@@ -54,7 +56,7 @@ impl<'c> Stage<'c> {
     ) -> Result<Self, Failure> {
         let cri = Cri::connect(containerd.socket())?;
         let driver = if cri.uses_systemd()? { Driver::Systemd } else { Driver::Cgroupfs };
-        let managed = Managed::new(context, driver, 60, &kubelet_lines(context, kubelet))?
+        let managed = HierarchyFixture::new(context, driver, 60, &kubelet_lines(context, kubelet))?
             .with_runtime(socket)
             .with_section(&format!("nodeName: stage\n{section}"));
         let agent = Some(managed.start()?);
@@ -73,22 +75,22 @@ impl<'c> Stage<'c> {
         &self.containerd
     }
 
-    /// Where the runtime looks for CDI specifications.
+    /// The directory in which the runtime looks for CDI specifications.
     pub fn cdi_folder(&self) -> PathBuf {
         self.containerd.cdi_folder()
     }
 
-    pub fn managed(&self) -> &Managed<'c> {
+    pub fn managed(&self) -> &HierarchyFixture<'c> {
         &self.managed
     }
 
     /// # Errors
-    /// It has been killed.
+    /// The agent has been killed.
     pub fn agent(&self) -> Result<&Agent, Failure> {
         self.agent.as_ref().ok_or_else(|| Failure::Unexpected("the agent was killed".into()))
     }
 
-    /// Makes or replaces manifests, each in a file called as its pod.
+    /// Writes or replaces manifests, each in a file with the name of its pod.
     pub fn put<const N: usize>(&mut self, pods: [Value; N]) -> Result<(), Failure> {
         pods.into_iter().try_for_each(|pod| {
             let name = pod["metadata"]["name"].as_str().unwrap_or_default().to_owned();
@@ -106,31 +108,31 @@ impl<'c> Stage<'c> {
         self.managed.remove(name)
     }
 
-    /// A manifest that somebody else has removed.
+    /// Forgets a manifest that the test has removed in another way.
     pub fn forget(&mut self, name: &str) {
         self.names.retain(|known| known != name);
     }
 
-    /// Every pod as the agent shows it.
-    pub fn pods(&self) -> Result<Vec<Seen>, Failure> {
+    /// Every pod that the agent lists.
+    pub fn list_pods(&self) -> Result<Vec<ListedPod>, Failure> {
         let answer = self.agent()?.get("/pods")?;
         ensure_eq!(answer.status, 200, "GET /pods: {}", answer.text());
-        Seen::list(&answer.text())
+        ListedPod::list(&answer.text())
     }
 
-    /// A pod by its name.
-    pub fn pod(&self, name: &str) -> Result<Option<Seen>, Failure> {
-        Ok(self.pods()?.into_iter().find(|pod| pod.name() == name))
+    /// The listed pod of this name.
+    pub fn pod(&self, name: &str) -> Result<Option<ListedPod>, Failure> {
+        Ok(self.list_pods()?.into_iter().find(|pod| pod.name() == name))
     }
 
-    /// Waits until a pod is as `wanted` says, and shows it as it was last if it does not come to that.
-    pub fn until(
+    /// Waits until `wanted` is true of a pod. The failure has `what` and the pod's last status.
+    pub fn wait_until(
         &self,
         name: &str,
         what: &str,
         seconds: u64,
-        wanted: impl Fn(&Seen) -> bool,
-    ) -> Result<Seen, Failure> {
+        wanted: impl Fn(&ListedPod) -> bool,
+    ) -> Result<ListedPod, Failure> {
         let mut last = None;
         let found = eventually(self.context.patiently(seconds), "", || {
             last = self.pod(name)?;
@@ -142,50 +144,61 @@ impl<'c> Stage<'c> {
         })
     }
 
-    /// Waits until all of a pod runs.
-    pub fn up(&self, name: &str) -> Result<Seen, Failure> {
-        self.until(name, "up", 30, Seen::is_up)
+    /// Waits until every container of a pod is running and ready.
+    pub fn wait_up(&self, name: &str) -> Result<ListedPod, Failure> {
+        self.wait_until(name, "up", 30, ListedPod::is_up)
     }
 
-    /// Waits for a pod's end by itself: `Succeeded` or `Failed`.
-    pub fn phase(&self, name: &str, phase: &str) -> Result<Seen, Failure> {
-        self.until(name, phase, 30, |pod| pod.phase() == phase)
+    /// Waits until a pod has a phase, such as `Succeeded`.
+    pub fn wait_phase(&self, name: &str, phase: &str) -> Result<ListedPod, Failure> {
+        self.wait_until(name, phase, 30, |pod| pod.phase() == phase)
     }
 
-    /// Waits until pods are no more.
-    pub fn gone(&self, names: &[&str]) -> Result<(), Failure> {
+    /// Waits until these pods are not listed any more.
+    pub fn wait_gone(&self, names: &[&str]) -> Result<(), Failure> {
         eventually(self.context.patiently(40), &format!("{names:?} are still there"), || {
-            let pods = self.pods()?;
+            let pods = self.list_pods()?;
             Ok((!pods.iter().any(|pod| names.contains(&pod.name()))).then_some(()))
         })
     }
 
-    /// Where a pod's logs are: the kubelet's layout.
-    pub fn log_dir(&self, pod: &Seen) -> PathBuf {
+    /// The directory of a pod's logs, in the kubelet's layout.
+    pub fn log_dir(&self, pod: &ListedPod) -> PathBuf {
         let folder = format!("default_{}_{}", pod.name(), pod.uid());
         self.context.temp.join("pod-logs").join(folder)
     }
 
-    /// What one run of a container printed, as soon as it has printed `until`.
-    pub fn log_until(&self, pod: &Seen, container: &str, run: u32, until: &str) -> Result<String, Failure> {
+    /// Waits until run number `run` of a container has printed `until`, and returns everything that it
+    /// printed.
+    pub fn log_until(
+        &self,
+        pod: &ListedPod,
+        container: &str,
+        run: u32,
+        until: &str,
+    ) -> Result<String, Failure> {
         let path = self.log_dir(pod).join(container).join(format!("{run}.log"));
         let mut last = String::new();
         let found = eventually(self.context.patiently(20), "", || {
-            last = std::fs::read_to_string(&path).map(|text| plain(&text)).unwrap_or_default();
+            last = std::fs::read_to_string(&path).map(|text| log_text(&text)).unwrap_or_default();
             Ok(last.contains(until).then(|| last.clone()))
         });
         found.map_err(|_| Failure::Unexpected(format!("{} has no {until:?} in it: {last:?}", path.display())))
     }
 
     /// `key=value` lines that a container printed before the line `done`.
-    pub fn told(&self, pod: &Seen, container: &str) -> Result<BTreeMap<String, String>, Failure> {
+    pub fn printed_values(
+        &self,
+        pod: &ListedPod,
+        container: &str,
+    ) -> Result<BTreeMap<String, String>, Failure> {
         let text = self.log_until(pod, container, 0, "done\n")?;
         let pairs = text.lines().filter_map(|line| line.split_once('='));
         Ok(pairs.map(|(key, value)| (key.to_owned(), value.to_owned())).collect())
     }
 
-    /// Where a pod's cgroup is.
-    pub fn cgroup(&self, pod: &Seen) -> Result<String, Failure> {
+    /// The path of a pod's cgroup.
+    pub fn cgroup(&self, pod: &ListedPod) -> Result<String, Failure> {
         let found = self.cgroups()?.into_iter().find(|cgroup| cgroup.uid == pod.uid());
         let found = found.map(|cgroup| cgroup.path);
         found.ok_or_else(|| Failure::Unexpected(format!("no cgroup of pod {}", pod.name())))
@@ -195,8 +208,8 @@ impl<'c> Stage<'c> {
         Ok(status(self.agent()?)?.pods)
     }
 
-    /// Where a container's cgroup is.
-    pub fn container_cgroup(&self, pod: &Seen, container: &str) -> Result<String, Failure> {
+    /// The path of a container's cgroup.
+    pub fn container_cgroup(&self, pod: &ListedPod, container: &str) -> Result<String, Failure> {
         let (above, id) = (self.cgroup(pod)?, pod.container(container)?.id().to_owned());
         Ok(match self.driver {
             Driver::Cgroupfs => format!("{above}/{id}"),
@@ -204,12 +217,12 @@ impl<'c> Stage<'c> {
         })
     }
 
-    /// A folder of the pod's below the agent's state.
-    pub fn home_of(&self, pod: &Seen) -> Result<PathBuf, Failure> {
+    /// The pod's directory in the agent's state directory.
+    pub fn pod_dir(&self, pod: &ListedPod) -> Result<PathBuf, Failure> {
         Ok(self.agent()?.state().join("pods").join(pod.uid()))
     }
 
-    /// Messages of a pod's events of this reason that are in the journal since a time.
+    /// Messages of a pod's events in the journal since `begin` with this reason.
     pub fn notes(&self, name: &str, reason: &str, begin: SystemTime) -> Result<Vec<String>, Failure> {
         // The stream ends by itself.
         let quiet = self.context.patiently(10);
@@ -224,12 +237,12 @@ impl<'c> Stage<'c> {
         Ok(notes.collect())
     }
 
-    /// Runs the command line.
+    /// Runs a command of nodewarden's command line against the agent.
     pub fn command(&self, arguments: &[&str]) -> Result<Output, Failure> {
         Ok(self.agent()?.command(arguments)?)
     }
 
-    /// Kills the agent: its pods go on.
+    /// Kills the agent; its pods keep running.
     pub fn kill_agent(&mut self) -> Result<(), Failure> {
         if let Some(mut agent) = self.agent.take() {
             agent.end(Signal::SIGKILL, self.context.patiently(20))?;
@@ -237,25 +250,25 @@ impl<'c> Stage<'c> {
         Ok(())
     }
 
-    /// Asks the agent to end: its pods go on.
+    /// Ends the agent by SIGTERM; its pods keep running.
     pub fn stop_agent(&mut self) {
-        // Dropping it asks, and notes an end that is not clean.
+        // Dropping it sends SIGTERM, and records an exit status other than 0.
         self.agent = None;
     }
 
-    /// From now on agents start with these lines of the kubelet's configuration.
+    /// Agents started from now on have these further lines of the kubelet's configuration.
     pub fn set_kubelet(&mut self, lines: &str) {
         self.managed.set_kubelet(&kubelet_lines(self.context, lines));
     }
 
-    /// Starts another one with what the last one left.
+    /// Starts an agent with the state directory of the one before.
     pub fn start_agent(&mut self) -> Result<(), Failure> {
         self.agent = Some(self.managed.start()?);
         Ok(())
     }
 
-    /// containerd ends and comes again; what is done `meanwhile` finds it gone.
-    pub fn containerd_away(
+    /// Stops containerd, calls `meanwhile`, and starts containerd again.
+    pub fn without_containerd(
         &mut self,
         meanwhile: impl FnOnce(&Agent) -> Result<(), Failure>,
     ) -> Result<(), Failure> {
@@ -263,7 +276,7 @@ impl<'c> Stage<'c> {
         self.containerd.while_stopped(|| meanwhile(agent))
     }
 
-    /// Removes every manifest; then nothing of the pods may be left.
+    /// Removes every manifest, and waits until nothing of the pods is left.
     pub fn finish(mut self) -> Result<(), Failure> {
         for name in std::mem::take(&mut self.names) {
             self.managed.remove(&name)?;
@@ -274,16 +287,17 @@ impl<'c> Stage<'c> {
             last = self.left()?;
             Ok(last.is_empty().then_some(()))
         });
-        clean
-            .map_err(|_| Failure::Unexpected(format!("left of pods without a manifest: {}", last.join(", "))))
+        clean.map_err(|_| {
+            Failure::Unexpected(format!("leftovers of pods without a manifest: {}", last.join(", ")))
+        })
     }
 
-    /// Everything of pods that there is now.
+    /// Everything of pods that exists now: listed pods, cgroups, sandboxes, mounts, directories and records.
     fn left(&self) -> Result<Vec<String>, Failure> {
         let state = self.agent()?.state().to_owned();
         let named =
             |what: &'static str, all: Vec<String>| all.into_iter().map(move |one| format!("{what} {one}"));
-        let pods = self.pods()?.iter().map(|pod| pod.name().to_owned()).collect();
+        let pods = self.list_pods()?.iter().map(|pod| pod.name().to_owned()).collect();
         let status = status(self.agent()?)?;
         let cgroups = status.pods.into_iter().chain(status.removing).map(|cgroup| cgroup.path).collect();
         let mounts = mounts_below(&state).iter().map(|path| path.display().to_string()).collect();
@@ -297,8 +311,8 @@ impl<'c> Stage<'c> {
     }
 }
 
-impl Drop for Stage<'_> {
-    /// The agent first: it would make pods anew. Volumes of pods that are still there are ours to unmount.
+impl Drop for PodFixture<'_> {
+    /// Ends the agent first, which would recreate pods. Then unmounts volumes of pods that are still there.
     fn drop(&mut self) {
         self.agent = None;
         for path in unmount_below(&self.context.temp.join("managed-state")) {
@@ -307,27 +321,29 @@ impl Drop for Stage<'_> {
     }
 }
 
+/// The usual lines of the kubelet's configuration, then `more`.
 fn kubelet_lines(context: &Context, more: &str) -> String {
     let logs = context.temp.join("pod-logs");
     format!("podLogsDir: {}\nfailSwapOn: false\n{more}", logs.display())
 }
 
+/// Paths of a directory's entries.
 fn entries(folder: &Path) -> Vec<String> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     entries.map(|entry| entry.path().display().to_string()).collect()
 }
 
-/// The text of a log in CRI's form: `time stream F text` a line; P where the line goes on.
-fn plain(log: &str) -> String {
+/// The text of a log in the CRI format: lines of `time stream F text`, with P for a line that continues.
+fn log_text(log: &str) -> String {
     let mut text = String::new();
     for line in log.lines() {
         let mut fields = line.splitn(4, ' ');
-        let (Some(_), Some(_), Some(tag), Some(said)) =
+        let (Some(_), Some(_), Some(tag), Some(text_of_line)) =
             (fields.next(), fields.next(), fields.next(), fields.next())
         else {
             continue;
         };
-        text.push_str(said);
+        text.push_str(text_of_line);
         if tag == "F" {
             text.push('\n');
         }
@@ -338,9 +354,9 @@ fn plain(log: &str) -> String {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_log_without_its_form() {
+    fn log_text_returns_the_text_of_a_cri_log() {
         let log = "2026-01-01T00:00:00Z stdout F one two\n2026-01-01T00:00:00Z stderr P thr\n\
                    2026-01-01T00:00:00Z stderr F ee\n2026-01-01T00:00:00Z stdout F \nbroken\n";
-        assert_eq!(super::plain(log), "one two\nthree\n\n");
+        assert_eq!(super::log_text(log), "one two\nthree\n\n");
     }
 }

@@ -1,5 +1,5 @@
-//! What tests of garbage collection stand on: a small disk, containerd with its images on it, the proxy before it, and
-//! an agent that sees only the proxy.
+//! The fixture for tests of garbage collection: a small disk, containerd with its images on it, a proxy in
+//! front of it, and an agent that reaches only the proxy.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+use crate::e2e::pods::fixture::PodFixture;
 use crate::e2e::pods::manifest::{STAY, pod, shell};
-use crate::e2e::pods::stage::Stage;
 use crate::e2e::support::{MIB, eventually};
 use crate::fixture::{
     Containerd, CriProxy, Layer, LayeredImage, PAUSE_IMAGE, Sample, SmallDisk, Space, busybox, parse_samples,
@@ -17,15 +17,15 @@ use crate::fixture::{
 use crate::harness::{Context, Failure};
 use crate::{ensure, ensure_eq};
 
-/// How large the disk is; smaller where it is a guest's memory.
+/// Bytes of the disk; fewer on an emulated machine, where the disk is in the guest's memory.
 const DISK: [u64; 2] = [160 * MIB, 96 * MIB];
-/// Of an image's own layer; it lies on the disk twice, as it came and unpacked.
-pub const OWN: [u64; 2] = [3 * MIB, 2 * MIB];
-/// Layers that images have in common, by turns.
+/// Bytes of an image's own layer. It takes twice as much of the disk: packed and unpacked.
+pub const OWN_LAYER: [u64; 2] = [3 * MIB, 2 * MIB];
+/// Number of shared layers: image `n` has the shared layer `n % SHARED`.
 const SHARED: u64 = 3;
 
-/// The disk, containerd on it, and the proxy: all but the agent.
-pub struct Ground<'c> {
+/// The disk, containerd on it, and the proxy: everything but the agent.
+pub struct GcRuntime<'c> {
     pub context: &'c Context,
     // Dropped in this order: the disk last.
     pub proxy: CriProxy,
@@ -33,7 +33,7 @@ pub struct Ground<'c> {
     socket: PathBuf,
 }
 
-impl<'c> Ground<'c> {
+impl<'c> GcRuntime<'c> {
     pub fn new(context: &'c Context) -> Result<(Self, Containerd), Failure> {
         let root = Containerd::root(context);
         let disk = SmallDisk::mount(&root, &context.temp.join("disk.img"), context.scaled(DISK))
@@ -45,20 +45,21 @@ impl<'c> Ground<'c> {
         Ok((Self { context, proxy, disk, socket }, containerd))
     }
 
+    /// The disk's size and use.
     pub fn space(&self) -> Result<Space, Failure> {
         self.disk.space().map_err(Failure::file(self.disk.path()))
     }
 
-    /// Where the agent finds the runtime.
+    /// The proxy's socket, at which the agent reaches the runtime.
     pub fn socket(&self) -> &std::path::Path {
         &self.socket
     }
 
-    /// The archive of image number `n`; made once.
+    /// The archive of image number `n`, written by the first call.
     pub fn archive(&self, n: u64) -> Result<PathBuf, Failure> {
         let path = self.context.temp.join(&format!("image-{n}.tar"));
         if !path.exists() {
-            let own = usize::try_from(self.context.scaled(OWN)).unwrap_or(0);
+            let own = usize::try_from(self.context.scaled(OWN_LAYER)).unwrap_or(0);
             let shared = Layer { number: 1_000_000 + n % SHARED, bytes: own / 2 };
             let layers = vec![shared, Layer { number: n, bytes: own }];
             let image = LayeredImage { name: image(n), layers };
@@ -78,69 +79,73 @@ pub fn image(n: u64) -> String {
     format!("nodewarden.test/gc-{n}:1")
 }
 
-/// A pod called `name` that stays, of an image.
-pub fn stays(name: &str, image: &str) -> Value {
+/// A pod with this image that keeps running.
+pub fn running_pod(name: &str, image: &str) -> Value {
     pod(name, json!({ "containers": [shell("c", STAY, json!({ "image": image }))] }))
 }
 
-/// All of it with an agent.
-pub struct Site<'c> {
-    // The agent and containerd end before what they stand on.
-    pub stage: Stage<'c>,
-    pub ground: Ground<'c>,
+/// The runtime, and an agent that uses it.
+pub struct GcFixture<'c> {
+    // Dropped in this order: agent and containerd before disk and proxy.
+    pub pods: PodFixture<'c>,
+    pub runtime: GcRuntime<'c>,
 }
 
-impl<'c> Site<'c> {
-    /// `thresholds` are the high and the low one; `kubelet` and `section` more lines.
+impl<'c> GcFixture<'c> {
+    /// `thresholds` are the high and the low one in percent; `kubelet` and `section` are further lines of the
+    /// kubelet's and of nodewarden's configuration.
     pub fn new(
         context: &'c Context,
         thresholds: [u64; 2],
         kubelet: &str,
         section: &str,
     ) -> Result<Self, Failure> {
-        let (ground, containerd) = Ground::new(context)?;
+        let (runtime, containerd) = GcRuntime::new(context)?;
         let [high, low] = thresholds;
         let kubelet = format!(
             "imageGCHighThresholdPercent: {high}\nimageGCLowThresholdPercent: {low}\nimageMinimumGCAge: 1s\n{kubelet}"
         );
-        let stage = Stage::on(context, containerd, ground.socket(), &kubelet, section)?;
-        Ok(Self { stage, ground })
+        let pods = PodFixture::with_runtime(context, containerd, runtime.socket(), &kubelet, section)?;
+        Ok(Self { pods, runtime })
     }
 
+    /// Imports image number `n`.
     pub fn import(&self, n: u64) -> Result<(), Failure> {
-        self.ground.import(self.stage.containerd(), n)
+        self.runtime.import(self.pods.containerd(), n)
     }
 
-    /// Imports images from `first` on until the disk is so full. Returns the next number.
+    /// Imports images from number `first` on until `percent` of the disk is used. Returns the next number.
     pub fn import_to(&self, first: u64, percent: f64) -> Result<u64, Failure> {
         let mut n = first;
-        while self.ground.space()?.percent() < percent {
+        while self.runtime.space()?.percent() < percent {
             self.import(n)?;
             n += 1;
         }
         Ok(n)
     }
 
-    /// Ids of all images that there are.
+    /// Ids of all images in the runtime.
     pub fn images(&self) -> Result<BTreeSet<String>, Failure> {
-        Ok(self.stage.cri().list_images()?.into_iter().map(|image| image.id).collect())
+        Ok(self.pods.cri().list_images()?.into_iter().map(|image| image.id).collect())
     }
 
+    /// The id of an image.
     pub fn id(&self, name: &str) -> Result<String, Failure> {
-        let id = self.stage.cri().image_id(name)?;
+        let id = self.pods.cri().image_id(name)?;
         id.ok_or_else(|| Failure::Unexpected(format!("there is no image {name}")))
     }
 
-    /// Pods that stay, each of the image of its number: up, and their images never to be removed.
-    pub fn pods(&mut self, numbers: &[u64]) -> Result<Vec<Alive>, Failure> {
+    /// Starts pods that keep running, each with the image of its number, and waits until they are up. From
+    /// then on the proxy reports a removal of these images as wrong.
+    pub fn start_pods(&mut self, numbers: &[u64]) -> Result<Vec<RunningPod>, Failure> {
         for n in numbers {
-            self.stage.put([stays(&format!("pod{n}"), &image(*n))])?;
+            self.pods.put([running_pod(&format!("pod{n}"), &image(*n))])?;
         }
         let alive = numbers.iter().map(|n| {
-            let pod = self.stage.up(&format!("pod{n}"))?;
-            self.ground.proxy.hold(&image(*n));
+            let pod = self.pods.wait_up(&format!("pod{n}"))?;
+            self.runtime.proxy.hold(&image(*n));
             let c = pod.container("c")?;
-            Ok(Alive {
+            Ok(RunningPod {
                 name: pod.name().to_owned(),
                 container: c.id().to_owned(),
                 image: self.id(&image(*n))?,
@@ -149,51 +154,55 @@ impl<'c> Site<'c> {
         alive.collect()
     }
 
-    /// The same with the images imported first.
-    pub fn pods_after_import(&mut self, numbers: &[u64]) -> Result<Vec<Alive>, Failure> {
+    /// Imports the images, then starts the pods as [`Self::start_pods`] does.
+    pub fn pods_after_import(&mut self, numbers: &[u64]) -> Result<Vec<RunningPod>, Failure> {
         numbers.iter().try_for_each(|n| self.import(*n))?;
-        self.pods(numbers)
+        self.start_pods(numbers)
     }
 
-    /// Pods run as they did, with their images; nothing in use was ever to be removed, and never two at once.
-    pub fn all_well(&self, pods: &[Alive]) -> Result<(), Failure> {
+    /// Checks that these pods run unchanged with their images, and that the agent never tried to remove an
+    /// image in use or two at the same time.
+    pub fn check_unharmed(&self, pods: &[RunningPod]) -> Result<(), Failure> {
         let images = self.images()?;
         for alive in pods {
-            let pod = self.stage.up(&alive.name)?;
+            let pod = self.pods.wait_up(&alive.name)?;
             let c = pod.container("c")?;
             ensure_eq!((c.id(), c.restarts()), (alive.container.as_str(), 0), "container of {}", alive.name);
             ensure!(images.contains(&alive.image), "the image of {} is gone", alive.name);
         }
         let pause = self.id(PAUSE_IMAGE)?;
-        ensure!(self.ground.proxy.removals().iter().all(|one| one.id != pause), "sandboxes' image was to go");
-        ensure!(self.ground.proxy.most_at_once() <= 1, "several images were removed at once");
-        let wrongs = self.ground.proxy.violations();
-        ensure!(wrongs.is_empty(), "removals of what is in use: {}", wrongs.join("; "));
+        ensure!(
+            self.runtime.proxy.removals().iter().all(|one| one.id != pause),
+            "a removal of the sandboxes' image was requested"
+        );
+        ensure!(self.runtime.proxy.most_at_once() <= 1, "several images were removed at the same time");
+        let violations = self.runtime.proxy.violations();
+        ensure!(violations.is_empty(), "removals of images in use: {}", violations.join("; "));
         Ok(())
     }
 
-    /// Waits until the use is at or below so many percent and nothing is removed any more.
-    pub fn rests_below(&self, percent: u64, seconds: u64) -> Result<(), Failure> {
+    /// Waits until at most `percent` of the disk is used and removals have stopped.
+    pub fn wait_settled_below(&self, percent: u64, seconds: u64) -> Result<(), Failure> {
         let mut last = (0, Instant::now());
-        let waited = eventually(self.ground.context.patiently(seconds), "", || {
-            let removals = self.ground.proxy.removals().len();
+        let waited = eventually(self.runtime.context.patiently(seconds), "", || {
+            let removals = self.runtime.proxy.removals().len();
             if removals != last.0 {
                 last = (removals, Instant::now());
             }
-            let quiet = last.1.elapsed() >= Duration::from_secs(2) * self.ground.context.patience;
-            Ok((quiet && self.ground.space()?.above(percent) <= 0).then_some(()))
+            let quiet = last.1.elapsed() >= Duration::from_secs(2) * self.runtime.context.patience;
+            Ok((quiet && self.runtime.space()?.above(percent) <= 0).then_some(()))
         });
         waited.map_err(|failure| {
-            let (now, removals) = (self.ground.space().map(Space::percent), last.0);
+            let (now, removals) = (self.runtime.space().map(Space::percent), last.0);
             Failure::Unexpected(format!(
-                "the use did not come to rest below {percent} %{failure}: {now:?} after {removals} removals"
+                "the use did not settle below {percent} %{failure}: {now:?} after {removals} removals"
             ))
         })
     }
 
-    /// What the agent measures.
+    /// The samples of `/metrics`.
     pub fn samples(&self) -> Result<Vec<Sample>, Failure> {
-        let answer = self.stage.agent()?.get("/metrics")?;
+        let answer = self.pods.agent()?.get("/metrics")?;
         ensure_eq!(answer.status, 200, "GET /metrics");
         Ok(parse_samples(&answer.text()))
     }
@@ -208,29 +217,29 @@ impl<'c> Site<'c> {
         Ok(wanted.map(|sample| sample.value).sum())
     }
 
-    /// Events of the last minutes, as text.
+    /// Output of `nodewarden events` for the last ten minutes.
     pub fn events(&self) -> Result<String, Failure> {
-        self.printed(&["events", "--since", "10m", "--no-follow"])
+        self.output_of(&["events", "--since", "10m", "--no-follow"])
     }
 
-    /// What a command that must succeed prints.
-    pub fn printed(&self, command: &[&str]) -> Result<String, Failure> {
-        let output = self.stage.command(command)?;
-        ensure!(output.status.success(), "{command:?}: {}: {}", output.status, words(&output));
+    /// Standard output of a command that must succeed.
+    pub fn output_of(&self, command: &[&str]) -> Result<String, Failure> {
+        let output = self.pods.command(command)?;
+        ensure!(output.status.success(), "{command:?}: {}: {}", output.status, output_text(&output));
         Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// Everything that a command printed.
-pub fn words(output: &Output) -> String {
+/// Standard output and standard error of a command.
+pub fn output_text(output: &Output) -> String {
     String::from_utf8_lossy(&[output.stdout.as_slice(), &output.stderr].concat()).into_owned()
 }
 
-/// A pod that must go on.
+/// A running pod that must not be harmed.
 #[derive(Debug, Clone)]
-pub struct Alive {
+pub struct RunningPod {
     pub name: String,
     pub container: String,
-    /// Its id.
+    /// The image's id.
     pub image: String,
 }

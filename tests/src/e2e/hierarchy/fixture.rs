@@ -1,4 +1,4 @@
-//! An agent in mode manage with a manifest directory and a place in the tree of its own.
+//! The fixture for tests in mode manage: a manifest directory, and a part of the cgroup tree for the agent.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,24 +12,24 @@ use crate::fixture::{Agent, AgentOptions, Manage, TestRoot, slice_path};
 use crate::harness::{Context, Failure};
 use crate::{ensure, ensure_eq};
 
-/// Which driver makes the cgroups.
+/// The driver that creates the cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Driver {
     Cgroupfs,
-    /// Only on a machine of our own: its slices are at the top.
+    /// Only on a machine of the tests' own: its slices are at the top of the tree.
     Systemd,
 }
 
-/// Everything that one agent after the other works on.
-pub struct Managed<'c> {
+/// What the agents that a test starts one after the other work on.
+pub struct HierarchyFixture<'c> {
     context: &'c Context,
     options: AgentOptions,
     manifests: PathBuf,
     root: Option<TestRoot>,
 }
 
-impl<'c> Managed<'c> {
-    /// An empty manifest directory; `kubelet` are more lines of configuration.
+impl<'c> HierarchyFixture<'c> {
+    /// With an empty manifest directory; `kubelet` are further lines of the kubelet's configuration.
     pub fn new(
         context: &'c Context,
         driver: Driver,
@@ -58,13 +58,13 @@ impl<'c> Managed<'c> {
         Ok(Self { context, options, manifests, root })
     }
 
-    /// From now on agents ask this runtime.
+    /// Agents started from now on use this runtime.
     pub fn with_runtime(mut self, socket: &Path) -> Self {
         self.options.runtime = Some(socket.to_owned());
         self
     }
 
-    /// From now on agents have these lines in their own section of the configuration.
+    /// Agents started from now on have these lines in nodewarden's own section of the configuration.
     pub fn with_section(mut self, lines: &str) -> Self {
         if let Some(manage) = &mut self.options.manage {
             manage.section = lines.to_owned();
@@ -72,7 +72,8 @@ impl<'c> Managed<'c> {
         self
     }
 
-    /// From now on agents start with these lines of the kubelet's configuration in place of the ones before.
+    /// Agents started from now on have these lines of the kubelet's configuration in place of the previous
+    /// ones.
     pub fn set_kubelet(&mut self, lines: &str) {
         if let Some(manage) = &mut self.options.manage {
             manage.kubelet = lines.to_owned();
@@ -83,6 +84,7 @@ impl<'c> Managed<'c> {
         &self.options
     }
 
+    /// Starts an agent, and waits until it is ready.
     pub fn start(&self) -> Result<Agent, Failure> {
         Ok(Agent::start(self.context, &self.options)?)
     }
@@ -91,18 +93,19 @@ impl<'c> Managed<'c> {
         &self.manifests
     }
 
-    /// Makes or replaces a manifest, never half of it.
+    /// Writes or replaces a manifest, atomically.
     pub fn write(&self, name: &str, pod: &Value) -> Result<(), Failure> {
         self.write_text(name, &pod.to_string())
     }
 
-    /// The same with whatever text.
+    /// The same with any text.
     pub fn write_text(&self, name: &str, text: &str) -> Result<(), Failure> {
         let temporary = self.manifests.join(format!(".{name}"));
         std::fs::write(&temporary, text).map_err(Failure::file(&temporary))?;
         std::fs::rename(&temporary, self.manifest(name)).map_err(Failure::file(&temporary))
     }
 
+    /// Removes a manifest.
     pub fn remove(&self, name: &str) -> Result<(), Failure> {
         let path = self.manifest(name);
         std::fs::remove_file(&path).map_err(Failure::file(&path))
@@ -112,7 +115,7 @@ impl<'c> Managed<'c> {
         self.manifests.join(format!("{name}.json"))
     }
 
-    /// What `nodewarden plan` says of the manifests.
+    /// The output of `nodewarden plan` for the manifests.
     pub fn plan(&self) -> Result<Value, Failure> {
         let config = self.context.temp.join("plan.yaml");
         let manage = self.options.manage.clone().unwrap_or_else(|| unreachable!("Managed sets it"));
@@ -131,7 +134,7 @@ impl<'c> Managed<'c> {
         serde_json::from_slice(&output.stdout).map_err(|e| Failure::Unexpected(format!("plan: {e}")))
     }
 
-    /// Path of a level as the recordings name it: `kubepods/burstable`.
+    /// The path of a level by its name in the recordings, such as `kubepods/burstable`.
     pub fn level(&self, name: &str) -> String {
         match &self.root {
             Some(root) => format!("{}/{name}", root.group().path()),
@@ -139,7 +142,7 @@ impl<'c> Managed<'c> {
         }
     }
 
-    /// Path of a pod's cgroup from the one below `/` that a kubelet would make.
+    /// The path of a pod's cgroup, from its path below `/` in a kubelet's hierarchy.
     pub fn below_root(&self, path: &str) -> String {
         match &self.root {
             Some(root) => format!("{}{path}", root.group().path()),
@@ -147,17 +150,18 @@ impl<'c> Managed<'c> {
         }
     }
 
-    /// Waits until exactly so many pods stand, none is being removed and nothing is wrong.
-    pub fn settled(&self, agent: &Agent, pods: usize) -> Result<HierarchyStatus, Failure> {
+    /// Waits until exactly `pods` pods exist, none is being removed and there is no problem. Returns the
+    /// status.
+    pub fn wait_settled(&self, agent: &Agent, pods: usize) -> Result<HierarchyStatus, Failure> {
         let mut last = HierarchyStatus::default();
-        let told = eventually(self.context.patiently(30), "the hierarchy does not settle", || {
+        let settled = eventually(self.context.patiently(30), "the hierarchy does not settle", || {
             last = status(agent)?;
-            // Not to be lowered where CAP_SYS_RESOURCE is missing.
+            // It cannot be lowered without CAP_SYS_RESOURCE.
             last.problems.retain(|p| !p.contains("oom_score_adj"));
-            let well = last.pods.iter().all(|p| p.problem.is_empty()) && last.problems.is_empty();
-            Ok((well && last.pods.len() == pods && last.removing.is_empty()).then(|| last.clone()))
+            let healthy = last.pods.iter().all(|p| p.problem.is_empty()) && last.problems.is_empty();
+            Ok((healthy && last.pods.len() == pods && last.removing.is_empty()).then(|| last.clone()))
         });
-        told.map_err(|failure| {
+        settled.map_err(|failure| {
             let wrong: Vec<_> =
                 last.pods.iter().chain(&last.removing).filter(|p| !p.problem.is_empty()).take(3).collect();
             Failure::Unexpected(format!(
@@ -169,11 +173,11 @@ impl<'c> Managed<'c> {
         })
     }
 
-    /// Waits for the end of a reconcile that began after now.
-    pub fn reconciled(&self, agent: &Agent) -> Result<HierarchyStatus, Failure> {
+    /// Waits for the end of a reconcile that starts after this call. Returns the status.
+    pub fn wait_reconciled(&self, agent: &Agent) -> Result<HierarchyStatus, Failure> {
         let seen = |s: &HierarchyStatus| s.last_reconcile.map(|t| (t.seconds, t.nanos));
         let before = seen(&status(agent)?);
-        // The first to end may have begun before now.
+        // The first one to end may have started before this call.
         let mut ends = 0;
         let mut last = before;
         eventually(self.context.patiently(30), "no reconcile", || {
@@ -187,7 +191,7 @@ impl<'c> Managed<'c> {
     }
 }
 
-/// The hierarchy in the agent's status.
+/// The hierarchy's part of the agent's status.
 pub fn status(agent: &Agent) -> Result<HierarchyStatus, Failure> {
     let status = agent.client()?.status()?;
     ensure_eq!(status.mode, "manage", "mode");
@@ -195,13 +199,13 @@ pub fn status(agent: &Agent) -> Result<HierarchyStatus, Failure> {
     Ok(status.hierarchy.unwrap_or_default())
 }
 
-/// Now, for the journal: a little earlier, clocks being what they are.
-pub fn a_moment_ago() -> SystemTime {
+/// The present time for a query of the journal, less a millisecond for differences between clocks.
+pub fn just_before_now() -> SystemTime {
     SystemTime::now() - std::time::Duration::from_millis(1)
 }
 
-impl Drop for Managed<'_> {
-    /// The slices at the top go with the test, however it ends. What is there no more cannot be stopped.
+impl Drop for HierarchyFixture<'_> {
+    /// Stops the slices at the top, however the test ends. Fails, without harm, if they are gone already.
     fn drop(&mut self) {
         if self.root.is_none() {
             let _ = Command::new("systemctl").args(["stop", "kubepods.slice"]).output();

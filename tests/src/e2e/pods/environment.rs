@@ -1,18 +1,20 @@
-//! What a container is told: command and arguments, environment, working directory.
+//! Command, arguments, environment and working directory of containers.
 
 use serde_json::json;
 
+use super::fixture::PodFixture;
 use super::manifest::{STAY, pod, shell};
-use super::stage::Stage;
 use super::{NEEDS, check};
 use crate::fixture::BUSYBOX_IMAGE;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("pod_command_and_environment", words).timeout(120).needs(NEEDS)];
+pub const TESTS: &[Test] = &[Test::new("pod_command_and_environment", environment).timeout(120).needs(NEEDS)];
 
-fn words(context: &Context) -> Result<(), Failure> {
-    let mut stage = Stage::new(context)?;
+/// Command, arguments and environment are expanded as the kubelet does, with fields of the pod and its
+/// resources; without a command the image's own is used.
+fn environment(context: &Context) -> Result<(), Failure> {
+    let mut fixture = PodFixture::new(context)?;
     let field = |path: &str| json!({ "fieldRef": { "fieldPath": path } });
     let resource =
         |what: &str, divisor: &str| json!({ "resourceFieldRef": { "resource": what, "divisor": divisor } });
@@ -35,30 +37,30 @@ fn words(context: &Context) -> Result<(), Failure> {
         { "name": "MEBIBYTES", "valueFrom": resource("requests.memory", "1Mi") },
     ]);
     let script = "echo \"zero=$0\"; echo \"one=$1\"; echo \"two=$2\"; env; echo \"at=$PWD\"; echo done; ";
-    let mut told = shell("told", "", json!({}));
-    told["command"] = json!(["/bin/sh", "-c", format!("{script}{STAY}"), "$(GREETING)"]);
-    told["args"] = json!(["$(GREETING) world", "$$(GREETING)"]);
-    told["env"] = env;
-    told["workingDir"] = json!("/made/for/it");
-    told["resources"] = json!({ "limits": { "cpu": "250m", "memory": "64Mi" } });
-    // The image's own command, and its arguments without one.
+    let mut shown = shell("shown", "", json!({}));
+    shown["command"] = json!(["/bin/sh", "-c", format!("{script}{STAY}"), "$(GREETING)"]);
+    shown["args"] = json!(["$(GREETING) world", "$$(GREETING)"]);
+    shown["env"] = env;
+    shown["workingDir"] = json!("/made/for/it");
+    shown["resources"] = json!({ "limits": { "cpu": "250m", "memory": "64Mi" } });
+    // The image's own command, and arguments without a command.
     let plain = json!({ "name": "plain", "image": BUSYBOX_IMAGE, "imagePullPolicy": "Never" });
     let mut arguments = plain.clone();
     arguments["name"] = json!("arguments");
     arguments["args"] = json!(["/bin/echo", "as", "arguments"]);
     let mut manifest =
-        pod("words", json!({ "restartPolicy": "Never", "containers": [told, plain, arguments] }));
+        pod("words", json!({ "restartPolicy": "Never", "containers": [shown, plain, arguments] }));
     manifest["metadata"]["labels"] = json!({ "app": "shop" });
     manifest["metadata"]["annotations"] = json!({ "note": "be kind" });
-    stage.put([manifest])?;
+    fixture.put([manifest])?;
 
-    let seen = stage.until("words", "running its first container", 30, |pod| {
-        pod.container("told").is_ok_and(|one| one.is_running())
+    let seen = fixture.wait_until("words", "running its first container", 30, |pod| {
+        pod.container("shown").is_ok_and(|one| one.is_running())
     })?;
-    let said = stage.told(&seen, "told")?;
+    let printed = fixture.printed_values(&seen, "shown")?;
     let uid = seen.uid().to_owned();
     check(
-        &said,
+        &printed,
         &[
             ("zero", "hello"),
             ("one", "hello world"),
@@ -81,18 +83,22 @@ fn words(context: &Context) -> Result<(), Failure> {
         ],
     )?;
     let host = seen.text("/status/hostIP");
-    // A machine without a network has no address to tell.
+    // A machine without a network has no address.
     ensure!(!host.is_empty() || !has_default_route(), "no hostIP in {}", seen.0["status"]);
-    check(&said, &[("HOST_IP", host), ("POD_IP", host)])?;
+    check(&printed, &[("HOST_IP", host), ("POD_IP", host)])?;
     // The image's command is a shell, whose standard input is closed.
-    stage.until("words", "through with its image's command", 20, |pod| {
+    fixture.wait_until("words", "finished with its image's command", 20, |pod| {
         pod.container("plain").is_ok_and(|one| one.exit_code() == Some(0))
     })?;
-    ensure_eq!(stage.log_until(&seen, "arguments", 0, "\n")?, "as arguments\n", "what the arguments printed");
-    stage.finish()
+    ensure_eq!(
+        fixture.log_until(&seen, "arguments", 0, "\n")?,
+        "as arguments\n",
+        "what the arguments printed"
+    );
+    fixture.finish()
 }
 
-/// Whether the machine reaches anybody (/proc/net/route: destination 0).
+/// Whether the machine has a default route (/proc/net/route: destination 0).
 fn has_default_route() -> bool {
     let routes = std::fs::read_to_string("/proc/net/route").unwrap_or_default();
     routes.lines().any(|line| line.split_whitespace().nth(1) == Some("00000000"))
