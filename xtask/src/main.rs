@@ -14,6 +14,8 @@ mod run;
 mod setup;
 mod soak;
 mod test;
+#[cfg(test)]
+mod version;
 mod vm;
 
 use std::error::Error;
