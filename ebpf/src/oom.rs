@@ -22,8 +22,10 @@ use crate::{
 const FRAMES: usize = 24;
 /// Levels of cgroups looked at above the victim.
 const LEVELS: usize = 32;
-/// PAGE_COUNTER_MAX: no limit (include/linux/page_counter.h, 4 KiB pages).
-const NO_LIMIT: u64 = (i64::MAX as u64) / 4096;
+/// Limits from this number of pages on mean none. The kernel's number for none is PAGE_COUNTER_MAX, LONG_MAX / PAGE_SIZE
+/// (include/linux/page_counter.h). This is its value for pages of 256 KiB, the largest that Linux has, so that it holds
+/// for every page size; with pages of 4 KiB it is 128 PiB, more than any machine has.
+const NO_LIMIT: u64 = (i64::MAX as u64) / (256 << 10);
 
 #[btf_tracepoint(function = "mark_victim")]
 pub fn mark_victim(ctx: BtfTracePointContext) -> i32 {

@@ -11,6 +11,7 @@ pub mod e2e;
 pub mod fixture;
 pub mod guest;
 pub mod harness;
+pub mod page;
 pub mod serve;
 pub mod soak;
 pub mod stage;

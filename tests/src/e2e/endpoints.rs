@@ -8,6 +8,7 @@ use serde::Deserialize;
 use super::support::eventually;
 use crate::fixture::{Agent, AgentOptions, Group, TestRoot, Worker, parse_samples};
 use crate::harness::{Capability, Context, Failure, Test, golden};
+use crate::page::page_bytes;
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
@@ -79,7 +80,8 @@ fn topics(context: &Context) -> Result<(), Failure> {
 /// agent walks the tree again and again because a small ring loses records.
 fn answer_under_churn(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
-    let agent = Agent::start(context, &AgentOptions { ring_bytes: Some(4096), ..Default::default() })?;
+    let ring_bytes = Some(page_bytes() as u32);
+    let agent = Agent::start(context, &AgentOptions { ring_bytes, ..Default::default() })?;
     let end = Instant::now() + Duration::from_secs(context.scaled([5, 3]));
     let until_end = |ask: &dyn Fn() -> Result<(), Failure>| {
         while Instant::now() < end {

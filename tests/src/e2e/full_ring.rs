@@ -8,6 +8,7 @@ use nix::unistd::Pid;
 use super::support::eventually;
 use crate::fixture::{Agent, AgentOptions, Client, TestRoot};
 use crate::harness::{Capability, Context, Failure, Test};
+use crate::page::page_bytes;
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[Test::new("full_ring_is_counted_and_recovered", full).needs(&[
@@ -16,10 +17,8 @@ pub const TESTS: &[Test] = &[Test::new("full_ring_is_counted_and_recovered", ful
     Capability::Loopback,
 ])];
 
-/// Bytes of the smallest ring possible: it holds a dozen records.
-const RING: u32 = 4096;
-/// Causes more records than that, even with a single hierarchy and one record for each cgroup.
-const CGROUPS: usize = 120;
+/// So many cgroups for each KiB of the ring fill it, even with a single hierarchy and one record for each cgroup.
+const CGROUPS_PER_KIB: usize = 30;
 /// Slots beyond those of one round: if all rounds together lost more than these, cgroups would stay
 /// untracked.
 const SPARE: usize = 40;
@@ -31,8 +30,12 @@ const SLOT_FREED: Duration = Duration::from_secs(4);
 /// Events lost to a full ring are counted by type, and a walk of the tree finds the cgroups they were about.
 fn full(context: &Context) -> Result<(), Failure> {
     let root = TestRoot::new(context)?;
-    let capacity = (CGROUPS + SPARE + context.layout.cgroups()) as u32;
-    let options = AgentOptions { ring_bytes: Some(RING), max_cgroups: Some(capacity), ..Default::default() };
+    // The smallest ring possible: it holds a dozen records with pages of 4 KiB.
+    let ring = page_bytes();
+    let cgroups = CGROUPS_PER_KIB * ring / 1024;
+    let capacity = (cgroups + SPARE + context.layout.cgroups()) as u32;
+    let options =
+        AgentOptions { ring_bytes: Some(ring as u32), max_cgroups: Some(capacity), ..Default::default() };
     let agent = Agent::start(context, &options)?;
     let client = agent.client()?;
     let pid = Pid::from_raw(agent.pid().cast_signed());
@@ -40,13 +43,13 @@ fn full(context: &Context) -> Result<(), Failure> {
     for round in 0..context.scaled(ROUNDS) {
         let lost_before = lost(&client, "cgroupCreated")?;
         let groups = while_stopped(pid, || {
-            Ok((0..CGROUPS).map(|i| root.child(&format!("r{round}g{i}"))).collect::<Result<Vec<_>, _>>()?)
+            Ok((0..cgroups).map(|i| root.child(&format!("r{round}g{i}"))).collect::<Result<Vec<_>, _>>()?)
         })?;
         eventually(context.patiently(5), "creations that found the ring full are not counted", || {
             Ok((lost(&client, "cgroupCreated")? > lost_before).then_some(()))
         })?;
         eventually(context.patiently(10), "not every cgroup was found by the walk", || {
-            Ok((living(&client, &below)? == CGROUPS).then_some(()))
+            Ok((living(&client, &below)? == cgroups).then_some(()))
         })?;
 
         let lost_before = lost(&client, "cgroupRemoved")?;

@@ -3,6 +3,7 @@
 use super::support::{MIB, known, settled};
 use crate::fixture::{Agent, AgentOptions, TestRoot, Worker, file_of_zeros, parse_samples};
 use crate::harness::{Capability, Context, Failure, Test};
+use crate::page::page_bytes;
 use crate::worker::report::Took;
 use crate::{ensure, ensure_eq};
 
@@ -47,7 +48,7 @@ fn stalls(context: &Context) -> Result<(), Failure> {
     );
     // Twice 256 MiB went through 64 MiB: far more than half of it had to be reclaimed again.
     let pages = value("nodewarden_cgroup_reclaimed_pages_total").unwrap_or(0.0);
-    ensure!(pages * 4096.0 > (128 * MIB) as f64, "only {pages} pages reclaimed");
+    ensure!(pages * page_bytes() as f64 > (128 * MIB) as f64, "only {pages} pages reclaimed");
 
     let worker = Worker::start(context, Some(&roomy), &["sleep"])?;
     worker.finish(context.patiently(5))?;

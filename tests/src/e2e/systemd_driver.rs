@@ -13,6 +13,7 @@ use nodewarden_machine::cgroup::{Layout, Version};
 
 use crate::fixture::{Slice, Worker, show_unit, systemctl};
 use crate::harness::{Capability, Context, Failure, Test};
+use crate::page::whole_pages;
 use crate::{ensure, ensure_eq};
 
 /// systemd on cgroup v2, and the rights to use it.
@@ -148,6 +149,11 @@ pub(super) fn check_values(values: &Values, path: &str, expected: &[(&str, &str)
     Ok(())
 }
 
+/// What a file shows of a limit in bytes: whole pages.
+pub(super) fn pages(bytes: u64) -> String {
+    whole_pages(bytes).to_string()
+}
+
 const HUGE: PageSize = PageSize(2 << 20);
 
 fn node() -> Limits {
@@ -172,8 +178,8 @@ pub(super) fn pod() -> Limits {
         cpu_quota: Some(CpuQuota { quota_us: Bound::At(77_700), period_us: 100_000 }),
         cpu_idle: Some(false),
         memory_max: Some(Bound::At(123_456_789)),
-        memory_min: Some(8192),
-        memory_low: Some(16_384),
+        memory_min: Some(128 << 10),
+        memory_low: Some(256 << 10),
         memory_high: Some(Bound::At(100_000_000)),
         swap_max: Some(Bound::At(0)),
         oom_group: Some(false),
@@ -197,7 +203,7 @@ fn keeps_values(context: &Context) -> Result<(), Failure> {
             ("CPUWeight", "79"),
             ("cpu.weight", "79"),
             ("MemoryMax", "500000001"),
-            ("memory.max", "499998720"),
+            ("memory.max", &pages(500_000_001)),
             ("TasksMax", "5000"),
             ("pids.max", "5000"),
             ("AllowedCPUs", "0"),
@@ -230,13 +236,13 @@ fn keeps_values(context: &Context) -> Result<(), Failure> {
             ("CPUQuotaPeriodUSec", "100ms"),
             ("cpu.max", "78000 100000"),
             ("MemoryMax", "123456789"),
-            ("memory.max", "123453440"),
-            ("MemoryMin", "8192"),
-            ("memory.min", "8192"),
-            ("MemoryLow", "16384"),
-            ("memory.low", "16384"),
+            ("memory.max", &pages(123_456_789)),
+            ("MemoryMin", "131072"),
+            ("memory.min", "131072"),
+            ("MemoryLow", "262144"),
+            ("memory.low", "262144"),
             ("MemoryHigh", "100000000"),
-            ("memory.high", "99999744"),
+            ("memory.high", &pages(100_000_000)),
             ("MemorySwapMax", "0"),
             ("memory.swap.max", "0"),
             ("memory.oom.group", "0"),
@@ -275,7 +281,7 @@ fn grows_and_shrinks(context: &Context) -> Result<(), Failure> {
                 ("memory.max", "268435456"),
                 ("memory.high", "max"),
                 ("pids.max", "max"),
-                ("memory.min", "8192"),
+                ("memory.min", "131072"),
             ],
         )?;
         set(

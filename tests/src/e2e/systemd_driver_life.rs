@@ -10,7 +10,7 @@ use nix::sched::{CloneFlags, unshare};
 use nodewarden_machine::cgroup::control::{Bound, Driver, Limits};
 
 use super::support::eventually;
-use super::systemd_driver::{Tree, Values, check_values, level, pod, test, unit};
+use super::systemd_driver::{Tree, Values, check_values, level, pages, pod, test, unit};
 use crate::fixture::{SystemctlError, Worker, show_unit, systemctl};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
@@ -157,7 +157,11 @@ fn completes(context: &Context) -> Result<(), Failure> {
         create(&directory)?;
     }
     tree.driver.set(&path, &pod())?;
-    check_values(&tree.values(&path)?, &path, &[("ActiveState", "active"), ("memory.max", "123453440")])?;
+    check_values(
+        &tree.values(&path)?,
+        &path,
+        &[("ActiveState", "active"), ("memory.max", &pages(123_456_789))],
+    )?;
     finished(&path, "which was set while its unit was stopped")?;
     tree.driver.remove(&path)?;
     is_gone(context, &tree, &path)?;

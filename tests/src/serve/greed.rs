@@ -8,13 +8,13 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::{Notes, ServeError};
+use crate::page::page_bytes;
 
 /// Suffixes of the names of these files.
 pub const HOLD_SUFFIX: &str = "hold";
 pub const FORK_SUFFIX: &str = "fork";
 /// The most bytes that can be held. Only addresses are reserved, no memory.
 const ROOM: usize = 16 << 30;
-const PAGE: usize = 4096;
 /// Bytes touched in one step if no rate is given.
 const STRIDE: usize = 1 << 20;
 /// How often the files are read, and how long a step lasts if a rate is given.
@@ -59,7 +59,7 @@ impl Greed {
     }
 
     fn hold(&mut self, wanted: Hold) {
-        let bytes = wanted.bytes.min(ROOM).next_multiple_of(PAGE).min(ROOM);
+        let bytes = wanted.bytes.min(ROOM).next_multiple_of(page_bytes()).min(ROOM);
         if bytes == self.held {
             return;
         }
@@ -86,14 +86,14 @@ impl Greed {
 
     /// Touches the pages from `from` to `to`, at `pace` bytes per second (0: at once).
     fn take(&self, from: usize, to: usize, pace: u64) {
-        let (begun, mut taken) = (Instant::now(), from);
+        let (begun, mut taken, page) = (Instant::now(), from, page_bytes());
         while taken < to {
             let due = match pace {
                 0 => taken + STRIDE,
                 pace => from + (begun.elapsed().as_secs_f64() * pace as f64) as usize,
             };
             let due = due.min(to);
-            for offset in (taken.next_multiple_of(PAGE)..due).step_by(PAGE) {
+            for offset in (taken.next_multiple_of(page)..due).step_by(page) {
                 // SAFETY: within the writable mapping of `ROOM` bytes.
                 unsafe { ((self.room + offset) as *mut u8).write_volatile(1) };
             }
@@ -178,22 +178,23 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let notes = Arc::new(Notes::open(folder.path(), "a").unwrap());
         let mut greed = Greed { room: room().unwrap(), held: 0, children: 0, notes };
+        let page = page_bytes();
         let resident = |greed: &Greed| {
             let mut pages = vec![0u8; 1024];
             // SAFETY: 1024 pages of the mapping, a byte each in the array.
             let result = unsafe {
-                libc::mincore(greed.room as *mut libc::c_void, 1024 * PAGE, pages.as_mut_ptr().cast())
+                libc::mincore(greed.room as *mut libc::c_void, 1024 * page_bytes(), pages.as_mut_ptr().cast())
             };
             assert_eq!(result, 0);
             pages.iter().filter(|page| **page & 1 == 1).count()
         };
         let begun = Instant::now();
-        greed.hold(Hold { bytes: 400 * PAGE, pace: (400 * PAGE * 10) as u64 });
+        greed.hold(Hold { bytes: 400 * page, pace: (400 * page * 10) as u64 });
         assert!(begun.elapsed() >= Duration::from_millis(90), "{:?}", begun.elapsed());
         assert_eq!(resident(&greed), 400);
-        greed.hold(Hold { bytes: 1000 * PAGE, pace: 0 });
+        greed.hold(Hold { bytes: 1000 * page, pace: 0 });
         assert_eq!(resident(&greed), 1000);
-        greed.hold(Hold { bytes: 10 * PAGE, pace: 0 });
+        greed.hold(Hold { bytes: 10 * page, pace: 0 });
         assert_eq!(resident(&greed), 10);
         let done = read_notes(folder.path(), "a").iter().filter(|one| one.answer == "done").count();
         assert_eq!(done, 3);

@@ -3,9 +3,10 @@
 use std::fs::File;
 use std::os::fd::AsRawFd;
 
-use super::memory::{EATER, PAGE};
+use super::memory::EATER;
 use super::report::Ready;
 use super::{WorkError, say, wait_for_line};
+use crate::page::page_bytes;
 
 /// How many bytes of each kind of memory to hold.
 #[derive(clap::Args)]
@@ -35,7 +36,7 @@ impl Balloon {
         let then = map(self.then, writable, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, None)?;
         touch(anonymous, self.anonymous);
         touch(shared, self.shared);
-        for offset in (0..file as usize).step_by(PAGE) {
+        for offset in (0..file as usize).step_by(page_bytes()) {
             // SAFETY: within the mapping made above; the file is as long.
             std::hint::black_box(unsafe { mapped.add(offset).read_volatile() });
         }
@@ -67,7 +68,7 @@ fn map(
 }
 
 fn touch(start: *mut u8, bytes: u64) {
-    for offset in (0..bytes as usize).step_by(PAGE) {
+    for offset in (0..bytes as usize).step_by(page_bytes()) {
         // SAFETY: within a writable mapping of so many bytes.
         unsafe { start.add(offset).write_volatile(1) };
     }

@@ -10,11 +10,10 @@ use nix::sys::signal::Signal;
 
 use super::report::{End, Took, Victim};
 use super::{WorkError, child, say, wait_for_line};
+use crate::page::page_bytes;
 
 /// Name of a process that uses up memory, as `comm` shows it.
 pub const EATER: &std::ffi::CStr = c"nw-eater";
-
-pub(super) const PAGE: usize = 4096;
 
 /// Maps `bytes` of anonymous memory and touches it page by page. The memory stays in use.
 pub fn eat(bytes: u64) -> Result<(), WorkError> {
@@ -37,7 +36,7 @@ pub fn eat(bytes: u64) -> Result<(), WorkError> {
     // Small pages, so that memory grows evenly up to the limit. Kernels without huge pages return an error,
     // which does no harm.
     unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
-    for offset in (0..length).step_by(PAGE) {
+    for offset in (0..length).step_by(page_bytes()) {
         // SAFETY: within the mapping made above.
         unsafe { start.cast::<u8>().add(offset).write_volatile(1) };
     }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use super::recording::Files;
 use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
+use crate::page::whole_pages;
 
 /// A file with a value other than expected.
 #[derive(Debug)]
@@ -34,21 +35,34 @@ pub fn fail_if_any(what: &str, wrong: &[Wrong]) -> Result<(), Failure> {
 
 /// Compares the files of one cgroup. Skips only files that this kernel cannot have.
 pub fn files(context: &Context, path: &str, expected: &Files) -> Vec<Wrong> {
-    let here = |(file, expected): (&String, &String)| {
+    let here = |(file, recorded): (&String, &String)| {
+        let expected = in_whole_pages(file, recorded);
         let found = match place(&context.layout, path, file).map(std::fs::read_to_string) {
             Some(Ok(text)) => plain(&text),
             _ if cannot_be(&context.layout, file) => return None,
             Some(Err(error)) => error.to_string(),
             None => "no such controller".into(),
         };
-        (found != *expected).then(|| Wrong {
-            path: path.into(),
-            file: file.clone(),
-            found,
-            expected: expected.clone(),
-        })
+        (found != expected).then(|| Wrong { path: path.into(), file: file.clone(), found, expected })
     };
     expected.iter().filter_map(here).collect()
+}
+
+/// A recorded value as this kernel shows it: the recordings are of 4 KiB pages, and a limit in bytes is whole pages.
+fn in_whole_pages(file: &str, recorded: &str) -> String {
+    const IN_PAGES: [&str; 7] = [
+        "memory.limit_in_bytes",
+        "memory.memsw.limit_in_bytes",
+        "memory.max",
+        "memory.min",
+        "memory.low",
+        "memory.high",
+        "memory.swap.max",
+    ];
+    match recorded.parse() {
+        Ok(bytes) if IN_PAGES.contains(&file) => whole_pages(bytes).to_string(),
+        _ => recorded.to_owned(),
+    }
 }
 
 /// The content of a file with single spaces between its words.
