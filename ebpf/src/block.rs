@@ -1,4 +1,5 @@
-//! Topic block: how long the device took for each request, by the cgroup that the request is for.
+//! Topic block: latency of each block request from issue to completion, by the cgroup that the request is
+//! for.
 
 use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
 use nodewarden_ebpf_abi::{LATENCY_BUCKETS, UNTRACKED};
@@ -16,7 +17,8 @@ const OP_MASK: u32 = 0xff;
 const OP_READ: u32 = 0;
 const OP_WRITE: u32 = 1;
 
-/// The request's cgroup in the io controller's hierarchy: request->bio->bi_blkg->blkcg->css.
+/// Slot of the cgroup that a request is for, in the io controller's hierarchy:
+/// request->bio->bi_blkg->blkcg->css. `None` if the kernel has not set one of these pointers.
 #[inline(always)]
 fn slot(request: Ptr) -> Option<u32> {
     let bio: Ptr = probe(request, get(&OFF_RQ_BIO))?;
@@ -46,11 +48,11 @@ pub fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     let request: Ptr = ctx.arg(0);
     let key: u64 = ctx.arg(0);
     let bytes: u64 = ctx.arg(2);
-    // A request may complete in parts; the last one counts.
+    // A request may complete in parts; the last part ends it.
     if (bytes as u32) < probe(request, get(&OFF_RQ_DATA_LEN)).unwrap_or(0) {
         return 0;
     }
-    // SAFETY: copied at once.
+    // SAFETY: the value is copied at once.
     let Some([issued, what]) = (unsafe { REQUESTS.get(&key).copied() }) else { return 0 };
     let _ = REQUESTS.remove(&key);
     let Some(cell) = BLOCK_CELLS.get_ptr_mut((what >> 1) as u32) else { return 0 };

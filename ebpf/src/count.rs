@@ -1,4 +1,4 @@
-//! Adding to counters that several CPUs share, and sorting a latency into its bucket.
+//! Adding to counters that several CPUs share, and finding the histogram bucket of a latency.
 
 use core::intrinsics::{AtomicOrdering, atomic_xadd};
 
@@ -10,25 +10,26 @@ use crate::{
     slots::slot_of,
 };
 
-/// Adds to a word that other CPUs add to as well.
+/// Adds `n` to a word that other CPUs add to as well.
 ///
 /// # Safety
 /// `word` must point into a map value.
 #[inline(always)]
 pub unsafe fn add(word: *mut u64, n: u64) {
-    // SAFETY: aligned and alive as long as the map value. The intrinsic, since core's atomics have no
-    // read-modify-write for this target.
+    // SAFETY: aligned, and valid as long as the map value is. This is the intrinsic because core's atomics
+    // have no read-modify-write operations for this target.
     unsafe { atomic_xadd::<u64, u64, { AtomicOrdering::Relaxed }>(word, n) };
 }
 
-/// The counters of a cgroup of the memory hierarchy.
+/// The counters of the cgroup with kernel id `id` in the memory controller's hierarchy, or the shared ones of
+/// slot `UNTRACKED` if it has no slot.
 #[inline(always)]
 pub fn group_cell(id: u64) -> Option<*mut GroupCell> {
     GROUP_CELLS.get_ptr_mut(slot_of(get(&SPACE_MEMORY), id))
 }
 
-/// The bucket of a latency: bit length of `ns >> LATENCY_FIRST_SHIFT`, capped. There is no instruction for it,
-/// so it is halved down.
+/// Index of the bucket of a latency: the bit length of `ns >> LATENCY_FIRST_SHIFT`, at most the last bucket.
+/// eBPF has no instruction for the bit length, so it is found by halving the range.
 #[inline(always)]
 pub fn bucket(ns: u64) -> usize {
     let mut v = ns >> LATENCY_FIRST_SHIFT;

@@ -1,16 +1,17 @@
-//! Topic cpu: time on CPU, run-queue wait, switches. One program at `sched_switch` does it all.
+//! Topic cpu: time on CPU, run-queue wait, switches; all by one program at `sched_switch`.
 //!
 //! The wait is the kernel's own figure: `task->sched_info.run_delay` grows by the time a task was runnable
 //! without running, when it gets a CPU and when it is taken off one run queue to wait on another
-//! (sched_info_arrive() and sched_info_dequeue() in kernel/sched/stats.h, CONFIG_SCHED_INFO). Each task's figure at the
-//! end of its turn is remembered in a small table by pid: the growth from one end to the next is the wait in
-//! between, wherever it was spent. A task that the table does not remember is taken by its figure when it is `next`:
-//! the tracepoint comes just before sched_info_arrive(), so only waits on a run queue it has left are missing. No
-//! program at wake-up is needed: the busiest hooks of the scheduler stay free.
+//! (sched_info_arrive() and sched_info_dequeue() in kernel/sched/stats.h, CONFIG_SCHED_INFO). A small table
+//! by pid keeps each task's figure at the end of its last turn on a CPU: the growth from the end of one turn
+//! to the end of the next is the wait in between, on whichever run queue. For a task that is not in the
+//! table, the figure when it is `next` is used: the tracepoint comes just before sched_info_arrive(), so only
+//! waits on a run queue that the task has left are missing. So no program at wake-up is needed, which would
+//! be at the busiest hooks of the scheduler.
 //!
-//! Some kernels make a few switches without calling the tracepoint (seen: 4 in 1,000). Then `prev` is not the
-//! task that was switched in last, and the time in between is divided by the kernel's own note of when `prev`
-//! got its CPU, `sched_info.last_arrival`.
+//! Some kernels make a few switches without calling the tracepoint (measured: 4 in 1,000). Then `prev` is not
+//! the task that was switched in last, and the time in between is divided between the two tasks at the moment
+//! when `prev` got its CPU, which the kernel keeps in `sched_info.last_arrival`.
 
 use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
@@ -39,7 +40,7 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: no arguments.
     let (now, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };
     let Some(state) = CPU_STATES.get_ptr_mut(cpu) else { return 0 };
-    // SAFETY: the map value of this CPU, which nobody else writes; prev and next are typed.
+    // SAFETY: the map value of this CPU, which no other CPU writes; prev and next are typed.
     unsafe {
         if (*state).pid == field::<u32>(prev, &OFF_TASK_PID) {
             if (*state).slot != NO_SLOT {
@@ -62,11 +63,14 @@ pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
+/// The counters of a slot on a CPU.
 #[inline(always)]
 fn cell_of(cpu: u32, slot: u32) -> Option<*mut CpuCell> {
     CPU_CELLS.get_ptr_mut(cpu * get(&CAPACITY) + slot)
 }
 
+/// Counts a switch away from a task.
+///
 /// # Safety
 /// `cell` must point to this CPU's map value.
 #[inline(always)]
@@ -81,8 +85,10 @@ unsafe fn switched(cell: *mut CpuCell, voluntary: bool) {
     }
 }
 
+/// Counts a wait of `ns` nanoseconds in a run queue.
+///
 /// # Safety
-/// As `switched`.
+/// As for `switched`.
 #[inline(always)]
 unsafe fn waited(cell: *mut CpuCell, ns: u64) {
     let i = bucket(ns);
@@ -95,13 +101,13 @@ unsafe fn waited(cell: *mut CpuCell, ns: u64) {
     }
 }
 
-/// Where a task's last turn is remembered. Two tasks may share a place: the pid tells.
+/// The entry of `LAST_TURNS` for a pid. Several pids may share an entry; the pid in it says whose it is.
 #[inline(always)]
 fn last_turn(pid: u32) -> Option<*mut LastTurn> {
     LAST_TURNS.get_ptr_mut(pid.wrapping_mul(0x9E37_79B1) >> (32 - LAST_TURNS_BITS))
 }
 
-/// Counts the turn that ends now: `prev` has run since the last switch seen here.
+/// Counts the turn that ends now: `prev` has run since the last traced switch on this CPU.
 ///
 /// # Safety
 /// `prev` must be a BTF-typed task_struct.
@@ -117,7 +123,7 @@ unsafe fn turn(state: &mut CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
         switched(cell, voluntary);
         let mut before = state.run_delay_ns;
         if let Some(last) = last_turn(state.pid) {
-            // A greater figure is that of a former task with this pid.
+            // A greater figure is from an earlier task with the same pid.
             if (*last).pid == u64::from(state.pid) && (*last).run_delay_ns < before {
                 before = (*last).run_delay_ns;
             }
@@ -128,8 +134,8 @@ unsafe fn turn(state: &mut CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
     }
 }
 
-/// Divides the time since the last switch seen here between the task that was switched in then and `prev`, which
-/// took over without the tracepoint.
+/// Divides the time since the last traced switch on this CPU between the task that was switched in then and
+/// `prev`, which got the CPU without a call of the tracepoint.
 ///
 /// # Safety
 /// `prev` must be a BTF-typed task_struct.
@@ -161,7 +167,7 @@ unsafe fn untraced(state: &CpuState, cpu: u32, prev: Ptr, now: u64, voluntary: b
     }
 }
 
-/// Does nothing: what a program at this hook costs at least. Loaded only by the overhead bench.
+/// Does nothing: the overhead bench loads it to measure the least that a program at this hook costs.
 #[btf_tracepoint(function = "sched_switch")]
 pub fn empty_sched_switch(_: BtfTracePointContext) -> i32 {
     0

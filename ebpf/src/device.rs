@@ -1,9 +1,9 @@
-//! Topic device: which pod may open which device. One program at the kubepods root of the unified hierarchy, which
-//! the kernel runs at every open and mknod of a device node by a process below it; the programs of cgroups further
-//! down (the runtime's) have run before, and all must allow.
+//! Topic device: which pod may open which device. This is one program at the kubepods cgroup of the unified
+//! hierarchy. The kernel runs it at every open and mknod of a device node by a process below that cgroup,
+//! after the programs of cgroups further down (the runtime's); the access is allowed if all of them allow it.
 //!
-//! Constant time: the devices that every container has are told by a few comparisons, the others by one
-//! look-up for the pod and at most two for its rules. Only an access that no rule allows costs more.
+//! It takes constant time: the devices that every container has are recognised by a few comparisons, others
+//! need one look-up for the pod and at most two for its rules. Only an access that no rule allows costs more.
 
 use aya_ebpf::{
     helpers::generated::{bpf_get_current_ancestor_cgroup_id, bpf_get_retval, bpf_ktime_get_ns},
@@ -27,23 +27,24 @@ const DENY: i32 = 0;
 const ALLOW: i32 = 1;
 /// BPF_NOEXIST
 const NO_EXIST: u64 = 1;
-/// The same device of the same pod is told once in this time.
-const TELL_NS: u64 = 1_000_000_000;
+/// Least time between two records about the same device and pod, in ns.
+const REPORT_NS: u64 = 1_000_000_000;
 
-/// Ancestors by the kernel's helper, which `cgroup_device` programs have since Linux 6.4.
+/// Finds ancestors by the kernel's helper, which `cgroup_device` programs may call since Linux 6.4.
 #[cgroup_device]
 pub fn device_access(ctx: DeviceContext) -> i32 {
     // SAFETY: the helper checks the level itself.
     access(&ctx, |level| unsafe { bpf_get_current_ancestor_cgroup_id(level as i32) })
 }
 
-/// The same with ancestors read from the task, for kernels before that.
+/// The same for older kernels: reads ancestors from the task's structures.
 #[cgroup_device]
 pub fn device_access_probed(ctx: DeviceContext) -> i32 {
     access(&ctx, |level| ancestor(level).unwrap_or(0))
 }
 
-/// Id of the cgroup of the unified hierarchy that the current task is in or below, at a level.
+/// Kernel id of the ancestor at `level` (or the cgroup itself) of the current task's cgroup in the unified
+/// hierarchy.
 #[inline(always)]
 fn ancestor(level: u32) -> Option<u64> {
     let cgroup = own_cgroup()?;
@@ -54,18 +55,22 @@ fn ancestor(level: u32) -> Option<u64> {
     id_of(above)
 }
 
+/// The current task's cgroup in the unified hierarchy.
 #[inline(always)]
 fn own_cgroup() -> Option<Ptr> {
     let set: Ptr = probe(current(), get(&OFF_TASK_CGROUPS))?;
     probe(set, get(&OFF_CSSET_DFL))
 }
 
+/// Kernel id of a cgroup.
 #[inline(always)]
 fn id_of(cgroup: Ptr) -> Option<u64> {
     let node: Ptr = probe(cgroup, get(&OFF_CGROUP_KN))?;
     probe(node, get(&OFF_KN_ID))
 }
 
+/// Decides on one access: `ALLOW` or `DENY`. `ancestor` returns the id of the current task's ancestor at a
+/// level, 0 for none.
 #[inline(always)]
 fn access(ctx: &DeviceContext, ancestor: impl Fn(u32) -> u64) -> i32 {
     // SAFETY: the program's context; volatile, so that each field is loaded whole as the verifier wants it.
@@ -79,7 +84,7 @@ fn access(ctx: &DeviceContext, ancestor: impl Fn(u32) -> u64) -> i32 {
     };
     let wanted = kind >> 16 & (DEVICE_READ | DEVICE_WRITE);
     let kind = kind & 0xffff;
-    // Making a node is not using it: runtimes allow it too.
+    // Creating a node is always allowed, since it is not using the device: runtimes allow it too.
     if wanted == 0 || is_default_device(kind, major, minor) {
         return ALLOW;
     }
@@ -93,8 +98,8 @@ fn access(ctx: &DeviceContext, ancestor: impl Fn(u32) -> u64) -> i32 {
     if mode == DEVICE_AUDIT { ALLOW } else { DENY }
 }
 
-/// The current task's pod and what is done about its accesses, if it is guarded. Pods are one level below kubepods
-/// (Guaranteed) or two (in their class's cgroup).
+/// The current task's pod (the id of its cgroup) and the pod's mode; `None` if its accesses are not checked.
+/// Pods are one level below kubepods (Guaranteed) or two (in the cgroup of their QoS class).
 #[inline(always)]
 fn guarded(ancestor: impl Fn(u32) -> u64) -> Option<(u64, u32)> {
     let level = *DEVICE_PLACES.get(PLACE_LEVEL)? as u32;
@@ -106,6 +111,7 @@ fn guarded(ancestor: impl Fn(u32) -> u64) -> Option<(u64, u32)> {
     unsafe { DEVICE_PODS.get(&pod) }.map(|mode| (pod, *mode))
 }
 
+/// Whether the pod's rules allow all of the `wanted` accesses.
 #[inline(always)]
 fn allowed(device: &DeviceKey, wanted: u32, has_any_minor: bool) -> bool {
     // SAFETY: the values are copied at once.
@@ -115,34 +121,35 @@ fn allowed(device: &DeviceKey, wanted: u32, has_any_minor: bool) -> bool {
     wanted & !exact == 0 || has_any_minor && wanted & !(exact | any()) == 0
 }
 
-/// Counts an access that no rule allows, and tells it if it is its turn.
+/// Counts an access that no rule allows, and sends a record of it unless the last one was less than
+/// `REPORT_NS` ago.
 #[inline(always)]
 fn count(device: &DeviceKey, wanted: u32, mode: u32) {
     let Some((key, count)) = counter(device) else { return crate::ring::lost(Kind::Device) };
-    // SAFETY: a map value; what other CPUs write meanwhile is a word each.
-    let (seen, told, told_ns, now) = unsafe {
+    // SAFETY: a map value; other CPUs write whole words.
+    let (seen, reported, reported_ns, now) = unsafe {
         let word = if mode == DEVICE_AUDIT { &raw mut (*count).audited } else { &raw mut (*count).denied };
         add(word, 1);
         let seen =
             (&raw const (*count).denied).read_volatile() + (&raw const (*count).audited).read_volatile();
-        let told = (&raw const (*count).told).read_volatile();
-        (seen, told, (&raw const (*count).told_ns).read_volatile(), bpf_ktime_get_ns())
+        let reported = (&raw const (*count).reported).read_volatile();
+        (seen, reported, (&raw const (*count).reported_ns).read_volatile(), bpf_ktime_get_ns())
     };
-    if told_ns != 0 && now < told_ns + TELL_NS {
+    if reported_ns != 0 && now < reported_ns + REPORT_NS {
         return;
     }
-    // Of several CPUs that come to this point at once, one gets the turn.
-    if DEVICE_TURNS.insert(&DeviceTurn { key, after_ns: told_ns }, &0, NO_EXIST).is_err() {
+    // Of several CPUs that come here at once, the one that inserts the key sends the record.
+    if DEVICE_TURNS.insert(&DeviceTurn { key, after_ns: reported_ns }, &0, NO_EXIST).is_err() {
         return;
     }
     let task = current();
-    let told_it = emit::<DeviceRecord>(Kind::Device, |record| {
+    let sent = emit::<DeviceRecord>(Kind::Device, |record| {
         let cgroup = own_cgroup().and_then(id_of).unwrap_or(device.pod);
         // SAFETY: the record is reserved and as large as its type; every field is written.
         unsafe {
             (*record).header = header(Kind::Device, get(&SPACE_UNIFIED), cgroup);
             (*record).device = *device;
-            (*record).count = seen - told;
+            (*record).count = seen - reported;
             (*record).pid = probe(task, get(&OFF_TASK_TGID)).unwrap_or(0);
             (*record).wanted = wanted;
             (*record).mode = mode;
@@ -150,17 +157,17 @@ fn count(device: &DeviceKey, wanted: u32, mode: u32) {
             (*record).command = command(task);
         }
     });
-    // SAFETY: as above; only who has the turn writes these.
+    // SAFETY: as above; only the CPU that inserted the key writes these words.
     unsafe {
-        if told_it {
-            (&raw mut (*count).told).write_volatile(seen);
+        if sent {
+            (&raw mut (*count).reported).write_volatile(seen);
         }
-        (&raw mut (*count).told_ns).write_volatile(now);
+        (&raw mut (*count).reported_ns).write_volatile(now);
     }
 }
 
-/// The count of a device, made now if it is new, and its key: beyond `DEVICES_COUNTED` devices, the one that a pod's
-/// further ones share.
+/// The count of a device, created if it is new, and its key. Once a pod has `DEVICES_COUNTED` counts, further
+/// devices share one. `None` if a map is full.
 #[inline(always)]
 fn counter(device: &DeviceKey) -> Option<(DeviceKey, *mut DeviceCount)> {
     if let Some(count) = DEVICE_COUNTS.get_ptr_mut(device) {
@@ -173,8 +180,8 @@ fn counter(device: &DeviceKey) -> Option<(DeviceKey, *mut DeviceCount)> {
         if devices.read_volatile() >= DEVICES_COUNTED {
             key = DeviceKey { pod: device.pod, kind: 0, major: 0, minor: 0, pad: 0 };
         }
-        let new = DeviceCount { denied: 0, audited: 0, told: 0, told_ns: 0 };
-        // Another CPU may have made it just now.
+        let new = DeviceCount { denied: 0, audited: 0, reported: 0, reported_ns: 0 };
+        // Another CPU may have created it in the meantime.
         if DEVICE_COUNTS.insert(&key, &new, NO_EXIST).is_ok() {
             add(devices, 1);
         }

@@ -1,6 +1,6 @@
-//! Everything the agent tells the programs before they are loaded: field offsets and enum values from the
-//! kernel's BTF, the hierarchies, symbol ranges. Constant for the verifier, so it prunes what is not used here
-//! and checks typed accesses at exactly these offsets.
+//! Values that the agent sets before it loads the programs: field offsets and enum values from the kernel's
+//! BTF, the hierarchies, address ranges of symbols. They are constants for the verifier: it removes code that
+//! they make unreachable, and checks typed accesses at exactly these offsets.
 
 use core::ptr;
 
@@ -73,7 +73,7 @@ globals! {
     HIERARCHY_1: u32 = u32::MAX;
     HIERARCHY_2: u32 = u32::MAX;
     HIERARCHY_3: u32 = u32::MAX;
-    /// Which space each use has.
+    /// The space in which each of these is counted.
     SPACE_MEMORY: u32 = 0;
     SPACE_CPU: u32 = 0;
     SPACE_IO: u32 = 0;
@@ -81,21 +81,22 @@ globals! {
     /// Index in css_set.subsys of the controller on v1; u32::MAX where it is on the unified hierarchy.
     SUBSYS_MEMORY: u32 = u32::MAX;
     SUBSYS_CPU: u32 = u32::MAX;
-    /// Index of the memory controller whatever its hierarchy, for the way up through mem_cgroups.
+    /// Index of the memory controller in css_set.subsys, whatever its hierarchy: for walking up through
+    /// mem_cgroups.
     MEMCG_SUBSYS: u32 = u32::MAX;
 
     /// Slots of each per-CPU array.
     CAPACITY: u32 = 1;
-    /// Addresses of mem_cgroup_out_of_memory and __oom_kill_process; 0 where not known.
+    /// Begin and end addresses of mem_cgroup_out_of_memory and __oom_kill_process; 0 if not known.
     SYM_MEMCG_OOM: u64 = 0;
     SYM_MEMCG_OOM_END: u64 = 0;
     SYM_OOM_KILL: u64 = 0;
     SYM_OOM_KILL_END: u64 = 0;
-    /// Write aya-log records (rare paths only).
+    /// Not 0: write aya-log records (on rare paths only).
     VERBOSE: u32 = 0;
 }
 
-/// Reads a global where the loader put its value.
+/// Reads a global's value as the loader set it.
 #[inline(always)]
 pub fn get<T: Copy>(global: &T) -> T {
     // SAFETY: a valid reference; volatile because the loader replaces the value after compilation.

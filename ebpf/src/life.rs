@@ -1,5 +1,6 @@
-//! Topic cgroup: created, removed, populated, emptied, task moved; and the slots. A new cgroup gets its slot in
-//! `cgroup_mkdir`, before any process can enter it, so its first count already has a place.
+//! Topic cgroup lifecycle: a cgroup is created, removed, populated, emptied, or a process moves into it. Also
+//! assigns the slots: a new cgroup gets its slot in `cgroup_mkdir`, before any process can enter it, so that
+//! nothing it does is counted elsewhere.
 
 use aya_ebpf::{
     helpers::bpf_probe_read_kernel_str_bytes, macros::btf_tracepoint, programs::BtfTracePointContext,
@@ -18,7 +19,7 @@ use crate::{
     slots::{cgroup_id, forget, free_slots, slot_of, space_of},
 };
 
-/// Space and id of a cgroup, or `None` when nothing is counted in its hierarchy.
+/// Space and kernel id of a cgroup; `None` if nothing is counted in its hierarchy.
 #[inline(always)]
 fn place(cgroup: Ptr) -> Option<(u32, u64)> {
     // SAFETY: the tracepoint's typed argument.
@@ -64,7 +65,7 @@ pub fn cgroup_mkdir(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// Takes a free slot for a new cgroup; `UNTRACKED` when there is none.
+/// Assigns a free slot to a new cgroup; returns `UNTRACKED` if there is none.
 #[inline(always)]
 fn take(space: u32, key: u64) -> u32 {
     let Ok(Some(slot)) = free_slots(space).pop() else { return UNTRACKED };
@@ -79,7 +80,7 @@ fn take(space: u32, key: u64) -> u32 {
     slot
 }
 
-/// Id of the parent cgroup, whose `self` css is given.
+/// Kernel id of the cgroup whose `self` css is given: the parent of a new one.
 #[inline(always)]
 fn parent_id(css: Ptr) -> Option<u64> {
     let cgroup: Ptr = probe(css, get(&OFF_CSS_CGROUP))?;
@@ -94,8 +95,8 @@ pub fn cgroup_rmdir(ctx: BtfTracePointContext) -> i32 {
     let key = slot_key(space, id);
     let slot = slot_of(space, id);
     forget(key);
-    // If the ring is full the entry stays: the agent's walk finds it and gives the slot back. Ids are never used
-    // again, so nothing else can be counted there meanwhile.
+    // If the ring is full the entry stays in the table, until the agent walks the tree, finds it and frees
+    // the slot. The kernel never uses an id again, so nothing else is counted in that slot until then.
     if life(Kind::Removed, space, id, slot, 0, None) {
         let _ = SLOTS.remove(&key);
     }
@@ -122,6 +123,7 @@ pub fn cgroup_transfer_tasks(ctx: BtfTracePointContext) -> i32 {
     moved(&ctx)
 }
 
+/// Sends a record of a process that entered a cgroup.
 #[inline(always)]
 fn moved(ctx: &BtfTracePointContext) -> i32 {
     let cgroup: Ptr = ctx.arg(0);
@@ -132,6 +134,7 @@ fn moved(ctx: &BtfTracePointContext) -> i32 {
     0
 }
 
+/// Sends a record about a cgroup. Returns false if the ring was full.
 #[inline(always)]
 fn life(kind: Kind, space: u32, id: u64, slot: u32, pid: u32, task: Option<Ptr>) -> bool {
     emit::<LifeRecord>(kind, |record| {

@@ -1,5 +1,6 @@
-//! The kernel programs, one file a topic. They count into arrays by slot (see `slots`) and hand rare events to
-//! the agent through one ring buffer. Constant time per event, no strings in hot paths.
+//! The kernel programs, one file for each topic. They count into arrays indexed by slot (see `slots`) and
+//! send rare events to the agent through one ring buffer. Every event takes constant time, and hot paths
+//! handle no strings.
 
 #![no_std]
 #![no_main]
@@ -21,7 +22,7 @@ mod reclaim;
 mod ring;
 mod slots;
 
-/// Kernel helpers used here are for GPL-compatible programs only.
+/// The kernel allows some of the helpers used here to GPL-compatible programs only.
 #[unsafe(link_section = "license")]
 #[unsafe(no_mangle)]
 static LICENSE: [u8; 4] = *b"GPL\0";

@@ -1,5 +1,5 @@
-//! Topic network: packets and bytes by the cgroup of their socket, as one pair of programs at the root of the
-//! unified hierarchy sees them (IP packets, headers included).
+//! Topic network: IP packets and their bytes (with headers) by the cgroup of their socket. Counted by two
+//! programs at the root of the unified hierarchy, one for each direction.
 
 use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, generated::bpf_skb_cgroup_id},
@@ -15,9 +15,10 @@ use crate::{
     slots::slot_of,
 };
 
-/// Let the packet pass.
+/// Return value: let the packet pass.
 const PASS: i32 = 1;
 
+/// The counters of the packet's cgroup on this CPU.
 #[inline(always)]
 fn cell(ctx: &SkBuffContext) -> Option<*mut NetworkCell> {
     // SAFETY: the context's own skb.

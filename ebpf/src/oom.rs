@@ -1,9 +1,9 @@
 //! Topic oom: every victim of the OOM killer, with its own cgroup and the limit that was reached.
 //!
-//! `oom:mark_victim` runs in the task that ran out of memory; the victim is the tracepoint's argument. The mark
-//! is also given to tasks that were dying anyway, which are no kills: the return addresses on the stack tell
-//! (`__oom_kill_process` is there only for a kill), and they tell a cgroup OOM (`mem_cgroup_out_of_memory`)
-//! from a global one.
+//! `oom:mark_victim` runs in the task that asked for memory; the victim is the tracepoint's argument. The
+//! kernel also marks tasks that were dying anyway, which are no kills. The return addresses on the stack
+//! distinguish them (`__oom_kill_process` is there only for a kill), and a cgroup OOM
+//! (`mem_cgroup_out_of_memory`) from a global one.
 
 use aya_ebpf::{
     EbpfContext, helpers::generated::bpf_get_stack, macros::btf_tracepoint, programs::BtfTracePointContext,
@@ -18,13 +18,13 @@ use crate::{
     slots::{css_cgroup_id, memcg, memory_cgroup_id},
 };
 
-/// Frames looked at; the two functions are within the first dozen.
+/// Number of stack frames examined; the two functions are within the first dozen.
 const FRAMES: usize = 24;
-/// Levels of cgroups looked at above the victim.
+/// Number of cgroup levels examined, from the victim's upwards.
 const LEVELS: usize = 32;
-/// Limits from this number of pages on mean none. The kernel's number for none is PAGE_COUNTER_MAX, LONG_MAX / PAGE_SIZE
-/// (include/linux/page_counter.h). This is its value for pages of 256 KiB, the largest that Linux has, so that it holds
-/// for every page size; with pages of 4 KiB it is 128 PiB, more than any machine has.
+/// Limits from this number of pages on mean none. The kernel's number for none is PAGE_COUNTER_MAX, LONG_MAX
+/// / PAGE_SIZE (include/linux/page_counter.h). This is its value for pages of 256 KiB, the largest that Linux
+/// has, so that it holds for every page size; with pages of 4 KiB it is 128 PiB, more than any machine has.
 const NO_LIMIT: u64 = (i64::MAX as u64) / (256 << 10);
 
 #[btf_tracepoint(function = "mark_victim")]
@@ -66,14 +66,15 @@ pub fn mark_victim(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
-/// One of the mm's counters in pages; approximate and possibly just below 0, as the kernel's own reading.
+/// One of the mm's counters, in pages. It is approximate and may be slightly below 0, as when the kernel
+/// itself reads it; then 0.
 #[inline(always)]
 fn rss(mm: Ptr, counter: u32) -> u64 {
     let pages: i64 = probe(mm, get(&OFF_MM_RSS) + counter * get(&RSS_STRIDE)).unwrap_or(0);
     if pages < 0 { 0 } else { pages as u64 }
 }
 
-/// Scope and whether it is a kill, from the return addresses on the stack.
+/// The scope, and whether this is a kill, from the return addresses on the stack.
 #[inline(always)]
 fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
     if get(&SYM_OOM_KILL) == 0 {
@@ -98,9 +99,10 @@ fn how(ctx: &BtfTracePointContext) -> (u32, bool) {
     (scope, kill)
 }
 
-/// The cgroup at or above the victim's that has the least room left below its limit, and that limit in pages.
-/// The kernel checks the room of the cgroup it is about to kill for (mem_cgroup_out_of_memory(): fewer pages
-/// than asked for), so it is the one.
+/// Kernel id of the cgroup, at or above the victim's, that has the least room left below its limit, and that
+/// limit in pages; zeros if none has a limit. The kernel kills only for a cgroup that has less room than the
+/// pages that were asked for (mem_cgroup_out_of_memory()), so the one with the least room is the one whose
+/// limit was reached.
 #[inline(always)]
 fn limit(victim: Ptr) -> (u64, u64) {
     let mut best: Ptr = core::ptr::null();

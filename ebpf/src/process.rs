@@ -1,4 +1,4 @@
-//! Topic process: forks, execs, exits, exits by signal; a record for an abnormal exit.
+//! Topic process: counts forks, execs, exits and exits by a signal; sends a record of an abnormal exit.
 
 use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
 use nodewarden_ebpf_abi::{ExitRecord, Kind};
@@ -49,6 +49,7 @@ pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
     0
 }
 
+/// Counts the end of a process, and sends a record if it was abnormal. The result only makes `?` possible.
 #[inline(always)]
 fn exit(task: Ptr) -> Option<()> {
     // SAFETY: the tracepoint's typed argument, and what it points to by type.
@@ -56,7 +57,7 @@ fn exit(task: Ptr) -> Option<()> {
         let flags: u32 = field(task, &OFF_TASK_FLAGS);
         let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
         let live: u32 = field(signal, &OFF_SIGNAL_LIVE);
-        // Only the last thread ends a process.
+        // A process ends with its last thread.
         if live != 0 || flags & PF_KTHREAD != 0 {
             return None;
         }
@@ -82,7 +83,8 @@ fn exit(task: Ptr) -> Option<()> {
     let own = in_namespace(task);
     let namespace_pid = own.and_then(|own| probe(own, 0)).unwrap_or(0);
     let parent: Ptr = probe(task, get(&OFF_TASK_REAL_PARENT))?;
-    // A command that the runtime runs beside has its parent elsewhere too: then process 1 of its namespace lives here.
+    // A command that the runtime runs in the container (exec) has its parent elsewhere too, but then process
+    // 1 of its pid namespace is in this cgroup.
     let main = memory_cgroup_id(parent) != cgroup
         && (namespace_pid == 1 || own.and_then(reaper).is_none_or(|first| memory_cgroup_id(first) != cgroup));
     if !killed && namespace_pid != 1 && !main {
@@ -102,7 +104,8 @@ fn exit(task: Ptr) -> Option<()> {
     None
 }
 
-/// The process in its own pid namespace, `pid->numbers[pid->level]`: a `upid`, whose number is its first field.
+/// Address of the task's `upid` in its own pid namespace, `pid->numbers[pid->level]`. Its first field is the
+/// number.
 #[inline(always)]
 fn in_namespace(task: Ptr) -> Option<Ptr> {
     let pid: Ptr = probe(task, get(&OFF_TASK_THREAD_PID))?;
@@ -111,7 +114,7 @@ fn in_namespace(task: Ptr) -> Option<Ptr> {
     Some(pid.wrapping_add(at as usize))
 }
 
-/// Process 1 of that namespace.
+/// Process 1 of the pid namespace of a `upid`.
 #[inline(always)]
 fn reaper(own: Ptr) -> Option<Ptr> {
     let namespace: Ptr = probe(own, get(&OFF_UPID_NS))?;

@@ -1,6 +1,6 @@
-//! Reading kernel structures. Two ways: `field` is a plain load through a typed pointer of a BTF tracepoint,
-//! which the verifier checks against the kernel's BTF and the JIT turns into one instruction; `probe` copies
-//! from anywhere with a helper call, for pointers the verifier has no type for.
+//! Reading kernel structures, in two ways: `field` is a plain load through a typed pointer of a BTF
+//! tracepoint, which the verifier checks against the kernel's BTF and the JIT turns into one instruction;
+//! `probe` copies from anywhere with a helper call, for pointers the verifier has no type for.
 
 use core::ptr;
 
@@ -8,10 +8,11 @@ use aya_ebpf::helpers::bpf_probe_read_kernel;
 
 use crate::globals::get;
 
-/// A pointer into the kernel.
+/// A pointer to kernel memory.
 pub type Ptr = *const u8;
 
-/// Loads the field at the offset in `offset` of the structure that a BTF-typed pointer points to.
+/// Loads a field of the structure that a BTF-typed pointer points to; `offset` is the global with the field's
+/// offset.
 ///
 /// # Safety
 /// `base` must be a pointer whose type the verifier knows.
@@ -22,7 +23,7 @@ pub unsafe fn field<T: Copy>(base: Ptr, offset: &u32) -> T {
     unsafe { ptr::read_volatile(base.add(get(offset) as usize).cast::<T>()) }
 }
 
-/// Copies a `T` from `base + offset`; `None` when the address is bad.
+/// Copies a `T` from `base + offset`; `None` if the address is not valid.
 #[inline(always)]
 pub fn probe<T: Copy>(base: Ptr, offset: u32) -> Option<T> {
     if base.is_null() {

@@ -1,5 +1,5 @@
-//! Topic reclaim: tasks that had to wait while they freed memory themselves, directly (the node ran short) or for
-//! their memory cgroup (a limit was reached).
+//! Topic reclaim: tasks that had to free memory themselves before they got some: direct reclaim (the node is
+//! short of memory) or memcg reclaim (a memory cgroup reached its limit).
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
@@ -11,41 +11,43 @@ use nodewarden_ebpf_abi::{Header, Kind};
 
 use crate::{
     count::{add, group_cell},
-    maps::{RECLAIM_TOLD, RECLAIMS},
+    maps::{RECLAIM_REPORTED, RECLAIMS},
     ring::{current, emit},
     slots::memory_cgroup_id,
 };
 
-/// Between two records.
-const BETWEEN_NS: u64 = 5_000_000;
+/// Least time between two records, in ns.
+const REPORT_NS: u64 = 5_000_000;
 
+/// Notes that the current task begins to reclaim.
 #[inline(always)]
 fn begin() -> i32 {
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
     let _ = RECLAIMS.insert(&bpf_get_current_pid_tgid(), &now, 0);
-    tell(now);
+    report(now);
     0
 }
 
-/// Wakes who decides on memory. Two that find the time at once tell it twice, which harms nobody.
+/// Sends a record, which wakes the agent's eviction, unless the last one was less than `REPORT_NS` ago. Two
+/// CPUs that check the time at once both send one, which does no harm.
 #[inline(always)]
-fn tell(now: u64) {
-    let Some(told) = RECLAIM_TOLD.get_ptr_mut(0) else { return };
+fn report(now: u64) {
+    let Some(last) = RECLAIM_REPORTED.get_ptr_mut(0) else { return };
     // SAFETY: a word of the map.
     unsafe {
-        if now.saturating_sub(*told) < BETWEEN_NS {
+        if now.saturating_sub(*last) < REPORT_NS {
             return;
         }
-        *told = now;
+        *last = now;
     }
     emit::<Header>(Kind::Reclaim, |record| {
-        // SAFETY: reserved for one header.
+        // SAFETY: the space of one header is reserved.
         unsafe { record.write(Header { kind: Kind::Reclaim as u32, space: 0, time_ns: now, cgroup: 0 }) };
     });
 }
 
-/// How long the current task's reclaim took; `None` when its beginning was not seen.
+/// Duration of the current task's reclaim in ns; `None` if its beginning was not seen.
 #[inline(always)]
 fn end() -> Option<u64> {
     let task = bpf_get_current_pid_tgid();

@@ -1,4 +1,4 @@
-//! Handing a record to the agent, and counting it when the ring is full.
+//! Sending a record to the agent, and counting it if the ring is full.
 
 use aya_ebpf::helpers::{bpf_ktime_get_ns, generated::bpf_get_current_task};
 use nodewarden_ebpf_abi::{COMMAND_LEN, Header, Kind};
@@ -10,7 +10,8 @@ use crate::{
     read::{Ptr, probe},
 };
 
-/// Reserves a record, lets `fill` write all of it, and submits it. False when the ring was full (and counted).
+/// Reserves a record, lets `fill` write all of it, and submits it. Returns false if the ring was full; the
+/// loss is counted.
 #[inline(always)]
 pub fn emit<T: 'static>(kind: Kind, fill: impl FnOnce(*mut T)) -> bool {
     let Some(mut entry) = EVENTS.reserve::<T>(0) else {
@@ -22,7 +23,7 @@ pub fn emit<T: 'static>(kind: Kind, fill: impl FnOnce(*mut T)) -> bool {
     true
 }
 
-/// Counts a record of this kind that could not be handed over.
+/// Counts a record of this kind that could not be sent.
 #[inline(always)]
 pub fn lost(kind: Kind) {
     if let Some(counter) = LOST.get_ptr_mut(kind as u32) {

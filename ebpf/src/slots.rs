@@ -1,4 +1,4 @@
-//! Which slot a cgroup has, and which cgroup of a task counts for what.
+//! The slot of a cgroup, and which of a task's cgroups something is counted for.
 
 use aya_ebpf::maps::Queue;
 use nodewarden_ebpf_abi::{CACHE_ENTRIES, UNTRACKED, cache_entry, cache_index, slot_key};
@@ -9,7 +9,7 @@ use crate::{
     read::{Ptr, field, probe},
 };
 
-/// Space of a hierarchy id, or `None` when nothing is counted there.
+/// Space of the hierarchy with this id; `None` if nothing is counted in it.
 #[inline(always)]
 pub fn space_of(hierarchy: u32) -> Option<u32> {
     if hierarchy == get(&HIERARCHY_0) {
@@ -36,7 +36,7 @@ pub fn free_slots(space: u32) -> &'static Queue<u32> {
     }
 }
 
-/// The slot of a cgroup: a look in the cache, else in the table; `UNTRACKED` if it has none.
+/// The slot of a cgroup, from the cache or else from the table; `UNTRACKED` if it has none.
 #[inline(always)]
 pub fn slot_of(space: u32, id: u64) -> u32 {
     let key = slot_key(space, id);
@@ -59,7 +59,7 @@ pub fn slot_of(space: u32, id: u64) -> u32 {
     }
 }
 
-/// Forgets what the cache holds for a cgroup that goes.
+/// Removes a cgroup from the cache.
 #[inline(always)]
 pub fn forget(key: u64) {
     if let Some(cached) = SLOT_CACHE.get_ptr_mut(cache_index(key) & (CACHE_ENTRIES - 1)) {
@@ -82,7 +82,7 @@ pub unsafe fn cgroup_id(cgroup: Ptr) -> u64 {
     unsafe { field(field::<Ptr>(cgroup, &OFF_CGROUP_KN), &OFF_KN_ID) }
 }
 
-/// Id of the cgroup that counts for CPU time.
+/// Kernel id of the task's cgroup in the cpu controller's hierarchy.
 ///
 /// # Safety
 /// `task` must be a BTF-typed task_struct.
@@ -92,7 +92,7 @@ pub unsafe fn cpu_cgroup_id(task: Ptr) -> u64 {
     unsafe { typed_cgroup_id(task, get(&SUBSYS_CPU)) }
 }
 
-/// Id of the cgroup of the memory hierarchy that a task is in, by plain loads.
+/// Kernel id of the task's cgroup in the memory controller's hierarchy, read by plain loads.
 ///
 /// # Safety
 /// `task` must be a BTF-typed task_struct.
@@ -102,6 +102,9 @@ pub unsafe fn typed_memory_cgroup_id(task: Ptr) -> u64 {
     unsafe { typed_cgroup_id(task, get(&SUBSYS_MEMORY)) }
 }
 
+/// Kernel id of the task's cgroup in a v1 controller's hierarchy, or in the unified one if `subsys` is
+/// u32::MAX.
+///
 /// # Safety
 /// `task` must be a BTF-typed task_struct.
 #[inline(always)]
@@ -120,20 +123,20 @@ unsafe fn typed_cgroup_id(task: Ptr, subsys: u32) -> u64 {
     }
 }
 
-/// The memory controller's css of a task on v1, else its default cgroup's: see `memory_cgroup`.
+/// The task's css of the controller with this index in `css_set.subsys`.
 #[inline(always)]
 fn subsys(task: Ptr, index: u32) -> Option<Ptr> {
     let set: Ptr = probe(task, get(&OFF_TASK_CGROUPS))?;
     probe(set, get(&OFF_CSSET_SUBSYS) + index * 8)
 }
 
-/// The task's mem_cgroup (its css), whichever hierarchy the controller is on.
+/// The task's mem_cgroup (the address of its css), whichever hierarchy the controller is on.
 #[inline(always)]
 pub fn memcg(task: Ptr) -> Option<Ptr> {
     subsys(task, get(&MEMCG_SUBSYS))
 }
 
-/// Id of the cgroup a css belongs to.
+/// Kernel id of the cgroup that a css belongs to.
 #[inline(always)]
 pub fn css_cgroup_id(css: Ptr) -> Option<u64> {
     let cgroup: Ptr = probe(css, get(&OFF_CSS_CGROUP))?;
@@ -141,7 +144,7 @@ pub fn css_cgroup_id(css: Ptr) -> Option<u64> {
     probe(node, get(&OFF_KN_ID))
 }
 
-/// Id of the cgroup of the memory hierarchy that a task is in; 0 if it cannot be read.
+/// Kernel id of the task's cgroup in the memory controller's hierarchy; 0 if it cannot be read.
 #[inline(always)]
 pub fn memory_cgroup_id(task: Ptr) -> u64 {
     memory_cgroup(task).unwrap_or(0)

@@ -1,7 +1,7 @@
 //! The plain records that the kernel programs and the agent share, defined once.
 //!
-//! Everything is `repr(C)` with explicit padding, so that both sides agree byte for byte and the verifier never
-//! sees an uninitialised one.
+//! Everything is `repr(C)` with explicit padding, so that both sides agree byte for byte and the verifier
+//! never sees an uninitialised one.
 
 #![no_std]
 
@@ -22,24 +22,26 @@ pub use records::{
     SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN,
 };
 
-/// How many hierarchies can matter at once: the memory, cpu and io controllers' and the unified one.
+/// Largest number of spaces, which are hierarchies that something is counted in: those of the memory, cpu and
+/// io controllers, and the unified one.
 pub const SPACES: usize = 4;
-/// Slot of everything that has no slot of its own: cgroups beyond the capacity.
+/// The slot that all cgroups without a slot of their own share: those beyond the capacity.
 pub const UNTRACKED: u32 = 0;
-/// No slot at all: the idle task.
+/// No slot at all: for the idle task.
 pub const NO_SLOT: u32 = u32::MAX;
-/// Slots are 16-bit in the cache, 0 is taken: so many cgroups at most in one hierarchy.
+/// Largest number of cgroups with slots in one hierarchy: slots have 16 bits in the cache, and slot 0 is
+/// `UNTRACKED`.
 pub const MAX_CAPACITY: u32 = 65_535;
 
 /// Entries of the direct-mapped cache in front of the slot table; a power of two.
 pub const CACHE_ENTRIES: u32 = 32_768;
 
-/// The slot table's key: a cgroup's kernel id is unique only within its hierarchy.
+/// Key of a cgroup in the slot table: its space and its kernel id, which is unique only within its hierarchy.
 pub const fn slot_key(space: u32, id: u64) -> u64 {
     (id << 2) | (space as u64 & 3)
 }
 
-/// Where the cache keeps `key`.
+/// Index in the cache of the entry for `key`.
 pub const fn cache_index(key: u64) -> u32 {
     ((key.wrapping_mul(0x9E37_79B9_7F4A_7C15)) >> 49) as u32
 }
