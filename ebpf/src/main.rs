@@ -8,11 +8,11 @@
 #![expect(internal_features, reason = "atomic addition, see count::add")]
 
 mod block;
+mod cgroup_lifecycle;
 mod count;
 mod cpu;
 mod device;
 mod globals;
-mod life;
 mod maps;
 mod network;
 mod oom;

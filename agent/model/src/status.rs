@@ -13,7 +13,7 @@ pub enum Topic {
     Process,
     Network,
     Block,
-    CgroupLife,
+    CgroupLifecycle,
     /// Who may open which device. Only where it is asked for.
     Device,
 }
@@ -26,7 +26,7 @@ impl Topic {
         Self::Process,
         Self::Network,
         Self::Block,
-        Self::CgroupLife,
+        Self::CgroupLifecycle,
         Self::Device,
     ];
 
@@ -38,7 +38,7 @@ impl Topic {
             Self::Process => "process",
             Self::Network => "network",
             Self::Block => "block",
-            Self::CgroupLife => "cgroup",
+            Self::CgroupLifecycle => "cgroup",
             Self::Device => "device",
         }
     }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use jiff::Timestamp;
 use nodewarden_ebpf_abi::{
-    CgroupRecord, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DeviceRecord, ExitRecord, LifeRecord, OomRecord,
-    SCOPE_CGROUP, SCOPE_GLOBAL, SPACES,
+    CgroupLifecycleRecord, CgroupRecord, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DeviceRecord, ExitRecord,
+    OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SPACES,
 };
 
 use nodewarden_machine::cgroup::identify;
@@ -120,11 +120,11 @@ impl Registry {
         match record {
             Record::Created(r) => self.on_created(r, time),
             Record::Removed(r) => self.remove(r.header.space as usize, r.header.cgroup, time),
-            Record::Populated(r) => self.life(r, time, Detail::CgroupPopulated {}),
-            Record::Emptied(r) => self.life(r, time, Detail::CgroupEmptied {}),
+            Record::Populated(r) => self.lifecycle(r, time, Detail::CgroupPopulated {}),
+            Record::Emptied(r) => self.lifecycle(r, time, Detail::CgroupEmptied {}),
             Record::Moved(r) => {
                 let detail = Detail::TaskMoved { pid: r.pid, command: text(&r.command) };
-                self.life(r, time, detail)
+                self.lifecycle(r, time, detail)
             }
             Record::Oom(r) => Some(self.oom(r, time)),
             Record::Exit(r) => Some(self.exit(r, time)),
@@ -237,8 +237,8 @@ impl Registry {
         }
     }
 
-    /// An event of cgroup life, told once for the joined cgroup: by the first hierarchy it is in.
-    fn life(&mut self, r: &LifeRecord, time: Timestamp, detail: Detail) -> Option<Happened> {
+    /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that it is in.
+    fn lifecycle(&mut self, r: &CgroupLifecycleRecord, time: Timestamp, detail: Detail) -> Option<Happened> {
         let space = r.header.space as usize;
         let Some(path) = self.members.get(space)?.get(&r.header.cgroup).cloned() else {
             self.unknown = true;

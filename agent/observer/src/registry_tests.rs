@@ -26,12 +26,12 @@ fn created(space: u32, id: u64, parent: u64, name: &str) -> Record {
     })
 }
 
-fn life(kind: Kind, space: u32, id: u64) -> LifeRecord {
-    LifeRecord { header: header(kind, space, id), slot: 0, pid: 9, command: [0; COMMAND_LEN] }
+fn lifecycle(kind: Kind, space: u32, id: u64) -> CgroupLifecycleRecord {
+    CgroupLifecycleRecord { header: header(kind, space, id), slot: 0, pid: 9, command: [0; COMMAND_LEN] }
 }
 
 fn removed(space: u32, id: u64) -> Record {
-    Record::Removed(life(Kind::Removed, space, id))
+    Record::Removed(lifecycle(Kind::Removed, space, id))
 }
 
 /// Two hierarchies with their roots.
@@ -52,11 +52,11 @@ fn one_cgroup_in_two_hierarchies_is_told_once() {
     let records = [
         created(1, 10, 1, "a"),
         created(0, 20, 1, "a"),
-        Record::Populated(life(Kind::Populated, 1, 10)),
-        Record::Populated(life(Kind::Populated, 0, 20)),
-        Record::Moved(life(Kind::Moved, 0, 20)),
-        Record::Moved(life(Kind::Moved, 1, 10)),
-        Record::Emptied(life(Kind::Emptied, 0, 20)),
+        Record::Populated(lifecycle(Kind::Populated, 1, 10)),
+        Record::Populated(lifecycle(Kind::Populated, 0, 20)),
+        Record::Moved(lifecycle(Kind::Moved, 0, 20)),
+        Record::Moved(lifecycle(Kind::Moved, 1, 10)),
+        Record::Emptied(lifecycle(Kind::Emptied, 0, 20)),
         removed(0, 20),
         removed(1, 10),
     ];

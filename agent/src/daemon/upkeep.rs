@@ -37,9 +37,9 @@ pub struct Pace {
 
 /// Runs until `stop` is dropped.
 pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
-    // Where records of cgroup life are not all to be had, every reading begins with a walk.
+    // If not every record of the cgroup lifecycle can be received, each reading begins with a walk of the tree.
     let blind =
-        observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLife && t.state != HookState::On);
+        observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLifecycle && t.state != HookState::On);
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());
     let mut again = false;
     let mut tick = 0u32;

@@ -18,8 +18,8 @@ pub use devices::{
     DeviceTurn, PLACE_CLASSES, PLACE_LEVEL, PLACES, is_default_device,
 };
 pub use records::{
-    COMMAND_LEN, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, LifeRecord, NAME_LEN, OomRecord,
-    SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN,
+    COMMAND_LEN, CgroupLifecycleRecord, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, NAME_LEN,
+    OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN,
 };
 
 /// Largest number of spaces, which are hierarchies that something is counted in: those of the memory, cpu and

@@ -81,7 +81,7 @@ pub struct CgroupRecord {
 /// `Kind::Removed`, `Populated`, `Emptied`, `Moved`.
 #[repr(C)]
 #[derive(Clone, Copy)]
-pub struct LifeRecord {
+pub struct CgroupLifecycleRecord {
     /// The cgroup; for a move, the one that the process is in now.
     pub header: Header,
     /// `Kind::Removed`: the slot that the cgroup had. Otherwise `UNTRACKED`.

@@ -3,16 +3,18 @@
 use std::mem::size_of;
 use std::ptr;
 
-use nodewarden_ebpf_abi::{CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, LifeRecord, OomRecord};
+use nodewarden_ebpf_abi::{
+    CgroupLifecycleRecord, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, OomRecord,
+};
 
 /// One record, as the kernel side wrote it.
 #[derive(Clone, Copy)]
 pub enum Record {
     Created(CgroupRecord),
-    Removed(LifeRecord),
-    Populated(LifeRecord),
-    Emptied(LifeRecord),
-    Moved(LifeRecord),
+    Removed(CgroupLifecycleRecord),
+    Populated(CgroupLifecycleRecord),
+    Emptied(CgroupLifecycleRecord),
+    Moved(CgroupLifecycleRecord),
     Oom(OomRecord),
     Exit(ExitRecord),
     Device(DeviceRecord),
@@ -53,7 +55,7 @@ pub fn decode(bytes: &[u8]) -> Option<Record> {
 trait Plain: Copy {}
 impl Plain for u32 {}
 impl Plain for CgroupRecord {}
-impl Plain for LifeRecord {}
+impl Plain for CgroupLifecycleRecord {}
 impl Plain for OomRecord {}
 impl Plain for ExitRecord {}
 impl Plain for DeviceRecord {}
@@ -86,7 +88,7 @@ mod tests {
 
     #[test]
     fn a_record_comes_back() {
-        let mut bytes = vec![0u8; size_of::<LifeRecord>()];
+        let mut bytes = vec![0u8; size_of::<CgroupLifecycleRecord>()];
         bytes[0] = Kind::Moved as u8;
         bytes[16] = 7;
         assert!(matches!(decode(&bytes), Some(Record::Moved(r)) if r.header.cgroup == 7));

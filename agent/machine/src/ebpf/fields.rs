@@ -23,16 +23,16 @@ const GROUP: &[Topic] = &[
     Topic::Reclaim,
     Topic::Process,
     Topic::Block,
-    Topic::CgroupLife,
+    Topic::CgroupLifecycle,
     Topic::Network,
     Topic::Device,
 ];
 /// By events that name a process.
-const NAMED: &[Topic] = &[Topic::Oom, Topic::Process, Topic::CgroupLife, Topic::Device];
+const NAMED: &[Topic] = &[Topic::Oom, Topic::Process, Topic::CgroupLifecycle, Topic::Device];
 const CPU: &[Topic] = &[Topic::Cpu];
 const OOM: &[Topic] = &[Topic::Oom];
 const PROCESS: &[Topic] = &[Topic::Process];
-const LIFE: &[Topic] = &[Topic::CgroupLife];
+const CGROUP_LIFECYCLE: &[Topic] = &[Topic::CgroupLifecycle];
 const BLOCK: &[Topic] = &[Topic::Block];
 /// Without it only a substitute of a program cannot be used.
 const SUBSTITUTE: &[Topic] = &[];
@@ -55,13 +55,13 @@ pub const FIELDS: &[Field] = &[
     field("OFF_CSS_CGROUP", &["cgroup_subsys_state.cgroup"], GROUP),
     field("OFF_CSS_PARENT", &["cgroup_subsys_state.parent"], OOM),
     field("OFF_CGROUP_KN", &["cgroup.kn"], GROUP),
-    field("OFF_CGROUP_ROOT", &["cgroup.root"], LIFE),
-    field("OFF_CGROUP_SELF_PARENT", &["cgroup.self.parent"], LIFE),
+    field("OFF_CGROUP_ROOT", &["cgroup.root"], CGROUP_LIFECYCLE),
+    field("OFF_CGROUP_SELF_PARENT", &["cgroup.self.parent"], CGROUP_LIFECYCLE),
     field("OFF_CGROUP_LEVEL", &["cgroup.level"], SUBSTITUTE),
     field("OFF_CGROUP_ANCESTORS", &["cgroup.ancestors"], SUBSTITUTE),
-    field("OFF_ROOT_HIERARCHY", &["cgroup_root.hierarchy_id"], LIFE),
+    field("OFF_ROOT_HIERARCHY", &["cgroup_root.hierarchy_id"], CGROUP_LIFECYCLE),
     field("OFF_KN_ID", &["kernfs_node.id"], GROUP),
-    field("OFF_KN_NAME", &["kernfs_node.name"], LIFE),
+    field("OFF_KN_NAME", &["kernfs_node.name"], CGROUP_LIFECYCLE),
     field("OFF_MM_TOTAL_VM", &["mm_struct.total_vm"], OOM),
     field("OFF_SIGNAL_LIVE", &["signal_struct.live"], PROCESS),
     field("OFF_SIGNAL_FLAGS", &["signal_struct.flags"], PROCESS),

@@ -69,7 +69,7 @@ pub struct Loaded {
 }
 
 impl Kernel {
-    /// Creates the maps and attaches the programs of cgroup life, so that no cgroup made from now on is missed.
+    /// Creates the maps and attaches the programs of the cgroup lifecycle, so that no cgroup created from now on is missed.
     /// The caller then makes the existing cgroups known and calls `attach`.
     ///
     /// # Errors
@@ -165,13 +165,13 @@ impl Kernel {
             measuring: None,
             measured: Duration::ZERO,
         };
-        kernel.attach_where(|topic| topic == Topic::CgroupLife);
+        kernel.attach_where(|topic| topic == Topic::CgroupLifecycle);
         Ok(Loaded { kernel, cells, pool, ring })
     }
 
     /// Attaches everything else. Called once.
     pub fn attach(&mut self) {
-        self.attach_where(|topic| topic != Topic::CgroupLife);
+        self.attach_where(|topic| topic != Topic::CgroupLifecycle);
         if self.options.empty_programs {
             for spec in EMPTY_PROGRAMS {
                 self.attach_one(spec);
@@ -214,7 +214,7 @@ impl Kernel {
             Topic::Oom | Topic::Reclaim | Topic::Process => (Space::Memory, "memory"),
             Topic::Block => (Space::Io, "io (v1: blkio)"),
             Topic::Network | Topic::Device => (Space::Unified, "unified"),
-            Topic::CgroupLife => return None,
+            Topic::CgroupLifecycle => return None,
         };
         self.options.spaces.of(space).is_none().then(|| format!("no {name} cgroup hierarchy is mounted"))
     }

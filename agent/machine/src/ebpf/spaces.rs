@@ -6,7 +6,7 @@ use nodewarden_ebpf_abi::SPACES;
 /// What a hierarchy is looked at for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Space {
-    /// OOM, reclaim, processes, cgroup life: the memory controller's hierarchy.
+    /// OOM, reclaim, processes, cgroup lifecycle: the memory controller's hierarchy.
     Memory,
     /// CPU time, wait and switches: the cpu controller's.
     Cpu,

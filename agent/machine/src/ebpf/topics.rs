@@ -46,15 +46,15 @@ const fn on(name: &'static str, topic: Topic, tracepoint: &'static str) -> Progr
     ProgramSpec { name, topic, hook: Hook::Tracepoint(tracepoint), optional: false }
 }
 
-/// All programs. Those of cgroup life come first: they give new cgroups their slots.
+/// All programs. Those of the cgroup lifecycle come first: they assign slots to new cgroups.
 pub const PROGRAMS: &[ProgramSpec] = &[
-    on("cgroup_mkdir", Topic::CgroupLife, "cgroup_mkdir"),
-    on("cgroup_rmdir", Topic::CgroupLife, "cgroup_rmdir"),
-    on("cgroup_notify_populated", Topic::CgroupLife, "cgroup_notify_populated"),
-    on("cgroup_attach_task", Topic::CgroupLife, "cgroup_attach_task"),
+    on("cgroup_mkdir", Topic::CgroupLifecycle, "cgroup_mkdir"),
+    on("cgroup_rmdir", Topic::CgroupLifecycle, "cgroup_rmdir"),
+    on("cgroup_notify_populated", Topic::CgroupLifecycle, "cgroup_notify_populated"),
+    on("cgroup_attach_task", Topic::CgroupLifecycle, "cgroup_attach_task"),
     ProgramSpec {
         name: "cgroup_transfer_tasks",
-        topic: Topic::CgroupLife,
+        topic: Topic::CgroupLifecycle,
         hook: Hook::Tracepoint("cgroup_transfer_tasks"),
         optional: true,
     },
@@ -186,7 +186,7 @@ mod tests {
             outcome(Topic::Reclaim, &["direct_reclaim_begin", "direct_reclaim_end"]).state,
             HookState::Partial
         );
-        assert_eq!(outcome(Topic::CgroupLife, &["cgroup_transfer_tasks"]).state, HookState::Partial);
+        assert_eq!(outcome(Topic::CgroupLifecycle, &["cgroup_transfer_tasks"]).state, HookState::Partial);
         assert_eq!(outcome(Topic::Network, &["network_ingress", "network_egress"]).state, HookState::Off);
     }
 }

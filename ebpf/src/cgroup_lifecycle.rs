@@ -7,7 +7,7 @@ use aya_ebpf::{
 };
 use aya_log_ebpf::warn;
 use nodewarden_ebpf_abi::{
-    CgroupRecord, Kind, LifeRecord, NAME_LEN, UNTRACKED, cache_entry, cache_index, slot_key,
+    CgroupLifecycleRecord, CgroupRecord, Kind, NAME_LEN, UNTRACKED, cache_entry, cache_index, slot_key,
 };
 
 use crate::{
@@ -97,7 +97,7 @@ pub fn cgroup_rmdir(ctx: BtfTracePointContext) -> i32 {
     forget(key);
     // If the ring is full the entry stays in the table, until the agent walks the tree, finds it and frees
     // the slot. The kernel never uses an id again, so nothing else is counted in that slot until then.
-    if life(Kind::Removed, space, id, slot, 0, None) {
+    if send(Kind::Removed, space, id, slot, 0, None) {
         let _ = SLOTS.remove(&key);
     }
     0
@@ -109,7 +109,7 @@ pub fn cgroup_notify_populated(ctx: BtfTracePointContext) -> i32 {
     let populated: u64 = ctx.arg(2);
     let Some((space, id)) = place(cgroup) else { return 0 };
     let kind = if populated as u32 != 0 { Kind::Populated } else { Kind::Emptied };
-    life(kind, space, id, UNTRACKED, 0, None);
+    send(kind, space, id, UNTRACKED, 0, None);
     0
 }
 
@@ -130,14 +130,14 @@ fn moved(ctx: &BtfTracePointContext) -> i32 {
     let task: Ptr = ctx.arg(2);
     let Some((space, id)) = place(cgroup) else { return 0 };
     let pid: u32 = probe(task, get(&OFF_TASK_TGID)).unwrap_or(0);
-    life(Kind::Moved, space, id, UNTRACKED, pid, Some(task));
+    send(Kind::Moved, space, id, UNTRACKED, pid, Some(task));
     0
 }
 
 /// Sends a record about a cgroup. Returns false if the ring was full.
 #[inline(always)]
-fn life(kind: Kind, space: u32, id: u64, slot: u32, pid: u32, task: Option<Ptr>) -> bool {
-    emit::<LifeRecord>(kind, |record| {
+fn send(kind: Kind, space: u32, id: u64, slot: u32, pid: u32, task: Option<Ptr>) -> bool {
+    emit::<CgroupLifecycleRecord>(kind, |record| {
         // SAFETY: the record is reserved and as large as its type; every field is written.
         unsafe {
             (*record).header = header(kind, space, id);
