@@ -140,6 +140,7 @@ fn room() -> Result<usize, ServeError> {
         return Err(ServeError::system("mmap")(std::io::Error::last_os_error()));
     }
     // Kernels without huge pages return an error, which does no harm.
+    // SAFETY: the range mapped above.
     unsafe { libc::madvise(start, ROOM, libc::MADV_NOHUGEPAGE) };
     Ok(start as usize)
 }

@@ -63,6 +63,7 @@ fn map(
     }
     // Small pages, so that memory grows evenly. Kernels without huge pages return an error, which does no
     // harm.
+    // SAFETY: the range mapped above.
     unsafe { libc::madvise(start, bytes as usize, libc::MADV_NOHUGEPAGE) };
     Ok(start.cast())
 }

@@ -35,6 +35,7 @@ pub fn eat(bytes: u64) -> Result<(), WorkError> {
     }
     // Small pages, so that memory grows evenly up to the limit. Kernels without huge pages return an error,
     // which does no harm.
+    // SAFETY: the range mapped above.
     unsafe { libc::madvise(start, length, libc::MADV_NOHUGEPAGE) };
     for offset in (0..length).step_by(page_bytes()) {
         // SAFETY: within the mapping made above.

@@ -68,6 +68,7 @@ pub fn segv() {
     // Avoids a core file.
     let _ = setrlimit(Resource::RLIMIT_CORE, 0, 0);
     // Rust's own handler only handles guard pages and would return.
+    // SAFETY: the default action needs no handler function.
     let _ = unsafe { signal(Signal::SIGSEGV, SigHandler::SigDfl) };
     let _ = raise(Signal::SIGSEGV);
 }
