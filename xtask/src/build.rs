@@ -7,9 +7,9 @@ use std::process::Command;
 
 use thiserror::Error;
 
-use crate::layout::{Layout, Profile};
-use crate::process::{self, CommandError};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{Layout, Profile};
+use xtask_common::process::{self, CommandError};
 
 /// Arguments of `cargo xtask build`.
 #[derive(Debug, clap::Args)]

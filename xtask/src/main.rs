@@ -5,11 +5,6 @@
 
 mod bench;
 mod build;
-mod debian;
-mod files;
-mod layout;
-mod process;
-mod progress;
 mod run;
 mod setup;
 mod soak;
@@ -17,11 +12,12 @@ mod test;
 mod vm;
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use layout::Layout;
+use xtask_common::layout::Layout;
 
 /// Builds, runs, tests and measures nodewarden. Start with `cargo xtask run` (as root) or `cargo xtask test`.
 #[derive(Debug, Parser)]
@@ -44,7 +40,7 @@ enum Command {
     /// Run the checks, the unit tests and the end-to-end tests, and count them.
     Test(test::Args),
     /// Run the tests on other kernels, in virtual machines.
-    Vm(vm::Args),
+    Vm(nodewarden_vm::Args),
     /// Measure on this machine and compare with the promised bounds.
     Bench(bench::Args),
     /// Let it live through changes, crashes and restarts for as long as you like (needs root).
@@ -53,7 +49,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let layout = match Layout::find() {
+    let layout = match Layout::find(Path::new(env!("CARGO_MANIFEST_DIR"))) {
         Ok(layout) => layout,
         Err(error) => return report(&error),
     };

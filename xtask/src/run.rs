@@ -8,8 +8,8 @@ use std::{env, fs, io};
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::{self, Layout, Profile};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{self, Layout, Profile};
 
 /// Where the agent listens by default, and where `nodewarden events` looks.
 const SOCKET: &str = "/run/nodewarden/nodewarden.sock";

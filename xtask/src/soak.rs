@@ -8,8 +8,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::{self, Layout, Profile};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{self, Layout, Profile};
 
 /// Arguments of `cargo xtask soak`.
 #[derive(Debug, clap::Args)]

@@ -152,7 +152,7 @@ mod unit {
     #[test]
     fn every_name_in_kernel_tests_matches_a_test() {
         let tests = super::tests();
-        for part in crate::guest::job::KERNEL_TESTS {
+        for part in nodewarden_guest_job::KERNEL_TESTS {
             assert!(tests.iter().any(|test| test.name.contains(part)), "{part}");
         }
     }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::mount::MsFlags;
 
 use super::error::write;
-use super::job::Fault;
 use super::{GuestError, btf, mounts};
+use nodewarden_guest_job::Fault;
 
 /// Where the broken type information is kept.
 const BROKEN: &str = "/run/vmlinux.btf";

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
-use super::job::Mark;
 use super::serial::tell;
+use nodewarden_guest_job::Mark;
 
 /// The log, a record each read (Documentation/ABI/testing/dev-kmsg).
 const LOG: &str = "/dev/kmsg";

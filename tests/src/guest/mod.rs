@@ -5,7 +5,7 @@ pub mod btf;
 mod devices;
 mod error;
 mod fault;
-pub mod job;
+
 mod job_file;
 mod kernel_log;
 mod mounts;
@@ -21,7 +21,7 @@ use std::time::Duration;
 use nix::sys::reboot::{RebootMode, reboot};
 
 pub use error::GuestError;
-use job::{HOME, JOB_FILE, Layout, Mark, SCRATCH_DISK};
+use nodewarden_guest_job::{HOME, JOB_FILE, Layout, Mark, SCRATCH_DISK};
 use serial::tell;
 
 /// Runs the command line of `nodewarden-guest`.

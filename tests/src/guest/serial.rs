@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::sys::termios::{SetArg, cfmakeraw, tcdrain, tcgetattr, tcsetattr};
 
-use super::job::Mark;
+use nodewarden_guest_job::Mark;
 
 /// The port.
 pub const RESULTS: &str = "/dev/ttyS1";

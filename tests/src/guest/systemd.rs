@@ -6,8 +6,8 @@ use std::path::Path;
 use nix::mount::MsFlags;
 use nix::unistd::{chdir, chroot, execv};
 
-use super::job::{HOME, JOB_FILE, Job, ROOT_DISK, Task};
 use super::{GuestError, devices, mounts};
+use nodewarden_guest_job::{HOME, JOB_FILE, Job, ROOT_DISK, Task};
 
 /// Where our files are seen in the Debian root.
 pub const HOME_THERE: &str = "/run/nodewarden";

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, wait};
 
-use super::job::{Job, Mark, Task};
 use super::serial::{self, tell};
 use super::{GuestError, fault, kernel_log};
 use crate::harness::{GOLDEN, OWN_MACHINE};
+use nodewarden_guest_job::{Job, Mark, Task};
 
 /// The folders of a guest's programs after ours.
 const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";

@@ -1,10 +1,10 @@
 //! bpf-linker: links the kernel programs with the compiler's own LLVM.
 
 use super::StepError;
-use crate::files;
-use crate::layout::Layout;
-use crate::process;
-use crate::progress::Progress;
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::process;
+use xtask_common::progress::Progress;
 
 /// Later versions need a system LLVM; this one loads the compiler's.
 const VERSION: &str = "0.10.3";

@@ -7,10 +7,10 @@ use std::env;
 use std::path::Path;
 
 use super::StepError;
-use crate::debian::{Apt, Archive, DebianError, Suite, newest};
-use crate::files;
-use crate::layout::Layout;
-use crate::progress::Progress;
+use xtask_common::debian::{Apt, Archive, DebianError, Suite, newest};
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::progress::Progress;
 
 /// A package, one of its programs, and where the machine may have that.
 struct Part {

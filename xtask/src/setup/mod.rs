@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use thiserror::Error;
 
-use crate::debian::DebianError;
-use crate::files::{self, FileError};
-use crate::layout::Layout;
-use crate::process::CommandError;
-use crate::progress::Progress;
 use toolchain::Toolchain;
+use xtask_common::debian::DebianError;
+use xtask_common::files::{self, FileError};
+use xtask_common::layout::Layout;
+use xtask_common::process::CommandError;
+use xtask_common::progress::Progress;
 
 /// What the installed things are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

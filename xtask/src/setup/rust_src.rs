@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::toolchain::Toolchain;
 use super::{StepError, rustup};
-use crate::debian::{Archive, Package, Suite};
-use crate::files;
-use crate::layout::Layout;
-use crate::process;
-use crate::progress::Progress;
+use xtask_common::debian::{Archive, Package, Suite};
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::process;
+use xtask_common::progress::Progress;
 
 /// Where Debian keeps newer compilers than its stable release has, the smallest package list first.
 const SUITES: [Suite; 3] = [Suite::Named("trixie-backports"), Suite::Named("forky"), Suite::Named("sid")];

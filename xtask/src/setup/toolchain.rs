@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::bpf_linker;
-use crate::layout::Layout;
-use crate::process::{self, CommandError};
+use xtask_common::layout::Layout;
+use xtask_common::process::{self, CommandError};
 
 /// What `rustc` says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -3,9 +3,9 @@
 use std::process::Command;
 
 use super::TestError;
-use super::tally::Tally;
-use crate::layout::Layout;
-use crate::process::{self, CommandError};
+use xtask_common::layout::Layout;
+use xtask_common::process::{self, CommandError};
+use xtask_common::tally::Tally;
 
 /// Each check: the cargo subcommand that makes it, and its arguments.
 const CHECKS: [(&str, &[&str]); 3] = [

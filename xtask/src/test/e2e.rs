@@ -2,10 +2,10 @@
 
 use super::TestError;
 use super::clock::Clock;
-use super::tally::{Counts, Tally};
 use crate::build;
-use crate::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
-use crate::process;
+use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
+use xtask_common::process;
+use xtask_common::tally::{Counts, Tally};
 
 /// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
 ///

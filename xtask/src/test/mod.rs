@@ -3,7 +3,6 @@
 mod checks;
 mod clock;
 mod e2e;
-pub mod tally;
 mod unit;
 mod vm;
 
@@ -14,12 +13,12 @@ use clap::ValueEnum;
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::Layout;
-use crate::process::CommandError;
 use crate::setup::{self, Purpose, SetupError};
-use crate::vm::VmError;
 use clock::Clock;
-use tally::Tally;
+use nodewarden_vm::VmError;
+use xtask_common::layout::Layout;
+use xtask_common::process::CommandError;
+use xtask_common::tally::Tally;
 
 /// Which tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

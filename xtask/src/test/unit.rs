@@ -4,9 +4,9 @@ use std::path::Path;
 use std::process::Command;
 
 use super::TestError;
-use super::tally::Tally;
-use crate::layout::{GOLDEN_VARIABLE, Layout};
-use crate::process;
+use xtask_common::layout::{GOLDEN_VARIABLE, Layout};
+use xtask_common::process;
+use xtask_common::tally::Tally;
 
 /// Part of the name of each test that reads them.
 const GOLDEN: &str = "golden::";

@@ -2,9 +2,9 @@
 
 use super::TestError;
 use super::clock::Clock;
-use super::tally::Tally;
-use crate::layout::Layout;
 use crate::vm;
+use xtask_common::layout::Layout;
+use xtask_common::tally::Tally;
 
 /// Builds the programs for the guests, runs the end-to-end tests in every one, and tests the harness itself. A
 /// machine that can't boot them has them counted as skipped.
@@ -20,6 +20,6 @@ pub fn run(
     vm::build(layout)?;
     clock.ended("programs of the virtual machines");
     println!("running the end-to-end tests in virtual machines");
-    tally.add(vm::everything(layout, filter, clock.left())?);
+    tally.add(nodewarden_vm::everything(layout, filter, clock.left())?);
     Ok(())
 }
