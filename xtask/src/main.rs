@@ -5,6 +5,7 @@
 
 mod bench;
 mod build;
+mod layers;
 mod run;
 mod setup;
 mod soak;

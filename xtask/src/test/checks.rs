@@ -1,8 +1,9 @@
-//! Formatting, lints and licences: each counts as one test.
+//! Formatting, lints, the order of layers and licences: each counts as one test.
 
 use std::process::Command;
 
 use super::TestError;
+use crate::layers;
 use xtask_common::layout::Layout;
 use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
@@ -31,23 +32,35 @@ pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
             check(&name, layout.cargo().arg(subcommand).args(arguments), tally)?;
         }
     }
+    layers(layout, tally)
+}
+
+/// Refuses what depends on or imports a layer above it.
+fn layers(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let violations = layers::violations(layout)?;
+    violations.iter().for_each(|violation| println!("{violation}"));
+    count("check::layers", violations.is_empty(), tally);
     Ok(())
 }
 
-fn check(name: &str, command: &mut Command, tally: &mut Tally) -> Result<(), CommandError> {
-    match process::show(command) {
-        Ok(()) => {
-            println!("test {name} ... ok");
-            tally.pass();
-            Ok(())
-        }
-        Err(CommandError::Failed { .. }) => {
-            println!("test {name} ... FAILED");
-            tally.fail(name);
-            Ok(())
-        }
-        Err(error) => Err(error),
+fn count(name: &str, good: bool, tally: &mut Tally) {
+    if good {
+        println!("test {name} ... ok");
+        tally.pass();
+    } else {
+        println!("test {name} ... FAILED");
+        tally.fail(name);
     }
+}
+
+fn check(name: &str, command: &mut Command, tally: &mut Tally) -> Result<(), CommandError> {
+    let good = match process::show(command) {
+        Ok(()) => true,
+        Err(CommandError::Failed { .. }) => false,
+        Err(error) => return Err(error),
+    };
+    count(name, good, tally);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use clap::ValueEnum;
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
+use crate::layers::LayersError;
 use crate::setup::{self, Purpose, SetupError};
 use clock::Clock;
 use nodewarden_vm::VmError;
@@ -25,6 +26,8 @@ use xtask_common::tally::Tally;
 enum Kind {
     /// Everything: formatting, lints, unit and end-to-end tests, also on other kernels
     All,
+    /// Formatting, lints, the order of layers, documentation, licences and advisories
+    Checks,
     /// The tests in the code, the golden ones among them
     Unit,
     /// The tests that compare with the recorded kubelet
@@ -42,7 +45,7 @@ enum Kind {
     count as one test each. Recorded kubelet values are read from $NODEWARDEN_GOLDEN, else ../shared/golden."
 )]
 pub struct Args {
-    /// all, unit, golden, e2e or vm; anything else is a filter over all
+    /// all, checks, unit, golden, e2e or vm; anything else is a filter over all
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only tests whose name contains this; leaves the checks out
@@ -60,7 +63,7 @@ pub struct Args {
 #[derive(Debug, Error)]
 pub enum TestError {
     /// The first of two arguments is not a kind of tests.
-    #[error("{0:?} is no kind of tests; there are all, unit, golden, e2e and vm")]
+    #[error("{0:?} is no kind of tests; there are all, checks, unit, golden, e2e and vm")]
     Kind(String),
     /// Something they need could not be installed.
     #[error(transparent)]
@@ -68,6 +71,9 @@ pub enum TestError {
     /// The programs under test could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// The order of layers could not be looked at.
+    #[error(transparent)]
+    Layers(#[from] LayersError),
     /// A test runner could not be run.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -104,11 +110,11 @@ fn run_kind(
     setup::ensure(layout, Purpose::Test)?;
     build::kernel_programs(layout, true)?;
     clock.ended("setup");
-    if kind == Kind::All && filter.is_none() && !quick {
+    if kind == Kind::Checks || (kind == Kind::All && filter.is_none() && !quick) {
         checks::run(layout, tally)?;
         clock.ended("checks");
     }
-    if !matches!(kind, Kind::E2e | Kind::Vm) {
+    if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
         unit::run(layout, unit::Scope { golden_only: kind == Kind::Golden, filter }, tally)?;
         clock.ended("unit tests");
     }
