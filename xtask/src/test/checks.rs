@@ -98,7 +98,7 @@ fn advisories(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
         match database() {
             Some(folder) => {
                 println!(
-                    "check::advisories: {error}\n    going on with the database of an earlier day in {}",
+                    "check::advisories: {error}\n    using the database of an earlier day in {}",
                     folder.display()
                 );
             }

@@ -7,7 +7,6 @@ mod unit;
 mod vm;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use thiserror::Error;
@@ -53,10 +52,6 @@ pub struct Args {
     /// Leave out formatting, lints, licences and other kernels, and test the development build end to end
     #[arg(long)]
     quick: bool,
-    /// Begin no end-to-end test, here or in a virtual machine, after this many minutes; those left are counted as
-    /// skipped with that reason
-    #[arg(long, value_name = "N")]
-    minutes: Option<u32>,
 }
 
 /// The tests could not be run (a failing test is not this).
@@ -89,7 +84,7 @@ pub enum TestError {
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let (kind, filter) = what(args.kind.as_deref(), args.filter.as_deref())?;
     let mut tally = Tally::default();
-    let mut clock = Clock::start(args.minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60)));
+    let mut clock = Clock::start();
     if let Err(error) = run_kind(layout, kind, filter, args.quick, &mut clock, &mut tally) {
         crate::report(&error);
         tally.fail("not all tests could be built and run, see the error above");
@@ -107,6 +102,8 @@ fn run_kind(
     clock: &mut Clock,
     tally: &mut Tally,
 ) -> Result<(), TestError> {
+    let guests = kind == Kind::Vm || (kind == Kind::All && !quick);
+    let mut fetching = guests.then(|| vm::Fetching::begin(layout));
     setup::ensure(layout, Purpose::Test)?;
     build::kernel_programs(layout, true)?;
     clock.ended("setup");
@@ -119,10 +116,11 @@ fn run_kind(
         clock.ended("unit tests");
     }
     if matches!(kind, Kind::All | Kind::E2e) {
-        e2e::run(layout, filter, quick, clock, tally)?;
+        e2e::run(layout, filter, quick, clock, tally, || fetching.iter_mut().for_each(vm::Fetching::wait))?;
         clock.ended("end-to-end tests");
     }
-    if kind == Kind::Vm || (kind == Kind::All && !quick) {
+    fetching.iter_mut().for_each(vm::Fetching::wait);
+    if guests {
         vm::run(layout, filter, clock, tally)?;
         clock.ended("virtual machines");
     }

@@ -19,8 +19,6 @@ use xtask_common::tally::Tally;
 
 /// How many lines of a failed guest's console are shown.
 const CONSOLE_LINES: usize = 40;
-/// How long the last test that was begun in time may take, with the guest's own end.
-const LAST_TEST: Duration = Duration::from_secs(15 * 60);
 /// How often a waiting loop looks at the clock and for Ctrl-C.
 const GLANCE: Duration = Duration::from_millis(100);
 
@@ -51,8 +49,6 @@ pub struct Order {
     pub boot_limit: Duration,
     /// From the start to the end.
     pub limit: Duration,
-    /// When no further test is begun.
-    pub end: Option<Instant>,
 }
 
 impl Order {
@@ -72,7 +68,6 @@ impl Order {
             // Two seconds on an idle machine, and with systemd ten times as long.
             boot_limit: Duration::from_secs(240),
             limit: Duration::from_secs(300),
-            end: None,
         }
     }
 }
@@ -116,7 +111,6 @@ pub fn boot(site: &Site, order: &Order, show: &dyn Fn(&str)) -> Result<Outcome, 
         task: order.task,
         filters: order.filters.clone(),
         patience: order.patience,
-        begin_within: order.end.map(|end| end.saturating_duration_since(begun).as_secs()),
         features: order.features,
         fault: order.fault,
     };
@@ -175,9 +169,6 @@ fn attend(
     let failed = |action| move |source: io::Error| VmError::Qemu { action, path: program(), source };
     let begun = Instant::now();
     let machine = Machine::start(plan).map_err(failed("start"))?;
-    let limit = order
-        .end
-        .map_or(order.limit, |end| order.limit.min(end.saturating_duration_since(begun) + LAST_TEST));
     let mut received = Received::default();
     let mut timed_out = None;
     loop {
@@ -193,7 +184,7 @@ fn attend(
         if interrupt::is_set() {
             return Err(VmError::Interrupted);
         }
-        timed_out = over(begun.elapsed(), received.release.is_some(), order.boot_limit, limit);
+        timed_out = over(begun.elapsed(), received.release.is_some(), order.boot_limit, order.limit);
         if timed_out.is_some() {
             break;
         }

@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use super::assets::archive::concatenate;
 use super::assets::{Archive, Kernel};
 use super::error::VmError;
-use nodewarden_guest_job::{HOME, JOB_FILE, Job};
+use nodewarden_guest_job::{JOB_FILE, Job, PROGRAMS};
 use xtask_common::layout::{Layout, Profile};
 
 /// How what runs in guests is built: as it is shipped, which is also what an emulated machine runs fastest.
 pub const PROFILE: Profile = Profile::Release;
 
-/// The programs of a guest, beside its init.
+/// The programs of a guest, in addition to its init.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Programs {
     /// For the tests.
@@ -45,12 +45,12 @@ pub fn programs(
 ) -> Result<PathBuf, VmError> {
     let mut archive = Archive::new(layout);
     for name in programs.names() {
-        archive.program(&layout.program(PROFILE, name), &format!("{HOME}/bin/{name}"))?;
+        archive.program(&layout.program(PROFILE, name), &format!("{PROGRAMS}/bin/{name}"))?;
     }
-    let init = format!("{HOME}/bin/{INIT}");
+    let init = format!("{PROGRAMS}/bin/{INIT}");
     archive.program(&layout.program(PROFILE, INIT), &init)?;
     archive.symlink(&init, "/init");
-    archive.directory(&format!("{HOME}/work"));
+    archive.directory(&format!("{PROGRAMS}/work"));
     archive.directory("/root");
     archive.file("root:x:0:0::/root:/bin/sh\n", "/etc/passwd", 0o644);
     archive.file("root:x:0:\n", "/etc/group", 0o644);
@@ -71,7 +71,7 @@ fn recorded_values(archive: &mut Archive, golden: &Path) -> Result<(), VmError> 
     for entry in fs::read_dir(golden).map_err(VmError::file("read", golden))? {
         let path = entry.map_err(VmError::file("read", golden))?.path();
         if let (true, Some(name)) = (path.is_file(), path.file_name()) {
-            archive.host_file(&path, &format!("{HOME}/shared/golden/{}", name.to_string_lossy()), 0o644);
+            archive.host_file(&path, &format!("{PROGRAMS}/shared/golden/{}", name.to_string_lossy()), 0o644);
         }
     }
     Ok(())
@@ -93,7 +93,7 @@ pub fn initramfs(
     let text = serde_json::to_vec(job).map_err(|error| VmError::file("write", JOB_FILE)(error.into()))?;
     archive.file(text, JOB_FILE, 0o644);
     if let Some(agent) = agent {
-        archive.program_alone(agent, &format!("{HOME}/bin/nodewarden"))?;
+        archive.program_alone(agent, &format!("{PROGRAMS}/bin/nodewarden"))?;
     }
     let own = folder.join("job.cpio");
     archive.write_to(&own)?;

@@ -19,7 +19,6 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
         task: Task::Shell,
         filters: Vec::new(),
         patience: 1,
-        begin_within: None,
         features: false,
         fault: Fault::None,
     };
@@ -45,9 +44,9 @@ pub fn run(site: &Site, guest: Guest) -> Result<(), VmError> {
     let status =
         command.status().map_err(|source| VmError::Qemu { action: "start", path: path(), source })?;
     // The guest's own words on why it could not give a shell.
-    let told = std::fs::read_to_string(&results).unwrap_or_default();
+    let reported = std::fs::read_to_string(&results).unwrap_or_default();
     if guest.layout != Layout::Systemd || !status.success() {
-        told.lines().filter(|line| line.contains("error")).for_each(|line| eprintln!("{line}"));
+        reported.lines().filter(|line| line.contains("error")).for_each(|line| eprintln!("{line}"));
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The end-to-end tests in every guest, side by side, and what they come to.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::Pace;
 use super::boot::{Order, Outcome};
@@ -32,8 +32,6 @@ pub struct Suite {
     pub features: bool,
     /// Whether to write that down.
     pub write_table: bool,
-    /// When no further test is begun.
-    pub end: Option<Instant>,
 }
 
 impl Suite {
@@ -45,7 +43,6 @@ impl Suite {
             jobs: pace.jobs,
             features: true,
             write_table: false,
-            end: None,
         }
     }
 
@@ -77,7 +74,6 @@ impl Suite {
             patience: self.patience,
             features: self.features,
             limit: LIMIT,
-            end: self.end,
             ..Order::noop(guest)
         }
     }
@@ -106,7 +102,7 @@ fn explain(outcome: &Outcome) {
     }
 }
 
-/// Writes docs/KERNELS.md from guests that told all of their features.
+/// Writes docs/KERNELS.md from guests that reported all of their features.
 fn write_table(site: &Site, outcomes: Vec<Outcome>) -> Result<(), VmError> {
     let columns = outcomes.into_iter().filter_map(|outcome| {
         let release = outcome.release.filter(|_| !outcome.features.is_empty())?;

@@ -38,7 +38,7 @@ struct Chosen {
     all: bool,
 }
 
-/// Builds and runs them, going on after failures.
+/// Builds and runs them, also after one has failed.
 ///
 /// # Errors
 /// When cargo or a test program can't be started, or a test does not compile.

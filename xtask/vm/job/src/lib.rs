@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub const JOB_FILE: &str = "/job.json";
 /// Where the programs are in the initramfs (`bin/`), an empty working directory (`work/`), and recorded kubelet values
 /// where the tests look for them from there (`shared/golden/`).
-pub const HOME: &str = "/nodewarden";
+pub const PROGRAMS: &str = "/nodewarden";
 /// The serial number of the disk that has a Debian root, as `/sys/block/*/serial` shows it.
 pub const ROOT_DISK: &str = "nodewarden-root";
 /// The serial number of the disk that is mounted on /tmp.
@@ -65,9 +65,7 @@ pub struct Job {
     pub filters: Vec<String>,
     /// For the tests and benches: the factor on every time-out.
     pub patience: u32,
-    /// For the tests: no further one is begun after this many seconds.
-    pub begin_within: Option<u64>,
-    /// Whether to tell what each feature does on this kernel when the tests are done.
+    /// Whether to report what each feature does on this kernel when the tests are done.
     pub features: bool,
     /// What is broken on purpose.
     pub fault: Fault,
@@ -204,7 +202,6 @@ mod tests {
             task: Task::Test,
             filters: vec!["oom".into()],
             patience: 5,
-            begin_within: Some(600),
             features: true,
             fault: Fault::None,
         };
