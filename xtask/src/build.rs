@@ -117,7 +117,7 @@ fn say_less(cargo: &mut Command, quiet: bool) {
     }
 }
 
-/// Leaves an equal copy alone, so that its time stamp does not make cargo build the agent anew.
+/// Leaves an equal copy alone, so that its time stamp does not make cargo build the agent again.
 fn copy_if_changed(from: &Path, to: &Path) -> io::Result<()> {
     let new = fs::read(from)?;
     if fs::read(to).is_ok_and(|old| old == new) {

@@ -42,9 +42,9 @@ enum Command {
     Test(test::Args),
     /// Run the tests on other kernels, in virtual machines.
     Vm(nodewarden_vm::Args),
-    /// Measure on this machine and compare with the promised bounds.
+    /// Measure on this machine and compare with the bounds in docs/SPECIFICATION.md.
     Bench(bench::Args),
-    /// Let it live through changes, crashes and restarts for as long as you like (needs root).
+    /// Run the agent through changes, crashes and restarts for as long as you like (needs root).
     Soak(soak::Args),
 }
 

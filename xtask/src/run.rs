@@ -29,7 +29,7 @@ pub struct Args {
     /// Only watch this machine, changing nothing on it
     #[arg(long, conflicts_with = "config")]
     observe: bool,
-    /// Use this configuration file, and nothing beside it
+    /// Use only this configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Passed on to `nodewarden agent`

@@ -1,5 +1,4 @@
-//! `cargo xtask soak`: lets the release build live through hours of changes or a thousand ends, and looks at what has
-//! become of it.
+//! `cargo xtask soak`: runs the release build through hours of changes or a thousand ends, and then checks its state.
 
 use std::io;
 use std::os::unix::process::CommandExt;

@@ -26,7 +26,7 @@ pub struct Layout {
 #[derive(Debug, Error)]
 pub enum LayoutError {
     /// The path of this program itself is unknown.
-    #[error("cannot tell where this program is")]
+    #[error("cannot find out where this program is")]
     OwnPath(#[source] io::Error),
     /// No folder above the manifest directory is a workspace.
     #[error("{0} is not a package inside the workspace")]

@@ -25,7 +25,7 @@ pub enum CommandError {
         source: io::Error,
     },
     /// What it prints could not be read, or its end not awaited.
-    #[error("lost sight of `{command}`")]
+    #[error("cannot read from or wait for `{command}`")]
     Watch {
         /// The command line.
         command: String,

@@ -70,7 +70,7 @@ fn put_in_place(
     let mut copy = layout.command("cp");
     copy.arg("--recursive").arg("--dereference").arg(library).arg(&partial);
     process::follow(&mut copy, |line| progress.tick(line))?;
-    // What stands there is a dangling link or has no whole library: `is_there` was asked before.
+    // What is there is a dangling link or an incomplete library: `is_there` was asked before.
     files::remove(rust)?;
     Ok(files::rename(&partial, rust)?)
 }

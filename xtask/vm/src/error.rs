@@ -21,8 +21,8 @@ pub enum VmError {
     /// The programs for the guest could not be built.
     #[error(transparent)]
     Build(BoxedError),
-    /// QEMU, a kernel or a disk is not to be had.
-    #[error("virtual machines need what could not be had")]
+    /// QEMU, a kernel or a disk is not available.
+    #[error("something that virtual machines need is not available")]
     Prepare(#[from] PrepareError),
     /// The guest's memory file system could not be made.
     #[error(transparent)]

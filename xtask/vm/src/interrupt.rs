@@ -1,4 +1,4 @@
-//! Ctrl-C: a flag that whoever waits for a guest looks at, so that the guest is killed and its files are removed.
+//! Ctrl-C: it sets a flag that is checked while a guest is waited for, so that the guest is killed and its files are removed.
 
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, Ordering};

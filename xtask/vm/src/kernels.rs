@@ -31,8 +31,9 @@ pub fn page(columns: &[Column], date: &str, made_of: &str) -> String {
     line(format!("| feature | {} |", heads.join(" | ")));
     line(format!("|---|{}", "---|".repeat(columns.len())));
     for name in names(columns) {
-        let cells =
-            columns.iter().map(|column| find(column, name).map_or("not told", |feature| word(feature.state)));
+        let cells = columns
+            .iter()
+            .map(|column| find(column, name).map_or("not reported", |feature| word(feature.state)));
         line(format!("| {name} | {} |", cells.collect::<Vec<_>>().join(" | ")));
     }
     line(String::new());
@@ -71,7 +72,7 @@ fn word(state: State) -> &'static str {
     }
 }
 
-/// Every feature once, in the order in which the guests told them.
+/// Every feature once, in the order in which the guests reported them.
 fn names(columns: &[Column]) -> Vec<&str> {
     let mut names = Vec::new();
     for feature in columns.iter().flat_map(|column| &column.features) {
@@ -147,7 +148,7 @@ mod tests {
         for expected in [
             "on 2026-01-31; do not edit.\nThe machines: QEMU 10.0.2.\n",
             "| feature | 6.1 v2 | 6.1 v1 | 7 v2 |\n|---|---|---|---|\n| cpu | works | works | works |\n",
-            "| oom | off | off | falls back |\n| network | not told | off | not told |\n\n## Why\n\n",
+            "| oom | off | off | falls back |\n| network | not reported | off | not told |\n\n## Why\n\n",
             "- **oom** off on 6.1 v2, 6.1 v1: mark_victim has no task before Linux 6.9\n- **oom** falls back on 7 v2.\n",
             "- **network** off on 6.1 v1: no v2 tree\n\n## The kernels\n",
             "| 7 v2 | 7.2.13 | one v2 tree with every controller |\n",

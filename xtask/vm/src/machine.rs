@@ -121,7 +121,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts it. It dies with the calling thread, and Ctrl-C does not reach it: whoever waits for it ends it.
+    /// Starts it. It dies with the calling thread, and Ctrl-C does not reach it: the caller that waits for it ends it.
     ///
     /// # Errors
     /// When QEMU can't be started.

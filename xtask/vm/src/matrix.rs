@@ -1,4 +1,4 @@
-//! Several guests, some side by side, with what they print told apart.
+//! Runs several guests, some at the same time; each line that they print begins with the name of its guest.
 
 use std::collections::VecDeque;
 use std::path::Path;

@@ -10,7 +10,7 @@ use super::guest::Guest;
 use nodewarden_guest_job::Layout as CgroupLayout;
 use xtask_common::layout::Layout;
 
-/// Something for guests is not to be had.
+/// Something that guests need is not available.
 #[derive(Debug, Error)]
 pub enum PrepareError {
     /// QEMU and the kernels are for one kind of machine only.
@@ -28,7 +28,7 @@ pub enum PrepareError {
     Asset(#[from] AssetError),
 }
 
-/// All that is to be had.
+/// Everything that is available.
 #[derive(Debug)]
 pub struct Prepared {
     /// The QEMU.
@@ -47,7 +47,7 @@ pub struct Prepared {
     pub missing: Vec<(Guest, PrepareError)>,
 }
 
-/// Gets what `guests` need. A kernel or root that is not to be had costs only the guests that need it.
+/// Gets what `guests` need. Without a kernel or root only the guests that need it are left out.
 ///
 /// # Errors
 /// When there is nothing to boot guests with.

@@ -1,4 +1,4 @@
-//! What a guest has told on its second serial port.
+//! What a guest has written to its second serial port.
 
 use std::time::Duration;
 

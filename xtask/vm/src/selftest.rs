@@ -116,7 +116,7 @@ fn refused_agent(site: &Site) -> Result<std::path::PathBuf, VmError> {
     Ok(copy)
 }
 
-/// Counts one, and shows what the guest told if it is not as it should be.
+/// Counts one, and shows what the guest reported if the test fails.
 fn count(tally: &mut Tally, name: &str, result: Result<(), String>, outcome: &Outcome) {
     let seconds = outcome.took.as_secs_f64();
     match result {

@@ -28,7 +28,7 @@ impl<'a> Site<'a> {
     /// Gets what `guests` need, and packs the programs, which must be built. From now on Ctrl-C is noted, not deadly.
     ///
     /// # Errors
-    /// When QEMU or every kernel is not to be had, or packing fails.
+    /// When QEMU or every kernel is missing, or packing fails.
     pub fn new(layout: &'a Layout, guests: &[Guest], update: bool, busybox: bool) -> Result<Self, VmError> {
         Self::with(layout, guests, Programs::Tests, update, busybox)
     }

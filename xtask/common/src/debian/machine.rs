@@ -64,7 +64,7 @@ impl Archive {
     }
 
     /// Downloads `package` from the first of `suites` that has it and unpacks it into `folder`, which is
-    /// emptied before. apt works beside it.
+    /// emptied before. apt works in a folder next to it.
     ///
     /// # Errors
     /// When no suite has it, or apt or dpkg fails.

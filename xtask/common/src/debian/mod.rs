@@ -21,7 +21,7 @@ pub use version::compare;
 use crate::files::FileError;
 use crate::process::CommandError;
 
-/// A Debian package can't be had.
+/// A Debian package is not available.
 #[derive(Debug, Error)]
 pub enum DebianError {
     /// A program failed.

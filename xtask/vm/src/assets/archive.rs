@@ -15,7 +15,7 @@ use xtask_common::layout::Layout;
 /// An archive can't be made.
 #[derive(Debug, Error)]
 pub enum ArchiveError {
-    /// A program's libraries can't be told.
+    /// A program's libraries can't be found out.
     #[error(transparent)]
     Libraries(#[from] LibraryError),
     /// A file to pack can't be read, or the archive not be written.

@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(ensure(&cache, Lookup::Cached, "thing-2").unwrap(), first);
         let second = ensure(&cache, Lookup::Newest, "thing-2").unwrap();
         assert!(second.ends_with("thing-2"));
-        assert!(!first.exists(), "what nobody uses any more is removed");
+        assert!(!first.exists(), "what is no longer used is removed");
         assert_eq!(cache.get("thing").unwrap(), second);
         assert_eq!(ensure(&cache, Lookup::Newest, "thing-2").unwrap(), second);
         assert!(second.join("file").exists(), "the newest was there already");

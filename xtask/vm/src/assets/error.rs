@@ -1,4 +1,4 @@
-//! Why something that a virtual machine is made of is not to be had.
+//! Why something that a virtual machine is made of is not available.
 
 use std::path::PathBuf;
 
@@ -10,7 +10,7 @@ use xtask_common::debian::DebianError;
 use xtask_common::files::FileError;
 use xtask_common::process::CommandError;
 
-/// Something is not to be had.
+/// Something is not available.
 #[derive(Debug, Error)]
 pub enum AssetError {
     /// It could not be made.
@@ -38,7 +38,7 @@ pub enum AssetError {
     /// No package has what was unpacked for.
     #[error("not among what was unpacked: {}", .0.display())]
     Missing(PathBuf),
-    /// Every QEMU to be had crashes guests whose kernel text is patched, which attaching BPF programs does.
+    /// Every QEMU that Debian has crashes guests whose kernel text is patched, which attaching BPF programs does.
     #[error("no QEMU of version {wanted} or newer; {found}")]
     OldQemu {
         /// The first good version.

@@ -16,7 +16,7 @@ use thiserror::Error;
 const FOLDERS: [&str; 6] =
     ["/lib/x86_64-linux-gnu", "/usr/lib/x86_64-linux-gnu", "/lib64", "/usr/lib64", "/lib", "/usr/lib"];
 
-/// The libraries of a program can't be told.
+/// The libraries of a program can't be found out.
 #[derive(Debug, Error)]
 pub enum LibraryError {
     /// A program or library can't be read.
@@ -59,7 +59,7 @@ pub struct Wants {
     pub libraries: Vec<String>,
 }
 
-/// Every file, by its path on this machine, that `program` needs beside itself: the loader and all libraries.
+/// Every file, by its path on this machine, that `program` needs in addition to itself: the loader and all libraries.
 ///
 /// # Errors
 /// When a file can't be read or a library not be found.

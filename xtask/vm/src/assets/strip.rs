@@ -58,7 +58,7 @@ impl Stripper {
     }
 }
 
-/// Differs whenever a program was built anew.
+/// Differs whenever a program was built again.
 fn stamp(meta: &Metadata) -> String {
     format!("{:x}-{:x}-{:x}-{:x}", meta.ino(), meta.size(), meta.mtime(), meta.mtime_nsec())
 }

@@ -13,7 +13,7 @@ use super::unpack::Format;
 const MAGIC: (usize, [u8; 4]) = (0x202, *b"HdrS");
 /// Where the number of 512-byte sectors of real-mode code is; 0 means 4.
 const SETUP_SECTS: usize = 0x1f1;
-/// Where the boot protocol's version is; 2.08 has told where the payload is.
+/// Where the boot protocol's version is; from 2.08 on it says where the payload is.
 const VERSION: (usize, u16) = (0x206, 0x0208);
 const PAYLOAD_OFFSET: usize = 0x248;
 const PAYLOAD_LENGTH: usize = 0x24c;
@@ -24,7 +24,7 @@ pub enum ImageError {
     /// It has no header of a bzImage.
     #[error("it is no x86 kernel image")]
     NoHeader,
-    /// It is too old to tell where its payload is.
+    /// It is too old to say where its payload is.
     #[error("its boot protocol is {}.{:02}, older than 2.08", .0 >> 8, .0 & 0xff)]
     Protocol(u16),
     /// The payload ends behind the file.

@@ -28,7 +28,7 @@ pub enum ModuleError {
     #[error("it is no kernel module")]
     Elf(#[source] object::Error),
     /// It has no `.modinfo`.
-    #[error("it does not tell what it depends on")]
+    #[error("it does not say what it depends on")]
     NoInformation,
 }
 
@@ -91,7 +91,7 @@ fn depends(information: &[u8]) -> Vec<String> {
     names.filter(|name| !name.is_empty()).collect()
 }
 
-/// `wanted` with all that it depends on, dependencies first and nothing twice; `read` tells what a module depends on, or
+/// `wanted` with all that it depends on, dependencies first and nothing twice; `read` returns what a module depends on, or
 /// `None` if there is no such module. The kernel's build refuses cycles; here they end.
 fn order<E>(
     wanted: &[&str],

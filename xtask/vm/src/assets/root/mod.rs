@@ -112,7 +112,7 @@ fn network_options(dump: &str) -> Vec<&str> {
     dump.lines().filter(wanted).map(|line| line.trim_end_matches(';')).collect()
 }
 
-/// Takes out of `tree` what nobody reads; puts our own files, links, masks and container images in.
+/// Removes from `tree` what is never read; adds our own files, links, masks and container images.
 fn furnish(tree: &Path) -> Result<(), AssetError> {
     for path in recipe::REMOVED {
         files::remove(&tree.join(path))?;

@@ -1,4 +1,4 @@
-//! What makes a Debian root a guest's: its packages, and the files put in beside them.
+//! What makes a Debian root a guest's: its packages, and the files that are added to them.
 //!
 //! The guest has no network, no udev, no one who logs in, and is over in seconds: what waits, cleans up or downloads is
 //! masked. Its init finds `/run/nodewarden` from the initramfs, which moves its `/run` along.
@@ -10,10 +10,10 @@ const REVISION: u32 = 1;
 
 /// The Debian release: its systemd no longer knows cgroup v1.
 pub const RELEASE: &str = "trixie";
-/// What is asked for beside mmdebstrap's `minbase`; what these depend on comes along, what they recommend does not.
+/// Packages in addition to mmdebstrap's `minbase`; what these depend on is installed too, what they recommend does not.
 pub const PACKAGES: [&str; 9] =
     ["systemd", "systemd-sysv", "dbus", "containerd", "runc", "busybox-static", "iproute2", "procps", "kmod"];
-/// What is taken out again: nobody reads it. (dpkg could leave it out, but for that mmdebstrap needs Python.)
+/// What is removed again, since it is never read. (dpkg could leave it out, but for that mmdebstrap needs Python.)
 pub const REMOVED: [&str; 6] = [
     "usr/share/doc",
     "usr/share/info",
@@ -184,7 +184,7 @@ pub fn fingerprint() -> String {
     short(&all)
 }
 
-/// Enough of the hash of `text` to tell it from others.
+/// Enough of the hash of `text` to distinguish it from others.
 pub fn short(text: &str) -> String {
     oci::hash(text.as_bytes())[..12].to_owned()
 }
