@@ -39,8 +39,9 @@ use suite::Suite;
 
 /// Time-outs in emulated machines, unless said otherwise, are this many times those on the host.
 const PATIENCE: u32 = 5;
-/// Guests at a time, unless said otherwise.
-const JOBS: usize = 2;
+/// Guests at a time, unless said otherwise. One uses less than half a CPU on average, since its tests mostly wait; its
+/// memory is 1 GiB.
+const JOBS: usize = 3;
 
 /// Arguments of `cargo xtask vm`.
 #[derive(Debug, clap::Args)]
