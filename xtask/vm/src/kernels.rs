@@ -148,7 +148,7 @@ mod tests {
         for expected in [
             "on 2026-01-31; do not edit.\nThe machines: QEMU 10.0.2.\n",
             "| feature | 6.1 v2 | 6.1 v1 | 7 v2 |\n|---|---|---|---|\n| cpu | works | works | works |\n",
-            "| oom | off | off | falls back |\n| network | not reported | off | not told |\n\n## Why\n\n",
+            "| oom | off | off | falls back |\n| network | not reported | off | not reported |\n\n## Why\n\n",
             "- **oom** off on 6.1 v2, 6.1 v1: mark_victim has no task before Linux 6.9\n- **oom** falls back on 7 v2.\n",
             "- **network** off on 6.1 v1: no v2 tree\n\n## The kernels\n",
             "| 7 v2 | 7.2.13 | one v2 tree with every controller |\n",
