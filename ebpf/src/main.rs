@@ -6,6 +6,10 @@
 #![no_main]
 #![feature(core_intrinsics)]
 #![expect(internal_features, reason = "atomic addition, see count::add")]
+#![expect(
+    clippy::needless_borrows_for_generic_args,
+    reason = "the kernel takes a map's key and value by address: by value they would be copied first"
+)]
 
 mod block;
 mod cgroup_lifecycle;

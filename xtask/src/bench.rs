@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::{Layout, Profile};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{Layout, Profile};
 
 /// Arguments of `cargo xtask bench`.
 #[derive(Debug, clap::Args)]

@@ -7,9 +7,9 @@ use std::process::Command;
 
 use thiserror::Error;
 
-use crate::layout::{Layout, Profile};
-use crate::process::{self, CommandError};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{Layout, Profile};
+use xtask_common::process::{self, CommandError};
 
 /// Arguments of `cargo xtask build`.
 #[derive(Debug, clap::Args)]
@@ -61,20 +61,25 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), BuildError> {
 /// # Errors
 /// When cargo fails or the object can't be copied.
 pub fn kernel_programs(layout: &Layout, quiet: bool) -> Result<(), BuildError> {
-    let target = layout.ebpf_target();
-    let mut cargo = layout.cargo();
-    cargo
-        .args(["build", "--package", "nodewarden-ebpf", "--profile", "bpf"])
-        .args(["--target", "bpfel-unknown-none", "-Z", "build-std=core", "--target-dir"])
-        .arg(&target)
-        // build-std is unstable; this lets the stable compiler do it, for this build alone.
-        .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.bpf_linker()));
+    let mut cargo = kernel_cargo(layout, "build");
     say_less(&mut cargo, quiet);
     process::show(&mut cargo)?;
-    let built = target.join("bpfel-unknown-none/bpf/nodewarden-ebpf");
+    let built = layout.ebpf_target().join("bpfel-unknown-none/bpf/nodewarden-ebpf");
     let object = layout.ebpf_object();
     copy_if_changed(&built, &object).map_err(|source| BuildError::Object { path: object, source })
+}
+
+/// `cargo SUBCOMMAND` for the kernel programs and their target.
+pub fn kernel_cargo(layout: &Layout, subcommand: &str) -> Command {
+    let mut cargo = layout.cargo();
+    cargo
+        .args([subcommand, "--package", "nodewarden-ebpf", "--profile", "bpf"])
+        .args(["--target", "bpfel-unknown-none", "-Z", "build-std=core", "--target-dir"])
+        .arg(layout.ebpf_target())
+        // build-std is unstable; this lets the stable compiler do it, for this call alone.
+        .env("RUSTC_BOOTSTRAP", "1")
+        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.bpf_linker()));
+    cargo
 }
 
 /// Builds the binaries of `packages`, all with one call so that cargo shares what it can.
@@ -112,7 +117,7 @@ fn say_less(cargo: &mut Command, quiet: bool) {
     }
 }
 
-/// Leaves an equal copy alone, so that its time stamp does not make cargo build the agent anew.
+/// Leaves an equal copy alone, so that its time stamp does not make cargo build the agent again.
 fn copy_if_changed(from: &Path, to: &Path) -> io::Result<()> {
     let new = fs::read(from)?;
     if fs::read(to).is_ok_and(|old| old == new) {

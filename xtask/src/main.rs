@@ -5,11 +5,7 @@
 
 mod bench;
 mod build;
-mod debian;
-mod files;
-mod layout;
-mod process;
-mod progress;
+mod layers;
 mod run;
 mod setup;
 mod soak;
@@ -19,11 +15,12 @@ mod version;
 mod vm;
 
 use std::error::Error;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use layout::Layout;
+use xtask_common::layout::Layout;
 
 /// Builds, runs, tests and measures nodewarden. Start with `cargo xtask run` (as root) or `cargo xtask test`.
 #[derive(Debug, Parser)]
@@ -46,16 +43,16 @@ enum Command {
     /// Run the checks, the unit tests and the end-to-end tests, and count them.
     Test(test::Args),
     /// Run the tests on other kernels, in virtual machines.
-    Vm(vm::Args),
-    /// Measure on this machine and compare with the promised bounds.
+    Vm(nodewarden_vm::Args),
+    /// Measure on this machine and compare with the bounds in docs/SPECIFICATION.md.
     Bench(bench::Args),
-    /// Let it live through changes, crashes and restarts for as long as you like (needs root).
+    /// Run the agent through changes, crashes and restarts for as long as you like (needs root).
     Soak(soak::Args),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let layout = match Layout::find() {
+    let layout = match Layout::find(Path::new(env!("CARGO_MANIFEST_DIR"))) {
         Ok(layout) => layout,
         Err(error) => return report(&error),
     };

@@ -8,8 +8,8 @@ use std::{env, fs, io};
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::{self, Layout, Profile};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{self, Layout, Profile};
 
 /// Where the agent listens by default, and where `nodewarden events` looks.
 const SOCKET: &str = "/run/nodewarden/nodewarden.sock";
@@ -29,7 +29,7 @@ pub struct Args {
     /// Only watch this machine, changing nothing on it
     #[arg(long, conflicts_with = "config")]
     observe: bool,
-    /// Use this configuration file, and nothing beside it
+    /// Use only this configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     /// Passed on to `nodewarden agent`

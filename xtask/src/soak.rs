@@ -1,5 +1,4 @@
-//! `cargo xtask soak`: lets the release build live through hours of changes or a thousand ends, and looks at what has
-//! become of it.
+//! `cargo xtask soak`: runs the release build through hours of changes or a thousand ends, and then checks its state.
 
 use std::io;
 use std::os::unix::process::CommandExt;
@@ -8,8 +7,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::{self, Layout, Profile};
 use crate::setup::{self, Purpose, SetupError};
+use xtask_common::layout::{self, Layout, Profile};
 
 /// Arguments of `cargo xtask soak`.
 #[derive(Debug, clap::Args)]

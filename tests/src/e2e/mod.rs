@@ -38,7 +38,6 @@ mod workloads;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::Parser;
 
@@ -65,9 +64,12 @@ struct Arguments {
     /// Factor on every time-out, for emulated machines
     #[arg(long, default_value_t = 1)]
     patience: u32,
-    /// Start no further test after this many seconds; report the rest as skipped
-    #[arg(long, value_name = "SECONDS")]
-    begin_within: Option<u64>,
+    /// How many of the tests that do not disturb each other run at a time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
+    /// Only the test of exactly this name
+    #[arg(long, hide = true)]
+    exact: Option<String>,
     #[arg(long, hide = true, requires = "runner", requires = "outcome")]
     single: Option<String>,
     #[arg(long, hide = true)]
@@ -140,9 +142,8 @@ pub fn main() -> ExitCode {
         (Some(name), Some(runner), Some(outcome)) => Some((name, runner, outcome)),
         _ => None,
     };
-    let begin_within = arguments.begin_within.map(Duration::from_secs);
-    let (filters, json) = (arguments.filters, arguments.json);
-    run(&tests, &Options { agent, filters, json, patience, begin_within, single })
+    let (filters, json, jobs) = (arguments.filters, arguments.json, arguments.jobs);
+    run(&tests, &Options { agent, filters, exact: arguments.exact, json, patience, jobs, single })
 }
 
 #[cfg(test)]
@@ -152,7 +153,7 @@ mod unit {
     #[test]
     fn every_name_in_kernel_tests_matches_a_test() {
         let tests = super::tests();
-        for part in crate::guest::job::KERNEL_TESTS {
+        for part in nodewarden_guest_job::KERNEL_TESTS {
             assert!(tests.iter().any(|test| test.name.contains(part)), "{part}");
         }
     }

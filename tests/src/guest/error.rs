@@ -30,7 +30,7 @@ pub enum GuestError {
     ChangeRoot { path: PathBuf, source: Errno },
     #[error("cannot start {}", path.display())]
     Start { path: PathBuf, source: io::Error },
-    #[error("lost sight of {}", path.display())]
+    #[error("cannot wait for {}", path.display())]
     Wait { path: PathBuf, source: Errno },
     #[error("{} ended with status {status}", path.display())]
     Failed { path: PathBuf, status: i32 },

@@ -6,8 +6,8 @@ use std::time::Duration;
 use nix::mount::MsFlags;
 
 use super::error::write;
-use super::job::Fault;
 use super::{GuestError, btf, mounts};
+use nodewarden_guest_job::Fault;
 
 /// Where the broken type information is kept.
 const BROKEN: &str = "/run/vmlinux.btf";
@@ -32,7 +32,7 @@ pub fn apply(fault: Fault) -> Result<(), GuestError> {
     }
 }
 
-/// Everyone who looks from now on finds the wait for a CPU where something else is.
+/// Every program that reads the type information from now on finds the wait for a CPU where something else is.
 fn wrong_offset(broken: &Path) -> Result<(), GuestError> {
     let mut bytes = std::fs::read(btf::VMLINUX).map_err(GuestError::read(btf::VMLINUX))?;
     btf::shift_member(&mut bytes, "sched_info", "run_delay", BITS)

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::GuestError;
-use super::job::Job;
+use nodewarden_guest_job::Job;
 
 /// Reads the job from `path`.
 ///

@@ -4,8 +4,8 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::os::unix::fs::OpenOptionsExt;
 
-use super::job::Mark;
-use super::serial::tell;
+use super::serial::report;
+use nodewarden_guest_job::Mark;
 
 /// The log, a record each read (Documentation/ABI/testing/dev-kmsg).
 const LOG: &str = "/dev/kmsg";
@@ -19,7 +19,7 @@ const FAULTS: [&str; 6] =
 ///
 /// # Errors
 /// When the log can't be read.
-pub fn tell_faults() -> io::Result<()> {
+pub fn report_faults() -> io::Result<()> {
     let mut log = File::options().read(true).custom_flags(libc::O_NONBLOCK).open(LOG)?;
     let mut record = vec![0; RECORD];
     loop {
@@ -27,11 +27,11 @@ pub fn tell_faults() -> io::Result<()> {
             Ok(0) => return Ok(()),
             Ok(length) => {
                 if let Some(text) = fault(&String::from_utf8_lossy(&record[..length])) {
-                    tell(&Mark::Kernel(text.to_owned()));
+                    report(&Mark::Kernel(text.to_owned()));
                 }
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(()),
-            // Records were overwritten before they were read: the next read goes on with the oldest there is.
+            // Records were overwritten before they were read: the next read returns the oldest that is left.
             Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {}
             Err(error) => return Err(error),
         }

@@ -1,11 +1,11 @@
 //! `nodewarden-guest`: process 1 of a virtual machine that `cargo xtask vm` boots, or the service in one that runs
-//! systemd. It does the job in `/job.json`, tells the result on the second serial port, and powers off.
+//! systemd. It does the job in `/job.json`, reports the result on the second serial port, and powers off.
 
 pub mod btf;
 mod devices;
 mod error;
 mod fault;
-pub mod job;
+
 mod job_file;
 mod kernel_log;
 mod mounts;
@@ -21,8 +21,8 @@ use std::time::Duration;
 use nix::sys::reboot::{RebootMode, reboot};
 
 pub use error::GuestError;
-use job::{HOME, JOB_FILE, Layout, Mark, SCRATCH_DISK};
-use serial::tell;
+use nodewarden_guest_job::{JOB_FILE, Layout, Mark, PROGRAMS, SCRATCH_DISK};
+use serial::report;
 
 /// Runs the command line of `nodewarden-guest`.
 pub fn main() -> ExitCode {
@@ -52,13 +52,13 @@ fn init() -> Result<i32, GuestError> {
     mounts::rest()?;
     devices::loopback_up()?;
     mount_scratch("/tmp")?;
-    work::run(&job, Path::new(HOME))
+    work::run(&job, Path::new(PROGRAMS))
 }
 
 /// The job as a service of systemd.
 fn service() -> Result<i32, GuestError> {
-    let home = Path::new(systemd::HOME_THERE);
-    work::run(&job_file::read(&home.join("job.json"))?, home)
+    let programs = Path::new(systemd::PROGRAMS_THERE);
+    work::run(&job_file::read(&programs.join("job.json"))?, programs)
 }
 
 /// Puts the scratch disk on `target`, if there is one: else the tests that need a block device are skipped.
@@ -66,9 +66,9 @@ fn mount_scratch(target: &str) -> Result<(), GuestError> {
     devices::disk(SCRATCH_DISK).map_or(Ok(()), |device| mounts::disk(&device, target))
 }
 
-/// Runs the job, tells how it ended, and powers the machine off.
+/// Runs the job, reports how it ended, and powers the machine off.
 fn end_with(job: impl FnOnce() -> Result<i32, GuestError> + UnwindSafe) -> ! {
-    tell(&match catch_unwind(job) {
+    report(&match catch_unwind(job) {
         Ok(Ok(status)) => Mark::End(status),
         Ok(Err(error)) => Mark::Error(error::chain(&error)),
         Err(_) => Mark::Error("nodewarden-guest panicked: the console shows where".into()),

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 
 use nix::sys::termios::{SetArg, cfmakeraw, tcdrain, tcgetattr, tcsetattr};
 
-use super::job::Mark;
+use nodewarden_guest_job::Mark;
 
 /// The port.
 pub const RESULTS: &str = "/dev/ttyS1";
@@ -24,12 +24,12 @@ pub fn open() -> io::Result<File> {
 }
 
 /// Writes a mark and waits until it has gone out; on the console if the port can't be written.
-pub fn tell(mark: &Mark) {
-    let told = open().and_then(|mut port| {
+pub fn report(mark: &Mark) {
+    let written = open().and_then(|mut port| {
         port.write_all(format!("{mark}\n").as_bytes())?;
         Ok(tcdrain(port.as_fd())?)
     });
-    if let Err(error) = told {
+    if let Err(error) = written {
         eprintln!("{RESULTS}: {error}\n{mark}");
     }
 }

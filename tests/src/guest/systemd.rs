@@ -6,11 +6,11 @@ use std::path::Path;
 use nix::mount::MsFlags;
 use nix::unistd::{chdir, chroot, execv};
 
-use super::job::{HOME, JOB_FILE, Job, ROOT_DISK, Task};
 use super::{GuestError, devices, mounts};
+use nodewarden_guest_job::{JOB_FILE, Job, PROGRAMS, ROOT_DISK, Task};
 
 /// Where our files are seen in the Debian root.
-pub const HOME_THERE: &str = "/run/nodewarden";
+pub const PROGRAMS_THERE: &str = "/run/nodewarden";
 const NEW_ROOT: &str = "/newroot";
 const INIT: &std::ffi::CStr = c"/sbin/init";
 /// Units made at run time (systemd.unit(5)); they live as long as /run.
@@ -24,11 +24,11 @@ const SERVICE: &str = "nodewarden-guest.service";
 pub fn hand_over(job: &Job) -> Result<std::convert::Infallible, GuestError> {
     mounts::disk(&devices::wait_for_disk(ROOT_DISK)?, NEW_ROOT)?;
     service(job.task)?;
-    make(HOME_THERE)?;
-    let copy = Path::new(HOME).join("job.json");
+    make(PROGRAMS_THERE)?;
+    let copy = Path::new(PROGRAMS).join("job.json");
     std::fs::copy(JOB_FILE, &copy).map_err(GuestError::make(copy))?;
     // The programs need not be copied: the memory file system stays below the new root.
-    mounts::again(HOME, HOME_THERE, MsFlags::MS_BIND)?;
+    mounts::again(PROGRAMS, PROGRAMS_THERE, MsFlags::MS_BIND)?;
     super::mount_scratch(&format!("{NEW_ROOT}/tmp"))?;
     for place in ["/proc", "/sys", "/dev", "/run"] {
         mounts::again(place, &format!("{NEW_ROOT}{place}"), MsFlags::MS_MOVE)?;
@@ -76,7 +76,7 @@ fn unit(task: Task) -> String {
     };
     format!(
         "[Unit]\nDescription=What nodewarden's xtask asked this machine to do\nAfter=containerd.service\n\n\
-         [Service]\nExecStart={HOME_THERE}/bin/nodewarden-guest systemd\nDelegate=yes\nTasksMax=infinity\n\
+         [Service]\nExecStart={PROGRAMS_THERE}/bin/nodewarden-guest systemd\nDelegate=yes\nTasksMax=infinity\n\
          LimitNOFILE=1048576\nOOMPolicy=continue\n{terminal}"
     )
 }

@@ -8,10 +8,10 @@ use std::process::{Child, Command, Stdio};
 use nix::errno::Errno;
 use nix::sys::wait::{WaitStatus, wait};
 
-use super::job::{Job, Mark, Task};
-use super::serial::{self, tell};
+use super::serial::{self, report};
 use super::{GuestError, fault, kernel_log};
 use crate::harness::{GOLDEN, OWN_MACHINE};
+use nodewarden_guest_job::{Job, Mark, Task};
 
 /// The folders of a guest's programs after ours.
 const SYSTEM_PATH: &str = "/usr/sbin:/usr/bin:/sbin:/bin";
@@ -21,20 +21,20 @@ const BUSYBOX: &str = "/bin/busybox";
 /// The first serial port.
 const CONSOLE: &str = "/dev/ttyS0";
 
-/// Does the job with the programs in `home`/bin. Returns the tests' exit status.
+/// Does the job with the programs in `programs`/bin. Returns the tests' exit status.
 ///
 /// # Errors
 /// When a program can't be run.
-pub fn run(job: &Job, home: &Path) -> Result<i32, GuestError> {
-    tell(&Mark::Started(release()));
+pub fn run(job: &Job, programs: &Path) -> Result<i32, GuestError> {
+    report(&Mark::Started(release()));
     fault::apply(job.fault)?;
     let status = match job.task {
         Task::Noop => 0,
-        Task::Shell => shell(home)?,
-        Task::Test => tests(job, home)?,
-        Task::Bench => bench(job, home)?,
+        Task::Shell => shell(programs)?,
+        Task::Test => tests(job, programs)?,
+        Task::Bench => bench(job, programs)?,
     };
-    kernel_log::tell_faults().map_err(GuestError::read("/dev/kmsg"))?;
+    kernel_log::report_faults().map_err(GuestError::read("/dev/kmsg"))?;
     Ok(status)
 }
 
@@ -43,35 +43,32 @@ fn release() -> String {
         .map_or_else(|_| "?".into(), |names| names.release().to_string_lossy().into_owned())
 }
 
-fn tests(job: &Job, home: &Path) -> Result<i32, GuestError> {
+fn tests(job: &Job, programs: &Path) -> Result<i32, GuestError> {
     let port = || serial::open().map_err(GuestError::read(serial::RESULTS));
-    let agent = home.join("bin/nodewarden");
-    let mut command = command(home, home.join("bin/nodewarden-e2e"));
+    let agent = programs.join("bin/nodewarden");
+    let mut command = command(programs, programs.join("bin/nodewarden-e2e"));
     command.arg("--agent").arg(&agent);
     command.args(["--patience", &job.patience.to_string()]).args(&job.filters);
-    if let Some(seconds) = job.begin_within {
-        command.args(["--begin-within", &seconds.to_string()]);
-    }
     command.stdout(port()?).stderr(port()?);
     let status = complete(&mut command)?;
     if job.features {
-        features(home, &agent, job.patience)?;
+        features(programs, &agent, job.patience)?;
     }
     Ok(status)
 }
 
-fn bench(job: &Job, home: &Path) -> Result<i32, GuestError> {
+fn bench(job: &Job, programs: &Path) -> Result<i32, GuestError> {
     let port = || serial::open().map_err(GuestError::read(serial::RESULTS));
-    let mut command = command(home, home.join("bin/nodewarden-bench"));
-    command.args(&job.filters).arg("--agent").arg(home.join("bin/nodewarden"));
+    let mut command = command(programs, programs.join("bin/nodewarden-bench"));
+    command.args(&job.filters).arg("--agent").arg(programs.join("bin/nodewarden"));
     command.args(["--patience", &job.patience.to_string()]);
     command.stdout(port()?).stderr(port()?);
     complete(&mut command)
 }
 
 /// Passes on what each feature does here.
-fn features(home: &Path, agent: &Path, patience: u32) -> Result<(), GuestError> {
-    let mut command = command(home, home.join("bin/nodewarden-e2e"));
+fn features(programs: &Path, agent: &Path, patience: u32) -> Result<(), GuestError> {
+    let mut command = command(programs, programs.join("bin/nodewarden-e2e"));
     command.arg("--features").arg("--agent").arg(agent).args(["--patience", &patience.to_string()]);
     command.stdout(Stdio::piped());
     let mut child = start(&mut command)?;
@@ -79,7 +76,7 @@ fn features(home: &Path, agent: &Path, patience: u32) -> Result<(), GuestError> 
         let line = line.map_err(GuestError::read("the output of nodewarden-e2e --features"))?;
         // The others are the agent's own words.
         if line.starts_with('{') {
-            tell(&Mark::Feature(line));
+            report(&Mark::Feature(line));
         }
     }
     match finish(&command, child)? {
@@ -89,29 +86,29 @@ fn features(home: &Path, agent: &Path, patience: u32) -> Result<(), GuestError> 
 }
 
 /// A shell on the first serial port: systemd made it this service's terminal, process 1 has to do so itself.
-fn shell(home: &Path) -> Result<i32, GuestError> {
+fn shell(programs: &Path) -> Result<i32, GuestError> {
     if std::process::id() != 1 {
-        let mut command = command(home, "/bin/bash".into());
+        let mut command = command(programs, "/bin/bash".into());
         return complete(command.arg("-i"));
     }
-    let mut applets = command(home, BUSYBOX.into());
+    let mut applets = command(programs, BUSYBOX.into());
     complete(applets.args(["--install", "-s", "/bin"]))?;
     let console = || File::options().read(true).write(true).open(CONSOLE).map_err(GuestError::read(CONSOLE));
     // Process 1 has no terminal: without one of its own the shell could not stop jobs.
-    let mut command = command(home, BUSYBOX.into());
+    let mut command = command(programs, BUSYBOX.into());
     command.args(["setsid", "-c", "sh", "-i"]).stdin(console()?).stdout(console()?).stderr(console()?);
     complete(&mut command)
 }
 
-fn command(home: &Path, program: PathBuf) -> Command {
+fn command(programs: &Path, program: PathBuf) -> Command {
     let mut command = Command::new(program);
     command
-        .current_dir(home.join("work"))
-        .env("PATH", format!("{}:{SYSTEM_PATH}", home.join("bin").display()))
+        .current_dir(programs.join("work"))
+        .env("PATH", format!("{}:{SYSTEM_PATH}", programs.join("bin").display()))
         .env("HOME", "/root")
         .env(OWN_MACHINE, "1");
     // The initramfs has them where the host does.
-    let golden = home.join("shared/golden");
+    let golden = programs.join("shared/golden");
     if golden.is_dir() {
         command.env(GOLDEN, golden);
     }
@@ -132,7 +129,7 @@ fn finish(command: &Command, child: Child) -> Result<i32, GuestError> {
     loop {
         let status = match wait() {
             Ok(WaitStatus::Exited(pid, code)) if pid.as_raw() == child.id() as i32 => code,
-            // As a shell tells it.
+            // As a shell reports it.
             Ok(WaitStatus::Signaled(pid, signal, _)) if pid.as_raw() == child.id() as i32 => {
                 128 + signal as i32
             }

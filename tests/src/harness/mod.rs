@@ -6,6 +6,7 @@ mod context;
 mod failure;
 mod interrupt;
 mod leftovers;
+mod parallel;
 mod process;
 mod runner;
 
@@ -28,13 +29,23 @@ pub struct Test {
     pub timeout_seconds: u64,
     /// False for tests that only check the fixtures and workers.
     pub needs_agent: bool,
+    /// Whether others may run at the same time: for tests whose agent, runtime, cgroups and files are their own, and that
+    /// neither measure times below a second nor what the whole machine has left.
+    pub in_parallel: bool,
     pub run: fn(&Context) -> Result<(), Failure>,
 }
 
 impl Test {
     /// A test of the agent that needs root and ends within 60 seconds.
     pub const fn new(name: &'static str, run: fn(&Context) -> Result<(), Failure>) -> Self {
-        Self { name, needs: &[Capability::Root], timeout_seconds: 60, needs_agent: true, run }
+        Self {
+            name,
+            needs: &[Capability::Root],
+            timeout_seconds: 60,
+            needs_agent: true,
+            in_parallel: false,
+            run,
+        }
     }
 
     pub const fn needs(self, needs: &'static [Capability]) -> Self {
@@ -43,6 +54,11 @@ impl Test {
 
     pub const fn timeout(self, timeout_seconds: u64) -> Self {
         Self { timeout_seconds, ..self }
+    }
+
+    /// May run while others that may do so run.
+    pub const fn in_parallel(self) -> Self {
+        Self { in_parallel: true, ..self }
     }
 
     pub const fn without_agent(self) -> Self {

@@ -11,19 +11,22 @@ use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, killpg, s
 use nix::unistd::Pid;
 use serde::{Deserialize, Serialize};
 
-use super::{Context, Failure, Sweep, Test};
-use crate::fixture::{Layout, die_with_parent};
+use super::parallel::Counts;
+use super::{Context, Failure, Sweep, Test, parallel};
+use crate::fixture::{Containerd, Layout, die_with_parent};
 
 /// How to run the tests.
 pub struct Options {
     pub agent: PathBuf,
     /// Parts of test names. A test runs if any of them matches; all tests run if there are none.
     pub filters: Vec<String>,
+    /// The whole name of the only test that runs.
+    pub exact: Option<String>,
     /// Prints one JSON object per test instead of a line of text.
     pub json: bool,
     pub patience: u32,
-    /// Tests that would begin later than this after the start are skipped.
-    pub begin_within: Option<Duration>,
+    /// How many of the tests that may run in parallel do so.
+    pub jobs: usize,
     /// Set in the process that runs a single test: its name, the runner's pid, and the file for its outcome.
     pub single: Option<(String, u32, PathBuf)>,
 }
@@ -53,7 +56,7 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
     if let Some((name, runner, outcome)) = &options.single {
         return run_single(tests, options, name, *runner, outcome, layout);
     }
-    let chosen: Vec<&Test> = tests.iter().filter(|test| matches(test.name, &options.filters)).collect();
+    let chosen: Vec<&Test> = tests.iter().filter(|test| is_chosen(test.name, options)).collect();
     if chosen.iter().any(|test| test.needs_agent) && !options.agent.is_file() {
         return abort(&format!("no agent at {}", options.agent.display()));
     }
@@ -68,38 +71,42 @@ pub fn run(tests: &[Test], options: &Options) -> ExitCode {
     }
 
     let sweep = Sweep::new(&layout, std::process::id());
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
-    let start = Instant::now();
-    for test in chosen {
+    // Pods of several tests on one runtime would be taken for what another test left.
+    let jobs = if Containerd::is_of_the_machine() { 1 } else { options.jobs };
+    // Those that may run in parallel come last: the first ones test what all others depend on.
+    let (together, alone): (Vec<_>, Vec<_>) =
+        chosen.into_iter().partition(|test| jobs > 1 && test.in_parallel);
+    let mut counts = Counts::default();
+    for test in alone {
         if INTERRUPTED.load(Ordering::SeqCst) {
             break;
         }
         let begun = Instant::now();
-        let reason = missing(test, &layout).or_else(|| out_of_time(start.elapsed(), options.begin_within));
-        let (outcome, output) = match reason {
+        let (outcome, output) = match missing(test, &layout) {
             Some(reason) => (Outcome::Skipped(reason), String::new()),
             None => spawn_and_wait(test, options, &own, &files, &sweep),
         };
         match outcome {
-            Outcome::Ok => passed += 1,
-            Outcome::Failed(_) => failed += 1,
-            Outcome::Skipped(_) => skipped += 1,
+            Outcome::Ok => counts.passed += 1,
+            Outcome::Failed(_) => counts.failed += 1,
+            Outcome::Skipped(_) => counts.skipped += 1,
         }
         report(test.name, &outcome, &output, begun.elapsed(), options.json);
     }
+    counts.add(parallel::run(&together, options, &own, &files, &INTERRUPTED));
     drop(std::fs::remove_dir_all(&files));
 
     let left = sweep.find();
     if !left.is_empty() {
-        failed += 1;
+        counts.failed += 1;
         let list = left.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
         report("leftovers", &Outcome::Failed(list), "", Duration::ZERO, options.json);
     }
-    println!("e2e: {passed} passed, {failed} failed, {skipped} skipped");
+    println!("{counts}");
     if INTERRUPTED.load(Ordering::SeqCst) {
         return ExitCode::from(130);
     }
-    if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    if counts.failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn abort(message: &str) -> ExitCode {
@@ -107,18 +114,18 @@ fn abort(message: &str) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn matches(name: &str, filters: &[String]) -> bool {
-    filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str()))
+fn is_chosen(name: &str, options: &Options) -> bool {
+    match &options.exact {
+        Some(exact) => name == exact,
+        None => {
+            options.filters.is_empty() || options.filters.iter().any(|filter| name.contains(filter.as_str()))
+        }
+    }
 }
 
 fn missing(test: &Test, layout: &Layout) -> Option<String> {
     let temp = std::env::temp_dir();
     test.needs.iter().find_map(|capability| capability.probe(layout, &temp).err())
-}
-
-fn out_of_time(elapsed: Duration, begin_within: Option<Duration>) -> Option<String> {
-    let within = begin_within.filter(|within| elapsed >= *within)?;
-    Some(format!("out of time: no test begins after {} s", within.as_secs()))
 }
 
 fn catch_interrupts() {
@@ -301,18 +308,4 @@ fn explain(failure: &Failure, problems: &[String]) -> String {
         text = format!("{text}\nalso: {problem}");
     }
     text
-}
-
-#[cfg(test)]
-mod unit {
-    use super::*;
-
-    #[test]
-    fn a_test_that_would_begin_too_late_is_skipped_with_a_reason() {
-        let limit = Some(Duration::from_secs(60));
-        assert_eq!(out_of_time(Duration::from_secs(59), limit), None);
-        assert_eq!(out_of_time(Duration::from_secs(999), None), None);
-        let reason = out_of_time(Duration::from_secs(60), limit);
-        assert_eq!(reason.as_deref(), Some("out of time: no test begins after 60 s"));
-    }
 }

@@ -7,10 +7,10 @@ use std::env;
 use std::path::Path;
 
 use super::StepError;
-use crate::debian::{Apt, Archive, DebianError, Suite, newest};
-use crate::files;
-use crate::layout::Layout;
-use crate::progress::Progress;
+use xtask_common::debian::{Apt, Archive, DebianError, Suite, newest};
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::progress::Progress;
 
 /// A package, one of its programs, and where the machine may have that.
 struct Part {
@@ -54,7 +54,7 @@ fn missing(layout: &Layout) -> Vec<&'static str> {
 /// When it can't be downloaded.
 pub fn install(layout: &Layout, progress: &mut Progress) -> Result<(), StepError> {
     let folder = layout.containers();
-    // A partly filled folder is filled anew, so that all in it is of one day.
+    // A partly filled folder is filled again from the start, so that everything in it is of the same day.
     files::remove(&folder)?;
     let packages = missing(layout);
     let archive = Archive::of_this_machine()?;

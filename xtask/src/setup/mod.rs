@@ -1,6 +1,6 @@
 //! `cargo xtask setup`: installs what is missing, step by step; the second time there is nothing to do.
 //!
-//! A step installs beside its destination and renames at the end, so an interrupted one counts as not done.
+//! A step installs next to its destination and renames at the end, so an interrupted one counts as not done.
 //! Programs go into the target directory, the compiler's library source into the Rust toolchain; no package
 //! is installed on the system.
 
@@ -17,12 +17,12 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use thiserror::Error;
 
-use crate::debian::DebianError;
-use crate::files::{self, FileError};
-use crate::layout::Layout;
-use crate::process::CommandError;
-use crate::progress::Progress;
 use toolchain::Toolchain;
+use xtask_common::debian::DebianError;
+use xtask_common::files::{self, FileError};
+use xtask_common::layout::Layout;
+use xtask_common::process::CommandError;
+use xtask_common::progress::Progress;
 
 /// What the installed things are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -77,7 +77,7 @@ pub enum StepError {
     /// A file operation failed.
     #[error(transparent)]
     File(#[from] FileError),
-    /// Debian's package can't be had.
+    /// Debian's package is not available.
     #[error(transparent)]
     Debian(#[from] DebianError),
     /// The step's commands succeeded and the thing is not there all the same.
@@ -139,14 +139,14 @@ impl Step {
     fn doing(self) -> &'static str {
         match self {
             Self::RustSource => "downloading, about 10 seconds",
-            Self::BpfLinker => "compiling, about 3 minutes",
+            Self::BpfLinker => "compiling, about a minute",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
             Self::Containers | Self::Python => "downloading Debian's packages, about 10 seconds",
         }
     }
 
-    /// Whether one can go on without it: tests then say what they skipped, and `run` says what it needs.
+    /// Whether other commands work without it: tests then say what they skipped, and `run` says what it needs.
     fn is_optional(self) -> bool {
         matches!(self, Self::Checkers | Self::Prometheus | Self::Containers | Self::Python)
     }
@@ -155,7 +155,7 @@ impl Step {
         match self {
             Self::RustSource => "let this machine reach rustup's server or its Debian mirror, then run again",
             Self::BpfLinker => {
-                "let this machine reach crates.io, then run again: it goes on where it stopped"
+                "let this machine reach crates.io, then run again: it continues where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
             Self::Prometheus | Self::Containers | Self::Python => {
@@ -236,7 +236,7 @@ fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<u
         match step.install(layout, toolchain, &mut progress) {
             Ok(()) => progress.end_timed(),
             Err(error) if step.is_optional() => {
-                progress.end("not to be had; what needs it is left out and says so");
+                progress.end("not available; what needs it is skipped with this reason");
                 eprintln!("      {error}\n      what to do: {}", step.advice());
             }
             Err(source) => {

@@ -3,10 +3,10 @@
 //! Unpacked and not installed: installing it would start a server on this machine.
 
 use super::StepError;
-use crate::debian::{Archive, Package, Suite};
-use crate::files;
-use crate::layout::Layout;
-use crate::progress::Progress;
+use xtask_common::debian::{Archive, Package, Suite};
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::progress::Progress;
 
 /// Whether both programs are there; the folder appears by a rename when it is whole.
 pub fn is_there(layout: &Layout) -> bool {

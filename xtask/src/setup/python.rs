@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 
 use super::StepError;
-use crate::debian::{Apt, Archive, Suite, newest};
-use crate::files;
-use crate::layout::Layout;
-use crate::progress::Progress;
+use xtask_common::debian::{Apt, Archive, Suite, newest};
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::progress::Progress;
 
 const INTERPRETER: &str = "/usr/bin/python3";
 /// Packages, and what each puts into [`MODULES`].

@@ -7,11 +7,11 @@ use std::path::{Path, PathBuf};
 
 use super::toolchain::Toolchain;
 use super::{StepError, rustup};
-use crate::debian::{Archive, Package, Suite};
-use crate::files;
-use crate::layout::Layout;
-use crate::process;
-use crate::progress::Progress;
+use xtask_common::debian::{Archive, Package, Suite};
+use xtask_common::files;
+use xtask_common::layout::Layout;
+use xtask_common::process;
+use xtask_common::progress::Progress;
 
 /// Where Debian keeps newer compilers than its stable release has, the smallest package list first.
 const SUITES: [Suite; 3] = [Suite::Named("trixie-backports"), Suite::Named("forky"), Suite::Named("sid")];
@@ -70,7 +70,7 @@ fn put_in_place(
     let mut copy = layout.command("cp");
     copy.arg("--recursive").arg("--dereference").arg(library).arg(&partial);
     process::follow(&mut copy, |line| progress.tick(line))?;
-    // What stands there is a dangling link or has no whole library: `is_there` was asked before.
+    // What is there is a dangling link or an incomplete library: `is_there` was asked before.
     files::remove(rust)?;
     Ok(files::rename(&partial, rust)?)
 }

@@ -1,8 +1,8 @@
 //! The ordinary way to more of the compiler: `rustup component add`.
 
-use crate::layout::Layout;
-use crate::process::{self, CommandError};
-use crate::progress::Progress;
+use xtask_common::layout::Layout;
+use xtask_common::process::{self, CommandError};
+use xtask_common::progress::Progress;
 
 /// Adds `components` to the toolchain in use.
 ///

@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use thiserror::Error;
 
 use super::bpf_linker;
-use crate::layout::Layout;
-use crate::process::{self, CommandError};
+use xtask_common::layout::Layout;
+use xtask_common::process::{self, CommandError};
 
 /// What `rustc` says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +28,7 @@ pub enum ToolchainError {
     #[error("cannot ask the compiler for its version; is rustup installed?")]
     Ask(#[from] CommandError),
     /// It does not say what it always said.
-    #[error("`rustc -vV` does not tell its {0}")]
+    #[error("`rustc -vV` does not say its {0}")]
     Unknown(&'static str),
     /// Its LLVM is not the one that bpf-linker can load.
     #[error(

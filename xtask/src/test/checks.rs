@@ -1,53 +1,158 @@
-//! Formatting, lints and licences: each counts as one test.
+//! Formatting, lints, documentation, the order of layers, licences and advisories: each counts as one test.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::{env, fs};
+
+use xtask_common::layout::Layout;
+use xtask_common::process::{self, CommandError};
+use xtask_common::tally::Tally;
 
 use super::TestError;
-use super::tally::Tally;
-use crate::layout::Layout;
-use crate::process::{self, CommandError};
+use crate::{build, layers};
 
-/// Each check: the cargo subcommand that makes it, and its arguments.
-const CHECKS: [(&str, &[&str]); 3] = [
-    ("fmt", &["--all", "--check"]),
-    ("clippy", &["--workspace", "--exclude", "nodewarden-ebpf", "--all-targets", "--", "-D", "warnings"]),
-    // Without advisories, whose database comes from the network.
-    ("deny", &["--log-level", "error", "check", "licenses", "bans", "sources"]),
-];
+/// One check that a subcommand of cargo makes.
+struct Check {
+    name: &'static str,
+    /// A subcommand that has to be installed.
+    tool: Option<&'static str>,
+    command: Command,
+}
 
-/// Makes the checks that this machine has the programs for.
+impl Check {
+    fn new(name: &'static str, tool: Option<&'static str>, mut command: Command, arguments: &[&str]) -> Self {
+        command.args(arguments);
+        Self { name, tool, command }
+    }
+}
+
+const DENY_WARNINGS: [&str; 3] = ["--", "-D", "warnings"];
+
+/// The checks that need nothing but a subcommand of cargo. What lints deny is in the root Cargo.toml.
+fn by_cargo(layout: &Layout) -> Vec<Check> {
+    let cargo = |subcommand: &str| {
+        let mut command = layout.cargo();
+        command.arg(subcommand);
+        command
+    };
+    let host = ["--workspace", "--exclude", "nodewarden-ebpf"];
+    let kernel = |subcommand| build::kernel_cargo(layout, subcommand);
+    vec![
+        Check::new("fmt", Some("fmt"), cargo("fmt"), &["--all", "--check"]),
+        Check::new(
+            "clippy",
+            Some("clippy"),
+            cargo("clippy"),
+            &[&host[..], &["--all-targets"], &DENY_WARNINGS].concat(),
+        ),
+        Check::new("clippy_kernel_programs", Some("clippy"), kernel("clippy"), &DENY_WARNINGS),
+        // Private items too: their links are read in the source, where most of them are.
+        Check::new(
+            "doc",
+            None,
+            cargo("doc"),
+            &[&host[..], &["--no-deps", "--document-private-items"]].concat(),
+        ),
+        Check::new("doc_kernel_programs", None, kernel("doc"), &["--no-deps", "--document-private-items"]),
+        Check::new(
+            "deny",
+            Some("deny"),
+            cargo("deny"),
+            &["--log-level", "error", "check", "licenses", "bans", "sources"],
+        ),
+    ]
+}
+
+/// Makes the checks. One whose program is not on this machine counts as skipped.
 ///
 /// # Errors
-/// When one can't be started.
+/// When one can't be started, or the layers can't be read.
 pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
-    for (subcommand, arguments) in CHECKS {
-        let name = format!("check::{subcommand}");
-        // rustup's stand-in for a component that is missing can't tell its version.
-        if process::capture(layout.cargo().args([subcommand, "--version"])).is_err() {
-            let reason = format!("cargo-{subcommand} is not installed");
-            println!("test {name} ... skipped: {reason}");
-            tally.skip(name, reason);
-        } else {
-            check(&name, layout.cargo().arg(subcommand).args(arguments), tally)?;
+    for mut check in by_cargo(layout) {
+        let name = format!("check::{}", check.name);
+        match check.tool.and_then(|tool| missing(layout, tool)) {
+            Some(reason) => skip(&name, reason, tally),
+            None => run_one(&name, &mut check.command, tally)?,
         }
     }
+    advisories(layout, tally)?;
+    layers(layout, tally)
+}
+
+/// Why a subcommand of cargo can't be used.
+fn missing(layout: &Layout, subcommand: &str) -> Option<String> {
+    // rustup's stand-in for a component that is missing knows no version.
+    let probe = process::capture(layout.cargo().args([subcommand, "--version"]));
+    probe.is_err().then(|| format!("cargo-{subcommand} is not installed"))
+}
+
+/// Compares the locked dependencies with the published advisories, which cargo-deny downloads.
+fn advisories(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let name = "check::advisories";
+    if let Some(reason) = missing(layout, "deny") {
+        skip(name, reason, tally);
+        return Ok(());
+    }
+    let fetched = process::capture(layout.cargo().args(["deny", "--log-level", "error", "fetch", "db"]));
+    if let Err(error) = fetched {
+        match database() {
+            Some(folder) => {
+                println!(
+                    "check::advisories: {error}\n    using the database of an earlier day in {}",
+                    folder.display()
+                );
+            }
+            None => {
+                skip(name, format!("the database of advisories can't be fetched: {error}"), tally);
+                return Ok(());
+            }
+        }
+    }
+    let arguments = ["deny", "--log-level", "error", "check", "--disable-fetch", "advisories"];
+    Ok(run_one(name, layout.cargo().args(arguments), tally)?)
+}
+
+/// Where cargo-deny keeps its databases, if it has one (its book, "The [advisories] section").
+fn database() -> Option<PathBuf> {
+    let home = env::var_os("CARGO_HOME").map(PathBuf::from);
+    let home = home.or_else(|| Some(Path::new(&env::var_os("HOME")?).join(".cargo")))?;
+    let folder = home.join("advisory-dbs");
+    fs::read_dir(&folder).ok()?.flatten().any(|entry| entry.path().is_dir()).then_some(folder)
+}
+
+/// Refuses what depends on or imports a layer above it.
+fn layers(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let violations = layers::violations(layout)?;
+    violations.iter().for_each(|violation| println!("{violation}"));
+    count("check::layers", violations.is_empty(), tally);
     Ok(())
 }
 
-fn check(name: &str, command: &mut Command, tally: &mut Tally) -> Result<(), CommandError> {
-    match process::show(command) {
-        Ok(()) => {
-            println!("test {name} ... ok");
-            tally.pass();
-            Ok(())
-        }
-        Err(CommandError::Failed { .. }) => {
-            println!("test {name} ... FAILED");
-            tally.fail(name);
-            Ok(())
-        }
-        Err(error) => Err(error),
+fn run_one(name: &str, command: &mut Command, tally: &mut Tally) -> Result<(), CommandError> {
+    let good = match process::show(command) {
+        Ok(()) => true,
+        Err(CommandError::Failed { .. }) => false,
+        Err(error) => return Err(error),
+    };
+    count(name, good, tally);
+    Ok(())
+}
+
+fn count(name: &str, good: bool, tally: &mut Tally) {
+    if good {
+        println!("test {name} ... ok");
+        tally.pass();
+    } else {
+        println!("test {name} ... FAILED");
+        tally.fail(name);
     }
+}
+
+fn skip(name: &str, reason: String, tally: &mut Tally) {
+    // One line, also of an error with the last lines of a program.
+    let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
+    println!("test {name} ... skipped: {reason}");
+    tally.skip(name, reason);
 }
 
 #[cfg(test)]
@@ -57,9 +162,16 @@ mod tests {
     #[test]
     fn a_failed_check_counts_and_does_not_stop_the_others() {
         let mut tally = Tally::default();
-        check("a", &mut Command::new("true"), &mut tally).unwrap();
-        check("b", &mut Command::new("false"), &mut tally).unwrap();
-        check("c", &mut Command::new("/no/such/program"), &mut tally).unwrap_err();
+        run_one("a", &mut Command::new("true"), &mut tally).unwrap();
+        run_one("b", &mut Command::new("false"), &mut tally).unwrap();
+        run_one("c", &mut Command::new("/no/such/program"), &mut tally).unwrap_err();
         assert_eq!(tally.summary(), "FAILED: b\n1 passed, 1 failed, 0 skipped\n");
+    }
+
+    #[test]
+    fn a_reason_is_one_line() {
+        let mut tally = Tally::default();
+        skip("a", "`x` failed\n    because".to_owned(), &mut tally);
+        assert_eq!(tally.summary().lines().next(), Some("skipped: a: `x` failed because"));
     }
 }

@@ -2,12 +2,16 @@
 
 use super::TestError;
 use super::clock::Clock;
-use super::tally::{Counts, Tally};
 use crate::build;
-use crate::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
-use crate::process;
+use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
+use xtask_common::process;
+use xtask_common::tally::{Counts, Tally};
 
-/// Builds the agent and its end-to-end tests and runs them; quick ones test the development build.
+/// Tests at a time of those that do not disturb each other. One of them uses 10 to 110 % of a CPU and waits otherwise, so
+/// that three are what two CPUs can do without making any late.
+const JOBS: usize = 3;
+
+/// Builds the agent and its end-to-end tests, calls `before`, and runs them; quick ones test the development build.
 ///
 /// The release build is what ships, and its timing is what the tests bound.
 ///
@@ -19,6 +23,7 @@ pub fn run(
     quick: bool,
     clock: &mut Clock,
     tally: &mut Tally,
+    before: impl FnOnce(),
 ) -> Result<(), TestError> {
     if !layout::is_root() {
         tally.skip("end-to-end tests", "they load kernel programs, which needs root");
@@ -26,12 +31,11 @@ pub fn run(
     }
     let profile = Profile::of(!quick);
     build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
+    before();
     clock.ended("programs");
     let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
     command.arg("--agent").arg(layout.program(profile, "nodewarden")).args(filter);
-    if let Some(left) = clock.left() {
-        command.args(["--begin-within", &left.as_secs().to_string()]);
-    }
+    command.args(["--jobs", &JOBS.to_string()]);
     command.env("PATH", layout.path_with_tools());
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);

@@ -3,29 +3,30 @@
 mod checks;
 mod clock;
 mod e2e;
-pub mod tally;
 mod unit;
 mod vm;
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use clap::ValueEnum;
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
-use crate::layout::Layout;
-use crate::process::CommandError;
+use crate::layers::LayersError;
 use crate::setup::{self, Purpose, SetupError};
-use crate::vm::VmError;
 use clock::Clock;
-use tally::Tally;
+use nodewarden_vm::VmError;
+use xtask_common::layout::Layout;
+use xtask_common::process::CommandError;
+use xtask_common::tally::Tally;
 
 /// Which tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Kind {
     /// Everything: formatting, lints, unit and end-to-end tests, also on other kernels
     All,
+    /// Formatting, lints, the order of layers, documentation, licences and advisories
+    Checks,
     /// The tests in the code, the golden ones among them
     Unit,
     /// The tests that compare with the recorded kubelet
@@ -43,7 +44,7 @@ enum Kind {
     count as one test each. Recorded kubelet values are read from $NODEWARDEN_GOLDEN, else ../shared/golden."
 )]
 pub struct Args {
-    /// all, unit, golden, e2e or vm; anything else is a filter over all
+    /// all, checks, unit, golden, e2e or vm; anything else is a filter over all
     #[arg(value_name = "KIND")]
     kind: Option<String>,
     /// Only tests whose name contains this; leaves the checks out
@@ -51,17 +52,13 @@ pub struct Args {
     /// Leave out formatting, lints, licences and other kernels, and test the development build end to end
     #[arg(long)]
     quick: bool,
-    /// Begin no end-to-end test, here or in a virtual machine, after this many minutes; those left are counted as
-    /// skipped with that reason
-    #[arg(long, value_name = "N")]
-    minutes: Option<u32>,
 }
 
 /// The tests could not be run (a failing test is not this).
 #[derive(Debug, Error)]
 pub enum TestError {
     /// The first of two arguments is not a kind of tests.
-    #[error("{0:?} is no kind of tests; there are all, unit, golden, e2e and vm")]
+    #[error("{0:?} is no kind of tests; there are all, checks, unit, golden, e2e and vm")]
     Kind(String),
     /// Something they need could not be installed.
     #[error(transparent)]
@@ -69,6 +66,9 @@ pub enum TestError {
     /// The programs under test could not be built.
     #[error(transparent)]
     Build(#[from] BuildError),
+    /// The order of layers could not be looked at.
+    #[error(transparent)]
+    Layers(#[from] LayersError),
     /// A test runner could not be run.
     #[error(transparent)]
     Command(#[from] CommandError),
@@ -84,7 +84,7 @@ pub enum TestError {
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let (kind, filter) = what(args.kind.as_deref(), args.filter.as_deref())?;
     let mut tally = Tally::default();
-    let mut clock = Clock::start(args.minutes.map(|minutes| Duration::from_secs(u64::from(minutes) * 60)));
+    let mut clock = Clock::start();
     if let Err(error) = run_kind(layout, kind, filter, args.quick, &mut clock, &mut tally) {
         crate::report(&error);
         tally.fail("not all tests could be built and run, see the error above");
@@ -102,22 +102,25 @@ fn run_kind(
     clock: &mut Clock,
     tally: &mut Tally,
 ) -> Result<(), TestError> {
+    let guests = kind == Kind::Vm || (kind == Kind::All && !quick);
+    let mut fetching = guests.then(|| vm::Fetching::begin(layout));
     setup::ensure(layout, Purpose::Test)?;
     build::kernel_programs(layout, true)?;
     clock.ended("setup");
-    if kind == Kind::All && filter.is_none() && !quick {
+    if kind == Kind::Checks || (kind == Kind::All && filter.is_none() && !quick) {
         checks::run(layout, tally)?;
         clock.ended("checks");
     }
-    if !matches!(kind, Kind::E2e | Kind::Vm) {
+    if matches!(kind, Kind::All | Kind::Unit | Kind::Golden) {
         unit::run(layout, unit::Scope { golden_only: kind == Kind::Golden, filter }, tally)?;
         clock.ended("unit tests");
     }
     if matches!(kind, Kind::All | Kind::E2e) {
-        e2e::run(layout, filter, quick, clock, tally)?;
+        e2e::run(layout, filter, quick, clock, tally, || fetching.iter_mut().for_each(vm::Fetching::wait))?;
         clock.ended("end-to-end tests");
     }
-    if kind == Kind::Vm || (kind == Kind::All && !quick) {
+    fetching.iter_mut().for_each(vm::Fetching::wait);
+    if guests {
         vm::run(layout, filter, clock, tally)?;
         clock.ended("virtual machines");
     }

@@ -37,7 +37,7 @@ const NEEDS_PYTHON: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [
+    let parallel = [
         reach::TESTS,
         order::TESTS,
         health::TESTS,
@@ -47,7 +47,9 @@ pub fn tests() -> Vec<Test> {
         watcher::TESTS,
         listing::TESTS,
         enforce::TESTS,
-        rounds::TESTS,
     ]
-    .concat()
+    .concat();
+    // It keeps both CPUs of a small machine busy.
+    let alone = [rounds::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }

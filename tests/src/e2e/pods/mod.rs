@@ -47,7 +47,7 @@ pub(crate) const LONG_NEEDS: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [
+    let parallel = [
         runtime::TESTS,
         names::TESTS,
         environment::TESTS,
@@ -57,16 +57,16 @@ pub fn tests() -> Vec<Test> {
         order::TESTS,
         hooks::TESTS,
         images::TESTS,
-        crash::TESTS,
         resize::TESTS,
         rotation::TESTS,
         refused::TESTS,
         survive::TESTS,
-        oom::TESTS,
         command_line::TESTS,
-        churn::TESTS,
     ]
-    .concat()
+    .concat();
+    // Bounds of a tenth of a second and of a second; and a test that keeps both CPUs of a small machine busy.
+    let alone = [oom::TESTS, crash::TESTS, churn::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }
 
 /// Checks the `key=value` lines that a container printed; fails with every difference.

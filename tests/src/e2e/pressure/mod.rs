@@ -21,20 +21,18 @@ use super::pods::{LONG_NEEDS as NEEDS, NEEDS as ANYWHERE};
 use crate::harness::Test;
 
 pub fn tests() -> Vec<Test> {
-    [
+    let parallel = [
         admission::TESTS,
         preemption::TESTS,
         memory::TESTS,
         evicted::TESTS,
         soft::TESTS,
-        under::TESTS,
-        killed::TESTS,
-        node::TESTS,
-        pids::TESTS,
         disk::TESTS,
         limits::TESTS,
         simulate::TESTS,
-        observe::TESTS,
     ]
-    .concat()
+    .concat();
+    // They measure seconds closely, look at what the whole machine has, or kill the agent at a certain moment.
+    let alone = [under::TESTS, killed::TESTS, node::TESTS, pids::TESTS, observe::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }

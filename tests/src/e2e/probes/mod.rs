@@ -20,16 +20,8 @@ use crate::harness::Test;
 pub(crate) use fixture::samples;
 
 pub fn tests() -> Vec<Test> {
-    [
-        handlers::TESTS,
-        startup::TESTS,
-        thresholds::TESTS,
-        liveness::TESTS,
-        sidecars::TESTS,
-        ending::TESTS,
-        died::TESTS,
-        delays::TESTS,
-        restarts::TESTS,
-    ]
-    .concat()
+    let parallel = [handlers::TESTS, thresholds::TESTS, liveness::TESTS, sidecars::TESTS].concat();
+    // Their bounds are parts of a second.
+    let alone = [startup::TESTS, ending::TESTS, died::TESTS, delays::TESTS, restarts::TESTS].concat();
+    parallel.into_iter().map(Test::in_parallel).chain(alone).collect()
 }

@@ -1,0 +1,103 @@
+//! What a guest boots into: the kernel's modules, our programs, and its job, one archive after the other.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use super::assets::archive::concatenate;
+use super::assets::{Archive, Kernel};
+use super::error::VmError;
+use nodewarden_guest_job::{JOB_FILE, Job, PROGRAMS};
+use xtask_common::layout::{Layout, Profile};
+
+/// How what runs in guests is built: as it is shipped, which is also what an emulated machine runs fastest.
+pub const PROFILE: Profile = Profile::Release;
+
+/// The programs of a guest, in addition to its init.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Programs {
+    /// For the tests.
+    Tests,
+    /// For a bench.
+    Bench,
+}
+
+impl Programs {
+    fn names(self) -> [&'static str; 2] {
+        match self {
+            Self::Tests => ["nodewarden", "nodewarden-e2e"],
+            Self::Bench => ["nodewarden", "nodewarden-bench"],
+        }
+    }
+}
+
+/// Process 1.
+const INIT: &str = "nodewarden-guest";
+
+/// Writes the archive of what all guests of a run share into `folder`. `busybox` is for guests with a shell.
+///
+/// # Errors
+/// When a program is not built or can't be packed.
+pub fn programs(
+    layout: &Layout,
+    programs: Programs,
+    busybox: Option<&Path>,
+    folder: &Path,
+) -> Result<PathBuf, VmError> {
+    let mut archive = Archive::new(layout);
+    for name in programs.names() {
+        archive.program(&layout.program(PROFILE, name), &format!("{PROGRAMS}/bin/{name}"))?;
+    }
+    let init = format!("{PROGRAMS}/bin/{INIT}");
+    archive.program(&layout.program(PROFILE, INIT), &init)?;
+    archive.symlink(&init, "/init");
+    archive.directory(&format!("{PROGRAMS}/work"));
+    archive.directory("/root");
+    archive.file("root:x:0:0::/root:/bin/sh\n", "/etc/passwd", 0o644);
+    archive.file("root:x:0:\n", "/etc/group", 0o644);
+    archive.file("127.0.0.1 localhost\n", "/etc/hosts", 0o644);
+    if let Some(golden) = layout.golden() {
+        recorded_values(&mut archive, &golden)?;
+    }
+    if let Some(busybox) = busybox {
+        archive.program(busybox, "/bin/busybox")?;
+    }
+    let path = folder.join("programs.cpio");
+    archive.write_to(&path)?;
+    Ok(path)
+}
+
+/// Packs the files of `golden` where the tests find them from their working directory.
+fn recorded_values(archive: &mut Archive, golden: &Path) -> Result<(), VmError> {
+    for entry in fs::read_dir(golden).map_err(VmError::file("read", golden))? {
+        let path = entry.map_err(VmError::file("read", golden))?.path();
+        if let (true, Some(name)) = (path.is_file(), path.file_name()) {
+            archive.host_file(&path, &format!("{PROGRAMS}/shared/golden/{}", name.to_string_lossy()), 0o644);
+        }
+    }
+    Ok(())
+}
+
+/// Writes the initramfs of one guest into `folder`. `agent` replaces the one in `programs`.
+///
+/// # Errors
+/// When it can't be written.
+pub fn initramfs(
+    layout: &Layout,
+    kernel: &Kernel,
+    programs: &Path,
+    job: &Job,
+    agent: Option<&Path>,
+    folder: &Path,
+) -> Result<PathBuf, VmError> {
+    let mut archive = Archive::new(layout);
+    let text = serde_json::to_vec(job).map_err(|error| VmError::file("write", JOB_FILE)(error.into()))?;
+    archive.file(text, JOB_FILE, 0o644);
+    if let Some(agent) = agent {
+        archive.program_alone(agent, &format!("{PROGRAMS}/bin/nodewarden"))?;
+    }
+    let own = folder.join("job.cpio");
+    archive.write_to(&own)?;
+    let path = folder.join("initramfs");
+    concatenate(&[&kernel.modules, programs, &own], &path)?;
+    Ok(path)
+}

@@ -1,0 +1,258 @@
+//! QEMU: its command line, its life, and the lines of the guest's second serial port.
+//!
+//! Emulated in software: /dev/kvm is seldom usable where this runs, and the same everywhere is worth more here.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread::{self, JoinHandle};
+
+use super::assets::Qemu;
+use nodewarden_guest_job::{ROOT_DISK, SCRATCH_DISK};
+
+/// What a guest sees of memory, in MiB, unless said otherwise. The tests' cgroups are far smaller, and containerd fits too.
+pub const MEMORY_MIB: u32 = 1024;
+/// `panic=-1`: a panic restarts at once, which `-no-reboot` turns into QEMU's end. The log is large enough that what
+/// the kernel says at each OOM kill does not push out what must be seen in the end.
+const KERNEL_LINE: &str = "console=ttyS0 panic=-1 quiet mitigations=off log_buf_len=4M";
+
+/// A machine to start.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan<'a> {
+    /// The QEMU.
+    pub qemu: &'a Qemu,
+    /// The ELF image of the kernel.
+    pub kernel: &'a Path,
+    /// The initramfs.
+    pub initramfs: &'a Path,
+    /// A Debian root.
+    pub root: Option<&'a Path>,
+    /// An empty ext4 disk.
+    pub scratch: Option<&'a Path>,
+    /// What it sees of memory, in MiB.
+    pub memory_mib: u32,
+    /// Whether its clock counts its instructions, a nanosecond each, while it works, instead of this machine's time: what it
+    /// measures is then that of a slow machine of its own, however slow or busy this one is.
+    pub virtual_time: bool,
+    /// Where the first serial port goes.
+    pub console: Console<'a>,
+}
+
+/// The first serial port.
+#[derive(Debug, Clone, Copy)]
+pub enum Console<'a> {
+    /// A file; the second port goes to QEMU's standard output.
+    File(&'a Path),
+    /// This process's terminal; the second port goes to a file.
+    Terminal {
+        /// That file.
+        results: &'a Path,
+    },
+}
+
+impl Plan<'_> {
+    /// QEMU's arguments, without those that it always has.
+    fn arguments(&self) -> Vec<OsString> {
+        let mut arguments = Vec::<OsString>::new();
+        // Both CPUs' instructions count, and an idle machine's clock follows this one's (QEMU: docs/devel/tcg-icount.rst).
+        let accelerator = match self.virtual_time {
+            true => "tcg,thread=single -icount shift=0,sleep=on",
+            false => "tcg,thread=multi",
+        };
+        let machine = format!(
+            "-accel {accelerator} -cpu Nehalem -M q35 -smp 2 -m {} -nodefaults -no-user-config \
+             -display none -no-reboot",
+            self.memory_mib
+        );
+        arguments.extend(machine.split(' ').map(OsString::from));
+        // A comma in a path is written twice (QEMU's documentation of its option syntax).
+        let file = |path: &Path| path.to_string_lossy().replace(',', ",,");
+        let (console, results) = match self.console {
+            Console::File(path) => {
+                (format!("file,id=console,path={}", file(path)), "stdio,id=results,signal=off".into())
+            }
+            Console::Terminal { results } => (
+                "stdio,id=console,mux=on,signal=off".into(),
+                format!("file,id=results,path={}", file(results)),
+            ),
+        };
+        let mut add = |option: &str, value: String| arguments.extend([option.into(), value.into()]);
+        for (id, chardev) in [("console", console), ("results", results)] {
+            add("-chardev", chardev);
+            add("-serial", format!("chardev:{id}"));
+        }
+        if matches!(self.console, Console::Terminal { .. }) {
+            add("-mon", "chardev=console".into());
+        }
+        for (path, serial) in [(self.root, ROOT_DISK), (self.scratch, SCRATCH_DISK)] {
+            let Some(path) = path else { continue };
+            // What a guest writes goes to a temporary file that is gone with QEMU; nothing there has to survive.
+            add(
+                "-drive",
+                format!("if=none,id={serial},format=raw,snapshot=on,cache=unsafe,file={}", file(path)),
+            );
+            add("-device", format!("virtio-blk-pci,drive={serial},serial={serial}"));
+        }
+        add("-kernel", self.kernel.to_string_lossy().into_owned());
+        add("-initrd", self.initramfs.to_string_lossy().into_owned());
+        add("-append", KERNEL_LINE.into());
+        arguments
+    }
+
+    /// The command that starts it.
+    pub fn command(&self) -> Command {
+        let mut command = self.qemu.command();
+        command.args(self.arguments());
+        command
+    }
+}
+
+/// A running QEMU; killed when dropped.
+#[derive(Debug)]
+pub struct Machine {
+    child: Child,
+    /// Held open: its end would close the guest's port.
+    _input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    errors: JoinHandle<String>,
+}
+
+impl Machine {
+    /// Starts it. It dies with the calling thread, and Ctrl-C does not reach it: the caller that waits for it ends it.
+    ///
+    /// # Errors
+    /// When QEMU can't be started.
+    pub fn start(plan: &Plan) -> io::Result<Self> {
+        let mut command = plan.command();
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
+        // SAFETY: prctl is async-signal-safe, and the closure touches nothing else.
+        unsafe {
+            command.pre_exec(|| {
+                nix::sys::prctl::set_pdeathsig(nix::sys::signal::Signal::SIGKILL).map_err(io::Error::from)
+            });
+        }
+        let mut child = command.spawn()?;
+        let (output, errors) = (child.stdout.take(), child.stderr.take());
+        let (send, lines) = mpsc::channel();
+        thread::spawn(move || {
+            for line in output.into_iter().flat_map(|output| lossy_lines(BufReader::new(output))) {
+                // Nobody listens any more once the machine was given up.
+                let _ = send.send(line);
+            }
+        });
+        let errors = thread::spawn(move || {
+            let mut text = Vec::new();
+            // What could be read is worth more than why the rest could not.
+            let _ = errors.map(|mut errors| errors.read_to_end(&mut text));
+            String::from_utf8_lossy(&text).into_owned()
+        });
+        Ok(Self { _input: child.stdin.take(), child, lines, errors })
+    }
+
+    /// The lines of the second serial port; disconnected when QEMU has ended.
+    pub fn lines(&self) -> &Receiver<String> {
+        &self.lines
+    }
+
+    /// Kills it if it still runs. Returns how it ended and what it said.
+    ///
+    /// # Errors
+    /// When it can't be awaited.
+    pub fn end(mut self, kill: bool) -> io::Result<(ExitStatus, String)> {
+        if kill {
+            self.child.kill()?;
+        }
+        let status = self.child.wait()?;
+        let errors = std::mem::replace(&mut self.errors, thread::spawn(String::new));
+        Ok((status, errors.join().unwrap_or_default()))
+    }
+}
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // Refused only when it has ended and was awaited.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Lines without their ends; a broken pipe is the end.
+fn lossy_lines(mut reader: impl BufRead) -> impl Iterator<Item = String> {
+    std::iter::from_fn(move || {
+        let mut line = Vec::new();
+        match reader.read_until(b'\n', &mut line) {
+            Ok(length) if length > 0 => Some(String::from_utf8_lossy(&line).trim_end().to_owned()),
+            _ => None,
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn arguments(console: Console, root: Option<&Path>) -> String {
+        with_time(console, root, false)
+    }
+
+    fn with_time(console: Console, root: Option<&Path>, virtual_time: bool) -> String {
+        let qemu = Qemu { folder: "/q".into(), version: "1".into() };
+        let plan = Plan {
+            qemu: &qemu,
+            kernel: Path::new("/k"),
+            initramfs: Path::new("/i"),
+            root,
+            scratch: Some(Path::new("/a,b")),
+            memory_mib: 2048,
+            virtual_time,
+            console,
+        };
+        plan.arguments().iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn the_first_serial_port_is_the_console() {
+        let line = arguments(Console::File(Path::new("/c")), None);
+        assert!(
+            line.contains("-chardev file,id=console,path=/c -serial chardev:console -chardev stdio"),
+            "{line}"
+        );
+        let line = arguments(Console::Terminal { results: Path::new("/r") }, None);
+        assert!(line.contains("-chardev stdio,id=console,mux=on"), "{line}");
+        assert!(line.contains(" -m 2048 "), "{line}");
+    }
+
+    #[test]
+    fn virtual_time_counts_instructions() {
+        let line = |virtual_time| with_time(Console::File(Path::new("/c")), None, virtual_time);
+        assert!(
+            line(true).contains("-accel tcg,thread=single -icount shift=0,sleep=on -cpu"),
+            "{}",
+            line(true)
+        );
+        assert!(!line(false).contains("-icount"), "{}", line(false));
+    }
+
+    #[test]
+    fn disks_are_named_and_never_written() {
+        let line = arguments(Console::File(Path::new("/c")), Some(Path::new("/root.ext4")));
+        assert_eq!(line.matches("snapshot=on").count(), 2);
+        assert!(line.contains("file=/a,,b -device virtio-blk-pci,drive=nodewarden-scratch,"), "{line}");
+        assert!(line.contains("serial=nodewarden-root "), "{line}");
+    }
+
+    #[test]
+    fn serial_numbers_fit() {
+        // virtio, section "Block Device": 20 bytes.
+        assert!([ROOT_DISK, SCRATCH_DISK].iter().all(|serial| serial.len() <= 20));
+    }
+
+    #[test]
+    fn lines_need_not_be_utf8_nor_end() {
+        let lines = lossy_lines(&b"a\r\n\xff\nend"[..]).collect::<Vec<_>>();
+        assert_eq!(lines, ["a", "\u{fffd}", "end"]);
+    }
+}
