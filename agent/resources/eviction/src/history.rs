@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use tracing::warn;
 
 use nodewarden_model::Decision;
-use nodewarden_storage::state_file::{Format, KeptError, KeptFile};
+use nodewarden_storage::state_file::{Format, StateFile, StateFileError};
 
 const NAME: &str = "decisions.json";
-const FORMAT: Format = Format { field: "history", version: 1 };
+const FORMAT: Format = Format::new("history", 1);
 
 /// So many decisions are kept,
 const DECISIONS: usize = 256;
@@ -29,7 +29,7 @@ pub struct History(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    file: KeptFile,
+    file: StateFile,
     state: Mutex<State>,
     /// Rings when the writer has ended.
     idle: Condvar,
@@ -58,8 +58,8 @@ struct Kept {
 
 impl History {
     /// The decisions of earlier agents with this state directory; none of them, and why, where they cannot be read.
-    pub fn open(state_dir: &Path) -> (Self, Option<KeptError>) {
-        let (file, kept, problem) = KeptFile::open::<Kept>(state_dir.join(NAME), FORMAT);
+    pub fn open(state_dir: &Path) -> (Self, Option<StateFileError>) {
+        let (file, kept, problem) = StateFile::open::<Kept>(state_dir.join(NAME), FORMAT);
         let state = State { kept: kept.unwrap_or_default(), ..State::default() };
         (Self(Arc::new(Shared { file, state: Mutex::new(state), idle: Condvar::new() })), problem)
     }

@@ -10,10 +10,10 @@ use tracing::warn;
 
 use super::shared::Saved;
 use crate::Pressure;
-use nodewarden_storage::state_file::{Format, KeptFile};
+use nodewarden_storage::state_file::{Format, StateFile};
 
 const NAME: &str = "eviction.json";
-const FORMAT: Format = Format { field: "eviction", version: 1 };
+const FORMAT: Format = Format::new("eviction", 1);
 
 /// See the module. The thread ends when this is dropped, with the newest state on disk.
 pub struct Saver(Sender<Saved>);
@@ -43,7 +43,7 @@ impl Remembered {
 impl Saver {
     /// What an earlier agent left, and why it cannot be read if it cannot.
     pub fn open(state_dir: &Path) -> (Self, Saved, Option<String>) {
-        let (file, saved, problem) = KeptFile::open::<Saved>(state_dir.join(NAME), FORMAT);
+        let (file, saved, problem) = StateFile::open::<Saved>(state_dir.join(NAME), FORMAT);
         let (save, saves) = channel();
         let started = thread::Builder::new().name("eviction-state".into()).spawn(move || run(&file, &saves));
         let problem = problem.map(|problem| problem.to_string());
@@ -59,7 +59,7 @@ impl Saver {
     }
 }
 
-fn run(file: &KeptFile, saves: &Receiver<Saved>) {
+fn run(file: &StateFile, saves: &Receiver<Saved>) {
     let mut failing = false;
     while let Ok(mut newest) = saves.recv() {
         while let Ok(newer) = saves.try_recv() {
