@@ -3,7 +3,7 @@
 use crate::cgroup_path;
 use crate::fields::{Fields, shown};
 use crate::node::{Enforce, NodeSettings};
-use nodewarden_machine::node::gather::cpu_count;
+use nodewarden_machine::cpu_list::CpuList;
 use nodewarden_manifest::{Quantity, ResourceList};
 
 /// Resources that can be reserved (the kubelet's `parseResourceList`).
@@ -45,8 +45,10 @@ fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
 /// `reservedSystemCPUs`: the number of its CPUs stands for both reservations of CPU, as in the kubelet.
 fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     let key = "reservedSystemCPUs";
-    let cpus =
-        top.text(key, "CPUs as a list like 0-1,4", |t| if t.is_empty() { Some(0) } else { cpu_count(t) });
+    let cpus = top.text(key, "CPUs as a list like 0-1,4", |t| match t {
+        "" => Some(0),
+        list => CpuList::parse(list).map(|list| list.count()),
+    });
     let Some(cpus) = cpus.filter(|n| *n > 0) else { return };
     let cgroups = [
         ("kubeReservedCgroup", &settings.kube_reserved_cgroup),

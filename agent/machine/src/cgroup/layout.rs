@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
 
-use super::mountinfo::{CgroupMount, Membership, parse_memberships, parse_mountinfo};
+use super::membership::{Membership, parse_memberships};
 use super::{CgroupError, Controller, Version};
+use crate::mountinfo::{self, MountInfo};
 
 /// How a machine uses cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +61,7 @@ pub struct MountFact {
     pub root: String,
     pub mount_point: PathBuf,
     pub version: Version,
-    /// v1: the file system's options. v2: the words of `cgroup.controllers` at the mount point.
+    /// v1: the file system's options, among them the controllers and `name=…`, sorted. v2: the words of `cgroup.controllers` at the mount point.
     pub controllers: Vec<String>,
     /// statfs at the mount point says that this file system is what one sees there (nothing mounted over it).
     pub visible: bool,
@@ -71,26 +72,37 @@ impl Facts {
     /// host's tree mounted in a container) the mount points are looked for below it, and whether they really
     /// are cgroup file systems is not checked, since a copied tree cannot be one.
     pub fn gather(root: &Path) -> Result<Self, CgroupError> {
-        let read = |path: PathBuf| {
-            fs::read_to_string(&path).map_err(|source| CgroupError::file("read", &path, source))
-        };
-        let mountinfo = read(root.join("proc/self/mountinfo"))?;
-        let memberships = parse_memberships(&read(root.join("proc/self/cgroup"))?);
+        let read = |path: PathBuf| fs::read(&path).map_err(|source| CgroupError::file("read", &path, source));
+        let table = read(root.join("proc/self/mountinfo"))?;
+        let memberships = read(root.join("proc/self/cgroup"))?;
+        let memberships = parse_memberships(&String::from_utf8_lossy(&memberships));
         let check = root == Path::new("/");
-        let mounts = parse_mountinfo(&mountinfo).into_iter().map(|m| MountFact::of(m, root, check)).collect();
+        let mounts = mountinfo::parse(&table).filter_map(|mount| MountFact::of(mount, root, check)).collect();
         Ok(Self { mounts, memberships })
     }
 }
 
 impl MountFact {
-    fn of(mount: CgroupMount, root: &Path, check: bool) -> Self {
+    /// `None` for a mount of another file system.
+    fn of(mount: MountInfo, root: &Path, check: bool) -> Option<Self> {
+        let (version, magic) = match mount.fs_type.as_str() {
+            "cgroup" => (Version::V1, CGROUP_SUPER_MAGIC),
+            "cgroup2" => (Version::V2, CGROUP2_SUPER_MAGIC),
+            _ => return None,
+        };
         let below = mount.mount_point.strip_prefix("/").unwrap_or(&mount.mount_point);
         let mount_point = root.join(below);
-        let (version, magic) =
-            if mount.v2 { (Version::V2, CGROUP2_SUPER_MAGIC) } else { (Version::V1, CGROUP_SUPER_MAGIC) };
         let visible = !check || statfs(&mount_point).is_ok_and(|s| s.filesystem_type() == magic);
         let controllers = match version {
-            Version::V1 => mount.options,
+            Version::V1 => {
+                let option = |(key, value): (String, Option<String>)| match value {
+                    Some(value) => format!("{key}={value}"),
+                    None => key,
+                };
+                let mut options: Vec<_> = mount.super_options.into_iter().map(option).collect();
+                options.sort_unstable();
+                options
+            }
             // Unreadable is the same as none: the mount cannot serve then.
             Version::V2 => fs::read_to_string(mount_point.join("cgroup.controllers"))
                 .unwrap_or_default()
@@ -98,7 +110,7 @@ impl MountFact {
                 .map(str::to_owned)
                 .collect(),
         };
-        Self { root: mount.root, mount_point, version, controllers, visible }
+        Some(Self { root: mount.root, mount_point, version, controllers, visible })
     }
 }
 

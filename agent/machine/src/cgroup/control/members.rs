@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::GroupFiles;
-use crate::cgroup::mountinfo::parse_memberships;
+use crate::cgroup::membership::parse_memberships;
 use crate::cgroup::{CgroupError, Hierarchy};
 
 /// Names of the cgroups right below `path`, in whichever hierarchy they are, in order.

@@ -8,7 +8,6 @@
 //! All are pure functions of values: the files themselves are opened by others. Sources: cgroup-v2.rst and
 //! cgroup-v1/ of the kernel's documentation; what runc's library writes for a kubelet.
 
-mod cpu_list;
 mod read;
 mod settle;
 mod write;
