@@ -37,7 +37,7 @@ impl TestTree {
         let layout = match Layout::detect() {
             Ok(layout) => Arc::new(layout),
             Err(err) => {
-                println!("SKIPPED: {err}");
+                nodewarden_testing::skip(&err);
                 return None;
             }
         };
@@ -46,7 +46,10 @@ impl TestTree {
         let tree = Self { layout, root, children: parking_lot::Mutex::default() };
         for hierarchy in tree.layout.all() {
             if let Err(err) = fs::create_dir(join(&hierarchy.mount, &tree.root)) {
-                println!("SKIPPED: cannot make a cgroup in {}: {err}", hierarchy.mount.display());
+                nodewarden_testing::skip(format_args!(
+                    "cannot make a cgroup in {}: {err}",
+                    hierarchy.mount.display()
+                ));
                 return None;
             }
             tree.delegate(hierarchy, &tree.root);

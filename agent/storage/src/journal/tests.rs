@@ -231,7 +231,7 @@ impl TinyMount {
         match mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=64k")) {
             Ok(()) => Some(Self(dir)),
             Err(e) => {
-                eprintln!("SKIPPED: cannot mount a tmpfs of 64 KiB here: {e}");
+                nodewarden_testing::skip(format_args!("cannot mount a tmpfs of 64 KiB here: {e}"));
                 None
             }
         }

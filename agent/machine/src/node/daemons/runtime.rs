@@ -133,7 +133,7 @@ mod tests {
             .stderr(std::process::Stdio::null())
             .spawn();
         let Ok(mut child) = child else {
-            println!("skipped: no unshare(1)");
+            nodewarden_testing::skip("no unshare(1)");
             return;
         };
         let children = format!("/proc/{0}/task/{0}/children", child.id());
@@ -143,7 +143,7 @@ mod tests {
         });
         match inside {
             Some(pid) => assert!(!is_on_host(Pid::from_raw(pid))),
-            None => println!("skipped: no pid namespace can be made"),
+            None => nodewarden_testing::skip("no pid namespace can be made"),
         }
         let _killed = child.kill();
         let _waited = child.wait();

@@ -64,10 +64,10 @@ struct Cgroups {
 impl Cgroups {
     fn new(name: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            println!("skipped: not root");
+            nodewarden_testing::skip("not root");
             return None;
         }
-        let layout = Layout::detect().ok()?;
+        let layout = Layout::detect().inspect_err(|error| nodewarden_testing::skip(error)).ok()?;
         let hierarchies = [layout.unified(), layout.hierarchy(Controller::Pids)];
         let mut mounts: Vec<PathBuf> = hierarchies.into_iter().flatten().map(|h| h.mount.clone()).collect();
         mounts.dedup();
