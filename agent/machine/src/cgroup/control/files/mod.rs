@@ -21,6 +21,7 @@ pub(super) use write::{shares, weight};
 
 use super::PageSize;
 use crate::cgroup::{Controller, Layout, Version};
+use crate::page::page_bytes;
 
 /// `cpu.shares` that the kernel takes (MIN_SHARES and MAX_SHARES of kernel/sched/sched.h).
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
@@ -45,9 +46,7 @@ pub struct Interface {
 impl Interface {
     /// Of this machine.
     pub fn of(layout: &Layout) -> Self {
-        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-        let page_bytes = page.and_then(|n| u64::try_from(n).ok()).unwrap_or(4096);
-        Self::new(layout, page_bytes, huge_pages(Path::new("/sys/kernel/mm/hugepages")))
+        Self::new(layout, page_bytes(), huge_pages(Path::new("/sys/kernel/mm/hugepages")))
     }
 
     /// Of a machine with this layout.
