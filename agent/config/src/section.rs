@@ -49,7 +49,7 @@ pub fn take(
     let reconcile = f.seconds("reconcileSeconds", d::RECONCILE, &d::RECONCILE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
     let program_stats = f
-        .text("programStats", "Always, Sampled or Off", |t| ProgramStats::ALL.into_iter().find(|s| s.name() == t))
+        .text("programStats", "Always, Sampled or Off", |t| t.parse::<ProgramStats>().ok())
         .unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let runtime_cgroups = cgroup_path::take(&mut f, "runtimeCgroups");

@@ -5,6 +5,7 @@ use crate::fields::{Fields, shown};
 use crate::node::{Enforce, NodeSettings};
 use nodewarden_machine::cpu_list::CpuList;
 use nodewarden_manifest::{Quantity, ResourceList};
+use strum::VariantNames;
 
 /// Resources that can be reserved (the kubelet's `parseResourceList`).
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
@@ -74,10 +75,10 @@ fn enforce(top: &mut Fields<'_>, words: &[String]) -> Vec<Enforce> {
             if words.len() > 1 {
                 top.refuse(ENFORCE, NONE, "none alone, or only other words");
             }
-        } else if let Some(known) = Enforce::ALL.into_iter().find(|e| e.name() == word) {
+        } else if let Ok(known) = word.parse::<Enforce>() {
             found.push(known);
         } else {
-            let names = Enforce::ALL.map(Enforce::name).join(", ");
+            let names = Enforce::VARIANTS.join(", ");
             top.refuse(ENFORCE, &shown(&word.as_str().into()), &format!("{NONE}, {names}"));
         }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
+use strum::IntoEnumIterator;
 
 use super::group_path::join;
 use super::{Controller, Hierarchy, Layout, Version};
@@ -19,7 +20,7 @@ pub fn fixture_hierarchy(mount: &Path) -> Hierarchy {
         mount: mount.to_owned(),
         mount_root: "/".to_owned(),
         version: Version::V2,
-        controllers: Controller::ALL.to_vec(),
+        controllers: Controller::iter().collect(),
     }
 }
 

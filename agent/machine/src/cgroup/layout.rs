@@ -7,6 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
+use strum::IntoEnumIterator;
 
 use super::membership::{Membership, parse_memberships};
 use super::{CgroupError, Controller, Version};
@@ -17,7 +18,7 @@ use crate::mountinfo::{self, MountInfo};
 pub enum LayoutKind {
     /// Only v1 hierarchies.
     V1,
-    /// Controllers on v1, and the v2 tree beside them.
+    /// Controllers on v1, and the v2 tree as well.
     Hybrid,
     /// Everything on v2.
     V2,
@@ -36,7 +37,7 @@ impl fmt::Display for LayoutKind {
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// The kernel's number of it (`cgrp->root->hierarchy_id`): what tells hierarchies apart in kernel programs.
+    /// The kernel's number of it (`cgrp->root->hierarchy_id`): kernel programs distinguish hierarchies by it.
     /// 0 is v2.
     pub id: u32,
     pub mount: PathBuf,
@@ -194,17 +195,15 @@ impl Layout {
             (false, true) => LayoutKind::Hybrid,
             (false, false) => LayoutKind::V1,
         };
-        let missing: Vec<Controller> = Controller::ALL
-            .into_iter()
-            .filter(|c| !hierarchies.iter().any(|h| h.controllers.contains(c)))
-            .collect();
+        let missing: Vec<Controller> =
+            Controller::iter().filter(|c| !hierarchies.iter().any(|h| h.controllers.contains(c))).collect();
         if let Some(controller) = missing.iter().copied().find(|c| c.required()) {
             return Err(CgroupError::ControllerMissing { controller });
         }
         hierarchies.sort_by_key(|h| h.id);
         others.sort_by_key(|h| h.id);
         if kind == LayoutKind::V2 {
-            // Somebody's named hierarchy beside it has no cgroups of pods.
+            // Another named hierarchy (`name=…`) has no cgroups of pods.
             others.clear();
         }
         let on_v1 = |controller: &str| {
@@ -259,8 +258,7 @@ impl Layout {
 
     /// Each controller in use with the version it is on, as `nodewarden status` shows it: `memory (v1)`.
     pub fn describe_controllers(&self) -> Vec<String> {
-        Controller::ALL
-            .into_iter()
+        Controller::iter()
             .filter_map(|c| {
                 self.hierarchy(c).map(|h| format!("{} ({})", display_name(c, h.version), h.version))
             })
@@ -278,8 +276,7 @@ fn display_name(controller: Controller, version: Version) -> &'static str {
 impl MountFact {
     fn controllers_of_interest(&self) -> Vec<Controller> {
         let has = |name: &str| self.controllers.iter().any(|c| c == name);
-        Controller::ALL
-            .into_iter()
+        Controller::iter()
             .filter(|c| match self.version {
                 Version::V1 => has(c.v1_name()),
                 Version::V2 => c.v2_name().is_none_or(has),
@@ -301,5 +298,4 @@ fn better_mount(new: &Hierarchy, known: &Hierarchy) -> bool {
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
 mod tests;

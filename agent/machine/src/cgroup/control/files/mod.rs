@@ -14,6 +14,7 @@ mod write;
 
 use std::fs;
 use std::path::Path;
+use strum::IntoEnumIterator;
 
 pub use read::NoValue;
 pub use write::{Absent, Write};
@@ -52,7 +53,7 @@ impl Interface {
     /// Of a machine with this layout.
     pub fn new(layout: &Layout, page_bytes: u64, huge_pages: Vec<PageSize>) -> Self {
         let version = |c: Controller| layout.hierarchy(c).map(|h| (c, h.version));
-        Self { versions: Controller::ALL.into_iter().filter_map(version).collect(), page_bytes, huge_pages }
+        Self { versions: Controller::iter().filter_map(version).collect(), page_bytes, huge_pages }
     }
 
     /// Which version of cgroups a controller is on; `None` if this machine lacks it.
