@@ -1,4 +1,4 @@
-//! The machine as a whole: identity read once, figures read anew.
+//! The machine as a whole: identity read once, figures with every reading.
 
 use std::fs;
 use std::time::{Duration, SystemTime};

@@ -32,7 +32,7 @@ fn never_kernel_threads_and_never_process_1() {
     }
 }
 
-/// This machine's own kernel threads are told from its processes.
+/// This machine's own kernel threads are distinguished from its processes.
 #[test]
 fn the_machines_processes() {
     let Ok(all) = procfs::process::all_processes() else { return };

@@ -15,10 +15,10 @@ pub struct NoValue {
 }
 
 impl Interface {
-    /// Every limit that the files tell. `file` reads one of them: `Ok(None)` where there is none.
+    /// Every limit that the files contain. `file` reads one of them: `Ok(None)` where there is none.
     ///
     /// A huge page size whose limits of use and of reservation differ reads as `At(u64::MAX)`, which no cgroup can be
-    /// set to: it is neither limit, so whoever compares sets both again.
+    /// set to: it is neither limit, so a comparison sets both again.
     ///
     /// # Errors
     /// What `file` could not read, and text that is no value of its file.

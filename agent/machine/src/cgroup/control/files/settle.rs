@@ -7,7 +7,7 @@ use crate::cgroup::{Controller, Version};
 use crate::cpu_list::CpuList;
 
 impl Interface {
-    /// What [`Interface::read`] will tell of a cgroup after these limits were written to it: rounded down to whole
+    /// What [`Interface::read`] will return for a cgroup after these limits were written to it: rounded down to whole
     /// pages, in the unit of this machine's version, without what it has no controller or no file for.
     pub fn settled(&self, limits: &Limits) -> Limits {
         let on = |controller, version| self.version(controller) == Some(version);

@@ -2,8 +2,8 @@
 //!
 //! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
 //! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd
-//! sends every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is
-//! nothing to mend after a `daemon-reexec`.
+//! sends every signal to everyone on its private socket, and keeps what is not read in its own memory. And there is
+//! nothing to repair after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
@@ -46,8 +46,8 @@ pub struct Bus {
     pub version: u32,
 }
 
-/// Connects, and does `work` until it is done or its time is over. `work` is done anew when the connection is lost:
-/// it must come to the same end however often its parts were done before.
+/// Connects, and does `work` until it is done or its time is over. `work` begins again when the connection is lost: it
+/// must have the same result however often its parts were done before.
 ///
 /// Not to be called from async code: it blocks, on a runtime of its own.
 ///
