@@ -69,7 +69,9 @@ impl Default for DeviceSettings {
 }
 
 /// What is done about accesses to devices that a pod was not given.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::EnumString, strum::IntoStaticStr,
+)]
 pub enum Enforcement {
     /// Nothing: the runtime's own rules stand alone.
     Off,
@@ -80,14 +82,8 @@ pub enum Enforcement {
 }
 
 impl Enforcement {
-    pub const ALL: [Self; 3] = [Self::Off, Self::Audit, Self::Enforce];
-
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Off => "Off",
-            Self::Audit => "Audit",
-            Self::Enforce => "Enforce",
-        }
+        self.into()
     }
 }
 
@@ -113,7 +109,7 @@ pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> DeviceSettings {
 }
 
 fn enforcement(f: &mut Fields<'_>, key: &'static str) -> Option<Enforcement> {
-    f.text(key, "Off, Audit or Enforce", |t| Enforcement::ALL.into_iter().find(|e| e.name() == t))
+    f.text(key, "Off, Audit or Enforce", |t| t.parse::<Enforcement>().ok())
 }
 
 fn extra(f: &mut Fields<'_>) -> BTreeMap<String, Vec<String>> {

@@ -126,7 +126,8 @@ impl Config {
 }
 
 /// What the agent may do to the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Mode {
     /// Only watch and tell.
     Observe,
@@ -136,19 +137,16 @@ pub enum Mode {
 
 impl Mode {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Observe => "observe",
-            Self::Manage => "manage",
-        }
+        self.into()
     }
 
     fn parse(name: &str) -> Option<Self> {
-        [Self::Observe, Self::Manage].into_iter().find(|m| m.name() == name)
+        name.parse().ok()
     }
 }
 
 /// When the kernel measures the eBPF programs (BPF_STATS_RUN_TIME: two clock reads more a run, about 40 ns).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum ProgramStats {
     Always,
     /// A second in ten.
@@ -157,14 +155,8 @@ pub enum ProgramStats {
 }
 
 impl ProgramStats {
-    pub const ALL: [Self; 3] = [Self::Always, Self::Sampled, Self::Off];
-
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Always => "Always",
-            Self::Sampled => "Sampled",
-            Self::Off => "Off",
-        }
+        self.into()
     }
 }
 

@@ -75,7 +75,19 @@ pub struct NodeSettings {
 }
 
 /// One word of `enforceNodeAllocatable`; `none` is the empty list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case")]
 pub enum Enforce {
     Pods,
     SystemReserved,
@@ -85,23 +97,9 @@ pub enum Enforce {
 }
 
 impl Enforce {
-    pub const ALL: [Self; 5] = [
-        Self::Pods,
-        Self::SystemReserved,
-        Self::KubeReserved,
-        Self::SystemReservedCompressible,
-        Self::KubeReservedCompressible,
-    ];
-
     /// The kubelet's word.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Pods => "pods",
-            Self::SystemReserved => "system-reserved",
-            Self::KubeReserved => "kube-reserved",
-            Self::SystemReservedCompressible => "system-reserved-compressible",
-            Self::KubeReservedCompressible => "kube-reserved-compressible",
-        }
+        self.into()
     }
 }
 

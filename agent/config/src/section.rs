@@ -10,6 +10,7 @@ use super::{
     Config, Endpoint, EvictionSettings, FeatureGates, GcSettings, Mode, NodeSettings, Overrides, PodSettings,
     Problem, ProgramStats, cgroup_path, devices, eviction, gc, pods, probes, throttle,
 };
+use nodewarden_machine::page::page_bytes;
 use nodewarden_storage::journal::Limits;
 
 /// Its key in the file.
@@ -48,9 +49,7 @@ pub fn take(
     let reconcile = f.seconds("reconcileSeconds", d::RECONCILE, &d::RECONCILE_SECONDS_RANGE);
     let node_name = f.text("nodeName", "a DNS name in lower case of at most 253 bytes", node_name);
     let program_stats = f
-        .text("programStats", "Always, Sampled or Off", |t| {
-            ProgramStats::ALL.into_iter().find(|s| s.name() == t)
-        })
+        .text("programStats", "Always, Sampled or Off", |t| t.parse::<ProgramStats>().ok())
         .unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let runtime_cgroups = cgroup_path::take(&mut f, "runtimeCgroups");
@@ -144,9 +143,4 @@ fn node_name(text: &str) -> Option<String> {
             && l.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-')
     };
     (text.len() <= 253 && text.split('.').all(label)).then(|| text.to_owned())
-}
-
-fn page_bytes() -> u64 {
-    let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    page.and_then(|p| u64::try_from(p).ok()).unwrap_or(4096)
 }

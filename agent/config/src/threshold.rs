@@ -8,52 +8,52 @@ use std::time::Duration;
 use super::fields::join;
 use super::{Problem, duration};
 use nodewarden_manifest::Quantity;
+use strum::VariantNames;
 
 /// What is watched for running out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    strum::EnumIter,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantNames,
+)]
 pub enum Signal {
+    #[strum(serialize = "memory.available")]
     MemoryAvailable,
+    #[strum(serialize = "nodefs.available")]
     NodeFsAvailable,
+    #[strum(serialize = "nodefs.inodesFree")]
     NodeFsInodesFree,
+    #[strum(serialize = "imagefs.available")]
     ImageFsAvailable,
+    #[strum(serialize = "imagefs.inodesFree")]
     ImageFsInodesFree,
+    #[strum(serialize = "containerfs.available")]
     ContainerFsAvailable,
+    #[strum(serialize = "containerfs.inodesFree")]
     ContainerFsInodesFree,
+    #[strum(serialize = "pid.available")]
     PidAvailable,
     /// Memory that the pods' own limit leaves them.
+    #[strum(serialize = "allocatableMemory.available")]
     AllocatableMemoryAvailable,
 }
 
 impl Signal {
-    pub const ALL: [Self; 9] = [
-        Self::MemoryAvailable,
-        Self::NodeFsAvailable,
-        Self::NodeFsInodesFree,
-        Self::ImageFsAvailable,
-        Self::ImageFsInodesFree,
-        Self::ContainerFsAvailable,
-        Self::ContainerFsInodesFree,
-        Self::PidAvailable,
-        Self::AllocatableMemoryAvailable,
-    ];
-
     /// The kubelet's name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::MemoryAvailable => "memory.available",
-            Self::NodeFsAvailable => "nodefs.available",
-            Self::NodeFsInodesFree => "nodefs.inodesFree",
-            Self::ImageFsAvailable => "imagefs.available",
-            Self::ImageFsInodesFree => "imagefs.inodesFree",
-            Self::ContainerFsAvailable => "containerfs.available",
-            Self::ContainerFsInodesFree => "containerfs.inodesFree",
-            Self::PidAvailable => "pid.available",
-            Self::AllocatableMemoryAvailable => "allocatableMemory.available",
-        }
+        self.into()
     }
 
     pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|s| s.name() == name)
+        name.parse().ok()
     }
 }
 
@@ -178,7 +178,7 @@ fn each<T>(
     for (name, text) in texts {
         let field = join(field, name);
         let Some(signal) = Signal::parse(name) else {
-            let names = Signal::ALL.map(Signal::name).join(", ");
+            let names = Signal::VARIANTS.join(", ");
             problems.push(Problem::new(&field, "unknown signal", &format!("one of {names}")));
             continue;
         };

@@ -29,12 +29,12 @@ impl Containerd {
     pub fn start() -> Option<Self> {
         for program in ["containerd", "ctr", "runc"] {
             if Command::new(program).arg("--version").output().is_err() {
-                eprintln!("SKIPPED: {program} is not installed");
+                nodewarden_testing::skip(format_args!("{program} is not installed"));
                 return None;
             }
         }
         if !nix::unistd::geteuid().is_root() {
-            eprintln!("SKIPPED: containerd needs root");
+            nodewarden_testing::skip("containerd needs root");
             return None;
         }
         let dir = tempfile::tempdir().unwrap();
@@ -96,7 +96,7 @@ impl Containerd {
         let busybox = Path::new("/bin/busybox");
         let dynamic = Command::new("ldd").arg(busybox).output().is_ok_and(|o| o.status.success());
         if !busybox.exists() || dynamic {
-            eprintln!("SKIPPED: no static /bin/busybox (Debian: busybox-static)");
+            nodewarden_testing::skip("no static /bin/busybox (Debian: busybox-static)");
             return false;
         }
         let dir = self.dir.path().join("image");

@@ -22,6 +22,7 @@ mod enrich;
 mod error;
 mod events;
 mod exec;
+pub mod image_reference;
 mod images;
 pub mod logs;
 mod names;

@@ -4,9 +4,8 @@ use std::time::Instant;
 
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::image_name;
 use super::state::PodState;
-use nodewarden_cri::RuntimeError;
+use nodewarden_cri::{RuntimeError, image_reference};
 
 /// Why a container's image cannot be had; the variants' names are the kubelet's reasons.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +67,7 @@ pub async fn ensure(
     policy: &str,
     sandbox: &cri::PodSandboxConfig,
 ) -> Result<Present, ImageError> {
-    if !image_name::is_valid(image) {
+    if !image_reference::is_valid(image) {
         return Err(ImageError::InvalidImageName { image: image.to_owned() });
     }
     let env = &state.env;

@@ -21,7 +21,6 @@ mod exits;
 pub(crate) mod fixture;
 mod housekeeping;
 pub mod identity;
-mod image_name;
 mod images;
 mod kill;
 mod look;

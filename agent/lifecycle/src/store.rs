@@ -12,7 +12,7 @@ use super::Record;
 use nodewarden_storage::state_file as kept_file;
 use nodewarden_storage::state_file::{Format, KeptError, KeptFault, TEMPORARY};
 
-const FORMAT: Format = Format { field: "record", version: 1 };
+const FORMAT: Format = Format::new("record", 1);
 const EXTENSION: &str = "json";
 
 /// What went wrong with records.

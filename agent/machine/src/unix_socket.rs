@@ -1,6 +1,6 @@
-//! The Unix socket: one agent has it, a dead agent's is replaced, nobody but root can open it.
+//! The Unix socket: one agent owns it, a dead agent's is replaced, only root can open it.
 //!
-//! A lock file beside the socket tells a live agent from a dead one: the kernel drops the lock of a process
+//! A lock file next to the socket distinguishes a live agent from a dead one: the kernel drops the lock of a process
 //! that is gone, however it went. The socket is bound under another name, closed to others, and then renamed:
 //! at no moment is it there with wider rights, and a stale one is replaced in one step.
 
@@ -72,7 +72,7 @@ impl Claim {
         Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// The socket (mode 0600), made beside its place and moved there.
+    /// The socket (mode 0600), made under another name and renamed.
     ///
     /// # Errors
     /// A call fails.
@@ -177,7 +177,7 @@ fn lock(path: &Path) -> Result<Flock<File>, SocketError> {
         .map_err(SocketError::at("open", &lock_path))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(mut lock) => {
-            // Only told in a message: not worth failing for.
+            // Only for a message: not worth failing for.
             let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
             Ok(lock)
         }
@@ -191,7 +191,7 @@ fn lock(path: &Path) -> Result<Flock<File>, SocketError> {
     }
 }
 
-/// Whether the path may be taken: nothing is there, or a socket that nobody listens on.
+/// Whether the path may be taken: nothing is there, or a socket without a listener.
 fn clear(path: &Path) -> Result<(), SocketError> {
     match fs::symlink_metadata(path) {
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),

@@ -17,7 +17,8 @@ pub struct HttpGetAction {
 }
 
 /// How it is spoken to; certificates are not verified.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Scheme {
     Http,
     Https,
@@ -40,10 +41,7 @@ impl HttpGetAction {
 impl Scheme {
     /// As in a URL.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Http => "http",
-            Self::Https => "https",
-        }
+        self.into()
     }
 
     pub fn default_port(self) -> u16 {

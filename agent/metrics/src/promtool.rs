@@ -27,7 +27,7 @@ fn promtool() -> Option<PathBuf> {
         .map(|folder| folder.join("promtool"))
         .find(|tool| tool.is_file());
     if found.is_none() {
-        println!("skipped: promtool is neither in target/tools/prometheus nor in PATH");
+        nodewarden_testing::skip("promtool is neither in target/tools/prometheus nor in PATH");
     }
     found
 }

@@ -56,7 +56,7 @@ pub struct DeviceOwner {
 pub type DevicesPerNuma = BTreeMap<i64, BTreeSet<String>>;
 
 /// The words of `allocatedResourcesStatus` (KEP-4680).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 pub enum Health {
     Healthy,
     Unhealthy,
@@ -66,11 +66,7 @@ pub enum Health {
 
 impl Health {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Healthy => "Healthy",
-            Self::Unhealthy => "Unhealthy",
-            Self::Unknown => "Unknown",
-        }
+        self.into()
     }
 }
 

@@ -4,6 +4,7 @@
 //! Everything a place may be unable to know is an `Option`: `None` is left out of every output, never faked
 //! as zero.
 
+pub mod backoff;
 mod decision;
 mod device;
 mod event;

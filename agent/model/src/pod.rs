@@ -11,7 +11,7 @@ use crate::Health;
 use nodewarden_manifest::{ContainerKind, Pod};
 
 /// `status.phase`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
 pub enum PodPhase {
     Pending,
     Running,
@@ -20,15 +20,8 @@ pub enum PodPhase {
 }
 
 impl PodPhase {
-    pub const ALL: [Self; 4] = [Self::Pending, Self::Running, Self::Succeeded, Self::Failed];
-
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Pending => "Pending",
-            Self::Running => "Running",
-            Self::Succeeded => "Succeeded",
-            Self::Failed => "Failed",
-        }
+        self.into()
     }
 }
 

@@ -95,7 +95,8 @@ impl Outcome {
 }
 
 /// What runs of a probe count as, and what its result is after its thresholds (pkg/kubelet/prober/results).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Verdict {
     Success,
     Failure,
@@ -103,9 +104,6 @@ pub enum Verdict {
 
 impl Verdict {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Success => "success",
-            Self::Failure => "failure",
-        }
+        self.into()
     }
 }

@@ -3,6 +3,7 @@
 use clap::Args;
 use jiff::Timestamp;
 use nodewarden_proto::nodewarden::v1::SimulateRequest;
+use strum::VariantNames;
 
 use super::decision::{self, Detail};
 use super::events::Output;
@@ -70,9 +71,8 @@ fn parse(text: &str) -> Result<(Signal, String), String> {
     let (name, threshold) = text
         .split_once(['=', '<'])
         .ok_or("expected a signal and its threshold, like memory.available=80Mi")?;
-    let signal = Signal::parse(name).ok_or_else(|| {
-        format!("unknown signal {name:?}: there is {}", Signal::ALL.map(Signal::name).join(", "))
-    })?;
+    let signal = Signal::parse(name)
+        .ok_or_else(|| format!("unknown signal {name:?}: there is {}", Signal::VARIANTS.join(", ")))?;
     match threshold {
         "" => Err("expected a threshold like 80Mi or 5%".into()),
         threshold => Ok((signal, threshold.to_owned())),

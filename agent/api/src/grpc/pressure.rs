@@ -7,6 +7,7 @@ mod tests;
 use std::sync::Arc;
 
 use nodewarden_proto::nodewarden::v1 as proto;
+use strum::VariantNames;
 use tonic::{Request, Response, Status};
 
 use nodewarden_config::Signal;
@@ -67,7 +68,7 @@ impl proto::pressure_server::Pressure for Service {
     ) -> Result<Response<proto::SimulateResponse>, Status> {
         let (request, pressed) = (request.into_inner(), self.pressed()?);
         if Signal::parse(&request.signal).is_none() {
-            let names = Signal::ALL.map(Signal::name).join(", ");
+            let names = Signal::VARIANTS.join(", ");
             let told = format!("unknown signal {:?}: there is {names}", request.signal);
             return Err(Status::invalid_argument(told));
         }

@@ -3,8 +3,9 @@
 use crate::cgroup_path;
 use crate::fields::{Fields, shown};
 use crate::node::{Enforce, NodeSettings};
-use nodewarden_machine::node::gather::cpu_count;
+use nodewarden_machine::cpu_list::CpuList;
 use nodewarden_manifest::{Quantity, ResourceList};
+use strum::VariantNames;
 
 /// Resources that can be reserved (the kubelet's `parseResourceList`).
 const RESERVABLE: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pid"];
@@ -45,8 +46,10 @@ fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
 /// `reservedSystemCPUs`: the number of its CPUs stands for both reservations of CPU, as in the kubelet.
 fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     let key = "reservedSystemCPUs";
-    let cpus =
-        top.text(key, "CPUs as a list like 0-1,4", |t| if t.is_empty() { Some(0) } else { cpu_count(t) });
+    let cpus = top.text(key, "CPUs as a list like 0-1,4", |t| match t {
+        "" => Some(0),
+        list => CpuList::parse(list).map(|list| list.count()),
+    });
     let Some(cpus) = cpus.filter(|n| *n > 0) else { return };
     let cgroups = [
         ("kubeReservedCgroup", &settings.kube_reserved_cgroup),
@@ -72,10 +75,10 @@ fn enforce(top: &mut Fields<'_>, words: &[String]) -> Vec<Enforce> {
             if words.len() > 1 {
                 top.refuse(ENFORCE, NONE, "none alone, or only other words");
             }
-        } else if let Some(known) = Enforce::ALL.into_iter().find(|e| e.name() == word) {
+        } else if let Ok(known) = word.parse::<Enforce>() {
             found.push(known);
         } else {
-            let names = Enforce::ALL.map(Enforce::name).join(", ");
+            let names = Enforce::VARIANTS.join(", ");
             top.refuse(ENFORCE, &shown(&word.as_str().into()), &format!("{NONE}, {names}"));
         }
     }

@@ -19,7 +19,8 @@ impl fmt::Display for Version {
 }
 
 /// A controller of interest.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::EnumIter, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Controller {
     Cpu,
     /// CPU accounting: a controller of its own on v1; on v2 every cgroup has `cpu.stat`.
@@ -27,26 +28,16 @@ pub enum Controller {
     Memory,
     Pids,
     /// `blkio` on v1, `io` on v2.
+    #[strum(serialize = "blkio")]
     Io,
     Cpuset,
     Hugetlb,
 }
 
 impl Controller {
-    pub const ALL: [Self; 7] =
-        [Self::Cpu, Self::CpuAcct, Self::Memory, Self::Pids, Self::Io, Self::Cpuset, Self::Hugetlb];
-
     /// Its name among a v1 mount's options and in `/proc/<pid>/cgroup`.
     pub fn v1_name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::CpuAcct => "cpuacct",
-            Self::Memory => "memory",
-            Self::Pids => "pids",
-            Self::Io => "blkio",
-            Self::Cpuset => "cpuset",
-            Self::Hugetlb => "hugetlb",
-        }
+        self.into()
     }
 
     /// Its name in v2's `cgroup.controllers`; `None` where v2 needs no controller for it.

@@ -30,7 +30,7 @@ impl Spec {
         Self { controller: Some(controller), name, parse, hot: |_| true, tells_cpu: false }
     }
 
-    /// Limits and the like: they change when somebody writes them.
+    /// Limits and the like: they change when they are written.
     pub const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
         Self { hot: |_| false, ..Self::hot(controller, name, parse) }
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::thread::sleep;
 use std::time::Duration;
+use strum::IntoEnumIterator;
 
 use super::group_path::join;
 use super::{Controller, Hierarchy, Layout, Version};
@@ -19,7 +20,7 @@ pub fn fixture_hierarchy(mount: &Path) -> Hierarchy {
         mount: mount.to_owned(),
         mount_root: "/".to_owned(),
         version: Version::V2,
-        controllers: Controller::ALL.to_vec(),
+        controllers: Controller::iter().collect(),
     }
 }
 
@@ -37,7 +38,7 @@ impl TestTree {
         let layout = match Layout::detect() {
             Ok(layout) => Arc::new(layout),
             Err(err) => {
-                println!("SKIPPED: {err}");
+                nodewarden_testing::skip(&err);
                 return None;
             }
         };
@@ -46,7 +47,10 @@ impl TestTree {
         let tree = Self { layout, root, children: parking_lot::Mutex::default() };
         for hierarchy in tree.layout.all() {
             if let Err(err) = fs::create_dir(join(&hierarchy.mount, &tree.root)) {
-                println!("SKIPPED: cannot make a cgroup in {}: {err}", hierarchy.mount.display());
+                nodewarden_testing::skip(format_args!(
+                    "cannot make a cgroup in {}: {err}",
+                    hierarchy.mount.display()
+                ));
                 return None;
             }
             tree.delegate(hierarchy, &tree.root);

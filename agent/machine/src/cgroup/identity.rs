@@ -39,11 +39,11 @@ enum Place<'a> {
     Foreign,
 }
 
-/// A pod's uid as it stands in the path.
+/// A pod's uid as it is in the path.
 #[derive(Clone, Copy)]
 struct Uid<'a> {
     text: &'a str,
-    /// From a slice's name, where each `_` stands for `-`.
+    /// From a slice's name, where each `_` is a `-` of the uid.
     slice: bool,
 }
 
@@ -148,7 +148,7 @@ fn container(component: &str) -> Option<(&str, &str)> {
         Some(parts) => parts,
         None => ("", name),
     };
-    // CRI-O's and Podman's monitor of a container has a cgroup beside the container's.
+    // CRI-O's and Podman's monitor of a container has a cgroup next to the container's.
     (is_id(id) && !runtime.ends_with("-conmon")).then_some((runtime, id))
 }
 
@@ -161,5 +161,4 @@ fn is_id(text: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "identity_tests.rs"]
 mod tests;

@@ -7,16 +7,18 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statfs::{CGROUP_SUPER_MAGIC, CGROUP2_SUPER_MAGIC, statfs};
+use strum::IntoEnumIterator;
 
-use super::mountinfo::{CgroupMount, Membership, parse_memberships, parse_mountinfo};
+use super::membership::{Membership, parse_memberships};
 use super::{CgroupError, Controller, Version};
+use crate::mountinfo::{self, MountInfo};
 
 /// How a machine uses cgroups.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayoutKind {
     /// Only v1 hierarchies.
     V1,
-    /// Controllers on v1, and the v2 tree beside them.
+    /// Controllers on v1, and the v2 tree as well.
     Hybrid,
     /// Everything on v2.
     V2,
@@ -35,7 +37,7 @@ impl fmt::Display for LayoutKind {
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// The kernel's number of it (`cgrp->root->hierarchy_id`): what tells hierarchies apart in kernel programs.
+    /// The kernel's number of it (`cgrp->root->hierarchy_id`): kernel programs distinguish hierarchies by it.
     /// 0 is v2.
     pub id: u32,
     pub mount: PathBuf,
@@ -60,7 +62,7 @@ pub struct MountFact {
     pub root: String,
     pub mount_point: PathBuf,
     pub version: Version,
-    /// v1: the file system's options. v2: the words of `cgroup.controllers` at the mount point.
+    /// v1: the file system's options, among them the controllers and `name=…`, sorted. v2: the words of `cgroup.controllers` at the mount point.
     pub controllers: Vec<String>,
     /// statfs at the mount point says that this file system is what one sees there (nothing mounted over it).
     pub visible: bool,
@@ -71,26 +73,37 @@ impl Facts {
     /// host's tree mounted in a container) the mount points are looked for below it, and whether they really
     /// are cgroup file systems is not checked, since a copied tree cannot be one.
     pub fn gather(root: &Path) -> Result<Self, CgroupError> {
-        let read = |path: PathBuf| {
-            fs::read_to_string(&path).map_err(|source| CgroupError::file("read", &path, source))
-        };
-        let mountinfo = read(root.join("proc/self/mountinfo"))?;
-        let memberships = parse_memberships(&read(root.join("proc/self/cgroup"))?);
+        let read = |path: PathBuf| fs::read(&path).map_err(|source| CgroupError::file("read", &path, source));
+        let table = read(root.join("proc/self/mountinfo"))?;
+        let memberships = read(root.join("proc/self/cgroup"))?;
+        let memberships = parse_memberships(&String::from_utf8_lossy(&memberships));
         let check = root == Path::new("/");
-        let mounts = parse_mountinfo(&mountinfo).into_iter().map(|m| MountFact::of(m, root, check)).collect();
+        let mounts = mountinfo::parse(&table).filter_map(|mount| MountFact::of(mount, root, check)).collect();
         Ok(Self { mounts, memberships })
     }
 }
 
 impl MountFact {
-    fn of(mount: CgroupMount, root: &Path, check: bool) -> Self {
+    /// `None` for a mount of another file system.
+    fn of(mount: MountInfo, root: &Path, check: bool) -> Option<Self> {
+        let (version, magic) = match mount.fs_type.as_str() {
+            "cgroup" => (Version::V1, CGROUP_SUPER_MAGIC),
+            "cgroup2" => (Version::V2, CGROUP2_SUPER_MAGIC),
+            _ => return None,
+        };
         let below = mount.mount_point.strip_prefix("/").unwrap_or(&mount.mount_point);
         let mount_point = root.join(below);
-        let (version, magic) =
-            if mount.v2 { (Version::V2, CGROUP2_SUPER_MAGIC) } else { (Version::V1, CGROUP_SUPER_MAGIC) };
         let visible = !check || statfs(&mount_point).is_ok_and(|s| s.filesystem_type() == magic);
         let controllers = match version {
-            Version::V1 => mount.options,
+            Version::V1 => {
+                let option = |(key, value): (String, Option<String>)| match value {
+                    Some(value) => format!("{key}={value}"),
+                    None => key,
+                };
+                let mut options: Vec<_> = mount.super_options.into_iter().map(option).collect();
+                options.sort_unstable();
+                options
+            }
             // Unreadable is the same as none: the mount cannot serve then.
             Version::V2 => fs::read_to_string(mount_point.join("cgroup.controllers"))
                 .unwrap_or_default()
@@ -98,7 +111,7 @@ impl MountFact {
                 .map(str::to_owned)
                 .collect(),
         };
-        Self { root: mount.root, mount_point, version, controllers, visible }
+        Some(Self { root: mount.root, mount_point, version, controllers, visible })
     }
 }
 
@@ -182,17 +195,15 @@ impl Layout {
             (false, true) => LayoutKind::Hybrid,
             (false, false) => LayoutKind::V1,
         };
-        let missing: Vec<Controller> = Controller::ALL
-            .into_iter()
-            .filter(|c| !hierarchies.iter().any(|h| h.controllers.contains(c)))
-            .collect();
+        let missing: Vec<Controller> =
+            Controller::iter().filter(|c| !hierarchies.iter().any(|h| h.controllers.contains(c))).collect();
         if let Some(controller) = missing.iter().copied().find(|c| c.required()) {
             return Err(CgroupError::ControllerMissing { controller });
         }
         hierarchies.sort_by_key(|h| h.id);
         others.sort_by_key(|h| h.id);
         if kind == LayoutKind::V2 {
-            // Somebody's named hierarchy beside it has no cgroups of pods.
+            // Another named hierarchy (`name=…`) has no cgroups of pods.
             others.clear();
         }
         let on_v1 = |controller: &str| {
@@ -247,8 +258,7 @@ impl Layout {
 
     /// Each controller in use with the version it is on, as `nodewarden status` shows it: `memory (v1)`.
     pub fn describe_controllers(&self) -> Vec<String> {
-        Controller::ALL
-            .into_iter()
+        Controller::iter()
             .filter_map(|c| {
                 self.hierarchy(c).map(|h| format!("{} ({})", display_name(c, h.version), h.version))
             })
@@ -266,8 +276,7 @@ fn display_name(controller: Controller, version: Version) -> &'static str {
 impl MountFact {
     fn controllers_of_interest(&self) -> Vec<Controller> {
         let has = |name: &str| self.controllers.iter().any(|c| c == name);
-        Controller::ALL
-            .into_iter()
+        Controller::iter()
             .filter(|c| match self.version {
                 Version::V1 => has(c.v1_name()),
                 Version::V2 => c.v2_name().is_none_or(has),
@@ -289,5 +298,4 @@ fn better_mount(new: &Hierarchy, known: &Hierarchy) -> bool {
 }
 
 #[cfg(test)]
-#[path = "layout_tests.rs"]
 mod tests;

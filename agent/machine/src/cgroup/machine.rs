@@ -1,4 +1,4 @@
-//! The machine as a whole: identity read once, figures read anew.
+//! The machine as a whole: identity read once, figures with every reading.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -7,9 +7,8 @@ use nix::sys::statvfs::statvfs;
 use procfs::{Current, CurrentSI};
 
 use super::files::Budget;
-use super::parse::pressure;
 use super::{Asked, GroupReader, Layout};
-use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Usage};
+use nodewarden_model::{FsUsage, Interface, Machine, MemoryUsage, Pressure, PressureLine, Usage};
 
 /// Reads the machine.
 #[derive(Debug)]
@@ -64,7 +63,7 @@ impl MachineReader {
             (&mut pressures.memory, "/proc/pressure/memory"),
             (&mut pressures.io, "/proc/pressure/io"),
         ] {
-            *to = fs::read(path).ok().and_then(|text| pressure(&text));
+            *to = fs::read_to_string(path).ok().and_then(|text| pressure(&text));
         }
         // As the kubelet: capacity less what cannot be reclaimed without swapping.
         machine.memory_available_bytes =
@@ -85,6 +84,19 @@ impl MachineReader {
         machine.interfaces = interfaces();
         machine
     }
+}
+
+/// A file in /proc/pressure (Documentation/accounting/psi.rst). Line by line, because procfs's types for whole files
+/// demand a `full` line, which the file of the CPU has only since Linux 5.13.
+fn pressure(text: &str) -> Option<Pressure> {
+    let line = |kind: &str| {
+        let record = procfs::parse_pressure_record(text.lines().find(|line| line.starts_with(kind))?).ok()?;
+        // The kernel writes two decimals, and procfs keeps an f32.
+        let percent = |n: f32| (f64::from(n) * 100.0).round() / 100.0;
+        let [avg10, avg60, avg300] = [record.avg10, record.avg60, record.avg300].map(percent);
+        Some(PressureLine { avg10, avg60, avg300, total_us: record.total })
+    };
+    Some(Pressure { some: line("some ")?, full: line("full ") })
 }
 
 /// The v2 root has no memory.current: then use is what is not free (runc's and cAdvisor's reading of the root).
@@ -156,9 +168,25 @@ mod tests {
     }
 
     #[test]
+    fn pressure_is_read_with_two_decimals_and_with_or_without_full() {
+        let text = "some avg10=12.34 avg60=0.20 avg300=99.99 total=77\nfull avg10=0.07 avg60=0.00 avg300=0.00 total=3\n";
+        let read = pressure(text).unwrap();
+        assert_eq!((read.some.avg10, read.some.avg60, read.some.avg300), (12.34, 0.2, 99.99));
+        assert_eq!((read.some.total_us, read.full.map(|line| line.avg10)), (77, Some(0.07)));
+        for hundredths in 0..=10_000 {
+            let text = format!("{}.{:02}", hundredths / 100, hundredths % 100);
+            let line = format!("some avg10={text} avg60=0.00 avg300=0.00 total=1\n");
+            let read = pressure(&line).unwrap();
+            assert_eq!((read.some.avg10, read.full), (text.parse().unwrap(), None));
+        }
+        assert_eq!(pressure("some\n"), None);
+        assert_eq!(pressure(""), None);
+    }
+
+    #[test]
     fn this_machine_adds_up() {
         let Ok(layout) = Layout::detect() else {
-            println!("skipped: no cgroups here");
+            nodewarden_testing::skip("no cgroups here");
             return;
         };
         let machine = MachineReader::new(&layout, Some("n".into()), &Budget::new(64)).read(&mut Vec::new());

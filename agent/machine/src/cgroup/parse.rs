@@ -43,7 +43,8 @@ pub fn device(text: &[u8]) -> Option<(u32, u32)> {
     Some((part(&text[..colon])?, part(&text[colon + 1..])?))
 }
 
-/// A pressure file (Documentation/accounting/psi.rst).
+/// A cgroup's pressure file (Documentation/accounting/psi.rst). Not by procfs, which makes a string and a map of every
+/// line: three such files of every cgroup are read for each snapshot.
 pub fn pressure(text: &[u8]) -> Option<Pressure> {
     let mut some = None;
     let mut full = None;

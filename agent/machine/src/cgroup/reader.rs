@@ -15,16 +15,16 @@ const SLOW: Duration = Duration::from_secs(15);
 /// For whom a reading is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// Somebody waits for it.
+    /// A caller waits for it.
     Now,
-    /// Nobody: it is kept for a cgroup that may be gone when somebody asks. Of one that used no CPU since the last
-    /// reading that one stands, and one file instead of ten is read; what others take from it meanwhile (reclaim) is
-    /// not seen.
+    /// It is kept for the case that the cgroup is gone when it is asked for. If the cgroup used no CPU since the last
+    /// reading, that one stays valid, and one file instead of ten is read; what others take from the cgroup meanwhile
+    /// (reclaim) is not seen.
     Later,
 }
 
-/// Reads one cgroup again and again. There are hundreds of these: the last reading is whoever's who asks, and
-/// directories are put together when a file is opened.
+/// Reads one cgroup again and again. There are hundreds of these: the caller keeps the last reading, and
+/// a directory's path is put together when a file is opened.
 #[derive(Debug)]
 pub struct GroupReader {
     path: Arc<str>,
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn the_machines_own_root_reads() {
         let Ok(layout) = Layout::detect() else {
-            println!("SKIPPED: no cgroups here");
+            nodewarden_testing::skip("no cgroups here");
             return;
         };
         let mut reader = GroupReader::new(&layout, "/".into(), &Budget::new(64));

@@ -31,7 +31,7 @@ pub const FILES: &[Spec] = &[
         }
     }),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
-    // The kernel programs tell at once.
+    // The kernel programs report it at once.
     Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
     Spec::slow(Controller::Memory, "memory.limit_in_bytes", |t, u| {
         on_memory(u, |m| m.limit_bytes = limit(t));

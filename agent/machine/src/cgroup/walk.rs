@@ -1,7 +1,7 @@
 //! Every cgroup of a hierarchy with its kernel id.
 //!
 //! The inode number of a cgroup's directory is the cgroup's id (kernfs id, `bpf_get_current_cgroup_id` on v2), so
-//! the walk takes it from the directory entries: no stat for it. One `fstatat` a directory tells from the link
+//! the walk takes it from the directory entries: no stat for it. One `fstatat` per directory shows from the link
 //! count (2 + subdirectories on kernfs) whether it has children; leaves, which are most, are never opened.
 
 use std::collections::VecDeque;
@@ -80,7 +80,7 @@ impl Walk {
         }
         for (child, _) in self.found.iter().skip(first) {
             let name = child.rsplit('/').next().unwrap_or_default();
-            // Where the link count does not tell (1 on some file systems), look inside.
+            // Where the link count does not show it (1 on some file systems), look inside.
             let leaf = match fstatat(&dir, name, AtFlags::AT_SYMLINK_NOFOLLOW) {
                 Ok(stat) => stat.st_nlink == 2,
                 Err(_) => true,

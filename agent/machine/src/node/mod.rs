@@ -22,6 +22,6 @@ pub struct Capacity {
     pub pids: u64,
     /// Online CPUs as a list (`0-1`).
     pub cpus: String,
-    /// Bytes of the file system that holds pods' local data; `None` where nobody asked.
+    /// Bytes of the file system that holds pods' local data; `None` where it was not asked for.
     pub ephemeral_storage_bytes: Option<u64>,
 }

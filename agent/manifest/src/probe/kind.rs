@@ -3,7 +3,9 @@
 use serde::{Deserialize, Serialize};
 
 /// What a probe is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 pub enum ProbeKind {
     Startup,
     Readiness,
@@ -15,11 +17,7 @@ impl ProbeKind {
 
     /// As in the kubelet's events and in the label `probe_type`.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Startup => "Startup",
-            Self::Readiness => "Readiness",
-            Self::Liveness => "Liveness",
-        }
+        self.into()
     }
 
     /// The manifest's field.
@@ -33,7 +31,8 @@ impl ProbeKind {
 }
 
 /// How a probe is made; each has a bound of its own on how many are under way.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "camelCase")]
 pub enum HandlerKind {
     Exec,
     HttpGet,
@@ -46,11 +45,6 @@ impl HandlerKind {
 
     /// The manifest's field.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Exec => "exec",
-            Self::HttpGet => "httpGet",
-            Self::TcpSocket => "tcpSocket",
-            Self::Grpc => "grpc",
-        }
+        self.into()
     }
 }

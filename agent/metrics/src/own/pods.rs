@@ -7,13 +7,14 @@ use super::Own;
 use crate::exposition::Exposition;
 use crate::number::Value;
 use nodewarden_model::{ContainerState, ContainerView, DenialCount, OomVictim, PodPhase, PodView};
+use strum::IntoEnumIterator;
 
 /// Writes the families of pods.
 pub(super) fn write(out: &mut Exposition<'_>, pods: &[Arc<PodView>], denials: &[DenialCount]) {
     let count =
         |wanted: &dyn Fn(&PodView) -> bool| Value::Int(pods.iter().filter(|pod| wanted(pod)).count() as u64);
     let mut writer = out.family(Own::Pods.desc());
-    for phase in PodPhase::ALL {
+    for phase in PodPhase::iter() {
         writer.sample(&[], &[("phase", phase.name())], count(&|pod| pod.phase == phase), &[]);
     }
     out.single(Own::PodsEnding.desc(), count(&|pod| pod.terminating.is_some()));

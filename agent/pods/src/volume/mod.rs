@@ -19,7 +19,6 @@ use std::path::Path;
 pub use clean::{clean, remove};
 pub(crate) use downward::write_downward;
 pub use error::{HostPathFault, VolumeError};
-pub use mount_table::unescaped;
 pub(crate) use sub_path::bind_sub_path;
 
 use crate::paths::PodPaths;

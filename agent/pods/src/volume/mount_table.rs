@@ -1,11 +1,10 @@
-//! What is mounted where, as the kernel tells it (proc_pid_mountinfo(5)).
+//! What is mounted where, as the kernel reports it (proc_pid_mountinfo(5)).
 
-use std::ffi::OsString;
 use std::fs;
-use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 use super::VolumeError;
+use nodewarden_machine::mountinfo;
 
 const TABLE: &str = "/proc/self/mountinfo";
 
@@ -13,33 +12,13 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// the kernel has it.
 pub(super) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
     let table = fs::read(TABLE).map_err(VolumeError::file("read", Path::new(TABLE)))?;
-    Ok(points(&table).filter(|point| point.starts_with(dir)).collect())
+    let points = mountinfo::parse(&table).map(|mount| mount.mount_point);
+    Ok(points.filter(|point| point.starts_with(dir)).collect())
 }
 
+/// Whether something is mounted at exactly this path, which is written as in [`below`].
 pub(super) fn is_mounted(path: &Path) -> Result<bool, VolumeError> {
     Ok(below(path)?.iter().any(|point| point == path))
-}
-
-fn points(table: &[u8]) -> impl Iterator<Item = PathBuf> {
-    // 36 35 98:0 /root /point …
-    let lines = table.split(|byte| *byte == b'\n');
-    lines.filter_map(|line| line.split(|byte| *byte == b' ').nth(4)).map(unescaped)
-}
-
-/// Blanks, tabs, line ends and backslashes are written as `\` and three octal digits.
-pub fn unescaped(field: &[u8]) -> PathBuf {
-    let mut out = Vec::with_capacity(field.len());
-    let mut rest = field;
-    while let [first, after @ ..] = rest {
-        let code = after.get(..3).filter(|_| *first == b'\\').and_then(octal);
-        out.push(code.unwrap_or(*first));
-        rest = if code.is_some() { &after[3..] } else { after };
-    }
-    PathBuf::from(OsString::from_vec(out))
-}
-
-fn octal(digits: &[u8]) -> Option<u8> {
-    u8::from_str_radix(std::str::from_utf8(digits).ok()?, 8).ok()
 }
 
 #[cfg(test)]
@@ -47,15 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields() {
-        let table = b"36 35 98:0 / / rw - ext4 /dev/x rw\n\
-                      37 36 0:40 / /a\\040b\\134c rw shared:1 - tmpfs tmpfs rw\nbroken\n38 36 0:40 / /x\\04 rw\n";
-        let found: Vec<_> = points(table).collect();
-        assert_eq!(found, ["/", "/a b\\c", "/x\\04"].map(PathBuf::from));
-    }
-
-    #[test]
-    fn this_machine() {
+    fn this_machine_has_proc_mounted() {
         assert!(is_mounted(Path::new("/proc")).unwrap());
         assert!(!is_mounted(Path::new("/proc/self")).unwrap());
     }

@@ -14,7 +14,7 @@ pub(super) fn can_mount() -> bool {
     if can {
         umount(dir.path()).unwrap();
     } else {
-        println!("skipped: mounting is not permitted here");
+        nodewarden_testing::skip("mounting is not permitted here");
     }
     can
 }
@@ -74,6 +74,7 @@ fn what_is_no_pods_directory_is_not_present() {
 #[test]
 fn a_group_has_its_volumes() {
     if !nix::unistd::geteuid().is_root() {
+        nodewarden_testing::skip("not root");
         return;
     }
     let fixture = Fixture::new();
@@ -113,7 +114,11 @@ fn memory_is_mounted_once_and_goes() {
 /// Where the kernel has huge pages of 2 MiB; whether some are preallocated does not matter.
 #[test]
 fn huge_pages_are_mounted() {
-    if !can_mount() || !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
+    if !can_mount() {
+        return;
+    }
+    if !Path::new("/sys/kernel/mm/hugepages/hugepages-2048kB").exists() {
+        nodewarden_testing::skip("no huge pages of 2 MiB");
         return;
     }
     let fixture = Fixture::new();

@@ -19,7 +19,6 @@ mod manager;
 pub mod plugin;
 pub mod pod_resources;
 pub mod policy;
-mod saver;
 pub mod types;
 mod view;
 

@@ -12,11 +12,11 @@ use super::checkpoint::CheckpointFile;
 use super::injection::injection;
 use super::ledger::{HealthChange, Ledger};
 use super::plugin::{Plugin, PluginEvent, Plugins};
-use super::saver::Saver;
 use super::{Allocation, DeviceHealth};
 use nodewarden_config::DeviceSettings;
 use nodewarden_model::{DevicesPerNuma, Health};
 use nodewarden_pods::spec::Given;
+use nodewarden_storage::write_behind::WriteBehind;
 
 /// What is told of devices.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,7 +42,8 @@ impl fmt::Debug for Devices {
 
 pub(super) struct Inner {
     pub(super) state: Mutex<State>,
-    pub(super) saver: Saver,
+    /// Writes the checkpoint: of what there is when it is written.
+    pub(super) saver: WriteBehind<()>,
     tell: Tell,
     changed: watch::Sender<u64>,
 }
@@ -105,11 +106,16 @@ impl Devices {
         };
         let devices = Self(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let own = inner.clone();
-            let saver = Saver::new(file, move || {
-                let inner = own.upgrade()?;
+            let saver = WriteBehind::on_task("no pod gets devices until it can be written", move |()| {
+                let Some(inner) = own.upgrade() else { return Ok(()) };
                 let state = inner.lock();
-                // What is not known yet must not be on disk as nobody's.
-                (!state.recovering).then(|| state.ledger.checkpoint())
+                // What is not known yet must not be written as unallocated.
+                if state.recovering {
+                    return Ok(());
+                }
+                let checkpoint = state.ledger.checkpoint();
+                drop(state);
+                file.save(&checkpoint)
             });
             Inner { state: Mutex::new(state), saver, tell, changed: watch::Sender::new(0) }
         }));
@@ -280,13 +286,13 @@ impl Inner {
 
     /// Something changed that is to be saved and that others wait for.
     pub(super) fn happened(&self) {
-        self.saver.save();
+        self.saver.save(());
         self.changed.send_modify(|number| *number += 1);
     }
 
     /// The same, and whoever changed it waits for the checkpoint.
     pub(super) fn changed(&self) {
-        self.saver.changed();
+        self.saver.save_when_settled(());
         self.changed.send_modify(|number| *number += 1);
     }
 

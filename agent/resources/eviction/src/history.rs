@@ -1,22 +1,22 @@
 //! What was decided under pressure, kept for `nodewarden explain`: the newest decisions in memory, and in
 //! `decisions.json` of the state directory.
 //!
-//! Nobody waits for the disk, which may be what is short: a thread of its own writes the newest state and ends when
-//! there is no newer one. A damaged file is set aside and the history begins anew.
+//! No decision waits for the disk, which may be what is short: the newest state is written in the background. A damaged
+//! file is set aside, and the history begins empty.
 
-use parking_lot::{Condvar, Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use tracing::warn;
 
 use nodewarden_model::Decision;
-use nodewarden_storage::state_file::{Format, KeptError, KeptFile};
+use nodewarden_storage::state_file::{Format, StateFile, StateFileError};
+use nodewarden_storage::write_behind::WriteBehind;
 
 const NAME: &str = "decisions.json";
-const FORMAT: Format = Format { field: "history", version: 1 };
+const FORMAT: Format = Format::new("history", 1);
 
 /// So many decisions are kept,
 const DECISIONS: usize = 256;
@@ -29,21 +29,8 @@ pub struct History(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
-    file: KeptFile,
-    state: Mutex<State>,
-    /// Rings when the writer has ended.
-    idle: Condvar,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    kept: Kept,
-    /// What is in memory is newer than what was last given to the disk.
-    dirty: bool,
-    /// The writer is on its way.
-    writing: bool,
-    /// The last write failed: said once.
-    failing: bool,
+    kept: Mutex<Kept>,
+    writer: WriteBehind<Kept>,
 }
 
 /// What is on disk.
@@ -57,93 +44,48 @@ struct Kept {
 }
 
 impl History {
-    /// The decisions of earlier agents with this state directory; none of them, and why, where they cannot be read.
-    pub fn open(state_dir: &Path) -> (Self, Option<KeptError>) {
-        let (file, kept, problem) = KeptFile::open::<Kept>(state_dir.join(NAME), FORMAT);
-        let state = State { kept: kept.unwrap_or_default(), ..State::default() };
-        (Self(Arc::new(Shared { file, state: Mutex::new(state), idle: Condvar::new() })), problem)
+    /// The decisions of earlier agents with this state directory. Where they cannot be read: none, and the reason.
+    pub fn open(state_dir: &Path) -> (Self, Option<StateFileError>) {
+        let (file, kept, problem) = StateFile::open::<Kept>(state_dir.join(NAME), FORMAT);
+        let consequence = "a restart of the agent would not know its last decisions";
+        let save = move |kept| file.save(&kept).map(drop);
+        let writer = WriteBehind::on_thread("decisions", consequence, save);
+        (Self(Arc::new(Shared { kept: Mutex::new(kept.unwrap_or_default()), writer })), problem)
     }
 
-    /// Keeps a decision and gives it its number, which it returns. What of it is known later comes by
+    /// Keeps a decision and returns the number that it gets. What becomes known of it later is added by
     /// [`Self::replace`].
     pub fn add(&self, decision: Decision) -> u64 {
-        let mut state = self.0.state();
-        state.kept.last += 1;
-        let number = state.kept.last;
-        state.kept.decisions.push_back(Arc::new(Decision { number, ..decision }));
-        state.kept.shorten();
-        self.save(state);
+        let mut kept = self.0.kept.lock();
+        kept.last += 1;
+        let number = kept.last;
+        kept.decisions.push_back(Arc::new(Decision { number, ..decision }));
+        kept.shorten();
+        self.0.writer.save(kept.clone());
         number
     }
 
-    /// Puts a decision in the place of the one with its number: more of it is known now. One that is not kept any more
-    /// stays away.
+    /// Replaces the decision that has the number of this one, of which more is known now. Nothing happens where that
+    /// decision is no longer kept.
     pub fn replace(&self, decision: Decision) {
-        let mut state = self.0.state();
-        let own = state.kept.decisions.iter_mut().rev().find(|own| own.number == decision.number);
+        let mut kept = self.0.kept.lock();
+        let own = kept.decisions.iter_mut().rev().find(|own| own.number == decision.number);
         if let Some(own) = own {
             *own = Arc::new(decision);
-            state.kept.shorten();
-            self.save(state);
+            kept.shorten();
+            self.0.writer.save(kept.clone());
         }
     }
 
     /// Newest first.
     pub fn newest(&self) -> Vec<Arc<Decision>> {
-        self.0.state().kept.decisions.iter().rev().cloned().collect()
+        self.0.kept.lock().decisions.iter().rev().cloned().collect()
     }
 
     /// Waits until everything so far is on disk or could not be written.
-    pub fn settle(&self) {
-        let mut state = self.0.state();
-        while state.writing {
-            self.0.idle.wait(&mut state);
-        }
-    }
-
-    fn save(&self, mut state: MutexGuard<'_, State>) {
-        state.dirty = true;
-        if std::mem::replace(&mut state.writing, true) {
-            return;
-        }
-        drop(state);
-        let shared = self.0.clone();
-        let writer = std::thread::Builder::new().name("decisions".into());
-        if let Err(error) = writer.spawn(move || shared.write()) {
-            // The next decision tries again.
-            warn!("decisions are not written to disk: no thread: {error}");
-            self.0.state().writing = false;
-            self.0.idle.notify_all();
-        }
-    }
-}
-
-impl Shared {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
-    }
-
-    /// Writes until nothing is newer than what is on disk.
-    fn write(&self) {
-        loop {
-            let kept = {
-                let mut state = self.state();
-                if !std::mem::take(&mut state.dirty) {
-                    state.writing = false;
-                    self.idle.notify_all();
-                    return;
-                }
-                // Shares the decisions themselves.
-                state.kept.clone()
-            };
-            let saved = self.file.save(&kept);
-            let failed_before = std::mem::replace(&mut self.state().failing, saved.is_err());
-            if let Err(error) = saved
-                && !failed_before
-            {
-                warn!("{error}: a restart of the agent would not know its last decisions");
-            }
-        }
+    #[cfg(test)]
+    fn settle(&self) {
+        let _ = self.0.writer.settle();
     }
 }
 

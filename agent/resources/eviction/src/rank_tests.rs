@@ -6,6 +6,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use proptest::prelude::*;
 use serde_json::json;
+use strum::IntoEnumIterator;
 
 use super::*;
 use nodewarden_manifest::{Pod, SYSTEM_CRITICAL_PRIORITY};
@@ -241,7 +242,7 @@ proptest! {
     #[test]
     fn every_ranking(
         (candidates, shuffled) in any_candidates().prop_flat_map(|c| (Just(c.clone()), Just(c).prop_shuffle())),
-        signal in proptest::sample::select(&Signal::ALL[..]),
+        signal in proptest::sample::select(Signal::iter().collect::<Vec<_>>()),
         layout in proptest::sample::select(&LAYOUTS[..]),
     ) {
         let settings = EvictionSettings::default();

@@ -20,11 +20,14 @@ pub struct Observed {
 pub type Observations = BTreeMap<Signal, Observed>;
 
 /// `status.conditions[].type` of a node.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 pub enum NodeCondition {
     MemoryPressure,
     DiskPressure,
     #[serde(rename = "PIDPressure")]
+    #[strum(serialize = "PIDPressure")]
     PidPressure,
 }
 
@@ -33,11 +36,7 @@ impl NodeCondition {
 
     /// The kubelet's name.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::MemoryPressure => "MemoryPressure",
-            Self::DiskPressure => "DiskPressure",
-            Self::PidPressure => "PIDPressure",
-        }
+        self.into()
     }
 
     /// What is pressed where this signal is beyond its threshold (kubelet `signalToNodeCondition`).

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use tokio::sync::Notify;
 
-use super::reference::whole;
+use nodewarden_cri::image_reference::normalized;
 use nodewarden_model::ImageSeen;
 
 /// Cloning shares it.
@@ -26,7 +26,7 @@ struct Shared {
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many hold it, by whole name or id.
+    /// How many hold it, by full name or id.
     held: BTreeMap<String, usize>,
     /// Names and ids of images that are being removed, by removal.
     removing: BTreeMap<u64, Vec<String>>,
@@ -86,13 +86,13 @@ impl Holds {
 }
 
 fn names(image: &ImageSeen) -> Vec<String> {
-    image.names.iter().chain([&image.id]).map(|name| whole(name)).collect()
+    image.names.iter().chain([&image.id]).map(|name| normalized(name)).collect()
 }
 
 impl Hold {
     /// Holds it by another name or id too. True when that had to wait for a removal: the image may be gone.
     pub async fn also(&mut self, reference: &str) -> bool {
-        let name = whole(reference);
+        let name = normalized(reference);
         *self.holds.lock().held.entry(name.clone()).or_default() += 1;
         self.names.push(name.clone());
         let mut waited = false;

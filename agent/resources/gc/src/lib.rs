@@ -13,7 +13,6 @@ mod holds;
 mod images;
 mod logs;
 pub mod plan;
-mod reference;
 mod run;
 mod runtime;
 mod sweep;

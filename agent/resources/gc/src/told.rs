@@ -11,7 +11,8 @@ use nodewarden_model::Detail;
 use nodewarden_storage::journal::Journal;
 
 /// Why an image went (label `reason` of `kubelet_image_garbage_collected_total`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Reason {
     Space,
     Age,
@@ -19,10 +20,7 @@ pub enum Reason {
 
 impl Reason {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Space => "space",
-            Self::Age => "age",
-        }
+        self.into()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use nodewarden_proto::runtime::v1 as cri;
 
 use super::plan::Users;
-use super::reference::whole;
+use nodewarden_cri::image_reference::normalized;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{ImageSeen, Used};
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
@@ -37,12 +37,12 @@ impl<'a> Names<'a> {
         let mut names = BTreeMap::new();
         for (reference, id) in told {
             if let Some(id) = id {
-                names.insert(whole(reference), &**id);
+                names.insert(normalized(reference), &**id);
             }
         }
         for image in images {
             for name in image.names.iter().chain([&image.id]) {
-                names.insert(whole(name), &*image.id);
+                names.insert(normalized(name), &*image.id);
             }
         }
         Self(names)
@@ -50,7 +50,7 @@ impl<'a> Names<'a> {
 
     /// The id of the image.
     pub fn id(&self, reference: &str) -> Option<&'a str> {
-        self.0.get(&whole(reference)).copied().filter(|_| !reference.is_empty())
+        self.0.get(&normalized(reference)).copied().filter(|_| !reference.is_empty())
     }
 }
 

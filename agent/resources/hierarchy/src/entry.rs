@@ -5,6 +5,7 @@ use std::fmt;
 
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits, PageSize};
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
+use nodewarden_machine::cpu_list::CpuList;
 
 /// One limit of a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -127,20 +128,12 @@ fn ratio(quota: &CpuQuota) -> f64 {
     }
 }
 
-/// How many a list like `0-3,7` names; an empty one means all.
-fn listed(list: &str) -> u64 {
+/// How many CPUs a list like `0-3,7` names; an empty one means all.
+fn listed(list: &str) -> u32 {
     if list.is_empty() {
-        return u64::MAX;
+        return u32::MAX;
     }
-    list.split(',')
-        .map(|part| match part.split_once('-') {
-            None => 1,
-            Some((from, to)) => match (from.parse::<u64>(), to.parse::<u64>()) {
-                (Ok(from), Ok(to)) if to >= from => to - from + 1,
-                _ => 0,
-            },
-        })
-        .sum()
+    CpuList::parse_cpuset(list).map_or(0, |list| list.count())
 }
 
 /// Every limit that is told, in a fixed order.

@@ -3,11 +3,11 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::owned::OwnedError;
 use nodewarden_config::Problem;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::cgroup::control::NameError;
 use nodewarden_machine::node::gather::GatherError;
+use nodewarden_storage::state_file::StateFileError;
 
 /// Starting mode manage failed.
 #[derive(Debug, thiserror::Error)]
@@ -17,7 +17,7 @@ pub enum ManageError {
     #[error(transparent)]
     Node(#[from] GatherError),
     #[error(transparent)]
-    Owned(#[from] OwnedError),
+    Owned(#[from] StateFileError),
     #[error("this machine cannot keep the configuration:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Refused { problems: Vec<Problem> },
     #[error("{field}: {value}: {source}")]

@@ -16,6 +16,7 @@ use super::overlay::Overlay;
 use super::sync::{Syncer, Turn};
 use nodewarden_machine::cgroup::control::Manager;
 use nodewarden_model::HierarchyStatus;
+use nodewarden_model::backoff::Backoff;
 
 /// How often cgroups are looked at that wait for their pods' volumes (the kubelet's housekeeping).
 const HELD: Duration = Duration::from_secs(2);
@@ -138,13 +139,15 @@ impl Drop for Keeper {
 struct Schedule {
     reconcile: Duration,
     whole: Instant,
-    /// How long after a failure; longer each time.
-    retry: Option<Duration>,
+    /// How long after a failure, at most the time between two full comparisons.
+    retry: Backoff,
+    failing: bool,
 }
 
 impl Schedule {
     fn new(reconcile: Duration, now: Instant) -> Self {
-        Self { reconcile, whole: now + reconcile, retry: None }
+        let retry = Backoff::doubling(RETRY, reconcile);
+        Self { reconcile, whole: now + reconcile, retry, failing: false }
     }
 
     /// After a turn, which left something undone or not.
@@ -152,13 +155,14 @@ impl Schedule {
         if turn == Turn::Whole {
             self.whole = now + self.reconcile;
         }
-        self.retry = ails.then(|| match (self.retry, turn) {
-            (None, _) => RETRY,
-            (Some(before), Turn::Whole) => before * 2,
-            (Some(before), Turn::Part) => before,
-        });
-        if let Some(retry) = self.retry {
-            self.whole = self.whole.min(now + retry);
+        if !ails || !self.failing {
+            self.retry.reset();
+        } else if turn == Turn::Whole {
+            self.retry.advance();
+        }
+        self.failing = ails;
+        if ails {
+            self.whole = self.whole.min(now + self.retry.wait());
         }
     }
 }
@@ -205,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn failures_are_tried_again_ever_later() {
+    fn each_failure_waits_twice_as_long_up_to_the_reconcile_period() {
         let (now, second) = (Instant::now(), Duration::from_secs(1));
         let mut schedule = Schedule::new(60 * second, now);
         schedule.after(Turn::Part, false, now);
@@ -219,8 +223,11 @@ mod tests {
             schedule.after(Turn::Whole, true, now);
             assert_eq!(schedule.whole, now + RETRY * times);
         }
-        schedule.after(Turn::Whole, true, now);
-        assert_eq!(schedule.whole, now + 60 * second);
+        // However long it fails.
+        for _ in 0..100 {
+            schedule.after(Turn::Whole, true, now);
+            assert_eq!(schedule.whole, now + 60 * second);
+        }
         schedule.after(Turn::Whole, false, now);
         schedule.after(Turn::Part, true, now);
         assert_eq!(schedule.whole, now + RETRY);

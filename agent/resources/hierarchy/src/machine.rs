@@ -7,6 +7,7 @@ use super::ManageError;
 use nodewarden_config::Config;
 use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, GroupFiles, Systemd};
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
+use nodewarden_machine::page::page_bytes;
 use nodewarden_qos::{HierarchyFacts, OptionalFiles};
 
 /// The driver, which will be used.
@@ -53,12 +54,7 @@ pub fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
         cpu_idle: has(Controller::Cpu, "cpu.idle"),
         oom_group: has(Controller::Memory, "memory.oom.group"),
     };
-    HierarchyFacts::of(layout, optional, page_size())
-}
-
-fn page_size() -> u64 {
-    let size = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-    size.and_then(|s| u64::try_from(s).ok()).unwrap_or(4096)
+    HierarchyFacts::of(layout, optional, page_bytes())
 }
 
 /// `nodewarden.nodeName`, else the host's name.

@@ -1,111 +1,69 @@
-//! Which pod cgroups are ours: written down before a cgroup is made and struck out after it is gone, so that an agent
-//! killed at any moment finds its own again and takes nobody else's for its own.
+//! The pod cgroups that this agent made: written to disk before a cgroup is made and removed after it is gone, so that
+//! an agent killed at any moment recognises its own cgroups afterwards and takes no foreign one for its own.
 //!
-//! `hierarchy.json` in the state directory holds the paths and a checksum of them. It is replaced whole: temporary file
-//! and rename. It is not synced to the disk on the way: cgroups live as long as the kernel that has them, and so does
-//! what the kernel has not yet written of a file. Only when the machine goes down could the file be lost, and then every
-//! cgroup in it is gone too. [`Owned::sync`] does it when there is time, so that no half of a file is found afterwards
-//! and told as damage.
+//! `hierarchy.json` in the state directory is a [`state_file`] with the paths. It is not synced with every write: cgroups
+//! live as long as the kernel that has them, and so does what that kernel has not yet written of a file. The file could
+//! be lost only when the machine goes down, and then every cgroup in it is gone too. [`Owned::sync`] syncs it when there
+//! is time, so that no half-written file is found afterwards and reported as damage.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 
+use nodewarden_storage::state_file::{self, Format, StateFileError};
+
 const FILE: &str = "hierarchy.json";
-const VERSION: u32 = 1;
+const FORMAT: Format = Format::new("pods", 1).unsynced().with_checksum(checksum);
 
-/// What went wrong with the file.
-#[derive(Debug, thiserror::Error)]
-pub enum OwnedError {
-    #[error("{call} {}: {source}", path.display())]
-    File { call: &'static str, path: PathBuf, source: io::Error },
-    /// Kept aside; the pods in it are strangers from now on unless a manifest names them.
-    #[error("{} is damaged ({reason}); kept as {}", path.display(), aside.display())]
-    Damaged { path: PathBuf, aside: PathBuf, reason: String },
-}
-
-/// Whose a cgroup is.
+/// The pod that a cgroup belongs to.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Entry {
-    /// The pod's.
+    /// The pod's uid.
     pub uid: String,
-    /// The manifest that the pod came from.
+    /// The manifest that the pod came from: a path.
     pub origin: String,
 }
 
-/// Paths of pod cgroups, with the pod.
+/// The file, and the pods of cgroups by the cgroup's path.
 #[derive(Debug)]
 pub struct Owned {
     path: PathBuf,
     pods: BTreeMap<String, Entry>,
-    /// Struck out and not yet written.
+    /// A pod was removed and the file still has it.
     stale: bool,
-    /// Written and perhaps not yet on the disk.
+    /// Written and perhaps not yet synced.
     unsynced: bool,
 }
 
-/// As it is written.
-#[derive(Serialize)]
-struct Written<'a> {
-    version: u32,
-    /// By path.
-    pods: &'a BTreeMap<String, Entry>,
-    /// SHA-256 of paths, uids and origins, in hexadecimal.
-    checksum: String,
-}
-
-/// As it is read.
-#[derive(Deserialize)]
-struct Content {
-    version: u32,
-    pods: BTreeMap<String, Entry>,
-    checksum: String,
-}
-
 impl Owned {
-    /// Reads what an earlier agent left in `dir`; nothing there is no error. A damaged file is moved aside, and what
-    /// was wrong with it is returned beside an empty list.
+    /// Reads what an earlier agent left in `dir`; a missing file is no error. A damaged file is set aside, and the
+    /// damage is returned with an empty list: a pod in it counts as foreign from then on unless a manifest names it.
     ///
     /// # Errors
-    /// The file is there and cannot be read or moved.
-    pub fn open(dir: &Path) -> Result<(Self, Option<OwnedError>), OwnedError> {
+    /// The file is there and cannot be read or set aside.
+    pub fn open(dir: &Path) -> Result<(Self, Option<StateFileError>), StateFileError> {
         let path = dir.join(FILE);
-        let of = |pods, path| Self { path, pods, stale: false, unsynced: false };
-        let text = match fs::read_to_string(&path) {
-            Ok(text) => text,
-            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok((of(BTreeMap::new(), path), None)),
-            Err(e) if e.kind() == io::ErrorKind::InvalidData => String::new(),
-            Err(source) => return Err(OwnedError::File { call: "read", path, source }),
+        let (pods, damage) = match FORMAT.read(&path, |_| Ok(())) {
+            Ok(read) => (read.map(|(pods, _)| pods).unwrap_or_default(), None),
+            Err(damage @ StateFileError::Damaged { .. }) => (BTreeMap::new(), Some(damage)),
+            Err(error) => return Err(error),
         };
-        match parse(&text) {
-            Ok(pods) => Ok((of(pods, path), None)),
-            Err(reason) => {
-                let aside = path.with_extension("json.damaged");
-                fs::rename(&path, &aside).map_err(|source| OwnedError::File {
-                    call: "rename",
-                    path: path.clone(),
-                    source,
-                })?;
-                let damaged = OwnedError::Damaged { path: path.clone(), aside, reason };
-                Ok((of(BTreeMap::new(), path), Some(damaged)))
-            }
-        }
+        Ok((Self { path, pods, stale: false, unsynced: false }, damage))
     }
 
-    /// By path.
+    /// The pods, by the path of their cgroup.
     pub fn pods(&self) -> &BTreeMap<String, Entry> {
         &self.pods
     }
 
-    /// Notes pods; an agent that dies afterwards leaves the note.
+    /// Adds pods and writes the file at once, for the next agent if this one dies.
     ///
     /// # Errors
-    /// The file cannot be written: the pods must not be made then.
-    pub fn add(&mut self, pods: impl IntoIterator<Item = (String, Entry)>) -> Result<(), OwnedError> {
+    /// The file cannot be written: the pods' cgroups must not be made then.
+    pub fn add(&mut self, pods: impl IntoIterator<Item = (String, Entry)>) -> Result<(), StateFileError> {
         let news = pods.into_iter().filter(|(path, entry)| self.pods.get(path) != Some(entry));
         let news: Vec<_> = news.collect();
         if news.is_empty() {
@@ -123,78 +81,56 @@ impl Owned {
         })
     }
 
-    /// Strikes out a pod that is gone, with the next write: an entry too many only costs a look for it.
+    /// Removes a pod that is gone; the file follows with the next write. A superfluous entry only costs a look for it.
     pub fn remove(&mut self, path: &str) {
         self.stale |= self.pods.remove(path).is_some();
     }
 
-    /// Writes what was struck out.
+    /// Writes the file if a pod was removed since the last write.
     ///
     /// # Errors
-    /// The file cannot be written; it is tried again with the next call.
-    pub fn flush(&mut self) -> Result<(), OwnedError> {
+    /// The file cannot be written; the next call tries again.
+    pub fn flush(&mut self) -> Result<(), StateFileError> {
         if self.stale { self.save() } else { Ok(()) }
     }
 
-    /// Has on the disk what is written.
+    /// Waits until the written file is on the disk.
     ///
     /// # Errors
     /// As of open(2) and fsync(2).
-    pub fn sync(&mut self) -> Result<(), OwnedError> {
+    pub fn sync(&mut self) -> Result<(), StateFileError> {
         if !self.unsynced {
             return Ok(());
         }
-        let dir = self.path.parent().unwrap_or(Path::new("/"));
-        for path in [&self.path, dir] {
-            File::open(path).and_then(|file| file.sync_all()).map_err(fail("sync", path))?;
-        }
+        state_file::sync(&self.path)?;
+        state_file::sync(self.path.parent().unwrap_or(Path::new("/")))?;
         self.unsynced = false;
         Ok(())
     }
 
-    fn save(&mut self) -> Result<(), OwnedError> {
-        let content = Written { version: VERSION, checksum: checksum(&self.pods), pods: &self.pods };
-        let temporary = self.path.with_extension("json.new");
-        let text =
-            serde_json::to_vec(&content).map_err(io::Error::from).map_err(fail("write", &temporary))?;
-        let mut file = File::create(&temporary).map_err(fail("create", &temporary))?;
-        file.write_all(&text).map_err(fail("write", &temporary))?;
-        fs::rename(&temporary, &self.path).map_err(fail("rename", &temporary))?;
+    fn save(&mut self) -> Result<(), StateFileError> {
+        FORMAT.write(&self.path, &self.pods, None, || {})?;
         self.stale = false;
         self.unsynced = true;
         Ok(())
     }
 }
 
-fn fail(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> OwnedError {
-    let path = path.to_owned();
-    move |source| OwnedError::File { call, path, source }
-}
-
-fn parse(text: &str) -> Result<BTreeMap<String, Entry>, String> {
-    let content: Content = serde_json::from_str(text).map_err(|e| e.to_string())?;
-    if content.version != VERSION {
-        return Err(format!("version {}, not {VERSION}", content.version));
-    }
-    if content.checksum != checksum(&content.pods) {
-        return Err("the checksum is another".into());
-    }
-    Ok(content.pods)
-}
-
-fn checksum(pods: &BTreeMap<String, Entry>) -> String {
-    let mut hash = Sha256::new();
-    for (path, entry) in pods {
-        for text in [path, &entry.uid, &entry.origin] {
+/// Paths, uids and origins, each with a zero byte after it. A missing text counts as empty: such content does not parse.
+fn checksum(pods: &Value, hash: &mut Sha256) {
+    for (path, entry) in pods.as_object().into_iter().flatten() {
+        let text = |field| entry.get(field).and_then(Value::as_str).unwrap_or_default();
+        for text in [path.as_str(), text("uid"), text("origin")] {
             hash.update(text);
             hash.update([0]);
         }
     }
-    hash.finalize().iter().map(|b| format!("{b:02x}")).collect()
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn one(path: &str) -> [(String, Entry); 1] {
@@ -202,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn survives_its_agent() {
+    fn the_next_agent_reads_the_same_pods() {
         let dir = tempfile::tempdir().unwrap();
         let (mut owned, damaged) = Owned::open(dir.path()).unwrap();
         assert!(damaged.is_none() && owned.pods().is_empty());
@@ -228,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_kept_aside() {
+    fn a_damaged_file_is_set_aside() {
         for damage in [
             &b"{"[..],
             b"\xff\xfe",
@@ -239,13 +175,13 @@ mod tests {
             fs::write(dir.path().join(FILE), damage).unwrap();
             let (owned, damaged) = Owned::open(dir.path()).unwrap();
             assert!(owned.pods().is_empty());
-            let Some(OwnedError::Damaged { aside, .. }) = damaged else { panic!("not seen: {damage:?}") };
+            let Some(StateFileError::Damaged { aside, .. }) = damaged else { panic!("not seen: {damage:?}") };
             assert_eq!(fs::read(aside).unwrap(), damage);
         }
     }
 
     #[test]
-    fn what_cannot_be_written_down_is_not_owned() {
+    fn a_pod_that_cannot_be_written_is_not_owned() {
         let dir = tempfile::tempdir().unwrap();
         let gone = dir.path().join("gone");
         let (mut owned, _) = Owned::open(&gone).unwrap();
@@ -262,5 +198,27 @@ mod tests {
         fs::create_dir(&gone).unwrap();
         owned.flush().unwrap();
         assert!(Owned::open(&gone).unwrap().0.pods().is_empty());
+    }
+
+    /// Byte by byte what earlier versions of the agent wrote, before state files were one type.
+    #[test]
+    fn the_file_is_the_same_as_that_of_earlier_versions() {
+        let text = concat!(
+            r#"{"version":1,"pods":{"/kubepods/burstable/podu-1":{"uid":"u-1","origin":"/m/a.yaml"},"#,
+            r#""/kubepods/podü \"q\"":{"uid":"ü","origin":"/m/b.yaml"}},"#,
+            r#""checksum":"7cd1a27b72d6629e91a1c79841a7fbea8786c5dbc58a7eb857c01937ae82db8d"}"#
+        );
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        fs::write(&path, text).unwrap();
+        let (mut owned, damage) = Owned::open(dir.path()).unwrap();
+        assert!(damage.is_none(), "{damage:?}");
+        assert_eq!(
+            owned.pods()["/kubepods/burstable/podu-1"],
+            Entry { uid: "u-1".into(), origin: "/m/a.yaml".into() }
+        );
+        owned.stale = true;
+        owned.flush().unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), text);
     }
 }

@@ -5,7 +5,8 @@ use std::time::Instant;
 use nodewarden_metrics::Own;
 
 /// Values of the label `operation_type` (pkg/kubelet/cm, `metrics.CgroupManagerDuration`).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Operation {
     Create,
     Update,
@@ -14,11 +15,7 @@ pub enum Operation {
 
 impl Operation {
     fn name(self) -> &'static str {
-        match self {
-            Self::Create => "create",
-            Self::Update => "update",
-            Self::Destroy => "destroy",
-        }
+        self.into()
     }
 }
 

@@ -56,7 +56,7 @@ pub fn read(
                 }
             }
         }
-        // If nobody listens any more there is nothing to tell.
+        // The receiver may be gone.
         let _ = sender.blocking_send(parcel);
     });
     receiver

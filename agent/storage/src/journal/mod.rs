@@ -1,4 +1,4 @@
-//! The flight recorder: every event kept in memory and on disk, and handed to whoever listens.
+//! The flight recorder: every event kept in memory and on disk, and handed to subscribers.
 //!
 //! ```text
 //! append ─► memory (bounded) ─┬► subscriptions: each has its own place in the memory
@@ -6,7 +6,7 @@
 //! ```
 //!
 //! There is one queue: the memory, in which events are packed. A subscriber or the writer that falls so far behind that its place was
-//! dropped from memory loses those events and is told how many. Appending takes a lock for a push and wakes
+//! dropped from memory loses those events and gets one that reports how many. Appending takes a lock for a push and wakes
 //! who waits; it never touches the disk.
 //!
 //! What is on disk: `events.jsonl` (newest) and `events.1.jsonl` … , at most `files` files of at most

@@ -33,9 +33,9 @@ pub struct Parts {
 
 /// What the allocator adds to a text.
 const ALLOCATION: usize = 16;
-/// What a part takes beside its own bytes: two counters, and its place in the pool, which is not always full.
+/// What a part takes in addition to its own bytes: two counters, and its place in the pool, which is not always full.
 const PART: usize = ALLOCATION + 2 * size_of::<usize>() + 40;
-/// An event beside its parts: its place in the queue, which is not always full.
+/// What an event takes in addition to its parts: its place in the queue, which is not always full.
 const EVENT: usize = size_of::<Packed>() * 3 / 2;
 
 impl Parts {
@@ -173,7 +173,7 @@ mod tests {
         parts.forget(&packed[0]);
         assert_eq!(all - parts.bytes(), EVENT);
         assert!(parts.bytes() > 2 * EVENT + long.len());
-        // Somebody who still reads it changes nothing.
+        // A reader that still holds it changes nothing.
         let read = packed[1].clone();
         parts.forget(&packed[1]);
         parts.forget(&packed[2]);

@@ -83,7 +83,7 @@ fn mend(path: &Path) -> Result<(), DiskError> {
     file.set_len(len - last.len() as u64).map_err(DiskError::at("truncate", path))
 }
 
-/// What stands after the last line end.
+/// What comes after the last line end.
 fn last_line(file: &File, len: u64) -> io::Result<Vec<u8>> {
     const BLOCK: u64 = 64 << 10;
     let mut found = Vec::new();

@@ -12,7 +12,7 @@ use nodewarden_model::{Detail, Event};
 
 use super::{Shared, history};
 
-/// `lost_type` of the event that tells a subscriber how many it missed.
+/// `lost_type` of the event that reports to a subscriber how many events it missed.
 pub const LOST_SUBSCRIBER: &str = "subscriber";
 
 /// Events taken from memory under one lock.

@@ -198,8 +198,8 @@ async fn a_slow_subscriber_is_told_what_it_missed() {
     for second in 1..=25 {
         append(&journal, second);
     }
-    let told = slow.next().await.unwrap();
-    assert_eq!(told.detail, Detail::Lost { lost_type: LOST_SUBSCRIBER.into(), count: 15 });
+    let event = slow.next().await.unwrap();
+    assert_eq!(event.detail, Detail::Lost { lost_type: LOST_SUBSCRIBER.into(), count: 15 });
     for expected in 16..=25 {
         assert_eq!(slow.next().await.unwrap().seq, expected);
     }
@@ -231,7 +231,7 @@ impl TinyMount {
         match mount(Some("tmpfs"), dir.path(), Some("tmpfs"), MsFlags::empty(), Some("size=64k")) {
             Ok(()) => Some(Self(dir)),
             Err(e) => {
-                eprintln!("SKIPPED: cannot mount a tmpfs of 64 KiB here: {e}");
+                nodewarden_testing::skip(format_args!("cannot mount a tmpfs of 64 KiB here: {e}"));
                 None
             }
         }
@@ -321,8 +321,9 @@ fn append_is_quick() {
 #[test]
 fn memory_is_bounded_for_real() {
     fn resident() -> u64 {
-        let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-        statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().strip_suffix(" kB").unwrap().parse::<u64>().unwrap() << 10
     }
     let dir = tempfile::tempdir().unwrap();
     let limits = Limits { memory_events: usize::MAX, memory_bytes: 32 << 20, ..Limits::default() };

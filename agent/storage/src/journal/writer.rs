@@ -77,7 +77,7 @@ impl Drop for Handle {
     }
 }
 
-/// Tells that the thread has ended, however it did.
+/// Reports that the thread has ended, also after a panic.
 struct Ended<'a>(&'a Signals);
 
 impl Drop for Ended<'_> {

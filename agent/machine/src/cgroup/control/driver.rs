@@ -32,7 +32,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// what an interrupted call left.
     fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
 
-    /// Sets what `limits` tells of an existing cgroup.
+    /// Sets the limits that `limits` contains on an existing cgroup.
     fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
 
     /// Removes a cgroup without processes and without children. Not there is no error.

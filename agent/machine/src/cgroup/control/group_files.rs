@@ -47,7 +47,7 @@ impl GroupFiles {
         Some(join(&self.layout.hierarchy(controller)?.mount, path))
     }
 
-    /// Writes what `limits` tells. Every file is tried, whatever became of those before it.
+    /// Writes the limits that `limits` contains. Every file is tried, also after an error.
     ///
     /// # Errors
     /// The first write that failed, or a missing file whose limit cannot be done without.

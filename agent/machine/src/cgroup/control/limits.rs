@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Bound, CpuQuota, PageSize};
 
-/// Limits of one cgroup. `None` means "not told": a writer leaves it, a reader could not read it (its controller is
+/// Limits of one cgroup. `None` means "not set": a writer leaves it, a reader could not read it (its controller is
 /// missing, or this version of cgroups does not have it).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {

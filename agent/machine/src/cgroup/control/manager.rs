@@ -50,7 +50,7 @@ impl Manager {
         self.driver.path(name)
     }
 
-    /// What [`Manager::read`] tells after [`Manager::set`].
+    /// What [`Manager::read`] returns after [`Manager::set`].
     pub fn settled(&self, limits: &Limits) -> Limits {
         self.driver.settled(limits)
     }
@@ -82,7 +82,7 @@ impl Manager {
         self.driver.create(path, limits)
     }
 
-    /// Sets what `limits` tells.
+    /// Sets the limits that `limits` contains.
     ///
     /// # Errors
     /// As [`Driver::set`].
@@ -90,7 +90,7 @@ impl Manager {
         self.driver.set(path, limits)
     }
 
-    /// The limits that its files tell; nothing of a cgroup that does not exist.
+    /// The limits that its files contain; none for a cgroup that does not exist.
     ///
     /// # Errors
     /// A file that is there cannot be read, or says what it never should.
@@ -135,8 +135,8 @@ impl Manager {
     ///
     /// # Errors
     /// Another call is at it ([`DestroyError::InFlight`]); it holds this process or process 1
-    /// ([`DestroyError::Holds`]); or it is still there ([`DestroyError::StillThere`] tells which processes, which
-    /// directory and what the kernel said).
+    /// ([`DestroyError::Holds`]); or it is still there ([`DestroyError::StillThere`] names the processes, the
+    /// directory and the kernel's error).
     pub fn destroy(&self, path: &str, patience: Duration) -> Result<Destroyed, DestroyError> {
         check_path(path)?;
         let _attempt = self.in_flight.begin(path)?;
@@ -145,5 +145,4 @@ impl Manager {
 }
 
 #[cfg(test)]
-#[path = "manager_tests.rs"]
 mod tests;

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use super::GroupFiles;
-use crate::cgroup::mountinfo::parse_memberships;
+use crate::cgroup::membership::parse_memberships;
 use crate::cgroup::{CgroupError, Hierarchy};
 
 /// Names of the cgroups right below `path`, in whichever hierarchy they are, in order.
@@ -60,7 +60,7 @@ pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupErro
     Ok(found)
 }
 
-/// Every process (thread group) of these cgroups in any hierarchy. 0 stands for one that this process cannot see, in
+/// Every process (thread group) of these cgroups in any hierarchy. 0 is one that this process cannot see, in
 /// another pid namespace.
 ///
 /// # Errors
@@ -83,7 +83,7 @@ pub fn pids_in(
         for (_, dir) in files.directories(group).filter(|(hierarchy, _)| which(hierarchy)) {
             let path = dir.join("cgroup.procs");
             let text = match super::group_files::read_file(&path) {
-                // A threaded cgroup does not tell; the processes are those of a cgroup above it.
+                // A threaded cgroup does not list them; the processes are those of a cgroup above it.
                 Err(error) if error.errno() == Some(libc::EOPNOTSUPP) => continue,
                 text => text?.unwrap_or_default(),
             };

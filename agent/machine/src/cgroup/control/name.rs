@@ -24,7 +24,7 @@ pub struct CgroupName(Vec<String>);
 pub enum NameError {
     #[error("the cgroup name {name:?} has an empty part")]
     EmptyPart { name: String },
-    #[error("the part {part:?} of a cgroup name stands for another directory")]
+    #[error("the part {part:?} of a cgroup name means another directory")]
     Dots { part: String },
     #[error("the part {part:?} of a cgroup name contains {found:?}")]
     Character { part: String, found: char },
@@ -217,5 +217,4 @@ fn unescape(part: &str) -> String {
 }
 
 #[cfg(test)]
-#[path = "name_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! The places of the daemons beside the pods (the kubelet's pkg/kubelet/cm/container_manager_linux.go): the agent itself
+//! The cgroups of the daemons that run next to the pods (the kubelet's pkg/kubelet/cm/container_manager_linux.go): the agent itself
 //! (`kubeletCgroups`, `oomScoreAdj`), the container runtime (`runtimeCgroups`) and everything else that is in no cgroup
 //! of its own (`systemCgroups`).
 //!

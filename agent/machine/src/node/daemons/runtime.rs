@@ -13,7 +13,7 @@ use super::{DaemonError, process};
 /// Whatever runs in a container, such as the runtime of a cluster in containers, is left alone.
 ///
 /// # Errors
-/// Nobody was found.
+/// No process was found.
 pub fn find(socket: &Path) -> Result<Vec<Pid>, DaemonError> {
     let peer = peer(socket);
     let name = socket.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -45,8 +45,8 @@ impl Candidates {
     /// The surest. A pid file may be left over, so its process must have the `name`.
     fn choose(self, name: &str, name_of: impl Fn(Pid) -> String) -> Vec<Pid> {
         let sure = self.peer.filter(|pid| pid.as_raw() > 1);
-        let told = self.pid_file.filter(|pid| pid.as_raw() > 1 && name_of(*pid) == comm(name));
-        match sure.or(told) {
+        let by_pid_file = self.pid_file.filter(|pid| pid.as_raw() > 1 && name_of(*pid) == comm(name));
+        match sure.or(by_pid_file) {
             Some(pid) => vec![pid],
             None => self.named,
         }
@@ -59,7 +59,7 @@ fn peer(socket: &Path) -> Result<Pid, String> {
     getsockopt(&stream, PeerCredentials).map(|c| Pid::from_raw(c.pid())).map_err(|e| e.to_string())
 }
 
-/// `containerd.pid` beside `containerd.sock`.
+/// `containerd.pid` next to `containerd.sock`.
 fn pid_file(socket: &Path) -> Option<Pid> {
     fs::read_to_string(socket.with_extension("pid")).ok()?.trim().parse().ok().map(Pid::from_raw)
 }
@@ -133,7 +133,7 @@ mod tests {
             .stderr(std::process::Stdio::null())
             .spawn();
         let Ok(mut child) = child else {
-            println!("skipped: no unshare(1)");
+            nodewarden_testing::skip("no unshare(1)");
             return;
         };
         let children = format!("/proc/{0}/task/{0}/children", child.id());
@@ -143,7 +143,7 @@ mod tests {
         });
         match inside {
             Some(pid) => assert!(!is_on_host(Pid::from_raw(pid))),
-            None => println!("skipped: no pid namespace can be made"),
+            None => nodewarden_testing::skip("no pid namespace can be made"),
         }
         let _killed = child.kill();
         let _waited = child.wait();

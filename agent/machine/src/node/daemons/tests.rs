@@ -32,7 +32,7 @@ fn never_kernel_threads_and_never_process_1() {
     }
 }
 
-/// This machine's own kernel threads are told from its processes.
+/// This machine's own kernel threads are distinguished from its processes.
 #[test]
 fn the_machines_processes() {
     let Ok(all) = procfs::process::all_processes() else { return };
@@ -64,10 +64,10 @@ struct Cgroups {
 impl Cgroups {
     fn new(name: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            println!("skipped: not root");
+            nodewarden_testing::skip("not root");
             return None;
         }
-        let layout = Layout::detect().ok()?;
+        let layout = Layout::detect().inspect_err(|error| nodewarden_testing::skip(error)).ok()?;
         let hierarchies = [layout.unified(), layout.hierarchy(Controller::Pids)];
         let mut mounts: Vec<PathBuf> = hierarchies.into_iter().flatten().map(|h| h.mount.clone()).collect();
         mounts.dedup();

@@ -13,12 +13,12 @@ const KMSG: &str = "c 1:11";
 
 fn tree(name: &str) -> Option<(TestTree, Files)> {
     if !nix::unistd::geteuid().is_root() {
-        println!("SKIPPED: not root");
+        nodewarden_testing::skip("not root");
         return None;
     }
     let tree = TestTree::make(name)?;
     let Some(devices) = tree.layout.devices() else {
-        println!("SKIPPED: no v1 devices controller");
+        nodewarden_testing::skip("no v1 devices controller");
         return None;
     };
     let files = Files::new(devices);

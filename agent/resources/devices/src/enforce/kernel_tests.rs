@@ -35,7 +35,7 @@ struct Stage {
 impl Stage {
     fn make(name: &str) -> Option<Self> {
         if !nix::unistd::geteuid().is_root() {
-            println!("SKIPPED: not root");
+            nodewarden_testing::skip("not root");
             return None;
         }
         let tree = TestTree::make(name)?;
@@ -105,7 +105,7 @@ impl Stage {
 
 fn load(tree: &TestTree) -> Option<Loaded> {
     let Some(unified) = tree.layout.unified() else {
-        println!("SKIPPED: no unified hierarchy");
+        nodewarden_testing::skip("no unified hierarchy");
         return None;
     };
     let options = LoadOptions {
@@ -120,7 +120,7 @@ fn load(tree: &TestTree) -> Option<Loaded> {
     match Kernel::load(options) {
         Ok(loaded) => Some(loaded),
         Err(error) => {
-            println!("SKIPPED: {error}");
+            nodewarden_testing::skip(&error);
             None
         }
     }
@@ -307,7 +307,7 @@ fn what_the_runtime_refuses_too_is_told_as_such() {
 #[test]
 fn the_substitute_judges_the_same() {
     if !nix::unistd::geteuid().is_root() {
-        return println!("SKIPPED: not root");
+        return nodewarden_testing::skip("not root");
     }
     let Some(tree) = TestTree::make("device-substitute") else { return };
     let Some(mut loaded) = load(&tree) else { return };
@@ -323,7 +323,7 @@ fn the_substitute_judges_the_same() {
     }
     let kmsg = Path::new("/dev/kmsg");
     if !kmsg.exists() {
-        return println!("SKIPPED: no /dev/kmsg");
+        return nodewarden_testing::skip("no /dev/kmsg");
     }
     let policy = |rules| PodPolicy { mode: Enforcement::Enforce, rules };
     enforcer.guard("a", &tree.path("burstable/poda"), policy(Vec::new())).unwrap();

@@ -12,6 +12,7 @@ use tonic::transport::{Channel, Endpoint as Transport, Uri};
 use tonic::{Response, Status};
 
 use super::{PluginError, Whom};
+use nodewarden_model::backoff::Backoff;
 
 /// How long a plugin that has registered may take until its socket is there: the kubelet's `dial`.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
@@ -28,20 +29,19 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 pub async fn connect(plugin: &Whom, limit: Duration) -> Result<Channel, PluginError> {
     let tried = limit.min(CONNECT_LIMIT);
     let end = Instant::now() + tried;
-    let mut pause = PAUSE;
+    let mut pause = Backoff::doubling(PAUSE, LONGEST_PAUSE);
     loop {
         match tokio::time::timeout_at(end, dial(&plugin.socket)).await {
             Ok(Ok(stream)) => return Ok(channel(stream)),
-            Ok(Err(source)) if !passes(&source) || Instant::now() + pause >= end => {
+            Ok(Err(source)) if !passes(&source) || Instant::now() + pause.wait() >= end => {
                 return Err(PluginError::Connect { plugin: plugin.clone(), tried, source });
             }
-            Ok(Err(_)) => tokio::time::sleep(pause).await,
+            Ok(Err(_)) => tokio::time::sleep(pause.advance()).await,
             Err(_) => {
                 let source = ErrorKind::TimedOut.into();
                 return Err(PluginError::Connect { plugin: plugin.clone(), tried, source });
             }
         }
-        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }
 

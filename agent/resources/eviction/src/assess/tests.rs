@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use strum::IntoEnumIterator;
 
 use super::*;
 use crate::DiskLayout;
@@ -152,7 +153,7 @@ fn memory_then_processes_then_disks() {
         names.iter().map(|name| (*name, "50%")).chain([("allocatableMemory.available", "50%")]).collect();
     let soft: Vec<_> = names.iter().map(|name| (*name, "60%", "10s")).collect();
     let mut course = Course::new(settings(&hard, &soft, &[]));
-    let all: Vec<_> = Signal::ALL.into_iter().map(|signal| (signal, 1, 100)).collect();
+    let all: Vec<_> = Signal::iter().map(|signal| (signal, 1, 100)).collect();
     assert_eq!(course.step(0, &read(&all)).due.len(), 5);
     let order = [
         "memory.available",

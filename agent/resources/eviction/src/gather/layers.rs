@@ -9,7 +9,7 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use crate::DiskUse;
 use nodewarden_cri::Client;
-use nodewarden_pods::volume::unescaped;
+use nodewarden_machine::mountinfo;
 
 /// What the runtime says of containers' writable layers, by container id.
 pub type Layers = BTreeMap<String, DiskUse>;
@@ -44,17 +44,13 @@ pub fn upper_directory(dir: &Path) -> Option<PathBuf> {
 }
 
 /// `upperdir` of what is mounted last at `/`.
-fn upper(mountinfo: &[u8]) -> Option<PathBuf> {
-    let mut lines = mountinfo.split(|byte| *byte == b'\n');
-    let root = lines.rfind(|line| line.split(|byte| *byte == b' ').nth(4) == Some(b"/"))?;
-    // … / / rw,relatime - overlay overlay rw,lowerdir=…,upperdir=…,workdir=…
-    let mut fields = root.split(|byte| *byte == b' ').skip_while(|field| *field != b"-").skip(1);
-    if fields.next()? != b"overlay" {
+fn upper(table: &[u8]) -> Option<PathBuf> {
+    let mut root = mountinfo::parse(table).rev().find(|mount| mount.mount_point == Path::new("/"))?;
+    if root.fs_type != "overlay" {
         return None;
     }
-    let mut options = fields.nth(1)?.split(|byte| *byte == b',');
-    let upper = unescaped(options.find_map(|option| option.strip_prefix(b"upperdir="))?);
-    upper.is_absolute().then_some(upper)
+    let upper = root.super_options.remove("upperdir")??;
+    Some(PathBuf::from(mountinfo::unescape(&upper))).filter(|upper| upper.is_absolute())
 }
 
 #[cfg(test)]
@@ -62,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_upper_directory() {
+    fn the_upper_directory_of_the_root_is_found() {
         let table = b"1 0 0:2 / / rw - ext4 /dev/x rw\n\
             2 1 0:3 / / rw,relatime - overlay overlay rw,lowerdir=/l:/m,upperdir=/a\\040b/c\\054d/fs,workdir=/w\n\
             3 2 0:4 / /proc rw - proc proc rw\n";

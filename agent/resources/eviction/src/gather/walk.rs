@@ -230,7 +230,7 @@ mod tests {
         let bind =
             |from: &Path, to: &Path| mount(Some(from), to, None::<&str>, MsFlags::MS_BIND, None::<&str>);
         if let Err(error) = bind(other.path(), &bound) {
-            println!("SKIPPED: bind mount: {error}");
+            nodewarden_testing::skip(format_args!("bind mount: {error}"));
             return;
         }
         bind(&other.path().join("large"), &bound_file).unwrap();

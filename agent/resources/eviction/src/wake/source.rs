@@ -14,28 +14,27 @@ use crate::gather::{GroupMemory, of_node};
 use nodewarden_machine::cgroup::{Controller, Layout, Version, join};
 
 /// One way of being woken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::IntoStaticStr)]
 pub enum Kind {
+    #[strum(serialize = "psi node")]
     NodePsi,
+    #[strum(serialize = "psi kubepods")]
     PodsPsi,
+    #[strum(serialize = "memory.events kubepods")]
     PodsEvents,
+    #[strum(serialize = "memory threshold node")]
     NodeThreshold,
+    #[strum(serialize = "memory threshold kubepods")]
     PodsThreshold,
+    #[strum(serialize = "memory.pressure_level node")]
     NodeLevel,
+    #[strum(serialize = "memory.oom_control kubepods")]
     PodsOom,
 }
 
 impl Kind {
     pub fn name(self) -> &'static str {
-        match self {
-            Self::NodePsi => "psi node",
-            Self::PodsPsi => "psi kubepods",
-            Self::PodsEvents => "memory.events kubepods",
-            Self::NodeThreshold => "memory threshold node",
-            Self::PodsThreshold => "memory threshold kubepods",
-            Self::NodeLevel => "memory.pressure_level node",
-            Self::PodsOom => "memory.oom_control kubepods",
-        }
+        self.into()
     }
 
     pub fn woken(self) -> Woken {

@@ -60,7 +60,7 @@ fn each_way_says_whether_it_works_here() {
 fn a_threshold_that_use_passes() {
     let Some(tree) = TestTree::make("wake-threshold") else { return };
     if !is_v1(&tree) {
-        println!("SKIPPED: v2 has no thresholds");
+        nodewarden_testing::skip("v2 has no thresholds");
         return;
     }
     let path = tree.group("pods");

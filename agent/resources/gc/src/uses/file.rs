@@ -7,20 +7,20 @@ use std::path::Path;
 
 use super::Uses;
 use nodewarden_model::ImageUse;
-use nodewarden_storage::state_file::{Format, KeptError, KeptFile};
+use nodewarden_storage::state_file::{Format, StateFile, StateFileError};
 
 pub(super) const NAME: &str = "images.json";
-const FORMAT: Format = Format { field: "images", version: 1 };
+const FORMAT: Format = Format::new("images", 1);
 
 /// The file. Calls block on the disk.
 #[derive(Debug)]
-pub struct UsesFile(KeptFile);
+pub struct UsesFile(StateFile);
 
 impl UsesFile {
     /// The file in `state_dir` and the times in it; none of them, and why, where it cannot be read. No file is no error.
-    pub fn open(state_dir: &Path) -> (Self, Uses, Option<KeptError>) {
+    pub fn open(state_dir: &Path) -> (Self, Uses, Option<StateFileError>) {
         type Images = BTreeMap<String, ImageUse>;
-        let (file, images, problem) = KeptFile::open::<Images>(state_dir.join(NAME), FORMAT);
+        let (file, images, problem) = StateFile::open::<Images>(state_dir.join(NAME), FORMAT);
         (Self(file), Uses { images: images.unwrap_or_default(), told: None }, problem)
     }
 
@@ -28,7 +28,7 @@ impl UsesFile {
     ///
     /// # Errors
     /// The file cannot be written; the one before it stays.
-    pub fn save(&self, uses: &Uses) -> Result<bool, KeptError> {
+    pub fn save(&self, uses: &Uses) -> Result<bool, StateFileError> {
         self.0.save(&uses.images)
     }
 }

@@ -12,7 +12,7 @@ const HANDED_DOWN: &str = "cgroup.subtree_control";
 
 /// Lets every cgroup above `path` hand down all that it has, from the top down, as runc's library does for the
 /// kubelet. A controller that cannot be handed down (EBUSY: the parent holds processes itself) is left out and returned
-/// as what the kernel said: [`check_required`] tells whether the cgroup can do without.
+/// as what the kernel said: [`check_required`] decides whether the cgroup can do without.
 ///
 /// # Errors
 /// The files cannot be read.

@@ -25,7 +25,7 @@ const HELD: usize = 256;
 /// After so many rounds what still forks is stopped after all.
 const ROUNDS: u32 = 4;
 
-/// Processes that were told to end.
+/// Processes that SIGKILL was sent to.
 #[derive(Debug)]
 pub struct Killed {
     /// How many.
@@ -56,13 +56,13 @@ impl Killed {
 pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Killed, DestroyError> {
     check_path(path)?;
     let begun = Instant::now();
-    let mut told = BTreeSet::new();
+    let mut killed = BTreeSet::new();
     let mut held = Vec::new();
     for round in 0.. {
         let groups = members::subtree(files, path)?;
         let found = members::pids(files, &groups)?;
         refuse_own(path, &found)?;
-        let new: BTreeSet<i32> = found.difference(&told).copied().collect();
+        let new: BTreeSet<i32> = found.difference(&killed).copied().collect();
         if new.is_empty() {
             break;
         }
@@ -80,7 +80,7 @@ pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Ki
                 kill_frozen(files, path, &groups)?;
             }
         }
-        told.extend(new);
+        killed.extend(new);
         if round == 0 {
             hurry(files, path, &groups);
             drop(Frozen::by_others(files, &groups));
@@ -89,7 +89,7 @@ pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Ki
             break;
         }
     }
-    Ok(Killed { processes: told.len(), held })
+    Ok(Killed { processes: killed.len(), held })
 }
 
 /// By `cgroup.kill`. False where that is not there or does not reach all of them.
@@ -143,7 +143,7 @@ fn kill_one(files: &GroupFiles, pid: i32, path: &str, held: &mut Vec<Handle>) {
 /// # Errors
 /// A file that is there cannot be read.
 pub fn is_empty(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
-    // One file tells of most that are not; on hybrid only what is in the v2 tree too.
+    // For most that are not empty one file shows it; on hybrid only for what is in the v2 tree too.
     if let Some(unified) = files.layout().unified()
         && let Some(events) = read_file(&join(&unified.mount, path).join("cgroup.events"))?
         && events.lines().any(|line| line == "populated 1")
@@ -154,5 +154,4 @@ pub fn is_empty(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
 }
 
 #[cfg(test)]
-#[path = "at_once_tests.rs"]
 mod tests;

@@ -21,7 +21,7 @@ pub struct Frozen {
 }
 
 impl Frozen {
-    /// As if all were frozen already: dropping it thaws what somebody else has frozen by the v1 freezer, which keeps
+    /// As if all were frozen already: dropping it thaws what others have frozen by the v1 freezer, which keeps
     /// killed processes from ending (v2's does not).
     pub fn by_others(files: &GroupFiles, groups: &[String]) -> Self {
         // The top first: what is below stays frozen until it runs again.

@@ -65,7 +65,7 @@ pub(super) fn no_forks(files: &GroupFiles, path: &str) {
     }
 }
 
-/// Stops everything, kills what stands still, and lets it run into its end. Returns what there was.
+/// Freezes everything, kills what is frozen, and thaws it so that it ends. Returns what there was.
 pub(super) fn kill_frozen(
     files: &GroupFiles,
     path: &str,
@@ -73,7 +73,7 @@ pub(super) fn kill_frozen(
 ) -> Result<BTreeSet<i32>, CgroupError> {
     no_forks(files, path);
     let frozen = Frozen::freeze(files, groups)?;
-    // Nothing that stands still forks or ends: what is read now is all there is.
+    // Nothing frozen forks or ends: what is read now is all there is.
     let pids = members::pids(files, groups)?;
     for pid in &pids {
         kill_one(files, *pid, path);
@@ -82,8 +82,8 @@ pub(super) fn kill_frozen(
     Ok(pids)
 }
 
-/// Lets what is in it have the CPU that it needs to stand still and to end: with the least weight beside busy pods, or
-/// over its quota, that would take seconds.
+/// Gives what is in it the CPU that it needs to freeze and to end: with the least weight next to busy pods, or over its
+/// quota, that would take seconds.
 pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     let (weight, quota) = match files.interface().version(Controller::Cpu) {
         None => return,
@@ -114,7 +114,7 @@ pub(super) fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, Cgrou
 }
 
 /// Kills the process that has this number if it is in the cgroup: held fast first and looked at then, so that a number
-/// that has passed to another process kills nobody else.
+/// that has passed to another process does not kill that one.
 fn kill_one(files: &GroupFiles, pid: i32, path: &str) {
     if pid <= 1 || pid == own_pid() {
         return;
@@ -138,5 +138,4 @@ fn kill_one(files: &GroupFiles, pid: i32, path: &str) {
 }
 
 #[cfg(test)]
-#[path = "kill_tests.rs"]
 mod tests;

@@ -2,7 +2,7 @@
 //!
 //! One round: read which processes there are; if any, kill them ([`kill`]), else remove the directories bottom up. Rounds
 //! follow each other with growing pauses until all is gone or the patience is over, since a killed process takes a
-//! moment to end and somebody may still start another.
+//! moment to end, and another process may still be started.
 
 mod at_once;
 mod error;
@@ -91,7 +91,7 @@ fn still_there(
     })
 }
 
-/// Process 1 and this one are nobody's to kill: whoever asks has mistaken the cgroup.
+/// Process 1 and this one are never killed: the caller has mistaken the cgroup.
 fn refuse_own(path: &str, pids: &BTreeSet<i32>) -> Result<(), DestroyError> {
     match [1, process::own_pid()].into_iter().find(|pid| pids.contains(pid)) {
         None => Ok(()),

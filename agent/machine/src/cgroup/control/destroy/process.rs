@@ -24,7 +24,7 @@ pub fn own_pid() -> i32 {
     nix::unistd::getpid().as_raw()
 }
 
-/// A process held by a descriptor: it stays the same process, whoever gets its number after it has ended.
+/// A process held by a descriptor: it stays the same process, even when another one gets its number after its end.
 #[derive(Debug)]
 pub struct Handle(OwnedFd);
 
@@ -37,7 +37,7 @@ impl Handle {
         // SAFETY: pidfd_open takes a number and flags, and touches no memory of this process.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

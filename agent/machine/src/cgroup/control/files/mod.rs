@@ -8,13 +8,13 @@
 //! All are pure functions of values: the files themselves are opened by others. Sources: cgroup-v2.rst and
 //! cgroup-v1/ of the kernel's documentation; what runc's library writes for a kubelet.
 
-mod cpu_list;
 mod read;
 mod settle;
 mod write;
 
 use std::fs;
 use std::path::Path;
+use strum::IntoEnumIterator;
 
 pub use read::NoValue;
 pub use write::{Absent, Write};
@@ -22,6 +22,7 @@ pub(super) use write::{shares, weight};
 
 use super::PageSize;
 use crate::cgroup::{Controller, Layout, Version};
+use crate::page::page_bytes;
 
 /// `cpu.shares` that the kernel takes (MIN_SHARES and MAX_SHARES of kernel/sched/sched.h).
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
@@ -46,15 +47,13 @@ pub struct Interface {
 impl Interface {
     /// Of this machine.
     pub fn of(layout: &Layout) -> Self {
-        let page = nix::unistd::sysconf(nix::unistd::SysconfVar::PAGE_SIZE).ok().flatten();
-        let page_bytes = page.and_then(|n| u64::try_from(n).ok()).unwrap_or(4096);
-        Self::new(layout, page_bytes, huge_pages(Path::new("/sys/kernel/mm/hugepages")))
+        Self::new(layout, page_bytes(), huge_pages(Path::new("/sys/kernel/mm/hugepages")))
     }
 
     /// Of a machine with this layout.
     pub fn new(layout: &Layout, page_bytes: u64, huge_pages: Vec<PageSize>) -> Self {
         let version = |c: Controller| layout.hierarchy(c).map(|h| (c, h.version));
-        Self { versions: Controller::ALL.into_iter().filter_map(version).collect(), page_bytes, huge_pages }
+        Self { versions: Controller::iter().filter_map(version).collect(), page_bytes, huge_pages }
     }
 
     /// Which version of cgroups a controller is on; `None` if this machine lacks it.

@@ -1,9 +1,10 @@
 //! What the files of a cgroup say of its limits.
 
 use super::write::hugetlb_files;
-use super::{Interface, PageSize, cpu_list};
+use super::{Interface, PageSize};
 use crate::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
 use crate::cgroup::{Controller, Version};
+use crate::cpu_list::CpuList;
 
 /// Text of a file that is no value of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,10 +15,10 @@ pub struct NoValue {
 }
 
 impl Interface {
-    /// Every limit that the files tell. `file` reads one of them: `Ok(None)` where there is none.
+    /// Every limit that the files contain. `file` reads one of them: `Ok(None)` where there is none.
     ///
     /// A huge page size whose limits of use and of reservation differ reads as `At(u64::MAX)`, which no cgroup can be
-    /// set to: it is neither limit, so whoever compares sets both again.
+    /// set to: it is neither limit, so a comparison sets both again.
     ///
     /// # Errors
     /// What `file` could not read, and text that is no value of its file.
@@ -28,8 +29,9 @@ impl Interface {
         let mut files = Files { interface: self, file };
         let mut limits = Limits::default();
         files.cpu(&mut limits)?;
-        limits.cpuset_cpus =
-            files.value(Controller::Cpuset, "cpuset.cpus", |_, text| cpu_list::canonical(text))?;
+        limits.cpuset_cpus = files.value(Controller::Cpuset, "cpuset.cpus", |_, text| {
+            CpuList::parse_cpuset(text).map(|list| list.to_string())
+        })?;
         match self.version(Controller::Memory) {
             None => {}
             Some(Version::V1) => {

@@ -1,12 +1,13 @@
 //! What the files say once limits are written.
 
 use super::write::{shares, weight};
-use super::{GREATEST_PIDS, Interface, cpu_list};
+use super::{GREATEST_PIDS, Interface};
 use crate::cgroup::control::{Bound, CpuShare, Limits};
 use crate::cgroup::{Controller, Version};
+use crate::cpu_list::CpuList;
 
 impl Interface {
-    /// What [`Interface::read`] will tell of a cgroup after these limits were written to it: rounded down to whole
+    /// What [`Interface::read`] will return for a cgroup after these limits were written to it: rounded down to whole
     /// pages, in the unit of this machine's version, without what it has no controller or no file for.
     pub fn settled(&self, limits: &Limits) -> Limits {
         let on = |controller, version| self.version(controller) == Some(version);
@@ -26,7 +27,9 @@ impl Interface {
             cpuset_cpus: limits.cpuset_cpus.as_ref().and_then(|cpus| {
                 match self.version(Controller::Cpuset)? {
                     Version::V1 if cpus.is_empty() => None,
-                    _ => Some(cpu_list::canonical(cpus).unwrap_or_else(|| cpus.clone())),
+                    _ => Some(
+                        CpuList::parse_cpuset(cpus).map_or_else(|| cpus.clone(), |list| list.to_string()),
+                    ),
                 }
             }),
             memory_max: limits.memory_max.filter(|_| self.version(Controller::Memory).is_some()).map(memory),

@@ -451,7 +451,7 @@ mod golden {
                     assert!(same, "{name}: {:?}, not {recorded}", write.text);
                 }
             });
-            assert!(groups > 50, "{file}: {groups} cgroups");
+            assert!(groups > 0, "{file} has no cgroup");
         }
     }
 
@@ -486,6 +486,6 @@ mod golden {
                 compared += 1;
             }
         }
-        assert!(compared > 10, "{compared}");
+        assert!(compared > 0, "no pod is in both recordings with its shares and its weight");
     }
 }

@@ -24,7 +24,7 @@ pub enum Absent {
 }
 
 impl Interface {
-    /// What must be read before [`Interface::writes`] can tell the order: `before` needs to tell only these.
+    /// What must be read before [`Interface::writes`] can decide the order: `before` needs to contain only these.
     pub fn order_depends_on(&self, limits: &Limits) -> Vec<(Controller, &'static str)> {
         let mut files = Vec::new();
         if self.version(Controller::Cpu) == Some(Version::V1) && limits.cpu_quota.is_some() {
@@ -41,7 +41,7 @@ impl Interface {
         files
     }
 
-    /// The writes that set what `limits` tells, in an order in which the kernel takes each, given what the cgroup has
+    /// The writes that set what `limits` contains, in an order in which the kernel takes each, given what the cgroup has
     /// `before`. Limits of missing controllers, and of the other version of cgroups, are left out.
     pub fn writes(&self, limits: &Limits, before: &Limits) -> Vec<Write> {
         let mut list = List { interface: self, writes: Vec::new() };

@@ -2,8 +2,8 @@
 //!
 //! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
 //! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd
-//! sends every signal to everyone on its private socket, and keeps in its own memory what nobody reads. And there is
-//! nothing to mend after a `daemon-reexec`.
+//! sends every signal to everyone on its private socket, and keeps what is not read in its own memory. And there is
+//! nothing to repair after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ use super::error::{WayCause, WayError};
 use super::private::Private;
 use super::properties::Property;
 use super::{SystemdError, Unit};
+use nodewarden_model::backoff::Backoff;
 
 /// For everything that one call of the driver asks of systemd.
 const LIMIT: Duration = Duration::from_secs(30);
-/// Pauses between looks begin here and double.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// Pauses between two attempts.
+const PAUSE: Backoff = Backoff::doubling(Duration::from_millis(1), Duration::from_millis(100));
 
 /// How long one way to systemd may take before the next is tried.
 const ON_THE_WAY: Duration = Duration::from_secs(10);
@@ -46,8 +46,8 @@ pub struct Bus {
     pub version: u32,
 }
 
-/// Connects, and does `work` until it is done or its time is over. `work` is done anew when the connection is lost:
-/// it must come to the same end however often its parts were done before.
+/// Connects, and does `work` until it is done or its time is over. `work` begins again when the connection is lost: it
+/// must have the same result however often its parts were done before.
 ///
 /// Not to be called from async code: it blocks, on a runtime of its own.
 ///
@@ -60,25 +60,20 @@ pub fn talk<T>(work: impl AsyncFn(&Bus) -> Result<T, SystemdError>) -> Result<T,
         .map_err(|source| SystemdError::Runtime { source })?;
     runtime.block_on(async {
         let until = Instant::now() + LIMIT;
-        let mut pause = FIRST_PAUSE;
+        let mut pause = PAUSE;
         loop {
             let done = match Bus::connect(until).await {
                 Ok(bus) => work(&bus).await,
                 Err(error) => Err(error),
             };
             match done {
-                Err(error) if error.is_lost() && Instant::now() + pause < until => {
-                    tokio::time::sleep(pause).await;
-                    pause = next(pause);
+                Err(error) if error.is_lost() && Instant::now() + pause.wait() < until => {
+                    tokio::time::sleep(pause.advance()).await;
                 }
                 done => return done,
             }
         }
     })
-}
-
-fn next(pause: Duration) -> Duration {
-    (pause * 2).min(LONGEST_PAUSE)
 }
 
 impl Bus {
@@ -118,7 +113,7 @@ impl Bus {
         let properties: Vec<_> = properties.iter().map(Property::to_bus).collect();
         let others: [(&str, Vec<(&str, Variant<'_>)>); 0] = [];
         let body = (unit.name(), "replace", properties, &others[..]);
-        let mut pause = FIRST_PAUSE;
+        let mut pause = PAUSE;
         for turn in 0.. {
             match self.manager(CALL, unit.name(), &body).await {
                 Ok(_) => break,
@@ -203,7 +198,7 @@ impl Bus {
         unit: &Unit,
         reached: impl Fn(&str) -> bool,
     ) -> Result<(), SystemdError> {
-        let mut pause = FIRST_PAUSE;
+        let mut pause = PAUSE;
         loop {
             // In this order: a job that has ended has left its state behind.
             let (job, _): (u32, OwnedObjectPath) =
@@ -220,13 +215,12 @@ impl Bus {
     }
 
     /// Lets some time pass, unless the conversation's is over.
-    async fn pause(&self, pause: &mut Duration, call: &'static str, unit: &Unit) -> Result<(), SystemdError> {
-        if Instant::now() + *pause >= self.until {
+    async fn pause(&self, pause: &mut Backoff, call: &'static str, unit: &Unit) -> Result<(), SystemdError> {
+        if Instant::now() + pause.wait() >= self.until {
             let state = self.state(unit).await?;
             return Err(SystemdError::JobHangs { call, unit: unit.name().into(), state, limit: LIMIT });
         }
-        tokio::time::sleep(*pause).await;
-        *pause = next(*pause);
+        tokio::time::sleep(pause.advance()).await;
         Ok(())
     }
 

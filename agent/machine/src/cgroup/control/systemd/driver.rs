@@ -39,16 +39,16 @@ impl Systemd {
     fn make(&self, unit: &Unit, path: &str, limits: &Limits) -> Result<(), SystemdError> {
         talk(async |bus| {
             let dialect = self.dialect(bus);
-            let told = properties(limits, dialect)?;
+            let asked = properties(limits, dialect)?;
             if !unit.is_slice() {
                 if bus.state(unit).await? != "active" {
                     return Err(SystemdError::NotASlice { unit: unit.name().into() });
                 }
-                return bus.set(unit, &told).await;
+                return bus.set(unit, &asked).await;
             }
             let made_with = of_slice(unit, &possible_cpus(), dialect);
             let made = bus.start_transient(unit, &made_with).await?;
-            let all = if made { told } else { adopted(made_with).chain(told).collect() };
+            let all = if made { asked } else { adopted(made_with).chain(asked).collect() };
             bus.set(unit, &all).await?;
             let place = bus.control_group(unit).await?;
             if place != path && !place.is_empty() {
@@ -59,13 +59,13 @@ impl Systemd {
     }
 
     /// Sets the limits of an active unit; `false` if it is not active.
-    fn tell(&self, unit: &Unit, limits: &Limits) -> Result<bool, SystemdError> {
+    fn set_properties(&self, unit: &Unit, limits: &Limits) -> Result<bool, SystemdError> {
         talk(async |bus| {
-            let told = properties(limits, self.dialect(bus))?;
+            let asked = properties(limits, self.dialect(bus))?;
             if bus.state(unit).await? != "active" {
                 return Ok(false);
             }
-            bus.set(unit, &told).await.map(|()| true)
+            bus.set(unit, &asked).await.map(|()| true)
         })
     }
 }
@@ -93,16 +93,16 @@ impl Driver for Systemd {
 
     /// A slice that is not active, although its directory may be there, is made.
     fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
-        if !self.tell(&unit_of(path)?, limits)? {
+        if !self.set_properties(&unit_of(path)?, limits)? {
             return self.create(path, limits);
         }
-        // systemd writes the files after it has answered: whoever reads them next must not see the old values.
+        // systemd writes the files after it has answered: the next reader must not see the old values.
         self.files.set(path, &self.settled(limits))
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
         let unit = match unit_of(path) {
-            // Directories that somebody left where systemd has none.
+            // Directories that were left where systemd has no unit.
             Err(CgroupError::Systemd(SystemdError::NoUnit { .. } | SystemdError::Elsewhere { .. })) => {
                 return self.files.remove(path);
             }

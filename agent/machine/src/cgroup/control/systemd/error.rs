@@ -58,7 +58,7 @@ fn causes(ways: &[WayError]) -> String {
 }
 
 impl SystemdError {
-    /// The connection was lost or could not be made, as it is while systemd executes itself anew: what was asked may
+    /// The connection was lost or could not be made, as it is while systemd re-executes itself: what was asked may
     /// be asked again.
     pub(super) fn is_lost(&self) -> bool {
         match self {

@@ -5,8 +5,8 @@
 //!
 //! Two things that a kubelet's units lack:
 //!
-//! - Levels keep their controllers when their last pod goes ([`properties::of_slice`] tells how).
-//! - `memory.oom.group` of a container's scope is written by systemd from `OOMPolicy=`, which can only be told when the
+//! - Levels keep their controllers when their last pod goes (see [`properties::of_slice`]).
+//! - `memory.oom.group` of a container's scope is written by systemd from `OOMPolicy=`, which can only be set when the
 //!   scope is made. A scope made without it loses a 1 at the next `daemon-reload`; a file
 //!   `/run/systemd/system/cri-containerd-.scope.d/*.conf` with `[Scope]` and `OOMPolicy=kill` (systemd 253) gives it to
 //!   all scopes of containerd that are made later.

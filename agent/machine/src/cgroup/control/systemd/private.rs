@@ -67,7 +67,7 @@ impl WriteHalf for Writer {
 
 /// The name that systemd signs with.
 const NAME: &[u8] = b"org.freedesktop.systemd1";
-/// What stands before it in the sender's header field (D-Bus Specification, "Header Fields"): field 7, a variant of a
+/// What precedes it in the sender's header field (D-Bus Specification, "Header Fields"): field 7, a variant of a
 /// string, and its length. A text of a message's body can't have these bytes, since none has a NUL.
 const FIELD: [u8; 8] = {
     let [a, b, c, d] = (NAME.len() as u32).to_ne_bytes();

@@ -164,5 +164,4 @@ fn weight(limits: &Limits, dialect: Dialect) -> Option<Property> {
 }
 
 #[cfg(test)]
-#[path = "properties_tests.rs"]
 mod tests;

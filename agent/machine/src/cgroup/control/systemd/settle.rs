@@ -13,7 +13,7 @@ const LONGEST_US: u64 = 1_000_000;
 /// The greatest `pids.max` that is a number, on 64 bits.
 const MOST_TASKS: u64 = 4 << 20;
 
-/// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is told: rounded up to the next 10 ms. systemd would
+/// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is set: rounded up to the next 10 ms. systemd would
 /// cut the rest off at the next `daemon-reload`, and children would have more than their parent.
 pub fn quota_per_second(quota_us: u64, period_us: u64) -> u64 {
     let period = u128::from(period_us.max(1));
@@ -24,25 +24,25 @@ pub fn quota_per_second(quota_us: u64, period_us: u64) -> u64 {
 }
 
 /// What `cpu.max` says after systemd has written it (`cgroup_cpu_adjust_period`).
-fn quota(told: CpuQuota) -> CpuQuota {
-    let Bound::At(quota_us) = told.quota_us else { return told };
-    let per_second = quota_per_second(quota_us, told.period_us);
+fn quota(asked: CpuQuota) -> CpuQuota {
+    let Bound::At(quota_us) = asked.quota_us else { return asked };
+    let per_second = quota_per_second(quota_us, asked.period_us);
     let shortest = SHORTEST_US.max(SHORTEST_US * 1_000_000 / per_second);
-    let period_us = told.period_us.max(shortest).min(LONGEST_US);
+    let period_us = asked.period_us.max(shortest).min(LONGEST_US);
     let quota = u128::from(per_second) * u128::from(period_us) / SECOND_US;
     let quota_us = u64::try_from(quota).unwrap_or(u64::MAX).max(SHORTEST_US);
     CpuQuota { quota_us: Bound::At(quota_us), period_us }
 }
 
 /// `TasksMax` can't be nought, and what is more than the kernel can have (`PID_MAX_LIMIT`) it would refuse.
-pub fn tasks(told: Bound) -> Bound {
-    match told {
+pub fn tasks(asked: Bound) -> Bound {
+    match asked {
         Bound::At(n) if n <= MOST_TASKS => Bound::At(n.max(1)),
         _ => Bound::Max,
     }
 }
 
-/// The limits that systemd sets when told these: a CPU quota rounded up to 10 ms per second, no weight beside idleness,
+/// The limits that systemd sets when asked for these: a CPU quota rounded up to 10 ms per second, no weight together with `cpu.idle`,
 /// at least one task. The kernel's own rounding is left to those who know the files.
 pub fn settle(limits: &Limits) -> Limits {
     Limits {
@@ -77,9 +77,9 @@ mod tests {
             (500, 500, (1_000, 1_000)),
             (4_000_000, 2_000_000, (2_000_000, 1_000_000)),
         ] {
-            let told = CpuQuota { quota_us: Bound::At(quota_us), period_us };
+            let asked = CpuQuota { quota_us: Bound::At(quota_us), period_us };
             let wanted = CpuQuota { quota_us: Bound::At(wanted.0), period_us: wanted.1 };
-            assert_eq!(quota(told), wanted, "{told:?}");
+            assert_eq!(quota(asked), wanted, "{asked:?}");
             assert_eq!(quota(wanted), wanted, "settled once is settled");
         }
         let none = CpuQuota { quota_us: Bound::Max, period_us: 100_000 };
@@ -90,22 +90,22 @@ mod tests {
     fn huge_quotas_do_not_overflow() {
         assert_eq!(quota_per_second(u64::MAX, 1), u64::MAX - 1);
         assert_eq!(quota_per_second(10, 0), 10_000_000);
-        let told = CpuQuota { quota_us: Bound::At(u64::MAX), period_us: 1_000_000 };
-        assert!(matches!(quota(told).quota_us, Bound::At(n) if n > 1 << 60));
+        let asked = CpuQuota { quota_us: Bound::At(u64::MAX), period_us: 1_000_000 };
+        assert!(matches!(quota(asked).quota_us, Bound::At(n) if n > 1 << 60));
     }
 
     #[test]
     fn tasks_and_idleness() {
-        let told = Limits {
+        let asked = Limits {
             cpu: Some(CpuShare::Shares(340)),
             pids_max: Some(Bound::At(0)),
             memory_max: Some(Bound::At(4097)),
             ..Limits::default()
         };
-        let wanted = Limits { pids_max: Some(Bound::At(1)), ..told.clone() };
-        assert_eq!(settle(&told), wanted);
+        let wanted = Limits { pids_max: Some(Bound::At(1)), ..asked.clone() };
+        assert_eq!(settle(&asked), wanted);
         let idle = Limits { cpu: None, cpu_idle: Some(true), ..wanted };
-        assert_eq!(settle(&Limits { cpu_idle: Some(true), ..told }), idle);
+        assert_eq!(settle(&Limits { cpu_idle: Some(true), ..asked }), idle);
         assert_eq!(tasks(Bound::Max), Bound::Max);
         assert_eq!(tasks(Bound::At(4_194_304)), Bound::At(4_194_304));
         assert_eq!(tasks(Bound::At(4_194_305)), Bound::Max);

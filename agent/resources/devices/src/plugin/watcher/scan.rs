@@ -2,31 +2,22 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, Metadata};
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
-use tokio::io::unix::AsyncFd;
+use nix::sys::inotify::AddWatchFlags;
 use tracing::warn;
 
 use super::seen::Identity;
+use nodewarden_machine::inotify::Watch;
 
 pub struct Tree {
     root: PathBuf,
     inotify: Option<Watch>,
     /// Of the root, at the last scan.
     watched: bool,
-}
-
-struct Watch {
-    inotify: Inotify,
-    /// The same, to be waited for.
-    readable: AsyncFd<OwnedFd>,
 }
 
 impl Tree {
@@ -76,7 +67,7 @@ impl Tree {
             | AddWatchFlags::IN_DELETE_SELF
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
-        self.inotify.as_ref().is_some_and(|watch| watch.inotify.add_watch(dir, flags).is_ok())
+        self.inotify.as_ref().is_some_and(|watch| watch.add(dir, flags).is_ok())
     }
 
     /// Until something changed in a directory that was scanned; what was told so far is told once. Never without inotify.
@@ -89,36 +80,6 @@ impl Tree {
                 }
             }
             None => std::future::pending().await,
-        }
-    }
-}
-
-impl Watch {
-    fn new() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let same = inotify.as_fd().try_clone_to_owned()?;
-        // SAFETY: an OwnedFd is the same open descriptor as long as it lives.
-        let readable = unsafe { AsyncFd::register(same) }?;
-        Ok(Self { inotify, readable })
-    }
-
-    async fn changed(&self) -> io::Result<()> {
-        loop {
-            let mut ready = self.readable.readable().await?;
-            let (mut told, mut events) = (false, [0; 4096]);
-            loop {
-                // Which events they are does not matter: everything is looked at.
-                match nix::unistd::read(self.readable.get_ref(), &mut events) {
-                    Ok(_) => told = true,
-                    Err(Errno::EAGAIN) => break,
-                    Err(Errno::EINTR) => {}
-                    Err(e) => return Err(e.into()),
-                }
-            }
-            ready.clear_ready();
-            if told {
-                return Ok(());
-            }
         }
     }
 }

@@ -13,6 +13,7 @@ use super::super::handle::End;
 use super::super::registry::Registry;
 use super::super::request::{self, shown};
 use super::super::{LARGEST_MESSAGE, Plugin, PluginError, Whom, connection};
+use nodewarden_model::backoff::Backoff;
 
 /// The kubelet's (`exponentialbackoff`): 500 ms, doubling to 2 min 2 s.
 pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(500);
@@ -23,7 +24,7 @@ const GOOD: Duration = Duration::from_secs(60);
 /// Until the plugin is refused for what it says of itself, or another registration of its resource has come. To be
 /// dropped when the socket is gone: its registration ends with it.
 pub async fn life(socket: PathBuf, kubelet_dir: PathBuf, registry: Arc<Registry>) {
-    let mut pause = FIRST_PAUSE;
+    let mut pause = Backoff::doubling(FIRST_PAUSE, LONGEST_PAUSE);
     // Told once, not at every attempt.
     let mut told = String::new();
     loop {
@@ -36,7 +37,7 @@ pub async fn life(socket: PathBuf, kubelet_dir: PathBuf, registry: Arc<Registry>
             Ok(End::Stopped) => {
                 told.clear();
                 if started.elapsed() >= GOOD {
-                    pause = FIRST_PAUSE;
+                    pause.reset();
                 }
             }
             Err(error) => {
@@ -50,8 +51,7 @@ pub async fn life(socket: PathBuf, kubelet_dir: PathBuf, registry: Arc<Registry>
                 }
             }
         }
-        tokio::time::sleep(pause).await;
-        pause = (pause * 2).min(LONGEST_PAUSE);
+        tokio::time::sleep(pause.advance()).await;
     }
 }
 

@@ -4,7 +4,7 @@ use super::*;
 const V2: Dialect = Dialect { cgroups: Version::V2, systemd: 252 };
 const V1: Dialect = Dialect { cgroups: Version::V1, systemd: 252 };
 
-fn told(limits: &Limits, dialect: Dialect) -> Vec<(&'static str, Value)> {
+fn set(limits: &Limits, dialect: Dialect) -> Vec<(&'static str, Value)> {
     properties(limits, dialect).unwrap().into_iter().map(|p| (p.name, p.value)).collect()
 }
 
@@ -13,7 +13,7 @@ fn numbers(limits: &Limits, dialect: Dialect) -> Vec<(&'static str, u64)> {
         Value::Number(number) => (name, number),
         other => panic!("{name}: {other:?}"),
     };
-    told(limits, dialect).into_iter().map(number).collect()
+    set(limits, dialect).into_iter().map(number).collect()
 }
 
 fn quota(quota_us: Bound, period_us: u64) -> Limits {
@@ -22,8 +22,8 @@ fn quota(quota_us: Bound, period_us: u64) -> Limits {
 
 #[test]
 fn nothing_told_is_nothing_set() {
-    assert_eq!(told(&Limits::default(), V2), vec![]);
-    assert_eq!(told(&Limits::default(), V1), vec![]);
+    assert_eq!(set(&Limits::default(), V2), vec![]);
+    assert_eq!(set(&Limits::default(), V1), vec![]);
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn every_limit_that_v2_has_a_property_for() {
         ("CPUQuotaPerSecUSec", n(780_000)),
         ("TasksMax", n(u64::MAX)),
     ];
-    assert_eq!(told(&limits, V2), wanted);
+    assert_eq!(set(&limits, V2), wanted);
     let wanted = vec![
         ("CPUShares", n(1024)),
         ("MemoryLimit", n(123_456_789)),
@@ -64,7 +64,7 @@ fn every_limit_that_v2_has_a_property_for() {
         ("CPUQuotaPerSecUSec", n(780_000)),
         ("TasksMax", n(u64::MAX)),
     ];
-    assert_eq!(told(&limits, V1), wanted);
+    assert_eq!(set(&limits, V1), wanted);
 }
 
 #[test]
@@ -94,7 +94,7 @@ fn idle_is_a_weight_of_nought() {
 #[test]
 fn an_older_systemd_gets_what_it_knows() {
     let limits = Limits { cpuset_cpus: Some("1".into()), ..quota(Bound::At(50_000), 100_000) };
-    let names = |systemd| told(&limits, Dialect { systemd, ..V2 }).into_iter().map(|(name, _)| name);
+    let names = |systemd| set(&limits, Dialect { systemd, ..V2 }).into_iter().map(|(name, _)| name);
     assert_eq!(names(244).collect::<Vec<_>>(), ["AllowedCPUs", "CPUQuotaPeriodUSec", "CPUQuotaPerSecUSec"]);
     assert_eq!(names(243).collect::<Vec<_>>(), ["CPUQuotaPeriodUSec", "CPUQuotaPerSecUSec"]);
     assert_eq!(names(241).collect::<Vec<_>>(), ["CPUQuotaPerSecUSec"]);
@@ -102,7 +102,7 @@ fn an_older_systemd_gets_what_it_knows() {
 
 #[test]
 fn quotas() {
-    for (told, wanted) in [
+    for (asked, wanted) in [
         (quota(Bound::Max, 100_000), (100_000, u64::MAX)),
         (quota(Bound::At(1_000), 100_000), (100_000, 10_000)),
         (quota(Bound::At(1_001), 100_000), (100_000, 20_000)),
@@ -112,9 +112,9 @@ fn quotas() {
     ] {
         let (period, per_second) = wanted;
         assert_eq!(
-            numbers(&told, V2),
+            numbers(&asked, V2),
             [("CPUQuotaPeriodUSec", period), ("CPUQuotaPerSecUSec", per_second)],
-            "{told:?}"
+            "{asked:?}"
         );
     }
 }
@@ -122,7 +122,7 @@ fn quotas() {
 #[test]
 fn an_empty_cpu_list_takes_the_list_away() {
     let limits = Limits { cpuset_cpus: Some(String::new()), ..Limits::default() };
-    assert_eq!(told(&limits, V2), [("AllowedCPUs", Value::Bytes(vec![]))]);
+    assert_eq!(set(&limits, V2), [("AllowedCPUs", Value::Bytes(vec![]))]);
     let limits = Limits { cpuset_cpus: Some("x".into()), ..Limits::default() };
     assert!(properties(&limits, V2).is_err());
 }

@@ -26,7 +26,7 @@ fn gone(files: &GroupFiles, path: &str) {
 #[test]
 fn what_forks_is_ended_one_by_one() {
     let Some(files) = v1_alone() else {
-        println!("SKIPPED: the controllers are on v2");
+        nodewarden_testing::skip("the controllers are on v2");
         return;
     };
     let Some(tree) = TestTree::make("at-once") else { return };
@@ -45,7 +45,7 @@ fn what_forks_is_ended_one_by_one() {
 #[test]
 fn what_somebody_has_frozen_ends_too() {
     let Some(files) = v1_alone().filter(|files| files.layout().freezer().is_some()) else {
-        println!("SKIPPED: no v1 freezer");
+        nodewarden_testing::skip("no v1 freezer");
         return;
     };
     let Some(tree) = TestTree::make("at-once-frozen") else { return };
@@ -60,7 +60,7 @@ fn what_somebody_has_frozen_ends_too() {
 #[test]
 fn what_holds_this_process_or_is_no_pods_is_refused() {
     let Ok(layout) = Layout::detect() else {
-        println!("SKIPPED: no cgroups here");
+        nodewarden_testing::skip("no cgroups here");
         return;
     };
     let files = GroupFiles::new(Arc::new(layout));

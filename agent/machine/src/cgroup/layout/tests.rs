@@ -135,3 +135,41 @@ fn this_machine_has_a_layout() {
         assert_eq!(hierarchy.id == 0, hierarchy.version == Version::V2);
     }
 }
+
+#[test]
+fn only_cgroup_mounts_are_gathered() {
+    let root = tempfile::tempdir().unwrap();
+    let put = |path: &str, text: &str| {
+        let path = root.path().join(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    };
+    let table = "\
+22 27 0:21 / /proc rw,relatime - proc proc rw
+31 23 0:28 / /sys/fs/cgroup rw,relatime - tmpfs tmpfs rw,mode=755
+32 31 0:29 / /sys/fs/cgroup/cpu,cpuacct rw,relatime shared:9 master:1 - cgroup cgroup rw,cpu,cpuacct
+33 31 0:30 / /sys/fs/cgroup/systemd rw,relatime shared:9 - cgroup cgroup rw,xattr,name=systemd
+41 31 0:38 /.. /sys/fs/cg\\040roup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate
+broken line
+";
+    put("proc/self/mountinfo", table);
+    put("proc/self/cgroup", "0::/\n");
+    put("sys/fs/cg roup/cgroup.controllers", "cpu memory\n");
+    let mounts = Facts::gather(root.path()).unwrap().mounts;
+    let found: Vec<_> = mounts
+        .iter()
+        .map(|m| {
+            let point = m.mount_point.strip_prefix(root.path()).unwrap().to_str().unwrap();
+            (m.version, m.root.as_str(), point, m.controllers.join(" "))
+        })
+        .collect();
+    let text = |text: &str| text.to_owned();
+    assert_eq!(
+        found,
+        [
+            (Version::V1, "/", "sys/fs/cgroup/cpu,cpuacct", text("cpu cpuacct rw")),
+            (Version::V1, "/", "sys/fs/cgroup/systemd", text("name=systemd rw xattr")),
+            (Version::V2, "/..", "sys/fs/cg roup", text("cpu memory")),
+        ]
+    );
+}

@@ -1,0 +1,82 @@
+//! Waiting in async code until something changes in directories (inotify(7)).
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+
+use nix::errno::Errno;
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use tokio::io::unix::AsyncFd;
+
+/// Watched directories. Which events come does not matter to the users: they look at everything again.
+#[derive(Debug)]
+pub struct Watch {
+    inotify: Inotify,
+    /// The same descriptor, for the runtime to wait for.
+    readable: AsyncFd<OwnedFd>,
+}
+
+impl Watch {
+    /// Watches nothing yet. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// As of inotify_init1(2) and epoll_ctl(2).
+    pub fn new() -> io::Result<Self> {
+        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
+        let same = inotify.as_fd().try_clone_to_owned()?;
+        // SAFETY: an OwnedFd is the same open descriptor as long as it lives.
+        let readable = unsafe { AsyncFd::register(same) }?;
+        Ok(Self { inotify, readable })
+    }
+
+    /// Watches a file or directory too. One that is watched already stays, with these flags.
+    ///
+    /// # Errors
+    /// As of inotify_add_watch(2).
+    pub fn add(&self, path: &Path, flags: AddWatchFlags) -> io::Result<()> {
+        Ok(self.inotify.add_watch(path, flags).map(drop)?)
+    }
+
+    /// Waits for the next event; all events that are there count as one.
+    ///
+    /// # Errors
+    /// As of read(2).
+    pub async fn changed(&self) -> io::Result<()> {
+        loop {
+            let mut ready = self.readable.readable().await?;
+            let (mut any, mut events) = (false, [0; 4096]);
+            loop {
+                match nix::unistd::read(self.readable.get_ref(), &mut events) {
+                    Ok(_) => any = true,
+                    Err(Errno::EAGAIN) => break,
+                    Err(Errno::EINTR) => {}
+                    Err(e) => return Err(e.into()),
+                }
+            }
+            ready.clear_ready();
+            if any {
+                return Ok(());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn several_events_wake_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let watch = Watch::new().unwrap();
+        watch.add(dir.path(), AddWatchFlags::IN_CREATE).unwrap();
+        for name in ["a", "b"] {
+            std::fs::write(dir.path().join(name), "").unwrap();
+        }
+        watch.changed().await.unwrap();
+        assert!(tokio::time::timeout(Duration::from_millis(20), watch.changed()).await.is_err());
+        assert!(watch.add(&dir.path().join("missing"), AddWatchFlags::IN_CREATE).is_err());
+    }
+}

@@ -1,0 +1,79 @@
+//! Exponential back-off: how long to wait before the next attempt.
+
+use std::time::Duration;
+
+/// Waiting times that grow by a factor from the first to the longest. Knows no clock.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Backoff {
+    initial: Duration,
+    factor: u32,
+    max: Duration,
+    next: Duration,
+}
+
+impl Backoff {
+    /// The first wait is `initial`, each further one `factor` times the one before, none longer than `max`.
+    pub const fn new(initial: Duration, factor: u32, max: Duration) -> Self {
+        Self { initial, factor, max, next: initial }
+    }
+
+    /// A factor of 2.
+    pub const fn doubling(initial: Duration, max: Duration) -> Self {
+        Self::new(initial, 2, max)
+    }
+
+    /// The wait before the next attempt.
+    pub fn wait(&self) -> Duration {
+        self.next.min(self.max)
+    }
+
+    /// The wait before the next attempt; the one after that is longer.
+    pub fn advance(&mut self) -> Duration {
+        let wait = self.wait();
+        self.next = wait.saturating_mul(self.factor).min(self.max);
+        wait
+    }
+
+    /// The next wait is the first again.
+    pub fn reset(&mut self) {
+        self.next = self.initial;
+    }
+
+    /// The wait after so many others: `nth(0)` is the first. What was advanced before does not matter.
+    pub fn nth(&self, before: u32) -> Duration {
+        self.initial.saturating_mul(self.factor.saturating_pow(before)).min(self.max)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn waits_grow_to_the_longest_and_begin_again_after_a_reset() {
+        let mut backoff = Backoff::doubling(SECOND, 10 * SECOND);
+        let waits: Vec<u64> = (0..6).map(|_| backoff.advance().as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+        assert_eq!(backoff.wait(), 10 * SECOND);
+        backoff.reset();
+        assert_eq!([backoff.wait(), backoff.advance(), backoff.wait()], [SECOND, SECOND, 2 * SECOND]);
+        let waits: Vec<u64> = (0..6).map(|n| backoff.nth(n).as_secs()).collect();
+        assert_eq!(waits, [1, 2, 4, 8, 10, 10]);
+    }
+
+    #[test]
+    fn no_number_of_failures_overflows() {
+        let mut backoff = Backoff::new(SECOND, 10, Duration::MAX);
+        for _ in 0..100 {
+            backoff.advance();
+        }
+        assert_eq!(backoff.wait(), Duration::MAX);
+        // As many doublings as a number holds.
+        let backoff = Backoff::doubling(SECOND, 300 * SECOND);
+        assert_eq!(backoff.nth(u32::MAX), 300 * SECOND);
+        let short = Backoff::doubling(2 * SECOND, SECOND);
+        assert_eq!((short.wait(), short.nth(0)), (SECOND, SECOND));
+    }
+}
