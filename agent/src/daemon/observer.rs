@@ -17,8 +17,8 @@ use nodewarden_eviction::wake::Teller;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Record, map_bytes};
 use nodewarden_model::{
-    AgentCost, Detail, DevicesView, EventCounts, EventType, Garbage, HierarchyStatus, HookState, Identity,
-    PodRef, PodView, Pressed, ProbesView, Snapshot, Status, TopicStatus, Watch,
+    AgentCost, AgentState, Detail, DevicesView, EventCounts, EventType, EvictionStatus, HierarchyStatus,
+    HookState, Identity, ImageGc, PodRef, PodView, ProbesView, Snapshot, Status, TopicStatus,
 };
 use nodewarden_observer::registry::{Happened, Registry};
 use nodewarden_observer::sampler::Sampler;
@@ -68,8 +68,8 @@ pub struct Observer {
     devices: Mutex<Option<DevicesReader>>,
     probes: Mutex<Option<ProbesReader>>,
     enforcer: Mutex<Option<Enforcer>>,
-    garbage: Mutex<Option<Arc<dyn Garbage>>>,
-    pressed: Mutex<Option<Arc<dyn Pressed>>>,
+    garbage: Mutex<Option<Arc<dyn ImageGc>>>,
+    pressed: Mutex<Option<Arc<dyn EvictionStatus>>>,
     /// Woken by what the kernel programs tell of memory.
     teller: Mutex<Option<Teller>>,
     /// Where the lifecycle hangs its pods out.
@@ -135,7 +135,7 @@ impl Observer {
     }
 
     /// From now on images are shown, and collected when somebody asks for it, as `garbage` does it.
-    pub fn show_garbage(&self, garbage: Arc<dyn Garbage>) {
+    pub fn show_garbage(&self, garbage: Arc<dyn ImageGc>) {
         *self.garbage.lock() = Some(garbage);
     }
 
@@ -145,7 +145,7 @@ impl Observer {
         *self.teller.lock() = Some(teller);
     }
 
-    pub fn show_pressed(&self, pressed: Arc<dyn Pressed>) {
+    pub fn show_pressed(&self, pressed: Arc<dyn EvictionStatus>) {
         *self.pressed.lock() = Some(pressed);
     }
 
@@ -256,7 +256,7 @@ impl Observer {
     }
 }
 
-impl Watch for Observer {
+impl AgentState for Observer {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.sample()
     }
@@ -269,11 +269,11 @@ impl Watch for Observer {
         self.probes.lock().as_ref().map(|read| read()).unwrap_or_default()
     }
 
-    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+    fn image_gc(&self) -> Option<Arc<dyn ImageGc>> {
         self.garbage.lock().clone()
     }
 
-    fn pressed(&self) -> Option<Arc<dyn Pressed>> {
+    fn eviction(&self) -> Option<Arc<dyn EvictionStatus>> {
         self.pressed.lock().clone()
     }
 

@@ -28,7 +28,7 @@ use nodewarden_config::EvictionSettings;
 use nodewarden_cri::Client;
 use nodewarden_gc::Collector;
 use nodewarden_machine::cgroup::Layout;
-use nodewarden_model::{ConditionSeen, Decision, Pressed, SignalSeen};
+use nodewarden_model::{ConditionSeen, Decision, EvictionStatus, SignalSeen};
 use nodewarden_storage::journal::Journal;
 pub use saver::Remembered;
 use shared::Shared;
@@ -106,7 +106,7 @@ impl Engine {
 }
 
 #[async_trait::async_trait]
-impl Pressed for Engine {
+impl EvictionStatus for Engine {
     fn conditions(&self) -> Vec<ConditionSeen> {
         let pressure = self.0.needs.pressure.borrow().clone();
         conditions::seen(&pressure, |condition| self.0.ended(condition))
