@@ -86,7 +86,7 @@ pub trait AgentState: Send + Sync + 'static {
     fn eviction(&self) -> Option<Arc<dyn EvictionStatus>> {
         None
     }
-    /// The managed pods, ordered by uid; empty in mode observe.
+    /// The managed pods; empty in mode observe.
     fn pods(&self) -> Vec<Arc<PodView>> {
         Vec::new()
     }
