@@ -60,7 +60,7 @@ impl Evicted {
 
     /// The time until its back-off is over; none if it never comes back, or is not gone yet.
     pub fn stays_away(&self, settings: &EvictionSettings, now: Timestamp) -> Option<Duration> {
-        let gone = self.gone.filter(|_| settings.come_back && !self.finished)?;
+        let gone = self.gone.filter(|_| settings.restart_evicted && !self.finished)?;
         Some(self.back_off(settings).saturating_sub(between(gone, now)))
     }
 
