@@ -186,7 +186,7 @@ impl Observer {
     }
 
     /// Frees the last reading once it is too old to be shared: it holds figures of every cgroup.
-    pub fn forget_latest(&self) {
+    pub fn drop_old_reading(&self) {
         self.latest.lock().take_if(|(when, _)| when.elapsed() >= SHARE);
     }
 

@@ -101,7 +101,7 @@ fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>) {
             observer.remember();
             sampled = Instant::now();
         }
-        observer.forget_latest();
+        observer.drop_old_reading();
         observer.sampler.lock().release(&observer.registry, now);
         let kept = SignedDuration::try_from(pace.retention).unwrap_or(SignedDuration::MAX);
         if let Ok(before) = now.checked_sub(kept) {
