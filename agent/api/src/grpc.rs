@@ -35,7 +35,7 @@ use tokio_stream::wrappers::UnixListenerStream;
 use tonic::service::InterceptorLayer;
 use tonic::transport::Server;
 
-use nodewarden_model::Watch;
+use nodewarden_model::AgentState;
 use nodewarden_storage::journal::Journal;
 
 use nodewarden_machine::unix_socket::Socket;
@@ -52,12 +52,12 @@ const GRACE: Duration = Duration::from_secs(2);
 /// The socket is in use or cannot be made, or the server fails.
 pub async fn serve(
     path: &Path,
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     journal: Journal,
     sources: streams::Sources,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), GrpcError> {
-    serve_on(Socket::claim(path)?, view, journal, sources, shutdown).await
+    serve_on(Socket::claim(path)?, state, journal, sources, shutdown).await
 }
 
 /// The same on a socket that was taken before: so that a second agent is refused before it does anything.
@@ -66,7 +66,7 @@ pub async fn serve(
 /// The server fails.
 pub async fn serve_on(
     mut socket: Socket,
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     journal: Journal,
     sources: streams::Sources,
     shutdown: impl Future<Output = ()> + Send,
@@ -75,11 +75,11 @@ pub async fn serve_on(
     let (stop, stopping) = watch::channel(false);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodewardenServer<Service>>().await;
-    let streams = StreamsServer::new(streams::Service::new(view.clone(), sources, stopping.clone()));
-    let pods = PodsServer::new(pods::Service::new(view.clone()));
-    let garbage = GarbageServer::new(garbage::Service::new(view.clone(), stopping.clone()));
-    let pressure = PressureServer::new(pressure::Service::new(view.clone()));
-    let service = NodewardenServer::new(Service::new(view, journal, stopping.clone()));
+    let streams = StreamsServer::new(streams::Service::new(state.clone(), sources, stopping.clone()));
+    let pods = PodsServer::new(pods::Service::new(state.clone()));
+    let garbage = GarbageServer::new(garbage::Service::new(state.clone(), stopping.clone()));
+    let pressure = PressureServer::new(pressure::Service::new(state.clone()));
+    let service = NodewardenServer::new(Service::new(state, journal, stopping.clone()));
     let mut stopped = stopping.clone();
     let server = Server::builder()
         .layer(InterceptorLayer::new(peer::check))

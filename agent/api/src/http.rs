@@ -40,7 +40,7 @@ use super::kubernetes;
 use nodewarden_metrics::summary;
 use nodewarden_metrics::summary::Readings;
 use nodewarden_metrics::{cadvisor, own, recorder, resource};
-use nodewarden_model::{PressureView, Watch};
+use nodewarden_model::{AgentState, PressureView};
 
 /// Scrapes that are served at once; more wait. Each holds a thread while it encodes.
 const CONCURRENT_SCRAPES: usize = 4;
@@ -50,7 +50,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// What every handler shares.
 struct App {
-    watch: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     ready: Arc<AtomicBool>,
     scrapes: Arc<Semaphore>,
     /// What `/stats/summary` measures CPU rates from.
@@ -66,7 +66,7 @@ struct App {
 /// As of accepting connections.
 pub async fn serve(
     listener: TcpListener,
-    watch: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     ready: Arc<AtomicBool>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
@@ -83,7 +83,7 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        ended = axum::serve(listener, router(watch, ready)).with_graceful_shutdown(graceful).into_future() => ended,
+        ended = axum::serve(listener, router(state, ready)).with_graceful_shutdown(graceful).into_future() => ended,
         () = grace => {
             tracing::warn!("HTTP connections still open at shutdown are cut");
             Ok(())
@@ -92,10 +92,10 @@ pub async fn serve(
 }
 
 /// All routes.
-fn router(watch: Arc<dyn Watch>, ready: Arc<AtomicBool>) -> Router {
+fn router(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>) -> Router {
     recorder::handle();
     let app = App {
-        watch,
+        state,
         ready,
         scrapes: Arc::new(Semaphore::new(CONCURRENT_SCRAPES)),
         readings: Mutex::new(Readings::default()),
@@ -133,12 +133,12 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn own_metrics(State(app): State<Arc<App>>) -> Response {
-    let watch = app.watch.clone();
-    let images = app.images.last(watch.garbage());
+    let state = app.state.clone();
+    let images = app.images.last(state.image_gc());
     scrape::text(&app, Endpoint::Own, move || {
-        let (snapshot, status) = (watch.snapshot(), watch.status());
-        let (pods, devices, probes) = (watch.pods(), watch.devices(), watch.probes());
-        let pressure = watch.pressed().map(|own| PressureView::of(own.as_ref()));
+        let (snapshot, status) = (state.snapshot(), state.status());
+        let (pods, devices, probes) = (state.pods(), state.devices(), state.probes());
+        let pressure = state.eviction().map(|own| PressureView::of(own.as_ref()));
         move |out| {
             let shown = own::Shown {
                 snapshot: &snapshot,
@@ -157,18 +157,18 @@ async fn own_metrics(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn cadvisor_metrics(State(app): State<Arc<App>>) -> Response {
-    let watch = app.watch.clone();
+    let state = app.state.clone();
     scrape::text(&app, Endpoint::Cadvisor, move || {
-        let snapshot = watch.snapshot();
+        let snapshot = state.snapshot();
         move |out| cadvisor::write(out, &snapshot)
     })
     .await
 }
 
 async fn resource_metrics(State(app): State<Arc<App>>) -> Response {
-    let watch = app.watch.clone();
+    let state = app.state.clone();
     scrape::text(&app, Endpoint::Resource, move || {
-        let snapshot = watch.snapshot();
+        let snapshot = state.snapshot();
         move |out| resource::write(out, &snapshot)
     })
     .await
@@ -185,7 +185,7 @@ async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQ
     let made = scrape::blocking(&app, {
         let app = app.clone();
         move || {
-            let snapshot = app.watch.snapshot();
+            let snapshot = app.state.snapshot();
             let answer = {
                 let mut readings = app.readings.lock();
                 let answer = summary::summary(&snapshot, &readings);
@@ -204,11 +204,11 @@ async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQ
 
 async fn pods(State(app): State<Arc<App>>) -> Response {
     let started = Instant::now();
-    let watch = app.watch.clone();
+    let state = app.state.clone();
     let made = scrape::blocking(&app, move || {
-        let mut pods = watch.pods();
+        let mut pods = state.pods();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
-        serde_json::to_vec(&kubernetes::list(&pods, &watch.snapshot().machine.node_name))
+        serde_json::to_vec(&kubernetes::list(&pods, &state.snapshot().machine.node_name))
     })
     .await;
     json(Endpoint::Pods, started, made)

@@ -87,11 +87,11 @@ fn the_back_off_doubles_and_begins_anew_after_ten_quiet_minutes() {
 #[test]
 fn who_had_finished_or_may_not_come_back_stays_away() {
     let settings = EvictionSettings::default();
-    for (finished, come_back) in [(true, true), (false, false)] {
+    for (finished, restart_evicted) in [(true, true), (false, false)] {
         let mut record = fresh();
         record.evict(&eviction(Some(0)), seconds(30), finished, at(0));
         record.note_gone(at(1));
-        let settings = EvictionSettings { restart_evicted: come_back, ..settings.clone() };
+        let settings = EvictionSettings { restart_evicted, ..settings.clone() };
         let evicted = record.evicted().unwrap();
         assert_eq!((evicted.stays_away(&settings, at(9999)), evicted.has_failed()), (None, !finished));
     }

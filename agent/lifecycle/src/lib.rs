@@ -49,4 +49,4 @@ pub use evicted::Evicted;
 pub use observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 pub use plan::{Action, KillReason, Plan};
 pub use record::{ContainerRecord, Ending, OOM_KILLED, ProbeRecord, Record};
-pub use start::{Adoption, Lifecycle, Needs, find, homes, start};
+pub use start::{Adoption, Found, Lifecycle, Needs, find, homes, start};

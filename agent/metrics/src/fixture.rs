@@ -7,12 +7,12 @@ use super::exposition::Exposition;
 use super::own;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{
-    AgentCost, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, DeviceOwner,
-    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, Garbage, GroupView,
-    HierarchyStatus, HookState, Identity, ImagesView, Interface, IoUsage, KernelCounters, Log2Histogram,
-    Machine, MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodPhase, PodView, Pressure, PressureLine,
+    AgentCost, AgentState, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, DeviceOwner,
+    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus,
+    HookState, Identity, ImageGc, ImagesView, Interface, IoUsage, KernelCounters, Log2Histogram, Machine,
+    MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodPhase, PodView, Pressure, PressureLine,
     PressureView, Pressures, ProbesView, ProcessCounters, ProcessUsage, ProgramCost, ReclaimCounters,
-    Snapshot, Status, Topic, TopicStatus, Usage, Watch,
+    Snapshot, Status, Topic, TopicStatus, Usage,
 };
 
 /// When the fixture's files were read.
@@ -291,7 +291,7 @@ pub fn status() -> Status {
 /// Answers every question with the fixture.
 pub struct Still(pub Arc<Snapshot>);
 
-impl Watch for Still {
+impl AgentState for Still {
     fn snapshot(&self) -> Arc<Snapshot> {
         self.0.clone()
     }
@@ -308,8 +308,8 @@ impl Watch for Still {
         probes()
     }
 
-    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
-        Some(Arc::new(nodewarden_model::fixture::Garbage::default()))
+    fn image_gc(&self) -> Option<Arc<dyn ImageGc>> {
+        Some(Arc::new(nodewarden_model::fixture::ImageGc::default()))
     }
 }
 
@@ -353,7 +353,7 @@ pub fn write_own(out: &mut Exposition<'_>, groups: usize) {
 
 /// A node that is short of disk.
 pub fn pressure() -> PressureView {
-    PressureView::of(&nodewarden_model::fixture::Pressed(Vec::new()))
+    PressureView::of(&nodewarden_model::fixture::EvictionStatus(Vec::new()))
 }
 
 /// Images in several states on a file system that is too full.

@@ -112,14 +112,15 @@ impl CandidateSeen {
 }
 
 impl PressureView {
-    pub fn of(pressed: &dyn Pressed) -> Self {
-        Self { conditions: pressed.conditions(), signals: pressed.signals(), watching: pressed.watching() }
+    /// Reads the present state.
+    pub fn of(eviction: &dyn EvictionStatus) -> Self {
+        Self { conditions: eviction.conditions(), signals: eviction.signals(), watching: eviction.watching() }
     }
 }
 
-/// How the node stands under pressure, and what was decided. Whoever implements it reads the node.
+/// Node conditions, eviction signals and decisions of the running agent.
 #[async_trait::async_trait]
-pub trait Pressed: Send + Sync + 'static {
+pub trait EvictionStatus: Send + Sync + 'static {
     /// Conditions by the kubelet's name: whether true, since when, reason and message.
     fn conditions(&self) -> Vec<ConditionSeen>;
 
@@ -128,19 +129,19 @@ pub trait Pressed: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What wakes a look at the node here beside the timer, in words: `PSI of the node`; what of it is missing, with
-    /// its reason.
+    /// What triggers a reading of the node besides the timer, for display: `PSI of the node`; with the reason where
+    /// a trigger is missing.
     fn watching(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// Newest first.
+    /// The decisions that are kept, newest first.
     fn decisions(&self) -> Vec<std::sync::Arc<Decision>>;
 
-    /// What would be done now with this threshold in place of the configured one, read anew; nothing is done.
+    /// What would be done now if `threshold` replaced the configured one. Reads the node and changes nothing.
     ///
     /// # Errors
-    /// The signal or the threshold is none, or the node cannot be read; for people.
+    /// `signal` or `threshold` is invalid, or the node cannot be read, as a message for the user.
     async fn simulate(&self, signal: &str, threshold: &str) -> Result<Decision, String>;
 }
 

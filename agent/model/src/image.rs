@@ -79,20 +79,21 @@ impl ImageView {
     }
 }
 
-/// Images as they stand, and their collection with that of dead containers. Whoever implements it asks the runtime.
+/// Garbage collection of images and dead containers, and the images' present state. Implementations ask the
+/// container runtime.
 #[async_trait::async_trait]
-pub trait Garbage: Send + Sync + 'static {
-    /// What collection goes by.
+pub trait ImageGc: Send + Sync + 'static {
+    /// The settings that collection follows.
     fn settings(&self) -> GcSettings;
 
-    /// A look made now. What keeps it from being whole is in it.
+    /// Reads the images now. If something could not be read, `problem` says what.
     async fn view(&self) -> ImagesView;
 
-    /// Collects what is due now, containers first, or only plans it (`dry`). Each step is sent as soon as it is done;
-    /// that nobody takes them ends nothing. A removal that failed is a step and no error.
+    /// Collects what is due now, containers first, or only plans it (`dry`). Each step is sent to `steps` as soon as
+    /// it is done; a closed receiver does not stop the collection. A failed removal is a step, not an error.
     ///
     /// # Errors
-    /// Why there was no collection, or no end of it, for people.
+    /// Why the collection did not start or did not finish, as a message for the user.
     async fn collect(&self, dry: bool, steps: UnboundedSender<GcStep>) -> Result<GcOutcome, String>;
 }
 

@@ -24,7 +24,9 @@ mod version;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-pub use decision::{CandidateSeen, ConditionSeen, Decision, DecisionStep, Pressed, PressureView, SignalSeen};
+pub use decision::{
+    CandidateSeen, ConditionSeen, Decision, DecisionStep, EvictionStatus, PressureView, SignalSeen,
+};
 pub use device::{
     DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health, HostDevice, HostDeviceKind,
 };
@@ -35,7 +37,7 @@ pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, PodCgroup};
 pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
-    FsUse, Garbage, GcOutcome, GcSettings, GcStep, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
+    FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
 pub use kernel::{
     BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
@@ -62,30 +64,30 @@ pub struct Snapshot {
     pub groups: Vec<GroupView>,
 }
 
-/// What the agent lets its surfaces (gRPC, HTTP) ask. The daemon implements it; tests implement it with
+/// Everything that the API (gRPC and HTTP) asks of the running agent. The daemon implements it; tests use
 /// fixtures.
-pub trait Watch: Send + Sync + 'static {
+pub trait AgentState: Send + Sync + 'static {
     /// A reading of the node made now (or shared with a caller that asked within the last few milliseconds).
     fn snapshot(&self) -> Arc<Snapshot>;
-    /// What works, what is off and why, and what the agent itself costs.
+    /// What works, what is off and why, and the agent's own use of CPU and memory.
     fn status(&self) -> Status;
-    /// Devices and who has them; none in mode observe.
+    /// Devices and the pods that they are allocated to; empty in mode observe.
     fn devices(&self) -> DevicesView {
         DevicesView::default()
     }
-    /// Probes of the managed pods; none in mode observe.
+    /// Probes of the managed pods; empty in mode observe.
     fn probes(&self) -> ProbesView {
         ProbesView::default()
     }
-    /// Images and their collection; none without a container runtime.
-    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
+    /// Garbage collection of images and dead containers; `None` without a container runtime.
+    fn image_gc(&self) -> Option<Arc<dyn ImageGc>> {
         None
     }
-    /// How the node stands under pressure; none where nothing is watched for it.
-    fn pressed(&self) -> Option<Arc<dyn Pressed>> {
+    /// Node conditions, signals and eviction decisions; `None` if eviction could not be started.
+    fn eviction(&self) -> Option<Arc<dyn EvictionStatus>> {
         None
     }
-    /// The managed pods by uid; none in mode observe.
+    /// The managed pods; empty in mode observe.
     fn pods(&self) -> Vec<Arc<PodView>> {
         Vec::new()
     }

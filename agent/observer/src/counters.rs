@@ -12,15 +12,15 @@ use nodewarden_model::{
     ReclaimCounters, Topic,
 };
 
-/// Topics that count.
+/// By topic: whether it counts.
 pub type TopicsOn = [bool; Topic::ALL.len()];
 
-/// The last reading of a cgroup's buckets, of which only the growth counts.
+/// The last reading of a cgroup's buckets; totals grow by the difference to the next one.
 #[derive(Debug, Clone, Default)]
-pub struct LastWait([u32; LATENCY_BUCKETS]);
+pub(crate) struct LastWait([u32; LATENCY_BUCKETS]);
 
 impl LastWait {
-    /// Takes a reading into `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long as
+    /// Adds a reading to `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long as
     /// fewer than 2^32 waits fall into a bucket between two readings.
     pub fn update(&mut self, totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
         for (i, now) in raw.wait.iter().enumerate() {
@@ -36,7 +36,7 @@ impl LastWait {
 }
 
 /// Where to read, and for which topics.
-pub struct Source<'a> {
+pub(crate) struct Source<'a> {
     pub cells: &'a Cells,
     pub spaces: &'a Spaces,
     pub on: TopicsOn,

@@ -10,7 +10,7 @@ use super::registry::Group;
 use nodewarden_machine::cgroup::{Asked, Budget, GroupReader, Layout, MachineReader};
 use nodewarden_model::{Machine, Usage};
 
-/// Descriptors left for everything that is not a cgroup's file.
+/// Descriptors reserved for everything that is not a cgroup's file.
 const RESERVED: u64 = 512;
 /// Descriptors kept open at most: 1,400 cgroups' worth, 70 MB of kernel memory.
 const MOST: u64 = 16_384;
@@ -25,18 +25,21 @@ pub struct Files {
 }
 
 impl Files {
+    /// Raises the process's limit of open files to what it may be.
     pub fn new(layout: Layout, node_name: Option<String>) -> Self {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let machine = MachineReader::new(&layout, node_name, &budget);
         Self { layout, budget, readers: HashMap::new(), machine, devices: HashMap::new() }
     }
 
-    pub fn machine(&mut self) -> Machine {
+    /// Reads the machine's figures.
+    pub(crate) fn machine(&mut self) -> Machine {
         self.machine.read(&mut Vec::new())
     }
 
-    /// Reads each anew, over its last reading. Readers of cgroups that are not among them are dropped.
-    pub fn read(&mut self, groups: Vec<(&Group, &mut Usage)>, asked: Asked) {
+    /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be read keeps its
+    /// value. Readers of other cgroups are dropped.
+    pub(crate) fn read(&mut self, groups: Vec<(&Group, &mut Usage)>, asked: Asked) {
         let mut readers = HashMap::with_capacity(groups.len());
         let mut work: Vec<Work<'_>> = groups
             .into_iter()
@@ -76,7 +79,7 @@ fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
         let mut buffer = Vec::with_capacity(8192);
         work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.usage, &mut buffer));
     };
-    // Nobody waits: no second CPU is woken for it.
+    // No client waits: a second CPU is not woken for it.
     if work.len() < SPLIT || asked == Asked::Later {
         return one(work);
     }

@@ -1,5 +1,5 @@
-//! Which cgroups there are: the directories of all hierarchies joined by path, kept true by the kernel's records
-//! and by walks of the tree. Plain values in, events out; no file, map or clock in here.
+//! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel programs'
+//! records and by walks of the tree. It reads no file, no eBPF map and no clock itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -24,6 +24,7 @@ const MAX_REMOVED: usize = 4096;
 /// A cgroup's directory in one hierarchy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Place {
+    /// The kernel's id of the directory.
     pub id: u64,
     /// Slot of its counters; `UNTRACKED` (0) if it has none.
     pub slot: u32,
@@ -36,29 +37,38 @@ pub struct Place {
 /// One cgroup, over all hierarchies.
 #[derive(Debug, Clone)]
 pub struct Group {
+    /// Below the mounts; the root is `/`.
     pub path: Arc<str>,
+    /// What the path says it belongs to.
     pub identity: Arc<Identity>,
-    /// Tells one cgroup of a path from the next of the same path.
+    /// Distinguishes a cgroup from an earlier one of the same path.
     pub generation: u64,
+    /// When it was created or, if that was before the agent's start, found.
     pub created: Timestamp,
+    /// When it was removed from the last hierarchy.
     pub removed: Option<Timestamp>,
+    /// Its directories by space; a removed one stays.
     pub places: [Option<Place>; SPACES],
 }
 
 /// A slot whose cgroup is no longer in the registry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Retired {
+pub(crate) struct Retired {
     pub space: usize,
     pub slot: u32,
     pub removed: Timestamp,
 }
 
-/// Something that happened, for the journal.
+/// An event for the journal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Happened {
+    /// When it happened.
     pub time: Timestamp,
+    /// The cgroup's; `(cgroup id N)` for one that is not known.
     pub path: Arc<str>,
+    /// What the cgroup belongs to, if it is known.
     pub identity: Option<Arc<Identity>>,
+    /// What happened.
     pub detail: Detail,
 }
 
@@ -93,20 +103,20 @@ impl Registry {
         self.members.get(space)?.get(&id)
     }
 
-    /// Whether a walk is needed, and forgets it.
+    /// Returns whether a walk of the tree is needed, and resets that.
     pub fn take_unknown(&mut self) -> bool {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Slots to give back that no group holds any more.
-    pub fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
+    /// Takes the slots to give back whose cgroup was removed before `before` and that no group holds any more.
+    pub(crate) fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
         let (ripe, rest) = self.retired.iter().partition(|r| r.removed < before);
         self.retired = rest;
         ripe
     }
 
-    /// A place's slot has been given back.
-    pub fn released(&mut self, path: &str, generation: u64, space: usize) {
+    /// Notes that a place's slot was given back.
+    pub(crate) fn released(&mut self, path: &str, generation: u64, space: usize) {
         if let Some(group) = self.groups.get_mut(path)
             && group.generation == generation
             && let Some(place) = &mut group.places[space]
@@ -115,7 +125,7 @@ impl Registry {
         }
     }
 
-    /// Takes one record of the kernel side in.
+    /// Applies one record of the kernel programs. Returns the event that it is, if any.
     pub fn apply(&mut self, record: &Record, time: Timestamp) -> Option<Happened> {
         match record {
             Record::Created(r) => self.on_created(r, time),
@@ -146,9 +156,9 @@ impl Registry {
         new.then(|| self.happened(&path, time, Detail::CgroupCreated {}))
     }
 
-    /// Makes a cgroup's directory in a hierarchy known; true when its path is new. Known ones stay as they are.
-    pub fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
-        // One text for all hierarchies.
+    /// Adds a cgroup's directory in a hierarchy; a known one stays as it is. Returns true when its path is new.
+    pub(crate) fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
+        // The path is stored once for all hierarchies.
         let path = self.groups.get(&path).map_or(path, |group| group.path.clone());
         if self.members[space].insert(id, path.clone()).is_some() {
             return false;
@@ -182,8 +192,8 @@ impl Registry {
         true
     }
 
-    /// The slot of a cgroup that came and went without a record that could be kept.
-    pub fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
+    /// Has a slot given back whose cgroup was created and removed while records were lost.
+    pub(crate) fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
         self.retired.push(Retired { space, slot, removed });
     }
 
@@ -195,8 +205,8 @@ impl Registry {
         }
     }
 
-    /// A cgroup's directory in a hierarchy is gone; with the last one the cgroup is.
-    pub fn remove(&mut self, space: usize, id: u64, time: Timestamp) -> Option<Happened> {
+    /// Removes a cgroup's directory in a hierarchy. Returns an event when it was the cgroup's last one.
+    pub(crate) fn remove(&mut self, space: usize, id: u64, time: Timestamp) -> Option<Happened> {
         let path = self.members.get_mut(space)?.remove(&id)?;
         let group = self.groups.get_mut(&path)?;
         let place = group.places[space].as_mut().filter(|p| p.id == id)?;
@@ -208,8 +218,8 @@ impl Registry {
         Some(self.happened(&path, time, Detail::CgroupRemoved {}))
     }
 
-    /// Compares with a walk of one hierarchy: ids that are known but were not found are gone.
-    pub fn missing(&self, space: usize, found: &std::collections::HashSet<u64>) -> Vec<u64> {
+    /// Ids that are known in a hierarchy and are not in `found`, which a walk has found.
+    pub(crate) fn missing(&self, space: usize, found: &std::collections::HashSet<u64>) -> Vec<u64> {
         self.members[space].keys().filter(|id| !found.contains(id)).copied().collect()
     }
 
@@ -332,5 +342,4 @@ impl Registry {
 }
 
 #[cfg(test)]
-#[path = "registry_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! Reads everything: counters from the kernel programs, figures from the files; and gives slots back.
+//! Readings of all cgroups: counters from the kernel programs, figures from the cgroups' files. Also gives slots back.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Usage};
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: SignedDuration = SignedDuration::from_millis(1500);
 
-/// What is remembered of a cgroup.
+/// The last reading of a cgroup.
 #[derive(Default)]
 struct Remembered {
     generation: u64,
@@ -29,29 +29,35 @@ struct Remembered {
     seen: u64,
 }
 
-/// The kernel side's counters; absent when eBPF is off altogether.
+/// The kernel programs' counters; there are none when eBPF is off altogether.
 pub struct KernelSide {
+    /// The arrays of counters.
     pub cells: Arc<Cells>,
+    /// The slots that are free.
     pub pool: SlotPool,
+    /// Which hierarchy each kind of counter belongs to.
     pub spaces: Spaces,
+    /// Which topics count.
     pub on: TopicsOn,
 }
 
 /// Reads the node; one reading at a time.
 pub struct Sampler {
+    /// `None` without eBPF.
     pub kernel: Option<KernelSide>,
     files: Files,
-    /// By path. Boxed: a map keeps room for more than it has.
+    /// By path. Boxed: a map has room for more entries than it holds.
     remembered: BTreeMap<Arc<str>, Box<Remembered>>,
     round: u64,
 }
 
 impl Sampler {
+    /// Nothing has been read yet.
     pub fn new(kernel: Option<KernelSide>, files: Files) -> Self {
         Self { kernel, files, remembered: BTreeMap::new(), round: 0 }
     }
 
-    /// Reads everything now. `name` fills in what a runtime knows of an identity.
+    /// Reads everything now. `name` adds the names that the container runtime has for an identity.
     pub fn sample(
         &mut self,
         registry: &Mutex<Registry>,
@@ -78,8 +84,9 @@ impl Sampler {
         Snapshot { time, machine, groups: views }
     }
 
-    /// Reads what ran since the last reading, for cgroups that may be gone when somebody asks; `name` is told whose
-    /// names will be wanted then. Makes no views: they would be megabytes for nobody.
+    /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that is removed
+    /// are known. `name` is called for each identity, so that its names can be looked up in time. Makes no snapshot,
+    /// which would take megabytes.
     pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
         let groups = groups(registry);
         self.read(&groups, Asked::Later);
@@ -88,20 +95,20 @@ impl Sampler {
         }
     }
 
-    /// Brings what is remembered of all groups up to date, and forgets the others.
+    /// Updates the readings of `groups`, and drops those of other cgroups.
     fn read(&mut self, groups: &[Group], asked: Asked) {
         self.round += 1;
         self.counters(groups);
         let round = self.round;
         self.remembered.retain(|_, r| r.seen == round);
-        // Both are of the same paths and in their order.
+        // Both have the same paths in the same order.
         debug_assert!(groups.iter().map(|group| &group.path).eq(self.remembered.keys()));
         let both = groups.iter().zip(self.remembered.values_mut());
         let alive = both.filter(|(group, _)| group.removed.is_none());
         self.files.read(alive.map(|(group, r)| (group, &mut r.usage)).collect(), asked);
     }
 
-    /// Brings the counters of all groups up to date.
+    /// Updates the counters of `groups`.
     fn counters(&mut self, groups: &[Group]) {
         let round = self.round;
         let mut raw = Vec::with_capacity(groups.len());

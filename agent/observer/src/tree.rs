@@ -1,4 +1,4 @@
-//! Walking the hierarchies: to make the cgroups known that were there before, and to find what the records missed.
+//! Walks of the cgroup hierarchies: they find the cgroups that are older than the agent, and what the records missed.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -25,17 +25,17 @@ pub fn hierarchies<'a>(layout: &'a Layout, spaces: &Spaces) -> Vec<&'a Hierarchy
 /// What a walk changed.
 #[derive(Debug, Default)]
 pub struct Walked {
-    /// Removals that no record told.
+    /// Removals that no record reported.
     pub happened: Vec<Happened>,
     /// Cgroups found that have no slot because all are taken.
     pub untracked: u64,
-    /// Cgroups with a slot that neither the walk nor the registry knows: if it is still so at the next walk, they
-    /// came and went unseen.
+    /// Space and kernel id of cgroups with a slot that neither the walk nor the registry knows: if that is still so at
+    /// the next walk, they came and went unseen.
     pub suspects: HashSet<(usize, u64)>,
 }
 
-/// Walks every hierarchy and makes the registry agree. New cgroups get a slot from `pool`. After a loss of records
-/// the slot table is looked through as well; `suspects` are those of the walk before.
+/// Walks every hierarchy and updates the registry. New cgroups get a slot from `pool`. With `after_loss` (records were
+/// lost) the slot table is searched too for cgroups that came and went unseen; `suspects` are those of the previous walk.
 pub fn reconcile(
     hierarchies: &[&Hierarchy],
     registry: &Mutex<Registry>,
@@ -45,14 +45,14 @@ pub fn reconcile(
     suspects: &HashSet<(usize, u64)>,
 ) -> Walked {
     let mut walked = Walked::default();
-    // Before the walk: what is made meanwhile is not among them.
+    // Read before the walk: cgroups that are created during it are not among them.
     let entries = match &pool {
         Some(pool) if after_loss => pool.entries(),
         _ => Vec::new(),
     };
     let mut all_found = HashSet::new();
     for (space, hierarchy) in hierarchies.iter().enumerate() {
-        // Known before the walk: what is made meanwhile cannot be taken for gone.
+        // Read before the walk: a cgroup that is created during it must not count as removed.
         let before: HashSet<u64> = registry.lock().missing(space, &HashSet::new()).into_iter().collect();
         let mut found = HashSet::new();
         for (path, id) in walk(hierarchy) {

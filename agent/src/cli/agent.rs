@@ -6,7 +6,7 @@ use clap::Args;
 use tracing_subscriber::EnvFilter;
 
 use super::CliError;
-use crate::daemon as watch;
+use crate::daemon;
 use nodewarden_config as config;
 use nodewarden_config::Overrides;
 
@@ -41,7 +41,7 @@ pub fn run(args: &AgentArgs) -> Result<(), CliError> {
     for renamed in &config.renamed {
         tracing::warn!("{renamed}");
     }
-    watch::run(config)?;
+    daemon::run(config)?;
     Ok(())
 }
 

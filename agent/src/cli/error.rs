@@ -3,7 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::daemon::WatchError;
+use crate::daemon::DaemonError;
 use nodewarden_config::ConfigError;
 use nodewarden_hierarchy::ManageError;
 
@@ -45,7 +45,7 @@ pub enum CliError {
     #[error(transparent)]
     Config(#[from] ConfigError),
     #[error(transparent)]
-    Agent(#[from] WatchError),
+    Agent(#[from] DaemonError),
     #[error(transparent)]
     Manage(#[from] ManageError),
     /// Every problem, one a line.

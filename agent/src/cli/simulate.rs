@@ -109,9 +109,9 @@ mod tests {
     #[tokio::test]
     async fn what_the_agent_says_is_the_end() {
         for output in [Output::Text, Output::Json] {
-            simulated(Node::pressed(), "80Mi", output).await.unwrap();
+            simulated(Node::under_pressure(), "80Mi", output).await.unwrap();
         }
-        let refused = simulated(Node::pressed(), "many", Output::Text).await.unwrap_err();
+        let refused = simulated(Node::under_pressure(), "many", Output::Text).await.unwrap_err();
         assert_eq!(refused.exit_status(), 1);
         assert!(refused.to_string().starts_with("\"many\" is no threshold"), "{refused}");
         let refused = simulated(Node::default(), "80Mi", Output::Text).await.unwrap_err();

@@ -224,7 +224,7 @@ mod tests {
     use super::*;
     use nodewarden_api::grpc::status::counted as answer;
     use nodewarden_model::fixture::Node;
-    use nodewarden_model::{DevicesView, Watch};
+    use nodewarden_model::{AgentState, DevicesView};
 
     fn devices() -> DevicesView {
         nodewarden_metrics::fixture::devices()

@@ -111,7 +111,7 @@ fn dash() -> String {
 mod tests {
     use super::*;
     use nodewarden_api::grpc::cgroup::list;
-    use nodewarden_model::Watch;
+    use nodewarden_model::AgentState;
     use nodewarden_model::fixture::Node;
 
     #[test]

@@ -1,4 +1,4 @@
-//! Devices in the daemon: the device manager with the journal behind it, and the socket of PodResources.
+//! Devices: the device manager, whose notes go into the journal, the PodResources socket, and enforcement.
 
 use std::sync::Arc;
 
@@ -7,49 +7,57 @@ use tokio::sync::mpsc;
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use super::observer::Observer;
-use nodewarden_config::Config;
-use nodewarden_devices::pod_resources;
-use nodewarden_devices::pod_resources::{AllocatableDevices, PodDevices, PodResources};
-use nodewarden_devices::{Devices, Note, Serving, Tell};
+use super::context::Context;
+use nodewarden_config::Enforcement;
+use nodewarden_devices::enforce::Enforcer;
+use nodewarden_devices::pod_resources::{self, AllocatableDevices, PodDevices, PodResources};
+use nodewarden_devices::{Devices, Guards, Note, Serving, Tell};
 use nodewarden_machine::unix_socket::Socket;
-use nodewarden_model::{Detail, PodRef};
+use nodewarden_model::{Detail, HookState, PodRef};
 use nodewarden_pods::status::Board;
 use nodewarden_storage::journal::Journal;
 
-/// Ends the servers when it is dropped.
-pub struct DeviceServers {
-    _serving: Serving,
-    _stop: oneshot::Sender<()>,
+/// What runs for devices. The plugins' and the PodResources socket are closed when it is dropped.
+pub struct NodeDevices {
+    pub manager: Devices,
+    /// `None` where no device is to be guarded.
+    pub enforcer: Option<Enforcer>,
+    _pod_resources: oneshot::Sender<()>,
+    _plugins: Serving,
 }
 
-/// What the lifecycle takes over.
+/// What [`start`] has started, and what pods need of it.
 pub struct Started {
-    pub devices: Devices,
-    /// Pods by uid whose devices have turned healthy or unhealthy.
+    pub devices: NodeDevices,
+    /// Restricts pods to their devices; `None` where no device is to be guarded.
+    pub guards: Option<Guards>,
+    /// Uids of pods whose devices have turned healthy or unhealthy.
     pub health: mpsc::UnboundedReceiver<String>,
-    pub servers: DeviceServers,
 }
 
-/// Starts the device manager and what it shows on the node.
-pub fn start(
-    config: &Config,
-    observer: &Arc<Observer>,
-    journal: &Journal,
-    runtime: &tokio::runtime::Handle,
-) -> Started {
-    let (news, health) = mpsc::unbounded_channel();
-    let tell = teller(journal.clone(), observer.board.clone(), news);
-    let (devices, serving) = runtime.block_on(Devices::start(&config.devices, tell));
-    let (shown, board) = (devices.clone(), observer.board.clone());
-    observer.show_devices(move || shown.view(&board.pods()));
+/// Starts the device manager, PodResources, and the enforcement for pods below the cgroup `kubepods`. What cannot be
+/// started is reported in the log.
+pub fn start(context: Context<'_>, kubepods: &str) -> Started {
+    let Context { config, runtime, journal, pods, .. } = context;
+    let (changed, health) = mpsc::unbounded_channel();
+    let tell = record_notes(journal.clone(), pods.clone(), changed);
+    let (manager, plugins) = runtime.block_on(Devices::start(&config.devices, tell));
     let (stop, stopped) = oneshot::channel();
-    let source = Arc::new(Shown { devices: devices.clone(), board: observer.board.clone() });
-    match Socket::claim(&config.devices.pod_resources_socket()) {
+    serve_pod_resources(context, &manager, stopped);
+    let enforcer = start_enforcer(context, kubepods);
+    let guards = enforcer.clone().map(|enforcer| Guards::new(enforcer, &config.devices));
+    let devices = NodeDevices { manager, enforcer, _pod_resources: stop, _plugins: plugins };
+    Started { devices, guards, health }
+}
+
+/// Serves PodResources until the sender of `stopped` is dropped.
+fn serve_pod_resources(context: Context<'_>, manager: &Devices, stopped: oneshot::Receiver<()>) {
+    let source = Arc::new(PodDeviceList { devices: manager.clone(), pods: context.pods.clone() });
+    match Socket::claim(&context.config.devices.pod_resources_socket()) {
         Ok(socket) => {
-            runtime.spawn(async move {
+            context.runtime.spawn(async move {
                 let shutdown = async {
-                    // Dropped at the end.
+                    // An error: nothing is ever sent.
                     let _ = stopped.await;
                 };
                 if let Err(error) = pod_resources::serve(socket, source, shutdown).await {
@@ -59,11 +67,28 @@ pub fn start(
         }
         Err(error) => warn!("{error}: PodResources are not served"),
     }
-    Started { devices, health, servers: DeviceServers { _serving: serving, _stop: stop } }
 }
 
-/// Writes notes into the journal; those of a container's device are also handed on.
-fn teller(journal: Journal, board: Board, news: mpsc::UnboundedSender<String>) -> Tell {
+/// What restricts pods to their devices; `None` where nothing is to be enforced. If it does not work here, the log and
+/// the journal say why.
+fn start_enforcer(context: Context<'_>, kubepods: &str) -> Option<Enforcer> {
+    let (settings, observer) = (&context.config.devices, context.observer);
+    if [settings.enforcement, settings.privileged_enforcement] == [Enforcement::Off; 2] {
+        return None;
+    }
+    let enforcer = Enforcer::start(observer.kernel.lock().as_mut(), &observer.facts.layout, kubepods);
+    let topic = enforcer.state();
+    if topic.state != HookState::On {
+        let message = format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason);
+        warn!("{message}");
+        let detail = Detail::Agent { reason: "FeatureOff".into(), message };
+        context.journal.append(Timestamp::now(), "", None, detail);
+    }
+    Some(enforcer)
+}
+
+/// Writes the device manager's notes into the journal. The uid of a pod that a note is about is sent to `changed`.
+fn record_notes(journal: Journal, pods: Board, changed: mpsc::UnboundedSender<String>) -> Tell {
     Arc::new(move |note| match note {
         Note::Plugin { reason, message } => {
             tracing::info!("{reason}: {message}");
@@ -71,7 +96,7 @@ fn teller(journal: Journal, board: Board, news: mpsc::UnboundedSender<String>) -
             journal.append(Timestamp::now(), "", None, detail);
         }
         Note::Container { uid, container, reason, message } => {
-            let view = board.pods().into_iter().find(|view| view.pod.uid == uid);
+            let view = pods.pods().into_iter().find(|view| view.pod.uid == uid);
             let id = view.as_ref().and_then(|view| view.containers.iter().find(|own| own.name == container));
             let pod = PodRef {
                 namespace: view.as_ref().map(|view| view.pod.namespace.clone()).unwrap_or_default(),
@@ -83,21 +108,21 @@ fn teller(journal: Journal, board: Board, news: mpsc::UnboundedSender<String>) -
             tracing::info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), "{reason}: {message}");
             let detail = Detail::Pod { reason: reason.to_owned(), message };
             journal.append(Timestamp::now(), "", Some(pod), detail);
-            // Nobody listens when the agent ends.
-            let _ = news.send(uid);
+            // An error: the agent ends.
+            let _ = changed.send(uid);
         }
     })
 }
 
-/// What PodResources tells: pods of this agent with what they have.
-struct Shown {
+/// What PodResources lists: the managed pods with their devices.
+struct PodDeviceList {
     devices: Devices,
-    board: Board,
+    pods: Board,
 }
 
-impl PodResources for Shown {
+impl PodResources for PodDeviceList {
     fn pods(&self) -> Vec<PodDevices> {
-        self.devices.pod_devices(&self.board.pods())
+        self.devices.pod_devices(&self.pods.pods())
     }
 
     fn allocatable(&self) -> Vec<AllocatableDevices> {

@@ -11,8 +11,9 @@ use nodewarden_machine::ebpf::KernelError;
 use nodewarden_storage::journal::JournalError;
 use nodewarden_throttle::FeedbackError;
 
+/// Why the agent cannot start or must end.
 #[derive(Debug, thiserror::Error)]
-pub enum WatchError {
+pub enum DaemonError {
     #[error("the agent needs root (effective uid is {uid})")]
     NotRoot { uid: u32 },
     #[error("cannot make the state directory {path}: {source}")]

@@ -1,18 +1,30 @@
-//! The daemon in `observe` mode: starts what watches, serves what is seen, and leaves the machine clean.
+//! The daemon behind `nodewarden agent`: starts every part of the agent, serves what they report, and ends them so that
+//! the machine is left clean.
+//!
+//! [`app`] reads from top to bottom: what runs, in which order it is started, and in which order it is ended. In mode
+//! observe ([`observe`]) pods are only watched, in mode manage ([`manage`]) they are also run. What the API reads is one
+//! value, [`state::State`], built after the parts that it reads from.
 
-mod collecting;
+mod app;
+mod context;
 mod devices;
 mod error;
-mod evicting;
-mod managed_pods;
-mod managing;
-mod memory;
+mod eviction;
+mod footprint;
+mod gc;
+mod log_rotation;
+mod manage;
 mod names;
+mod node_parts;
+mod observation;
+mod observe;
 mod observer;
-mod rotating;
-mod squeezing;
-mod start;
+mod page_map;
+mod process;
+mod servers;
+mod state;
+mod throttle;
 mod upkeep;
 
-pub use error::WatchError;
-pub use start::run;
+pub use app::run;
+pub use error::DaemonError;

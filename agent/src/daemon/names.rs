@@ -1,23 +1,23 @@
-//! Names for identities: from the container runtime if one is configured, else the ids stand.
+//! Names of pods and containers: from the container runtime if one is configured, else their ids are shown.
 
 use std::sync::Arc;
 
 use nodewarden_config::Endpoint;
-use nodewarden_cri as runtime;
-use nodewarden_cri::State;
+use nodewarden_cri::{self as cri, State};
 use nodewarden_model::Identity;
 
-/// The source of names.
+/// Where names come from.
 #[derive(Debug)]
-pub struct Names(Option<runtime::Names>);
+pub struct Names(Option<cri::Names>);
 
 impl Names {
-    /// Must be called inside a tokio runtime, which asks the container runtime from then on.
+    /// Names of the container runtime at `endpoint`, which is asked in the background. Must be called inside a tokio
+    /// runtime.
     pub fn new(endpoint: Option<&Endpoint>) -> Self {
-        Self(endpoint.map(runtime::Names::new))
+        Self(endpoint.map(cri::Names::new))
     }
 
-    /// The identity with the names known now; the same `Arc` when there are none. Never waits.
+    /// `identity` with the names that are known now; the same `Arc` if there are none. Never waits.
     pub fn name(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         match &self.0 {
             Some(names) => names.name(identity),
@@ -48,7 +48,7 @@ mod tests {
     use nodewarden_cri::Version;
 
     #[test]
-    fn says_where_names_come_from() {
+    fn the_status_names_the_runtime_or_why_there_are_no_names() {
         assert_eq!(Names::new(None).describe(), "none configured");
         let endpoint = Endpoint::parse("/run/c.sock").unwrap();
         let version = Version { name: "containerd".into(), version: "1.6.20".into() };
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_the_ids_stand() {
+    fn without_a_runtime_identities_stay_as_they_are() {
         let identity = Arc::new(Identity::Other);
         assert!(Arc::ptr_eq(&Names::new(None).name(&identity), &identity));
     }

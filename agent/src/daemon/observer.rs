@@ -1,4 +1,5 @@
-//! The agent's eyes: holds the registry, the sampler and the kernel programs, and answers what the surfaces ask.
+//! What is observed of the node's cgroups: takes the kernel programs' records in, walks the tree, and reads counters and
+//! files.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -8,46 +9,35 @@ use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
 use nodewarden_ebpf_abi::Kind;
-use tracing::warn;
 
 use super::names::Names;
 use nodewarden_devices::enforce;
-use nodewarden_devices::enforce::Enforcer;
 use nodewarden_eviction::wake::Teller;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
-use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Record, map_bytes};
+use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Record, Spaces};
 use nodewarden_model::{
-    AgentCost, Detail, DevicesView, EventCounts, EventType, Garbage, HierarchyStatus, HookState, Identity,
-    PodRef, PodView, Pressed, ProbesView, Snapshot, Status, TopicStatus, Watch,
+    Detail, EventCounts, EventType, Identity, PodRef, ProgramCost, Snapshot, TopicStatus,
 };
 use nodewarden_observer::registry::{Happened, Registry};
 use nodewarden_observer::sampler::Sampler;
 use nodewarden_observer::tree;
-use nodewarden_pods::status::Board;
 use nodewarden_storage::journal::Journal;
 
-/// Readings asked for within this time of another share it.
+/// A reading that is younger than this is shared by those that ask for one.
 const SHARE: Duration = Duration::from_millis(20);
 
-/// Everything that does not change after start.
+/// What does not change after the start.
 pub struct Facts {
     pub mode: &'static str,
     pub started: SystemTime,
     pub layout: Layout,
-    pub spaces: nodewarden_machine::ebpf::Spaces,
+    pub spaces: Spaces,
     pub kernel_version: String,
+    /// Cgroups that can have counters at the same time.
     pub capacity: u64,
+    /// Topics of the kernel programs, without enforcement of devices.
     pub topics: Vec<TopicStatus>,
 }
-
-/// How the status of the hierarchy is had, in manage mode.
-type HierarchyReader = Box<dyn Fn() -> HierarchyStatus + Send>;
-
-/// How devices are had, in manage mode.
-type DevicesReader = Box<dyn Fn() -> DevicesView + Send>;
-
-/// How probes are had, in manage mode.
-type ProbesReader = Box<dyn Fn() -> ProbesView + Send>;
 
 /// See the module.
 pub struct Observer {
@@ -56,32 +46,26 @@ pub struct Observer {
     pub sampler: Mutex<Sampler>,
     pub kernel: Mutex<Option<Kernel>>,
     pub cells: Option<Arc<Cells>>,
-    pub journal: Journal,
     pub names: Names,
-    pub seen: Arc<Seen>,
-    latest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+    journal: Journal,
+    /// Woken at OOM kills and when cgroups reclaim memory.
+    eviction: Teller,
+    received: EventCounters,
+    /// Records of each kind that found the ring full, as of the last journal entry about it.
+    reported_lost: Mutex<[u64; Kind::COUNT]>,
     /// Cgroups that a walk found and that got no slot.
     untracked: AtomicU64,
-    told_lost: Mutex<[u64; Kind::COUNT]>,
+    /// Cgroups that the last walk could not account for, see [`tree::Walked::suspects`].
     suspects: Mutex<HashSet<(usize, u64)>>,
-    hierarchy: Mutex<Option<HierarchyReader>>,
-    devices: Mutex<Option<DevicesReader>>,
-    probes: Mutex<Option<ProbesReader>>,
-    enforcer: Mutex<Option<Enforcer>>,
-    garbage: Mutex<Option<Arc<dyn Garbage>>>,
-    pressed: Mutex<Option<Arc<dyn Pressed>>>,
-    /// Woken by what the kernel programs tell of memory.
-    teller: Mutex<Option<Teller>>,
-    /// Where the lifecycle hangs its pods out.
-    pub board: Board,
+    latest: Mutex<Option<(Instant, Arc<Snapshot>)>>,
 }
 
 /// Events taken from the ring, by type.
 #[derive(Debug, Default)]
-pub struct Seen([AtomicU64; EventType::ALL.len()]);
+struct EventCounters([AtomicU64; EventType::ALL.len()]);
 
-impl Seen {
-    pub fn count(&self, kind: EventType) {
+impl EventCounters {
+    fn count(&self, kind: EventType) {
         self.0[kind as usize].fetch_add(1, Ordering::Relaxed);
     }
 
@@ -90,79 +74,41 @@ impl Seen {
     }
 }
 
+/// How many cgroups have counters.
+pub struct Coverage {
+    /// With counters now.
+    pub tracked: u64,
+    /// Left out so far because all slots were taken.
+    pub untracked: u64,
+    /// What was counted for cgroups without a slot.
+    pub untracked_counts: u64,
+}
+
 impl Observer {
     pub fn new(
         facts: Facts,
         registry: Arc<Mutex<Registry>>,
         sampler: Sampler,
         kernel: Option<Kernel>,
-        cells: Option<Arc<Cells>>,
         journal: Journal,
         names: Names,
+        eviction: Teller,
     ) -> Self {
         Self {
+            cells: sampler.kernel.as_ref().map(|counters| counters.cells.clone()),
             facts,
             registry,
             sampler: Mutex::new(sampler),
             kernel: Mutex::new(kernel),
-            cells,
-            journal,
             names,
-            seen: Arc::default(),
-            latest: Mutex::new(None),
+            journal,
+            eviction,
+            received: EventCounters::default(),
+            reported_lost: Mutex::new([0; Kind::COUNT]),
             untracked: AtomicU64::new(0),
-            told_lost: Mutex::new([0; Kind::COUNT]),
             suspects: Mutex::default(),
-            hierarchy: Mutex::default(),
-            devices: Mutex::default(),
-            probes: Mutex::default(),
-            enforcer: Mutex::default(),
-            pressed: Mutex::default(),
-            teller: Mutex::default(),
-            garbage: Mutex::default(),
-            board: Board::default(),
+            latest: Mutex::new(None),
         }
-    }
-
-    /// From now on devices are shown as `read` tells them.
-    pub fn show_devices(&self, read: impl Fn() -> DevicesView + Send + 'static) {
-        *self.devices.lock() = Some(Box::new(read));
-    }
-
-    /// From now on probes are shown as `read` tells them.
-    pub fn show_probes(&self, read: impl Fn() -> ProbesView + Send + 'static) {
-        *self.probes.lock() = Some(Box::new(read));
-    }
-
-    /// From now on images are shown, and collected when somebody asks for it, as `garbage` does it.
-    pub fn show_garbage(&self, garbage: Arc<dyn Garbage>) {
-        *self.garbage.lock() = Some(garbage);
-    }
-
-    /// From now on the status shows what `read` tells of the hierarchy.
-    /// From now on this is woken by what the kernel programs tell of memory.
-    pub fn wake(&self, teller: Teller) {
-        *self.teller.lock() = Some(teller);
-    }
-
-    pub fn show_pressed(&self, pressed: Arc<dyn Pressed>) {
-        *self.pressed.lock() = Some(pressed);
-    }
-
-    pub fn show_hierarchy(&self, read: impl Fn() -> HierarchyStatus + Send + 'static) {
-        *self.hierarchy.lock() = Some(Box::new(read));
-    }
-
-    /// From now on the status shows what holds pods to their devices. That it cannot is told.
-    pub fn show_enforcer(&self, enforcer: Enforcer) {
-        let topic = enforcer.state();
-        if topic.state != HookState::On {
-            let message = format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason);
-            warn!("{message}");
-            let detail = Detail::Agent { reason: "FeatureOff".into(), message };
-            self.journal.append(Timestamp::now(), "", None, detail);
-        }
-        *self.enforcer.lock() = Some(enforcer);
     }
 
     /// Adds cgroups that were found and got no slot.
@@ -170,32 +116,34 @@ impl Observer {
         self.untracked.fetch_add(cgroups, Ordering::Relaxed);
     }
 
-    /// Takes one record of the kernel side: into the registry, and into the journal if it tells something.
+    /// Takes one record of the kernel programs: into the registry, and into the journal if it is an event.
     pub fn on_record(&self, record: &Record) {
-        if let Record::Oom(_) | Record::Reclaim(_) = record
-            && let Some(teller) = &*self.teller.lock()
-        {
-            teller.tell(if let Record::Oom(_) = record { "eBPF OOM" } else { "eBPF reclaim" });
+        match record {
+            Record::Oom(_) => self.eviction.tell("eBPF OOM"),
+            Record::Reclaim(_) => self.eviction.tell("eBPF reclaim"),
+            _ => {}
         }
         let time = MonotonicClock::wall(record.header().time_ns);
         if let Some(kind) = type_of(record) {
-            self.seen.count(kind);
+            self.received.count(kind);
         }
         let happened = self.registry.lock().apply(record, time);
         if let Some(mut happened) = happened {
             if let Detail::Device(access) = &mut happened.detail {
                 access.path = enforce::path_of(&access.device).unwrap_or_default();
             }
-            self.tell(happened);
+            self.record(happened);
         }
     }
 
-    fn tell(&self, happened: Happened) {
+    /// Writes it into the journal, with the pod that its cgroup belongs to.
+    fn record(&self, happened: Happened) {
         let pod = happened.identity.as_ref().and_then(|identity| pod_ref(&self.names.name(identity)));
         self.journal.append(happened.time, &*happened.path, pod, happened.detail);
     }
 
-    /// Walks the tree and tells what the records missed. True when another walk is needed soon.
+    /// Walks the tree and records what the kernel programs' records missed. `after_loss`: records of cgroup life were
+    /// lost. Returns true when another walk is needed soon.
     pub fn reconcile(&self, after_loss: bool) -> bool {
         let hierarchies: Vec<&Hierarchy> = tree::hierarchies(&self.facts.layout, &self.facts.spaces);
         let mut suspects = self.suspects.lock();
@@ -207,20 +155,21 @@ impl Observer {
         };
         self.count_untracked(walked.untracked);
         for happened in walked.happened {
-            self.tell(happened);
+            self.record(happened);
         }
         *suspects = walked.suspects;
         !suspects.is_empty()
     }
 
-    /// Tells of records that found the ring full; true when cgroups came or went unseen by it.
-    pub fn tell_lost(&self) -> bool {
+    /// Records how many events found the ring full since the last call. Returns true when creations or removals of
+    /// cgroups are among them.
+    pub fn record_lost(&self) -> bool {
         let Some(cells) = &self.cells else { return false };
-        let mut told = self.told_lost.lock();
+        let mut reported = self.reported_lost.lock();
         let mut tree_changed = false;
         for kind in Kind::ALL {
             let lost = cells.lost(kind);
-            let before = std::mem::replace(&mut told[kind as usize], lost);
+            let before = std::mem::replace(&mut reported[kind as usize], lost);
             if let Some(event_type) = event_type(kind).filter(|_| lost > before) {
                 let lost_type = event_type.name().to_owned();
                 let detail = Detail::Lost { lost_type, count: lost - before };
@@ -231,20 +180,20 @@ impl Observer {
         tree_changed
     }
 
-    /// Has figures of every cgroup in case it is gone when somebody asks for them.
+    /// Reads every cgroup without making a snapshot, so that the last figures of one that is removed are known.
     pub fn remember(&self) {
         self.sampler.lock().remember(&self.registry, |identity| self.names.name(identity));
     }
 
-    /// Lets go of the last reading, once nobody shares it any more: it has every cgroup.
-    pub fn forget_latest(&self) {
+    /// Frees the last reading once it is too old to be shared: it holds figures of every cgroup.
+    pub fn drop_old_reading(&self) {
         self.latest.lock().take_if(|(when, _)| when.elapsed() >= SHARE);
     }
 
-    /// Reads everything now.
+    /// Reads everything now, or returns a reading that was made within the last 20 ms.
     pub fn sample(&self) -> Arc<Snapshot> {
         let mut sampler = self.sampler.lock();
-        // Who waited for another reading takes that one.
+        // A caller that waited here for another's reading takes that one.
         if let Some((when, snapshot)) = &*self.latest.lock()
             && when.elapsed() < SHARE
         {
@@ -254,91 +203,39 @@ impl Observer {
         *self.latest.lock() = Some((Instant::now(), snapshot.clone()));
         snapshot
     }
-}
 
-impl Watch for Observer {
-    fn snapshot(&self) -> Arc<Snapshot> {
-        self.sample()
-    }
-
-    fn devices(&self) -> DevicesView {
-        self.devices.lock().as_ref().map(|read| read()).unwrap_or_default()
-    }
-
-    fn probes(&self) -> ProbesView {
-        self.probes.lock().as_ref().map(|read| read()).unwrap_or_default()
-    }
-
-    fn garbage(&self) -> Option<Arc<dyn Garbage>> {
-        self.garbage.lock().clone()
-    }
-
-    fn pressed(&self) -> Option<Arc<dyn Pressed>> {
-        self.pressed.lock().clone()
-    }
-
-    fn pods(&self) -> Vec<Arc<PodView>> {
-        self.board.pods()
-    }
-
-    fn status(&self) -> Status {
-        let journal = self.journal.stats();
-        let mut warnings: Vec<String> =
-            journal.disk_error.iter().map(|e| format!("journal on disk: {e}")).collect();
-        let missing = self.facts.layout.missing();
-        if !missing.is_empty() {
-            let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
-            warnings.push(format!("controllers that are not mounted: {}", names.join(", ")));
-        }
+    /// Events received and lost so far, by type.
+    pub fn event_counts(&self) -> Vec<EventCounts> {
         let lost = |kind: Kind| self.cells.as_ref().map_or(0, |cells| cells.lost(kind));
-        let events = EventType::ALL
-            .into_iter()
-            .map(|event_type| EventCounts {
-                event_type,
-                seen: self.seen.of(event_type),
-                lost: Kind::ALL
-                    .into_iter()
-                    .filter(|k| self::event_type(*k) == Some(event_type))
-                    .map(lost)
-                    .sum(),
-            })
-            .collect();
-        let (programs, measured) =
-            self.kernel.lock().as_ref().map(|k| (k.costs(), k.measured())).unwrap_or_default();
-        // Each in a statement of its own: a guard inside the literal below would be held to its end, and whoever
-        // holds the sampler waits for the registry.
-        let cgroups = self.registry.lock().counted() as u64;
-        let enforcer = self.enforcer.lock().clone();
-        let device = enforcer.as_ref().map(Enforcer::state);
+        let counts = |event_type: EventType| {
+            let kinds = Kind::ALL.into_iter().filter(|kind| self::event_type(*kind) == Some(event_type));
+            EventCounts { event_type, seen: self.received.of(event_type), lost: kinds.map(lost).sum() }
+        };
+        EventType::ALL.into_iter().map(counts).collect()
+    }
+
+    /// What each kernel program has cost while it was measured, and for how long that was.
+    pub fn program_costs(&self) -> (Vec<ProgramCost>, Duration) {
+        self.kernel.lock().as_ref().map(|kernel| (kernel.costs(), kernel.measured())).unwrap_or_default()
+    }
+
+    /// How many cgroups have counters, and what is missed by those that have none.
+    pub fn coverage(&self) -> Coverage {
+        // One lock at a time: a thread that holds the sampler waits for the registry.
+        let tracked = self.registry.lock().counted() as u64;
         let untracked_counts = self.sampler.lock().untracked_counts();
-        Status {
-            version: nodewarden_model::version().to_owned(),
-            mode: self.facts.mode.to_owned(),
-            started: self.facts.started,
-            cgroup_layout: self.facts.layout.kind().to_string(),
-            controllers: self.facts.layout.describe_controllers(),
-            kernel_version: self.facts.kernel_version.clone(),
-            topics: self.facts.topics.iter().cloned().chain(device).collect(),
-            programs,
-            programs_measured_seconds: measured.as_secs_f64(),
-            events,
-            cgroups,
-            cgroup_capacity: self.facts.capacity,
-            cgroups_untracked: self.untracked.load(Ordering::Relaxed)
-                + self.cells.as_ref().map_or(0, |cells| cells.untracked()),
-            untracked_counts,
-            cost: cost(self.cells.as_ref().map_or(0, |cells| cells.mapped_bytes())),
-            runtime: self.names.describe(),
-            warnings,
-            journal_events: journal.events,
-            journal_write_errors: journal.write_errors,
-            device_denials: enforcer.map(|enforcer| enforcer.denials()).unwrap_or_default(),
-            hierarchy: self.hierarchy.lock().as_ref().map(|read| read()),
-        }
+        let refused = self.cells.as_ref().map_or(0, |cells| cells.untracked());
+        let untracked = self.untracked.load(Ordering::Relaxed) + refused;
+        Coverage { tracked, untracked, untracked_counts }
+    }
+
+    /// Bytes of the eBPF arrays that are mapped into this process.
+    pub fn mapped_bytes(&self) -> u64 {
+        self.cells.as_ref().map_or(0, |cells| cells.mapped_bytes())
     }
 }
 
-/// What only wakes somebody is no event.
+/// The event that a record is; `None` for one that only wakes eviction.
 fn type_of(record: &Record) -> Option<EventType> {
     Some(match record {
         Record::Created(_) => EventType::CgroupCreated,
@@ -367,7 +264,7 @@ fn event_type(kind: Kind) -> Option<EventType> {
     })
 }
 
-/// Pod and container of an event's cgroup.
+/// Pod and container that an event's cgroup belongs to.
 fn pod_ref(identity: &Identity) -> Option<PodRef> {
     let mut pod = PodRef {
         uid: identity.pod_uid()?.to_owned(),
@@ -387,19 +284,4 @@ fn pod_ref(identity: &Identity) -> Option<PodRef> {
         pod.container_name.clone_from(&container.name);
     }
     Some(pod)
-}
-
-/// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are stated
-/// apart.
-fn cost(mapped_bytes: u64) -> AgentCost {
-    use nix::sys::resource::{UsageWho, getrusage};
-    let cpu_seconds = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
-        [usage.user_time(), usage.system_time()]
-            .iter()
-            .map(|t| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6)
-            .sum()
-    });
-    let status = procfs::process::Process::myself().and_then(|p| p.status()).ok();
-    let resident = status.and_then(|s| s.vmrss).map_or(0, |kilobytes| kilobytes * 1024);
-    AgentCost { cpu_seconds, resident_bytes: resident.saturating_sub(mapped_bytes), map_bytes: map_bytes() }
 }

@@ -1,44 +1,77 @@
-//! What has to be done from time to time: give slots back, tell of losses, walk the tree, read the files so that a
-//! removed cgroup's last figures are known.
+//! What has to be done from time to time: give slots back, record losses of events, walk the cgroup tree, read the files
+//! so that a removed cgroup's last figures are known, and give memory back.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
 
-use super::memory;
+use super::error::DaemonError;
 use super::observer::Observer;
-use nodewarden_config::ProgramStats;
+use super::{footprint, page_map};
+use nodewarden_config::{Config, ProgramStats};
 use nodewarden_model::{HookState, Topic};
 
-/// How often slots are given back and losses told.
+/// How often slots are given back and losses recorded.
 const TICK: Duration = Duration::from_secs(1);
 /// How often the tree is walked even if nothing seems amiss.
 const WALK: Duration = Duration::from_secs(60);
 
-/// One tick in so many gives free memory back: a millisecond's work.
-const TRIMMED: u32 = 10;
+/// Every so many ticks free memory is given back, which takes about a millisecond.
+const TRIM_TICKS: u32 = 10;
 
-/// One tick in so many lets go of code that ran once: a thousand page faults' work.
-const FORGOTTEN: u32 = 60;
+/// Every so many ticks code that ran once is unmapped, which costs about a thousand page faults.
+const UNMAP_TICKS: u32 = 60;
 
-/// With sampled program statistics: one tick in so many is measured.
-const MEASURED: u32 = 10;
+/// With sampled program statistics, one tick in so many is measured.
+const MEASURE_TICKS: u32 = 10;
 
 /// How often what is done.
-pub struct Pace {
-    /// Reading everything, when nobody asks.
-    pub sample: Duration,
+struct Pace {
+    /// Reading everything when no client asks.
+    sample: Duration,
     /// How long removed cgroups are kept.
-    pub retention: Duration,
-    pub program_stats: ProgramStats,
+    retention: Duration,
+    program_stats: ProgramStats,
 }
 
-/// Runs until `stop` is dropped.
-pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
-    // If not every record of the cgroup lifecycle can be received, each reading begins with a walk of the tree.
-    let blind =
+/// The thread that does it; ended when this is dropped.
+pub struct Upkeep {
+    stop: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Upkeep {
+    /// # Errors
+    /// The thread cannot be started.
+    pub fn start(config: &Config, observer: &Arc<Observer>) -> Result<Self, DaemonError> {
+        let pace =
+            Pace { sample: config.sample, retention: config.retention, program_stats: config.program_stats };
+        let (stop, stopped) = mpsc::channel();
+        let observer = observer.clone();
+        let thread = thread::Builder::new()
+            .name("upkeep".into())
+            .spawn(move || run(&observer, &pace, &stopped))
+            .map_err(|source| DaemonError::Start { what: "upkeep thread", source })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Upkeep {
+    fn drop(&mut self) {
+        self.stop = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Runs until the sender of `stop` is dropped.
+fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>) {
+    // Where not every record of the cgroup lifecycle arrives, every reading begins with a walk.
+    let incomplete =
         observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLifecycle && t.state != HookState::On);
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());
     let mut again = false;
@@ -47,7 +80,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         if let Some(kernel) = observer.kernel.lock().as_mut() {
             kernel.measure(match pace.program_stats {
                 ProgramStats::Always => true,
-                ProgramStats::Sampled => tick % MEASURED == MEASURED / 2,
+                ProgramStats::Sampled => tick % MEASURE_TICKS == MEASURE_TICKS / 2,
                 ProgramStats::Off => false,
             });
         }
@@ -57,10 +90,10 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
         let now = Timestamp::now();
-        let lost = observer.tell_lost();
+        let lost = observer.record_lost();
         let unknown = observer.registry.lock().take_unknown();
         let sample_due = sampled.elapsed() >= pace.sample;
-        if lost || unknown || again || walked.elapsed() >= WALK || (blind && sample_due) {
+        if lost || unknown || again || walked.elapsed() >= WALK || (incomplete && sample_due) {
             again = observer.reconcile(lost);
             walked = Instant::now();
         }
@@ -68,7 +101,7 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
             observer.remember();
             sampled = Instant::now();
         }
-        observer.forget_latest();
+        observer.drop_old_reading();
         observer.sampler.lock().release(&observer.registry, now);
         let kept = SignedDuration::try_from(pace.retention).unwrap_or(SignedDuration::MAX);
         if let Ok(before) = now.checked_sub(kept) {
@@ -77,11 +110,11 @@ pub fn run(observer: &Arc<Observer>, pace: &Pace, stop: &Receiver<()>) {
         if let Some(kernel) = observer.kernel.lock().as_mut() {
             kernel.flush_log();
         }
-        if tick.is_multiple_of(TRIMMED) {
-            memory::trim();
+        if tick.is_multiple_of(TRIM_TICKS) {
+            footprint::trim();
         }
-        if tick.is_multiple_of(FORGOTTEN) {
-            memory::forget_code();
+        if tick.is_multiple_of(UNMAP_TICKS) {
+            page_map::unmap_code();
         }
     }
 }

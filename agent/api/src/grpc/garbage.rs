@@ -1,4 +1,4 @@
-//! The calls of `nodewarden.v1.Garbage`: images as they stand, and a collection with its steps.
+//! The calls of `nodewarden.v1.Garbage`: the node's images, and a collection with its steps.
 
 mod convert;
 #[cfg(test)]
@@ -17,22 +17,22 @@ use tonic::{Request, Response, Status};
 
 use super::time;
 use nodewarden_model::GcSettings;
-use nodewarden_model::{Garbage, GcStep, ImagesView, Watch};
+use nodewarden_model::{AgentState, GcStep, ImageGc, ImagesView};
 
 pub struct Service {
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     stopping: watch::Receiver<bool>,
 }
 
 type Answer = Result<proto::CollectGarbageResponse, Status>;
 
 impl Service {
-    pub fn new(view: Arc<dyn Watch>, stopping: watch::Receiver<bool>) -> Self {
-        Self { view, stopping }
+    pub fn new(state: Arc<dyn AgentState>, stopping: watch::Receiver<bool>) -> Self {
+        Self { state, stopping }
     }
 
-    fn garbage(&self) -> Result<Arc<dyn Garbage>, Status> {
-        self.view.garbage().ok_or_else(|| {
+    fn image_gc(&self) -> Result<Arc<dyn ImageGc>, Status> {
+        self.state.image_gc().ok_or_else(|| {
             Status::failed_precondition(
                 "the agent has no container runtime: set containerRuntimeEndpoint or --runtime-endpoint",
             )
@@ -40,9 +40,9 @@ impl Service {
     }
 
     async fn mode(&self) -> Result<String, Status> {
-        let view = Arc::clone(&self.view);
+        let state = Arc::clone(&self.state);
         // A status reads what every program costs.
-        let mode = tokio::task::spawn_blocking(move || view.status().mode).await;
+        let mode = tokio::task::spawn_blocking(move || state.status().mode).await;
         mode.map_err(|e| Status::internal(format!("reading the agent's status failed: {e}")))
     }
 }
@@ -53,12 +53,12 @@ impl proto::garbage_server::Garbage for Service {
         &self,
         _: Request<proto::ListImagesRequest>,
     ) -> Result<Response<proto::ListImagesResponse>, Status> {
-        let garbage = self.garbage()?;
-        let view = garbage.view().await;
+        let images = self.image_gc()?;
+        let view = images.view().await;
         Ok(Response::new(proto::ListImagesResponse {
             time: Some(time::from_timestamp(Timestamp::now())),
             mode: self.mode().await?,
-            ..answer_of(view, &garbage.settings())
+            ..answer_of(view, &images.settings())
         }))
     }
 
@@ -68,44 +68,44 @@ impl proto::garbage_server::Garbage for Service {
         &self,
         request: Request<proto::CollectGarbageRequest>,
     ) -> Result<Response<Self::CollectGarbageStream>, Status> {
-        // Whatever stands behind the view: nothing is changed in this mode.
+        // Nothing is changed in this mode.
         if self.mode().await? == "observe" {
             return Err(Status::failed_precondition(
                 "the agent is in mode observe, where nothing is removed: `nodewarden images` shows what would go",
             ));
         }
-        let garbage = self.garbage()?;
+        let images = self.image_gc()?;
         let (answers, receiver) = mpsc::unbounded_channel();
-        tokio::spawn(run(garbage, request.into_inner().dry_run, answers, self.stopping.clone()));
+        tokio::spawn(run(images, request.into_inner().dry_run, answers, self.stopping.clone()));
         Ok(Response::new(Box::pin(UnboundedReceiverStream::new(receiver))))
     }
 }
 
-/// All but time and mode.
+/// The answer without time and mode.
 pub fn answer_of(view: ImagesView, settings: &GcSettings) -> proto::ListImagesResponse {
     proto::ListImagesResponse { settings: Some(convert::settings(settings)), ..convert::images(view) }
 }
 
-/// One collection, to its end also when nobody listens any more: what was begun is finished.
+/// Runs one collection to its end, even after the client has gone: what was begun is finished.
 async fn run(
-    garbage: Arc<dyn Garbage>,
+    images: Arc<dyn ImageGc>,
     dry: bool,
     answers: mpsc::UnboundedSender<Answer>,
     mut stopping: watch::Receiver<bool>,
 ) {
     let (steps, mut taken) = mpsc::unbounded_channel::<GcStep>();
-    let tell = |message| {
+    let send = |message| {
         let _gone = answers.send(message);
     };
     let work = async {
         let passing = async {
             while let Some(step) = taken.recv().await {
-                tell(answer(Message::Step(convert::step(step))));
+                send(answer(Message::Step(convert::step(step))));
             }
         };
         // The steps end with the sender, which the collection has: none comes after the outcome.
-        let (outcome, ()) = tokio::join!(garbage.collect(dry, steps), passing);
-        tell(match outcome {
+        let (outcome, ()) = tokio::join!(images.collect(dry, steps), passing);
+        send(match outcome {
             Ok(outcome) => answer(Message::Outcome(convert::outcome(outcome))),
             Err(error) => Err(Status::aborted(error)),
         });
@@ -113,7 +113,7 @@ async fn run(
     tokio::select! {
         () = work => {}
         // An error would mean that the server is gone.
-        _ = stopping.wait_for(|stop| *stop) => tell(Err(Status::unavailable("the agent is stopping"))),
+        _ = stopping.wait_for(|stop| *stop) => send(Err(Status::unavailable("the agent is stopping"))),
     }
 }
 

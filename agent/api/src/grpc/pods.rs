@@ -10,15 +10,15 @@ use proto::pods_server::Pods;
 use tonic::{Request, Response, Status};
 
 use super::time;
-use nodewarden_model::{PodView, ProbesView, Snapshot, Watch};
+use nodewarden_model::{AgentState, PodView, ProbesView, Snapshot};
 
 pub struct Service {
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
 }
 
 impl Service {
-    pub fn new(view: Arc<dyn Watch>) -> Self {
-        Self { view }
+    pub fn new(state: Arc<dyn AgentState>) -> Self {
+        Self { state }
     }
 }
 
@@ -28,12 +28,12 @@ impl Pods for Service {
         &self,
         request: Request<proto::ListPodsRequest>,
     ) -> Result<Response<proto::ListPodsResponse>, Status> {
-        let (view, request) = (Arc::clone(&self.view), request.into_inner());
+        let (state, request) = (Arc::clone(&self.state), request.into_inner());
         // A reading of the node takes milliseconds.
         let answer = tokio::task::spawn_blocking(move || {
-            let mode = view.status().mode;
-            let probes = if request.probes { view.probes() } else { ProbesView::default() };
-            proto::ListPodsResponse { mode, ..list(&view.pods(), &view.snapshot(), &probes, &request) }
+            let mode = state.status().mode;
+            let probes = if request.probes { state.probes() } else { ProbesView::default() };
+            proto::ListPodsResponse { mode, ..list(&state.pods(), &state.snapshot(), &probes, &request) }
         });
         let answer = answer.await.map_err(|e| Status::internal(format!("reading the node failed: {e}")))?;
         Ok(Response::new(answer))

@@ -11,19 +11,21 @@ use strum::VariantNames;
 use tonic::{Request, Response, Status};
 
 use nodewarden_config::Signal;
-use nodewarden_model::{CandidateSeen, Decision, Identity, PodNames, Pressed, PressureView, Watch};
+use nodewarden_model::{
+    AgentState, CandidateSeen, Decision, EvictionStatus, Identity, PodNames, PressureView,
+};
 
 pub struct Service {
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
 }
 
 impl Service {
-    pub fn new(view: Arc<dyn Watch>) -> Self {
-        Self { view }
+    pub fn new(state: Arc<dyn AgentState>) -> Self {
+        Self { state }
     }
 
-    fn pressed(&self) -> Result<Arc<dyn Pressed>, Status> {
-        self.view.pressed().ok_or_else(|| {
+    fn eviction(&self) -> Result<Arc<dyn EvictionStatus>, Status> {
+        self.state.eviction().ok_or_else(|| {
             Status::failed_precondition(
                 "the agent does not watch this node for pressure: `nodewarden status` tells why",
             )
@@ -37,7 +39,7 @@ impl proto::pressure_server::Pressure for Service {
         &self,
         _: Request<proto::GetPressureRequest>,
     ) -> Result<Response<proto::GetPressureResponse>, Status> {
-        let pressure = convert::pressure(PressureView::of(self.pressed()?.as_ref()));
+        let pressure = convert::pressure(PressureView::of(self.eviction()?.as_ref()));
         Ok(Response::new(proto::GetPressureResponse { pressure: Some(pressure) }))
     }
 
@@ -45,12 +47,12 @@ impl proto::pressure_server::Pressure for Service {
         &self,
         request: Request<proto::ListDecisionsRequest>,
     ) -> Result<Response<proto::ListDecisionsResponse>, Status> {
-        let (request, pressed) = (request.into_inner(), self.pressed()?);
-        let view = Arc::clone(&self.view);
+        let (request, eviction) = (request.into_inner(), self.eviction()?);
+        let state = Arc::clone(&self.state);
         // Whether a pod is on the node needs a reading of it, which takes milliseconds.
         let answer = tokio::task::spawn_blocking(move || {
-            let about = About::new(&pressed.decisions(), &request.pod, request.considered);
-            if about.never_seen() && !is_here(view.as_ref(), &request.pod) {
+            let about = About::new(&eviction.decisions(), &request.pod, request.considered);
+            if about.never_seen() && !is_here(state.as_ref(), &request.pod) {
                 return Err(Status::not_found(format!(
                     "pod {:?} not found: no decision is about it, and it is not on this node",
                     request.pod
@@ -66,13 +68,13 @@ impl proto::pressure_server::Pressure for Service {
         &self,
         request: Request<proto::SimulateRequest>,
     ) -> Result<Response<proto::SimulateResponse>, Status> {
-        let (request, pressed) = (request.into_inner(), self.pressed()?);
+        let (request, eviction) = (request.into_inner(), self.eviction()?);
         if Signal::parse(&request.signal).is_none() {
             let names = Signal::VARIANTS.join(", ");
             let told = format!("unknown signal {:?}: there is {names}", request.signal);
             return Err(Status::invalid_argument(told));
         }
-        let decision = pressed.simulate(&request.signal, &request.threshold).await;
+        let decision = eviction.simulate(&request.signal, &request.threshold).await;
         let decision = decision.map_err(Status::failed_precondition)?;
         Ok(Response::new(proto::SimulateResponse { decision: Some(convert::decision(&decision)) }))
     }
@@ -122,14 +124,14 @@ impl About {
 }
 
 /// Whether a pod that a uid, a name or namespace/name stands for is managed or has a cgroup.
-fn is_here(view: &dyn Watch, reference: &str) -> bool {
+fn is_here(state: &dyn AgentState, reference: &str) -> bool {
     let is = |uid: &str, namespace: &str, name: &str| match reference.split_once('/') {
         Some((a, b)) => (namespace, name) == (a, b),
         None => uid == reference || name == reference,
     };
-    let managed = view.pods();
+    let managed = state.pods();
     managed.iter().any(|own| is(&own.pod.uid, &own.pod.namespace, &own.pod.name))
-        || view.snapshot().groups.iter().any(|group| match &*group.identity {
+        || state.snapshot().groups.iter().any(|group| match &*group.identity {
             Identity::Pod { uid, names: None, .. } => is(uid, "", ""),
             Identity::Pod { uid, names: Some(PodNames { namespace, name }), .. } => is(uid, namespace, name),
             _ => false,

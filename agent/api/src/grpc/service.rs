@@ -10,27 +10,27 @@ use tonic::{Request, Response, Status};
 use super::filter::EventFilter;
 use super::stream::EventStream;
 use super::{cgroup, device, status, time};
-use nodewarden_model::Watch;
+use nodewarden_model::AgentState;
 use nodewarden_storage::journal::Journal;
 
 pub struct Service {
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     journal: Journal,
     stopping: watch::Receiver<bool>,
 }
 
 impl Service {
-    pub fn new(view: Arc<dyn Watch>, journal: Journal, stopping: watch::Receiver<bool>) -> Self {
-        Self { view, journal, stopping }
+    pub fn new(state: Arc<dyn AgentState>, journal: Journal, stopping: watch::Receiver<bool>) -> Self {
+        Self { state, journal, stopping }
     }
 
-    /// Asks the view on a thread for blocking work: a reading of the node takes milliseconds.
+    /// Asks for the state on a thread for blocking work: a reading of the node takes milliseconds.
     async fn ask<T: Send + 'static>(
         &self,
-        question: impl FnOnce(&dyn Watch) -> T + Send + 'static,
+        question: impl FnOnce(&dyn AgentState) -> T + Send + 'static,
     ) -> Result<T, Status> {
-        let view = Arc::clone(&self.view);
-        tokio::task::spawn_blocking(move || question(view.as_ref()))
+        let state = Arc::clone(&self.state);
+        tokio::task::spawn_blocking(move || question(state.as_ref()))
             .await
             .map_err(|e| Status::internal(format!("reading the node failed: {e}")))
     }
@@ -50,7 +50,7 @@ impl Nodewarden for Service {
         request: Request<proto::ListCgroupsRequest>,
     ) -> Result<Response<proto::ListCgroupsResponse>, Status> {
         let proto::ListCgroupsRequest { path_prefix, pods_only } = request.into_inner();
-        let list = self.ask(move |view| cgroup::list(&view.snapshot(), &path_prefix, pods_only)).await?;
+        let list = self.ask(move |state| cgroup::list(&state.snapshot(), &path_prefix, pods_only)).await?;
         Ok(Response::new(list))
     }
 
@@ -58,7 +58,7 @@ impl Nodewarden for Service {
         &self,
         _: Request<proto::ListDevicesRequest>,
     ) -> Result<Response<proto::ListDevicesResponse>, Status> {
-        Ok(Response::new(self.ask(|view| device::list(view.devices())).await?))
+        Ok(Response::new(self.ask(|state| device::list(state.devices())).await?))
     }
 
     type WatchEventsStream = EventStream;

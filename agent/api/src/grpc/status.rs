@@ -6,14 +6,14 @@ use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::{device, pressure, time};
 use nodewarden_model::{
-    DevicesView, HierarchyStatus, PodCgroup, PodPhase, PodView, PressureView, Status, Watch,
+    AgentState, DevicesView, HierarchyStatus, PodCgroup, PodPhase, PodView, PressureView, Status,
 };
 
 /// The answer to GetStatus.
-pub fn answer(view: &dyn Watch) -> proto::GetStatusResponse {
+pub fn answer(state: &dyn AgentState) -> proto::GetStatusResponse {
     proto::GetStatusResponse {
-        pressure: view.pressed().map(|own| pressure::convert::pressure(PressureView::of(own.as_ref()))),
-        ..counted(view.status(), &view.pods(), view.devices())
+        pressure: state.eviction().map(|own| pressure::convert::pressure(PressureView::of(own.as_ref()))),
+        ..counted(state.status(), &state.pods(), state.devices())
     }
 }
 

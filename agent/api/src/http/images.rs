@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use nodewarden_model::{Garbage, ImagesView};
+use nodewarden_model::{ImageGc, ImagesView};
 
 /// A look of this age is followed by another.
 const FRESH: Duration = Duration::from_secs(30);
@@ -30,14 +30,14 @@ struct Looking(Images);
 
 impl Images {
     /// What was last seen, if that is not too long ago. Has another look made behind the caller's back when it is time.
-    pub fn last(&self, garbage: Option<Arc<dyn Garbage>>) -> Option<Arc<ImagesView>> {
+    pub fn last(&self, image_gc: Option<Arc<dyn ImageGc>>) -> Option<Arc<ImagesView>> {
         let mut state = self.lock();
         let fresh = state.last.as_ref().is_some_and(|(when, _)| when.elapsed() < FRESH);
-        if let Some(garbage) = garbage.filter(|_| !fresh && !state.looking) {
+        if let Some(image_gc) = image_gc.filter(|_| !fresh && !state.looking) {
             state.looking = true;
             let look = Looking(self.clone());
             tokio::spawn(async move {
-                let view = Arc::new(garbage.view().await);
+                let view = Arc::new(image_gc.view().await);
                 look.0.lock().last = Some((Instant::now(), view));
             });
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[async_trait::async_trait]
-    impl Garbage for Slow {
+    impl ImageGc for Slow {
         fn settings(&self) -> GcSettings {
             GcSettings::default()
         }

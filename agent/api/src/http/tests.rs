@@ -17,12 +17,12 @@ struct Server {
 }
 
 impl Server {
-    async fn start(watch: Arc<dyn Watch>) -> Self {
+    async fn start(state: Arc<dyn AgentState>) -> Self {
         let listener = bind("127.0.0.1:0".parse().unwrap(), Exposure::Loopback).await.unwrap();
         let (address, ready) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { stopped.await.unwrap_or_default() };
-        let ended = tokio::spawn(serve(listener, watch, ready.clone(), shutdown));
+        let ended = tokio::spawn(serve(listener, state, ready.clone(), shutdown));
         Self { address, ready, stop, ended }
     }
 
@@ -37,7 +37,7 @@ impl Server {
     }
 }
 
-fn still(pods: usize) -> Arc<dyn Watch> {
+fn still(pods: usize) -> Arc<dyn AgentState> {
     Arc::new(fixture::Still(Arc::new(fixture::snapshot(pods))))
 }
 
@@ -131,7 +131,7 @@ async fn it_ends_when_told_though_a_connection_is_open() {
 /// A node that cannot be read.
 struct Broken;
 
-impl Watch for Broken {
+impl AgentState for Broken {
     fn snapshot(&self) -> Arc<Snapshot> {
         panic!("this node cannot be read")
     }
@@ -153,7 +153,7 @@ async fn a_failed_reading_is_an_error_not_an_empty_answer() {
 
 fn one_place() -> App {
     App {
-        watch: Arc::new(Broken),
+        state: Arc::new(Broken),
         ready: Arc::default(),
         scrapes: Arc::new(Semaphore::new(1)),
         readings: Mutex::default(),

@@ -18,7 +18,7 @@ use super::told::{self, Teller};
 use super::{GcError, Holds, Uses, UsesFile};
 use nodewarden_model::GcSettings;
 use nodewarden_model::{FsUse, ImageSeen, Keep};
-use nodewarden_model::{Garbage, GcOutcome, GcStep, ImageView, ImagesView};
+use nodewarden_model::{ImageGc, GcOutcome, GcStep, ImageView, ImagesView};
 use nodewarden_pods::status::Board;
 use nodewarden_storage::journal::Journal;
 
@@ -311,7 +311,7 @@ impl Inner {
 }
 
 #[async_trait::async_trait]
-impl Garbage for Collector {
+impl ImageGc for Collector {
     fn settings(&self) -> GcSettings {
         self.0.settings.clone()
     }

@@ -35,5 +35,5 @@ pub use keeper::{Keeper, PodSink, Squeezable};
 pub use machine::{facts, node_name};
 pub use overlay::{Overlay, Squeeze};
 pub use plan::{Plan, PlannedPod, file_values};
-pub use start::{Managing, Prepared, prepare, source, start};
+pub use start::{Prepared, prepare, source};
 pub use sync::HasVolumes;

@@ -1,6 +1,5 @@
 //! From the configuration to a kept hierarchy.
 
-use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -20,61 +19,9 @@ use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, 
 use nodewarden_machine::cgroup::{Layout, LayoutKind};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::Detail;
-use nodewarden_pods::source::{Directory, Source, Watching};
+use nodewarden_pods::source::{Directory, Source};
 use nodewarden_qos::{HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
-
-/// What runs in mode manage. Dropping it leaves the pods as they are.
-pub struct Managing {
-    // Dropped first: what it holds back is given back while the hierarchy is kept.
-    _feedback: Option<Box<dyn Any>>,
-    // Nothing hands pods over any more.
-    _watching: Option<Watching>,
-    pub keeper: Keeper,
-    _servers: Option<Box<dyn Any>>,
-}
-
-impl Managing {
-    /// What hands pods over ends before what keeps them.
-    pub fn new(watching: Option<Watching>, keeper: Keeper) -> Self {
-        Self { _feedback: None, _watching: watching, keeper, _servers: None }
-    }
-
-    /// With what tells the keeper what to hold back.
-    #[must_use]
-    pub fn with_feedback(self, feedback: impl Any) -> Self {
-        Self { _feedback: Some(Box::new(feedback)), ..self }
-    }
-
-    /// With what serves others for as long as this lives.
-    #[must_use]
-    pub fn with_servers(self, servers: impl Any) -> Self {
-        Self { _servers: Some(Box::new(servers)), ..self }
-    }
-}
-
-/// The hierarchy without containers: cgroups for exactly the pods that the manifests name.
-///
-/// # Errors
-/// As [`prepare`]; or a thread cannot be had.
-pub fn start(
-    config: &Config,
-    layout: &Layout,
-    journal: &Journal,
-    runtime: &tokio::runtime::Handle,
-    namer: Namer,
-) -> Result<Managing, ManageError> {
-    let prepared = prepare(config, layout, journal, runtime, namer, Box::new(|_| false))?;
-    let mut source = source(config);
-    let first = source.as_mut().map(|s| s.first()).unwrap_or_default();
-    let keeper = prepared.keep(first.into())?;
-    let watching = source.map(|source| {
-        let sink = keeper.sink();
-        let watching = source.watch(Box::new(move |desired| sink.send(desired.into())));
-        watching.map_err(|source| ManageError::Start { what: "manifest thread", source })
-    });
-    Ok(Managing::new(watching.transpose()?, keeper))
-}
 
 /// Where the configuration has pods come from.
 pub fn source(config: &Config) -> Option<Box<dyn Source>> {

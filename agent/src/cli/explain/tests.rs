@@ -192,9 +192,9 @@ async fn explained(subject: &str, node: Node) -> Result<(), CliError> {
 #[tokio::test]
 async fn who_can_be_explained() {
     for subject in ["node", "shop/cart-5d9c", "8c5e", "idle"] {
-        explained(subject, Node::pressed()).await.unwrap();
+        explained(subject, Node::under_pressure()).await.unwrap();
     }
-    let nowhere = explained("shop/none", Node::pressed()).await.unwrap_err();
+    let nowhere = explained("shop/none", Node::under_pressure()).await.unwrap_err();
     assert_eq!(nowhere.exit_status(), 1);
     assert!(nowhere.to_string().starts_with("pod \"shop/none\" not found"), "{nowhere}");
     let unwatched = explained("node", Node::default()).await.unwrap_err();

@@ -4,7 +4,7 @@ use super::*;
 use crate::cli::SocketArg;
 use nodewarden_api::grpc::fixture::Running;
 use nodewarden_model::GcOutcome;
-use nodewarden_model::fixture::{Garbage, Node};
+use nodewarden_model::fixture::{ImageGc, Node};
 
 fn step(what: &str, id: &str, name: &str, freed_bytes: Option<u64>, error: &str) -> GarbageStep {
     GarbageStep {
@@ -104,20 +104,20 @@ async fn collected(node: Node, dry_run: bool, output: Output) -> Result<(), CliE
 #[tokio::test]
 async fn exit_status_by_what_came_about() {
     let whole =
-        Garbage { outcome: Ok(GcOutcome { wanted: 1, freed: 1, reached: true }), error: String::new() };
-    let node = |garbage: &Garbage| Node::with(true, Some(garbage.clone()));
+        ImageGc { outcome: Ok(GcOutcome { wanted: 1, freed: 1, reached: true }), error: String::new() };
+    let node = |image_gc: &ImageGc| Node::with(true, Some(image_gc.clone()));
     for output in [Output::Text, Output::Json] {
         collected(node(&whole), false, output).await.unwrap();
         // Nothing is removed yet: what is wanted is no failure.
-        collected(node(&Garbage::default()), true, output).await.unwrap();
-        let failed = collected(node(&Garbage::default()), false, output).await.unwrap_err();
+        collected(node(&ImageGc::default()), true, output).await.unwrap();
+        let failed = collected(node(&ImageGc::default()), false, output).await.unwrap_err();
         assert_eq!(failed.exit_status(), 1);
         assert!(
             failed.to_string().starts_with("a removal failed; not enough was freed (120Mi of "),
             "{failed}"
         );
     }
-    let ended = Garbage { outcome: Err("the runtime does not answer".into()), ..whole.clone() };
+    let ended = ImageGc { outcome: Err("the runtime does not answer".into()), ..whole.clone() };
     let ended = collected(node(&ended), false, Output::Text).await.unwrap_err();
     assert_eq!((ended.exit_status(), ended.to_string().as_str()), (1, "the runtime does not answer"));
     let observing = Node::with(false, Some(whole));

@@ -3,7 +3,7 @@ use clap::{CommandFactory, Parser};
 use super::*;
 use crate::cli::Cli;
 use nodewarden_api::grpc::pods;
-use nodewarden_model::Watch;
+use nodewarden_model::AgentState;
 use nodewarden_model::fixture::Node;
 
 fn answers(kubernetes: bool) -> [ListPodsResponse; 2] {

@@ -61,10 +61,10 @@ mod tests {
     use super::*;
     use nodewarden_api::grpc::pressure::convert::pressure;
     use nodewarden_model::PressureView;
-    use nodewarden_model::fixture::Pressed;
+    use nodewarden_model::fixture::EvictionStatus;
 
     fn own() -> NodePressure {
-        pressure(PressureView::of(&Pressed(Vec::new())))
+        pressure(PressureView::of(&EvictionStatus(Vec::new())))
     }
 
     #[test]

@@ -59,7 +59,7 @@ mod tests {
     use crate::cli::top::rates::rows;
     use nodewarden_api::grpc::cgroup::list;
     use nodewarden_api::grpc::status::to_proto;
-    use nodewarden_model::Watch;
+    use nodewarden_model::AgentState;
     use nodewarden_model::fixture::Node;
 
     #[test]

@@ -196,7 +196,7 @@ fn name(c: &Cgroup) -> String {
 mod tests {
     use super::*;
     use nodewarden_api::grpc::cgroup::list;
-    use nodewarden_model::Watch;
+    use nodewarden_model::AgentState;
     use nodewarden_model::fixture::Node;
 
     fn readings() -> (ListCgroupsResponse, ListCgroupsResponse) {

@@ -15,7 +15,7 @@ use tonic::transport::Channel;
 use super::run;
 use crate::grpc::fixture::Running;
 use nodewarden_model::GcSettings;
-use nodewarden_model::fixture::{Garbage, Node};
+use nodewarden_model::fixture::{ImageGc, Node};
 use nodewarden_model::{GcOutcome, GcStep, ImagesView};
 
 async fn serving(node: Node) -> (Running, GarbageClient<Channel>) {
@@ -24,13 +24,13 @@ async fn serving(node: Node) -> (Running, GarbageClient<Channel>) {
     (running, client)
 }
 
-fn node(garbage: Garbage) -> Node {
-    Node::with(true, Some(garbage))
+fn node(image_gc: ImageGc) -> Node {
+    Node::with(true, Some(image_gc))
 }
 
 #[tokio::test]
 async fn images_with_what_keeps_them() {
-    let (_running, mut client) = serving(Node::with(false, Some(Garbage::default()))).await;
+    let (_running, mut client) = serving(Node::with(false, Some(ImageGc::default()))).await;
     let answer = client.list_images(proto::ListImagesRequest {}).await.unwrap().into_inner();
     assert_eq!((answer.mode.as_str(), answer.wanted_bytes), ("observe", 2 << 30));
     let states: Vec<_> = answer.images.iter().map(|own| own.state.as_str()).collect();
@@ -46,7 +46,7 @@ async fn images_with_what_keeps_them() {
 
 #[tokio::test]
 async fn steps_as_they_are_done_and_the_outcome_last() {
-    let (_running, mut client) = serving(node(Garbage::default())).await;
+    let (_running, mut client) = serving(node(ImageGc::default())).await;
     let request = proto::CollectGarbageRequest { dry_run: false };
     let mut stream = client.collect_garbage(request).await.unwrap().into_inner();
     let mut steps = Vec::new();
@@ -78,12 +78,12 @@ async fn what_there_is_no_collection_of() {
         assert_eq!(refused.code(), Code::FailedPrecondition);
         assert!(refused.message().contains("no container runtime"), "{refused}");
     }
-    let (_running, mut client) = serving(Node::with(false, Some(Garbage::default()))).await;
+    let (_running, mut client) = serving(Node::with(false, Some(ImageGc::default()))).await;
     let refused = client.collect_garbage(request()).await.map(|_| ()).unwrap_err();
     assert_eq!(refused.code(), Code::FailedPrecondition);
     assert!(refused.message().contains("mode observe"), "{refused}");
 
-    let failed = Garbage { outcome: Err::<GcOutcome, _>("the runtime is away".into()), ..Garbage::default() };
+    let failed = ImageGc { outcome: Err::<GcOutcome, _>("the runtime is away".into()), ..ImageGc::default() };
     let (_running, mut client) = serving(node(failed)).await;
     let mut stream = client.collect_garbage(request()).await.unwrap().into_inner();
     for _ in 0..3 {
@@ -101,7 +101,7 @@ struct Slow {
 }
 
 #[async_trait::async_trait]
-impl nodewarden_model::Garbage for Slow {
+impl nodewarden_model::ImageGc for Slow {
     fn settings(&self) -> GcSettings {
         GcSettings::default()
     }

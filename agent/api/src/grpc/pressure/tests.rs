@@ -17,7 +17,7 @@ async fn serving(node: Node) -> (Running, PressureClient<Channel>) {
 
 #[tokio::test]
 async fn how_the_node_stands() {
-    let (_running, mut client) = serving(Node::pressed()).await;
+    let (_running, mut client) = serving(Node::under_pressure()).await;
     let answer = client.get_pressure(proto::GetPressureRequest {}).await.unwrap().into_inner();
     let pressure = answer.pressure.unwrap();
     let conditions: Vec<_> = pressure.conditions.iter().map(|own| (own.name.as_str(), own.status)).collect();
@@ -29,7 +29,7 @@ async fn how_the_node_stands() {
 
 #[tokio::test]
 async fn the_status_has_it_where_something_is_watched() {
-    for (node, conditions) in [(Node::pressed(), Some(3)), (Node::default(), None)] {
+    for (node, conditions) in [(Node::under_pressure(), Some(3)), (Node::default(), None)] {
         let running = Running::serving(node).await;
         let mut client = NodewardenClient::new(crate::grpc::client::channel(&running.socket).await.unwrap());
         let status = client.get_status(proto::GetStatusRequest {}).await.unwrap().into_inner();
@@ -39,7 +39,7 @@ async fn the_status_has_it_where_something_is_watched() {
 
 #[tokio::test]
 async fn decisions_of_the_node_and_of_a_pod() {
-    let (_running, mut client) = serving(Node::pressed()).await;
+    let (_running, mut client) = serving(Node::under_pressure()).await;
     for (pod, considered, limit, numbers, total, only_considered) in [
         ("", false, 0, vec![7, 6, 5], 3, 0),
         ("", false, 2, vec![7, 6], 3, 0),
@@ -59,7 +59,7 @@ async fn decisions_of_the_node_and_of_a_pod() {
 
 #[tokio::test]
 async fn a_pod_that_is_nowhere_is_told_from_one_that_nothing_was_decided_about() {
-    let (_running, mut client) = serving(Node::default().and_pressed(Vec::new())).await;
+    let (_running, mut client) = serving(Node::default().with_decisions(Vec::new())).await;
     let asked = |pod: &str| proto::ListDecisionsRequest { pod: pod.into(), ..Default::default() };
     for here in ["8c5e", "cart-5d9c", "shop/cart-5d9c", ""] {
         let answer = client.list_decisions(asked(here)).await.unwrap().into_inner();
@@ -74,7 +74,7 @@ async fn a_pod_that_is_nowhere_is_told_from_one_that_nothing_was_decided_about()
 
 #[tokio::test]
 async fn simulated_and_refused() {
-    let (_running, mut client) = serving(Node::pressed()).await;
+    let (_running, mut client) = serving(Node::under_pressure()).await;
     let request = |signal: &str, threshold: &str| proto::SimulateRequest {
         signal: signal.into(),
         threshold: threshold.into(),

@@ -12,13 +12,13 @@ use super::{choose, stopping};
 use nodewarden_cri::logs;
 use nodewarden_cri::logs::Piece;
 use nodewarden_cri::{Client, ExecCommand, ExecError, ExecInput, RuntimeError};
-use nodewarden_model::{ContainerState, ContainerView, Watch};
+use nodewarden_model::{AgentState, ContainerState, ContainerView};
 
 type Answer = Result<proto::ExecResponse, Status>;
 
 /// Takes the first message, finds the container and starts the command.
 pub async fn stream(
-    view: &dyn Watch,
+    state: &dyn AgentState,
     runtime: Client,
     mut requests: Streaming<proto::ExecRequest>,
     mut end: watch::Receiver<bool>,
@@ -30,7 +30,7 @@ pub async fn stream(
     if start.command.is_empty() {
         return Err(Status::invalid_argument("no command is given"));
     }
-    let pod = choose::pod(&view.pods(), &start.pod)?;
+    let pod = choose::pod(&state.pods(), &start.pod)?;
     let (container, chosen) = choose::container(&pod, &start.container)?;
     check_running(container, &choose::full_name(&pod))?;
     let command = ExecCommand {

@@ -14,14 +14,14 @@ use super::super::time;
 use super::{choose, stopping};
 use nodewarden_cri::logs;
 use nodewarden_cri::logs::{Piece, Request};
-use nodewarden_model::{ContainerState, ContainerView, Watch};
+use nodewarden_model::{AgentState, ContainerState, ContainerView};
 use nodewarden_pods::paths::PodPaths;
 
 type Answer = Result<proto::LogsResponse, Status>;
 
 /// Finds the log and starts to send it.
 pub fn stream(
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     logs_dir: &Path,
     request: proto::LogsRequest,
     mut end: watch::Receiver<bool>,
@@ -35,7 +35,7 @@ pub fn stream(
             ))
         })?),
     };
-    let pod = choose::pod(&view.pods(), &request.pod)?;
+    let pod = choose::pod(&state.pods(), &request.pod)?;
     let (container, chosen) = choose::container(&pod, &request.container)?;
     let directory = PodPaths::new(Path::new(""), logs_dir, &pod.pod).log_dir(&container.name);
     let runs = logs::runs(&directory).map_err(|e| Status::internal(e.to_string()))?;
@@ -49,7 +49,7 @@ pub fn stream(
     };
     let alive = (request.follow && !request.previous).then(|| {
         let (uid, name, id) = (pod.pod.uid.clone(), container.name.clone(), container.id.clone());
-        move || is_running(view.as_ref(), &uid, &name, &id)
+        move || is_running(state.as_ref(), &uid, &name, &id)
     });
     let (answers, receiver) = mpsc::channel::<Answer>(16);
     tokio::spawn(async move {
@@ -112,8 +112,8 @@ fn run(
 }
 
 /// Whether the container is the one that ran when it was asked for, and still does.
-fn is_running(view: &dyn Watch, uid: &str, name: &str, id: &str) -> bool {
-    view.pods().iter().filter(|pod| pod.pod.uid == uid).flat_map(|pod| &pod.containers).any(|container| {
+fn is_running(state: &dyn AgentState, uid: &str, name: &str, id: &str) -> bool {
+    state.pods().iter().filter(|pod| pod.pod.uid == uid).flat_map(|pod| &pod.containers).any(|container| {
         container.name == name
             && container.id == id
             && matches!(container.state, ContainerState::Running { .. })

@@ -21,7 +21,7 @@ use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
 use nodewarden_cri::Client;
-use nodewarden_model::Watch;
+use nodewarden_model::AgentState;
 
 /// Where logs are and commands are run.
 #[derive(Debug, Clone, Default)]
@@ -34,14 +34,14 @@ pub struct Sources {
 
 /// Answers the calls.
 pub struct Service {
-    view: Arc<dyn Watch>,
+    state: Arc<dyn AgentState>,
     sources: Sources,
     stopping: watch::Receiver<bool>,
 }
 
 impl Service {
-    pub fn new(view: Arc<dyn Watch>, sources: Sources, stopping: watch::Receiver<bool>) -> Self {
-        Self { view, sources, stopping }
+    pub fn new(state: Arc<dyn AgentState>, sources: Sources, stopping: watch::Receiver<bool>) -> Self {
+        Self { state, sources, stopping }
     }
 }
 
@@ -52,8 +52,9 @@ impl Streams for Service {
     type LogsStream = Answers<proto::LogsResponse>;
 
     async fn logs(&self, request: Request<proto::LogsRequest>) -> Result<Response<Self::LogsStream>, Status> {
-        let view = Arc::clone(&self.view);
-        let stream = logs::stream(view, &self.sources.logs_dir, request.into_inner(), self.stopping.clone())?;
+        let state = Arc::clone(&self.state);
+        let stream =
+            logs::stream(state, &self.sources.logs_dir, request.into_inner(), self.stopping.clone())?;
         Ok(Response::new(Box::pin(stream)))
     }
 
@@ -69,7 +70,7 @@ impl Streams for Service {
             ));
         };
         let stream =
-            exec::stream(self.view.as_ref(), runtime, request.into_inner(), self.stopping.clone()).await?;
+            exec::stream(self.state.as_ref(), runtime, request.into_inner(), self.stopping.clone()).await?;
         Ok(Response::new(Box::pin(stream)))
     }
 }

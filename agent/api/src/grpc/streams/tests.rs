@@ -70,7 +70,7 @@ pub fn container(name: &str, id: &str) -> ContainerView {
 #[derive(Default)]
 struct Pods(Mutex<Vec<Arc<PodView>>>);
 
-impl Watch for Pods {
+impl AgentState for Pods {
     fn snapshot(&self) -> Arc<Snapshot> {
         unreachable!("no stream needs it")
     }

@@ -22,13 +22,13 @@ use tracing::{info, warn};
 use super::Pressure;
 use super::gather::{GatherError, Node};
 use super::history::History;
-use super::wake::{Teller, Waker};
+use super::wake::{Waker, Wakeups};
 use crate::Eviction;
 use nodewarden_config::EvictionSettings;
 use nodewarden_cri::Client;
 use nodewarden_gc::Collector;
 use nodewarden_machine::cgroup::Layout;
-use nodewarden_model::{ConditionSeen, Decision, Pressed, SignalSeen};
+use nodewarden_model::{ConditionSeen, Decision, EvictionStatus, SignalSeen};
 use nodewarden_storage::journal::Journal;
 pub use saver::Remembered;
 use shared::Shared;
@@ -82,14 +82,18 @@ impl Drop for Running {
 }
 
 impl Engine {
-    /// Who has something to say of memory wakes it by the teller. Must be called inside a tokio runtime.
+    /// Starts the engine, which reads the node at its own pace and at each of `wakeups`. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// The node cannot be read, or a thread cannot be had.
-    pub fn start(needs: Needs, remembered: Remembered) -> Result<(Self, Running, Teller), EngineError> {
+    /// The node cannot be read, or a thread cannot be started.
+    pub fn start(
+        needs: Needs,
+        remembered: Remembered,
+        wakeups: Wakeups,
+    ) -> Result<(Self, Running), EngineError> {
         let node = Node::new(&needs.layout, &needs.kubepods)?;
-        let (waker, woken) = Waker::start(&needs.layout, &needs.kubepods);
-        let teller = waker.teller();
+        let (waker, woken) = Waker::start(&needs.layout, &needs.kubepods, wakeups);
         info!(by = waker.watching().join(", "), "eviction is woken");
         let shared = Arc::new(Shared::new(needs, remembered));
         let fast = fast::start(shared.clone(), node, waker, woken).map_err(EngineError::Thread)?;
@@ -101,12 +105,12 @@ impl Engine {
         if shared.needs.settings.own_limits {
             tasks.push(tokio::spawn(limits::run(shared.clone())));
         }
-        Ok((Self(shared), Running { _fast: fast, tasks }, teller))
+        Ok((Self(shared), Running { _fast: fast, tasks }))
     }
 }
 
 #[async_trait::async_trait]
-impl Pressed for Engine {
+impl EvictionStatus for Engine {
     fn conditions(&self) -> Vec<ConditionSeen> {
         let pressure = self.0.needs.pressure.borrow().clone();
         conditions::seen(&pressure, |condition| self.0.ended(condition))

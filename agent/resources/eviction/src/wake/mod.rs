@@ -66,6 +66,28 @@ impl Teller {
     }
 }
 
+/// The channel through which the engine is woken. It is made before the engine, so that what reports to the engine can
+/// be started first; [`Waker::start`] takes it and discards what was sent until then.
+#[derive(Debug)]
+pub struct Wakeups {
+    teller: Teller,
+    received: Receiver<Woken>,
+}
+
+impl Default for Wakeups {
+    fn default() -> Self {
+        let (sender, received) = mpsc::sync_channel(WAITING);
+        Self { teller: Teller(sender), received }
+    }
+}
+
+impl Wakeups {
+    /// The sending end, for any number of senders. Sending does nothing while there is no engine.
+    pub fn teller(&self) -> Teller {
+        self.teller.clone()
+    }
+}
+
 /// Polls until it is dropped; then its threads end and every descriptor is closed.
 #[derive(Debug)]
 pub struct Waker {
@@ -76,11 +98,14 @@ pub struct Waker {
 }
 
 impl Waker {
-    /// `kubepods` is the path of the pods' cgroup below the mounts; what it has is polled from the moment it is there.
-    /// Without the threads or descriptors that this takes nobody is woken, which the log says.
-    pub fn start(layout: &Layout, kubepods: &str) -> (Self, Receiver<Woken>) {
-        let (told, woken) = mpsc::sync_channel(WAITING);
-        let mut waker = Self { slots: None, teller: Teller(told.clone()), orders: None, threads: Vec::new() };
+    /// Sends what the kernel reports through `wakeups` too, whose receiving end is returned. `kubepods` is the path of the
+    /// pods' cgroup below the mounts; what it has is polled from the moment it is there. Without the threads or
+    /// descriptors that this takes the kernel wakes nothing, which the log says.
+    pub fn start(layout: &Layout, kubepods: &str, wakeups: Wakeups) -> (Self, Receiver<Woken>) {
+        let Wakeups { teller, received: woken } = wakeups;
+        while woken.try_recv().is_ok() {}
+        let told = teller.0.clone();
+        let mut waker = Self { slots: None, teller, orders: None, threads: Vec::new() };
         if let Err(error) = waker.watch(source::sources(layout, kubepods), told) {
             tracing::error!(%error, "the kernel wakes nobody, the timer does");
         }

@@ -37,10 +37,22 @@ fn descriptors(text: &str) -> usize {
 }
 
 #[test]
+fn wake_ups_from_before_the_start_are_discarded() {
+    let Some(tree) = TestTree::make("wake-before") else { return };
+    let wakeups = Wakeups::default();
+    let teller = wakeups.teller();
+    teller.tell("before");
+    let (_waker, woken) = Waker::start(&tree.layout, &tree.group("pods"), wakeups);
+    teller.tell("after");
+    let told = woken.iter().find(|one| matches!(one, Woken::Told(_)));
+    assert_eq!(told, Some(Woken::Told("after")));
+}
+
+#[test]
 fn each_way_says_whether_it_works_here() {
     let Some(tree) = TestTree::make("wake") else { return };
     let path = tree.group("pods");
-    let (waker, woken) = Waker::start(&tree.layout, &path);
+    let (waker, woken) = Waker::start(&tree.layout, &path, Wakeups::default());
     let lines = waker.watching();
     println!("{lines:#?}");
     assert!(lines.iter().all(|line| line.contains(": on") || line.contains(": off (")), "{lines:?}");
@@ -64,7 +76,7 @@ fn a_threshold_that_use_passes() {
         return;
     }
     let path = tree.group("pods");
-    let (mut waker, woken) = Waker::start(&tree.layout, &path);
+    let (mut waker, woken) = Waker::start(&tree.layout, &path, Wakeups::default());
     let armed = |waker: &Waker| described(waker, "memory threshold kubepods").contains(": on");
     assert!(!armed(&waker), "none is set");
     waker.arm_pods(Some(64 << 20));
@@ -101,7 +113,7 @@ fn a_cgroup_that_runs_out() {
     tree.group("pods/pod1");
     let limit = if is_v1(&tree) { "memory.limit_in_bytes" } else { "memory.max" };
     tree.write(Controller::Memory, "pods", limit, "33554432");
-    let (waker, woken) = Waker::start(&tree.layout, &path);
+    let (waker, woken) = Waker::start(&tree.layout, &path, Wakeups::default());
     tree.run("pods/pod1", "x=$(head -c 150000000 /dev/zero | tr '\\0' x)");
     let after = wait(&woken, |one| matches!(one, Woken::MemoryEvents { .. }));
     println!("woken after {:?}", after.expect("woken by the cgroup's events"));
@@ -113,7 +125,7 @@ fn a_cgroup_that_goes_and_one_that_comes() {
     let Some(tree) = TestTree::make("wake-gone") else { return };
     let path = tree.path("pods");
     let name = if is_v1(&tree) { "memory.oom_control kubepods" } else { "memory.events kubepods" };
-    let (waker, woken) = Waker::start(&tree.layout, &path);
+    let (waker, woken) = Waker::start(&tree.layout, &path, Wakeups::default());
     assert!(described(&waker, name).contains(": off ("), "not there yet: {:?}", waker.watching());
     let until = |on: bool| {
         let deadline = Instant::now() + Duration::from_secs(20);

@@ -1,32 +1,27 @@
-//! Feedback put together: what pods wait for, from the kernel's counters, to the keeper of the hierarchy.
+//! Throttling: reads from the kernel programs' counters how long pods wait for a CPU, and has the hierarchy limit the
+//! QoS levels below them.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use nodewarden_ebpf_abi::UNTRACKED;
 
-use super::error::WatchError;
+use super::context::Context;
+use super::error::DaemonError;
 use super::observer::Observer;
-use nodewarden_config::{Config, EvictionThreshold, Signal, Threshold};
+use nodewarden_config::{EvictionThreshold, Signal, Threshold};
 use nodewarden_hierarchy::{Keeper, ManageError};
 use nodewarden_machine::ebpf::Space;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{HookState, Identity, Topic};
-use nodewarden_storage::journal::Journal;
-use nodewarden_throttle as feedback;
-use nodewarden_throttle::{Feedback, Needs, Waited};
+use nodewarden_throttle::{self as throttle, Feedback, Needs, Waited};
 
-/// Starts it, where it is enabled.
+/// Starts throttling; `None` where it is not enabled.
 ///
 /// # Errors
-/// The machine cannot be read, or a thread cannot be had.
-pub fn start(
-    config: &Config,
-    observer: &Arc<Observer>,
-    journal: &Journal,
-    keeper: &Keeper,
-) -> Result<Option<Feedback>, WatchError> {
+/// The machine cannot be read, or a thread cannot be started.
+pub fn start(context: Context<'_>, hierarchy: &Keeper) -> Result<Option<Feedback>, DaemonError> {
+    let Context { config, observer, .. } = context;
     if !config.throttle.enabled() {
         return Ok(None);
     }
@@ -34,22 +29,22 @@ pub fn start(
     let cpu = observer.facts.topics.iter().find(|topic| topic.topic == Topic::Cpu);
     let no_waits = cpu.filter(|topic| topic.state == HookState::Off).map(|topic| topic.reason.clone());
     let watched = observer.clone();
-    let squeezable = keeper.squeezable().clone();
+    let squeezable = hierarchy.squeezable().clone();
     let level = &squeezable.best_effort;
     let below = format!("{}/", level.rsplit_once('/').map_or("", |(kubepods, _)| kubepods));
     let needs = Needs {
         waits: Box::new(move || waits(&watched, &below)),
         no_waits,
         squeezable,
-        sink: keeper.sink(),
-        journal: journal.clone(),
+        sink: hierarchy.sink(),
+        journal: context.journal.clone(),
         machine_milli: capacity.cpu_milli,
         threshold: threshold(&config.eviction.thresholds, capacity.memory_bytes),
     };
-    Ok(feedback::start(&config.throttle, needs)?)
+    Ok(throttle::start(&config.throttle, needs)?)
 }
 
-/// The greatest threshold of `memory.available`: hard or soft, something is evicted below it.
+/// The greatest threshold of `memory.available` in bytes, hard or soft: below it pods are evicted.
 fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
     let bytes = |threshold: &Threshold| match threshold {
         Threshold::Quantity(quantity) => u64::try_from(quantity.value()).unwrap_or(0),
@@ -59,13 +54,13 @@ fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
     memory.map(|threshold| bytes(&threshold.value)).max().unwrap_or(0)
 }
 
-/// What the cgroups of Guaranteed and Burstable pods have waited for a CPU so far; of those `below` our own kubepods, for
-/// others' are not ours to help.
+/// How long the cgroups of Guaranteed and Burstable pods have waited for a CPU so far. Only those whose path starts with
+/// `below`, the agent's own kubepods: other agents' pods are not throttled for.
 fn waits(observer: &Observer, below: &str) -> Vec<Waited> {
     let (Some(cells), Some(space)) = (&observer.cells, observer.facts.spaces.of(Space::Cpu)) else {
         return Vec::new();
     };
-    // The registry is held for as short as can be: events wait for it.
+    // The registry's lock is held as briefly as possible: events wait for it.
     let mut places = Vec::new();
     {
         let registry = observer.registry.lock();

@@ -1,4 +1,4 @@
-//! The program's code and constants, of which only what runs is mapped.
+//! Keeps only those pages of the program's code and constants mapped that are used.
 
 use std::io::{Error, Result};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
@@ -6,24 +6,24 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use tracing::debug;
 
-/// Lets go of what is mapped of it until now: half of it only starts the agent, and of the rest much runs once in hours.
-/// What runs on is mapped again at its next use, from the page cache (some hundred faults, well below a millisecond).
-pub fn forget_code() {
+/// Unmaps code and constants: half of them are only used at the start, and much of the rest once in hours. A page that is
+/// used again is mapped from the page cache (some hundred faults, well below a millisecond).
+pub fn unmap_code() {
     for (start, length) in mappings() {
-        // SAFETY: a private mapping of a file that is not writable and so has no page of its own: each is read again as it
-        // was (madvise(2), MADV_DONTNEED).
+        // SAFETY: a private mapping of a file that is not writable and so has no page of its own: each page is read again
+        // as it was (madvise(2), MADV_DONTNEED).
         let _ = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     }
 }
 
-/// Has the kernel map a page of it when that page is used. By itself it maps 64 KiB around (mm/memory.c,
-/// `do_fault_around`), which is right for what starts and ends; an agent keeps nearly all of its 15 MB mapped so, for the
-/// functions here and there that run. Ranges that userfaultfd(2) may write-protect are left out of that
-/// (`uffd_disable_fault_around`), and nothing is ever protected here. Where a kernel cannot do that (before 6.7, or without
-/// `CONFIG_USERFAULTFD`), everything stays as it is.
-pub fn map_what_runs() {
+/// Has the kernel map each page of code and constants only when that page is used. By default it maps 64 KiB around a
+/// used page (mm/memory.c, `do_fault_around`), which suits programs that start and end; an agent would keep nearly all of
+/// its 15 MB mapped for the few functions that run. Ranges that userfaultfd(2) may write-protect are exempt
+/// (`uffd_disable_fault_around`); nothing is ever protected here. Where the kernel cannot do that (before 6.7, or without
+/// `CONFIG_USERFAULTFD`), nothing changes.
+pub fn map_page_by_page() {
     match page_by_page() {
-        Ok(()) => forget_code(),
+        Ok(()) => unmap_code(),
         Err(error) => debug!("code is mapped 64 KiB at a time: userfaultfd: {error}"),
     }
 }
@@ -32,19 +32,19 @@ fn page_by_page() -> Result<()> {
     // SAFETY: integers only (userfaultfd(2)).
     let fd = unsafe { libc::syscall(libc::SYS_userfaultfd, libc::O_CLOEXEC | USER_MODE_ONLY) };
     let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(Error::last_os_error)?;
-    // SAFETY: a descriptor that the kernel has just handed out, and nobody else's.
+    // SAFETY: a descriptor that the kernel has just returned, owned by nothing else.
     let fd = unsafe { OwnedFd::from_raw_fd(fd) };
     call(&fd, UFFDIO_API, &mut Api { api: UFFD_API, features: FEATURE_WP_ASYNC, ioctls: 0 })?;
     for (start, length) in mappings() {
         let (start, length) = (start as u64, length as u64);
         call(&fd, UFFDIO_REGISTER, &mut Register { start, length, mode: MODE_WP, ioctls: 0 })?;
     }
-    // It is so for as long as this is open: to the end.
+    // In effect for as long as the descriptor is open, which is until the process ends.
     let _ = fd.into_raw_fd();
     Ok(())
 }
 
-/// Address and length of what is the program's and its libraries', is not written to, and never was.
+/// Address and length in bytes of each mapping of the program and its libraries that is not written to and never was.
 fn mappings() -> Vec<(usize, usize)> {
     let Ok(maps) = Process::myself().and_then(|own| own.maps()) else { return Vec::new() };
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
@@ -53,7 +53,7 @@ fn mappings() -> Vec<(usize, usize)> {
     let constant = MMPermissions::READ | MMPermissions::PRIVATE;
     let code = constant | MMPermissions::EXECUTE;
     let is_untouched = |map: &MemoryMap| {
-        // What the linker's relocations wrote to is read-only too by now, and lies further back in the file.
+        // Constants that the linker relocated are read-only too by now; they lie further back in the file.
         (map.perms == code && is_file(map)) || (map.perms == constant && map.offset == 0 && is_program(map))
     };
     let range = |map: MemoryMap| {
@@ -100,7 +100,7 @@ struct Register {
 mod tests {
     use super::*;
 
-    /// KiB of this program's code that are mapped, and that there are.
+    /// KiB of this program's code: mapped, and in all.
     fn mapped() -> (u64, u64) {
         let program = std::env::current_exe().unwrap();
         let maps = Process::myself().unwrap().smaps().unwrap();
@@ -115,14 +115,14 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_run_is_not_mapped() {
+    fn code_that_does_not_run_is_not_mapped() {
         if let Err(error) = page_by_page() {
-            println!("skipped: userfaultfd: {error}");
+            nodewarden_testing::skip(&format!("userfaultfd: {error}"));
             return;
         }
-        // Other tests run meanwhile.
+        // Other tests run at the same time.
         let mapped = (0..20).map(|_| {
-            forget_code();
+            unmap_code();
             mapped()
         });
         let least = mapped.min().unwrap();
@@ -131,8 +131,8 @@ mod tests {
     }
 
     #[test]
-    fn code_and_constants_are_found() {
-        let here = what_does_not_run_is_not_mapped as *const () as usize;
+    fn mappings_hold_the_programs_code_and_no_heap() {
+        let here = code_that_does_not_run_is_not_mapped as *const () as usize;
         assert!(mappings().iter().any(|(start, length)| (*start..start + length).contains(&here)));
         let written = Box::new(0u8);
         let there = std::ptr::from_ref(&*written) as usize;

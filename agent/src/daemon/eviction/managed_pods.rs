@@ -4,49 +4,63 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use crate::daemon::context::Context;
 use nodewarden_eviction::EVICTED;
 use nodewarden_eviction::engine::Subjects;
 use nodewarden_eviction::gather::Subject;
-use nodewarden_lifecycle::Places;
+use nodewarden_lifecycle::{self as lifecycle, Adoption, Places};
 use nodewarden_model::{PodPhase, PodView};
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::status::Board;
 
-/// Those that this agent runs.
-pub struct Managed {
-    pub board: Board,
-    pub places: Places,
-    pub homes: PathBuf,
-    pub logs_dir: PathBuf,
+/// The pods that this agent runs.
+pub struct ManagedPods {
+    pods: Board,
+    /// Their cgroups, by uid.
+    cgroups: Places,
+    pods_dir: PathBuf,
+    logs_dir: PathBuf,
     /// Every pod of an earlier agent was looked at once.
-    pub adopted: Arc<AtomicBool>,
+    adopted: Arc<AtomicBool>,
 }
 
-impl Subjects for Managed {
+impl ManagedPods {
+    pub fn new(context: Context<'_>, cgroups: Places, adoption: &Adoption) -> Self {
+        Self {
+            pods: context.pods.clone(),
+            cgroups,
+            pods_dir: lifecycle::homes(context.config),
+            logs_dir: context.config.pods.logs_dir.clone(),
+            adopted: adoption.is_over(),
+        }
+    }
+}
+
+impl Subjects for ManagedPods {
     fn pods(&self) -> Vec<Subject> {
-        let places = self.places.borrow().clone();
+        let cgroups = self.cgroups.borrow().clone();
         let is_over = |view: &PodView| {
             matches!(view.phase, PodPhase::Succeeded | PodPhase::Failed) && view.terminating.is_none()
         };
         let subject = |view: Arc<PodView>| {
-            let place = places.get(&view.pod.uid)?;
-            let paths = PodPaths::new(&self.homes, &self.logs_dir, &view.pod);
+            let cgroup = cgroups.get(&view.pod.uid)?;
+            let paths = PodPaths::new(&self.pods_dir, &self.logs_dir, &view.pod);
             let known = view.containers.iter().filter(|container| !container.id.is_empty());
             Some(Subject {
                 pod: view.pod.clone(),
-                cgroup: place.path.clone(),
+                cgroup: cgroup.path.clone(),
                 started: view.started,
                 home: paths.home,
                 logs: paths.logs,
                 containers: known.map(|c| (c.name.clone(), c.id.clone())).collect(),
             })
         };
-        self.board.pods().into_iter().filter(|view| !is_over(view)).filter_map(subject).collect()
+        self.pods.pods().into_iter().filter(|view| !is_over(view)).filter_map(subject).collect()
     }
 
     fn leaving(&self) -> Vec<String> {
         let leaves = |view: &Arc<PodView>| view.terminating.is_some() && view.reason == EVICTED;
-        self.board.pods().iter().filter(|view| leaves(view)).map(|view| view.pod.uid.clone()).collect()
+        self.pods.pods().iter().filter(|view| leaves(view)).map(|view| view.pod.uid.clone()).collect()
     }
 
     fn are_known(&self) -> bool {

@@ -1,0 +1,99 @@
+//! What runs between the start and the end of the agent, in which order it is started, and in which order it is ended.
+
+use jiff::Timestamp;
+use tokio::runtime::{Handle, Runtime};
+use tracing::info;
+
+use super::context::Context;
+use super::error::DaemonError;
+use super::node_parts::NodeParts;
+use super::observation::Observation;
+use super::process::Signals;
+use super::servers::{Endpoints, Servers};
+use super::state::State;
+use super::upkeep::Upkeep;
+use super::{footprint, manage, observe, page_map, process};
+use nodewarden_config::{Config, Mode};
+use nodewarden_eviction::wake::Wakeups;
+use nodewarden_model::{Detail, HookState};
+use nodewarden_pods::status::Board;
+use nodewarden_storage::journal::Journal;
+
+/// Runs the agent until SIGINT or SIGTERM.
+///
+/// # Errors
+/// When something that the agent cannot do without is missing. What it can do without only turns off a feature.
+pub fn run(config: Config) -> Result<(), DaemonError> {
+    // First, or what is counted before the first scrape is lost.
+    nodewarden_metrics::recorder::handle();
+    process::require_root()?;
+    footprint::use_one_heap();
+    process::create_state_dir(&config.state_dir)?;
+    process::unblock_signals()?;
+    let runtime = process::server_threads()?;
+    let _in_runtime = runtime.enter();
+    let signals = Signals::listen()?;
+    App::start(&config, runtime.handle())?.run_until_signal(&runtime, signals)
+}
+
+/// Everything that runs. The fields stand in the order in which they end, the reverse of the order in which they are
+/// started; when the start fails half-way, what was started so far ends in this order too.
+struct App {
+    servers: Servers,
+    upkeep: Upkeep,
+    node: NodeParts,
+    observation: Observation,
+    journal: Journal,
+}
+
+impl App {
+    fn start(config: &Config, runtime: &Handle) -> Result<Self, DaemonError> {
+        // First, so that a second agent is refused before it does anything.
+        let endpoints = Endpoints::claim(config, runtime)?;
+        let journal = Journal::open(&config.journal_dir(), config.journal)?;
+        for key in &config.ignored {
+            info!(key, "this kubelet setting has no effect here");
+        }
+        // Kernel programs report memory events before eviction is started.
+        let wakeups = Wakeups::default();
+        let observation = Observation::start(config, &journal, wakeups.teller())?;
+        record_start(config, &observation, &journal);
+        let (observer, pods) = (&observation.observer, Board::default());
+        let context = Context { config, runtime, journal: &journal, observer, pods: &pods };
+        let (node, adoption) = match config.mode {
+            Mode::Observe => (observe::start(context, wakeups), None),
+            Mode::Manage => manage::start(context, wakeups)?,
+        };
+        let upkeep = Upkeep::start(config, observer)?;
+        let state = State::new(context, &node);
+        let servers = Servers::start(context, endpoints, state, adoption);
+        info!(socket = %config.socket.display(), http = %config.http_address, "watching");
+        footprint::trim();
+        page_map::map_page_by_page();
+        Ok(Self { servers, upkeep, node, observation, journal })
+    }
+
+    /// Serves until a signal arrives or a server ends by itself, then ends everything.
+    fn run_until_signal(self, runtime: &Runtime, signals: Signals) -> Result<(), DaemonError> {
+        let Self { servers, upkeep, node, observation, journal } = self;
+        let outcome = runtime.block_on(servers.run_until_signal(signals, &journal));
+        drop(upkeep);
+        drop(node);
+        drop(observation);
+        journal.close();
+        outcome
+    }
+}
+
+/// Writes into the journal that the agent was started, and which topics it cannot observe.
+fn record_start(config: &Config, observation: &Observation, journal: &Journal) {
+    let record = |reason: &str, message| {
+        let detail = Detail::Agent { reason: reason.into(), message };
+        journal.append(Timestamp::now(), "", None, detail);
+    };
+    record("Started", format!("nodewarden {} in {} mode", nodewarden_model::version(), config.mode.name()));
+    let topics = &observation.observer.facts.topics;
+    for topic in topics.iter().filter(|topic| topic.state != HookState::On) {
+        record("FeatureOff", format!("{} is {}: {}", topic.topic.name(), topic.state.name(), topic.reason));
+    }
+}

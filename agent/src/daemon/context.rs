@@ -1,0 +1,22 @@
+//! What every part of the agent is started with.
+
+use std::sync::Arc;
+
+use tokio::runtime::Handle;
+
+use super::observer::Observer;
+use nodewarden_config::Config;
+use nodewarden_pods::status::Board;
+use nodewarden_storage::journal::Journal;
+
+/// Exists before the parts of a mode are started and outlives them.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    pub config: &'a Config,
+    /// The tokio runtime of the server threads; whoever starts parts is inside it.
+    pub runtime: &'a Handle,
+    pub journal: &'a Journal,
+    pub observer: &'a Arc<Observer>,
+    /// Status of the managed pods; stays empty in mode observe.
+    pub pods: &'a Board,
+}

@@ -1,0 +1,29 @@
+//! Garbage collection of images and dead containers.
+
+use std::sync::Arc;
+
+use super::context::Context;
+use nodewarden_config::{Endpoint, Mode};
+use nodewarden_cri::Client;
+use nodewarden_gc::{Collector, Holds, Needs, StatVfs};
+use nodewarden_lifecycle as lifecycle;
+
+/// Starts the collector; in mode observe it removes nothing. Images in `holds` are kept. Must be called inside a tokio
+/// runtime, and ends with it.
+pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collector {
+    let config = context.config;
+    // A connection of its own: a removal that takes long holds up no other call.
+    let client = Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout);
+    let needs = Needs {
+        runtime: Arc::new(client),
+        disk: Arc::new(StatVfs),
+        state_dir: config.state_dir.clone(),
+        logs_dir: config.pods.logs_dir.clone(),
+        journal: context.journal.clone(),
+        board: context.pods.clone(),
+        owner: lifecycle::owner(&config.state_dir),
+        holds,
+        acts: config.mode == Mode::Manage,
+    };
+    Collector::start(&config.gc, needs)
+}

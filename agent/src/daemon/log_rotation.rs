@@ -1,0 +1,137 @@
+//! Rotation of container logs, so that none grows without bound.
+
+use std::collections::BTreeSet;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use jiff::Timestamp;
+use tracing::{debug, warn};
+
+use super::context::Context;
+use nodewarden_config::{Endpoint, LogRotation as Policy};
+use nodewarden_cri::logs::{LogError, rotation};
+use nodewarden_cri::{Client, RuntimeError};
+use nodewarden_lifecycle as lifecycle;
+use nodewarden_model::ContainerState;
+use nodewarden_pods::paths::PodPaths;
+use nodewarden_pods::status::Board;
+
+/// The task that rotates logs; ended when this is dropped.
+pub struct LogRotation(tokio::task::JoinHandle<()>);
+
+impl Drop for LogRotation {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl LogRotation {
+    /// Starts the task; `None` where logs are not to be rotated.
+    pub fn start(context: Context<'_>, endpoint: &Endpoint) -> Option<Self> {
+        let settings = &context.config.pods;
+        let rotator = Rotator {
+            max_size: settings.rotation.max_size?,
+            policy: settings.rotation,
+            // A connection of its own: the runtime's other calls do not wait for this one.
+            client: Client::new(endpoint).with_request_limit(settings.runtime_request_timeout),
+            pods: context.pods.clone(),
+            pods_dir: lifecycle::homes(context.config),
+            logs_dir: settings.logs_dir.clone(),
+            failing: BTreeSet::new(),
+        };
+        Some(Self(context.runtime.spawn(rotator.run())))
+    }
+}
+
+/// Why a log was not rotated.
+#[derive(Debug, thiserror::Error)]
+enum RotateError {
+    #[error(transparent)]
+    Log(#[from] LogError),
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    /// The runtime's error, and then that of undoing the move.
+    #[error("{0}; {1}")]
+    Both(RuntimeError, LogError),
+}
+
+struct Rotator {
+    /// Bytes from which on a log is rotated.
+    max_size: u64,
+    policy: Policy,
+    client: Client,
+    pods: Board,
+    pods_dir: PathBuf,
+    logs_dir: PathBuf,
+    /// Ids of containers whose last rotation failed: the log says so once.
+    failing: BTreeSet<String>,
+}
+
+impl Rotator {
+    async fn run(mut self) {
+        loop {
+            tokio::time::sleep(self.policy.interval).await;
+            let running = self.running();
+            self.failing.retain(|id| running.iter().any(|(own, _)| own == id));
+            for (id, path) in running {
+                if is_due(&path, self.max_size) {
+                    self.rotate(&id, &path).await;
+                }
+            }
+        }
+    }
+
+    /// Id and log of every container that runs.
+    fn running(&self) -> Vec<(String, PathBuf)> {
+        let mut found = Vec::new();
+        for pod in self.pods.pods() {
+            let paths = PodPaths::new(&self.pods_dir, &self.logs_dir, &pod.pod);
+            let running =
+                pod.containers.iter().filter(|own| matches!(own.state, ContainerState::Running { .. }));
+            let log = |name: &str, restarts| paths.logs.join(PodPaths::log_name(name, restarts));
+            found.extend(running.map(|own| (own.id.clone(), log(&own.name, own.restarts))));
+        }
+        found
+    }
+
+    async fn rotate(&mut self, id: &str, path: &Path) {
+        match rotate(&self.client, id, path, self.policy).await {
+            Ok(()) => drop(self.failing.remove(id)),
+            Err(error) if self.failing.insert(id.to_owned()) => {
+                warn!(log = %path.display(), "cannot rotate: {error}");
+            }
+            Err(error) => debug!(log = %path.display(), "cannot rotate: {error}"),
+        }
+    }
+}
+
+/// Whether the log has reached its greatest size, or is missing: an agent that ended in the middle of a rotation has moved
+/// it away without having the runtime reopen it.
+fn is_due(path: &Path, max_size: u64) -> bool {
+    match std::fs::metadata(path) {
+        Ok(found) => found.len() >= max_size,
+        Err(error) => error.kind() == ErrorKind::NotFound,
+    }
+}
+
+/// Moves the log away and has the runtime reopen it; moves it back if the runtime refuses.
+async fn rotate(client: &Client, id: &str, path: &Path, policy: Policy) -> Result<(), RotateError> {
+    if !path.exists() {
+        return Ok(client.reopen_log(id).await?);
+    }
+    let own = path.to_owned();
+    let moved = tokio::task::spawn_blocking(move || {
+        // If older logs cannot be removed or compressed, this one is rotated all the same.
+        let tidied = rotation::tidy(&own, policy.max_files);
+        rotation::move_away(&own, Timestamp::now()).map(|moved| (moved, tidied))
+    });
+    let Ok(moved) = moved.await else { return Ok(()) };
+    let (moved, tidied) = moved?;
+    if let Err(error) = client.reopen_log(id).await {
+        return Err(match rotation::move_back(&moved, path) {
+            Ok(()) => error.into(),
+            Err(other) => RotateError::Both(error, other),
+        });
+    }
+    Ok(tidied?)
+}

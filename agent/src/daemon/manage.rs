@@ -1,0 +1,182 @@
+//! Mode manage: the agent keeps the cgroups of the pods that the manifests name and, with a container runtime, runs
+//! them.
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tracing::warn;
+
+use super::context::Context;
+use super::devices;
+use super::error::DaemonError;
+use super::eviction::{self, Eviction, ManagedPods};
+use super::log_rotation::LogRotation;
+use super::node_parts::NodeParts;
+use super::{gc, throttle};
+use nodewarden_admission::Explain;
+use nodewarden_config::Endpoint;
+use nodewarden_cri::Client;
+use nodewarden_eviction::engine::Remembered;
+use nodewarden_eviction::history::History;
+use nodewarden_eviction::told;
+use nodewarden_eviction::wake::Wakeups;
+use nodewarden_gc::Holds;
+use nodewarden_hierarchy::{self as hierarchy, HasVolumes, ManageError, Namer, Prepared};
+use nodewarden_lifecycle::{self as lifecycle, Adoption, Found};
+use nodewarden_machine::node::gather::Sources;
+use nodewarden_model::{Detail, Identity};
+use nodewarden_pods::probes::{Handlers, Probes};
+use nodewarden_pods::source::{Desired, Source, Watching};
+use nodewarden_pods::volume;
+
+/// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each has been
+/// looked at. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// Something that mode manage cannot do without is missing.
+pub fn start(context: Context<'_>, wakeups: Wakeups) -> Result<(NodeParts, Option<Adoption>), DaemonError> {
+    match &context.config.runtime_endpoint {
+        Some(endpoint) => {
+            let (node, adoption) = run_pods(context, endpoint, wakeups)?;
+            Ok((node, Some(adoption)))
+        }
+        None => {
+            warn!("nodewarden.runtimeEndpoint is not set: pods get their cgroups and no containers");
+            Ok((keep_cgroups(context)?, None))
+        }
+    }
+}
+
+/// Without a container runtime: cgroups for exactly the pods that the manifests name.
+fn keep_cgroups(context: Context<'_>) -> Result<NodeParts, DaemonError> {
+    let prepared = prepare(context, Box::new(|_| false))?;
+    let mut source = hierarchy::source(context.config);
+    let first = source.as_mut().map(|source| source.first()).unwrap_or_default();
+    let hierarchy = prepared.keep(first.into())?;
+    let sink = hierarchy.sink();
+    let manifests = watch_manifests(source, move |desired| sink.send(desired.into()))?;
+    let throttle = throttle::start(context, &hierarchy)?;
+    Ok(NodeParts { throttle, manifests, hierarchy: Some(hierarchy), ..NodeParts::default() })
+}
+
+/// With a container runtime: everything that a pod's life needs, each part after those that it uses.
+fn run_pods(
+    context: Context<'_>,
+    endpoint: &Endpoint,
+    wakeups: Wakeups,
+) -> Result<(NodeParts, Adoption), DaemonError> {
+    let config = context.config;
+    let pods_dir = lifecycle::homes(config);
+    let prepared = prepare(context, Box::new(move |uid| volume::has_volumes(&pods_dir.join(uid))))?;
+    let (found, source) = find_pods(context)?;
+    let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
+    let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
+    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(ManageError::from)?;
+    let hierarchy = prepared.keep(found.keep())?;
+    let probes = start_probes(context, endpoint);
+    let holds = Holds::default();
+    let remembered = Remembered::open(&config.state_dir);
+    let (pressure, conditions) = watch::channel(remembered.pressure());
+    let history = eviction::history(context);
+    let needs = lifecycle::Needs {
+        facts,
+        capacity,
+        layout: context.observer.facts.layout.clone(),
+        journal: context.journal.clone(),
+        places: hierarchy.places(),
+        sink: hierarchy.sink(),
+        board: context.pods.clone(),
+        devices: devices.manager.clone(),
+        guards,
+        probes: probes.clone(),
+        holds: holds.clone(),
+        pressure: conditions,
+        health,
+        explain: record_preemptions(history.clone()),
+    };
+    let (pods, adoption) = lifecycle::start(config, endpoint, found, needs);
+    let gc = gc::start(context, endpoint, holds);
+    let evict = pods.clone();
+    let eviction = Eviction::start(
+        context,
+        eviction::Setup {
+            kubepods,
+            subjects: Box::new(ManagedPods::new(context, hierarchy.places(), &adoption)),
+            collector: Some(gc.clone()),
+            evict: Some(Box::new(move |uid, eviction| evict.evict(uid, eviction))),
+            pressure,
+            history,
+            remembered,
+            wakeups,
+        },
+    );
+    let log_rotation = LogRotation::start(context, endpoint);
+    let handed = pods.clone();
+    let manifests = watch_manifests(source, move |desired| handed.desire(desired))?;
+    let throttle = throttle::start(context, &hierarchy)?;
+    let node = NodeParts {
+        throttle,
+        manifests,
+        log_rotation,
+        eviction,
+        gc: Some(gc),
+        pods: Some(pods),
+        probes: Some(probes),
+        hierarchy: Some(hierarchy),
+        devices: Some(devices),
+    };
+    Ok((node, adoption))
+}
+
+/// Checks what the hierarchy needs, and creates the cgroup above all pods.
+fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, ManageError> {
+    let Context { config, runtime, journal, observer, .. } = context;
+    let named = observer.clone();
+    let namer: Namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
+    hierarchy::prepare(config, &observer.facts.layout, journal, runtime, namer, has_volumes)
+}
+
+/// The pods that an earlier agent left and those that the manifests name, and where the manifests are read from. Records
+/// that are damaged are reported in the log and in the journal.
+fn find_pods(context: Context<'_>) -> Result<(Found, Option<Box<dyn Source>>), DaemonError> {
+    let (found, problems) = lifecycle::find(context.config).map_err(DaemonError::Records)?;
+    let mut source = hierarchy::source(context.config);
+    let first = source.as_mut().map(|source| {
+        source.stand(found.standing());
+        source.first()
+    });
+    for problem in problems {
+        warn!("{problem}");
+        let detail = Detail::Agent { reason: "RecordDamaged".into(), message: problem };
+        context.journal.append(Timestamp::now(), "", None, detail);
+    }
+    Ok((found.with(first.unwrap_or_default()), source))
+}
+
+/// Starts the engine that runs probes.
+fn start_probes(context: Context<'_>, endpoint: &Endpoint) -> Probes {
+    // A connection of its own: a command that takes long holds up no other call.
+    let client = Client::new(endpoint).with_request_limit(context.config.pods.runtime_request_timeout);
+    Probes::start(&context.config.probes, Arc::new(Handlers::new(client)))
+}
+
+/// Counts preemptions and adds them to the decisions that `nodewarden explain` shows.
+fn record_preemptions(history: History) -> Explain {
+    Explain::new(move |decision| {
+        let missing = decision.signals.first().map(|signal| signal.signal.clone()).unwrap_or_default();
+        let victims = decision.candidates.iter().filter(|candidate| candidate.chosen);
+        victims.for_each(|_| told::preempted(&missing));
+        history.add(decision);
+    })
+}
+
+/// Hands `to` what the manifests name, now and whenever they change; `None` without a manifest directory.
+fn watch_manifests(
+    source: Option<Box<dyn Source>>,
+    to: impl FnMut(Desired) + Send + 'static,
+) -> Result<Option<Watching>, ManageError> {
+    let Some(source) = source else { return Ok(None) };
+    let watching = source.watch(Box::new(to));
+    watching.map(Some).map_err(|source| ManageError::Start { what: "manifest thread", source })
+}

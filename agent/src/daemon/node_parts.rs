@@ -1,0 +1,32 @@
+//! The parts that depend on the mode.
+
+use nodewarden_gc::Collector;
+use nodewarden_hierarchy::Keeper;
+use nodewarden_lifecycle::Lifecycle;
+use nodewarden_pods::probes::Probes;
+use nodewarden_pods::source::Watching;
+use nodewarden_throttle::Feedback;
+
+use super::devices::NodeDevices;
+use super::eviction::Eviction;
+use super::log_rotation::LogRotation;
+
+/// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it. The fields
+/// stand in the order in which they end, the reverse of the order in which they are started.
+#[derive(Default)]
+#[expect(dead_code, reason = "some parts are only held until they end")]
+pub struct NodeParts {
+    /// Ended while the hierarchy still runs, which then writes the limits without throttling.
+    pub throttle: Option<Feedback>,
+    /// Ended before everything that pods are handed to.
+    pub manifests: Option<Watching>,
+    pub log_rotation: Option<LogRotation>,
+    pub eviction: Option<Eviction>,
+    pub gc: Option<Collector>,
+    /// Containers keep running when this ends.
+    pub pods: Option<Lifecycle>,
+    pub probes: Option<Probes>,
+    /// Cgroups stay when this ends: pods outlive the agent.
+    pub hierarchy: Option<Keeper>,
+    pub devices: Option<NodeDevices>,
+}

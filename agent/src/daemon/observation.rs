@@ -1,0 +1,120 @@
+//! Observation of cgroups: the kernel programs, the registry of cgroups, and the events that the programs report.
+
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use tracing::{info, warn};
+
+use super::error::DaemonError;
+use super::names::Names;
+use super::observer::{Facts, Observer};
+use nodewarden_config::{Config, Mode};
+use nodewarden_eviction::wake::Teller;
+use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::ebpf::{Kernel, KernelError, LoadOptions, Loaded, RingReader, Spaces};
+use nodewarden_model::{HookState, Topic, TopicStatus};
+use nodewarden_observer::counters::TopicsOn;
+use nodewarden_observer::files::Files;
+use nodewarden_observer::registry::Registry;
+use nodewarden_observer::sampler::{KernelSide, Sampler};
+use nodewarden_observer::tree;
+use nodewarden_storage::journal::Journal;
+
+/// What observes cgroups. Dropping it ends the reading of events; the kernel programs are detached with the last clone of
+/// the observer.
+pub struct Observation {
+    _events: Option<RingReader>,
+    pub observer: Arc<Observer>,
+}
+
+impl Observation {
+    /// Detects the cgroup layout and loads the kernel programs, in the order that leaves no cgroup unseen: first the
+    /// programs that give new cgroups their slots, then the walk for those that were there, then the programs that count.
+    /// Events of memory pressure also wake eviction. Must be called inside a tokio runtime.
+    ///
+    /// # Errors
+    /// There are no usable cgroup hierarchies, or a thread cannot be started. Without eBPF only the kernel's files are
+    /// read, which the log says.
+    pub fn start(config: &Config, journal: &Journal, eviction: Teller) -> Result<Self, DaemonError> {
+        let layout = Layout::detect()?;
+        let spaces = tree::spaces(&layout);
+        info!(layout = %layout.kind(), controllers = layout.describe_controllers().join(", "), "cgroups");
+        let (mut loaded, topics_off) = load(config, &layout, &spaces);
+        let registry = Arc::new(Mutex::new(Registry::default()));
+        let hierarchies = tree::hierarchies(&layout, &spaces);
+        let pool = loaded.as_mut().map(|loaded| &mut loaded.pool);
+        let walked = tree::reconcile(&hierarchies, &registry, pool, Timestamp::now(), false, &HashSet::new());
+        if let Some(loaded) = &mut loaded {
+            loaded.kernel.attach();
+        }
+        let topics = loaded.as_ref().map_or(topics_off, |loaded| loaded.kernel.topics());
+        let facts = facts(config, &layout, &spaces, topics);
+        let names = Names::new(config.runtime_endpoint.as_ref());
+        let files = Files::new(layout, config.node_name.clone());
+        let (kernel, counters, ring) = match loaded {
+            Some(Loaded { kernel, cells, pool, ring }) => {
+                let on = topics_on(&facts.topics);
+                (Some(kernel), Some(KernelSide { cells, pool, spaces, on }), Some(ring))
+            }
+            None => (None, None, None),
+        };
+        let sampler = Sampler::new(counters, files);
+        let observer = Observer::new(facts, registry, sampler, kernel, journal.clone(), names, eviction);
+        let observer = Arc::new(observer);
+        observer.count_untracked(walked.untracked);
+        let to = observer.clone();
+        let reader = ring.map(|ring| RingReader::start(ring, move |record| to.on_record(&record)));
+        Ok(Self { _events: reader.transpose()?, observer })
+    }
+}
+
+/// The kernel programs, or every topic as off where they cannot be loaded.
+fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, Vec<TopicStatus>) {
+    let options = LoadOptions {
+        spaces: spaces.clone(),
+        max_cgroups: config.max_cgroups,
+        ring_bytes: config.ring_bytes,
+        unified: layout.unified().map(|hierarchy| hierarchy.mount.clone()),
+        devices: config.mode == Mode::Manage && config.devices.guards(),
+        empty_programs: config.bench_empty_programs,
+        verbose: tracing::enabled!(tracing::Level::DEBUG),
+    };
+    match Kernel::load(options) {
+        Ok(loaded) => (Some(loaded), Vec::new()),
+        Err(error) => {
+            warn!(%error, "no eBPF here: only what the kernel's files tell will be seen");
+            (None, all_off(&error))
+        }
+    }
+}
+
+fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicStatus>) -> Facts {
+    let kernel_version = nix::sys::utsname::uname().map(|name| name.release().to_string_lossy().into_owned());
+    Facts {
+        mode: config.mode.name(),
+        started: SystemTime::now(),
+        kernel_version: kernel_version.unwrap_or_default(),
+        capacity: config.max_cgroups.into(),
+        topics,
+        spaces: spaces.clone(),
+        layout: layout.clone(),
+    }
+}
+
+/// Every topic off, for the same reason.
+fn all_off(error: &KernelError) -> Vec<TopicStatus> {
+    let off = |topic| TopicStatus { topic, state: HookState::Off, reason: error.to_string() };
+    Topic::ALL.into_iter().filter(|topic| *topic != Topic::Device).map(off).collect()
+}
+
+/// Which topics count.
+fn topics_on(topics: &[TopicStatus]) -> TopicsOn {
+    let mut on = TopicsOn::default();
+    for topic in topics {
+        on[topic.topic as usize] = topic.state != HookState::Off;
+    }
+    on
+}

@@ -1,0 +1,134 @@
+//! What the API reads of the running agent.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use nix::sys::resource::{UsageWho, getrusage};
+
+use super::context::Context;
+use super::node_parts::NodeParts;
+use super::observer::Observer;
+use nodewarden_devices::Devices;
+use nodewarden_devices::enforce::Enforcer;
+use nodewarden_eviction::engine::Engine;
+use nodewarden_gc::Collector;
+use nodewarden_machine::ebpf::map_bytes;
+use nodewarden_model::{
+    AgentCost, AgentState, DevicesView, EvictionStatus, HierarchyStatus, ImageGc, PodView, ProbesView,
+    Snapshot, Status,
+};
+use nodewarden_pods::probes::Probes;
+use nodewarden_pods::status::Board;
+use nodewarden_storage::journal::{Journal, JournalStats};
+
+/// Built once, after the parts that it reads from. What the mode does without is `None`.
+pub struct State {
+    observer: Arc<Observer>,
+    journal: Journal,
+    pods: Board,
+    gc: Option<Collector>,
+    eviction: Option<Engine>,
+    probes: Option<Probes>,
+    hierarchy: Option<Arc<Mutex<HierarchyStatus>>>,
+    devices: Option<Devices>,
+    enforcer: Option<Enforcer>,
+}
+
+impl State {
+    pub fn new(context: Context<'_>, node: &NodeParts) -> Self {
+        Self {
+            observer: context.observer.clone(),
+            journal: context.journal.clone(),
+            pods: context.pods.clone(),
+            gc: node.gc.clone(),
+            eviction: node.eviction.as_ref().map(|eviction| eviction.engine.clone()),
+            probes: node.probes.clone(),
+            hierarchy: node.hierarchy.as_ref().map(|hierarchy| hierarchy.status()),
+            devices: node.devices.as_ref().map(|devices| devices.manager.clone()),
+            enforcer: node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
+        }
+    }
+
+    /// What is off or failing and shown nowhere else.
+    fn warnings(&self, journal: &JournalStats) -> Vec<String> {
+        let mut warnings: Vec<String> =
+            journal.disk_error.iter().map(|error| format!("journal on disk: {error}")).collect();
+        let missing = self.observer.facts.layout.missing();
+        if !missing.is_empty() {
+            let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
+            warnings.push(format!("controllers that are not mounted: {}", names.join(", ")));
+        }
+        warnings
+    }
+}
+
+impl AgentState for State {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.observer.sample()
+    }
+
+    fn status(&self) -> Status {
+        let facts = &self.observer.facts;
+        let journal = self.journal.stats();
+        let (programs, measured) = self.observer.program_costs();
+        let coverage = self.observer.coverage();
+        let enforcement = self.enforcer.as_ref().map(Enforcer::state);
+        Status {
+            version: nodewarden_model::version().to_owned(),
+            mode: facts.mode.to_owned(),
+            started: facts.started,
+            cgroup_layout: facts.layout.kind().to_string(),
+            controllers: facts.layout.describe_controllers(),
+            kernel_version: facts.kernel_version.clone(),
+            topics: facts.topics.iter().cloned().chain(enforcement).collect(),
+            programs,
+            programs_measured_seconds: measured.as_secs_f64(),
+            events: self.observer.event_counts(),
+            cgroups: coverage.tracked,
+            cgroup_capacity: facts.capacity,
+            cgroups_untracked: coverage.untracked,
+            untracked_counts: coverage.untracked_counts,
+            cost: cost(self.observer.mapped_bytes()),
+            runtime: self.observer.names.describe(),
+            warnings: self.warnings(&journal),
+            journal_events: journal.events,
+            journal_write_errors: journal.write_errors,
+            device_denials: self.enforcer.as_ref().map(Enforcer::denials).unwrap_or_default(),
+            hierarchy: self.hierarchy.as_ref().map(|status| status.lock().clone()),
+        }
+    }
+
+    fn devices(&self) -> DevicesView {
+        self.devices.as_ref().map(|devices| devices.view(&self.pods.pods())).unwrap_or_default()
+    }
+
+    fn probes(&self) -> ProbesView {
+        self.probes.as_ref().map(Probes::view).unwrap_or_default()
+    }
+
+    fn image_gc(&self) -> Option<Arc<dyn ImageGc>> {
+        self.gc.clone().map(|collector| Arc::new(collector) as _)
+    }
+
+    fn eviction(&self) -> Option<Arc<dyn EvictionStatus>> {
+        self.eviction.clone().map(|engine| Arc::new(engine) as _)
+    }
+
+    fn pods(&self) -> Vec<Arc<PodView>> {
+        self.pods.pods()
+    }
+}
+
+/// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are reported
+/// separately.
+fn cost(mapped_bytes: u64) -> AgentCost {
+    let cpu_seconds = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
+        [usage.user_time(), usage.system_time()]
+            .iter()
+            .map(|t| t.tv_sec() as f64 + t.tv_usec() as f64 / 1e6)
+            .sum()
+    });
+    let status = procfs::process::Process::myself().and_then(|p| p.status()).ok();
+    let resident = status.and_then(|s| s.vmrss).map_or(0, |kilobytes| kilobytes * 1024);
+    AgentCost { cpu_seconds, resident_bytes: resident.saturating_sub(mapped_bytes), map_bytes: map_bytes() }
+}
