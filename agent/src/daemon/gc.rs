@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::context::Context;
 use nodewarden_config::{Endpoint, Mode};
 use nodewarden_cri::Client;
-use nodewarden_gc::{Collector, Holds, Needs, StatVfs};
+use nodewarden_gc::{Collector, Deps, Holds, StatVfs};
 use nodewarden_lifecycle as lifecycle;
 
 /// Starts the collector; in mode observe it removes nothing. Images in `holds` are kept. Must be called inside a tokio
@@ -14,7 +14,7 @@ pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collect
     let config = context.config;
     // A connection of its own: a removal that takes long holds up no other call.
     let client = Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout);
-    let needs = Needs {
+    let deps = Deps {
         runtime: Arc::new(client),
         disk: Arc::new(StatVfs),
         state_dir: config.state_dir.clone(),
@@ -25,5 +25,5 @@ pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collect
         holds,
         acts: config.mode == Mode::Manage,
     };
-    Collector::start(&config.gc, needs)
+    Collector::start(&config.gc, deps)
 }

@@ -1,52 +1,58 @@
-//! The collector: when there is a run, and what others ask of it.
+//! The collector: starts runs, and answers the API and eviction.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewarden_model::{
+    FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageView, ImagesView, Keep,
+};
+use nodewarden_pods::status::Board;
+use nodewarden_storage::journal::Journal;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tracing::warn;
 
 use super::fs::{self, Disk, FileSystems};
-use super::images::{Asked, at_least};
-use super::plan::{self, Aim};
+use super::images::{RunCache, at_least};
+use super::metrics;
+use super::plan::{self, Goal};
+use super::reporter::Reporter;
 use super::run::Run;
-use super::runtime::{Place, Runtime};
-use super::told::{self, Teller};
+use super::runtime::{DiskUsage, Runtime};
 use super::{GcError, Holds, Uses, UsesFile};
-use nodewarden_model::GcSettings;
-use nodewarden_model::{FsUse, ImageSeen, Keep};
-use nodewarden_model::{ImageGc, GcOutcome, GcStep, ImageView, ImagesView};
-use nodewarden_pods::status::Board;
-use nodewarden_storage::journal::Journal;
 
-/// Between two looks whether the node's pods are known.
+/// Wait between two checks whether the node's pods are known.
 const START: Duration = Duration::from_millis(200);
 
-/// What the collector needs of others.
-pub struct Needs {
+/// What the collector depends on.
+pub struct Deps {
+    /// The container runtime.
     pub runtime: Arc<dyn Runtime>,
+    /// Reads how full file systems are.
     pub disk: Arc<dyn Disk>,
-    /// Has `images.json`, and is on the node's file system.
+    /// Directory of `images.json`, on the node's file system.
     pub state_dir: PathBuf,
+    /// Directory of the pods' logs.
     pub logs_dir: PathBuf,
+    /// Receives the events.
     pub journal: Journal,
+    /// The pods of the node.
     pub board: Board,
-    /// Value of the label of what is this agent's at the runtime.
+    /// Value of the owner label of this agent's containers and sandboxes.
     pub owner: String,
-    /// Shared with whoever makes containers.
+    /// Shared with the tasks that create containers.
     pub holds: Holds,
     /// False in mode observe: nothing is removed.
     pub acts: bool,
 }
 
-/// Cloning shares it.
+/// Collects garbage. Clones share one state.
 #[derive(Clone)]
 pub struct Collector(Arc<Inner>);
 
-/// What every part of a run works with.
+/// The shared state behind [`Collector`].
 pub(super) struct Inner {
     pub settings: GcSettings,
     pub runtime: Arc<dyn Runtime>,
@@ -56,51 +62,51 @@ pub(super) struct Inner {
     pub board: Board,
     pub owner: String,
     pub holds: Holds,
-    pub teller: Teller,
+    pub reporter: Reporter,
     acts: bool,
     uses: Mutex<Uses>,
     file: Arc<UsesFile>,
-    /// Held by the run under way: never two at once.
-    turn: tokio::sync::Mutex<()>,
+    /// Locked during a run, so that runs do not overlap.
+    run_lock: tokio::sync::Mutex<()>,
     pressure: Notify,
 }
 
 impl Collector {
-    /// Begins to collect periodically, as soon as the node's pods are known. Must be called inside a tokio runtime.
-    pub fn start(settings: &GcSettings, needs: Needs) -> Self {
-        let this = Self::new(settings, needs);
-        let keeper = this.clone();
-        tokio::spawn(async move { keeper.keep().await });
+    /// Starts periodic collection once the node's pods are known. Must be called inside a tokio runtime.
+    pub fn start(settings: &GcSettings, deps: Deps) -> Self {
+        let this = Self::new(settings, deps);
+        let periodic = this.clone();
+        tokio::spawn(async move { periodic.run_periodically().await });
         this
     }
 
-    /// One that only does what it is asked for.
-    pub fn new(settings: &GcSettings, needs: Needs) -> Self {
-        let (file, uses, problem) = UsesFile::open(&needs.state_dir);
-        let teller = Teller::new(needs.journal);
+    /// Creates a collector that runs only on request.
+    pub fn new(settings: &GcSettings, deps: Deps) -> Self {
+        let (file, uses, problem) = UsesFile::open(&deps.state_dir);
+        let reporter = Reporter::new(deps.journal);
         if let Some(problem) = problem {
             warn!("{problem}");
-            teller.event("RecordDamaged", problem.to_string());
+            reporter.event("RecordDamaged", problem.to_string());
         }
         Self(Arc::new(Inner {
             settings: settings.clone(),
-            runtime: needs.runtime,
-            disk: needs.disk,
-            state_dir: needs.state_dir,
-            logs_dir: needs.logs_dir,
-            board: needs.board,
-            owner: needs.owner,
-            holds: needs.holds,
-            teller,
-            acts: needs.acts,
+            runtime: deps.runtime,
+            disk: deps.disk,
+            state_dir: deps.state_dir,
+            logs_dir: deps.logs_dir,
+            board: deps.board,
+            owner: deps.owner,
+            holds: deps.holds,
+            reporter,
+            acts: deps.acts,
             uses: Mutex::new(uses),
             file: Arc::new(file),
-            turn: tokio::sync::Mutex::new(()),
+            run_lock: tokio::sync::Mutex::new(()),
             pressure: Notify::new(),
         }))
     }
 
-    async fn keep(self) {
+    async fn run_periodically(self) {
         let inner = &self.0;
         while inner.acts && inner.board.wanted().is_none() {
             tokio::time::sleep(START).await;
@@ -112,17 +118,17 @@ impl Collector {
                 _ = tick.tick() => {}
                 () = inner.pressure.notified() => {}
             }
-            self.periodic().await;
+            self.run_once().await;
         }
     }
 
-    /// What is done every period.
-    async fn periodic(&self) {
+    /// One periodic run.
+    async fn run_once(&self) {
         let inner = &self.0;
-        let _turn = inner.turn.lock().await;
-        let detected = inner.detect(&mut Asked::default()).await.map(drop);
+        let _running = inner.run_lock.lock().await;
+        let detected = inner.detect(&mut RunCache::default()).await.map(drop);
         if !inner.acts {
-            return inner.teller.went("image", inner.ended("image", &detected));
+            return inner.reporter.report("image", inner.count_early_end("image", &detected));
         }
         let mut run = Run::new(false, None);
         let containers = inner.collect_containers(&mut run, false).await;
@@ -130,13 +136,14 @@ impl Collector {
             Ok(()) => inner.collect_images(&mut run).await,
             failed => failed,
         };
-        inner.tell(&run, &containers, &images);
+        inner.report(&run, &containers, &images);
     }
 
-    /// What is due now, containers first; waits for the end of a run under way. Each step is sent when it is done.
+    /// Collects what is due now, containers first; waits for a run in progress. Each step is sent when it is
+    /// done. `dry`: only plans.
     ///
     /// # Errors
-    /// A part of it ended early; what could be done is done.
+    /// A part of the run ended early; the other parts are done.
     pub async fn collect(
         &self,
         dry: bool,
@@ -144,65 +151,68 @@ impl Collector {
     ) -> Result<GcOutcome, GcError> {
         let inner = &self.0;
         inner.may_act()?;
-        let _turn = inner.turn.lock().await;
+        let _running = inner.run_lock.lock().await;
         let mut run = Run::new(dry, Some(steps));
         let containers = inner.collect_containers(&mut run, false).await;
         let images = inner.collect_images(&mut run).await;
         if !dry {
-            inner.tell(&run, &containers, &images);
+            inner.report(&run, &containers, &images);
         }
         containers.and(images).map(|()| run.outcome)
     }
 
-    /// Removes every image that nobody uses, of any age (kubelet `DeleteUnusedImages`), also where nothing is collected
-    /// periodically; gives the bytes that came free.
+    /// Removes every unused image, of any age (kubelet `DeleteUnusedImages`), even if periodic collection for
+    /// space is off. Returns the freed bytes.
     ///
     /// # Errors
     /// The run ended early.
     pub async fn delete_unused_images(&self) -> Result<u64, GcError> {
         let inner = &self.0;
         inner.may_act()?;
-        let _turn = inner.turn.lock().await;
+        let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None);
-        let done = inner.remove_planned(&mut run, Aim::All, &mut Asked::default()).await;
-        inner.teller.went("image", inner.ended("image", &done).or(run.failure("image")));
+        let done = inner.remove_planned(&mut run, Goal::All, &mut RunCache::default()).await;
+        inner.reporter.report("image", inner.count_early_end("image", &done).or(run.failure("image")));
         done.map(|()| run.outcome.freed)
     }
 
-    /// Removes dead containers as always, and everything of pods that have ended (kubelet `DeleteAllUnusedContainers`).
+    /// Removes dead containers as in a periodic run, and everything of pods that have ended (kubelet
+    /// `DeleteAllUnusedContainers`).
     ///
     /// # Errors
     /// The run ended early.
     pub async fn delete_all_unused_containers(&self) -> Result<(), GcError> {
         let inner = &self.0;
         inner.may_act()?;
-        let _turn = inner.turn.lock().await;
+        let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None);
         let done = inner.collect_containers(&mut run, true).await;
-        inner.teller.went("container", inner.ended("container", &done).or(run.failure("container")));
+        inner
+            .reporter
+            .report("container", inner.count_early_end("container", &done).or(run.failure("container")));
         done
     }
 
-    /// The disk is short: there is a run at once, or after the one under way.
+    /// Requests a run because the disk is short of space: at once, or after the run in progress.
     pub fn pressure(&self) {
         self.0.pressure.notify_one();
     }
 
-    /// How full the node's file systems are.
+    /// Reads how full the node's file systems are.
     ///
     /// # Errors
-    /// The runtime or a file system cannot be asked.
+    /// The runtime or a file system cannot be queried.
     pub async fn file_systems(&self) -> Result<FileSystems, GcError> {
-        let (inner, places) = (self.0.clone(), self.0.runtime.places().await?);
+        let (inner, info) = (self.0.clone(), self.0.runtime.image_fs_info().await?);
         let read =
-            tokio::task::spawn_blocking(move || fs::read(&*inner.disk, &inner.state_dir, &places)).await;
-        read.map_err(|_| GcError::Died)??.ok_or(GcError::NoImageFs)
+            tokio::task::spawn_blocking(move || fs::read_all(&*inner.disk, &inner.state_dir, &info)).await;
+        read.map_err(|_| GcError::Panicked)??.ok_or(GcError::NoImageFs)
     }
 
-    /// The images as they stand.
+    /// The current images, for the API.
     pub async fn view(&self) -> ImagesView {
         let mut view = ImagesView::default();
-        if let Err(error) = self.0.show(&mut view).await {
+        if let Err(error) = self.0.fill_view(&mut view).await {
             view.problem = error.to_string();
         }
         view
@@ -214,55 +224,57 @@ impl Inner {
         self.uses.lock()
     }
 
-    /// Has on disk what was seen and used.
+    /// Writes the times of images to disk.
     pub async fn save(&self) {
         let (file, uses) = (self.file.clone(), self.uses().clone());
         let saved = tokio::task::spawn_blocking(move || file.save(&uses).map(drop)).await;
         let problem = match saved {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
-            Err(_) => Some(GcError::Died.to_string()),
+            Err(_) => Some(GcError::Panicked.to_string()),
         };
-        self.teller.went("image record", problem);
+        self.reporter.report("image record", problem);
     }
 
-    /// How full the file system of a place is now.
-    pub async fn read(&self, place: &Place) -> Result<FsUse, GcError> {
-        let (disk, place) = (self.disk.clone(), place.clone());
-        let read = tokio::task::spawn_blocking(move || fs::of(&*disk, &place)).await;
-        Ok(read.map_err(|_| GcError::Died)??)
+    /// Reads how full the file system of a directory is.
+    pub async fn read(&self, directory: &DiskUsage) -> Result<FsUse, GcError> {
+        let (disk, directory) = (self.disk.clone(), directory.clone());
+        let read = tokio::task::spawn_blocking(move || fs::usage(&*disk, &directory)).await;
+        Ok(read.map_err(|_| GcError::Panicked)??)
     }
 
     fn may_act(&self) -> Result<(), GcError> {
         match self.board.wanted() {
             _ if !self.acts => Err(GcError::Observing),
-            // Their images and containers would look like nobody's.
+            // Without the pods, their images and containers would look unused.
             None => Err(GcError::NotReady),
             Some(_) => Ok(()),
         }
     }
 
-    /// Why a part ended early, which is counted.
-    fn ended(&self, what: &'static str, done: &Result<(), GcError>) -> Option<String> {
+    /// The reason if a part ended early, which is counted.
+    fn count_early_end(&self, what: &'static str, done: &Result<(), GcError>) -> Option<String> {
         let error = done.as_ref().err()?;
-        told::failed(what);
+        metrics::failed(what);
         Some(error.to_string())
     }
 
-    fn tell(&self, run: &Run, containers: &Result<(), GcError>, images: &Result<(), GcError>) {
-        self.teller.went("image", self.ended("image", images).or_else(|| run.failure("image")));
-        self.teller
-            .went("container", self.ended("container", containers).or_else(|| run.failure("container")));
-        self.teller.went("sandbox", run.failure("sandbox"));
-        self.teller.went("logs", run.failure("logs"));
+    fn report(&self, run: &Run, containers: &Result<(), GcError>, images: &Result<(), GcError>) {
+        self.reporter.report("image", self.count_early_end("image", images).or_else(|| run.failure("image")));
+        self.reporter.report(
+            "container",
+            self.count_early_end("container", containers).or_else(|| run.failure("container")),
+        );
+        self.reporter.report("sandbox", run.failure("sandbox"));
+        self.reporter.report("logs", run.failure("logs"));
     }
 
-    async fn show(&self, view: &mut ImagesView) -> Result<(), GcError> {
-        let look = self.look(&mut Asked::default()).await?;
+    async fn fill_view(&self, view: &mut ImagesView) -> Result<(), GcError> {
+        let snapshot = self.snapshot(&mut RunCache::default()).await?;
         let now = Timestamp::now();
         let mut uses = self.uses().clone();
-        uses.detect(&look.images, &look.users, now);
-        let found = match self.place().await {
+        uses.detect(&snapshot.images, &snapshot.users, now);
+        let found = match self.image_disk().await {
             Ok(place) => self.read(&place).await,
             Err(error) => Err(error),
         };
@@ -272,32 +284,33 @@ impl Inner {
             Ok(wanted?)
         });
         view.wanted = *wanted.as_ref().unwrap_or(&0);
-        let planned = |aim| {
+        let planned = |goal| {
             let facts = plan::ImageFacts {
-                images: &look.images,
+                images: &snapshot.images,
                 uses: &uses,
-                users: &look.users,
+                users: &snapshot.users,
                 now,
                 run_began: now,
                 settings: &self.settings,
             };
-            plan::images(&facts, aim)
+            plan::images(&facts, goal)
         };
-        let image = |id: &str| look.images.iter().find(|image| image.id == *id);
-        let mut going: Vec<&ImageSeen> = planned(Aim::TooOld).go.iter().filter_map(|id| image(id)).collect();
-        let aim = Aim::Threshold { wanted: view.wanted };
-        let space = planned(aim);
-        let candidates: Vec<&ImageSeen> = space.go.iter().filter_map(|id| image(id)).collect();
-        let enough = at_least(&candidates, aim);
+        let image = |id: &str| snapshot.images.iter().find(|image| image.id == *id);
+        let mut going: Vec<&ImageSeen> =
+            planned(Goal::TooOld).remove.iter().filter_map(|id| image(id)).collect();
+        let goal = Goal::Threshold { wanted: view.wanted };
+        let space = planned(goal);
+        let candidates: Vec<&ImageSeen> = space.remove.iter().filter_map(|id| image(id)).collect();
+        let enough = at_least(&candidates, goal);
         going.extend(
             enough.into_iter().filter(|i| !going.iter().any(|own| own.id == i.id)).collect::<Vec<_>>(),
         );
-        let spared = candidates.iter().map(|i| (i.id.clone(), Keep::NotNeeded));
-        let stay: Vec<(String, Keep)> = spared.chain(space.stay.iter().cloned()).collect();
+        let not_needed = candidates.iter().map(|i| (i.id.clone(), Keep::NotNeeded));
+        let stay: Vec<(String, Keep)> = not_needed.chain(space.keep.iter().cloned()).collect();
         let shown = |image: &ImageSeen, keep| ImageView {
             known: uses.get(&image.id).copied(),
             keep,
-            users: look.users.0.get(&image.id).map(|(_, who)| who.clone()).unwrap_or_default(),
+            users: snapshot.users.0.get(&image.id).map(|(_, who)| who.clone()).unwrap_or_default(),
             image: image.clone(),
         };
         view.images = going.iter().map(|image| shown(image, None)).collect();

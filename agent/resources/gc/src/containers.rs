@@ -1,27 +1,27 @@
-//! What the plan of dead containers and sandboxes is made on, from the runtime's list and the board.
+//! The facts for planning the removal of dead containers and sandboxes, from the runtime's list and the pods'
+//! status.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use nodewarden_proto::runtime::v1 as cri;
-
-use super::DeadContainer;
-use super::plan::SandboxFact;
 use nodewarden_cri::Listing;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{ContainerState, PodPhase, PodView};
 use nodewarden_pods::spec::OWNER;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
 use nodewarden_pods::status::Wanted;
+use nodewarden_proto::runtime::v1 as cri;
 
-/// The node's pods, as far as they matter here.
+use super::plan::{DeadContainer, SandboxFact};
+
+/// The node's pods, as far as garbage collection needs them.
 #[derive(Debug)]
 pub struct Pods {
     by_uid: BTreeMap<String, Arc<PodView>>,
-    /// Pods that manifests want, also those that have not begun.
+    /// Uids of pods in manifests, including those that have not started.
     wanted: BTreeSet<String>,
-    /// Every manifest could be read: a pod that is not there is gone (kubelet: allSourcesReady).
+    /// Every manifest could be read, so that a missing pod is gone (kubelet: allSourcesReady).
     whole: bool,
 }
 
@@ -34,16 +34,17 @@ impl Pods {
         }
     }
 
-    /// Nobody wants it any more, or it had to make way and nothing of it runs (kubelet `ShouldPodContentBeRemoved`).
-    pub fn is_gone(&self, uid: &str) -> bool {
+    /// Whether the pod is gone, or was evicted or preempted and nothing of it runs (kubelet
+    /// `ShouldPodContentBeRemoved`).
+    pub fn content_can_be_removed(&self, uid: &str) -> bool {
         match self.by_uid.get(uid) {
-            None => self.is_forgotten(uid),
+            None => self.no_longer_exists(uid),
             Some(view) => view.terminating.is_none() && view.made_way(),
         }
     }
 
-    /// There is no such pod at all.
-    pub fn is_forgotten(&self, uid: &str) -> bool {
+    /// Whether there is no such pod any more.
+    pub fn no_longer_exists(&self, uid: &str) -> bool {
         self.whole && !self.by_uid.contains_key(uid) && !self.wanted.contains(uid)
     }
 
@@ -56,14 +57,14 @@ impl Pods {
     }
 }
 
-/// Dead containers and sandboxes of this agent's.
+/// This agent's dead containers and its sandboxes.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Facts {
     pub dead: Vec<DeadContainer>,
     pub sandboxes: Vec<SandboxFact>,
 }
 
-/// Takes what carries the label of `owner`.
+/// Selects what carries the label of `owner`.
 pub fn facts(listing: &Listing, owner: &str, pods: &Pods) -> Facts {
     let ours = |labels: &std::collections::HashMap<String, String>| {
         labels.get(OWNER).is_some_and(|label| label == owner)
@@ -78,7 +79,7 @@ pub fn facts(listing: &Listing, owner: &str, pods: &Pods) -> Facts {
             created: time(sandbox.created_at),
             ready: sandbox.state == cri::PodSandboxState::SandboxReady as i32,
             containers: of_it.map(|c| c.id.clone()).collect(),
-            pod_gone: pods.is_gone(&metadata.uid),
+            pod_gone: pods.content_can_be_removed(&metadata.uid),
             pod_ended: pods.has_ended(&metadata.uid),
             uid: metadata.uid,
         }
@@ -86,22 +87,22 @@ pub fn facts(listing: &Listing, owner: &str, pods: &Pods) -> Facts {
     Facts { dead: dead.collect(), sandboxes: sandboxes.collect() }
 }
 
-/// None for one that is not to be collected: it runs, or its pod's worker has yet to do something with it.
+/// `None` for a container that must not be collected: it runs, or its pod's worker still needs it.
 fn dead(container: &cri::Container, pods: &Pods) -> Option<DeadContainer> {
     let uid = container.labels.get(POD_UID)?.clone();
     let name = container.labels.get(CONTAINER_NAME)?.clone();
-    let pod_gone = pods.is_gone(&uid);
-    let goes = match cri::ContainerState::try_from(container.state) {
+    let pod_gone = pods.content_can_be_removed(&uid);
+    let is_collectable = match cri::ContainerState::try_from(container.state) {
         Ok(cri::ContainerState::ContainerExited) => {
             pod_gone || is_done_with(&container.id, &name, &uid, pods)
         }
-        // Of a pod that is still there it is about to be started, or to be ended.
+        // If its pod exists, the container is about to be started or stopped.
         Ok(cri::ContainerState::ContainerCreated | cri::ContainerState::ContainerUnknown) | Err(_) => {
             pod_gone
         }
         Ok(cri::ContainerState::ContainerRunning) => false,
     };
-    goes.then(|| DeadContainer {
+    is_collectable.then(|| DeadContainer {
         id: container.id.clone(),
         sandbox: container.pod_sandbox_id.clone(),
         uid,
@@ -112,8 +113,8 @@ fn dead(container: &cri::Container, pods: &Pods) -> Option<DeadContainer> {
     })
 }
 
-/// Whether the pod goes on without this ended container: how it ended is noted, and it is not what tells that the init
-/// containers have had their turn.
+/// Whether the pod no longer needs this ended container: its exit is recorded, and it is not what shows that
+/// the init containers have run.
 fn is_done_with(id: &str, name: &str, uid: &str, pods: &Pods) -> bool {
     let Some(view) = pods.get(uid).filter(|view| view.terminating.is_none()) else { return false };
     let Some(own) = view.containers.iter().find(|own| own.name == name) else { return false };
@@ -127,14 +128,16 @@ fn is_done_with(id: &str, name: &str, uid: &str, pods: &Pods) -> bool {
     noted && (own.kind == ContainerKind::Ordinary || pods.has_ended(uid))
 }
 
-/// What of a sandbox must be so for its removal, in a list that was made just before.
+/// Whether a sandbox may be removed, according to a list read just before: it is not ready and has no
+/// containers.
 pub fn is_empty_and_dead(listing: &Listing, sandbox: &str) -> bool {
     let ready = |s: &cri::PodSandbox| s.state == cri::PodSandboxState::SandboxReady as i32;
     listing.sandboxes.iter().any(|s| s.id == sandbox && !ready(s))
         && !listing.containers.iter().any(|c| c.pod_sandbox_id == sandbox)
 }
 
-/// What the runtime has of pods: uids of anybody's, and runs of containers by uid, name and attempt.
+/// What the runtime has of pods: uids of all pods (also other agents'), and runs of containers by uid, name
+/// and attempt.
 #[derive(Debug, Default)]
 pub struct Present {
     pub uids: BTreeSet<String>,
@@ -166,5 +169,4 @@ fn time(nanoseconds: i64) -> Timestamp {
 }
 
 #[cfg(test)]
-#[path = "containers_tests.rs"]
 mod tests;

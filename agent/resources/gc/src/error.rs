@@ -1,28 +1,36 @@
-//! Why a collection ended early.
+//! The error of garbage collection.
 
-use super::FsError;
-use super::plan::FsFault;
 use nodewarden_cri::RuntimeError;
 use nodewarden_pods::volume::VolumeError;
 
-/// What went wrong. Single removals that fail end nothing and are no such error.
+use super::FsError;
+use super::plan::FsFault;
+
+/// Why a collection ended early. A single failed removal does not end a collection, and is not such an error.
 #[derive(Debug, thiserror::Error)]
 pub enum GcError {
+    /// A call to the container runtime failed.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
+    /// The figures of a file system cannot be read.
     #[error(transparent)]
     Fs(#[from] FsError),
-    /// In the kubelet's words: event `InvalidDiskCapacity`.
+    /// A file system reports no capacity; the kubelet's text for event `InvalidDiskCapacity`.
     #[error(transparent)]
     Fault(#[from] FsFault),
-    #[error("the runtime tells of no file system that images are on")]
+    /// The runtime reports no file system for images.
+    #[error("the runtime reports no file system for images")]
     NoImageFs,
-    #[error("the figures of a file system did not come: a thread of the agent died")]
-    Died,
+    /// A thread that read a file system or wrote the record of images has panicked.
+    #[error("a thread of the agent that accesses the disk has panicked")]
+    Panicked,
+    /// The logs cannot be listed.
     #[error("logs: {0}")]
     Logs(#[from] VolumeError),
+    /// The agent has just started, and does not know its pods yet.
     #[error("the pods of this node are not known yet: the agent has just started")]
     NotReady,
+    /// Mode observe: nothing may be removed.
     #[error("nothing is removed in mode observe")]
     Observing,
 }

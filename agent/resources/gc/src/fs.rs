@@ -1,36 +1,37 @@
-//! The file systems of the node: how full each is by statvfs(3), and which are the same (kubelet
+//! The file systems of the node: how full each is according to statvfs(3) (kubelet
 //! pkg/kubelet/stats/cri_stats_provider.go, KEP-4191).
 
-use std::collections::BTreeSet;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use nix::sys::statvfs::statvfs;
-
-use super::Fs;
-use super::runtime::{Place, Places};
 use nodewarden_model::FsUse;
 
-/// Why a file system has no figures.
+use super::runtime::{DiskUsage, ImageFsInfo};
+
+/// The figures of a file system cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} {}: {source}", path.display())]
 pub struct FsError {
+    /// The system call.
     pub call: &'static str,
+    /// The directory.
     pub path: PathBuf,
+    /// The system's error.
     pub source: io::Error,
 }
 
-/// Who reads figures.
+/// Reads the figures of file systems.
 pub trait Disk: Send + Sync + 'static {
-    /// Blocks for as long as the file system does.
+    /// The figures of the file system that `path` is on. Blocks for as long as the file system does.
     ///
     /// # Errors
-    /// There is no such directory.
+    /// The directory does not exist or cannot be read.
     fn read(&self, path: &Path) -> Result<FsUse, FsError>;
 }
 
-/// The kernel.
+/// Reads the figures from the kernel.
 #[derive(Debug, Clone, Copy)]
 pub struct StatVfs;
 
@@ -38,74 +39,75 @@ impl Disk for StatVfs {
     fn read(&self, path: &Path) -> Result<FsUse, FsError> {
         let fail = |call| move |source| FsError { call, path: path.to_owned(), source };
         let device = std::fs::metadata(path).map_err(fail("stat"))?.dev();
-        let told = statvfs(path).map_err(|errno| fail("statvfs")(errno.into()))?;
-        let bytes = |blocks: u64| blocks.saturating_mul(told.fragment_size());
+        let stat = statvfs(path).map_err(|errno| fail("statvfs")(errno.into()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.fragment_size());
         Ok(FsUse {
             path: path.to_owned(),
             device,
-            capacity: bytes(told.blocks()),
-            available: bytes(told.blocks_available()),
-            inodes: told.files(),
-            inodes_free: told.files_free(),
+            capacity: bytes(stat.blocks()),
+            available: bytes(stat.blocks_available()),
+            inodes: stat.files(),
+            inodes_free: stat.files_free(),
             used: None,
             inodes_used: None,
         })
     }
 }
 
-/// What the node's things are on: two or all three may be the same file system.
+/// The node's file systems; two or all three may be the same.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystems {
+    /// Of the agent's state, volumes and logs (nodefs).
     pub node: FsUse,
+    /// Of image layers (imagefs).
     pub image: FsUse,
+    /// Of containers' writable layers (containerfs).
     pub container: FsUse,
 }
 
 impl FileSystems {
-    pub fn get(&self, fs: Fs) -> &FsUse {
-        match fs {
-            Fs::Node => &self.node,
-            Fs::Image => &self.image,
-            Fs::Container => &self.container,
-        }
-    }
-
-    /// How many there are, by their device numbers: one, two or three.
-    pub fn count(&self) -> usize {
-        let devices: BTreeSet<u64> = [&self.node, &self.image, &self.container].map(|fs| fs.device).into();
+    /// Number of different file systems by device number: one, two or three.
+    #[cfg(test)]
+    pub(crate) fn count(&self) -> usize {
+        let devices: std::collections::BTreeSet<u64> =
+            [&self.node, &self.image, &self.container].map(|fs| fs.device).into();
         devices.len()
     }
 }
 
-/// Reads all of them; none if the runtime tells of no file system. Where it tells of several the first one counts, as
-/// in the kubelet (`ImageFsStats`).
+/// Reads all file systems; `None` if the runtime reports none for images. If it reports several, the first
+/// one counts, as in the kubelet (`ImageFsStats`).
 ///
 /// # Errors
-/// One of them cannot be read.
-pub fn read(disk: &dyn Disk, state_dir: &Path, places: &Places) -> Result<Option<FileSystems>, FsError> {
-    let Some(images) = places.images.first() else { return Ok(None) };
-    let containers = places.containers.first().unwrap_or(images);
+/// The figures of one of them cannot be read.
+pub fn read_all(
+    disk: &dyn Disk,
+    state_dir: &Path,
+    info: &ImageFsInfo,
+) -> Result<Option<FileSystems>, FsError> {
+    let Some(images) = info.images.first() else { return Ok(None) };
+    let containers = info.containers.first().unwrap_or(images);
     Ok(Some(FileSystems {
         node: disk.read(state_dir)?,
-        image: of(disk, images)?,
-        container: of(disk, containers)?,
+        image: usage(disk, images)?,
+        container: usage(disk, containers)?,
     }))
 }
 
-/// The figures of a place, with what the runtime says of it.
+/// The figures of a directory's file system, with the usage that the runtime reports.
 ///
 /// # Errors
-/// It cannot be read.
-pub fn of(disk: &dyn Disk, place: &Place) -> Result<FsUse, FsError> {
-    let found = disk.read(&place.path)?;
-    Ok(FsUse { used: place.used, inodes_used: place.inodes_used, ..found })
+/// The figures cannot be read.
+pub fn usage(disk: &dyn Disk, directory: &DiskUsage) -> Result<FsUse, FsError> {
+    let found = disk.read(&directory.path)?;
+    Ok(FsUse { used: directory.used, inodes_used: directory.inodes_used, ..found })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// By the first letter of the path.
+    /// Uses the first letter of the path as the device number.
     struct Letters;
 
     impl Disk for Letters {
@@ -115,12 +117,12 @@ mod tests {
         }
     }
 
-    fn place(path: &str) -> Place {
-        Place { path: path.into(), used: Some(5), inodes_used: Some(6) }
+    fn place(path: &str) -> DiskUsage {
+        DiskUsage { path: path.into(), used: Some(5), inodes_used: Some(6) }
     }
 
     #[test]
-    fn one_two_or_three() {
+    fn file_systems_are_counted_by_device() {
         for (images, containers, count) in [
             ("n", None, 1),
             ("i", None, 2),
@@ -129,21 +131,21 @@ mod tests {
             ("i", Some("n"), 2),
             ("i", Some("c"), 3),
         ] {
-            let places = Places {
+            let info = ImageFsInfo {
                 images: vec![place(images)],
                 containers: containers.into_iter().map(place).collect(),
             };
-            let read = read(&Letters, Path::new("n"), &places).unwrap().unwrap();
+            let read = read_all(&Letters, Path::new("n"), &info).unwrap().unwrap();
             assert_eq!(read.count(), count, "{images} {containers:?}");
-            assert_eq!(read.get(Fs::Node).used, None);
-            assert_eq!((read.get(Fs::Image).used, read.get(Fs::Image).inodes_used), (Some(5), Some(6)));
-            assert_eq!(read.get(Fs::Container).path, Path::new(containers.unwrap_or(images)));
+            assert_eq!(read.node.used, None);
+            assert_eq!((read.image.used, read.image.inodes_used), (Some(5), Some(6)));
+            assert_eq!(read.container.path, Path::new(containers.unwrap_or(images)));
         }
-        assert_eq!(read(&Letters, Path::new("n"), &Places::default()).unwrap(), None);
+        assert_eq!(read_all(&Letters, Path::new("n"), &ImageFsInfo::default()).unwrap(), None);
     }
 
     #[test]
-    fn the_kernels_figures() {
+    fn figures_are_read_from_the_kernel() {
         let found = StatVfs.read(Path::new("/proc/self")).unwrap();
         assert_eq!((found.capacity, found.available), (0, 0), "proc has no blocks");
         let dir = tempfile::tempdir().unwrap();

@@ -1,39 +1,38 @@
-//! Images that are about to be used and images that are being removed exclude each other.
+//! Excludes images that are about to be used from removal.
 //!
-//! Whoever makes a container holds its image from before he looks whether it is there until the container exists and is
-//! found by that. Whoever removes an image claims it before he looks who uses it: a holder that came before is seen, one
-//! that comes later waits for the removal's end.
+//! A worker holds an image from before the presence check until its container exists, which then counts as a
+//! user. A removal claims the image before it reads the users: an earlier holder is seen, a later one waits
+//! for the end of the removal.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use tokio::sync::Notify;
-
 use nodewarden_cri::image_reference::normalized;
 use nodewarden_model::ImageSeen;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
 
-/// Cloning shares it.
+/// The holds and removals of images. Clones share one state.
 #[derive(Debug, Clone, Default)]
 pub struct Holds(Arc<Shared>);
 
 #[derive(Debug, Default)]
 struct Shared {
     state: Mutex<State>,
-    /// Rings when a removal has ended.
+    /// Notified when a removal has ended.
     removed: Notify,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// How many hold it, by full name or id.
+    /// Number of holds by full image name or id.
     held: BTreeMap<String, usize>,
     /// Names and ids of images that are being removed, by removal.
     removing: BTreeMap<u64, Vec<String>>,
     next: u64,
 }
 
-/// An image that is about to be used; let go of when dropped.
+/// Prevents the removal of an image; dropping it releases the image.
 #[derive(Debug)]
 #[must_use]
 pub struct Hold {
@@ -41,7 +40,7 @@ pub struct Hold {
     names: Vec<String>,
 }
 
-/// A removal under way; over when dropped.
+/// A removal in progress; it ends when this is dropped.
 #[derive(Debug)]
 #[must_use]
 pub struct Claim {
@@ -50,14 +49,14 @@ pub struct Claim {
 }
 
 impl Holds {
-    /// Holds an image by a name or id, and waits for the end of its removal if that is under way.
+    /// Holds an image by a name or id; waits for the end of a removal in progress.
     pub async fn hold(&self, reference: &str) -> Hold {
         let mut hold = Hold { holds: self.clone(), names: Vec::new() };
         hold.also(reference).await;
         hold
     }
 
-    /// Claims an image for its removal; none if somebody holds it.
+    /// Claims an image for removal; `None` if it is held.
     pub fn claim(&self, image: &ImageSeen) -> Option<Claim> {
         let names = names(image);
         let mut state = self.lock();
@@ -70,7 +69,7 @@ impl Holds {
         Some(Claim { holds: self.clone(), number })
     }
 
-    /// Whether somebody holds it by one of its names.
+    /// Whether the image is held by one of its names.
     pub fn is_held(&self, image: &ImageSeen) -> bool {
         let state = self.lock();
         names(image).iter().any(|name| state.held.contains_key(name))
@@ -90,7 +89,8 @@ fn names(image: &ImageSeen) -> Vec<String> {
 }
 
 impl Hold {
-    /// Holds it by another name or id too. True when that had to wait for a removal: the image may be gone.
+    /// Holds the image by another name or id too. Returns true if it had to wait for a removal, so that the
+    /// image may be gone.
     pub async fn also(&mut self, reference: &str) -> bool {
         let name = normalized(reference);
         *self.holds.lock().held.entry(name.clone()).or_default() += 1;
@@ -99,7 +99,7 @@ impl Hold {
         loop {
             let removed = self.holds.0.removed.notified();
             tokio::pin!(removed);
-            // Before looking, or a ring between the look and the wait would be missed.
+            // Enabled before the check, so that a notification between check and wait is not missed.
             removed.as_mut().enable();
             if !self.holds.is_being_removed(&name) {
                 return waited;
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_held_is_not_claimed() {
+    async fn a_held_image_cannot_be_claimed() {
         let holds = Holds::default();
         let busybox = image("sha256:1", &["docker.io/library/busybox:latest"]);
         let first = holds.hold("busybox").await;
@@ -159,19 +159,19 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_comes_during_a_removal_waits_for_its_end() {
+    async fn a_hold_during_a_removal_waits_for_its_end() {
         let holds = Holds::default();
         let busybox = image("sha256:1", &["docker.io/library/busybox:latest"]);
         let claim = holds.claim(&busybox).unwrap();
         let mut other = timeout(Duration::from_secs(1), holds.hold("alpine")).await.unwrap();
         assert!(timeout(Duration::from_secs(1), holds.hold("busybox")).await.is_err());
-        // The one who gave up waiting holds nothing.
+        // The caller that gave up waiting holds nothing.
         assert!(holds.lock().held.keys().eq(["docker.io/library/alpine:latest"]));
         let waiting = tokio::spawn(async move { other.also("sha256:1").await });
         tokio::time::sleep(Duration::from_secs(1)).await;
         assert!(!waiting.is_finished());
         drop(claim);
-        assert!(waiting.await.unwrap(), "it is told that it waited");
+        assert!(waiting.await.unwrap(), "it reports that it waited");
         assert!(holds.lock().held.is_empty());
     }
 }

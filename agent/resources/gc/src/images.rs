@@ -1,215 +1,223 @@
-//! Removing images: one at a time, each looked at anew before and the file system after it.
+//! Removes images one at a time: users are read again before each removal, and the file system after it.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewarden_model::{FsUse, ImageSeen};
 use tokio::time::Instant;
 
 use super::GcError;
 use super::collector::Inner;
-use super::plan::{self, Aim, ImageFacts, ImagePlan, Users};
+use super::metrics::{self, RemovalReason};
+use super::plan::{self, Goal, ImageFacts, ImagePlan, Users};
 use super::run::Run;
-use super::runtime::Place;
-use super::told::{self, Reason};
-use super::users::{self, Named, Names};
-use nodewarden_model::{FsUse, ImageSeen};
+use super::runtime::DiskUsage;
+use super::users::{self, ImageIndex, ManifestImage};
 
-/// Between two readings of a file system that is settling.
-const GLANCE: Duration = Duration::from_millis(20);
-/// It has settled when it had no more to give for so long; XFS gives back what an unlink freed a moment later.
-const QUIET: Duration = Duration::from_millis(150);
-/// However much still comes.
-const LONGEST: Duration = Duration::from_secs(2);
+/// Wait between two readings while the file system settles.
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
+/// The file system has settled when its free space did not grow for this long; XFS frees the space of an
+/// unlink a moment later.
+const SETTLED_AFTER: Duration = Duration::from_millis(150);
+/// Longest wait, even if the free space still grows.
+const SETTLE_LIMIT: Duration = Duration::from_secs(2);
 
-/// What does not change during a run and is asked once.
+/// Answers of the runtime that do not change during a run.
 #[derive(Debug, Default)]
-pub struct Asked {
-    /// None before it was asked.
-    sandbox: Option<Option<String>>,
-    /// References that no image's name matches, with the id that the runtime found by them.
-    told: BTreeMap<String, Option<String>>,
+pub struct RunCache {
+    /// Outer `None` before the runtime was asked.
+    sandbox_image: Option<Option<String>>,
+    /// References that match no image's name, with the id that the runtime found for them.
+    references: BTreeMap<String, Option<String>>,
 }
 
-/// Images and their users at one moment.
+/// The images and their users at one moment.
 #[derive(Debug)]
-pub struct Look {
+pub struct ImageSnapshot {
     pub images: Vec<ImageSeen>,
     pub users: Users,
 }
 
 impl Inner {
-    /// Asks what is there and who uses it.
-    pub async fn look(&self, asked: &mut Asked) -> Result<Look, GcError> {
+    /// Reads the images and their users.
+    pub async fn snapshot(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
         let listing = self.runtime.list().await?;
         let images = self.runtime.images().await?;
-        if asked.sandbox.is_none() {
-            asked.sandbox = Some(self.runtime.sandbox_image(&listing.sandboxes).await?);
+        if cache.sandbox_image.is_none() {
+            cache.sandbox_image = Some(self.runtime.sandbox_image(&listing.sandboxes).await?);
         }
-        let named = self.named();
-        for Named { reference, .. } in &named {
-            let unknown = Names::new(&images, &asked.told).id(reference).is_none();
-            if unknown && !asked.told.contains_key(reference) {
+        let manifest_images = self.manifest_images();
+        for ManifestImage { reference, .. } in &manifest_images {
+            let unknown = ImageIndex::new(&images, &cache.references).id(reference).is_none();
+            if unknown && !cache.references.contains_key(reference) {
                 let id = match self.runtime.image_id(reference).await {
                     Err(error) if error.is_unavailable() || error.is_timed_out() => return Err(error.into()),
-                    // Not a name of an image at all.
+                    // The reference is not a valid image name.
                     Err(_) => None,
                     Ok(id) => id,
                 };
-                asked.told.insert(reference.clone(), id);
+                cache.references.insert(reference.clone(), id);
             }
         }
-        let names = Names::new(&images, &asked.told);
-        let sandbox = asked.sandbox.as_ref().and_then(Option::as_deref);
-        let users = users::users(&images, &names, &listing.containers, sandbox, &named);
-        Ok(Look { images, users })
+        let names = ImageIndex::new(&images, &cache.references);
+        let sandbox = cache.sandbox_image.as_ref().and_then(Option::as_deref);
+        let users = users::users(&images, &names, &listing.containers, sandbox, &manifest_images);
+        Ok(ImageSnapshot { images, users })
     }
 
-    /// What manifests name: those that are wanted, and those whose pods are still there.
-    fn named(&self) -> Vec<Named> {
+    /// The images that manifests name: manifests of desired pods, and of pods that still exist.
+    fn manifest_images(&self) -> Vec<ManifestImage> {
         let wanted = self.board.wanted().unwrap_or_default();
-        let mut named: Vec<Named> = wanted
+        let mut manifest_images: Vec<ManifestImage> = wanted
             .pods
             .iter()
-            .flat_map(|sourced| users::named(&sourced.pod, &sourced.origin).collect::<Vec<_>>())
+            .flat_map(|sourced| users::manifest_images(&sourced.pod, &sourced.origin).collect::<Vec<_>>())
             .collect();
         for view in self.board.pods() {
-            named.extend(
-                users::named(&view.pod, &view.origin)
-                    .filter(|named| !contains(&wanted, &view.pod.uid, named)),
+            manifest_images.extend(
+                users::manifest_images(&view.pod, &view.origin)
+                    .filter(|image| !contains(&wanted, &view.pod.uid, image)),
             );
         }
-        named
+        manifest_images
     }
 
-    /// Looks, and notes what was seen and used.
-    pub async fn detect(&self, asked: &mut Asked) -> Result<Look, GcError> {
-        let look = self.look(asked).await?;
-        if self.uses().detect(&look.images, &look.users, Timestamp::now()) {
+    /// Reads the images and records which were seen and used.
+    pub async fn detect(&self, cache: &mut RunCache) -> Result<ImageSnapshot, GcError> {
+        let snapshot = self.snapshot(cache).await?;
+        if self.uses().detect(&snapshot.images, &snapshot.users, Timestamp::now()) {
             self.save().await;
         }
-        Ok(look)
+        Ok(snapshot)
     }
 
-    /// What is due by age and by the thresholds (kubelet `realImageGCManager.GarbageCollect`).
+    /// Removes images that are too old, and images beyond the disk thresholds (kubelet
+    /// `realImageGCManager.GarbageCollect`).
     pub async fn collect_images(&self, run: &mut Run) -> Result<(), GcError> {
-        let mut asked = Asked::default();
+        let mut cache = RunCache::default();
         if self.settings.max_age.is_some() {
-            self.remove_planned(run, Aim::TooOld, &mut asked).await?;
+            self.remove_planned(run, Goal::TooOld, &mut cache).await?;
         }
         if self.settings.high_percent >= 100 {
             return Ok(());
         }
-        let place = self.place().await?;
-        let wanted = plan::wanted(&self.read(&place).await?, &self.settings)
-            .inspect_err(|fault| self.teller.event("InvalidDiskCapacity", fault.to_string()))?;
+        let disk = self.image_disk().await?;
+        let wanted = plan::wanted(&self.read(&disk).await?, &self.settings)
+            .inspect_err(|fault| self.reporter.event("InvalidDiskCapacity", fault.to_string()))?;
         run.outcome.wanted = wanted;
         if wanted == 0 {
             return Ok(());
         }
         let before = run.outcome.freed;
         run.outcome.reached = false;
-        let done = self.remove_planned(run, Aim::Threshold { wanted }, &mut asked).await;
+        let done = self.remove_planned(run, Goal::Threshold { wanted }, &mut cache).await;
         if run.dry {
             return done;
         }
         let freed = run.outcome.freed.saturating_sub(before);
-        told::space(wanted, freed);
+        metrics::space(wanted, freed);
         done?;
-        // Whoever writes meanwhile may have taken some of it again.
-        run.outcome.reached |= freed >= wanted || plan::reached(&self.read(&place).await?, &self.settings);
+        // Other writers may have used some of the freed space again.
+        run.outcome.reached |= freed >= wanted || plan::reached(&self.read(&disk).await?, &self.settings);
         let images = run.count("image");
         if run.outcome.reached {
             let message =
                 format!("{images} images were removed: wanted to free {wanted} bytes, freed {freed}");
-            self.teller.event("FreedDiskSpace", message);
+            self.reporter.event("FreedDiskSpace", message);
         } else {
-            told::failed("space");
-            // In the kubelet's words.
+            metrics::failed("space");
+            // The kubelet's text.
             let message = format!(
                 "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only \
                  found {freed} bytes eligible to free."
             );
-            self.teller.event("FreeDiskSpaceFailed", message);
+            self.reporter.event("FreeDiskSpaceFailed", message);
         }
         Ok(())
     }
 
-    /// Removes what the plan lets go, in its order, until the aim is reached.
-    pub async fn remove_planned(&self, run: &mut Run, aim: Aim, asked: &mut Asked) -> Result<(), GcError> {
-        let look = self.detect(asked).await?;
-        let plan = self.plan(&look, run.began, aim);
-        let images: BTreeMap<&str, &ImageSeen> = look.images.iter().map(|i| (&*i.id, i)).collect();
-        let going: Vec<&ImageSeen> = plan.go.iter().filter_map(|id| images.get(&**id).copied()).collect();
+    /// Removes the planned images in order, until the goal is reached.
+    pub async fn remove_planned(
+        &self,
+        run: &mut Run,
+        goal: Goal,
+        cache: &mut RunCache,
+    ) -> Result<(), GcError> {
+        let snapshot = self.detect(cache).await?;
+        let plan = self.plan(&snapshot, run.began, goal);
+        let images: BTreeMap<&str, &ImageSeen> = snapshot.images.iter().map(|i| (&*i.id, i)).collect();
+        let going: Vec<&ImageSeen> = plan.remove.iter().filter_map(|id| images.get(&**id).copied()).collect();
         if run.dry {
-            for image in at_least(&going, aim) {
+            for image in at_least(&going, goal) {
                 run.planned("image", &image.id, image.names.join(", "));
             }
             return Ok(());
         }
-        let place = match aim {
-            Aim::Threshold { .. } => Some(self.place().await?),
-            // What comes of it is only told.
-            Aim::TooOld | Aim::All => self.place().await.ok(),
+        let disk = match goal {
+            Goal::Threshold { .. } => Some(self.image_disk().await?),
+            // The freed bytes are only reported.
+            Goal::TooOld | Goal::All => self.image_disk().await.ok(),
         };
         for image in going {
-            if self.is_enough(run, aim, place.as_ref()).await? {
+            if self.is_enough(run, goal, disk.as_ref()).await? {
                 break;
             }
-            self.remove_image(run, image, aim, place.as_ref(), asked).await?;
+            self.remove_image(run, image, goal, disk.as_ref(), cache).await?;
         }
-        self.is_enough(run, aim, place.as_ref()).await?;
+        self.is_enough(run, goal, disk.as_ref()).await?;
         self.save().await;
         Ok(())
     }
 
-    /// Whether the file system is at its target, which is noted.
-    async fn is_enough(&self, run: &mut Run, aim: Aim, place: Option<&Place>) -> Result<bool, GcError> {
-        let (Aim::Threshold { .. }, Some(place)) = (aim, place) else { return Ok(false) };
-        let reached = plan::reached(&self.read(place).await?, &self.settings);
+    /// Whether the file system is at its target, which is recorded in the run.
+    async fn is_enough(&self, run: &mut Run, goal: Goal, disk: Option<&DiskUsage>) -> Result<bool, GcError> {
+        let (Goal::Threshold { .. }, Some(disk)) = (goal, disk) else { return Ok(false) };
+        let reached = plan::reached(&self.read(disk).await?, &self.settings);
         run.outcome.reached |= reached;
         Ok(reached)
     }
 
-    pub fn plan(&self, look: &Look, run_began: Timestamp, aim: Aim) -> ImagePlan {
+    /// Plans removals from a snapshot.
+    pub fn plan(&self, snapshot: &ImageSnapshot, run_began: Timestamp, goal: Goal) -> ImagePlan {
         let facts = ImageFacts {
-            images: &look.images,
+            images: &snapshot.images,
             uses: &self.uses(),
-            users: &look.users,
+            users: &snapshot.users,
             now: Timestamp::now(),
             run_began,
             settings: &self.settings,
         };
-        plan::images(&facts, aim)
+        plan::images(&facts, goal)
     }
 
-    /// Removes one image, unless somebody uses it by now.
+    /// Removes one image, unless it is in use by now.
     ///
     /// # Errors
-    /// The runtime cannot be asked who uses it, or the file system not how full it is. A removal that fails is told and
-    /// no error.
+    /// The runtime or the file system cannot be queried. A failed removal is recorded in the run and is not
+    /// an error.
     async fn remove_image(
         &self,
         run: &mut Run,
         image: &ImageSeen,
-        aim: Aim,
-        place: Option<&Place>,
-        asked: &mut Asked,
+        goal: Goal,
+        disk: Option<&DiskUsage>,
+        cache: &mut RunCache,
     ) -> Result<(), GcError> {
-        // Before the look: whoever is about to use it is found either here or there.
+        // Claimed before the snapshot: a new user is found either here or in the snapshot.
         let Some(_claim) = self.holds.claim(image) else { return Ok(()) };
-        let now = self.look(asked).await?;
+        let now = self.snapshot(cache).await?;
         self.uses().detect(&now.images, &now.users, Timestamp::now());
-        if !self.plan(&now, run.began, aim).go.contains(&image.id) {
+        if !self.plan(&now, run.began, goal).remove.contains(&image.id) {
             return Ok(());
         }
-        // It may have got a name since, which somebody holds.
+        // The image may have got a name since for which there is a hold.
         let Some(image) = now.images.into_iter().find(|own| own.id == image.id) else { return Ok(()) };
         if self.holds.is_held(&image) {
             return Ok(());
         }
-        let before = match place {
-            Some(place) => Some(self.read(place).await?),
+        let before = match disk {
+            Some(disk) => Some(self.read(disk).await?),
             None => None,
         };
         let names = image.names.join(", ");
@@ -218,50 +226,51 @@ impl Inner {
             return Ok(());
         }
         self.uses().forget(&image.id);
-        told::image_removed(if aim == Aim::TooOld { Reason::Age } else { Reason::Space });
-        let freed = match (place, before) {
-            (Some(place), Some(before)) => Some(self.settle(place, &before, aim).await?),
+        metrics::image_removed(if goal == Goal::TooOld { RemovalReason::Age } else { RemovalReason::Space });
+        let freed = match (disk, before) {
+            (Some(disk), Some(before)) => Some(self.settle(disk, &before, goal).await?),
             _ => None,
         };
         run.removed("image", &image.id, names, freed);
         Ok(())
     }
 
-    /// Waits until the file system has given back what a removal freed, and no longer than the target needs; how much
-    /// that is, in bytes.
-    async fn settle(&self, place: &Place, before: &FsUse, aim: Aim) -> Result<u64, GcError> {
+    /// Waits until the file system has freed what a removal released, but no longer than the target needs.
+    /// Returns the freed bytes.
+    async fn settle(&self, disk: &DiskUsage, before: &FsUse, goal: Goal) -> Result<u64, GcError> {
         let begun = Instant::now();
         let (mut most, mut news) = (before.available, begun);
         loop {
-            let now = self.read(place).await?;
+            let now = self.read(disk).await?;
             if now.available > most {
                 (most, news) = (now.available, Instant::now());
             }
-            let reached = matches!(aim, Aim::Threshold { .. }) && plan::reached(&now, &self.settings);
-            if reached || news.elapsed() >= QUIET || begun.elapsed() >= LONGEST {
+            let reached = matches!(goal, Goal::Threshold { .. }) && plan::reached(&now, &self.settings);
+            if reached || news.elapsed() >= SETTLED_AFTER || begun.elapsed() >= SETTLE_LIMIT {
                 return Ok(most - before.available);
             }
-            tokio::time::sleep(GLANCE).await;
+            tokio::time::sleep(POLL_INTERVAL).await;
         }
     }
 
-    /// Where images are, by the runtime's word.
-    pub async fn place(&self) -> Result<Place, GcError> {
-        self.runtime.places().await?.images.into_iter().next().ok_or(GcError::NoImageFs)
+    /// The directory of images according to the runtime.
+    pub async fn image_disk(&self) -> Result<DiskUsage, GcError> {
+        self.runtime.image_fs_info().await?.images.into_iter().next().ok_or(GcError::NoImageFs)
     }
 }
 
-/// Whether a wanted pod of this uid names the same.
-fn contains(wanted: &nodewarden_pods::status::Wanted, uid: &str, named: &Named) -> bool {
+/// Whether the manifest of a desired pod with this uid names the same image.
+fn contains(wanted: &nodewarden_pods::status::Wanted, uid: &str, image: &ManifestImage) -> bool {
     let mut same = wanted.pods.iter().filter(|sourced| sourced.pod.uid == uid);
-    same.any(|sourced| users::named(&sourced.pod, &sourced.origin).any(|own| own == *named))
+    same.any(|sourced| users::manifest_images(&sourced.pod, &sourced.origin).any(|own| own == *image))
 }
 
-/// Those that go at least: by their sizes, which count shared layers with each, so much comes free at most.
-pub fn at_least<'a>(going: &[&'a ImageSeen], aim: Aim) -> Vec<&'a ImageSeen> {
-    let mut left = match aim {
-        Aim::Threshold { wanted } => wanted,
-        Aim::TooOld | Aim::All => return going.to_vec(),
+/// The first images that a dry run shows: as many as reach the goal if each freed its full size. Sizes count
+/// shared layers in each image, so more may be needed.
+pub fn at_least<'a>(going: &[&'a ImageSeen], goal: Goal) -> Vec<&'a ImageSeen> {
+    let mut left = match goal {
+        Goal::Threshold { wanted } => wanted,
+        Goal::TooOld | Goal::All => return going.to_vec(),
     };
     let enough = |image: &&&ImageSeen| {
         let more = left > 0;

@@ -1,32 +1,37 @@
-//! Garbage collection of images and dead containers: what goes is decided purely, and each removal is looked at before
-//! the next.
+//! Garbage collection of images and dead containers. The decisions are pure functions; before each removal
+//! the facts are read again.
 //!
-//! Decided in [`plan`], on when images were seen and used ([`Uses`]), by whom they are used ([`users`]) and how full
-//! their file system is ([`fs`]). Carried out by the [`Collector`], one run at a time. [`Holds`] keep an image that is
-//! about to be used from being removed.
+//! Decided in [`plan`], from when images were seen and used ([`uses`]), what uses them ([`users`]) and how
+//! full their file system is ([`fs`]). Carried out by the [`Collector`], one run at a time. [`Holds`] prevent
+//! the removal of an image that is about to be used.
+
+#![deny(missing_docs)]
 
 mod collector;
 mod containers;
 mod error;
-pub mod fs;
+#[cfg(test)]
+mod fixture;
+mod fs;
 mod holds;
 mod images;
 mod logs;
-pub mod plan;
+mod metrics;
+mod plan;
+mod reporter;
 mod run;
 mod runtime;
 mod sweep;
 #[cfg(test)]
 mod tests;
-mod told;
-mod types;
-pub mod users;
+mod users;
 mod uses;
 
-pub use collector::{Collector, Needs};
+pub use collector::{Collector, Deps};
 pub use error::GcError;
 pub use fs::{Disk, FileSystems, FsError, StatVfs};
 pub use holds::{Hold, Holds};
-pub use runtime::{Place, Places, Runtime};
-pub use types::{DeadContainer, Fs};
-pub use uses::{Uses, UsesFile};
+pub use plan::FsFault;
+pub use runtime::{DiskUsage, ImageFsInfo, Runtime};
+
+use uses::{Uses, UsesFile};

@@ -1,6 +1,6 @@
-//! Logs that nobody has any more: of runs whose container was removed, and of pods that are gone (kubelet
-//! `removeContainerLog`, `evictPodLogsDirectories`). Only names of the kubelet's layout are ours,
-//! `<namespace>_<pod>_<uid>/<container>/<run>.log` and what was rotated from it, and no link is followed.
+//! Orphaned logs: of runs whose container was removed, and of pods that are gone (kubelet
+//! `removeContainerLog`, `evictPodLogsDirectories`). Only names of the kubelet's layout are considered,
+//! `<namespace>_<pod>_<uid>/<container>/<run>.log` and what was rotated from it; links are not followed.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -10,24 +10,24 @@ use nix::errno::Errno;
 use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
-
-use super::containers::{Pods, Present};
 use nodewarden_model::PodView;
 use nodewarden_pods::volume;
 use nodewarden_pods::volume::VolumeError;
+
+use super::containers::{Pods, Present};
 
 const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_CLOEXEC);
 
 /// A pod's log directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodLogs {
-    /// Its name.
+    /// Name of the directory.
     pub directory: String,
     pub uid: String,
     pub files: Vec<LogFile>,
 }
 
-/// A file in it.
+/// A log file of a container.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LogFile {
     pub container: String,
@@ -35,17 +35,17 @@ pub struct LogFile {
     pub run: u32,
 }
 
-/// What goes.
+/// Logs to remove.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Orphan {
-    /// Everything of a pod that is gone.
+    /// All logs of a pod that is gone.
     Pod { directory: String, uid: String },
-    /// A log of a run whose container is gone.
+    /// A log of a run whose container was removed.
     Run { directory: String, container: String, name: String },
 }
 
 impl Orphan {
-    /// Below the directory of logs.
+    /// The path below the directory of logs.
     pub fn path(&self) -> PathBuf {
         match self {
             Self::Pod { directory, .. } => PathBuf::from(directory),
@@ -54,8 +54,8 @@ impl Orphan {
     }
 }
 
-/// What is there of the kubelet's layout; nothing if `root` is not there. Look here before the runtime is asked for its
-/// containers: then what is in use is in its list.
+/// Lists the logs in the kubelet's layout; none if `root` does not exist. Call this before the runtime is
+/// asked for its containers, so that logs in use belong to a container in its list.
 ///
 /// # Errors
 /// A directory cannot be listed.
@@ -63,9 +63,9 @@ pub fn scan(root: &Path) -> Result<Vec<PodLogs>, VolumeError> {
     let mut pods = Vec::new();
     for directory in directories(root)? {
         let Some(uid) = uid_of(&directory) else { continue };
-        let (mut files, place) = (Vec::new(), root.join(&directory));
-        for container in directories(&place)? {
-            for name in names(&place.join(&container), |kind| !kind.is_dir())? {
+        let (mut files, dir) = (Vec::new(), root.join(&directory));
+        for container in directories(&dir)? {
+            for name in names(&dir.join(&container), |kind| !kind.is_dir())? {
                 if let Some(run) = run_of(&name) {
                     files.push(LogFile { container: container.clone(), name, run });
                 }
@@ -78,14 +78,15 @@ pub fn scan(root: &Path) -> Result<Vec<PodLogs>, VolumeError> {
     Ok(pods)
 }
 
-/// What of it goes: everything of pods that are forgotten and of which the runtime has nothing, whoever's it is; and of
-/// the agent's own pods the runs without a container. The logs of a pod that ends stay until it is gone; those of one that
-/// had to make way stay too, unless `all_unused`: the disk is needed.
+/// Selects the orphaned logs: all logs of pods that no longer exist and of which the runtime has nothing,
+/// whichever agent ran them; and of the agent's own pods the runs without a container. The logs of a
+/// terminating pod are kept until it is gone; those of an evicted or preempted pod are kept too, unless
+/// `all_unused` (the disk is short of space).
 pub fn orphans(found: &[PodLogs], pods: &Pods, present: &Present, all_unused: bool) -> Vec<Orphan> {
     let mut orphans = Vec::new();
     for logs in found {
         let directory = logs.directory.clone();
-        if pods.is_forgotten(&logs.uid) {
+        if pods.no_longer_exists(&logs.uid) {
             if !present.uids.contains(&logs.uid) {
                 orphans.push(Orphan::Pod { directory, uid: logs.uid.clone() });
             }
@@ -103,15 +104,15 @@ pub fn orphans(found: &[PodLogs], pods: &Pods, present: &Present, all_unused: bo
     orphans
 }
 
-/// What the runtime has of the pod is all that its logs are kept for.
+/// Whether logs without a container of this pod may be removed.
 fn is_settled(view: &PodView, all_unused: bool) -> bool {
     view.terminating.is_none() && (all_unused || !view.made_way())
 }
 
-/// Removes it; what is not there is removed.
+/// Removes orphaned logs; succeeds if they do not exist.
 ///
 /// # Errors
-/// It cannot be removed, or something is mounted there.
+/// They cannot be removed, or something is mounted there.
 pub fn remove(root: &Path, orphan: &Orphan) -> Result<(), VolumeError> {
     match orphan {
         Orphan::Pod { directory, .. } => volume::remove(&root.join(directory)),
@@ -121,8 +122,8 @@ pub fn remove(root: &Path, orphan: &Orphan) -> Result<(), VolumeError> {
                 let nofollow = DIRECTORY.union(OFlag::O_NOFOLLOW);
                 let top = open(root, DIRECTORY, Mode::empty())?;
                 let pod = openat(&top, directory.as_str(), nofollow, Mode::empty())?;
-                let place = openat(&pod, container.as_str(), nofollow, Mode::empty())?;
-                unlinkat(&place, name.as_str(), UnlinkatFlags::NoRemoveDir)
+                let dir = openat(&pod, container.as_str(), nofollow, Mode::empty())?;
+                unlinkat(&dir, name.as_str(), UnlinkatFlags::NoRemoveDir)
             };
             match unlinked() {
                 Ok(()) | Err(Errno::ENOENT) => Ok(()),
@@ -132,7 +133,7 @@ pub fn remove(root: &Path, orphan: &Orphan) -> Result<(), VolumeError> {
     }
 }
 
-/// `<namespace>_<pod>_<uid>`: none of the three can have an underscore.
+/// The uid in `<namespace>_<pod>_<uid>`: none of the three can contain an underscore.
 fn uid_of(directory: &str) -> Option<&str> {
     let parts: Vec<&str> = directory.split('_').collect();
     let [namespace, pod, uid] = parts[..] else { return None };
@@ -144,24 +145,25 @@ fn uid_of(directory: &str) -> Option<&str> {
     (word(namespace, b"-") && word(pod, b"-.") && is_uid).then_some(uid)
 }
 
-/// `<run>.log`, `<run>.log.<time>` and what is made of that.
+/// The run in `<run>.log`, `<run>.log.<time>` and names that are longer.
 fn run_of(name: &str) -> Option<u32> {
     let (run, rest) = name.split_once(".log")?;
     let digits = !run.is_empty() && run.bytes().all(|b| b.is_ascii_digit());
     (digits && (rest.is_empty() || rest.starts_with('.'))).then(|| run.parse().ok())?
 }
 
-fn directories(place: &Path) -> Result<Vec<String>, VolumeError> {
-    names(place, |kind| kind.is_dir())
+fn directories(dir: &Path) -> Result<Vec<String>, VolumeError> {
+    names(dir, |kind| kind.is_dir())
 }
 
-/// Names in UTF-8 of what is of this kind; a link is none. A directory that is gone meanwhile has none.
-fn names(place: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<String>, VolumeError> {
+/// UTF-8 names of the entries of the wanted kind; links have a kind of their own. A directory that no longer
+/// exists has none.
+fn names(dir: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<String>, VolumeError> {
     let fail = |call| {
-        let path = place.to_owned();
+        let path = dir.to_owned();
         move |source| VolumeError::File { call, path, source }
     };
-    let entries = match fs::read_dir(place) {
+    let entries = match fs::read_dir(dir) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
         entries => entries.map_err(fail("open"))?,
     };
@@ -179,5 +181,4 @@ fn names(place: &Path, wanted: impl Fn(fs::FileType) -> bool) -> Result<Vec<Stri
 }
 
 #[cfg(test)]
-#[path = "logs_tests.rs"]
 mod tests;

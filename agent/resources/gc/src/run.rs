@@ -1,23 +1,23 @@
-//! One run: what it is for, what it told, and what failed.
+//! One run: its steps, results and failures.
 
 use std::collections::BTreeMap;
 
 use jiff::Timestamp;
+use nodewarden_model::{GcOutcome, GcStep};
 use tokio::sync::mpsc;
 use tracing::{debug, info};
 
-use super::told;
-use nodewarden_model::{GcOutcome, GcStep};
+use super::metrics;
 
-/// See the module.
+/// The state of a run.
 #[derive(Debug)]
 pub struct Run {
     pub began: Timestamp,
-    /// Only planned.
+    /// Only plan; remove nothing.
     pub dry: bool,
     pub outcome: GcOutcome,
     steps: Option<mpsc::UnboundedSender<GcStep>>,
-    /// How often each kind of removal failed, and how first.
+    /// By kind of removal: number of failures and the first error.
     failures: BTreeMap<&'static str, (u32, String)>,
     removed: BTreeMap<&'static str, u32>,
 }
@@ -27,7 +27,7 @@ impl Run {
         Self {
             began: Timestamp::now(),
             dry,
-            // Until something is wanted.
+            // Until bytes have to be freed.
             outcome: GcOutcome { reached: true, ..GcOutcome::default() },
             steps,
             failures: BTreeMap::new(),
@@ -35,31 +35,31 @@ impl Run {
         }
     }
 
-    /// Something would go.
+    /// Sends a step of a dry run: something would be removed.
     pub fn planned(&self, what: &'static str, id: &str, name: String) {
         self.send(what, id, name, None, String::new());
     }
 
-    /// Something is gone; `freed` bytes came with it, where that was measured.
+    /// Records a removal; `freed` is the number of bytes that it freed, if measured.
     pub fn removed(&mut self, what: &'static str, id: &str, name: String, freed: Option<u64>) {
         info!(what, id, name, freed, "removed");
         *self.removed.entry(what).or_default() += 1;
         if let Some(freed) = freed {
             self.outcome.freed += freed;
-            told::freed(freed);
+            metrics::freed(freed);
         }
         self.send(what, id, name, freed, String::new());
     }
 
-    /// Something could not be removed.
+    /// Records a failed removal.
     pub fn failed(&mut self, what: &'static str, id: &str, name: String, error: String) {
         debug!(what, id, name, error, "not removed");
-        told::failed(what);
+        metrics::failed(what);
         self.failures.entry(what).or_insert_with(|| (0, format!("{id}: {error}"))).0 += 1;
         self.send(what, id, name, None, error);
     }
 
-    /// What failed of this kind, for people.
+    /// A text about the failures of this kind; `None` without failures.
     pub fn failure(&self, what: &'static str) -> Option<String> {
         self.failures.get(what).map(|(times, first)| match times {
             1 => first.clone(),
@@ -67,6 +67,7 @@ impl Run {
         })
     }
 
+    /// How many of this kind were removed.
     pub fn count(&self, what: &'static str) -> u32 {
         self.removed.get(what).copied().unwrap_or_default()
     }
@@ -75,7 +76,7 @@ impl Run {
         if let Some(steps) = &self.steps {
             let step =
                 GcStep { time: Timestamp::now(), what, id: id.to_owned(), name, freed, error, dry: self.dry };
-            // That nobody takes them ends nothing.
+            // The run continues if the receiver was dropped.
             let _ = steps.send(step);
         }
     }

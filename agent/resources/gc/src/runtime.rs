@@ -1,44 +1,50 @@
-//! What collection asks of the container runtime.
+//! The calls of garbage collection to the container runtime.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use nodewarden_proto::runtime::v1 as cri;
-
 use nodewarden_cri::{Client, Listing, RuntimeError};
 use nodewarden_model::ImageSeen;
+use nodewarden_proto::runtime::v1 as cri;
 
-/// A directory that something of the runtime's is on, and what that takes by its word.
+/// A directory of the runtime, with the usage that the runtime reports.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct DiskUsage {
+    /// The directory.
     pub path: PathBuf,
+    /// Used bytes according to the runtime.
     pub used: Option<u64>,
+    /// Used inodes according to the runtime.
     pub inodes_used: Option<u64>,
 }
 
-/// Where the runtime has images and containers' writable layers.
+/// The directories of images and of containers' writable layers (CRI: ImageFsInfo).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Places {
-    pub images: Vec<Place>,
-    /// Empty from runtimes that do not tell: they are with the images.
-    pub containers: Vec<Place>,
+pub struct ImageFsInfo {
+    /// Directories of images.
+    pub images: Vec<DiskUsage>,
+    /// Empty if the runtime does not report it: then they are with the images.
+    pub containers: Vec<DiskUsage>,
 }
 
-/// The runtime's calls. A removal of what is gone succeeds.
+/// The runtime's calls. Removing what does not exist succeeds.
 #[async_trait::async_trait]
 pub trait Runtime: Send + Sync + 'static {
-    /// Each image once.
+    /// All images, each once.
     async fn images(&self) -> Result<Vec<ImageSeen>, RuntimeError>;
-    /// The id of the image that a reference names, if it is there.
+    /// The id of the image that a reference names, if the runtime has it.
     async fn image_id(&self, reference: &str) -> Result<Option<String>, RuntimeError>;
-    /// The image that sandboxes are made of, where the runtime tells.
+    /// The image of sandboxes, if the runtime reports it.
     async fn sandbox_image(&self, sandboxes: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError>;
+    /// Removes an image with all its names.
     async fn remove_image(&self, id: &str) -> Result<(), RuntimeError>;
-    async fn places(&self) -> Result<Places, RuntimeError>;
-    /// Everybody's sandboxes and containers.
+    /// The directories of images and containers.
+    async fn image_fs_info(&self) -> Result<ImageFsInfo, RuntimeError>;
+    /// All sandboxes and containers, also those of other owners.
     async fn list(&self) -> Result<Listing, RuntimeError>;
+    /// Removes a container.
     async fn remove_container(&self, id: &str) -> Result<(), RuntimeError>;
-    /// Stops it, so that its network is surely gone, and removes it.
+    /// Stops a sandbox, so that its network is removed, and removes it.
     async fn remove_sandbox(&self, id: &str) -> Result<(), RuntimeError>;
 }
 
@@ -60,10 +66,13 @@ impl Runtime for Client {
         Self::remove_image(self, id).await
     }
 
-    async fn places(&self) -> Result<Places, RuntimeError> {
-        let told = self.image_fs_info().await?;
-        let places = |told: Vec<cri::FilesystemUsage>| told.into_iter().filter_map(place).collect();
-        Ok(Places { images: places(told.image_filesystems), containers: places(told.container_filesystems) })
+    async fn image_fs_info(&self) -> Result<ImageFsInfo, RuntimeError> {
+        let info = self.image_fs_info().await?;
+        let usages = |list: Vec<cri::FilesystemUsage>| list.into_iter().filter_map(usage).collect();
+        Ok(ImageFsInfo {
+            images: usages(info.image_filesystems),
+            containers: usages(info.container_filesystems),
+        })
     }
 
     async fn list(&self) -> Result<Listing, RuntimeError> {
@@ -80,20 +89,20 @@ impl Runtime for Client {
     }
 }
 
-fn place(told: cri::FilesystemUsage) -> Option<Place> {
-    let path = told.fs_id?.mountpoint;
-    let value = |told: Option<cri::UInt64Value>| told.map(|told| told.value);
-    (!path.is_empty()).then(|| Place {
+fn usage(reported: cri::FilesystemUsage) -> Option<DiskUsage> {
+    let path = reported.fs_id?.mountpoint;
+    let value = |value: Option<cri::UInt64Value>| value.map(|value| value.value);
+    (!path.is_empty()).then(|| DiskUsage {
         path: path.into(),
-        used: value(told.used_bytes),
-        inodes_used: value(told.inodes_used),
+        used: value(reported.used_bytes),
+        inodes_used: value(reported.inodes_used),
     })
 }
 
-/// One with several names may be told several times.
-fn each_once(told: Vec<cri::Image>) -> Vec<ImageSeen> {
+/// Merges entries of one image, which some runtimes list once per name.
+fn each_once(reported: Vec<cri::Image>) -> Vec<ImageSeen> {
     let mut images: BTreeMap<String, ImageSeen> = BTreeMap::new();
-    for image in told.into_iter().filter(|image| !image.id.is_empty()) {
+    for image in reported.into_iter().filter(|image| !image.id.is_empty()) {
         let own = images.entry(image.id.clone()).or_insert_with(|| ImageSeen {
             id: image.id,
             names: Vec::new(),
@@ -116,8 +125,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_image_under_several_names_is_one() {
-        let told = |id: &str, tag: &str, pinned| cri::Image {
+    fn entries_of_one_image_are_merged() {
+        let reported = |id: &str, tag: &str, pinned| cri::Image {
             id: id.into(),
             repo_tags: vec![tag.into()],
             repo_digests: vec!["r/x@sha256:00".into()],
@@ -125,21 +134,25 @@ mod tests {
             pinned,
             ..Default::default()
         };
-        let images = each_once(vec![told("a", "x:1", false), told("", "y", false), told("a", "x:2", true)]);
+        let images = each_once(vec![
+            reported("a", "x:1", false),
+            reported("", "y", false),
+            reported("a", "x:2", true),
+        ]);
         let names = ["x:1", "r/x@sha256:00", "x:2"].map(String::from).to_vec();
         assert_eq!(images, [ImageSeen { id: "a".into(), names, size: 7, pinned: true }]);
     }
 
     #[test]
-    fn places_without_a_directory_are_none() {
-        let told = |path: &str| cri::FilesystemUsage {
+    fn file_systems_without_a_directory_are_ignored() {
+        let reported = |path: &str| cri::FilesystemUsage {
             fs_id: Some(cri::FilesystemIdentifier { mountpoint: path.into() }),
             used_bytes: Some(cri::UInt64Value { value: 3 }),
             ..Default::default()
         };
-        let place = Some(Place { path: "/images".into(), used: Some(3), inodes_used: None });
-        assert_eq!(super::place(told("/images")), place);
-        assert_eq!(super::place(told("")), None);
-        assert_eq!(super::place(cri::FilesystemUsage::default()), None);
+        let place = Some(DiskUsage { path: "/images".into(), used: Some(3), inodes_used: None });
+        assert_eq!(usage(reported("/images")), place);
+        assert_eq!(usage(reported("")), None);
+        assert_eq!(usage(cri::FilesystemUsage::default()), None);
     }
 }

@@ -1,23 +1,24 @@
-//! Removing dead containers, dead sandboxes and the logs that they leave (kubelet `containerGC.GarbageCollect`).
+//! Removes dead containers, dead sandboxes and the logs of both (kubelet `containerGC.GarbageCollect`).
 
 use jiff::Timestamp;
+use nodewarden_cri::Listing;
+use nodewarden_pods::volume::VolumeError;
 
 use super::collector::Inner;
 use super::containers::{self, Pods, Present};
 use super::logs::{self, Orphan};
 use super::run::Run;
 use super::{GcError, plan};
-use nodewarden_cri::Listing;
-use nodewarden_pods::volume::VolumeError;
 
 impl Inner {
-    /// Removes what is too much. `all_unused`: also everything of pods that have ended, and the logs of those
-    /// that had to make way.
+    /// Removes dead containers and sandboxes beyond the limits. `all_unused`: also everything of pods that
+    /// have ended, and the logs of evicted or preempted pods.
     ///
     /// # Errors
-    /// The runtime or the logs cannot be listed. A removal that fails is told and no error.
+    /// The runtime or the logs cannot be listed. A failed removal is recorded in the run and is not an error.
     pub async fn collect_containers(&self, run: &mut Run, all_unused: bool) -> Result<(), GcError> {
-        // The list first: whatever is in it had its pod on the board, unless that is gone.
+        // The list is read before the pods: a container in it has its pod among the pods, unless the pod is
+        // gone.
         let listing = self.runtime.list().await?;
         let facts = containers::facts(&listing, &self.owner, &self.pods());
         let now = Timestamp::now();
@@ -34,7 +35,7 @@ impl Inner {
                 Err(error) => run.failed("container", id, name, error.to_string()),
             }
         }
-        // What is left in them tells the runtime.
+        // The runtime is asked again which containers are left in them.
         let listing =
             if plan.sandboxes.is_empty() || run.dry { listing } else { self.runtime.list().await? };
         for id in &plan.sandboxes {
@@ -52,11 +53,11 @@ impl Inner {
         self.collect_logs(run, &plan.containers, all_unused).await
     }
 
-    /// `planned`: containers that would be gone in a run that is only planned.
+    /// `planned`: containers that a dry run would remove.
     async fn collect_logs(&self, run: &mut Run, planned: &[String], all_unused: bool) -> Result<(), GcError> {
         let root = self.logs_dir.clone();
         let found = tokio::task::spawn_blocking(move || logs::scan(&root)).await;
-        let found = found.map_err(|_| GcError::Died)??;
+        let found = found.map_err(|_| GcError::Panicked)??;
         if found.is_empty() {
             return Ok(());
         }
@@ -80,20 +81,20 @@ impl Inner {
     }
 
     async fn remove_logs(&self, orphan: Orphan) -> Result<(), VolumeError> {
-        // A pod of the same uid may have begun since.
+        // A pod with the same uid may have started since.
         if let Orphan::Pod { uid, .. } = &orphan
-            && !self.pods().is_forgotten(uid)
+            && !self.pods().no_longer_exists(uid)
         {
             return Ok(());
         }
         let root = self.logs_dir.clone();
         let removed = tokio::task::spawn_blocking(move || logs::remove(&root, &orphan)).await;
-        // A panic in there is a fault of ours; it is tried again.
+        // A panic is a bug of the agent; the removal is tried again.
         removed.unwrap_or(Ok(()))
     }
 
     fn pods(&self) -> Pods {
-        // The wanted last: a pod of theirs may have begun since, and is not gone.
+        // Desired pods are read last: a pod may have started since, and is not gone.
         let pods = self.board.pods();
         Pods::new(pods, &self.board.wanted().unwrap_or_default())
     }

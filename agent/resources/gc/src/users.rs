@@ -1,41 +1,41 @@
-//! Who uses which image: containers, the sandboxes, the runtime itself and manifests.
+//! What uses each image: containers, sandboxes, the runtime itself and manifests.
 
 use std::collections::BTreeMap;
 
-use nodewarden_proto::runtime::v1 as cri;
-
-use super::plan::Users;
 use nodewarden_cri::image_reference::normalized;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{ImageSeen, Used};
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_NAME, POD_NAMESPACE};
+use nodewarden_proto::runtime::v1 as cri;
 
-/// What a manifest names.
+use super::plan::Users;
+
+/// An image that a manifest names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Named {
+pub struct ManifestImage {
     pub reference: String,
-    /// For people.
-    pub who: String,
+    /// What uses it, as text for people.
+    pub user: String,
 }
 
 /// The images that a pod's manifest names.
-pub fn named<'a>(pod: &'a Pod, origin: &'a str) -> impl Iterator<Item = Named> + 'a {
+pub fn manifest_images<'a>(pod: &'a Pod, origin: &'a str) -> impl Iterator<Item = ManifestImage> + 'a {
     let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
     containers.filter_map(move |container| {
-        let who = format!("manifest {origin}: {}/{}/{}", pod.namespace, pod.name, container.name);
-        Some(Named { reference: container.image.clone().filter(|image| !image.is_empty())?, who })
+        let user = format!("manifest {origin}: {}/{}/{}", pod.namespace, pod.name, container.name);
+        Some(ManifestImage { reference: container.image.clone().filter(|image| !image.is_empty())?, user })
     })
 }
 
-/// Images by every name that they have, and by what the runtime said of others.
+/// Image ids by every name, and by references that the runtime has resolved.
 #[derive(Debug, Default)]
-pub struct Names<'a>(BTreeMap<String, &'a str>);
+pub struct ImageIndex<'a>(BTreeMap<String, &'a str>);
 
-impl<'a> Names<'a> {
-    /// `told`: references by which the runtime found an image, with its id.
-    pub fn new(images: &'a [ImageSeen], told: &'a BTreeMap<String, Option<String>>) -> Self {
+impl<'a> ImageIndex<'a> {
+    /// `references`: ids that the runtime found for references.
+    pub fn new(images: &'a [ImageSeen], references: &'a BTreeMap<String, Option<String>>) -> Self {
         let mut names = BTreeMap::new();
-        for (reference, id) in told {
+        for (reference, id) in references {
             if let Some(id) = id {
                 names.insert(normalized(reference), &**id);
             }
@@ -48,19 +48,20 @@ impl<'a> Names<'a> {
         Self(names)
     }
 
-    /// The id of the image.
+    /// The id of the image with this name or id.
     pub fn id(&self, reference: &str) -> Option<&'a str> {
         self.0.get(&normalized(reference)).copied().filter(|_| !reference.is_empty())
     }
 }
 
-/// Puts together who uses what; an image with several kinds of users is in use by the first of [`Used`].
+/// Collects the users of all images; an image with several kinds of users is in use by the first kind in the
+/// order of [`Used`].
 pub fn users(
     images: &[ImageSeen],
-    names: &Names<'_>,
+    names: &ImageIndex<'_>,
     containers: &[cri::Container],
     sandbox: Option<&str>,
-    manifests: &[Named],
+    manifests: &[ManifestImage],
 ) -> Users {
     let mut users = Users::default();
     let mut add = |id: &str, used: Used, who: String| {
@@ -71,11 +72,11 @@ pub fn users(
         }
     };
     for container in containers {
-        // What it was made from by name may have another image by now.
+        // The name in its specification may refer to another image by now.
         let spec = container.image.as_ref().map(|spec| spec.image.as_str()).unwrap_or_default();
         let references = [container.image_id.as_str(), &container.image_ref, spec];
         if let Some(id) = references.into_iter().find_map(|reference| names.id(reference)) {
-            add(id, Used::Container, who(container));
+            add(id, Used::Container, user_name(container));
         }
     }
     if let Some(id) = sandbox.and_then(|reference| names.id(reference)) {
@@ -84,16 +85,16 @@ pub fn users(
     for image in images.iter().filter(|image| image.pinned) {
         add(&image.id, Used::Pinned, String::new());
     }
-    for named in manifests {
-        if let Some(id) = names.id(&named.reference) {
-            add(id, Used::Manifest, named.who.clone());
+    for image_named in manifests {
+        if let Some(id) = names.id(&image_named.reference) {
+            add(id, Used::Manifest, image_named.user.clone());
         }
     }
     users
 }
 
-/// `namespace/pod/container`, as far as its labels tell.
-fn who(container: &cri::Container) -> String {
+/// `namespace/pod/container`, or the container's id if its labels are incomplete.
+fn user_name(container: &cri::Container) -> String {
     let label = |name: &str| container.labels.get(name).map(String::as_str);
     match (label(POD_NAMESPACE), label(POD_NAME), label(CONTAINER_NAME)) {
         (Some(namespace), Some(pod), Some(name)) => format!("{namespace}/{pod}/{name}"),
@@ -122,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_user() {
+    fn images_are_matched_to_every_kind_of_user() {
         let images = [
             image("a", "docker.io/library/a:latest"),
             image("b", "docker.io/library/b:1"),
@@ -138,10 +139,12 @@ mod tests {
                 .map(|(name, value)| (name.to_owned(), value.to_owned())),
         );
         let containers = [labelled, container("2", "", "b:1", ""), container("3", "gone", "gone", "c:1")];
-        let manifest = |reference: &str| Named { reference: reference.into(), who: format!("m {reference}") };
+        let manifest =
+            |reference: &str| ManifestImage { reference: reference.into(), user: format!("m {reference}") };
         let manifests = ["a", "alias", "not-there"].map(manifest);
-        let told = BTreeMap::from([("alias".to_owned(), Some("odd".to_owned())), ("not-there".into(), None)]);
-        let names = Names::new(&images, &told);
+        let references =
+            BTreeMap::from([("alias".to_owned(), Some("odd".to_owned())), ("not-there".into(), None)]);
+        let names = ImageIndex::new(&images, &references);
         let users = users(&images, &names, &containers, Some("registry.k8s.io/pause:3.8"), &manifests);
         let expected = [
             ("a", Used::Container, vec!["shop/web/c", "m a"]),

@@ -1,14 +1,25 @@
-//! Which dead containers and sandboxes go (`containerGC.evictContainers`, `evictSandboxes`).
+//! Which dead containers and sandboxes to remove (`containerGC.evictContainers`, `evictSandboxes`).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
-
-use crate::DeadContainer;
 use nodewarden_model::GcSettings;
 
-/// A sandbox of this agent's, ready or not.
+/// A container that has ended and still exists.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadContainer {
+    pub id: String,
+    pub sandbox: String,
+    pub uid: String,
+    pub name: String,
+    pub attempt: u32,
+    pub created: Timestamp,
+    /// Its pod is gone or was evicted: the container is removed at once.
+    pub pod_gone: bool,
+}
+
+/// A sandbox of this agent, ready or not.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SandboxFact {
     pub id: String,
@@ -16,33 +27,33 @@ pub struct SandboxFact {
     pub attempt: u32,
     pub created: Timestamp,
     pub ready: bool,
-    /// Ids of all containers in it, running or not.
+    /// Ids of all its containers, running or not.
     pub containers: Vec<String>,
-    /// Its pod is gone, or was evicted: what is left of it goes at once.
+    /// Its pod is gone or was evicted: what is left of it is removed at once.
     pub pod_gone: bool,
-    /// Its pod is still wanted and has ended for good: none of its containers runs or will (kubelet:
+    /// Its pod still has a manifest and has ended for good: none of its containers runs or will run (kubelet:
     /// `ShouldPodRuntimeBeRemoved`).
     pub pod_ended: bool,
 }
 
-/// What goes, oldest first: the containers, and then the sandboxes.
+/// Ids of what to remove, oldest first: the containers, and then the sandboxes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerPlan {
     pub containers: Vec<String>,
     pub sandboxes: Vec<String>,
 }
 
-/// Dead containers that are too many, and sandboxes that nothing needs:
+/// Plans the removal of surplus dead containers and unneeded sandboxes:
 ///
-/// - of pods that are gone every dead container goes, of any age;
-/// - of the others that are old enough the newest `max_per_pod_container` stay for each pod and name;
-/// - of what is then left `max_containers` stay: first as many for each pod and name as an even division gives, at least
-///   one; then the newest of all;
-/// - sandboxes that are not ready and have no container, or only such that go, are removed, except for the newest of a pod
-///   that is still there.
+/// - all dead containers of pods that are gone, of any age;
+/// - of the others that are old enough, all but the newest `max_per_pod_container` for each pod and name;
+/// - of the rest, all but `max_containers`: first as many are kept for each pod and name as an even division
+///   allows, at least one; then the newest of all;
+/// - sandboxes that are not ready and have no containers, or only containers that are removed, except for the
+///   newest sandbox of a pod that still exists.
 ///
-/// `all_unused` (`DeleteAllUnusedContainers`) treats pods that have ended like those that are gone; of running ones it
-/// removes no more than otherwise.
+/// `all_unused` (`DeleteAllUnusedContainers`) treats pods that have ended like those that are gone; for
+/// running pods it changes nothing.
 pub fn containers(
     dead: &[DeadContainer],
     sandboxes: &[SandboxFact],
@@ -55,12 +66,12 @@ pub fn containers(
     gone.extend(dead.iter().filter(|c| c.pod_gone).map(|c| &*c.uid));
 
     let (mut go, rest): (Vec<_>, Vec<_>) = dead.iter().partition(|c| gone.contains(&*c.uid));
-    let mut units = units(rest, settings.min_container_age, now);
+    let mut groups = groups(rest, settings.min_container_age, now);
     if let Some(most) = settings.max_per_pod_container {
-        trim(&mut units, size(most), &mut go);
+        trim(&mut groups, size(most), &mut go);
     }
     if let Some(most) = settings.max_containers.map(size) {
-        bound(&mut units, most, &mut go);
+        bound(&mut groups, most, &mut go);
     }
     go.sort_by_key(|c| (c.created, &c.id));
 
@@ -72,41 +83,42 @@ pub fn containers(
 }
 
 /// Dead containers by pod and name, each list newest first.
-type Units<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a DeadContainer>>;
+type Groups<'a> = BTreeMap<(&'a str, &'a str), Vec<&'a DeadContainer>>;
 
-/// Those that are at least `min_age` old. A younger one counts for no bound.
-fn units(dead: Vec<&DeadContainer>, min_age: Duration, now: Timestamp) -> Units<'_> {
+/// Groups the containers that are at least `min_age` old. Younger ones count towards no limit.
+fn groups(dead: Vec<&DeadContainer>, min_age: Duration, now: Timestamp) -> Groups<'_> {
     let min_age = SignedDuration::try_from(min_age).unwrap_or(SignedDuration::MAX);
-    let mut units = Units::new();
+    let mut groups = Groups::new();
     for one in dead {
-        // Without a minimum age nothing is too young, also what a clock that was set back makes younger than now.
+        // Without a minimum age no container is too young, even if the clock was set back since it was
+        // created.
         if min_age.is_zero() || now.duration_since(one.created) >= min_age {
-            units.entry((&one.uid, &one.name)).or_default().push(one);
+            groups.entry((&one.uid, &one.name)).or_default().push(one);
         }
     }
-    for unit in units.values_mut() {
-        // The attempt first: it goes on where a clock may jump.
-        unit.sort_by(|a, b| (b.attempt, b.created, &b.id).cmp(&(a.attempt, a.created, &a.id)));
+    for group in groups.values_mut() {
+        // Sorted by attempt first: it increases even if the clock is set back.
+        group.sort_by(|a, b| (b.attempt, b.created, &b.id).cmp(&(a.attempt, a.created, &a.id)));
     }
-    units
+    groups
 }
 
-/// Leaves the newest `most` of each.
-fn trim<'a>(units: &mut Units<'a>, most: usize, go: &mut Vec<&'a DeadContainer>) {
-    for unit in units.values_mut() {
-        go.extend(unit.drain(most.min(unit.len())..));
+/// Keeps the newest `most` of each group.
+fn trim<'a>(groups: &mut Groups<'a>, most: usize, go: &mut Vec<&'a DeadContainer>) {
+    for group in groups.values_mut() {
+        go.extend(group.drain(most.min(group.len())..));
     }
 }
 
-/// Leaves `most` of all.
-fn bound<'a>(units: &mut Units<'a>, most: usize, go: &mut Vec<&'a DeadContainer>) {
-    let count = |units: &Units<'_>| units.values().map(Vec::len).sum::<usize>();
-    if count(units) <= most {
+/// Keeps `most` of all containers.
+fn bound<'a>(groups: &mut Groups<'a>, most: usize, go: &mut Vec<&'a DeadContainer>) {
+    let count = |groups: &Groups<'_>| groups.values().map(Vec::len).sum::<usize>();
+    if count(groups) <= most {
         return;
     }
-    // There are more than `most`, so there is a unit.
-    trim(units, (most / units.len()).max(1), go);
-    let mut left: Vec<_> = units.values().flatten().copied().collect();
+    // There are more than `most` containers, so there is a group.
+    trim(groups, (most / groups.len()).max(1), go);
+    let mut left: Vec<_> = groups.values().flatten().copied().collect();
     left.sort_by(|a, b| (b.created, &b.id).cmp(&(a.created, &a.id)));
     go.extend(left.drain(most.min(left.len())..));
 }
@@ -137,3 +149,6 @@ fn empty_sandboxes(
 fn size(n: u32) -> usize {
     usize::try_from(n).unwrap_or(usize::MAX)
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,28 +1,28 @@
-//! Which images may go, in which order, and why the others stay (`realImageGCManager.imagesInEvictionOrder`,
-//! `freeSpace`, `freeOldImages`).
+//! Which images may be removed, in which order, and why the others are kept
+//! (`realImageGCManager.imagesInEvictionOrder`, `freeSpace`, `freeOldImages`).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use nodewarden_model::{GcSettings, ImageSeen, ImageUse, Keep, Used};
 
 use crate::Uses;
-use nodewarden_model::GcSettings;
-use nodewarden_model::{ImageSeen, ImageUse, Keep, Used};
 
-/// What uses each image, by its id: the strongest reason, and who, for people.
+/// The users of each image by its id: the strongest reason, and the users as text for people.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Users(pub BTreeMap<String, (Used, Vec<String>)>);
 
 impl Users {
-    /// Why the image is in use; none: it is not. What the runtime has pinned is, whoever else uses it or not.
+    /// Why the image is in use; `None` if it is not. An image that the runtime has pinned is in use without
+    /// any other user.
     pub fn of(&self, image: &ImageSeen) -> Option<Used> {
         let pinned = image.pinned.then_some(Used::Pinned);
         self.0.get(&image.id).map(|(used, _)| *used).or(pinned)
     }
 }
 
-/// What is decided on.
+/// The facts of the decision.
 #[derive(Debug, Clone, Copy)]
 pub struct ImageFacts<'a> {
     pub images: &'a [ImageSeen],
@@ -33,36 +33,36 @@ pub struct ImageFacts<'a> {
     pub settings: &'a GcSettings,
 }
 
-/// What for.
+/// What images are removed for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Aim {
-    /// Until so many bytes more are available; 0: nothing goes.
+pub enum Goal {
+    /// Until so many more bytes are available; with 0 nothing is removed.
     Threshold { wanted: u64 },
-    /// What is older than `imageMaximumGCAge`, whatever is free.
+    /// Images unused for longer than `imageMaximumGCAge`, whatever is free.
     TooOld,
-    /// Everything that nothing uses (`DeleteUnusedImages`). The minimum age counts here too, as in the kubelet: a younger
-    /// image may be waiting for its container.
+    /// All unused images (`DeleteUnusedImages`), of any age: eviction would have to end a pod otherwise.
     All,
 }
 
 /// The decision.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ImagePlan {
-    /// Ids of what may go, in order. How many of them do, the file system tells after each.
-    pub go: Vec<String>,
-    /// In the same order.
-    pub stay: Vec<(String, Keep)>,
+    /// Ids of images to remove, in order. After each removal the file system shows whether more are needed.
+    pub remove: Vec<String>,
+    /// Ids of images to keep with the reason, in the same order.
+    pub keep: Vec<(String, Keep)>,
 }
 
-/// Looks at every image, each id once. One without an id can be neither told apart nor removed, and is passed over.
+/// Plans every image, each id once. An image without an id can be neither identified nor removed, and is
+/// ignored.
 ///
-/// The order is the kubelet's (`byLastUsedAndDetected`): least recently used first, what was never used before
-/// everything that was, and among equals what was detected first.
-pub fn images(facts: &ImageFacts<'_>, aim: Aim) -> ImagePlan {
+/// The order is the kubelet's (`byLastUsedAndDetected`): least recently used first, never used images before
+/// all used ones, and among equals the first detected one.
+pub fn images(facts: &ImageFacts<'_>, goal: Goal) -> ImagePlan {
     let mut judged: BTreeMap<&str, Option<Keep>> = BTreeMap::new();
     for image in facts.images.iter().filter(|image| !image.id.is_empty()) {
-        let reason = keep(facts, aim, image);
-        // Listed twice, one reason to stay is enough.
+        let reason = keep(facts, goal, image);
+        // If it is listed twice, one reason to keep it is enough.
         let known = judged.entry(&image.id).or_insert(reason);
         *known = match (*known, reason) {
             (Some(a), Some(b)) => Some(a.min(b)),
@@ -74,43 +74,44 @@ pub fn images(facts: &ImageFacts<'_>, aim: Aim) -> ImagePlan {
     let mut plan = ImagePlan::default();
     for (id, reason) in ordered {
         match reason {
-            None => plan.go.push(id.to_owned()),
-            Some(reason) => plan.stay.push((id.to_owned(), reason)),
+            None => plan.remove.push(id.to_owned()),
+            Some(reason) => plan.keep.push((id.to_owned(), reason)),
         }
     }
     plan
 }
 
-/// Why one image stays; none: it may go. To be asked again with fresh facts right before a removal.
-pub fn keep(facts: &ImageFacts<'_>, aim: Aim, image: &ImageSeen) -> Option<Keep> {
+/// Why an image is kept; `None` if it may be removed. To be called again with fresh facts right before a
+/// removal.
+pub fn keep(facts: &ImageFacts<'_>, goal: Goal, image: &ImageSeen) -> Option<Keep> {
     if let Some(used) = facts.users.of(image) {
         return Some(Keep::InUse(used));
     }
-    // What no detection has seen is as young as can be.
+    // An image that no detection has seen counts as young.
     let Some(known) = facts.uses.get(&image.id) else { return Some(Keep::Young) };
     if known.last_used.is_some_and(|time| time >= facts.run_began) {
         return Some(Keep::JustUsed);
     }
-    // Who asks for all of them has a pod to end otherwise; the kubelet spares young ones then too.
-    if aim != Aim::All && age(facts.now, known.first_detected) < signed(facts.settings.min_age) {
+    // With this goal a pod would have to be evicted otherwise; the kubelet keeps young images even then.
+    if goal != Goal::All && age(facts.now, known.first_detected) < signed(facts.settings.min_age) {
         return Some(Keep::Young);
     }
-    let needed = match aim {
-        Aim::Threshold { wanted } => wanted > 0,
-        Aim::TooOld => facts.settings.max_age.is_some_and(|most| unused(facts.now, known) > signed(most)),
-        Aim::All => true,
+    let needed = match goal {
+        Goal::Threshold { wanted } => wanted > 0,
+        Goal::TooOld => facts.settings.max_age.is_some_and(|most| unused(facts.now, known) > signed(most)),
+        Goal::All => true,
     };
     (!needed).then_some(Keep::NotNeeded)
 }
 
-/// By this images are sorted; `None` is least.
+/// The key for sorting images; `None` comes first.
 fn order(facts: &ImageFacts<'_>, id: &str) -> (Option<Timestamp>, Timestamp) {
     let known = facts.uses.get(id);
     (known.and_then(|k| k.last_used), known.map_or(facts.now, |k| k.first_detected))
 }
 
-/// How long nothing has used the image; from its detection on if nothing ever has. The kubelet reckons that from its own
-/// start on, because it does not remember what was before.
+/// How long the image was unused; since its detection if it was never used. The kubelet counts from its own
+/// start, because it does not remember what was before.
 fn unused(now: Timestamp, known: &ImageUse) -> SignedDuration {
     age(now, known.last_used.unwrap_or(known.first_detected))
 }
@@ -122,3 +123,6 @@ fn age(now: Timestamp, since: Timestamp) -> SignedDuration {
 fn signed(time: Duration) -> SignedDuration {
     SignedDuration::try_from(time).unwrap_or(SignedDuration::MAX)
 }
+
+#[cfg(test)]
+mod tests;

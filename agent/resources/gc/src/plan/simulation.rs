@@ -1,25 +1,26 @@
-//! Random nodes whose images share layers, on a simulated file system that others write to: runs that look at everything
-//! anew before each removal, and whose removals may fail. Nothing in use ever goes, the order is kept, and a run ends
-//! neither past the target by more than its last image nor short of it while something might go.
+//! Random nodes whose images share layers, on a simulated file system to which others write: runs that read
+//! everything again before each removal, and whose removals may fail. No image in use is ever removed, the
+//! order is kept, and a run neither removes more than it needs by more than its last image, nor stops early
+//! while something may be removed.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 use jiff::{SignedDuration, Timestamp};
+use nodewarden_model::{FsUse, GcSettings, ImageSeen, Used};
 use proptest::prelude::*;
 
-use super::{Aim, ImageFacts, Users, images, keep, reached, wanted};
+use super::images::keep;
+use super::{Goal, ImageFacts, Users, images, reached, wanted};
 use crate::Uses;
-use nodewarden_model::GcSettings;
-use nodewarden_model::{FsUse, ImageSeen, Used};
 
 const CAPACITY: u64 = 10_000;
 const LAYERS: usize = 12;
 const IMAGES: usize = 10;
 
-/// An image and what has happened to it.
+/// An image and its history.
 #[derive(Debug, Clone)]
-struct Kind {
+struct ImageState {
     layers: BTreeSet<usize>,
     pinned: bool,
     /// Seconds before the run.
@@ -28,68 +29,68 @@ struct Kind {
     user: Option<Used>,
 }
 
-/// What happens while a run looks at its next image.
+/// What happens before the run's next removal.
 #[derive(Debug, Clone, Copy)]
-struct Moment {
+struct Step {
     /// Bytes that others write.
     written: u64,
-    /// An image comes to be used by a container, from now on.
+    /// An image that a container uses from now on.
     starts: Option<usize>,
-    /// The runtime cannot remove this one.
+    /// The removal fails.
     fails: bool,
 }
 
 #[derive(Debug, Clone)]
-struct Story {
+struct Scenario {
     layers: Vec<u64>,
-    images: Vec<Kind>,
-    /// Bytes that are no image's.
+    images: Vec<ImageState>,
+    /// Bytes of other data.
     other: u64,
-    moments: Vec<Moment>,
+    steps: Vec<Step>,
     settings: GcSettings,
 }
 
-fn story(quiet: bool) -> impl Strategy<Value = Story> {
+fn scenario(quiet: bool) -> impl Strategy<Value = Scenario> {
     let user = || prop::sample::select(vec![Used::Container, Used::Sandbox, Used::Pinned, Used::Manifest]);
-    let kind = (
+    let image_state = (
         prop::collection::btree_set(0..LAYERS, 1..5),
         prop::bool::weighted(0.05),
         0..2000i64,
         prop::option::of(0..2000i64),
         prop::option::weighted(0.3, user()),
     )
-        .prop_map(|(layers, pinned, detected, used, user)| Kind {
+        .prop_map(|(layers, pinned, detected, used, user)| ImageState {
             layers,
             pinned,
             detected,
-            // Never before it was there.
+            // Never used before its detection.
             used: used.map(|used| used.min(detected)),
             user,
         });
-    let moment = match quiet {
-        true => Just(Moment { written: 0, starts: None, fails: false }).boxed(),
+    let step = match quiet {
+        true => Just(Step { written: 0, starts: None, fails: false }).boxed(),
         false => (
             prop_oneof![Just(0), 0..300u64],
             prop::option::weighted(0.2, 0..IMAGES),
             prop::bool::weighted(0.2),
         )
-            .prop_map(|(written, starts, fails)| Moment { written, starts, fails })
+            .prop_map(|(written, starts, fails)| Step { written, starts, fails })
             .boxed(),
     };
     let percents = (0..99u8).prop_flat_map(|low| (Just(low), low + 1..100));
     (
         prop::collection::vec(1..1500u64, LAYERS),
-        prop::collection::vec(kind, 1..IMAGES),
+        prop::collection::vec(image_state, 1..IMAGES),
         0..CAPACITY,
-        prop::collection::vec(moment, IMAGES),
+        prop::collection::vec(step, IMAGES),
         prop_oneof![2 => Just((80, 85)), 1 => percents],
         0..600u64,
     )
-        .prop_map(|(layers, images, other, moments, (low_percent, high_percent), min_age)| Story {
+        .prop_map(|(layers, images, other, steps, (low_percent, high_percent), min_age)| Scenario {
             layers,
             images,
             other,
-            moments,
+            steps,
             settings: GcSettings {
                 low_percent,
                 high_percent,
@@ -99,14 +100,14 @@ fn story(quiet: bool) -> impl Strategy<Value = Story> {
         })
 }
 
-/// The node as the run finds it.
-struct World {
-    story: Story,
-    there: BTreeSet<usize>,
+/// The simulated node.
+struct Simulation {
+    scenario: Scenario,
+    present: BTreeSet<usize>,
     users: BTreeMap<usize, Used>,
     written: u64,
     now: i64,
-    /// When the run made its plan: what grows old enough later is the next run's.
+    /// When the run made its plan: images that become old enough later belong to the next run.
     planned: i64,
     uses: Uses,
     began: Timestamp,
@@ -120,32 +121,37 @@ fn id(image: usize) -> String {
     format!("sha256:{image:02}")
 }
 
-impl World {
-    fn new(story: Story) -> Self {
+impl Simulation {
+    fn new(scenario: Scenario) -> Self {
         let mut uses = Uses::default();
         let mut past: Vec<i64> =
-            story.images.iter().flat_map(|i| [Some(i.detected), i.used]).flatten().collect();
+            scenario.images.iter().flat_map(|i| [Some(i.detected), i.used]).flatten().collect();
         past.sort_unstable();
         for before in past.into_iter().rev() {
-            let which = |test: &dyn Fn(&Kind) -> bool| -> Vec<usize> {
-                (0..story.images.len()).filter(|i| test(&story.images[*i])).collect()
+            let which = |test: &dyn Fn(&ImageState) -> bool| -> Vec<usize> {
+                (0..scenario.images.len()).filter(|i| test(&scenario.images[*i])).collect()
             };
-            let there = which(&|kind| kind.detected >= before);
-            let seen: Vec<_> = there.iter().map(|i| seen(&story, *i)).collect();
-            let used = which(&|kind| kind.used == Some(before));
+            let present = which(&|image_state| image_state.detected >= before);
+            let seen: Vec<_> = present.iter().map(|i| seen(&scenario, *i)).collect();
+            let used = which(&|image_state| image_state.used == Some(before));
             uses.detect(&seen, &users(used.into_iter().map(|i| (i, Used::Container))), at(-before));
         }
-        let users = story.images.iter().enumerate().filter_map(|(i, kind)| Some((i, kind.user?))).collect();
-        let there = (0..story.images.len()).collect();
-        Self { story, there, users, written: 0, now: 1, planned: 1, uses, began: at(1) }
+        let users = scenario
+            .images
+            .iter()
+            .enumerate()
+            .filter_map(|(i, image_state)| Some((i, image_state.user?)))
+            .collect();
+        let present = (0..scenario.images.len()).collect();
+        Self { scenario, present, users, written: 0, now: 1, planned: 1, uses, began: at(1) }
     }
 
-    /// A layer takes its room as long as one image has it.
+    /// A layer takes space as long as one image has it.
     fn fs(&self) -> FsUse {
         let layers: BTreeSet<usize> =
-            self.there.iter().flat_map(|i| self.story.images[*i].layers.iter().copied()).collect();
+            self.present.iter().flat_map(|i| self.scenario.images[*i].layers.iter().copied()).collect();
         let used =
-            layers.iter().map(|l| self.story.layers[*l]).sum::<u64>() + self.story.other + self.written;
+            layers.iter().map(|l| self.scenario.layers[*l]).sum::<u64>() + self.scenario.other + self.written;
         FsUse {
             path: PathBuf::from("/images"),
             device: 1,
@@ -159,14 +165,14 @@ impl World {
     }
 
     fn seen(&self) -> Vec<ImageSeen> {
-        self.there.iter().map(|i| seen(&self.story, *i)).collect()
+        self.present.iter().map(|i| seen(&self.scenario, *i)).collect()
     }
 
     fn users(&self) -> Users {
         users(self.users.iter().map(|(i, used)| (*i, *used)))
     }
 
-    fn look<T>(&self, decide: impl FnOnce(&ImageFacts<'_>) -> T) -> T {
+    fn decide_with<T>(&self, decide: impl FnOnce(&ImageFacts<'_>) -> T) -> T {
         let (images, users) = (self.seen(), self.users());
         decide(&ImageFacts {
             images: &images,
@@ -174,19 +180,19 @@ impl World {
             users: &users,
             now: at(self.now),
             run_began: self.began,
-            settings: &self.story.settings,
+            settings: &self.scenario.settings,
         })
     }
 
-    /// In use, told without the code that is tested.
+    /// Whether an image is in use, without the code under test.
     fn in_use(&self, image: usize) -> bool {
-        self.users.contains_key(&image) || self.story.images[image].pinned
+        self.users.contains_key(&image) || self.scenario.images[image].pinned
     }
 
-    fn happens(&mut self, moment: Moment) {
+    fn apply(&mut self, step: Step) {
         self.now += 1;
-        self.written += moment.written;
-        if let Some(image) = moment.starts.filter(|image| self.there.contains(image)) {
+        self.written += step.written;
+        if let Some(image) = step.starts.filter(|image| self.present.contains(image)) {
             self.users.insert(image, Used::Container);
         }
         let (images, users) = (self.seen(), self.users());
@@ -194,160 +200,161 @@ impl World {
     }
 }
 
-fn seen(story: &Story, image: usize) -> ImageSeen {
-    let kind = &story.images[image];
-    let size = kind.layers.iter().map(|l| story.layers[*l]).sum();
-    ImageSeen { id: id(image), names: vec![], size, pinned: kind.pinned }
+fn seen(scenario: &Scenario, image: usize) -> ImageSeen {
+    let image_state = &scenario.images[image];
+    let size = image_state.layers.iter().map(|l| scenario.layers[*l]).sum();
+    ImageSeen { id: id(image), names: vec![], size, pinned: image_state.pinned }
 }
 
 fn users(used: impl Iterator<Item = (usize, Used)>) -> Users {
     Users(used.map(|(image, used)| (id(image), (used, vec![]))).collect())
 }
 
-/// What a run did.
+/// The result of a run.
 #[derive(Debug, Default)]
-struct Ran {
+struct Outcome {
     removed: Vec<usize>,
     failed: BTreeSet<usize>,
 }
 
-/// One run: the plan once, and before each removal the file system, the users and the times anew.
-fn run(world: &mut World, aim: Aim) -> Result<Ran, TestCaseError> {
-    world.happens(Moment { written: 0, starts: None, fails: false });
-    world.planned = world.now;
-    let plan = world.look(|facts| images(facts, aim));
-    let mut ran = Ran::default();
-    let moments = world.story.moments.clone();
-    for (next, moment) in plan.go.iter().zip(moments.into_iter().cycle()) {
-        if matches!(aim, Aim::Threshold { .. }) && reached(&world.fs(), &world.story.settings) {
+/// One run: plans once, and reads the file system, the users and the times again before each removal.
+fn run(simulation: &mut Simulation, goal: Goal) -> Result<Outcome, TestCaseError> {
+    simulation.apply(Step { written: 0, starts: None, fails: false });
+    simulation.planned = simulation.now;
+    let plan = simulation.decide_with(|facts| images(facts, goal));
+    let mut outcome = Outcome::default();
+    let steps = simulation.scenario.steps.clone();
+    for (next, step) in plan.remove.iter().zip(steps.into_iter().cycle()) {
+        if matches!(goal, Goal::Threshold { .. }) && reached(&simulation.fs(), &simulation.scenario.settings)
+        {
             break;
         }
-        world.happens(moment);
-        let image = (0..world.story.images.len()).find(|i| id(*i) == *next).expect("one of them");
-        let again = world.look(|facts| keep(facts, aim, &seen(&world.story, image)));
-        prop_assert_eq!(again.is_some(), world.in_use(image), "{:?}", again);
+        simulation.apply(step);
+        let image = (0..simulation.scenario.images.len()).find(|i| id(*i) == *next).expect("one of them");
+        let again = simulation.decide_with(|facts| keep(facts, goal, &seen(&simulation.scenario, image)));
+        prop_assert_eq!(again.is_some(), simulation.in_use(image), "{:?}", again);
         if again.is_some() {
             continue;
         }
-        if moment.fails {
-            ran.failed.insert(image);
+        if step.fails {
+            outcome.failed.insert(image);
             continue;
         }
-        prop_assert!(!world.in_use(image));
-        world.there.remove(&image);
-        world.uses.forget(next);
-        ran.removed.push(image);
+        prop_assert!(!simulation.in_use(image));
+        simulation.present.remove(&image);
+        simulation.uses.forget(next);
+        outcome.removed.push(image);
     }
-    Ok(ran)
+    Ok(outcome)
 }
 
-/// Last use and detection of the story, least first, told without the code that is tested.
-fn rank(kind: &Kind) -> (i64, i64) {
-    (kind.used.map_or(i64::MIN, |before| -before), -kind.detected)
+/// The image's rank by last use and detection, lowest first, without the code under test.
+fn rank(image_state: &ImageState) -> (i64, i64) {
+    (image_state.used.map_or(i64::MIN, |before| -before), -image_state.detected)
 }
 
-fn may_go(world: &World, image: usize) -> bool {
-    let kind = &world.story.images[image];
-    let age = world.planned + kind.detected;
-    world.there.contains(&image)
-        && !world.in_use(image)
-        && age >= i64::try_from(world.story.settings.min_age.as_secs()).unwrap_or(i64::MAX)
+fn may_go(simulation: &Simulation, image: usize) -> bool {
+    let image_state = &simulation.scenario.images[image];
+    let age = simulation.planned + image_state.detected;
+    simulation.present.contains(&image)
+        && !simulation.in_use(image)
+        && age >= i64::try_from(simulation.scenario.settings.min_age.as_secs()).unwrap_or(i64::MAX)
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// Whatever goes on meanwhile.
+    /// Whatever happens during the run.
     #[test]
-    fn never_in_use_in_order_and_neither_short_nor_past(story in story(false)) {
-        let mut world = World::new(story);
-        let before = world.fs();
-        let wanted = wanted(&before, &world.story.settings).unwrap();
-        let ran = run(&mut world, Aim::Threshold { wanted })?;
-        prop_assert!(wanted > 0 || ran.removed.is_empty());
-        let ranks: Vec<_> = ran.removed.iter().map(|i| rank(&world.story.images[*i])).collect();
+    fn runs_keep_the_order_and_free_neither_too_little_nor_too_much(scenario in scenario(false)) {
+        let mut simulation = Simulation::new(scenario);
+        let before = simulation.fs();
+        let wanted = wanted(&before, &simulation.scenario.settings).unwrap();
+        let outcome = run(&mut simulation, Goal::Threshold { wanted })?;
+        prop_assert!(wanted > 0 || outcome.removed.is_empty());
+        let ranks: Vec<_> = outcome.removed.iter().map(|i| rank(&simulation.scenario.images[*i])).collect();
         prop_assert!(ranks.is_sorted(), "{:?}", ranks);
-        let done = reached(&world.fs(), &world.story.settings);
-        // Short: only if nothing is left that might have gone and could be removed.
-        let left = |i: &usize| may_go(&world, *i) && !ran.failed.contains(i);
-        let open: Vec<_> = (0..world.story.images.len()).filter(left).collect();
+        let done = reached(&simulation.fs(), &simulation.scenario.settings);
+        // Too little is only freed if nothing is left that may be removed and could be.
+        let left = |i: &usize| may_go(&simulation, *i) && !outcome.failed.contains(i);
+        let open: Vec<_> = (0..simulation.scenario.images.len()).filter(left).collect();
         prop_assert!(done || wanted == 0 || open.is_empty(), "{:?}", open);
-        // Past: without the last removal it would not have been enough.
-        if let Some(last) = ran.removed.last() {
-            world.there.insert(*last);
-            prop_assert!(!reached(&world.fs(), &world.story.settings));
+        // Without the last removal it would not have been enough.
+        if let Some(last) = outcome.removed.last() {
+            simulation.present.insert(*last);
+            prop_assert!(!reached(&simulation.fs(), &simulation.scenario.settings));
         }
     }
 
-    /// On a quiet node the run is exactly the shortest beginning of the order that is enough.
+    /// Without other changes the run removes exactly the shortest prefix of the order that is enough.
     #[test]
-    fn on_a_quiet_node_exactly_as_many_as_needed(story in story(true)) {
-        let mut world = World::new(story.clone());
-        world.planned = world.now + 1;
-        let mut candidates: Vec<usize> = (0..story.images.len()).filter(|i| may_go(&world, *i)).collect();
-        candidates.sort_by_key(|i| (rank(&story.images[*i]), *i));
-        let wanted = wanted(&world.fs(), &story.settings).unwrap();
+    fn without_other_changes_exactly_as_many_as_needed_are_removed(scenario in scenario(true)) {
+        let mut simulation = Simulation::new(scenario.clone());
+        simulation.planned = simulation.now + 1;
+        let mut candidates: Vec<usize> = (0..scenario.images.len()).filter(|i| may_go(&simulation, *i)).collect();
+        candidates.sort_by_key(|i| (rank(&scenario.images[*i]), *i));
+        let wanted = wanted(&simulation.fs(), &scenario.settings).unwrap();
         let mut expected = Vec::new();
-        let mut model = World::new(story.clone());
+        let mut model = Simulation::new(scenario.clone());
         for image in candidates {
-            let low = CAPACITY * u64::from(100 - story.settings.low_percent) / 100;
+            let low = CAPACITY * u64::from(100 - scenario.settings.low_percent) / 100;
             if wanted == 0 || model.fs().available >= low {
                 break;
             }
-            model.there.remove(&image);
+            model.present.remove(&image);
             expected.push(image);
         }
-        let mut world = World::new(story);
-        let ran = run(&mut world, Aim::Threshold { wanted })?;
-        prop_assert_eq!(ran.removed, expected);
+        let mut simulation = Simulation::new(scenario);
+        let outcome = run(&mut simulation, Goal::Threshold { wanted })?;
+        prop_assert_eq!(outcome.removed, expected);
     }
 
-    /// Everything that is unused, of any age and whatever is free, and nothing else.
+    /// Everything unused is removed, of any age and whatever is free, and nothing else.
     #[test]
-    fn all_unused_ones(story in story(false)) {
-        let mut world = World::new(story);
-        let ran = run(&mut world, Aim::All)?;
-        world.story.settings.min_age = std::time::Duration::ZERO;
-        let left: Vec<_> = (0..world.story.images.len()).filter(|i| may_go(&world, *i)).collect();
-        // One that could not be removed may have come to be used since.
-        let failed: Vec<_> = ran.failed.into_iter().filter(|i| !world.in_use(*i)).collect();
+    fn all_unused_images_are_removed(scenario in scenario(false)) {
+        let mut simulation = Simulation::new(scenario);
+        let outcome = run(&mut simulation, Goal::All)?;
+        simulation.scenario.settings.min_age = std::time::Duration::ZERO;
+        let left: Vec<_> = (0..simulation.scenario.images.len()).filter(|i| may_go(&simulation, *i)).collect();
+        // An image that could not be removed may have been used since.
+        let failed: Vec<_> = outcome.failed.into_iter().filter(|i| !simulation.in_use(*i)).collect();
         prop_assert_eq!(left, failed);
     }
 }
 
-/// What a story is worth depends on what happens in it: runs that stop at the target, that find too little, that share
-/// layers, that meet failures and images that come to be used are all met often.
+/// Scenarios are only useful if much happens in them: runs that stop at the target, that free too little,
+/// that share layers, failures, and images that come into use must all occur often.
 #[test]
-fn stories_meet_what_they_are_for() {
+fn random_scenarios_reach_every_kind_of_outcome() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 
     let mut runner = TestRunner::deterministic();
-    let mut met: BTreeMap<&str, u32> = BTreeMap::new();
+    let mut coverage: BTreeMap<&str, u32> = BTreeMap::new();
     for _ in 0..500 {
-        let story = story(false).new_tree(&mut runner).unwrap().current();
-        let mut world = World::new(story);
-        let wanted = wanted(&world.fs(), &world.story.settings).unwrap();
-        let users = world.users.len();
-        let full = world.fs().available;
-        let ran = run(&mut world, Aim::Threshold { wanted }).unwrap();
-        let sizes: u64 = ran.removed.iter().map(|i| seen(&world.story, *i).size).sum();
-        let freed = (world.fs().available + world.written).saturating_sub(full);
-        let done = reached(&world.fs(), &world.story.settings);
+        let scenario = scenario(false).new_tree(&mut runner).unwrap().current();
+        let mut simulation = Simulation::new(scenario);
+        let wanted = wanted(&simulation.fs(), &simulation.scenario.settings).unwrap();
+        let users = simulation.users.len();
+        let full = simulation.fs().available;
+        let outcome = run(&mut simulation, Goal::Threshold { wanted }).unwrap();
+        let sizes: u64 = outcome.removed.iter().map(|i| seen(&simulation.scenario, *i).size).sum();
+        let freed = (simulation.fs().available + simulation.written).saturating_sub(full);
+        let done = reached(&simulation.fs(), &simulation.scenario.settings);
         for (what, is) in [
             ("nothing wanted", wanted == 0),
-            ("reached", wanted > 0 && done && !ran.removed.is_empty()),
+            ("reached", wanted > 0 && done && !outcome.removed.is_empty()),
             ("too little", wanted > 0 && !done),
-            ("several removed", ran.removed.len() > 2),
-            ("layers shared with what stays", !ran.removed.is_empty() && freed < sizes),
-            ("failures", !ran.failed.is_empty()),
-            ("used meanwhile", world.users.len() > users),
+            ("several removed", outcome.removed.len() > 2),
+            ("layers shared with what stays", !outcome.removed.is_empty() && freed < sizes),
+            ("failures", !outcome.failed.is_empty()),
+            ("used meanwhile", simulation.users.len() > users),
         ] {
-            *met.entry(what).or_default() += u32::from(is);
+            *coverage.entry(what).or_default() += u32::from(is);
         }
     }
-    for (what, times) in met {
+    for (what, times) in coverage {
         println!("{what}: {times}");
-        assert!(times >= 20, "{what}: {times} times in 500 stories");
+        assert!(times >= 20, "{what}: {times} times in 500 scenarios");
     }
 }

@@ -1,24 +1,29 @@
-//! How much has to be freed, in the kubelet's arithmetic (`realImageGCManager.GarbageCollect`).
+//! How many bytes have to be freed, with the kubelet's arithmetic (`realImageGCManager.GarbageCollect`).
 
 use std::path::PathBuf;
 
-use nodewarden_model::FsUse;
-use nodewarden_model::GcSettings;
+use nodewarden_model::{FsUse, GcSettings};
 
-/// The high threshold that turns the periodic collection for space off (`Kubelet.StartGarbageCollection`).
+/// The high threshold that disables periodic collection for space (`Kubelet.StartGarbageCollection`).
 const OFF: u8 = 100;
 
-/// The file system's figures cannot be reckoned with.
+/// The figures of a file system are not usable.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FsFault {
     #[error("invalid capacity 0 on the image file system at {}", path.display())]
-    NoCapacity { path: PathBuf },
+    /// The capacity is 0.
+    NoCapacity {
+        /// Directory of the file system.
+        path: PathBuf,
+    },
 }
 
-/// Bytes to free now, down to the low threshold; 0 while the use is below the high one, and with a high one of 100.
+/// Bytes to free now to reach the low threshold; 0 while the usage is below the high threshold, or if that is
+/// 100.
 ///
-/// As in the kubelet, the use is 100 less the whole percent that is available, so a started percent counts as used, and
-/// reaching the high threshold is enough. More available than there is capacity is taken as the capacity.
+/// As in the kubelet, the usage is 100 minus the whole percentage that is available, so a started percent
+/// counts as used, and reaching the high threshold is enough. If more is available than the capacity, the
+/// capacity is used.
 ///
 /// # Errors
 /// The capacity is 0.
@@ -37,12 +42,12 @@ pub fn wanted(fs: &FsUse, settings: &GcSettings) -> Result<u64, FsFault> {
     Ok(target(fs, settings).saturating_sub(available))
 }
 
-/// Whether the use is at or below the low threshold now: enough has been freed.
+/// Whether the usage is at or below the low threshold, so that enough has been freed.
 pub fn reached(fs: &FsUse, settings: &GcSettings) -> bool {
     fs.available.min(fs.capacity) >= target(fs, settings)
 }
 
-/// Bytes that are available at the low threshold.
+/// Available bytes at the low threshold.
 fn target(fs: &FsUse, settings: &GcSettings) -> u64 {
     let share = u128::from(100 - settings.low_percent.min(100));
     // At most the capacity.
@@ -75,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn from_the_high_threshold_down_to_the_low_one() {
+    fn bytes_are_freed_from_the_high_to_the_low_threshold() {
         for (capacity, available, high, low, expected) in [
             // TestGarbageCollectBelowLowThreshold and its neighbours in image_gc_manager_test.go.
             (1000, 600, 90, 80, 0),
@@ -83,7 +88,7 @@ mod tests {
             (1000, 160, 85, 80, 0),
             (1000, 151, 85, 80, 49),
             (1000, 150, 85, 80, 50),
-            // 84.1 % is a started 85th percent.
+            // 84.1 % counts as a started 85th percent.
             (1000, 159, 85, 80, 41),
             (1000, 0, 85, 80, 200),
             (1000, 0, 85, 0, 1000),
@@ -97,9 +102,9 @@ mod tests {
             (8 * GIB, GIB, 85, 80, 8 * GIB / 5 - GIB),
             // No product overflows.
             (u64::MAX, 0, 85, 0, u64::MAX),
-            // 100 turns it off, however full.
+            // 100 disables it, however full the file system is.
             (1000, 0, 100, 80, 0),
-            // More available than there is.
+            // More available than the capacity.
             (1000, 2000, 85, 80, 0),
         ] {
             let case = (capacity, available, high, low);
@@ -119,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn reached_at_the_low_threshold() {
+    fn enough_is_freed_at_the_low_threshold() {
         for (capacity, available, low, expected) in [
             (1000, 199, 80, false),
             (1000, 200, 80, true),
@@ -128,7 +133,7 @@ mod tests {
             (1000, 1000, 0, true),
             (u64::MAX, u64::MAX / 5, 80, true),
             (u64::MAX, u64::MAX / 5 - 1, 80, false),
-            // A file system that has nothing any more gives no reason to remove something.
+            // A file system without capacity is no reason to remove anything.
             (0, 0, 80, true),
         ] {
             let case = (capacity, available, low);
@@ -138,7 +143,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_wanted_reaches(
+        fn freeing_the_wanted_bytes_reaches_the_low_threshold(
             capacity in 1..u64::MAX, available in any::<u64>(), low in 0..99u8, above in 1..=100u8,
         ) {
             let settings = settings(low.saturating_add(above).min(99), low);

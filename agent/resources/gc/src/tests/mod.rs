@@ -1,7 +1,5 @@
-//! The collector in a world of its own.
+//! The collector with a fake runtime.
 
 mod pods;
 mod rounds;
 mod runs;
-pub mod views;
-mod world;

@@ -1,10 +1,10 @@
-//! Random rounds: images come and go, get used and let go of, removals fail, and nothing in use ever goes.
+//! Random rounds: images are pulled, used and released, and removals fail; no image in use is ever removed.
 
 use proptest::prelude::*;
 
-use super::world::{CAPACITY, MB, Node, State, settings};
+use crate::fixture::{CAPACITY, Fixture, MB, State, settings};
 
-/// What happens before each removal of a round, and what somebody holds.
+/// What happens before each removal of a round, and which images are held.
 #[derive(Debug, Clone)]
 struct Round {
     /// Layers and size in megabytes of each image.
@@ -24,7 +24,7 @@ fn rounds() -> impl Strategy<Value = Round> {
         .prop_map(|(images, other, runs, held, late, fails)| Round { images, other, runs, held, late, fails })
 }
 
-/// The world itself refuses to remove what has a container.
+/// Plays one round. The fake runtime panics when an image with a container is removed.
 async fn play(round: Round) {
     let mut state = State { other: round.other * MB, ..State::default() };
     for (n, layers) in round.images.iter().enumerate() {
@@ -35,23 +35,23 @@ async fn play(round: Round) {
         state.run(&format!("c{n}"), &name(n));
     }
     state.fails = round.fails.iter().map(name).collect();
-    let node = Node::new(state, &settings());
+    let fixture = Fixture::new(state, &settings());
     let mut holds = Vec::new();
     for n in &round.held {
-        holds.push(node.holds.hold(&format!("i{n}:1")).await);
+        holds.push(fixture.holds.hold(&format!("i{n}:1")).await);
     }
     let mut late = round.late.clone();
     let mut largest = 0;
-    node.world.before_removal(move |state, id| {
+    fixture.runtime.before_removal(move |state, id| {
         if let Some(n) = late.pop().filter(|n| name(n) != id) {
             state.run(&format!("late{n}"), &name(&n));
         }
     });
-    let before = node.world.state().used();
+    let before = fixture.runtime.state().used();
     let sizes: Vec<u64> = round.images.iter().map(|l| l.iter().map(|(_, size)| size * MB).sum()).collect();
     let (steps, _taken) = tokio::sync::mpsc::unbounded_channel();
-    let outcome = node.collector.collect(false, steps).await.unwrap();
-    let state = node.world.state();
+    let outcome = fixture.collector.collect(false, steps).await.unwrap();
+    let state = fixture.runtime.state();
     for n in &round.held {
         assert!(!state.removed.contains(&name(n)), "{n} was held: {:?}", state.removed);
     }
@@ -59,7 +59,7 @@ async fn play(round: Round) {
         largest = sizes[last[1..].parse::<usize>().unwrap()];
     }
     let target = CAPACITY / 100 * 80;
-    // The kubelet's percent are rounded up.
+    // The kubelet rounds the used percentage up.
     assert!(outcome.wanted == 0 || before > CAPACITY / 100 * 84);
     assert!(outcome.wanted > 0 || before <= CAPACITY / 100 * 85);
     if outcome.wanted == 0 {
@@ -83,7 +83,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn nothing_in_use_ever_goes(round in rounds()) {
+    fn no_image_in_use_is_ever_removed(round in rounds()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
         runtime.block_on(play(round));
     }

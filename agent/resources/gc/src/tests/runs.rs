@@ -3,19 +3,17 @@
 use std::time::Duration;
 
 use jiff::Timestamp;
+use nodewarden_model::{Detail, GcOutcome, GcSettings, GcStep, Keep, Used};
+use nodewarden_pods::source::Sourced;
+use nodewarden_pods::status::Wanted;
 use serde_json::json;
 use tokio::sync::mpsc;
 
-use super::views::{pod, view};
-use super::world::{CAPACITY, MB, Node, State, settings};
 use crate::GcError;
-use nodewarden_model::GcSettings;
-use nodewarden_model::{Detail, GcOutcome, GcStep};
-use nodewarden_model::{Keep, Used};
-use nodewarden_pods::source::Sourced;
-use nodewarden_pods::status::Wanted;
+use crate::fixture::views::{pod, view};
+use crate::fixture::{CAPACITY, Fixture, MB, State, settings};
 
-/// 900 of 1,000 MB: ten images of 60 MB that share 30 of it by twos, and 450 MB of something else.
+/// 900 of 1,000 MB: ten images of 60 MB, of which each two share 30 MB, and 450 MB of other data.
 fn full() -> State {
     let mut state = State { other: 450 * MB, ..State::default() };
     for n in 0..10 {
@@ -24,21 +22,21 @@ fn full() -> State {
     state
 }
 
-async fn collect(node: &Node, dry: bool) -> (Result<GcOutcome, GcError>, Vec<GcStep>) {
+async fn collect(fixture: &Fixture, dry: bool) -> (Result<GcOutcome, GcError>, Vec<GcStep>) {
     let (steps, mut taken) = mpsc::unbounded_channel();
-    let outcome = node.collector.collect(dry, steps).await;
-    let mut told = Vec::new();
+    let outcome = fixture.collector.collect(dry, steps).await;
+    let mut all = Vec::new();
     while let Ok(step) = taken.try_recv() {
-        told.push(step);
+        all.push(step);
     }
-    (outcome, told)
+    (outcome, all)
 }
 
-async fn events(node: &Node) -> Vec<String> {
-    let mut told = node.journal.subscribe(Some(Timestamp::UNIX_EPOCH));
+async fn events(fixture: &Fixture) -> Vec<String> {
+    let mut stream = fixture.journal.subscribe(Some(Timestamp::UNIX_EPOCH));
     let mut events = Vec::new();
-    for _ in 0..node.journal.stats().events {
-        events.push(match &told.next().await.unwrap().detail {
+    for _ in 0..fixture.journal.stats().events {
+        events.push(match &stream.next().await.unwrap().detail {
             Detail::Agent { reason, message } => format!("{reason}: {message}"),
             other => format!("{other:?}"),
         });
@@ -47,34 +45,34 @@ async fn events(node: &Node) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn down_to_the_low_threshold_and_no_further() {
-    let node = Node::new(full(), &settings());
-    assert_eq!(node.percent(), 90.0);
-    let (outcome, steps) = collect(&node, false).await;
-    // A pair gives back 90 MB, 30 of it with the first one and 60 with the second.
-    assert_eq!(node.percent(), 78.0);
-    assert_eq!(node.world.state().removed.len(), 3);
+async fn images_are_removed_down_to_the_low_threshold() {
+    let fixture = Fixture::new(full(), &settings());
+    assert_eq!(fixture.percent(), 90.0);
+    let (outcome, steps) = collect(&fixture, false).await;
+    // A pair frees 90 MB, 30 of it with the first image and 60 with the second.
+    assert_eq!(fixture.percent(), 78.0);
+    assert_eq!(fixture.runtime.state().removed.len(), 3);
     let freed: Vec<_> = steps.iter().map(|step| (step.what, step.freed.unwrap() / MB)).collect();
     assert_eq!(freed, [("image", 30), ("image", 60), ("image", 30)]);
     assert!(steps.iter().all(|step| step.error.is_empty() && !step.dry), "{steps:?}");
     assert_eq!(outcome.unwrap(), GcOutcome { wanted: 100 * MB, freed: 120 * MB, reached: true });
-    // Nothing is due now.
-    let (outcome, steps) = collect(&node, false).await;
+    // Nothing is due any more.
+    let (outcome, steps) = collect(&fixture, false).await;
     assert_eq!((outcome.unwrap(), steps.len()), (GcOutcome { wanted: 0, freed: 0, reached: true }, 0));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plan_removes_nothing() {
-    let node = Node::new(full(), &settings());
-    let (outcome, steps) = collect(&node, true).await;
+async fn a_dry_run_removes_nothing() {
+    let fixture = Fixture::new(full(), &settings());
+    let (outcome, steps) = collect(&fixture, true).await;
     assert_eq!(outcome.unwrap().wanted, 100 * MB);
-    // By their sizes two are enough; what they share shows when they go.
+    // By their sizes two are enough; that they share layers only shows when they are removed.
     assert_eq!(
         steps.iter().map(|step| (step.id.as_str(), step.dry)).collect::<Vec<_>>(),
         [("i0", true), ("i1", true)]
     );
-    assert_eq!((node.percent(), events(&node).await.len()), (90.0, 0));
-    let view = node.collector.view().await;
+    assert_eq!((fixture.percent(), events(&fixture).await.len()), (90.0, 0));
+    let view = fixture.collector.view().await;
     assert_eq!((view.problem.as_str(), view.wanted), ("", 100 * MB));
     let shown: Vec<_> = view.images.iter().map(|image| (image.image.id.as_str(), image.keep)).collect();
     assert_eq!(shown[..3], [("i0", None), ("i1", None), ("i2", Some(Keep::NotNeeded))]);
@@ -82,42 +80,42 @@ async fn a_plan_removes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_used_stays_and_is_shown() {
+async fn used_images_are_kept_and_shown_with_their_users() {
     let mut state = full();
     state.run("c", "i0");
     state.image("pause", &[(500, 1)]);
     state.pinned.insert("i1".into());
-    let node = Node::new(state, &settings());
+    let fixture = Fixture::new(state, &settings());
     let pod = pod("u", json!([{"name": "c", "image": "i2:1"}, {"name": "d", "image": "not-there"}]));
     let sourced = Sourced { pod: pod.clone(), origin: "/manifests/p.yaml".into() };
-    node.board.want(Wanted { pods: [sourced].into(), whole: true });
-    node.board.show((*view(pod, Vec::new())).clone());
-    let shown = node.collector.view().await;
+    fixture.board.want(Wanted { pods: [sourced].into(), whole: true });
+    fixture.board.show((*view(pod, Vec::new())).clone());
+    let shown = fixture.collector.view().await;
     let keep = |id: &str| shown.images.iter().find(|image| image.image.id == id).unwrap();
     assert_eq!(keep("i0").keep, Some(Keep::InUse(Used::Container)));
     assert_eq!(keep("i1").keep, Some(Keep::InUse(Used::Pinned)));
     assert_eq!(keep("pause").keep, Some(Keep::InUse(Used::Sandbox)));
     assert_eq!(keep("i2").keep, Some(Keep::InUse(Used::Manifest)));
-    assert_eq!(keep("i2").users, ["manifest /manifests/p.yaml: shop/u/c"], "told once");
-    assert_eq!(node.world.state().asked, ["not-there"], "the runtime may know it by another name");
-    assert_eq!(node.collector.delete_unused_images().await.unwrap(), (7 * 30 + 3 * 30) * MB);
-    let left: Vec<_> = node.world.state().images.keys().cloned().collect();
+    assert_eq!(keep("i2").users, ["manifest /manifests/p.yaml: shop/u/c"], "listed once");
+    assert_eq!(fixture.runtime.state().asked, ["not-there"], "the runtime may know it by another name");
+    assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), (7 * 30 + 3 * 30) * MB);
+    let left: Vec<_> = fixture.runtime.state().images.keys().cloned().collect();
     assert_eq!(left, ["i0", "i1", "i2", "pause"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_image_that_gets_used_on_the_way_stays() {
-    let node = Node::new(full(), &settings());
-    node.world.before_removal(|state, id| {
+async fn an_image_that_gets_used_during_the_run_is_kept() {
+    let fixture = Fixture::new(full(), &settings());
+    fixture.runtime.before_removal(|state, id| {
         if id == "i0" {
             state.run("late", "i1");
         }
     });
-    let hold = node.holds.hold("docker.io/library/i2:1").await;
-    collect(&node, false).await.0.unwrap();
-    let removed = node.world.state().removed.clone();
+    let hold = fixture.holds.hold("docker.io/library/i2:1").await;
+    collect(&fixture, false).await.0.unwrap();
+    let removed = fixture.runtime.state().removed.clone();
     assert!(!removed.contains(&"i1".to_owned()) && !removed.contains(&"i2".to_owned()), "{removed:?}");
-    assert!(node.percent() <= 80.0);
+    assert!(fixture.percent() <= 80.0);
     drop(hold);
 }
 
@@ -125,81 +123,81 @@ async fn an_image_that_gets_used_on_the_way_stays() {
 async fn failures_do_not_end_the_run() {
     let mut state = full();
     state.fails = ["i0", "i3", "i6"].map(String::from).into();
-    // Its call ends after the limit of 120 s.
+    // Its call ends at the limit of 120 s.
     state.hangs = ["i1".to_owned()].into();
-    let node = Node::new(state, &settings());
-    let (outcome, steps) = collect(&node, false).await;
-    assert!(outcome.unwrap().reached && node.percent() <= 80.0);
+    let fixture = Fixture::new(state, &settings());
+    let (outcome, steps) = collect(&fixture, false).await;
+    assert!(outcome.unwrap().reached && fixture.percent() <= 80.0);
     let failed: Vec<_> =
         steps.iter().filter(|step| !step.error.is_empty()).map(|step| step.id.as_str()).collect();
     assert_eq!(failed, ["i0", "i1", "i3"]);
-    // The first failure is in the log only.
-    assert_eq!(events(&node).await.len(), 1, "{:?}", events(&node).await);
+    // The first failure is only logged.
+    assert_eq!(events(&fixture).await.len(), 1, "{:?}", events(&fixture).await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn too_little_is_told_with_what_was_wanted_and_freed() {
+async fn freeing_too_little_is_an_event_with_wanted_and_freed_bytes() {
     let mut state = full();
     for n in 2..10 {
         state.run(&format!("c{n}"), &format!("i{n}"));
     }
-    let node = Node::new(state, &settings());
-    let outcome = collect(&node, false).await.0.unwrap();
+    let fixture = Fixture::new(state, &settings());
+    let outcome = collect(&fixture, false).await.0.unwrap();
     assert_eq!(outcome, GcOutcome { wanted: 100 * MB, freed: 90 * MB, reached: false });
-    let told = events(&node).await.pop().unwrap();
+    let event = events(&fixture).await.pop().unwrap();
     let expected = format!("Attempted to free {} bytes, but only found {} bytes", 100 * MB, 90 * MB);
-    assert!(told.starts_with("FreeDiskSpaceFailed: ") && told.contains(&expected), "{told}");
+    assert!(event.starts_with("FreeDiskSpaceFailed: ") && event.contains(&expected), "{event}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_runtime_that_goes_away_ends_the_run_and_the_next_completes_it() {
-    let node = Node::new(full(), &settings());
-    node.world.before_removal(|state, id| state.away = id == "i0");
-    let (outcome, steps) = collect(&node, false).await;
+async fn a_runtime_that_stops_ends_the_run_and_the_next_completes_it() {
+    let fixture = Fixture::new(full(), &settings());
+    fixture.runtime.before_removal(|state, id| state.unavailable = id == "i0");
+    let (outcome, steps) = collect(&fixture, false).await;
     assert!(matches!(outcome, Err(GcError::Runtime(_))), "{outcome:?}");
-    assert!(!steps.is_empty() && node.percent() > 80.0);
-    assert!(!node.collector.view().await.problem.is_empty());
-    node.world.state().away = false;
-    assert!(collect(&node, false).await.0.unwrap().reached);
-    assert!(node.percent() <= 80.0);
+    assert!(!steps.is_empty() && fixture.percent() > 80.0);
+    assert!(!fixture.collector.view().await.problem.is_empty());
+    fixture.runtime.state().unavailable = false;
+    assert!(collect(&fixture, false).await.0.unwrap().reached);
+    assert!(fixture.percent() <= 80.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_run_that_is_cut_off_is_completed_by_the_next() {
-    let node = Node::new(full(), &settings());
-    let cut = tokio::time::timeout(Duration::from_millis(5), collect(&node, false)).await;
-    assert!(cut.is_err() && node.percent() == 90.0);
-    // The removal under way went with its call.
-    assert_eq!(std::mem::take(&mut node.world.state().removing), 1);
-    assert!(collect(&node, false).await.0.unwrap().reached);
-    assert!(node.percent() <= 80.0);
+    let fixture = Fixture::new(full(), &settings());
+    let cut = tokio::time::timeout(Duration::from_millis(5), collect(&fixture, false)).await;
+    assert!(cut.is_err() && fixture.percent() == 90.0);
+    // The removal in progress ended with its call.
+    assert_eq!(std::mem::take(&mut fixture.runtime.state().removing), 1);
+    assert!(collect(&fixture, false).await.0.unwrap().reached);
+    assert!(fixture.percent() <= 80.0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn never_two_runs_at_once() {
-    let node = Node::new(full(), &settings());
-    let (first, second) = tokio::join!(collect(&node, false), node.collector.delete_unused_images());
-    // The world counts removals under way.
+    let fixture = Fixture::new(full(), &settings());
+    let (first, second) = tokio::join!(collect(&fixture, false), fixture.collector.delete_unused_images());
+    // The fake runtime panics if two removals overlap.
     assert!(first.0.is_ok() && second.is_ok());
-    assert!(node.world.state().images.is_empty());
+    assert!(fixture.runtime.state().images.is_empty());
 }
 
 #[tokio::test(start_paused = true)]
-async fn off_for_the_period_and_there_for_eviction() {
+async fn collection_for_space_can_be_off_and_still_works_for_eviction() {
     let off = GcSettings { high_percent: 100, low_percent: 80, ..settings() };
-    let node = Node::new(full(), &off);
-    assert_eq!(collect(&node, false).await.0.unwrap(), GcOutcome { wanted: 0, freed: 0, reached: true });
-    assert_eq!(node.percent(), 90.0);
-    assert_eq!(node.collector.delete_unused_images().await.unwrap(), 450 * MB);
-    let fs = node.collector.file_systems().await.unwrap();
+    let fixture = Fixture::new(full(), &off);
+    assert_eq!(collect(&fixture, false).await.0.unwrap(), GcOutcome { wanted: 0, freed: 0, reached: true });
+    assert_eq!(fixture.percent(), 90.0);
+    assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), 450 * MB);
+    let fs = fixture.collector.file_systems().await.unwrap();
     assert_eq!((fs.count(), fs.image.available), (1, CAPACITY - 450 * MB));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_goes_before_the_pods_are_known() {
-    let node = Node::starting(full(), &settings());
-    assert!(matches!(collect(&node, false).await.0, Err(GcError::NotReady)));
-    assert!(matches!(node.collector.delete_unused_images().await, Err(GcError::NotReady)));
-    assert!(matches!(node.collector.delete_all_unused_containers().await, Err(GcError::NotReady)));
-    assert_eq!(node.percent(), 90.0);
+async fn nothing_is_removed_before_the_pods_are_known() {
+    let fixture = Fixture::starting(full(), &settings());
+    assert!(matches!(collect(&fixture, false).await.0, Err(GcError::NotReady)));
+    assert!(matches!(fixture.collector.delete_unused_images().await, Err(GcError::NotReady)));
+    assert!(matches!(fixture.collector.delete_all_unused_containers().await, Err(GcError::NotReady)));
+    assert_eq!(fixture.percent(), 90.0);
 }

@@ -1,41 +1,40 @@
-//! Since when each image is known, and when something used it last (kubelet: `realImageGCManager.detectImages`).
-//! Unlike a kubelet's, these times outlive the agent: an image's age goes on over a restart.
+//! When each image was first detected and last used (kubelet: `realImageGCManager.detectImages`). Unlike in
+//! the kubelet, these times survive a restart of the agent.
 
 mod file;
-#[cfg(test)]
-mod file_tests;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use jiff::{SignedDuration, Timestamp};
+use nodewarden_model::{ImageSeen, ImageUse};
 
 use super::plan::Users;
-use nodewarden_model::{ImageSeen, ImageUse};
 
 pub use file::UsesFile;
 
-/// Images in use have their last use moved on at every detection; what is on disk may be behind by this much.
-const BEHIND: SignedDuration = SignedDuration::from_secs(60);
+/// The last use of images in use is updated at every detection, but written to disk only this often.
+const SAVE_INTERVAL: SignedDuration = SignedDuration::from_secs(60);
 
-/// Times by image id.
+/// The times of images by id.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Uses {
     images: BTreeMap<String, ImageUse>,
-    /// When a detection last said that it is to be saved.
-    told: Option<Timestamp>,
+    /// When a detection last asked for a save.
+    last_save: Option<Timestamp>,
 }
 
 impl Uses {
-    /// Takes in what the runtime has now: new images are detected now, those in use were used now, and those that are
-    /// not there any more are forgotten. Times in the future, from a clock that has been set back, become now.
+    /// Updates the times from the runtime's images: new images are detected now, images in use were used now,
+    /// and images that no longer exist are forgotten. Times in the future (the clock was set back) become
+    /// now.
     ///
-    /// An image without a record is detected now also at the very first detection, as in the kubelet: it is then kept for
-    /// the minimum age, in which the pods of a node that has just started come to use what they need.
+    /// An image without a record is detected now even at the very first detection, as in the kubelet: it is
+    /// then kept for the minimum age, in which the pods of a starting node begin to use their images.
     ///
-    /// Says whether what changed is worth a write to disk: an image came, went or was used for the first time, a time
-    /// was corrected, or last uses have moved on by a minute.
+    /// Returns whether the change should be written to disk: an image was added, removed or used for the
+    /// first time, a time was corrected, or last uses have moved on by a minute.
     pub fn detect(&mut self, images: &[ImageSeen], used: &Users, now: Timestamp) -> bool {
         let there: BTreeSet<&str> = images.iter().map(|image| &*image.id).collect();
         let before = self.images.len();
@@ -57,34 +56,36 @@ impl Uses {
                 known.last_used = Some(now);
             }
         }
-        let save =
-            changed || (moved && self.told.is_none_or(|told| now.duration_since(told).abs() >= BEHIND));
+        let save = changed
+            || (moved && self.last_save.is_none_or(|last| now.duration_since(last).abs() >= SAVE_INTERVAL));
         if save {
-            self.told = Some(now);
+            self.last_save = Some(now);
         }
         save
     }
 
-    /// What is known of an image.
+    /// The times of an image.
     pub fn get(&self, id: &str) -> Option<&ImageUse> {
         self.images.get(id)
     }
 
-    /// An image has been removed: one of the same id that is pulled later is a new one.
+    /// Forgets a removed image: if the same id is pulled again later, it is a new image.
     pub fn forget(&mut self, id: &str) {
         self.images.remove(id);
     }
 
+    #[cfg(test)]
     pub fn len(&self) -> usize {
         self.images.len()
     }
 
+    #[cfg(test)]
     pub fn is_empty(&self) -> bool {
         self.images.is_empty()
     }
 }
 
-/// Takes no time for true that has not come yet.
+/// Replaces times in the future by now. Returns whether there were any.
 fn correct(known: &mut ImageUse, now: Timestamp) -> bool {
     let right = ImageUse {
         first_detected: known.first_detected.min(now),

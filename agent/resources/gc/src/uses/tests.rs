@@ -1,9 +1,10 @@
-//! Detection: every way in which an image's times change, and what of it is worth a write.
+//! Detection: every way in which an image's times change, and which changes are saved.
 
 use std::collections::BTreeMap;
 
-use super::*;
 use nodewarden_model::Used;
+
+use super::*;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_700_000_000 + second)
@@ -23,25 +24,25 @@ fn times(uses: &Uses, id: &str) -> Option<(i64, Option<i64>)> {
 }
 
 #[test]
-fn images_come_are_used_and_go() {
+fn times_follow_detection_use_and_removal() {
     let mut uses = Uses::default();
     assert!(uses.is_empty() && !uses.detect(&[], &used(&[]), at(0)));
     let (a, b) = (image("a"), image("b"));
     for (second, images, in_use, save, a_times, b_times) in [
-        // Both are new, also at the very first detection.
+        // Both are new, even at the very first detection.
         (0, vec![&a, &b], vec!["a"], true, Some((0, Some(0))), Some((0, None))),
-        // Nothing else: not a minute since the last write.
+        // No other change, and less than a minute since the last save.
         (59, vec![&a, &b], vec!["a"], false, Some((0, Some(59))), Some((0, None))),
         (60, vec![&a, &b], vec!["a"], true, Some((0, Some(60))), Some((0, None))),
-        // The same moment once more.
+        // The same time again.
         (60, vec![&a, &b], vec!["a"], false, Some((0, Some(60))), Some((0, None))),
         // Used for the first time.
         (61, vec![&a, &b], vec!["a", "b"], true, Some((0, Some(61))), Some((0, Some(61)))),
-        // Nothing is used any more: nothing to write, however long it takes.
+        // Nothing is used any more: nothing to save, however long it takes.
         (500, vec![&a, &b], vec![], false, Some((0, Some(61))), Some((0, Some(61)))),
-        // One is gone.
+        // One image was removed.
         (501, vec![&b], vec![], true, None, Some((0, Some(61)))),
-        // And comes back as a new one. What is used and not there is nothing.
+        // It is pulled again as a new image. A used image that does not exist is ignored.
         (600, vec![&a, &b], vec!["c"], true, Some((600, None)), Some((0, Some(61)))),
     ] {
         let images: Vec<ImageSeen> = images.into_iter().cloned().collect();
@@ -54,7 +55,7 @@ fn images_come_are_used_and_go() {
 }
 
 #[test]
-fn a_pinned_image_is_used() {
+fn a_pinned_image_counts_as_used() {
     let mut uses = Uses::default();
     let pinned = ImageSeen { pinned: true, ..image("p") };
     uses.detect(&[pinned], &used(&[]), at(5));
@@ -62,19 +63,19 @@ fn a_pinned_image_is_used() {
 }
 
 #[test]
-fn an_image_without_an_id_is_passed_over() {
+fn an_image_without_an_id_is_ignored() {
     let mut uses = Uses::default();
     assert!(!uses.detect(&[image("")], &used(&[""]), at(0)));
     assert!(uses.is_empty());
 }
 
 #[test]
-fn a_clock_that_is_set_back_makes_no_image_young_for_ever() {
+fn times_in_the_future_are_corrected_after_the_clock_was_set_back() {
     let future = ImageUse { first_detected: at(9000), last_used: Some(at(9001)) };
-    let mut uses = Uses { images: BTreeMap::from([("a".to_owned(), future)]), told: Some(at(9001)) };
+    let mut uses = Uses { images: BTreeMap::from([("a".to_owned(), future)]), last_save: Some(at(9001)) };
     assert!(uses.detect(&[image("a")], &used(&[]), at(0)));
     assert_eq!(times(&uses, "a"), Some((0, Some(0))));
-    // Nor does it keep what is used from being written.
-    uses.told = Some(at(9001));
+    // A later save time does not prevent saving either.
+    uses.last_save = Some(at(9001));
     assert!(uses.detect(&[image("a")], &used(&["a"]), at(1)));
 }

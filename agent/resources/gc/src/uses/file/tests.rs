@@ -1,13 +1,12 @@
-//! The file: it comes back the same, and whatever is wrong with it is told.
+//! The file: it is read as it was written, and every damage is reported.
 
 use std::fs;
 
 use jiff::{SignedDuration, Timestamp};
+use nodewarden_model::{ImageSeen, Used};
 
-use super::file::NAME;
 use super::*;
 use crate::plan::Users;
-use nodewarden_model::Used;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_millis(1_700_000_000_123 + 1000 * second)
@@ -22,7 +21,7 @@ fn uses() -> Uses {
 }
 
 #[test]
-fn comes_back_the_same() {
+fn times_are_read_as_they_were_written() {
     let dir = tempfile::tempdir().unwrap();
     let (file, none, problem) = UsesFile::open(dir.path());
     assert!(none.is_empty() && problem.is_none(), "{problem:?}");
@@ -32,7 +31,7 @@ fn comes_back_the_same() {
     let (again, read, problem) = UsesFile::open(dir.path());
     assert!(problem.is_none(), "{problem:?}");
     assert_eq!(read.images, uses.images);
-    // What is there from before is not written again either.
+    // The same content is not written again after a restart either.
     assert!(!again.save(&uses).unwrap());
     uses.forget("sha256:a");
     assert!(again.save(&uses).unwrap());
@@ -42,7 +41,7 @@ fn comes_back_the_same() {
 }
 
 #[test]
-fn the_format() {
+fn the_file_has_this_format() {
     let dir = tempfile::tempdir().unwrap();
     UsesFile::open(dir.path()).0.save(&uses()).unwrap();
     let text = fs::read_to_string(dir.path().join("images.json")).unwrap();
@@ -57,7 +56,7 @@ fn the_format() {
 }
 
 #[test]
-fn what_is_damaged_is_set_aside_and_told() {
+fn a_damaged_file_is_renamed_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join(NAME);
     UsesFile::open(dir.path()).0.save(&uses()).unwrap();
@@ -78,18 +77,18 @@ fn what_is_damaged_is_set_aside_and_told() {
         fs::write(&path, &bytes).unwrap();
         let (file, read, problem) = UsesFile::open(dir.path());
         assert!(read.is_empty());
-        let told = problem.unwrap().to_string();
-        assert!(told.contains(fault) && told.contains("images.json.damaged"), "{fault}: {told}");
+        let error = problem.unwrap().to_string();
+        assert!(error.contains(fault) && error.contains("images.json.damaged"), "{fault}: {error}");
         assert_eq!(fs::read(dir.path().join("images.json.damaged")).unwrap(), bytes);
         assert!(!path.exists());
-        // It goes on, with a new file.
+        // A new file is written.
         assert!(file.save(&uses()).unwrap());
         assert_eq!(UsesFile::open(dir.path()).1.images, uses().images);
     }
 }
 
 #[test]
-fn a_killed_agents_temporary_file_is_no_obstacle() {
+fn a_temporary_file_of_a_killed_agent_is_replaced() {
     let dir = tempfile::tempdir().unwrap();
     UsesFile::open(dir.path()).0.save(&uses()).unwrap();
     let temporary = dir.path().join("images.json.new");
@@ -102,19 +101,22 @@ fn a_killed_agents_temporary_file_is_no_obstacle() {
 }
 
 #[test]
-fn what_cannot_be_written_or_read_is_named() {
+fn errors_of_writing_and_reading_name_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let missing = dir.path().join("missing");
     let (file, _, problem) = UsesFile::open(&missing);
     assert!(problem.is_none(), "{problem:?}");
-    let told = file.save(&uses()).unwrap_err().to_string();
-    assert!(told.starts_with("create ") && told.contains("missing/images.json.new"), "{told}");
-    // Once it can be, it is.
+    let error = file.save(&uses()).unwrap_err().to_string();
+    assert!(error.starts_with("create ") && error.contains("missing/images.json.new"), "{error}");
+    // It is written once that is possible.
     fs::create_dir(&missing).unwrap();
     assert!(file.save(&uses()).unwrap());
     fs::remove_file(missing.join(NAME)).unwrap();
     fs::create_dir(missing.join(NAME)).unwrap();
     let (_, read, problem) = UsesFile::open(&missing);
-    let told = problem.unwrap().to_string();
-    assert!(read.is_empty() && told.starts_with("read ") && told.contains("missing/images.json"), "{told}");
+    let error = problem.unwrap().to_string();
+    assert!(
+        read.is_empty() && error.starts_with("read ") && error.contains("missing/images.json"),
+        "{error}"
+    );
 }

@@ -1,15 +1,14 @@
-//! Tables of which dead containers and sandboxes go (cases of the kubelet's kuberuntime_gc_test.go among them), and what
-//! holds for any.
+//! Tables of which dead containers and sandboxes are removed (with cases of the kubelet's
+//! kuberuntime_gc_test.go), and properties that always hold.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use jiff::{SignedDuration, Timestamp};
+use nodewarden_model::GcSettings;
 use proptest::prelude::*;
 
-use super::{ContainerPlan, SandboxFact, containers};
-use crate::DeadContainer;
-use nodewarden_model::GcSettings;
+use super::{ContainerPlan, DeadContainer, SandboxFact, containers};
 
 const NOW: i64 = 1000;
 
@@ -17,7 +16,7 @@ fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_700_000_000 + second)
 }
 
-/// `pod/name#attempt@created`, with `!` behind it if the pod is gone.
+/// Parses `pod/name#attempt@created`, followed by `!` if the pod is gone.
 fn dead(text: &str) -> DeadContainer {
     let (id, pod_gone) = match text.strip_suffix('!') {
         Some(rest) => (rest, true),
@@ -54,7 +53,7 @@ fn go(given: &[&str], settings: &GcSettings) -> Vec<String> {
 }
 
 #[test]
-fn of_each_container_the_newest_stay() {
+fn the_newest_of_each_container_are_kept() {
     let three = ["p/a#0@1", "p/a#1@2", "p/a#2@3"];
     for (given, most, expected) in [
         (&three[..], Some(1), vec!["p/a#0@1", "p/a#1@2"]),
@@ -65,7 +64,7 @@ fn of_each_container_the_newest_stay() {
         (&three, None, vec![]),
         // In any order of the list.
         (&["p/a#2@3", "p/a#0@1", "p/a#1@2"], Some(1), vec!["p/a#0@1", "p/a#1@2"]),
-        // Of each name, and of each pod.
+        // The limit applies to each name and each pod.
         (&["p/a#0@1", "p/b#0@2", "q/a#0@3"], Some(1), vec![]),
         (&["p/a#0@1", "p/a#1@4", "p/b#0@2", "q/a#0@3", "q/a#1@5"], Some(1), vec!["p/a#0@1", "q/a#0@3"]),
         // A clock that was set back between two attempts.
@@ -77,19 +76,19 @@ fn of_each_container_the_newest_stay() {
 }
 
 #[test]
-fn of_all_so_many_stay() {
+fn a_limited_number_of_all_is_kept() {
     let five = ["p/a#0@1", "p/a#1@2", "p/a#2@9", "q/b#0@3", "q/b#1@4"];
     for (given, per_container, most, expected) in [
         (&five[..], None, 5, vec![]),
-        // Two each fit.
+        // Two of each fit.
         (&five, None, 4, vec!["p/a#0@1"]),
-        // Three: one each is what divides evenly, and one place stays free, as in the kubelet.
+        // Three: an even division gives one of each, and one slot stays unused, as in the kubelet.
         (&five, None, 3, vec!["p/a#0@1", "p/a#1@2", "q/b#0@3"]),
         (&five, None, 2, vec!["p/a#0@1", "p/a#1@2", "q/b#0@3"]),
-        // One each is too many: the oldest goes.
+        // One of each is too many: the oldest is removed.
         (&five, None, 1, vec!["p/a#0@1", "p/a#1@2", "q/b#0@3", "q/b#1@4"]),
         (&five, None, 0, vec!["p/a#0@1", "p/a#1@2", "q/b#0@3", "q/b#1@4", "p/a#2@9"]),
-        // The bound for each comes first, and may be enough.
+        // The limit for each container is applied first, and may be enough.
         (&five, Some(2), 4, vec!["p/a#0@1"]),
         (&five, Some(1), 4, vec!["p/a#0@1", "p/a#1@2", "q/b#0@3"]),
         (&["p/a#0@5", "q/a#0@4", "r/a#0@3"], Some(1), 2, vec!["r/a#0@3"]),
@@ -101,39 +100,39 @@ fn of_all_so_many_stay() {
 }
 
 #[test]
-fn young_ones_stay() {
+fn young_containers_are_kept() {
     for (given, min_age, expected) in [
         (&["p/a#0@1", "p/a#1@2"][..], 998, vec!["p/a#0@1"]),
-        // A young one does not count: what is old has a newest of its own.
+        // A young one does not count: the newest of the old ones is kept.
         (&["p/a#0@1", "p/a#1@2", "p/a#2@990"], 100, vec!["p/a#0@1"]),
         (&["p/a#0@1", "p/a#1@990"], 100, vec![]),
         (&["p/a#0@900", "p/a#1@900"], 100, vec!["p/a#0@900"]),
         (&["p/a#0@901", "p/a#1@901"], 100, vec![]),
-        // Later than now: as young as can be, where that matters.
+        // Created later than now: counts as young if there is a minimum age.
         (&["p/a#0@2000", "p/a#1@2001"], 1, vec![]),
         (&["p/a#0@2000", "p/a#1@2001"], 0, vec!["p/a#0@2000"]),
     ] {
         assert_eq!(go(given, &settings(Some(1), None, min_age)), expected, "{given:?} {min_age}");
     }
-    // Too many on the whole: only the old ones are counted and go.
+    // Too many in total: only the old ones are counted and removed.
     assert_eq!(go(&["p/a#0@1", "q/a#0@990"], &settings(None, Some(0), 100)), ["p/a#0@1"]);
 }
 
 #[test]
-fn of_pods_that_are_gone_all_go_at_once() {
+fn all_containers_of_gone_pods_are_removed_at_once() {
     for (given, expected) in [
         (&["p/a#0@1!", "p/a#1@999!", "q/a#0@2"][..], vec!["p/a#0@1", "p/a#1@999"]),
-        // Told of one of them is told of the pod.
+        // If one container says that the pod is gone, it holds for all of them.
         (&["p/a#0@1!", "p/b#0@2"], vec!["p/a#0@1", "p/b#0@2"]),
     ] {
         assert_eq!(go(given, &settings(None, None, 500)), expected, "{given:?}");
     }
-    // They take no place from the others.
+    // They do not count towards the limit of the others.
     let given = ["p/a#0@1!", "q/a#0@2", "r/a#0@3"];
     assert_eq!(go(&given, &settings(Some(1), Some(2), 0)), ["p/a#0@1"]);
 }
 
-/// `pod#attempt@created`, and what is true of it.
+/// Parses `pod#attempt@created`, with further facts.
 fn sandbox(text: &str, ready: bool, holds: &[&str]) -> SandboxFact {
     let (uid, rest) = text.split_once('#').expect("an attempt");
     let (attempt, created) = rest.split_once('@').expect("a time");
@@ -154,7 +153,7 @@ fn gone(sandbox: SandboxFact) -> SandboxFact {
 }
 
 #[test]
-fn sandboxes_that_nothing_needs_go() {
+fn unneeded_sandboxes_are_removed() {
     for (what, given, expected) in [
         ("the only one of a pod stays", vec![sandbox("p#0@1", false, &[])], vec![]),
         (
@@ -179,7 +178,7 @@ fn sandboxes_that_nothing_needs_go() {
             vec![],
         ),
         (
-            "of a pod that is gone the newest goes too",
+            "of a pod that is gone even the newest is removed",
             vec![gone(sandbox("p#0@1", false, &[]))],
             vec!["p#0@1"],
         ),
@@ -201,14 +200,14 @@ fn sandboxes_that_nothing_needs_go() {
 }
 
 #[test]
-fn a_sandbox_goes_with_its_last_containers() {
+fn a_sandbox_is_removed_with_its_last_containers() {
     let dead = ["p/a#0@1", "p/a#1@2", "q/a#0@3!"].map(dead);
     let sandboxes = [
         sandbox("p#0@1", false, &["p/a#0@1"]),
         sandbox("p#1@2", false, &["p/a#1@2"]),
         sandbox("p#2@5", true, &["p/a#2@5"]),
         gone(sandbox("q#0@3", false, &["q/a#0@3"])),
-        // Of a pod that is gone, with one that still runs.
+        // Of a pod that is gone, with a container that still runs.
         gone(sandbox("q#1@4", false, &["q/a#0@3", "running"])),
     ];
     let plan = containers(&dead, &sandboxes, &GcSettings::default(), at(NOW), false);
@@ -217,7 +216,7 @@ fn a_sandbox_goes_with_its_last_containers() {
 }
 
 #[test]
-fn all_unused_ones_are_those_of_ended_pods_too() {
+fn all_unused_includes_everything_of_ended_pods() {
     let ended = |sandbox: SandboxFact| SandboxFact { pod_ended: true, ..sandbox };
     let dead = ["p/a#0@1", "q/a#0@2", "q/a#1@3"].map(dead);
     let sandboxes = [
@@ -230,7 +229,7 @@ fn all_unused_ones_are_those_of_ended_pods_too() {
         (true, &keep_all, vec!["p/a#0@1"], vec!["p#0@1"]),
         (false, &settings(Some(1), None, 0), vec!["q/a#0@2"], vec![]),
         (true, &settings(Some(1), None, 0), vec!["p/a#0@1", "q/a#0@2"], vec!["p#0@1"]),
-        // Whatever their age.
+        // Regardless of their age.
         (true, &settings(Some(1), None, 5000), vec!["p/a#0@1"], vec!["p#0@1"]),
     ] {
         let plan = containers(&dead, &sandboxes, settings, at(NOW), all_unused);
@@ -261,10 +260,10 @@ fn any_dead() -> impl Strategy<Value = Vec<DeadContainer>> {
 }
 
 proptest! {
-    /// Bounds are kept, no more goes than they ask for, what stays of a container is newer than what goes, and what is
-    /// young goes with its pod alone.
+    /// The limits are kept, no more is removed than they require, what is kept of a container is newer than
+    /// what is removed, and young containers are only removed with their pod.
     #[test]
-    fn bounds_are_kept(
+    fn limits_are_kept_and_nothing_more_is_removed(
         dead in any_dead(),
         per_container in prop::option::of(0..4u32),
         most in prop::option::of(0..8u32),
@@ -278,16 +277,17 @@ proptest! {
 
         let mut left: BTreeMap<(&str, &str), u32> = BTreeMap::new();
         for one in &dead {
-            let goes = go.contains(&*one.id);
-            prop_assert!(goes || !one.pod_gone, "{:?}", one);
-            prop_assert!(!goes || one.pod_gone || old(one), "{:?}", one);
-            if !goes && old(one) {
+            let is_removed = go.contains(&*one.id);
+            prop_assert!(is_removed || !one.pod_gone, "{:?}", one);
+            prop_assert!(!is_removed || one.pod_gone || old(one), "{:?}", one);
+            if !is_removed && old(one) {
                 *left.entry((&one.uid, &one.name)).or_default() += 1;
             }
             for other in dead.iter().filter(|o| (&o.uid, &o.name) == (&one.uid, &one.name) && old(o)) {
-                // Of one container the oldest goes first, but for the bound on all, which goes by time alone.
+                // Of one container the oldest is removed first, except for the limit on all, which only
+                // compares times.
                 let newer = other.attempt > one.attempt && other.created > one.created;
-                prop_assert!(goes || !newer || !go.contains(&*other.id) || !old(one), "{:?} {:?}", one, other);
+                prop_assert!(is_removed || !newer || !go.contains(&*other.id) || !old(one), "{:?} {:?}", one, other);
             }
         }
         let total: u32 = left.values().sum();
@@ -298,7 +298,7 @@ proptest! {
         if per_container.is_none() && most.is_none() {
             prop_assert_eq!(plan.containers.len(), dead.iter().filter(|c| c.pod_gone).count());
         }
-        // Once it is carried out, there is nothing more to do.
+        // After the plan is carried out, nothing is left to do.
         let rest: Vec<_> = dead.iter().filter(|c| !go.contains(&*c.id)).cloned().collect();
         prop_assert_eq!(containers(&rest, &[], &settings, at(NOW), false), ContainerPlan::default());
     }

@@ -1,36 +1,38 @@
-//! A runtime with images of shared layers on a file system of its own.
+//! A fake runtime whose images share layers, with a file system of its own, and a collector for it.
 
-use parking_lot::{Mutex, MutexGuard};
+pub mod views;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use nodewarden_proto::runtime::v1 as cri;
-
-use crate::{Collector, Disk, FsError, Holds, Needs, Place, Places, Runtime};
 use nodewarden_config::Endpoint;
 use nodewarden_cri::{About, Listing, RuntimeError};
-use nodewarden_model::GcSettings;
-use nodewarden_model::{FsUse, ImageSeen};
+use nodewarden_model::{FsUse, GcSettings, ImageSeen};
 use nodewarden_pods::status::{Board, Wanted};
+use nodewarden_proto::runtime::v1 as cri;
 use nodewarden_storage::journal::{Journal, Limits};
+use parking_lot::{Mutex, MutexGuard};
+
+use crate::{Collector, Deps, Disk, DiskUsage, FsError, Holds, ImageFsInfo, Runtime};
 
 /// A megabyte, the unit of sizes here.
 pub const MB: u64 = 1 << 20;
-/// Of the file system.
+/// Capacity of the file system in bytes.
 pub const CAPACITY: u64 = 1000 * MB;
 
-/// What happens as something is removed.
+/// Called before an image is removed.
 pub type Hook = Box<dyn FnMut(&mut State, &str) + Send>;
 
+/// What the runtime has.
 #[derive(Default)]
 pub struct State {
     /// Layers by image.
     pub images: BTreeMap<String, Vec<u32>>,
     /// Bytes by layer.
     pub layers: BTreeMap<u32, u64>,
-    /// Bytes that something else takes.
+    /// Bytes used by other data.
     pub other: u64,
     pub listing: Listing,
     pub pinned: BTreeSet<String>,
@@ -38,17 +40,17 @@ pub struct State {
     pub fails: BTreeSet<String>,
     /// Images whose removal takes longer than the call may.
     pub hangs: BTreeSet<String>,
-    /// The runtime answers nothing.
-    pub away: bool,
+    /// The runtime does not answer.
+    pub unavailable: bool,
     pub removed: Vec<String>,
     pub asked: Vec<String>,
-    /// How many removals are under way.
+    /// Number of removals in progress.
     pub removing: usize,
     pub before: Option<Hook>,
 }
 
 impl State {
-    /// An image of these layers, each of so many megabytes.
+    /// Adds an image of these layers, each with its size in megabytes.
     pub fn image(&mut self, id: &str, layers: &[(u32, u64)]) {
         self.images.insert(id.into(), layers.iter().map(|(layer, _)| *layer).collect());
         self.layers.extend(layers.iter().map(|(layer, size)| (*layer, size * MB)));
@@ -59,7 +61,7 @@ impl State {
         self.other + there.into_iter().map(|layer| self.layers[layer]).sum::<u64>()
     }
 
-    /// A container of this image, running.
+    /// Adds a running container of this image.
     pub fn run(&mut self, id: &str, image: &str) {
         let container = cri::Container {
             id: id.into(),
@@ -75,11 +77,11 @@ impl State {
     }
 }
 
-/// See the module.
+/// The fake runtime. Clones share one state.
 #[derive(Clone, Default)]
-pub struct World(Arc<Mutex<State>>);
+pub struct FakeRuntime(Arc<Mutex<State>>);
 
-impl World {
+impl FakeRuntime {
     pub fn state(&self) -> MutexGuard<'_, State> {
         self.0.lock()
     }
@@ -89,21 +91,21 @@ impl World {
     }
 
     fn answers(&self, call: &'static str) -> Result<(), RuntimeError> {
-        if self.state().away { Err(silent(call)) } else { Ok(()) }
+        if self.state().unavailable { Err(timed_out(call)) } else { Ok(()) }
     }
 }
 
-fn silent(call: &'static str) -> RuntimeError {
+fn timed_out(call: &'static str) -> RuntimeError {
     RuntimeError::TimedOut {
         call,
-        endpoint: Endpoint::parse("/run/world.sock").unwrap(),
+        endpoint: Endpoint::parse("/run/test.sock").unwrap(),
         about: About::default(),
         limit: Duration::from_secs(5),
     }
 }
 
 #[async_trait::async_trait]
-impl Runtime for World {
+impl Runtime for FakeRuntime {
     async fn images(&self) -> Result<Vec<ImageSeen>, RuntimeError> {
         self.answers("ListImages")?;
         let state = self.state();
@@ -128,7 +130,7 @@ impl Runtime for World {
     async fn remove_image(&self, id: &str) -> Result<(), RuntimeError> {
         {
             let state = &mut *self.state();
-            assert_eq!(state.removing, 0, "two at once");
+            assert_eq!(state.removing, 0, "two removals at once");
             assert!(!state.uses(id), "{id} is in use");
             if let Some(mut hook) = state.before.take() {
                 hook(state, id);
@@ -142,17 +144,17 @@ impl Runtime for World {
         let mut state = self.state();
         state.removing = 0;
         if hangs || state.fails.contains(id) {
-            return Err(silent("RemoveImage"));
+            return Err(timed_out("RemoveImage"));
         }
         state.images.remove(id);
         state.removed.push(id.into());
         Ok(())
     }
 
-    async fn places(&self) -> Result<Places, RuntimeError> {
+    async fn image_fs_info(&self) -> Result<ImageFsInfo, RuntimeError> {
         self.answers("ImageFsInfo")?;
-        let place = Place { path: "/images".into(), used: None, inodes_used: None };
-        Ok(Places { images: vec![place], containers: Vec::new() })
+        let place = DiskUsage { path: "/images".into(), used: None, inodes_used: None };
+        Ok(ImageFsInfo { images: vec![place], containers: Vec::new() })
     }
 
     async fn list(&self) -> Result<Listing, RuntimeError> {
@@ -163,7 +165,7 @@ impl Runtime for World {
     async fn remove_container(&self, id: &str) -> Result<(), RuntimeError> {
         let mut state = self.state();
         if state.fails.contains(id) {
-            return Err(silent("RemoveContainer"));
+            return Err(timed_out("RemoveContainer"));
         }
         state.listing.containers.retain(|container| container.id != id);
         state.removed.push(id.into());
@@ -178,7 +180,7 @@ impl Runtime for World {
     }
 }
 
-impl Disk for World {
+impl Disk for FakeRuntime {
     fn read(&self, path: &Path) -> Result<FsUse, FsError> {
         let used = self.state().used();
         Ok(FsUse {
@@ -194,33 +196,33 @@ impl Disk for World {
     }
 }
 
-/// A world and its collector.
-pub struct Node {
+/// A collector with its fake runtime.
+pub struct Fixture {
     pub dir: tempfile::TempDir,
-    pub world: World,
+    pub runtime: FakeRuntime,
     pub board: Board,
     pub holds: Holds,
     pub journal: Journal,
     pub collector: Collector,
 }
 
-impl Node {
-    /// Whose pods are known: none.
-    pub fn new(world: State, settings: &GcSettings) -> Self {
-        let this = Self::starting(world, settings);
+impl Fixture {
+    /// The pods are known: there are none.
+    pub fn new(runtime: State, settings: &GcSettings) -> Self {
+        let this = Self::starting(runtime, settings);
         this.board.want(Wanted { whole: true, ..Wanted::default() });
         this
     }
 
-    /// Whose pods are not known yet.
-    pub fn starting(world: State, settings: &GcSettings) -> Self {
+    /// The pods are not known yet.
+    pub fn starting(runtime: State, settings: &GcSettings) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let world = World(Arc::new(Mutex::new(world)));
+        let runtime = FakeRuntime(Arc::new(Mutex::new(runtime)));
         let (board, holds) = (Board::default(), Holds::default());
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
-        let needs = Needs {
-            runtime: Arc::new(world.clone()),
-            disk: Arc::new(world.clone()),
+        let needs = Deps {
+            runtime: Arc::new(runtime.clone()),
+            disk: Arc::new(runtime.clone()),
             state_dir: dir.path().to_owned(),
             logs_dir: dir.path().join("logs"),
             journal: journal.clone(),
@@ -230,15 +232,15 @@ impl Node {
             acts: true,
         };
         let collector = Collector::new(settings, needs);
-        Self { dir, world, board, holds, journal, collector }
+        Self { dir, runtime, board, holds, journal, collector }
     }
 
     pub fn percent(&self) -> f64 {
-        self.world.state().used() as f64 * 100.0 / CAPACITY as f64
+        self.runtime.state().used() as f64 * 100.0 / CAPACITY as f64
     }
 }
 
-/// As the kubelet's, but an image may go as soon as it is there.
+/// The kubelet's settings, without a minimum age of images.
 pub fn settings() -> GcSettings {
     GcSettings { min_age: Duration::ZERO, ..GcSettings::default() }
 }

@@ -1,12 +1,12 @@
 use std::os::unix::fs::symlink;
 
-use serde_json::json;
-
-use super::*;
-use crate::tests::views::{at, container, pod, view};
 use nodewarden_cri::Listing;
 use nodewarden_model::PodPhase;
 use nodewarden_pods::status::Wanted;
+use serde_json::json;
+
+use super::*;
+use crate::fixture::views::{at, container, pod, view};
 
 const UID: &str = "1b2c";
 
@@ -27,7 +27,7 @@ fn paths(orphans: &[Orphan]) -> Vec<String> {
 }
 
 #[test]
-fn names_of_the_layout() {
+fn only_names_of_the_kubelets_layout_are_parsed() {
     for (name, uid) in [
         ("shop_web-0_1b2c-33", Some("1b2c-33")),
         ("shop_web.0_1b2c", Some("1b2c")),
@@ -58,7 +58,7 @@ fn names_of_the_layout() {
 }
 
 #[test]
-fn runs_without_a_container_and_pods_that_are_gone() {
+fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let root = dir.path();
     assert_eq!(scan(&root.join("none")).unwrap(), []);
@@ -90,15 +90,15 @@ fn runs_without_a_container_and_pods_that_are_gone() {
     ];
     let going = orphans(&found, &known(false), &present, false);
     assert_eq!(paths(&going), expected);
-    // A pod that ends keeps its logs until it is gone.
+    // A terminating pod keeps its logs until it is gone.
     assert_eq!(paths(&orphans(&found, &known(true), &present, false)), ["shop_gone_99"]);
-    // One that had to make way keeps them until the disk is needed.
+    // An evicted pod keeps them until the disk is short of space.
     let mut evicted = (*view(pod(UID, json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     (evicted.phase, evicted.reason) = (PodPhase::Failed, "Evicted".into());
     let evicted = Pods::new(vec![std::sync::Arc::new(evicted)], &Wanted { whole: true, ..Wanted::default() });
     assert_eq!(paths(&orphans(&found, &evicted, &present, false)), ["shop_gone_99"]);
     assert_eq!(paths(&orphans(&found, &evicted, &present, true)), expected);
-    // Where a manifest could not be read nobody is gone.
+    // While a manifest cannot be read, no pod is gone.
     let unsure = Pods::new(Vec::new(), &Wanted::default());
     assert_eq!(orphans(&found, &unsure, &present, false), []);
 
@@ -125,7 +125,7 @@ fn links_are_not_followed() {
     let root = dir.path().join("logs");
     write(dir.path(), "outside/c/0.log");
     fs::create_dir_all(root.join("shop_web_1b2c")).unwrap();
-    // Put there after the look.
+    // Created after the scan.
     symlink(dir.path().join("outside/c"), root.join("shop_web_1b2c/c")).unwrap();
     symlink(dir.path().join("outside"), root.join("shop_gone_99")).unwrap();
     let run = Orphan::Run { directory: "shop_web_1b2c".into(), container: "c".into(), name: "0.log".into() };

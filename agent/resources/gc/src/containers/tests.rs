@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use serde_json::json;
 
 use super::*;
-use crate::tests::views::{at, container, ended, pod, sandbox, view, waiting};
+use crate::fixture::views::{at, container, ended, pod, sandbox, view, waiting};
 
 fn wanted(whole: bool) -> Wanted {
     Wanted { whole, ..Wanted::default() }
@@ -14,7 +14,7 @@ fn ids(facts: &Facts) -> Vec<&str> {
 }
 
 #[test]
-fn only_what_carries_the_label() {
+fn only_containers_with_the_owner_label_are_collected() {
     let mut foreign = container("c1", "gone", "c", 0, cri::ContainerState::ContainerExited);
     foreign.labels.insert(OWNER.into(), "other".into());
     let mut bare = foreign.clone();
@@ -33,28 +33,28 @@ fn only_what_carries_the_label() {
 }
 
 #[test]
-fn a_pod_is_gone_when_every_manifest_was_read() {
+fn a_missing_pod_is_gone_only_if_every_manifest_was_read() {
     let known = view(pod("u", json!([{"name": "c", "image": "i"}])), Vec::new());
     let mut evicted = (*view(pod("e", json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     (evicted.phase, evicted.reason) = (PodPhase::Failed, "Preempting".into());
     let mut waits = (*view(pod("w", json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
-    // Its containers are still being ended, and how they did is not noted.
+    // Its containers are still being stopped, and their exits are not recorded.
     (waits.reason, waits.terminating) = ("Evicted".into(), Some(at(0)));
     let views = || vec![known.clone(), Arc::new(evicted.clone()), Arc::new(waits.clone())];
     let pods = Pods::new(views(), &wanted(true));
-    assert_eq!(["u", "e", "w", "x"].map(|uid| pods.is_gone(uid)), [false, true, false, true]);
-    assert_eq!(["u", "e", "x"].map(|uid| pods.is_forgotten(uid)), [false, false, true]);
+    assert_eq!(["u", "e", "w", "x"].map(|uid| pods.content_can_be_removed(uid)), [false, true, false, true]);
+    assert_eq!(["u", "e", "x"].map(|uid| pods.no_longer_exists(uid)), [false, false, true]);
     let pods = Pods::new(views(), &wanted(false));
-    assert_eq!(["u", "e", "x"].map(|uid| pods.is_gone(uid)), [false, true, false]);
-    // One that is wanted and has not begun.
+    assert_eq!(["u", "e", "x"].map(|uid| pods.content_can_be_removed(uid)), [false, true, false]);
+    // A pod with a manifest that has not started.
     let sourced = nodewarden_pods::source::Sourced { pod: known.pod.clone(), origin: "/m".into() };
     let pods = Pods::new(Vec::new(), &Wanted { pods: [sourced].into(), whole: true });
-    assert!(!pods.is_gone("u") && pods.is_gone("x"));
+    assert!(!pods.content_can_be_removed("u") && pods.content_can_be_removed("x"));
 }
 
-/// What of a container may go, by how its pod stands.
+/// Which containers may be removed in which states of their pod.
 #[test]
-fn what_the_pods_worker_still_needs_stays() {
+fn containers_that_the_pods_worker_needs_are_kept() {
     use cri::ContainerState::{ContainerCreated, ContainerExited, ContainerRunning, ContainerUnknown};
     let spec = json!([{"name": "c", "image": "i"}]);
     let listing = |state| Listing {
@@ -78,12 +78,12 @@ fn what_the_pods_worker_still_needs_stays() {
     let mut ending = (*noted()[0]).clone();
     ending.terminating = Some(at(5));
     assert_eq!(own(vec![Arc::new(ending)], ContainerExited), [""; 0], "its worker removes everything");
-    // Of a pod that is gone all goes that does not run.
+    // Of a pod that is gone every container that does not run may be removed.
     for state in [ContainerCreated, ContainerUnknown, ContainerExited] {
         assert_eq!(own(Vec::new(), state), ["c.1", "c.0"], "{state:?}");
     }
     assert_eq!(own(Vec::new(), ContainerRunning), ["c.0"]);
-    // The newest init container tells how far they are, until the pod has ended.
+    // The newest init container shows how far the init containers are, until the pod has ended.
     let mut init = ended("c", "c.1");
     init.kind = ContainerKind::Init;
     let running = view(pod("u", spec.clone()), vec![init.clone()]);
@@ -94,7 +94,7 @@ fn what_the_pods_worker_still_needs_stays() {
 }
 
 #[test]
-fn sandboxes_with_what_is_in_them() {
+fn sandboxes_are_listed_with_their_containers() {
     let listing = Listing {
         sandboxes: vec![sandbox("s0", "u", 0, false), sandbox("s1", "u", 1, true)],
         containers: vec![container("c", "u", "c", 0, cri::ContainerState::ContainerRunning)],
@@ -102,13 +102,13 @@ fn sandboxes_with_what_is_in_them() {
     let mut over = (*view(pod("u", json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     over.phase = PodPhase::Failed;
     let facts = facts(&listing, "me", &Pods::new(vec![Arc::new(over)], &wanted(true)));
-    let told: Vec<_> = facts
+    let states: Vec<_> = facts
         .sandboxes
         .iter()
         .map(|s| (s.id.as_str(), s.attempt, s.ready, s.containers.len(), s.pod_gone, s.pod_ended))
         .collect();
     // The fixture's containers are in sandbox "s".
-    assert_eq!(told, [("s0", 0, false, 0, false, true), ("s1", 1, true, 0, false, true)]);
+    assert_eq!(states, [("s0", 0, false, 0, false, true), ("s1", 1, true, 0, false, true)]);
     assert!(is_empty_and_dead(&listing, "s0") && !is_empty_and_dead(&listing, "s1"));
     assert!(!is_empty_and_dead(&listing, "none"), "it is gone");
     let present = Present::new(&listing);
