@@ -79,9 +79,14 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let policy = images::pull_policy(spec.image_pull_policy.as_deref(), &image);
     // Until the container exists nobody removes the image.
     let (present, hold) = held(state, name, &image, policy, &sandbox_config).await?;
-    let given = devices::for_container(state, name).await?;
-    let beginning =
-        Beginning { attempt, ips: &ips, image: &present.image, image_ref: &present.reference, given: &given };
+    let injection = devices::for_container(state, name).await?;
+    let beginning = Beginning {
+        attempt,
+        ips: &ips,
+        image: &present.image,
+        image_ref: &present.reference,
+        injection: &injection,
+    };
     let config = container::container_config(&pod, name, &beginning, &env.host())?;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
@@ -102,7 +107,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         message: String::new(),
         image_id: present.image.id.clone(),
     };
-    devices::added(state, name, &id, &given).await;
+    devices::added(state, name, &id, &injection).await;
     // On disk with the next change: until then the runtime knows it.
     state.note(|inner| {
         inner.record.note_created(name);

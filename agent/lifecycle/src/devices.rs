@@ -13,7 +13,7 @@ use nodewarden_config::Enforcement;
 use nodewarden_cri::Listing;
 use nodewarden_devices::{AdmissionError, EnforceError, PodDemand};
 use nodewarden_manifest::ContainerKind;
-use nodewarden_pods::spec::Given;
+use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
 use nodewarden_pods::spec::{DEVICES, ids_from_json};
 
@@ -37,7 +37,7 @@ pub async fn admit(state: &PodState) -> bool {
             None => return false,
             Some(Ok(admitted)) => {
                 if let Some(admitted) = admitted {
-                    state.env.tell(&state.pod(), None, "DevicesAllocated", admitted.told);
+                    state.env.tell(&state.pod(), None, "DevicesAllocated", admitted.description);
                 }
                 state.note(|inner| inner.trouble = None);
                 return true;
@@ -71,23 +71,23 @@ fn waits(state: &PodState, error: &AdmissionError) {
 ///
 /// # Errors
 /// It can't have them, or a plugin does not make them ready.
-pub async fn for_container(state: &PodState, name: &str) -> Result<Given, AdmissionError> {
+pub async fn for_container(state: &PodState, name: &str) -> Result<DeviceInjection, AdmissionError> {
     let pod = state.pod();
     let demand = PodDemand::of(&pod).only(name);
     if demand.is_empty() {
-        return Ok(Given::default());
+        return Ok(DeviceInjection::default());
     }
     // A plugin may take its time, and others start meanwhile.
     state.give_way();
     let devices = &state.env.devices;
     devices.admit(&demand).await?;
     devices.pre_start(&pod.uid, name).await?;
-    let given = devices.given(&pod.uid, name);
-    if !given.conflicts.is_empty() {
-        let message = format!("device plugins say different things of {}", given.conflicts.join(", "));
+    let injection = devices.injection(&pod.uid, name);
+    if !injection.conflicts.is_empty() {
+        let message = format!("device plugins say different things of {}", injection.conflicts.join(", "));
         state.env.tell(&pod, Some((name, "")), "DeviceConflict", message);
     }
-    Ok(given)
+    Ok(injection)
 }
 
 /// Tells the kernel what the pod may open, in its cgroup. Only in mode Enforce must a pod not go on without.
@@ -126,20 +126,22 @@ pub async fn adopt(state: &PodState) {
         env.client.list_pod(&pod.uid).await.map(|listing| listing.containers).unwrap_or_default();
     for container in containers.iter().filter(|c| c.state == cri::ContainerState::ContainerRunning as i32) {
         if let Some(name) = container.labels.get(CONTAINER_NAME) {
-            added(state, name, &container.id, &env.devices.given(&pod.uid, name)).await;
+            added(state, name, &container.id, &env.devices.injection(&pod.uid, name)).await;
         }
     }
 }
 
 /// Takes over which devices the runtime added to a container by CDI.
-pub async fn added(state: &PodState, name: &str, id: &str, given: &Given) {
+pub async fn added(state: &PodState, name: &str, id: &str, injection: &DeviceInjection) {
     let (pod, env) = (state.pod(), &state.env);
-    let Some(guards) = env.guards.as_ref().filter(|_| !given.cdi.is_empty()) else { return };
+    let Some(guards) = env.guards.as_ref().filter(|_| !injection.cdi.is_empty()) else { return };
     if guards.mode(&pod) == Enforcement::Off {
         return;
     }
     let told = match env.client.container_devices(id).await {
-        Ok(found) => guards.added(&env.devices, &pod.uid, name, found).map_err(|error| error.to_string()),
+        Ok(found) => {
+            guards.add_runtime_devices(&env.devices, &pod.uid, name, found).map_err(|error| error.to_string())
+        }
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = told {

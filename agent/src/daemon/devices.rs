@@ -1,4 +1,4 @@
-//! Devices: the device manager, whose notes go into the journal, the PodResources socket, and enforcement.
+//! Devices: the device manager, whose events go into the journal, the PodResources socket, and enforcement.
 
 use std::sync::Arc;
 
@@ -9,9 +9,8 @@ use tracing::warn;
 
 use super::context::Context;
 use nodewarden_config::Enforcement;
-use nodewarden_devices::enforce::Enforcer;
 use nodewarden_devices::pod_resources::{self, AllocatableDevices, PodDevices, PodResources};
-use nodewarden_devices::{Devices, Guards, Note, Serving, Tell};
+use nodewarden_devices::{DeviceEvent, DeviceTasks, Devices, Enforcer, EventSink, Guards};
 use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::{Detail, HookState, PodRef};
 use nodewarden_pods::status::Board;
@@ -23,7 +22,7 @@ pub struct NodeDevices {
     /// `None` where no device is to be guarded.
     pub enforcer: Option<Enforcer>,
     _pod_resources: oneshot::Sender<()>,
-    _plugins: Serving,
+    _plugins: DeviceTasks,
 }
 
 /// What [`start`] has started, and what pods need of it.
@@ -40,8 +39,8 @@ pub struct Started {
 pub fn start(context: Context<'_>, kubepods: &str) -> Started {
     let Context { config, runtime, journal, pods, .. } = context;
     let (changed, health) = mpsc::unbounded_channel();
-    let tell = record_notes(journal.clone(), pods.clone(), changed);
-    let (manager, plugins) = runtime.block_on(Devices::start(&config.devices, tell));
+    let sink = record_events(journal.clone(), pods.clone(), changed);
+    let (manager, plugins) = runtime.block_on(Devices::start(&config.devices, sink));
     let (stop, stopped) = oneshot::channel();
     serve_pod_resources(context, &manager, stopped);
     let enforcer = start_enforcer(context, kubepods);
@@ -87,15 +86,15 @@ fn start_enforcer(context: Context<'_>, kubepods: &str) -> Option<Enforcer> {
     Some(enforcer)
 }
 
-/// Writes the device manager's notes into the journal. The uid of a pod that a note is about is sent to `changed`.
-fn record_notes(journal: Journal, pods: Board, changed: mpsc::UnboundedSender<String>) -> Tell {
-    Arc::new(move |note| match note {
-        Note::Plugin { reason, message } => {
+/// Writes the device manager's events into the journal. The uid of a pod that an event is about is sent to `changed`.
+fn record_events(journal: Journal, pods: Board, changed: mpsc::UnboundedSender<String>) -> EventSink {
+    Arc::new(move |event| match event {
+        DeviceEvent::Plugin { reason, message } => {
             tracing::info!("{reason}: {message}");
             let detail = Detail::Agent { reason: reason.to_owned(), message };
             journal.append(Timestamp::now(), "", None, detail);
         }
-        Note::Container { uid, container, reason, message } => {
+        DeviceEvent::Container { uid, container, reason, message } => {
             let view = pods.pods().into_iter().find(|view| view.pod.uid == uid);
             let id = view.as_ref().and_then(|view| view.containers.iter().find(|own| own.name == container));
             let pod = PodRef {

@@ -11,7 +11,6 @@ use jiff::Timestamp;
 use nodewarden_ebpf_abi::Kind;
 
 use super::names::Names;
-use nodewarden_devices::enforce;
 use nodewarden_eviction::wake::Teller;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Record, Spaces};
@@ -130,7 +129,7 @@ impl Observer {
         let happened = self.registry.lock().apply(record, time);
         if let Some(mut happened) = happened {
             if let Detail::Device(access) = &mut happened.detail {
-                access.path = enforce::path_of(&access.device).unwrap_or_default();
+                access.path = nodewarden_devices::path_of(&access.device).unwrap_or_default();
             }
             self.record(happened);
         }

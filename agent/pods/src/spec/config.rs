@@ -8,7 +8,7 @@ use super::env::Environment;
 use super::mounts::{self, Mounts};
 use super::{Host, SpecError, container_resources, files, labels, security};
 use crate::paths::PodPaths;
-use crate::spec::Given;
+use crate::spec::DeviceInjection;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::{find, signal};
 
@@ -23,7 +23,7 @@ pub struct Beginning<'a> {
     /// What the runtime calls it.
     pub image_ref: &'a str,
     /// What comes with its devices.
-    pub given: &'a Given,
+    pub injection: &'a DeviceInjection,
 }
 
 /// What the runtime is told of the container `name`. Makes what is mounted into it, on the disk: the log directory, the
@@ -54,13 +54,13 @@ fn told(
     beginning: &Beginning<'_>,
     host: &Host,
 ) -> Result<(cri::ContainerConfig, Mounts), SpecError> {
-    let Beginning { attempt, ips, image, image_ref, given } = *beginning;
+    let Beginning { attempt, ips, image, image_ref, injection } = *beginning;
     let (container, asked) =
         find(pod, name).ok_or_else(|| SpecError::NoContainer { name: name.to_owned() })?;
     let mut environment = Environment::of(pod, container, ips, host)?;
     let mounts = mounts::mounts(pod, container, attempt, ips, &environment, host)?;
     // Of no use to what stands in the manifest's own variables, but to its command.
-    environment.add_before(&given.envs);
+    environment.add_before(&injection.envs);
     let stop = container.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
     let stop_signal = match stop.filter(|name| !name.is_empty()) {
         None => cri::Signal::RuntimeDefault.into(),
@@ -81,10 +81,10 @@ fn told(
             .into_iter()
             .map(|(key, value)| cri::KeyValue { key, value: value.into_bytes() })
             .collect(),
-        mounts: given.mounts().chain(mounts.mounts.iter().cloned()).collect(),
-        devices: given.devices().collect(),
+        mounts: injection.mounts().chain(mounts.mounts.iter().cloned()).collect(),
+        devices: injection.devices().collect(),
         labels: labels::container_labels(pod, name, host),
-        annotations: given
+        annotations: injection
             .annotations()
             .chain(labels::container_annotations(pod, container, attempt))
             .collect(),
@@ -96,7 +96,7 @@ fn told(
             resources: Some(container_resources(pod, asked, host)),
             security_context: Some(security::container(pod, container, image, host)?),
         }),
-        cdi_devices: given.cdi.iter().map(|name| cri::CdiDevice { name: name.clone() }).collect(),
+        cdi_devices: injection.cdi.iter().map(|name| cri::CdiDevice { name: name.clone() }).collect(),
         stop_signal,
     };
     Ok((config, mounts))

@@ -30,8 +30,8 @@ fn beginning<'a>(
     image: &'a cri::Image,
     image_ref: &'a str,
 ) -> Beginning<'a> {
-    static NOTHING: LazyLock<Given> = LazyLock::new(Given::default);
-    Beginning { attempt, ips, image, image_ref, given: &NOTHING }
+    static NOTHING: LazyLock<DeviceInjection> = LazyLock::new(DeviceInjection::default);
+    Beginning { attempt, ips, image, image_ref, injection: &NOTHING }
 }
 
 fn ips() -> Vec<IpAddr> {
@@ -168,7 +168,7 @@ fn old_termination_messages_go() {
 #[test]
 fn what_comes_with_devices() {
     let fixture = Fixture::new();
-    let given = Given {
+    let injection = DeviceInjection {
         envs: [("A", "other"), ("B", "given")]
             .map(|(name, value)| (name.to_owned(), value.to_owned()))
             .into(),
@@ -180,7 +180,7 @@ fn what_comes_with_devices() {
         conflicts: Vec::new(),
     };
     let image = cri::Image::default();
-    let beginning = Beginning { given: &given, ..beginning(0, &[], &image, "i") };
+    let beginning = Beginning { injection: &injection, ..beginning(0, &[], &image, "i") };
     let config = container_config(&pod(SPEC), "c", &beginning, &fixture.host()).unwrap();
     let envs: Vec<_> = config.envs.iter().map(|env| (env.key.as_str(), env.value.as_slice())).collect();
     assert_eq!(envs, [("B", b"given".as_slice()), ("A", b"a".as_slice())], "the manifest's own value counts");

@@ -21,7 +21,7 @@ pub fn ids_from_json(text: &str) -> Option<BTreeMap<String, DevicesPerNuma>> {
 
 /// For the container's configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given {
+pub struct DeviceInjection {
     pub envs: BTreeMap<String, String>,
     /// Path in the container, on the host, and whether it is read only. In the resources' order.
     pub mounts: Vec<(String, String, bool)>,
@@ -36,7 +36,7 @@ pub struct Given {
     pub conflicts: Vec<String>,
 }
 
-impl Given {
+impl DeviceInjection {
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

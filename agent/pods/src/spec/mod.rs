@@ -35,7 +35,7 @@ pub use error::{RecursiveReadOnlyFault, SpecError};
 pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_hook};
 pub use host::Host;
 pub use hosts::write_hosts;
-pub use injection::{DEVICES, Given, ids_from_json};
+pub use injection::{DEVICES, DeviceInjection, ids_from_json};
 pub use labels::OWNER;
 pub use resources::{container_resources, resources};
 pub use sandbox::{sandbox_config, warnings};

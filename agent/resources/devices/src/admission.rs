@@ -1,63 +1,64 @@
-//! Giving a pod its devices: all it asks for, or none.
+//! Admission: a pod gets all the devices that it asks for, or none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use nodewarden_metrics::Own;
 use prost::Message;
 use tracing::warn;
 
-use super::ledger::{PodPlan, Request, Reservation};
-use super::manager::{Devices, Inner};
-use super::plugin::Plugin;
-use super::{AdmissionError, PodDemand, Refusal};
-use nodewarden_metrics::Own;
+use crate::allocations::{PodPlan, Request, Reservation};
+use crate::manager::{Devices, Inner};
+use crate::plugin::Plugin;
+use crate::{AdmissionError, PodDemand, Refusal};
 
-/// How often a plan is made anew after other pods took devices of it. Then it is made without asking for preferences,
-/// which nobody can come between.
+/// How often a plan is made again after other pods took devices of it. Then the devices are chosen and
+/// reserved under one lock, without asking plugins for preferences.
 const TRIES: usize = 3;
 
-/// How a pod's allocation begins.
+/// The first step of a pod's allocation.
 enum Planned {
-    /// It has everything.
+    /// The pod has all its devices already.
     Complete,
+    /// The devices are chosen and reserved.
     Reserved(Reservation),
-    /// A plugin may have a preference.
+    /// A plugin has to be asked for its preference first.
     Ask(PodPlan),
 }
 
-/// A reservation that is given back when it is dropped.
-struct Held<'d> {
+/// A reservation that is cancelled when it is dropped.
+struct ReservationGuard<'d> {
     devices: &'d Inner,
     reservation: Option<Reservation>,
 }
 
-impl Drop for Held<'_> {
+impl Drop for ReservationGuard<'_> {
     fn drop(&mut self) {
         if let Some(reservation) = self.reservation.take() {
-            self.devices.lock().ledger.cancel(reservation);
-            self.devices.happened();
+            self.devices.lock().allocations.cancel(reservation);
+            self.devices.save_and_notify();
         }
     }
 }
 
-/// Devices just given.
+/// The devices that a pod has just got.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Which, for people.
-    pub told: String,
-    /// The time it took without the waits for plugins' answers.
+    /// The devices, as text for people.
+    pub description: String,
+    /// The time that the admission took, without the waits for plugins' answers.
     pub own: Duration,
 }
 
 impl Devices {
-    /// Gives the pod what it asks for, unless it has it. When it returns the checkpoint is on disk. The calls to the
-    /// plugins run outside of every lock; dropped in the middle, nothing stays marked.
+    /// Allocates the devices that the pod asks for, unless it has them. When this returns the checkpoint is
+    /// on disk. Plugins are called without holding a lock; if the future is dropped, nothing stays reserved.
     ///
-    /// Returns what was given just now; `None` if it had everything.
+    /// Returns what was allocated; `None` if the pod had everything.
     ///
     /// # Errors
-    /// See [`AdmissionError`]; the pod has got nothing then.
+    /// See [`AdmissionError`]; nothing is allocated then.
     pub async fn admit(&self, demand: &PodDemand) -> Result<Option<Admitted>, AdmissionError> {
         let begun = Instant::now();
         if demand.is_empty() {
@@ -68,7 +69,7 @@ impl Devices {
         for attempt in 0..=TRIES {
             match self.plan(demand, attempt < TRIES)? {
                 Planned::Complete => {
-                    // It may have been given by a turn that was cut off before it was on disk.
+                    // An earlier call that was cut off may have allocated it without having saved it.
                     self.saved().await?;
                     return Ok(None);
                 }
@@ -77,7 +78,7 @@ impl Devices {
                     let asked = Instant::now();
                     let plan = self.ask(plan).await;
                     plugins_time += asked.elapsed();
-                    reserved = self.0.lock().ledger.reserve(plan).ok();
+                    reserved = self.0.lock().allocations.reserve(plan).ok();
                 }
             }
             if reserved.is_some() {
@@ -85,34 +86,34 @@ impl Devices {
             }
         }
         let Some(reservation) = reserved else { return Err(contended(demand)) };
-        let mut held = Held { devices: &self.0, reservation: Some(reservation) };
-        let requests = held.reservation.as_ref().map(Reservation::requests).unwrap_or_default();
-        let told = told(&requests);
+        let mut guard = ReservationGuard { devices: &self.0, reservation: Some(reservation) };
+        let requests = guard.reservation.as_ref().map(Reservation::requests).unwrap_or_default();
+        let description = describe(&requests);
         let asked = Instant::now();
         let responses = try_join_all(requests.into_iter().map(|request| self.allocate(request))).await?;
         plugins_time += asked.elapsed();
-        if let Some(reservation) = held.reservation.take() {
+        if let Some(reservation) = guard.reservation.take() {
             let responses = responses.into_iter().collect::<BTreeMap<_, _>>();
-            if !self.0.lock().ledger.commit(reservation, responses) {
+            if !self.0.lock().allocations.commit(reservation, responses) {
                 return Err(contended(demand));
             }
-            self.0.changed();
+            self.0.mark_and_notify();
         }
         self.saved().await?;
         let own = begun.elapsed().saturating_sub(plugins_time);
-        ::metrics::histogram!(Own::DeviceAllocation.name()).record(own.as_secs_f64());
-        Ok(Some(Admitted { told, own }))
+        metrics::histogram!(Own::DeviceAllocation.name()).record(own.as_secs_f64());
+        Ok(Some(Admitted { description, own }))
     }
 
-    /// Calls PreStartContainer of the plugins that ask for it, for what the container has.
+    /// Calls PreStartContainer of the plugins that ask for it, for the container's devices.
     ///
     /// # Errors
-    /// A plugin refuses or does not answer: the container must not start. One that is away is not waited for: the
-    /// container had its devices before.
+    /// A plugin refuses or does not answer: the container must not start. A plugin that is not connected is
+    /// not waited for, because the container had its devices before.
     pub async fn pre_start(&self, uid: &str, container: &str) -> Result<(), AdmissionError> {
         let calls: Vec<(Plugin, BTreeSet<String>)> = {
             let state = self.0.lock();
-            let mut own = state.ledger.allocations(uid);
+            let mut own = state.allocations.of_pod(uid);
             let own = own.remove(container).unwrap_or_default();
             let with_plugin = own.into_iter().filter_map(|(resource, allocation)| {
                 let plugin = state.plugins.get(&resource)?;
@@ -126,33 +127,34 @@ impl Devices {
         Ok(())
     }
 
-    /// Where no plugin has a say (or is asked), chosen and reserved without a moment between.
-    fn plan(&self, demand: &PodDemand, may_ask: bool) -> Result<Planned, AdmissionError> {
+    /// Plans the pod. If no plugin has preferences (or may be asked), the devices are also chosen and
+    /// reserved, under one lock.
+    fn plan(&self, demand: &PodDemand, may_ask_plugins: bool) -> Result<Planned, AdmissionError> {
         let mut state = self.0.lock();
         if state.recovering {
             return Err(AdmissionError::Recovering);
         }
-        let mut plan = state.ledger.plan(demand)?;
+        let mut plan = state.allocations.plan(demand)?;
         if plan.is_empty() {
             return Ok(Planned::Complete);
         }
         let prefers = |resource: &String| {
             state.plugins.get(resource).is_some_and(|plugin| plugin.options().preferred_allocation)
         };
-        if may_ask && demand.containers.iter().flat_map(|own| own.wanted.keys()).any(prefers) {
+        if may_ask_plugins && demand.containers.iter().flat_map(|own| own.wanted.keys()).any(prefers) {
             return Ok(Planned::Ask(plan));
         }
         while plan.question().is_some() {
             plan.choose(&[]);
         }
-        state.ledger.reserve(plan).map(Planned::Reserved).map_err(|_| contended(demand))
+        state.allocations.reserve(plan).map(Planned::Reserved).map_err(|_| contended(demand))
     }
 
     async fn saved(&self) -> Result<(), AdmissionError> {
         self.0.saver.settled().await.map_err(|error| AdmissionError::Checkpoint(error.to_string()))
     }
 
-    /// Asks the plugins that have preferences. One that fails has none.
+    /// Asks the plugins that have preferences. A failed call counts as no preference.
     async fn ask(&self, mut plan: PodPlan) -> PodPlan {
         while let Some(question) = plan.question() {
             let plugin = self.0.lock().plugins.get(&question.resource).cloned();
@@ -178,7 +180,7 @@ impl Devices {
         let plugin = plugin.ok_or_else(|| Refusal::NotReady { resource: resource.clone() })?;
         let begun = Instant::now();
         let response = plugin.allocate(devices.into_iter().collect()).await;
-        ::metrics::histogram!(Own::DevicePluginAllocation.name(), "resource_name" => resource.clone())
+        metrics::histogram!(Own::DevicePluginAllocation.name(), "resource_name" => resource.clone())
             .record(begun.elapsed().as_secs_f64());
         Ok(((container, resource), response?.encode_to_vec()))
     }
@@ -189,10 +191,13 @@ fn contended(demand: &PodDemand) -> AdmissionError {
     AdmissionError::Contended { resource: resource.cloned().unwrap_or_default() }
 }
 
-fn told(requests: &[Request]) -> String {
+fn describe(requests: &[Request]) -> String {
     let of = |request: &Request| {
         let ids: Vec<&str> = request.devices.iter().map(String::as_str).collect();
         format!("{}: {} {}", request.container, request.resource, ids.join(","))
     };
     requests.iter().map(of).collect::<Vec<_>>().join("; ")
 }
+
+#[cfg(test)]
+mod tests;

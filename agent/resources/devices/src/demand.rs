@@ -1,22 +1,25 @@
-//! What a pod's manifest asks of device plugins.
+//! Which extended resources a pod's manifest asks device plugins for.
 
-use super::{ContainerDemand, PodDemand};
 use nodewarden_manifest::names::is_extended;
 use nodewarden_manifest::{Container, Pod};
 
+use crate::{ContainerDemand, PodDemand};
+
 impl PodDemand {
-    /// Extended resources by the containers' limits, as the kubelet takes them; a request can't be another number.
+    /// Reads the extended resources from the containers' limits, as the kubelet does; a request cannot differ
+    /// from its limit.
     pub fn of(pod: &Pod) -> Self {
         let all = pod.init_containers.iter().chain(&pod.containers);
         let containers = all.map(demand).filter(|own| !own.wanted.is_empty()).collect();
         Self { uid: pod.uid.clone(), containers }
     }
 
+    /// Whether the pod asks for no device at all.
     pub fn is_empty(&self) -> bool {
         self.containers.is_empty()
     }
 
-    /// What of it is this container's.
+    /// The part of the demand that belongs to one container.
     pub fn only(&self, container: &str) -> Self {
         let containers = self.containers.iter().filter(|own| own.name == container).cloned().collect();
         Self { uid: self.uid.clone(), containers }
@@ -26,7 +29,7 @@ impl PodDemand {
 fn demand(container: &Container) -> ContainerDemand {
     let limits = container.resources.limits.iter();
     let wanted = limits.filter(|(name, _)| is_extended(name)).filter_map(|(name, amount)| {
-        // A manifest with an amount that is no number of devices was refused.
+        // Manifests whose amount is not a number of devices were refused earlier.
         let amount = usize::try_from(amount.value()).ok().filter(|amount| *amount > 0)?;
         Some((name.clone(), amount))
     });
@@ -45,7 +48,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_of_extended_resources_in_order() {
+    fn demand_lists_limits_of_extended_resources_in_start_order() {
         let limits = |limits: serde_json::Value| json!({ "limits": limits });
         let demand = PodDemand::of(&pod(json!({
             "initContainers": [

@@ -1,30 +1,37 @@
-//! What keeps a pod from its devices.
+//! The error of admission.
 
-use super::Refusal;
-use super::plugin::PluginError;
+use crate::{PluginError, Refusal};
 
-/// Why a pod is not admitted now. It is tried again: [`Self::reason`] is the word in its status meanwhile.
+/// Why a pod is not admitted now. It is tried again; [`Self::reason`] is shown in its status meanwhile.
 #[derive(Debug, thiserror::Error)]
 pub enum AdmissionError {
+    /// Not enough devices, or their plugin is not connected.
     #[error(transparent)]
     Refused(#[from] Refusal),
-    /// The kubelet fails the pod; here it is tried again.
+    /// A call to a plugin failed. The kubelet fails the pod; this agent tries again.
     #[error("Allocate failed due to {0}")]
     Plugin(#[from] PluginError),
-    /// Other pods were faster every time, or a container was found that runs with one of them.
+    /// Other pods took the devices in every attempt, or a container was found that already runs with one of
+    /// them.
     #[error("devices of {resource} were taken by other pods while its plugin was asked")]
-    Contended { resource: String },
-    /// Nothing may be started on devices that a restart would forget.
+    Contended {
+        /// An extended resource that the pod asks for.
+        resource: String,
+    },
+    /// The checkpoint could not be written. No container may start with devices that a restart would forget.
     #[error("the devices' checkpoint cannot be written: {0}")]
     Checkpoint(String),
+    /// The checkpoint was damaged, and the runtime has not been asked yet which containers have which
+    /// devices.
     #[error(
-        "the devices of running containers are being asked for at the runtime, since the checkpoint was damaged"
+        "the devices' checkpoint was damaged: the runtime is being asked which running containers have which devices"
     )]
     Recovering,
 }
 
 impl AdmissionError {
-    /// Kubelet: `OutOf<resource>` and `UnexpectedAdmissionError` (pkg/kubelet/lifecycle/predicate.go).
+    /// The reason for the pod's status: the kubelet's `OutOf<resource>` and `UnexpectedAdmissionError`
+    /// (pkg/kubelet/lifecycle/predicate.go), or `DevicePluginNotReady`.
     pub fn reason(&self) -> String {
         match self {
             Self::Refused(Refusal::Insufficient { resource, .. }) => format!("OutOf{resource}"),

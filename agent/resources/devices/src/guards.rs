@@ -1,21 +1,22 @@
-//! Which devices each pod may open: worked out anew whenever it was given some, and when the health of one changes.
+//! Which devices each pod may open: computed again whenever it gets devices, and when the health of one of
+//! them changes.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-use nodewarden_proto::deviceplugin::v1beta1::ContainerAllocateResponse;
-
-use super::enforce::{self, EnforceError, Enforcer};
-use super::injection::response;
-use super::policy::{self, PodPolicy};
-use super::{Allocation, Devices};
 use nodewarden_config::{DeviceSettings, Enforcement};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Health, HostDevice};
+use nodewarden_proto::deviceplugin::v1beta1::ContainerAllocateResponse;
+use parking_lot::{Mutex, MutexGuard};
 
-/// The pods that are guarded. Cloning shares them.
+use crate::enforce::{self, EnforceError, Enforcer};
+use crate::injection::response;
+use crate::policy::{self, PodPolicy};
+use crate::{Allocation, Devices};
+
+/// The pods whose device accesses are checked. Clones share one state.
 #[derive(Clone)]
 pub struct Guards(Arc<Inner>);
 
@@ -28,35 +29,36 @@ impl fmt::Debug for Guards {
 struct Inner {
     enforcer: Enforcer,
     settings: DeviceSettings,
-    pods: Mutex<BTreeMap<String, Guarded>>,
+    pods: Mutex<BTreeMap<String, GuardedPod>>,
 }
 
-/// One pod.
+/// A pod whose device accesses are checked.
 #[derive(Clone)]
-struct Guarded {
+struct GuardedPod {
     pod: Arc<Pod>,
     /// Path of its cgroup.
     cgroup: String,
     mode: Enforcement,
-    /// What the runtime added to containers by CDI, by container.
-    added: BTreeMap<String, Vec<HostDevice>>,
+    /// Devices that the runtime added by CDI, by container name.
+    runtime_devices: BTreeMap<String, Vec<HostDevice>>,
 }
 
 impl Guards {
+    /// Starts without any pod; `enforcer` applies the policies.
     pub fn new(enforcer: Enforcer, settings: &DeviceSettings) -> Self {
         let pods = Mutex::new(BTreeMap::new());
         Self(Arc::new(Inner { enforcer, settings: settings.clone(), pods }))
     }
 
-    /// What is to be done about the pod's accesses.
+    /// The enforcement mode for a pod: off, audit or enforce.
     pub fn mode(&self, pod: &Pod) -> Enforcement {
         policy::mode(pod, &self.0.settings)
     }
 
-    /// Guards a pod from now on, in its cgroup.
+    /// Applies the pod's policy to its cgroup from now on; without effect in mode Off.
     ///
     /// # Errors
-    /// The kernel refuses. In mode Enforce the pod must not start then.
+    /// The kernel refuses the policy. In mode Enforce the pod must not start then.
     pub fn guard(&self, devices: &Devices, pod: &Arc<Pod>, cgroup: &str) -> Result<(), EnforceError> {
         let mode = self.mode(pod);
         if mode == Enforcement::Off {
@@ -64,35 +66,36 @@ impl Guards {
         }
         let guarded = {
             let mut pods = self.lock();
-            let added = pods.remove(&pod.uid).map(|before| before.added).unwrap_or_default();
-            let guarded = Guarded { pod: pod.clone(), cgroup: cgroup.to_owned(), mode, added };
+            let runtime_devices =
+                pods.remove(&pod.uid).map(|before| before.runtime_devices).unwrap_or_default();
+            let guarded = GuardedPod { pod: pod.clone(), cgroup: cgroup.to_owned(), mode, runtime_devices };
             pods.insert(pod.uid.clone(), guarded.clone());
             guarded
         };
         self.apply(devices, &guarded)
     }
 
-    /// What the runtime added to a container.
+    /// Records the devices that the runtime added to a container, and allows them to its pod.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn added(
+    pub fn add_runtime_devices(
         &self,
         devices: &Devices,
         uid: &str,
         container: &str,
-        added: Vec<HostDevice>,
+        found: Vec<HostDevice>,
     ) -> Result<(), EnforceError> {
         let guarded = {
             let mut pods = self.lock();
             let Some(guarded) = pods.get_mut(uid) else { return Ok(()) };
-            guarded.added.insert(container.to_owned(), added);
+            guarded.runtime_devices.insert(container.to_owned(), found);
             guarded.clone()
         };
         self.apply(devices, &guarded)
     }
 
-    /// Devices of the pod have turned healthy or unhealthy.
+    /// Applies the policy again after devices of the pod turned healthy or unhealthy.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -104,44 +107,46 @@ impl Guards {
         guarded.map_or(Ok(()), |guarded| self.apply(devices, &guarded))
     }
 
-    /// The pod is gone.
+    /// Removes a pod that no longer exists.
     pub fn forget(&self, uid: &str) {
         if self.lock().remove(uid).is_some() {
             self.0.enforcer.forget(uid);
         }
     }
 
+    /// The enforcer that applies the policies.
     pub fn enforcer(&self) -> &Enforcer {
         &self.0.enforcer
     }
 
-    fn apply(&self, devices: &Devices, guarded: &Guarded) -> Result<(), EnforceError> {
+    fn apply(&self, devices: &Devices, guarded: &GuardedPod) -> Result<(), EnforceError> {
         let uid = &guarded.pod.uid;
         let allocations = devices.allocations(uid);
         let cut = |resource: &str, id: &str| {
             self.0.settings.cut_unhealthy && devices.health_of(resource, id) == Health::Unhealthy
         };
         let mut responses = Vec::new();
-        let mut extra: Vec<HostDevice> = guarded.added.values().flatten().cloned().collect();
+        let mut extra: Vec<HostDevice> = guarded.runtime_devices.values().flatten().cloned().collect();
         for (resource, allocation) in allocations.values().flatten() {
             responses.push(usable(resource, allocation, &cut));
             let paths = self.0.settings.extra.get(resource).into_iter().flatten();
-            extra.extend(paths.flat_map(|path| enforce::expand(path)));
+            extra.extend(paths.flat_map(|path| enforce::matching_nodes(path)));
         }
-        let rules = policy::rules(&guarded.pod, &responses, &extra, enforce::look);
+        let rules = policy::rules(&guarded.pod, &responses, &extra, enforce::device_nodes);
         let policy = PodPolicy { mode: guarded.mode, rules };
         self.0.enforcer.guard(uid, &guarded.cgroup, policy)
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Guarded>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, GuardedPod>> {
         self.0.pods.lock()
     }
 }
 
-/// A plugin's answer without the nodes of devices that are cut off.
+/// A plugin's answer without the device nodes of unhealthy devices that are to be cut off.
 ///
-/// The protocol does not say which node is which device's. It is known where one device was given alone, and where a
-/// node is called as the device; what cannot be told apart is never cut.
+/// The protocol does not say which node belongs to which device. It is clear when a container has a single
+/// device of the resource, and when a node is named like the device id; a node whose device is not clear is
+/// never cut off.
 fn usable(
     resource: &str,
     allocation: &Allocation,
@@ -153,13 +158,13 @@ fn usable(
         if ids.len() == 1 {
             answer.devices.clear();
         } else {
-            answer.devices.retain(|device| !is_called(&device.host_path, id));
+            answer.devices.retain(|device| !is_named(&device.host_path, id));
         }
     }
     answer
 }
 
-fn is_called(path: &str, id: &str) -> bool {
+fn is_named(path: &str, id: &str) -> bool {
     path.rsplit('/').next() == Some(id)
 }
 
@@ -167,11 +172,11 @@ fn is_called(path: &str, id: &str) -> bool {
 mod tests {
     use std::collections::BTreeSet;
 
+    use nodewarden_model::DevicesPerNuma;
     use nodewarden_proto::deviceplugin::v1beta1::DeviceSpec;
     use prost::Message;
 
     use super::*;
-    use nodewarden_model::DevicesPerNuma;
 
     fn allocation(ids: &[&str], paths: &[&str]) -> Allocation {
         let spec = |path: &&str| DeviceSpec {
@@ -186,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_can_be_told_apart_is_cut() {
+    fn only_nodes_that_clearly_belong_to_the_unhealthy_device_are_cut_off() {
         for (ids, paths, unhealthy, left) in [
             (vec!["a"], vec!["/dev/x", "/dev/y"], "a", vec![]),
             (vec!["a"], vec!["/dev/x"], "b", vec!["/dev/x"]),

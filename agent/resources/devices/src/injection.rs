@@ -1,67 +1,69 @@
-//! What a container gets with its devices: the plugins' responses put together (kubelet `deviceRunContainerOptions`).
+//! What a container gets with its devices: the plugins' responses merged (kubelet
+//! `deviceRunContainerOptions`).
 
 use std::collections::BTreeMap;
 
+use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_proto::deviceplugin::v1beta1::ContainerAllocateResponse;
 use prost::Message;
 
-use super::Allocation;
-use nodewarden_pods::spec::Given;
+use crate::Allocation;
 
-/// Of a container's allocations by resource. A response that can't be read counts as empty: it was sent by a plugin
-/// and checked when it came.
-pub fn injection(allocations: &BTreeMap<String, Allocation>) -> Given {
-    let mut given = Given::default();
+/// Merges the responses for a container's allocations, by resource. A response that cannot be decoded counts
+/// as empty: it was checked when the plugin sent it.
+pub fn injection_of(allocations: &BTreeMap<String, Allocation>) -> DeviceInjection {
+    let mut injection = DeviceInjection::default();
     for (resource, allocation) in allocations {
-        given.ids.insert(resource.clone(), allocation.devices.clone());
+        injection.ids.insert(resource.clone(), allocation.devices.clone());
         let response = response(allocation);
         for (name, value) in response.envs {
-            if given.envs.get(&name).is_some_and(|other| *other != value) {
-                given.conflicts.push(format!("environment variable {name} ({resource})"));
+            if injection.envs.get(&name).is_some_and(|other| *other != value) {
+                injection.conflicts.push(format!("environment variable {name} ({resource})"));
             }
-            given.envs.insert(name, value);
+            injection.envs.insert(name, value);
         }
         for mount in response.mounts {
             let (path, mount) =
                 (mount.container_path.clone(), (mount.container_path, mount.host_path, mount.read_only));
-            take(&mut given, &format!("mount {path} ({resource})"), |own| &mut own.mounts, mount);
+            put(&mut injection, &format!("mount {path} ({resource})"), |own| &mut own.mounts, mount);
         }
         for device in response.devices {
             let (path, device) = (
                 device.container_path.clone(),
                 (device.container_path, device.host_path, device.permissions),
             );
-            take(&mut given, &format!("device {path} ({resource})"), |own| &mut own.devices, device);
+            put(&mut injection, &format!("device {path} ({resource})"), |own| &mut own.devices, device);
         }
         for (name, value) in response.annotations {
-            if given.annotations.get(&name).is_some_and(|other| *other != value) {
-                given.conflicts.push(format!("annotation {name} ({resource})"));
+            if injection.annotations.get(&name).is_some_and(|other| *other != value) {
+                injection.conflicts.push(format!("annotation {name} ({resource})"));
             }
-            given.annotations.insert(name, value);
+            injection.annotations.insert(name, value);
         }
-        given.cdi.extend(response.cdi_devices.into_iter().map(|device| device.name));
+        injection.cdi.extend(response.cdi_devices.into_iter().map(|device| device.name));
     }
-    given
+    injection
 }
 
-/// Adds something with a path in the container; what was there under the path is replaced.
-fn take<T: PartialEq>(
-    given: &mut Given,
+/// Adds an entry with a path in the container; an entry with the same path is replaced, and a different one
+/// is noted as a conflict.
+fn put<T: PartialEq>(
+    injection: &mut DeviceInjection,
     what: &str,
-    list: impl Fn(&mut Given) -> &mut Vec<(String, String, T)>,
+    list: impl Fn(&mut DeviceInjection) -> &mut Vec<(String, String, T)>,
     new: (String, String, T),
 ) {
-    match list(given).iter_mut().find(|(path, _, _)| *path == new.0) {
-        None => list(given).push(new),
+    match list(injection).iter_mut().find(|(path, _, _)| *path == new.0) {
+        None => list(injection).push(new),
         Some(same) if *same == new => {}
         Some(other) => {
             *other = new;
-            given.conflicts.push(what.to_owned());
+            injection.conflicts.push(what.to_owned());
         }
     }
 }
 
-/// A plugin's answer; empty where there is none (yet).
+/// The plugin's decoded response; empty if there is none (yet).
 pub fn response(allocation: &Allocation) -> ContainerAllocateResponse {
     let bytes = allocation.response.as_deref().unwrap_or_default();
     ContainerAllocateResponse::decode(bytes).unwrap_or_default()
@@ -69,12 +71,11 @@ pub fn response(allocation: &Allocation) -> ContainerAllocateResponse {
 
 #[cfg(test)]
 mod tests {
-    use nodewarden_proto::deviceplugin::v1beta1::{CdiDevice, DeviceSpec, Mount};
-
     use std::collections::BTreeSet;
 
     use nodewarden_model::DevicesPerNuma;
     use nodewarden_pods::spec::{DEVICES, ids_from_json};
+    use nodewarden_proto::deviceplugin::v1beta1::{CdiDevice, DeviceSpec, Mount};
 
     use super::*;
 
@@ -98,31 +99,31 @@ mod tests {
     }
 
     #[test]
-    fn responses_are_put_together() {
+    fn responses_of_several_resources_are_merged_and_conflicts_noted() {
         let one = BTreeMap::from([("a.b/c".to_owned(), allocation(&answer("1", "/h", "rw")))]);
-        let given = injection(&one);
-        assert_eq!(given.envs["A"], "1");
-        assert_eq!(given.mounts, [("/m".into(), "/h".into(), true)]);
-        assert_eq!(given.devices, [("/dev/x".into(), "/dev/x".into(), "rw".into())]);
-        assert_eq!((given.annotations["note"].as_str(), given.cdi.len()), ("1", 1));
-        assert!(given.conflicts.is_empty() && !given.is_empty());
-        let annotations: BTreeMap<_, _> = given.annotations().collect();
+        let injection = injection_of(&one);
+        assert_eq!(injection.envs["A"], "1");
+        assert_eq!(injection.mounts, [("/m".into(), "/h".into(), true)]);
+        assert_eq!(injection.devices, [("/dev/x".into(), "/dev/x".into(), "rw".into())]);
+        assert_eq!((injection.annotations["note"].as_str(), injection.cdi.len()), ("1", 1));
+        assert!(injection.conflicts.is_empty() && !injection.is_empty());
+        let annotations: BTreeMap<_, _> = injection.annotations().collect();
         assert_eq!(annotations[DEVICES], r#"{"a.b/c":{"-1":["d"]}}"#);
-        assert_eq!(ids_from_json(&annotations[DEVICES]), Some(given.ids.clone()));
+        assert_eq!(ids_from_json(&annotations[DEVICES]), Some(injection.ids.clone()));
 
         let two = [("x.y/z".to_owned(), allocation(&answer("2", "/i", "r")))];
-        let given = injection(&one.into_iter().chain(two).collect());
-        assert_eq!((given.envs["A"].as_str(), given.mounts[0].1.as_str()), ("2", "/i"));
-        assert_eq!((given.mounts.len(), given.devices.len(), given.cdi.len()), (1, 1, 2));
+        let injection = injection_of(&one.into_iter().chain(two).collect());
+        assert_eq!((injection.envs["A"].as_str(), injection.mounts[0].1.as_str()), ("2", "/i"));
+        assert_eq!((injection.mounts.len(), injection.devices.len(), injection.cdi.len()), (1, 1, 2));
         let conflicts = ["environment variable A", "mount /m", "device /dev/x", "annotation note"];
-        assert_eq!(given.conflicts, conflicts.map(|what| format!("{what} (x.y/z)")));
+        assert_eq!(injection.conflicts, conflicts.map(|what| format!("{what} (x.y/z)")));
     }
 
     #[test]
-    fn nothing_is_nothing() {
-        assert!(injection(&BTreeMap::new()).is_empty());
+    fn an_allocation_without_a_response_adds_nothing_but_its_ids() {
+        assert!(injection_of(&BTreeMap::new()).is_empty());
         let unanswered = Allocation { devices: DevicesPerNuma::new(), response: None };
-        let given = injection(&BTreeMap::from([("a.b/c".to_owned(), unanswered)]));
-        assert_eq!((given.envs.len(), given.is_empty()), (0, false));
+        let injection = injection_of(&BTreeMap::from([("a.b/c".to_owned(), unanswered)]));
+        assert_eq!((injection.envs.len(), injection.is_empty()), (0, false));
     }
 }

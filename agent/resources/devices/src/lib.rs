@@ -1,31 +1,36 @@
-//! Device plugins and devices: what the kubelet's device manager does, and what it leaves to the runtime.
+//! Device plugins and device access: the work of the kubelet's device manager, and what it leaves to the
+//! runtime.
 //!
-//! Plugins written for the kubelet register and are listened to ([`plugin`]). Who has which device is a pure value
-//! ([`ledger`]); what of it must outlive the agent is in the kubelet's own checkpoint file ([`checkpoint`]). What a pod may
-//! open is a pure function of its manifest and its devices ([`policy`]), and the kernel holds it to that ([`enforce`]).
-//! [`Devices`] and [`Guards`] join them for those who start pods.
+//! Plugins written for the kubelet register and send their lists of devices (`plugin`). Which container has
+//! which device is a plain value without side effects (`allocations`). What of it must survive a restart of
+//! the agent is in the kubelet's own checkpoint file (`checkpoint`). Which devices a pod may open is a pure
+//! function of its manifest and its devices (`policy`); the kernel enforces it (`enforce`). [`Devices`]
+//! and [`Guards`] are the handles for callers that start pods.
+
+#![deny(missing_docs)]
 
 mod admission;
-#[cfg(test)]
-mod admission_tests;
-pub mod checkpoint;
+mod allocations;
+mod checkpoint;
 mod demand;
-pub mod enforce;
+mod enforce;
 mod error;
 mod guards;
 mod injection;
-pub mod ledger;
 mod manager;
-pub mod plugin;
+mod plugin;
 pub mod pod_resources;
-pub mod policy;
-pub mod types;
+mod policy;
+mod types;
 mod view;
 
 pub use admission::Admitted;
-pub use enforce::EnforceError;
+pub use enforce::{EnforceError, Enforcer, path_of};
 pub use error::AdmissionError;
 pub use guards::Guards;
-pub use injection::injection;
-pub use manager::{Devices, Note, Serving, Tell};
-pub use types::{Allocation, ContainerDemand, Device, DeviceHealth, DevicesPerNuma, PodDemand, Refusal};
+pub use manager::{DeviceEvent, DeviceTasks, Devices, EventSink};
+pub use nodewarden_model::DevicesPerNuma;
+pub use plugin::{InvalidRegistration, PluginAddress, PluginError};
+pub use types::{Allocation, ContainerDemand, DeviceHealth, PodDemand, Refusal};
+
+use types::Device;

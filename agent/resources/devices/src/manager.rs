@@ -1,36 +1,52 @@
-//! The device manager: what plugins say, who has what, and the checkpoint, behind one handle.
+//! The device manager: plugins, allocations and the checkpoint behind one handle.
 
-use parking_lot::{Mutex, MutexGuard};
+mod plugin_events;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use tokio::sync::{mpsc, watch};
-
-use super::checkpoint::CheckpointFile;
-use super::injection::injection;
-use super::ledger::{HealthChange, Ledger};
-use super::plugin::{Plugin, PluginEvent, Plugins};
-use super::{Allocation, DeviceHealth};
 use nodewarden_config::DeviceSettings;
 use nodewarden_model::{DevicesPerNuma, Health};
-use nodewarden_pods::spec::Given;
+use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_storage::write_behind::WriteBehind;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{mpsc, watch};
 
-/// What is told of devices.
+use crate::allocations::DeviceAllocations;
+use crate::checkpoint::CheckpointFile;
+use crate::injection::injection_of;
+use crate::plugin::{Plugin, PluginServer};
+use crate::{Allocation, DeviceHealth};
+
+/// An event about devices, for the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
-    /// Of the node's plugins.
-    Plugin { reason: &'static str, message: String },
-    /// Of a container that has the device.
-    Container { uid: String, container: String, reason: &'static str, message: String },
+pub enum DeviceEvent {
+    /// About a plugin or a resource of the node.
+    Plugin {
+        /// Reason of the event, in CamelCase.
+        reason: &'static str,
+        /// Text for people.
+        message: String,
+    },
+    /// About a container that has the device.
+    Container {
+        /// Uid of the container's pod.
+        uid: String,
+        /// Name of the container.
+        container: String,
+        /// Reason of the event, in CamelCase.
+        reason: &'static str,
+        /// Text for people.
+        message: String,
+    },
 }
 
-/// Takes notes.
-pub type Tell = Arc<dyn Fn(Note) + Send + Sync>;
+/// Receives the events; called from the manager's tasks, and must not block.
+pub type EventSink = Arc<dyn Fn(DeviceEvent) + Send + Sync>;
 
-/// The handle; cloning shares it.
+/// The handle of the device manager. Clones share one state.
 #[derive(Clone)]
 pub struct Devices(pub(super) Arc<Inner>);
 
@@ -40,141 +56,153 @@ impl fmt::Debug for Devices {
     }
 }
 
+/// The shared state behind [`Devices`].
 pub(super) struct Inner {
     pub(super) state: Mutex<State>,
-    /// Writes the checkpoint: of what there is when it is written.
+    /// Writes the checkpoint of the state at the time of writing.
     pub(super) saver: WriteBehind<()>,
-    tell: Tell,
+    events: EventSink,
     changed: watch::Sender<u64>,
 }
 
-/// Never held across an await.
+/// What the lock protects. The lock is never held across an await.
 pub(super) struct State {
-    pub(super) ledger: Ledger,
-    /// The newest registration of each resource that is connected.
+    pub(super) allocations: DeviceAllocations,
+    /// The newest registration of each connected resource.
     pub(super) plugins: BTreeMap<String, Plugin>,
+    /// Resources whose plugins did not register again within the grace period, and when they were removed.
     pub(super) removed: BTreeMap<String, SystemTime>,
-    /// Pods of the checkpoint that nobody has claimed yet.
+    /// Uids of pods in the checkpoint for which [`Devices::claim`] was not called yet.
     stale: BTreeSet<String>,
-    /// Those that no longer existed at the last look.
+    /// Those of them that did not exist at the last call of [`Devices::free_stale`].
     suspects: BTreeSet<String>,
-    /// The checkpoint was damaged, and the runtime has not been asked yet.
+    /// The checkpoint was damaged, and the runtime has not been asked yet which containers have which
+    /// devices.
     pub(super) recovering: bool,
-    /// Why no plugin can register.
+    /// Why no plugin can register; `None` if they can.
     pub(super) closed: Option<String>,
-    told: BTreeSet<String>,
+    /// Problems of lists that were reported already.
+    reported: BTreeSet<String>,
 }
 
-/// Serves plugins as long as it lives.
-pub struct Serving {
-    _plugins: Option<Plugins>,
+/// The servers for plugins and the task that handles their events. Dropping it ends them.
+pub struct DeviceTasks {
+    _plugins: Option<PluginServer>,
     events: tokio::task::JoinHandle<()>,
 }
 
-impl Drop for Serving {
+impl Drop for DeviceTasks {
     fn drop(&mut self) {
         self.events.abort();
     }
 }
 
 impl Devices {
-    /// With what an earlier agent, or a kubelet, left; then plugins may register. Must be called inside a tokio runtime.
+    /// Loads the checkpoint that an earlier agent or a kubelet left, then lets plugins register. Must be
+    /// called inside a tokio runtime.
     ///
-    /// Where sockets or directories cannot be made, the agent goes on without plugins, and says so.
-    pub async fn start(settings: &DeviceSettings, tell: Tell) -> (Self, Serving) {
+    /// If sockets or directories cannot be created, the agent runs without plugins and reports the event
+    /// `DevicePluginsOff`.
+    pub async fn start(settings: &DeviceSettings, events: EventSink) -> (Self, DeviceTasks) {
         let file = CheckpointFile::new(settings.plugin_dir());
-        let mut notes = Vec::new();
-        let (ledger, recovering) = match file.load() {
-            Ok(Some(checkpoint)) => (Ledger::restore(settings.grace, checkpoint, Instant::now()), false),
-            // An agent that died before it had recovered has left none.
-            Ok(None) => (Ledger::new(settings.grace), file.was_damaged()),
+        let mut found = Vec::new();
+        let (allocations, recovering) = match file.load() {
+            Ok(Some(checkpoint)) => {
+                (DeviceAllocations::restore(settings.grace, checkpoint, Instant::now()), false)
+            }
+            // An agent that ended before it recovered the allocations has written no checkpoint.
+            Ok(None) => (DeviceAllocations::new(settings.grace), file.was_damaged()),
             Err(damaged) => {
-                notes.push(Note::Plugin { reason: "DeviceCheckpointDamaged", message: damaged.to_string() });
-                (Ledger::new(settings.grace), true)
+                found.push(DeviceEvent::Plugin {
+                    reason: "DeviceCheckpointDamaged",
+                    message: damaged.to_string(),
+                });
+                (DeviceAllocations::new(settings.grace), true)
             }
         };
-        let stale = ledger.checkpoint().entries.into_iter().map(|entry| entry.pod_uid).collect();
+        let stale = allocations.checkpoint().entries.into_iter().map(|entry| entry.pod_uid).collect();
         let state = State {
-            ledger,
+            allocations,
             plugins: BTreeMap::new(),
             removed: BTreeMap::new(),
             stale,
             suspects: BTreeSet::new(),
             recovering,
             closed: None,
-            told: BTreeSet::new(),
+            reported: BTreeSet::new(),
         };
         let devices = Self(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let own = inner.clone();
             let saver = WriteBehind::on_task("no pod gets devices until it can be written", move |()| {
                 let Some(inner) = own.upgrade() else { return Ok(()) };
                 let state = inner.lock();
-                // What is not known yet must not be written as unallocated.
+                // Unknown allocations must not be written as free devices.
                 if state.recovering {
                     return Ok(());
                 }
-                let checkpoint = state.ledger.checkpoint();
+                let checkpoint = state.allocations.checkpoint();
                 drop(state);
                 file.save(&checkpoint)
             });
-            Inner { state: Mutex::new(state), saver, tell, changed: watch::Sender::new(0) }
+            Inner { state: Mutex::new(state), saver, events, changed: watch::Sender::new(0) }
         }));
-        let (events, incoming) = mpsc::unbounded_channel();
-        let plugins = match Plugins::start(settings, events).await {
+        let (plugin_events, incoming) = mpsc::unbounded_channel();
+        let plugins = match PluginServer::start(settings, plugin_events).await {
             Ok(plugins) => Some(plugins),
             Err(error) => {
-                notes.push(Note::Plugin { reason: "DevicePluginsOff", message: error.to_string() });
+                found.push(DeviceEvent::Plugin { reason: "DevicePluginsOff", message: error.to_string() });
                 devices.0.lock().closed = Some(error.to_string());
                 None
             }
         };
-        notes.into_iter().for_each(|note| (devices.0.tell)(note));
+        found.into_iter().for_each(|event| (devices.0.events)(event));
         let task = tokio::spawn(devices.clone().listen(incoming));
-        (devices, Serving { _plugins: plugins, events: task })
+        (devices, DeviceTasks { _plugins: plugins, events: task })
     }
 
-    /// Grows with everything that may let a waiting pod go on, or that shows.
+    /// A counter that grows with every change that may let a waiting pod continue, or that changes what is
+    /// shown.
     pub fn changes(&self) -> watch::Receiver<u64> {
         self.0.changed.subscribe()
     }
 
-    /// How many devices of a resource these pods can have together, those that they have among them; `None` as long as
-    /// no plugin says what there is.
+    /// How many devices of a resource these pods can have together, including those that they have; `None`
+    /// while the resource has no connected plugin, or while allocations are recovered.
     pub fn usable(&self, resource: &str, ours: impl Fn(&str) -> bool) -> Option<usize> {
         let state = self.0.lock();
-        if state.recovering { None } else { state.ledger.usable(resource, ours) }
+        if state.recovering { None } else { state.allocations.usable(resource, ours) }
     }
 
-    /// How many devices of a resource are healthy and nobody's, and how many are not healthy; `None` where no plugin says
-    /// what there is.
+    /// How many devices of a resource are healthy and free, and how many are not healthy; `None` if the
+    /// resource is not known.
     pub fn spare(&self, resource: &str) -> Option<(usize, usize)> {
-        self.0.lock().ledger.spare(resource)
+        self.0.lock().allocations.spare(resource)
     }
 
-    /// What a container gets with its devices.
-    pub fn given(&self, uid: &str, container: &str) -> Given {
-        let all = self.0.lock().ledger.allocations(uid);
-        all.get(container).map(injection).unwrap_or_default()
+    /// What the plugins add to a container's configuration for its devices.
+    pub fn injection(&self, uid: &str, container: &str) -> DeviceInjection {
+        let all = self.0.lock().allocations.of_pod(uid);
+        all.get(container).map(injection_of).unwrap_or_default()
     }
 
-    /// What the pod has: by container and resource.
-    pub fn allocations(&self, uid: &str) -> BTreeMap<String, BTreeMap<String, Allocation>> {
-        self.0.lock().ledger.allocations(uid)
+    /// The pod's allocations, by container and resource.
+    pub(crate) fn allocations(&self, uid: &str) -> BTreeMap<String, BTreeMap<String, Allocation>> {
+        self.0.lock().allocations.of_pod(uid)
     }
 
-    /// Health of one device.
-    pub fn health_of(&self, resource: &str, id: &str) -> Health {
-        self.0.lock().ledger.health(resource, id)
+    /// Health of one device; unknown if its plugin is not connected or does not list it.
+    pub(crate) fn health_of(&self, resource: &str, id: &str) -> Health {
+        self.0.lock().allocations.health(resource, id)
     }
 
     /// Health of the devices of a pod's containers: by container, resource and id.
     pub fn health(&self, uid: &str) -> DeviceHealth {
         let state = self.0.lock();
         let of = |resource: &str, id: String| {
-            let health = state.ledger.health(resource, &id);
+            let health = state.allocations.health(resource, &id);
             (id, health)
         };
-        let all = state.ledger.allocations(uid).into_iter();
+        let all = state.allocations.of_pod(uid).into_iter();
         all.map(|(container, own)| {
             let own = own.into_iter().map(|(resource, allocation)| {
                 let ids = allocation.ids().into_iter().map(|id| of(&resource, id)).collect();
@@ -185,18 +213,18 @@ impl Devices {
         .collect()
     }
 
-    /// The pod has a worker: what the checkpoint says it has is its own.
+    /// Marks a pod from the checkpoint as existing, so that its devices are not freed.
     pub fn claim(&self, uid: &str) {
         self.0.lock().stale.remove(uid);
     }
 
-    /// Pods of the checkpoint that nobody has claimed.
+    /// Uids of pods in the checkpoint that were not claimed yet.
     pub fn stale(&self) -> BTreeSet<String> {
         self.0.lock().stale.clone()
     }
 
-    /// Frees the devices of unclaimed pods for which this says that they no longer exist, and said so before: a manifest
-    /// may be about to come.
+    /// Frees the devices of unclaimed pods for which `gone` returns true in two calls in a row: a manifest
+    /// may still appear between the two.
     pub fn free_stale(&self, gone: impl Fn(&str) -> bool) {
         let freed = {
             let mut state = self.0.lock();
@@ -205,38 +233,40 @@ impl Devices {
             state.suspects = found;
             for uid in &freed {
                 state.stale.remove(uid);
-                state.ledger.release(uid);
+                state.allocations.release(uid);
             }
             freed
         };
         if !freed.is_empty() {
             let message =
                 format!("devices of pods that no longer exist are free again: {}", freed.join(", "));
-            (self.0.tell)(Note::Plugin { reason: "DevicesFreed", message });
-            self.0.happened();
+            (self.0.events)(DeviceEvent::Plugin { reason: "DevicesFreed", message });
+            self.0.save_and_notify();
         }
     }
 
-    /// The pod is gone.
+    /// Frees the devices of a pod that has ended.
     pub fn release(&self, uid: &str) {
-        if self.0.lock().ledger.release(uid) {
-            self.0.happened();
+        if self.0.lock().allocations.release(uid) {
+            self.0.save_and_notify();
         }
     }
 
-    /// The pod's init containers have finished: what only they had is free again, which the kubelet keeps.
+    /// Frees the devices that only the pod's init containers had, once these have finished. The kubelet keeps
+    /// them.
     pub fn release_surplus(&self, demand: &super::PodDemand) {
-        if self.0.lock().ledger.release_surplus(demand) {
-            self.0.happened();
+        if self.0.lock().allocations.release_surplus(demand) {
+            self.0.save_and_notify();
         }
     }
 
-    /// Whether the runtime is to be asked what containers have.
+    /// Whether the runtime still has to be asked which containers have which devices.
     pub fn is_recovering(&self) -> bool {
         self.0.lock().recovering
     }
 
-    /// What the runtime says of all containers that are there: uid, container and its devices by resource.
+    /// Restores allocations after a damaged checkpoint, from what the runtime knows of all existing
+    /// containers: pod uid, container name, and device ids by resource.
     pub fn recovered(&self, found: Vec<(String, String, BTreeMap<String, DevicesPerNuma>)>) {
         let mut count = 0;
         {
@@ -245,37 +275,13 @@ impl Devices {
             for (uid, container, resources) in found {
                 for (resource, devices) in resources {
                     count += 1;
-                    state.ledger.recover(&uid, &container, &resource, devices);
+                    state.allocations.recover(&uid, &container, &resource, devices);
                 }
             }
         }
         let message = format!("{count} allocations were found again at the runtime");
-        (self.0.tell)(Note::Plugin { reason: "DevicesRecovered", message });
-        self.0.happened();
-    }
-
-    async fn listen(self, mut events: mpsc::UnboundedReceiver<PluginEvent>) {
-        loop {
-            let expiry = self.0.lock().ledger.next_expiry();
-            let expired = async {
-                match expiry {
-                    Some(at) => tokio::time::sleep_until(at.into()).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                event = events.recv() => match event {
-                    Some(event) => self.0.take(event),
-                    // The servers could not be started: what was registered before still expires.
-                    None if expiry.is_some() => {
-                        tokio::time::sleep(std::time::Duration::from_secs(1)).await;
-                        self.0.expire();
-                    }
-                    None => std::future::pending().await,
-                },
-                () = expired => self.0.expire(),
-            }
-        }
+        (self.0.events)(DeviceEvent::Plugin { reason: "DevicesRecovered", message });
+        self.0.save_and_notify();
     }
 }
 
@@ -284,114 +290,16 @@ impl Inner {
         self.state.lock()
     }
 
-    /// Something changed that is to be saved and that others wait for.
-    pub(super) fn happened(&self) {
+    /// Saves a change in the background and wakes those that wait for changes.
+    pub(super) fn save_and_notify(&self) {
         self.saver.save(());
         self.changed.send_modify(|number| *number += 1);
     }
 
-    /// The same, and whoever changed it waits for the checkpoint.
-    pub(super) fn changed(&self) {
+    /// Marks a change for which the caller itself waits until it is saved, and wakes those that wait for
+    /// changes.
+    pub(super) fn mark_and_notify(&self) {
         self.saver.save_when_settled(());
         self.changed.send_modify(|number| *number += 1);
-    }
-
-    pub(super) fn tell(&self, note: Note) {
-        (self.tell)(note);
-    }
-
-    fn plugin(&self, reason: &'static str, message: String) {
-        self.tell(Note::Plugin { reason, message });
-    }
-
-    /// Once for the same message.
-    fn plugin_once(&self, reason: &'static str, message: String) {
-        if self.lock().told.insert(message.clone()) {
-            self.plugin(reason, message);
-        }
-    }
-
-    fn take(&self, event: PluginEvent) {
-        match event {
-            PluginEvent::Registered(plugin) => {
-                let resource = plugin.resource().to_owned();
-                {
-                    let mut state = self.lock();
-                    state.ledger.register(&resource, plugin.generation());
-                    state.removed.remove(&resource);
-                    state.plugins.insert(resource.clone(), plugin);
-                }
-                self.plugin(
-                    "DevicePluginRegistered",
-                    format!("the device plugin of {resource} has registered"),
-                );
-                self.happened();
-            }
-            PluginEvent::Devices { resource, generation, devices, problems } => {
-                let count = devices.len();
-                let changes = self.lock().ledger.devices(&resource, generation, devices);
-                for problem in problems {
-                    self.plugin_once("DevicePluginProblem", format!("{resource}: {problem}"));
-                }
-                if changes.changed {
-                    tracing::debug!(resource, count, "devices");
-                    self.healths(changes.health);
-                    self.happened();
-                }
-            }
-            PluginEvent::Stopped { resource, generation, reason } => {
-                let changes = {
-                    let mut state = self.lock();
-                    if state.plugins.get(&resource).is_some_and(|plugin| plugin.generation() == generation) {
-                        state.plugins.remove(&resource);
-                    }
-                    state.ledger.stopped(&resource, generation, Instant::now())
-                };
-                if changes.changed {
-                    let message = format!("the device plugin of {resource} is away: {reason}");
-                    self.plugin("DevicePluginStopped", message);
-                    self.healths(changes.health);
-                    self.happened();
-                }
-            }
-            PluginEvent::Refused { what, reason } => {
-                self.plugin("DevicePluginRefused", format!("{what}: {reason}"));
-            }
-        }
-    }
-
-    fn expire(&self) {
-        let gone = {
-            let mut state = self.lock();
-            let gone = state.ledger.expire(Instant::now());
-            state.removed.extend(gone.iter().map(|resource| (resource.clone(), SystemTime::now())));
-            gone
-        };
-        for resource in &gone {
-            let message = format!(
-                "{resource} is no longer a resource of this node: its device plugin did not come back"
-            );
-            self.plugin("DeviceResourceRemoved", message);
-        }
-        if !gone.is_empty() {
-            self.happened();
-        }
-    }
-
-    /// Tells those who have the devices.
-    fn healths(&self, changes: Vec<HealthChange>) {
-        for change in changes {
-            let Some((uid, container)) = change.owner else { continue };
-            let (reason, now) = match change.after {
-                Health::Healthy => ("DeviceHealthy", "healthy again"),
-                Health::Unhealthy => ("DeviceUnhealthy", "unhealthy"),
-                Health::Unknown => (
-                    "DeviceUnhealthy",
-                    "no longer known to be healthy: its plugin is away or does not list it",
-                ),
-            };
-            let message = format!("device {} of {} is {now}", change.id, change.resource);
-            self.tell(Note::Container { uid, container, reason, message });
-        }
     }
 }

@@ -1,74 +1,101 @@
-//! What the parts of this room share: plain values.
+//! Plain values shared by the modules of this crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use nodewarden_manifest::ContainerKind;
-pub use nodewarden_model::DevicesPerNuma;
-use nodewarden_model::Health;
+use nodewarden_model::{DevicesPerNuma, Health};
 
-/// One device of a plugin.
+/// One device that a plugin lists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Device {
+    /// The plugin's id of the device.
     pub id: String,
+    /// Health according to the plugin's last list.
     pub health: Health,
-    /// NUMA nodes that it names; empty for none.
+    /// NUMA nodes of the device; empty if the plugin names none.
     pub numa: BTreeSet<i64>,
 }
 
-/// Health of a pod's devices: by container and resource, each id.
+/// Health of a pod's devices: by container and resource, each device id with its health.
 pub type DeviceHealth = BTreeMap<String, BTreeMap<String, Vec<(String, Health)>>>;
 
-/// What a pod asks for.
+/// The devices that a pod asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodDemand {
+    /// The pod's uid.
     pub uid: String,
-    /// In the order in which they are given devices: init containers (sidecars among them), then the ordinary ones. Only
-    /// those that ask for any.
+    /// Only containers that ask for devices, in the order in which they get them: init containers (with
+    /// sidecars), then regular ones.
     pub containers: Vec<ContainerDemand>,
 }
 
-/// What one container asks for: extended resources of its limits, by name.
+/// The devices that one container asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ContainerDemand {
+    /// The container's name.
     pub name: String,
+    /// Init container, sidecar or regular container.
     pub kind: ContainerKind,
+    /// Number of devices by extended resource, from the container's limits.
     pub wanted: BTreeMap<String, usize>,
 }
 
-/// Devices of one resource that a container has.
+/// The devices of one resource that a container has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Allocation {
+    /// Device ids by NUMA node.
     pub devices: DevicesPerNuma,
-    /// `v1beta1.ContainerAllocateResponse`, encoded as the plugin sent it. `None` for devices that were found at the
-    /// runtime after a damaged checkpoint: the plugin is asked again.
+    /// `v1beta1.ContainerAllocateResponse`, encoded as the plugin sent it. `None` for devices that were
+    /// recovered from the runtime after a damaged checkpoint: the plugin is asked again.
     pub response: Option<Vec<u8>>,
 }
 
 impl Allocation {
-    /// Every id once.
+    /// All device ids, each once.
     pub fn ids(&self) -> BTreeSet<String> {
         self.devices.values().flatten().cloned().collect()
     }
 }
 
-/// Why a pod gets no devices now. It waits and is tried again: no scheduler would send it elsewhere.
+/// Why a pod gets no devices now. The pod waits and is tried again, because no scheduler would place it
+/// elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// The kubelet's words of its `InsufficientResourceError` and of `devicesToAllocate`, with the numbers.
+    /// Too few free devices. The kubelet's text of `InsufficientResourceError` and of `devicesToAllocate`,
+    /// with the numbers.
     #[error(
         "Node didn't have enough resource: {resource}, requested: {wanted}, free: {free}, capacity: {capacity} \
          ({unhealthy} unhealthy)"
     )]
-    Insufficient { resource: String, wanted: usize, free: usize, capacity: usize, unhealthy: usize },
-    /// It is known (from the checkpoint, or its stream has ended), and its plugin is not back.
+    Insufficient {
+        /// The extended resource.
+        resource: String,
+        /// Devices that the pod asks for and does not have yet.
+        wanted: usize,
+        /// Healthy devices that no pod has.
+        free: usize,
+        /// All devices that the plugin lists.
+        capacity: usize,
+        /// Listed devices that are not healthy.
+        unhealthy: usize,
+    },
+    /// The resource is known (from the checkpoint, or its plugin's stream has ended), but its plugin is not
+    /// connected.
     #[error("the device plugin of {resource} is not connected: waiting for it to register")]
-    NotReady { resource: String },
+    NotReady {
+        /// The extended resource.
+        resource: String,
+    },
     /// No plugin has ever registered it.
     #[error("no device plugin has registered {resource}")]
-    Unknown { resource: String },
+    Unknown {
+        /// The extended resource.
+        resource: String,
+    },
 }
 
 impl Refusal {
+    /// The extended resource that the pod cannot get.
     pub fn resource(&self) -> &str {
         match self {
             Self::Insufficient { resource, .. }

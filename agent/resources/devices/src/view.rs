@@ -1,17 +1,20 @@
-//! Devices as they are shown.
+//! What the API and PodResources show of devices.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use super::manager::Devices;
-use super::pod_resources::{AllocatableDevices, ContainerDevices, PodDevices};
 use nodewarden_manifest::ContainerKind;
-use nodewarden_model::{DeviceOwner, DeviceResource, DeviceView, DevicesView, PodPhase, PodView};
-use nodewarden_model::{DevicesPerNuma, Health};
+use nodewarden_model::{
+    DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health, PodPhase, PodView,
+};
+
+use crate::Devices;
+use crate::allocations::ResourceState;
+use crate::pod_resources::{AllocatableDevices, ContainerDevices, PodDevices};
 
 impl Devices {
-    /// What is there and who has it; `pods` give the names.
+    /// All devices with their owners, for the API; `pods` are only used for names.
     pub fn view(&self, pods: &[Arc<PodView>]) -> DevicesView {
         let names: BTreeMap<&str, &PodView> =
             pods.iter().map(|view| (view.pod.uid.as_str(), view.as_ref())).collect();
@@ -19,9 +22,9 @@ impl Devices {
             let state = self.0.lock();
             let mut problems: Vec<String> = state.closed.iter().cloned().collect();
             if state.recovering {
-                problems.push("the checkpoint was damaged, and the runtime has not answered yet".to_owned());
+                problems.push("the checkpoint was damaged, and the runtime has not been asked yet which containers have which devices".to_owned());
             }
-            (state.ledger.resources(), state.removed.clone(), problems)
+            (state.allocations.resources(), state.removed.clone(), problems)
         };
         let owner = |(uid, container): (String, String)| {
             let pod = names.get(uid.as_str()).map(|view| &view.pod);
@@ -32,7 +35,7 @@ impl Devices {
                 container,
             }
         };
-        let resource = |state: super::ledger::ResourceState| DeviceResource {
+        let resource = |state: ResourceState| DeviceResource {
             name: state.name,
             capacity: state.capacity,
             allocatable: state.allocatable,
@@ -58,16 +61,16 @@ impl Devices {
 }
 
 impl Devices {
-    /// For PodResources: pods that have not ended, with their sidecars and ordinary containers, also those without
-    /// devices.
+    /// Pods for PodResources: those that have not ended, with their sidecars and regular containers,
+    /// including those without devices.
     pub fn pod_devices(&self, pods: &[Arc<PodView>]) -> Vec<PodDevices> {
         let active = |view: &&Arc<PodView>| !matches!(view.phase, PodPhase::Succeeded | PodPhase::Failed);
         let pod = |view: &Arc<PodView>| {
             let mut own = self.allocations(&view.pod.uid);
-            let lasting = view.containers.iter().filter(|container| container.kind != ContainerKind::Init);
-            let containers = lasting.map(|container| {
-                let given = own.remove(&container.name).unwrap_or_default().into_iter();
-                let devices = given.map(|(resource, allocation)| (resource, allocation.devices)).collect();
+            let started = view.containers.iter().filter(|container| container.kind != ContainerKind::Init);
+            let containers = started.map(|container| {
+                let owned = own.remove(&container.name).unwrap_or_default().into_iter();
+                let devices = owned.map(|(resource, allocation)| (resource, allocation.devices)).collect();
                 ContainerDevices { name: container.name.clone(), devices }
             });
             let containers = containers.collect();
@@ -76,10 +79,10 @@ impl Devices {
         pods.iter().filter(active).map(pod).collect()
     }
 
-    /// For PodResources: healthy devices by NUMA node, whoever has them.
+    /// Healthy devices by NUMA node for PodResources, allocated or not.
     pub fn allocatable(&self) -> Vec<AllocatableDevices> {
-        let resources = self.0.lock().ledger.resources();
-        let of = |state: super::ledger::ResourceState| {
+        let resources = self.0.lock().allocations.resources();
+        let of = |state: ResourceState| {
             let mut devices = DevicesPerNuma::new();
             for device in state.devices.into_iter().filter(|device| device.health == Health::Healthy) {
                 let nodes: Vec<i64> =
@@ -94,7 +97,7 @@ impl Devices {
     }
 }
 
-/// The wall clock's time of an earlier instant.
+/// The wall-clock time of a past instant.
 fn wall(instant: Instant) -> SystemTime {
     let now = SystemTime::now();
     now.checked_sub(instant.elapsed()).unwrap_or(now)

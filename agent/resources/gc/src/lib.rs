@@ -1,8 +1,8 @@
 //! Garbage collection of images and dead containers. The decisions are pure functions; before each removal
 //! the facts are read again.
 //!
-//! Decided in [`plan`], from when images were seen and used ([`uses`]), what uses them ([`users`]) and how
-//! full their file system is ([`fs`]). Carried out by the [`Collector`], one run at a time. [`Holds`] prevent
+//! Decided in `plan`, from when images were seen and used (`uses`), what uses them (`users`) and how
+//! full their file system is (`fs`). Carried out by the [`Collector`], one run at a time. [`Holds`] prevent
 //! the removal of an image that is about to be used.
 
 #![deny(missing_docs)]

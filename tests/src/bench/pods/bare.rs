@@ -13,7 +13,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::source::Manifests;
 use nodewarden_pods::spec as container;
-use nodewarden_pods::spec::Given;
+use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::spec::{Beginning, Host};
 use nodewarden_proto::runtime::v1 as cri;
@@ -154,9 +154,14 @@ impl Bare {
         let paths = host.paths(&pod);
         nodewarden_pods::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
         let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
-        let given = Given::default();
-        let beginning =
-            Beginning { attempt: 0, ips: &[], image: &self.image, image_ref: &self.image.id, given: &given };
+        let injection = DeviceInjection::default();
+        let beginning = Beginning {
+            attempt: 0,
+            ips: &[],
+            image: &self.image,
+            image_ref: &self.image.id,
+            injection: &injection,
+        };
         let container = container::container_config(&pod, CONTAINER, &beginning, &host);
         Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })
     }

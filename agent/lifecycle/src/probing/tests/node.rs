@@ -24,7 +24,7 @@ use crate::{ContainerRecord, Record};
 use nodewarden_admission as admission;
 use nodewarden_admission::Admission;
 use nodewarden_config::{DeviceSettings, EvictionSettings, NodeSettings, PodSettings, ProbeSettings};
-use nodewarden_devices::{Devices, Serving};
+use nodewarden_devices::{DeviceTasks, Devices};
 use nodewarden_eviction::Pressure;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
@@ -106,7 +106,7 @@ pub struct Node {
     pub worker: JoinHandle<()>,
     pub reports: mpsc::UnboundedReceiver<Report>,
     pub pressure: watch::Sender<Pressure>,
-    _serving: Serving,
+    _serving: DeviceTasks,
 }
 
 impl Node {

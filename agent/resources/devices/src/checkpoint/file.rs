@@ -1,23 +1,24 @@
-//! The checkpoint on disk: replaced whole by a rename, and a damaged one kept aside.
+//! The checkpoint file: replaced as a whole by a rename; a damaged file is kept under another name.
 //!
-//! It is not synced: it has to outlive the agent, not the machine. When the machine goes down no container runs any more,
-//! and what is then found (an older file, or half of one) is what a kubelet would find.
+//! It is not synced to disk, because it has to survive a restart of the agent, not of the machine. After a
+//! restart of the machine no container runs, and an older or truncated file is what a kubelet would find too.
 
-use parking_lot::Mutex;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
 
 use super::write::Writer;
 use super::{Checkpoint, CheckpointError};
 
 /// The kubelet's name (`kubeletDeviceManagerCheckpoint`).
 const FILE: &str = "kubelet_internal_checkpoint";
-/// Ends the name of what is kept aside.
+/// Extension of a damaged file's name.
 const DAMAGED: &str = "damaged";
 
-/// What went wrong with the file.
+/// A file operation failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} {}: {source}", path.display())]
 pub struct CheckpointFileError {
@@ -26,12 +27,12 @@ pub struct CheckpointFileError {
     pub source: io::Error,
 }
 
-/// Not what a kubelet of today has written, or no longer.
+/// The file is not a checkpoint of a current kubelet, or is corrupt.
 #[derive(Debug, thiserror::Error)]
 #[error("{} is damaged or foreign: {reason}; kept as {}", path.display(), kept_aside.display())]
 pub struct Damaged {
     pub path: PathBuf,
-    /// Beside it; an earlier one of that name stays.
+    /// The new path in the same directory; earlier damaged files are not overwritten.
     pub kept_aside: PathBuf,
     pub reason: CheckpointError,
 }
@@ -39,38 +40,40 @@ pub struct Damaged {
 /// Why nothing was loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    /// The devices are found again at the runtime, as far as it knows them.
+    /// The file was damaged. The allocations are recovered from the runtime, as far as it knows them.
     #[error(transparent)]
     Damaged(#[from] Damaged),
-    /// It is there and cannot be read or moved.
+    /// The file exists but cannot be read or renamed.
     #[error(transparent)]
     File(#[from] CheckpointFileError),
 }
 
-/// Where the checkpoint is. Calls block on the disk's cache.
+/// Reads and writes the checkpoint file. The calls block on the file system.
 #[derive(Debug)]
 pub struct CheckpointFile {
     path: PathBuf,
     temporary: PathBuf,
-    /// What was written last is not hashed again. Held while the file is written: one after another.
+    /// Avoids hashing again what was written last. Locked while the file is written, so that writes do not
+    /// overlap.
     writer: Mutex<Writer>,
 }
 
 impl CheckpointFile {
-    /// In the directory of the device plugins' sockets. Nothing is done yet.
+    /// For the directory of the device plugins' sockets. Does not touch the disk yet.
     pub fn new(dir: impl AsRef<Path>) -> Self {
         let dir = dir.as_ref();
         Self { path: dir.join(FILE), temporary: dir.join(format!(".{FILE}.new")), writer: Mutex::default() }
     }
 
+    #[cfg(test)]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// What was saved last, by this agent or by a kubelet; `None` where nothing was.
+    /// Loads what this agent or a kubelet saved last; `None` if there is no file.
     ///
     /// # Errors
-    /// The file is damaged or foreign, and kept aside now; or it cannot be read or moved.
+    /// The file is damaged or has another format, and was renamed; or it cannot be read or renamed.
     pub fn load(&self) -> Result<Option<Checkpoint>, LoadError> {
         let bytes = match fs::read(&self.path) {
             Ok(bytes) => bytes,
@@ -86,14 +89,15 @@ impl CheckpointFile {
         Err(Damaged { path: self.path.clone(), kept_aside, reason }.into())
     }
 
-    /// Has it in the file when it returns, with mode 0600; an agent that dies meanwhile leaves the one before.
+    /// Writes the checkpoint, with mode 0600, before it returns; if the agent is killed meanwhile, the
+    /// previous file stays.
     ///
     /// # Errors
-    /// The file cannot be written or replaced; the one before it stays.
+    /// The file cannot be written or replaced; the previous one stays.
     pub fn save(&self, checkpoint: &Checkpoint) -> Result<(), CheckpointFileError> {
         let new = &self.temporary;
         let mut writer = self.writer.lock();
-        // An agent that died may have left one, and another mode with it.
+        // A killed agent may have left a file, perhaps with another mode.
         match fs::remove_file(new) {
             Ok(()) => {}
             Err(e) if e.kind() == io::ErrorKind::NotFound => {}
@@ -106,12 +110,12 @@ impl CheckpointFile {
         fs::rename(new, &self.path).map_err(fail("rename", new))
     }
 
-    /// Whether a damaged one was ever kept aside here.
+    /// Whether a damaged file was ever kept here.
     pub fn was_damaged(&self) -> bool {
         self.path.with_extension(DAMAGED).exists()
     }
 
-    /// A free name: `.damaged`, then `.damaged.2`, and so on.
+    /// An unused name: `.damaged`, then `.damaged.2`, and so on.
     fn aside(&self) -> Result<PathBuf, CheckpointFileError> {
         let mut path = self.path.with_extension(DAMAGED);
         let mut n = 1;

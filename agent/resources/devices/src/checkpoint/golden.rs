@@ -1,4 +1,5 @@
-//! Against files that a real kubelet's functions wrote, with the text that each checksum is of.
+//! Golden tests with files that a real kubelet's functions wrote, each with the text that its checksum
+//! covers.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +15,8 @@ struct Sample {
     for_hash: String,
 }
 
-/// The fields in the order in which the kubelet writes them; the maps are sorted by text, as Go's are.
+/// The fields in the order in which the kubelet writes them; maps are sorted by their keys as text, like
+/// Go's.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
 struct File {
@@ -50,7 +52,7 @@ impl Sink for Text {
 }
 
 #[test]
-fn every_file_is_read_and_written_as_the_kubelet_does() {
+fn every_file_is_read_and_written_like_the_kubelet_does() {
     let Some(samples) = nodewarden_testing::golden::load("device_checkpoints.json") else { return };
     let samples: Vec<Sample> = serde_json::from_value(samples).unwrap();
     assert!(!samples.is_empty());

@@ -1,4 +1,4 @@
-//! From the kubelet's file: read as it was written, checked, then taken into our own form.
+//! Reads the kubelet's file: decodes it as it was written, verifies the checksum, then converts it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -19,7 +19,8 @@ struct File {
     checksum: u64,
 }
 
-/// `checkpoint.checkpointData`; `None` is Go's nil. Another field would be in the hash too.
+/// `checkpoint.checkpointData`; `None` is Go's nil. Unknown fields are refused, because they would be part of
+/// the hash.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
 struct Data {
@@ -46,7 +47,7 @@ enum Devices {
     #[default]
     Nil,
     ByNuma(BTreeMap<i64, Option<Vec<String>>>),
-    /// Kubelets before 1.20.
+    /// A plain list: written by kubelets before 1.20.
     Plain,
 }
 
@@ -69,7 +70,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Checkpoint, CheckpointError> {
     Ok(checkpoint(file.data))
 }
 
-/// The text that a file's checksum is of.
+/// Writes the text that a file's checksum covers.
 #[cfg(test)]
 pub(super) fn hashed(bytes: &[u8], sink: &mut impl Sink) {
     put(&serde_json::from_slice::<File>(bytes).unwrap().data, sink);

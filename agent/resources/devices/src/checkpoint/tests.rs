@@ -25,7 +25,7 @@ fn sample() -> Checkpoint {
     }
 }
 
-/// The file with a checksum that fits, whatever is in it.
+/// A file with these data and the matching checksum.
 fn file(data: &Value) -> Vec<u8> {
     let with = |checksum: u64| json!({"Data": data, "Checksum": checksum}).to_string().into_bytes();
     let mut hash = Fnv::new();
@@ -34,7 +34,7 @@ fn file(data: &Value) -> Vec<u8> {
 }
 
 #[test]
-fn fnv_of_the_published_vectors() {
+fn fnv_matches_the_published_vectors() {
     for (text, hash) in [("", 0x811c_9dc5), ("a", 0xe40c_292c), ("foobar", 0xbf9c_f968)] {
         let mut fnv = Fnv::new();
         fnv.put(text.as_bytes());
@@ -43,7 +43,7 @@ fn fnv_of_the_published_vectors() {
 }
 
 #[test]
-fn decimals() {
+fn decimal_digits_of_extreme_numbers() {
     for number in [0, 7, -1, 10, i64::MAX, i64::MIN] {
         assert_eq!(Decimal::of(number).text(), number.to_string().as_bytes());
     }
@@ -67,7 +67,7 @@ fn nodes_are_sorted_as_text_in_the_file_and_as_numbers_in_the_hash() {
 }
 
 #[test]
-fn a_kubelets_lists_are_in_any_order_and_nil_or_empty() {
+fn lists_of_a_kubelet_in_any_order_and_nil_or_empty_are_read() {
     let entry = |devices: Value, response: Value| {
         json!({"PodUID": "u", "ContainerName": "c", "ResourceName": "a.b/c", "DeviceIDs": devices,
                "AllocResp": response})
@@ -96,45 +96,45 @@ fn a_kubelets_lists_are_in_any_order_and_nil_or_empty() {
 }
 
 #[test]
-fn what_newer_kubelets_write_beside_the_data_is_passed_over() {
+fn fields_that_newer_kubelets_add_outside_the_data_are_ignored() {
     let mut value: Value = serde_json::from_slice(&sample().to_bytes()).unwrap();
     value["BootID"] = json!("0f0e");
     assert_eq!(Checkpoint::parse(value.to_string().as_bytes()).unwrap(), sample());
 }
 
 #[test]
-fn what_is_no_checkpoint_is_told() {
+fn an_invalid_file_is_an_error_with_its_reason() {
     let good = sample().to_bytes();
-    let told = |bytes: &[u8]| Checkpoint::parse(bytes).unwrap_err().to_string();
+    let error = |bytes: &[u8]| Checkpoint::parse(bytes).unwrap_err().to_string();
     let text = String::from_utf8(good.clone()).unwrap();
 
     let computed = text.replace("\"u1\"", "\"u2\"");
-    assert!(told(computed.as_bytes()).starts_with("the checksum in it is "));
-    assert!(told(&good[..good.len() / 2]).contains("EOF"));
-    assert!(told(b"").contains("EOF"));
-    assert!(told(&[0xff; 64]).contains("not a device checkpoint"));
-    assert!(told(b"{}").contains("missing field `Data`"));
+    assert!(error(computed.as_bytes()).starts_with("the checksum in it is "));
+    assert!(error(&good[..good.len() / 2]).contains("EOF"));
+    assert!(error(b"").contains("EOF"));
+    assert!(error(&[0xff; 64]).contains("not a device checkpoint"));
+    assert!(error(b"{}").contains("missing field `Data`"));
     let newer = text.replace("\"PodUID\"", "\"PodName\":\"n\",\"PodUID\"");
-    assert!(told(newer.as_bytes()).contains("unknown field `PodName`"));
+    assert!(error(newer.as_bytes()).contains("unknown field `PodName`"));
     let base64 = text.replace("\"AAkKY2T/\"", "\"?\"");
     assert_ne!(base64, text);
-    assert!(told(base64.as_bytes()).contains("not a device checkpoint"));
+    assert!(error(base64.as_bytes()).contains("not a device checkpoint"));
 
     let old = json!({"PodDeviceEntries": [{"PodUID": "u", "ContainerName": "c", "ResourceName": "a.b/c",
         "DeviceIDs": ["d1", "d2"], "AllocResp": "AQ=="}], "RegisteredDevices": {}});
     let old = json!({"Data": old, "Checksum": 1}).to_string();
     assert_eq!(
-        told(old.as_bytes()),
-        "it is of a kubelet before 1.20: the devices of a.b/c in container c of pod u have no NUMA nodes"
+        error(old.as_bytes()),
+        "it was written by a kubelet before 1.20: the devices of a.b/c in container c of pod u have no NUMA nodes"
     );
 }
 
 #[test]
-fn saved_and_loaded() {
+fn a_saved_checkpoint_is_loaded_again() {
     let dir = tempfile::tempdir().unwrap();
     let file = CheckpointFile::new(dir.path());
     assert_eq!(file.load().unwrap(), None);
-    // What an agent that died left, readable for all.
+    // A file that a killed agent left, readable for all.
     let left = dir.path().join(".kubelet_internal_checkpoint.new");
     fs::write(&left, "half").unwrap();
     file.save(&Checkpoint::default()).unwrap();
@@ -146,7 +146,7 @@ fn saved_and_loaded() {
 }
 
 #[test]
-fn damaged_ones_are_kept_aside_and_none_is_overwritten() {
+fn damaged_files_are_renamed_and_none_is_overwritten() {
     let dir = tempfile::tempdir().unwrap();
     let file = CheckpointFile::new(dir.path());
     for (n, end) in ["damaged", "damaged.2", "damaged.3"].into_iter().enumerate() {
@@ -160,7 +160,7 @@ fn damaged_ones_are_kept_aside_and_none_is_overwritten() {
 }
 
 #[test]
-fn errors_of_the_file_name_call_and_path() {
+fn file_errors_name_the_call_and_the_path() {
     let dir = tempfile::tempdir().unwrap();
     let file = CheckpointFile::new(dir.path().join("absent"));
     let error = file.save(&sample()).unwrap_err();
@@ -171,7 +171,7 @@ fn errors_of_the_file_name_call_and_path() {
     fs::create_dir(file.path()).unwrap();
     let Err(LoadError::File(error)) = file.load() else { panic!("read a directory") };
     assert_eq!((error.call, error.path.as_path()), ("read", file.path()));
-    // What was there stays where it cannot be replaced.
+    // The previous file stays if it cannot be replaced.
     assert_eq!(file.save(&sample()).unwrap_err().call, "rename");
     assert!(file.path().is_dir());
 }
@@ -192,22 +192,22 @@ prop_compose! {
 
 proptest! {
     #[test]
-    fn whatever_is_written_is_read_again(
+    fn any_written_checkpoint_is_read_again(
         entries in prop::collection::vec(entry(), 0..4),
         registered in prop::collection::btree_map(any::<String>(), prop::collection::vec(any::<String>(), 0..3), 0..3),
     ) {
         let checkpoint = Checkpoint { entries, registered };
         let bytes = checkpoint.to_bytes();
         prop_assert_eq!(&Checkpoint::parse(&bytes).unwrap(), &checkpoint);
-        // Go escapes these everywhere: they never stand in the file.
+        // Go escapes these everywhere, so they never occur in the file.
         let text = String::from_utf8(bytes).unwrap();
         let escaped = ['<', '>', '&', '\u{2028}', '\u{2029}'];
         prop_assert!(!text.contains(escaped));
     }
 
-    /// Whatever was written before, and however entries came and went since.
+    /// The incremental writer and a new one write the same, however the entries changed before.
     #[test]
-    fn a_writer_forgets_what_has_changed(
+    fn an_incremental_writer_writes_the_same_as_a_new_one(
         entries in prop::collection::vec(entry(), 1..5),
         rounds in prop::collection::vec(prop::collection::vec(any::<prop::sample::Index>(), 0..6), 1..6),
     ) {
@@ -220,9 +220,9 @@ proptest! {
     }
 
     #[test]
-    fn no_bytes_are_too_strange(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..400, byte: u8) {
+    fn any_bytes_are_read_without_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), at in 0usize..400, byte: u8) {
         prop_assert!(Checkpoint::parse(&bytes).is_err());
-        // One byte of a good one: it is told, or means the same.
+        // One changed byte in a valid file is an error, or does not change the meaning.
         let mut one = sample().to_bytes();
         let at = at % one.len();
         one[at] = byte;

@@ -1,13 +1,15 @@
-//! The text whose hash is the checksum: Go values as `hash.DeepHashObject` prints them (`%#v` of go-spew with sorted keys):
-//! `(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)[{PodUID:(string)… …}] RegisteredDevices:…}`.
-//! Strings stand as they are, bytes as decimal numbers, maps sorted by key (numbers as numbers), what is nil as `<nil>`.
+//! The text that the checksum covers: Go values as `hash.DeepHashObject` prints them (`%#v` of go-spew with
+//! sorted keys):
+//! `(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)[{PodUID:(string)… …}]
+//! RegisteredDevices:…}`. Strings are printed unquoted, bytes as decimal numbers, maps sorted by key (numbers
+//! as numbers), nil as `<nil>`.
 
-/// Takes the text piece by piece: it is hashed and never held.
+/// Receives the text in pieces, so that it is hashed without being stored.
 pub(super) trait Sink {
     fn put(&mut self, text: &[u8]);
 }
 
-/// FNV-1a of 32 bits.
+/// The FNV-1a hash of 32 bits.
 pub(super) struct Fnv(pub u32);
 
 impl Fnv {
@@ -25,17 +27,17 @@ impl Sink for Fnv {
     }
 }
 
-/// One entry's values; `None` is Go's nil.
+/// The values of one entry; `None` is Go's nil.
 pub(super) struct Entry<'a, D> {
     pub pod: &'a str,
     pub container: &'a str,
     pub resource: &'a str,
-    /// NUMA nodes, ascending, with their ids.
+    /// NUMA nodes in ascending order, with their device ids.
     pub devices: Option<D>,
     pub response: Option<&'a [u8]>,
 }
 
-/// The whole text.
+/// Writes the whole text.
 pub(super) fn put<'a, S, D, I, J>(
     sink: &mut S,
     entries: Option<impl Iterator<Item = Entry<'a, D>>>,
@@ -61,12 +63,12 @@ pub(super) fn put<'a, S, D, I, J>(
     end(sink, registered);
 }
 
-/// What is before the entries.
+/// Writes the text before the entries.
 pub(super) fn begin(sink: &mut impl Sink) {
     sink.put(b"(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)");
 }
 
-/// What is after their list.
+/// Writes the text after the list of entries.
 pub(super) fn end<'a, S, J>(sink: &mut S, registered: Option<impl Iterator<Item = (&'a str, Option<J>)>>)
 where
     S: Sink,
@@ -81,7 +83,7 @@ where
     sink.put(b"}");
 }
 
-/// The entry at a place of the list, with what is before it.
+/// Writes the entry at index `at`, with the separator before it.
 pub(super) fn entry<'a, S, D, I>(sink: &mut S, at: usize, entry: Entry<'a, D>)
 where
     S: Sink,
@@ -127,7 +129,7 @@ fn list<S: Sink, T>(
     sink.put(b"]");
 }
 
-/// A number's digits, without a place on the heap.
+/// The digits of a number, without an allocation.
 pub(super) struct Decimal {
     digits: [u8; 20],
     from: usize,

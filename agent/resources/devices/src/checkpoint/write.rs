@@ -1,19 +1,20 @@
-//! To the kubelet's file: what `json.Marshal` makes of `checkpoint.Data`, byte for byte.
+//! Writes the kubelet's file: the output of `json.Marshal` for `checkpoint.Data`, byte for byte.
 
 use super::text::{self, Decimal, Entry, Fnv, Sink};
 use super::{Checkpoint, PodDevicesEntry};
 
-/// Writes checkpoints one after another. The hash goes on from the first entry that is not what it was in the one before:
-/// it is most of the work, and entries that are added at the end leave the rest as it is.
+/// Writes successive checkpoints. Hashing continues from the first entry that has changed since the previous
+/// checkpoint: it is most of the work, and appended entries leave the rest unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Writer {
-    /// The entries as they were written last.
+    /// The encoded entries of the previous checkpoint.
     entries: Vec<u8>,
-    /// Where each of them ends, and the hash up to there.
+    /// Where each entry ends, and the hash up to there.
     ends: Vec<(usize, u32)>,
 }
 
 impl Writer {
+    /// The file's content.
     pub fn bytes(&mut self, checkpoint: &Checkpoint) -> Vec<u8> {
         const BEGIN: &[u8] = b"{\"Data\":{\"PodDeviceEntries\":";
         let mut out = Vec::with_capacity(256 + self.entries.len() * 5 / 4);
@@ -57,14 +58,14 @@ impl Writer {
     }
 }
 
-/// The text that the checksum is of.
+/// Writes the text that the checksum covers.
 #[cfg(test)]
 pub(super) fn put(checkpoint: &Checkpoint, sink: &mut impl Sink) {
     let entries = checkpoint.entries.iter().map(values);
     text::put(sink, (!checkpoint.entries.is_empty()).then_some(entries), Some(registered(checkpoint)));
 }
 
-/// As Go has it: nil where there is nothing.
+/// The entry's values as in Go: nil for empty lists.
 fn values(
     entry: &PodDevicesEntry,
 ) -> Entry<'_, impl Iterator<Item = (i64, Option<impl Iterator<Item = &str>>)>> {
@@ -81,7 +82,7 @@ fn registered(checkpoint: &Checkpoint) -> impl Iterator<Item = (&str, Option<imp
     checkpoint.registered.iter().map(|(name, ids)| (name.as_str(), some(ids)))
 }
 
-/// Nil where there are none.
+/// The ids, or nil if there are none.
 fn some<'a, L>(ids: &'a L) -> Option<impl Iterator<Item = &'a str>>
 where
     &'a L: IntoIterator<Item = &'a String>,
@@ -135,7 +136,8 @@ fn strings<'a>(out: &mut Vec<u8>, ids: impl IntoIterator<Item = &'a String>) {
     out.push(b']');
 }
 
-/// As Go's encoding/json escapes (1.22 and later: with `\b` and `\f`): also `<`, `>`, `&` and the two line separators.
+/// Writes a string escaped like Go's encoding/json (1.22 and later, with `\b` and `\f`), which also escapes
+/// `<`, `>`, `&` and the two line separators.
 fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
     let plain = |byte: u8| (b' '..0x80).contains(&byte) && !matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&');
@@ -166,7 +168,7 @@ fn string(out: &mut Vec<u8>, text: &str) {
     out.push(b'"');
 }
 
-/// Standard alphabet, padded, quoted.
+/// Writes bytes as a base64 string: standard alphabet, padded, quoted.
 fn base64(out: &mut Vec<u8>, bytes: &[u8]) {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     out.push(b'"');

@@ -1,42 +1,42 @@
-//! Enforcement by the eBPF program at the kubepods root: the tables of pods and rules, and what it counted.
+//! Enforcement by the eBPF program at the kubepods root: writes the tables of pods and rules, and reads its
+//! counts.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use nodewarden_config::Enforcement;
 use nodewarden_ebpf_abi::{
     ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_HAS_ANY_MINOR, DeviceKey,
 };
+use nodewarden_machine::cgroup::{Hierarchy, join};
+use nodewarden_machine::ebpf::{DeviceTables, Kernel, device_name};
+use nodewarden_model::{DenialCount, HostDeviceKind};
 
 use super::error::EnforceError;
 use crate::policy::{DeviceRule, PodPolicy};
-use nodewarden_config::Enforcement;
-use nodewarden_machine::cgroup::Hierarchy;
-use nodewarden_machine::ebpf::{DeviceTables, Kernel, device_name};
-use nodewarden_model::DenialCount;
-use nodewarden_model::HostDeviceKind;
 
-/// Accesses by key.
+/// Access bits by kind, major and minor number.
 type Rules = BTreeMap<(u32, u32, u32), u32>;
 
-/// The attached program.
+/// The attached program with its tables.
 pub struct Filter {
     tables: DeviceTables,
     mount: PathBuf,
     root: PathBuf,
-    /// Of the directory that the program is attached to.
+    /// Kernel id of the directory that the program is attached to.
     root_id: u64,
-    /// kubepods' path.
+    /// Path of the kubepods cgroup.
     kubepods: String,
-    /// Paths of the cgroups of QoS classes, with their ids.
+    /// Paths and kernel ids of the QoS classes' cgroups.
     classes: [Option<(String, u64)>; 2],
-    pods: HashMap<String, Guarded>,
+    pods: HashMap<String, GuardedPod>,
 }
 
-/// What the tables have of a pod.
+/// What the kernel's tables hold for a pod.
 #[derive(Debug)]
-struct Guarded {
+struct GuardedPod {
     /// Kernel id of its cgroup.
     id: u64,
     mode: u32,
@@ -47,12 +47,12 @@ impl Filter {
     /// Attaches the program to cgroup `kubepods` of the unified hierarchy.
     ///
     /// # Errors
-    /// In words, for the status.
+    /// The reason as text, for the status.
     pub fn attach(kernel: &mut Kernel, unified: &Hierarchy, kubepods: &str) -> Result<Self, String> {
         Self::by(unified, kubepods, |root, level| kernel.attach_devices(root, level))
     }
 
-    /// The same with the program for kernels that refuse the usual one.
+    /// Attaches the substitute program, for kernels that refuse the usual one.
     #[cfg(test)]
     pub fn attach_substitute(
         kernel: &mut Kernel,
@@ -67,7 +67,7 @@ impl Filter {
         kubepods: &str,
         attach: impl FnOnce(&Path, u32) -> Result<DeviceTables, String>,
     ) -> Result<Self, String> {
-        let root = nodewarden_machine::cgroup::join(&unified.mount, kubepods);
+        let root = join(&unified.mount, kubepods);
         let level = level(&unified.mount_root, kubepods)?;
         if !root.exists() {
             fs::create_dir_all(&root).map_err(|e| format!("make {}: {e}", root.display()))?;
@@ -85,11 +85,11 @@ impl Filter {
         })
     }
 
-    /// Holds a pod to a policy from now on. There is no moment without the rules that both the old and the new policy
-    /// have.
+    /// Enforces a policy on a pod from now on. Rules that are in both the old and the new policy apply at
+    /// every moment.
     ///
     /// # Errors
-    /// Its cgroup is not there, or a table is full: then what held before holds on.
+    /// Its cgroup does not exist, or a table is full: the policy before it stays in force.
     pub fn guard(&mut self, uid: &str, cgroup: &str, policy: &PodPolicy) -> Result<(), EnforceError> {
         let mode = match policy.mode {
             Enforcement::Off => return self.release(uid),
@@ -99,23 +99,23 @@ impl Filter {
         if id_of(&self.root).ok() != Some(self.root_id) {
             return Err(EnforceError::RootReplaced { path: self.root.clone() });
         }
-        let id = id_of(&nodewarden_machine::cgroup::join(&self.mount, cgroup))?;
-        self.know_class(cgroup)?;
+        let id = id_of(&join(&self.mount, cgroup))?;
+        self.set_class(cgroup)?;
         let wanted = keys(&policy.rules);
         let any = wanted.keys().any(|(_, _, minor)| *minor == ANY_MINOR);
         let mode = mode | if any { DEVICE_HAS_ANY_MINOR } else { 0 };
         let mut known = self.pods.remove(uid);
         if known.as_ref().is_some_and(|known| known.id != id) {
-            // Its cgroup was made anew: that one is another in the tables.
+            // The cgroup was created again: the new one has another id in the tables.
             let old = known.take();
             old.map_or(Ok(()), |old| self.drop_pod(old))?;
         }
         let had = known.as_ref().map(|known| (known.rules.clone(), known.mode));
         let (rules, was) = had.unwrap_or_default();
-        let mut now = known.unwrap_or(Guarded { id, mode: 0, rules: Rules::new() });
+        let mut now = known.unwrap_or(GuardedPod { id, mode: 0, rules: Rules::new() });
         let done = self.replace(&mut now, &wanted, mode);
         if done.is_err() && was == 0 {
-            // Not guarded before, so not now either.
+            // It was not guarded before, so it is not guarded now either.
             let _ = self.drop_pod(now);
             return done;
         }
@@ -126,27 +126,27 @@ impl Filter {
         done
     }
 
-    /// Makes the class's cgroup known to the program that a pod's is in, if it is in one.
-    fn know_class(&mut self, pod: &str) -> Result<(), EnforceError> {
-        let elsewhere = || EnforceError::NotAPod { path: pod.to_owned(), kubepods: self.kubepods.clone() };
+    /// Writes the id of the QoS class's cgroup for the program, if the pod's cgroup is in one.
+    fn set_class(&mut self, pod: &str) -> Result<(), EnforceError> {
+        let not_a_pod = || EnforceError::NotAPod { path: pod.to_owned(), kubepods: self.kubepods.clone() };
         let below = pod.strip_prefix(&self.kubepods).and_then(|below| below.strip_prefix('/'));
-        let class = match below.ok_or_else(elsewhere)?.split('/').collect::<Vec<_>>()[..] {
+        let class = match below.ok_or_else(not_a_pod)?.split('/').collect::<Vec<_>>()[..] {
             [_] => return Ok(()),
             [class, _] => format!("{}/{class}", self.kubepods),
-            _ => return Err(elsewhere()),
+            _ => return Err(not_a_pod()),
         };
         let known = |known: &Option<(String, u64)>| known.as_ref().is_none_or(|(path, _)| *path == class);
-        let place = self.classes.iter().position(known).ok_or_else(elsewhere)?;
-        let id = id_of(&nodewarden_machine::cgroup::join(&self.mount, &class))?;
-        if self.classes[place].as_ref().is_none_or(|(_, known)| *known != id) {
-            self.tables.set_class(place, id)?;
-            self.classes[place] = Some((class, id));
+        let index = self.classes.iter().position(known).ok_or_else(not_a_pod)?;
+        let id = id_of(&join(&self.mount, &class))?;
+        if self.classes[index].as_ref().is_none_or(|(_, known)| *known != id) {
+            self.tables.set_class(index, id)?;
+            self.classes[index] = Some((class, id));
         }
         Ok(())
     }
 
-    /// Widens, sets the mode, narrows. `now` is kept true on the way.
-    fn replace(&mut self, now: &mut Guarded, wanted: &Rules, mode: u32) -> Result<(), EnforceError> {
+    /// Adds accesses, sets the mode, then removes accesses. `now` always matches the tables.
+    fn replace(&mut self, now: &mut GuardedPod, wanted: &Rules, mode: u32) -> Result<(), EnforceError> {
         let key = |id, (kind, major, minor)| DeviceKey { pod: id, kind, major, minor, pad: 0 };
         for (device, access) in wanted {
             let before = now.rules.get(device).copied();
@@ -176,7 +176,7 @@ impl Filter {
         Ok(())
     }
 
-    /// Lets a pod open everything, and forgets what was counted for it.
+    /// Lets a pod open everything, and removes its counts.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -184,7 +184,7 @@ impl Filter {
         self.pods.remove(uid).map_or(Ok(()), |pod| self.drop_pod(pod))
     }
 
-    fn drop_pod(&mut self, pod: Guarded) -> Result<(), EnforceError> {
+    fn drop_pod(&mut self, pod: GuardedPod) -> Result<(), EnforceError> {
         self.tables.release_pod(pod.id)?;
         for (kind, major, minor) in pod.rules.into_keys() {
             self.tables.remove_rule(DeviceKey { pod: pod.id, kind, major, minor, pad: 0 })?;
@@ -192,7 +192,7 @@ impl Filter {
         Ok(self.tables.forget_counts(pod.id)?)
     }
 
-    /// What the program counted, by pod and device.
+    /// The program's counts, by pod and device.
     pub fn denials(&self) -> Vec<DenialCount> {
         let uids: HashMap<u64, &String> = self.pods.iter().map(|(uid, pod)| (pod.id, uid)).collect();
         let count = |(key, count): (DeviceKey, nodewarden_ebpf_abi::DeviceCount)| {
@@ -208,14 +208,15 @@ impl Filter {
         counts
     }
 
-    /// Rules in the kernel, of all pods.
+    /// Number of rules in the kernel, of all pods.
     #[cfg(test)]
     pub fn rules_in_kernel(&self) -> usize {
         self.tables.rules().len()
     }
 }
 
-/// How deep a cgroup is below the root of its hierarchy, where `mount_root` is what the mount shows.
+/// The depth of a cgroup below the root of its hierarchy; `mount_root` is the part of the hierarchy that is
+/// mounted.
 fn level(mount_root: &str, path: &str) -> Result<u32, String> {
     let parts = || mount_root.split('/').chain(path.split('/')).filter(|part| !part.is_empty());
     if parts().any(|part| part == "..") {
@@ -236,7 +237,7 @@ fn keys(rules: &[DeviceRule]) -> Rules {
     keys
 }
 
-/// A cgroup's kernel id is its directory's inode number (kernfs).
+/// The kernel id of a cgroup: its directory's inode number (kernfs).
 fn id_of(dir: &Path) -> Result<u64, EnforceError> {
     let metadata = fs::metadata(dir).map_err(|source| EnforceError::Cgroup { path: dir.into(), source })?;
     Ok(metadata.ino())
@@ -247,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn levels() {
+    fn depth_counts_from_the_root_of_the_hierarchy() {
         for (mount_root, path, expected) in [
             ("/", "/kubepods", Some(1)),
             ("/", "/", Some(0)),

@@ -1,4 +1,4 @@
-//! One connection to a plugin, and calls that do not last for ever.
+//! Connects to a plugin, and limits the time of calls.
 
 use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileTypeExt;
@@ -6,27 +6,27 @@ use std::path::Path;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use nodewarden_model::backoff::Backoff;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
 use tonic::{Response, Status};
 
-use super::{PluginError, Whom};
-use nodewarden_model::backoff::Backoff;
+use super::{PluginAddress, PluginError};
 
-/// How long a plugin that has registered may take until its socket is there: the kubelet's `dial`.
+/// How long to wait for the socket of a plugin that has registered: as the kubelet's `dial`.
 const CONNECT_LIMIT: Duration = Duration::from_secs(10);
-/// Between two looks for it, at first and at most.
+/// The wait between two attempts, at first and at most.
 const PAUSE: Duration = Duration::from_millis(10);
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Connects, for as long as `limit` and at most 10 s: a plugin may register before it serves.
+/// Connects to a plugin; tries for `limit`, at most 10 s, because a plugin may register before it serves.
 ///
-/// The connection is never made anew: after a plugin's end somebody else may listen at its path.
+/// The connection is never established again: after the plugin's end another program may listen at its path.
 ///
 /// # Errors
-/// Nobody listens there, or it is no socket.
-pub async fn connect(plugin: &Whom, limit: Duration) -> Result<Channel, PluginError> {
+/// No program listens there, or the path is not a socket.
+pub async fn connect(plugin: &PluginAddress, limit: Duration) -> Result<Channel, PluginError> {
     let tried = limit.min(CONNECT_LIMIT);
     let end = Instant::now() + tried;
     let mut pause = Backoff::doubling(PAUSE, LONGEST_PAUSE);
@@ -46,14 +46,15 @@ pub async fn connect(plugin: &Whom, limit: Duration) -> Result<Channel, PluginEr
 }
 
 async fn dial(socket: &Path) -> io::Result<UnixStream> {
-    // A link may lead anywhere.
+    // Symbolic links are refused, because they may lead anywhere.
     if !std::fs::symlink_metadata(socket)?.file_type().is_socket() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a socket"));
     }
     UnixStream::connect(socket).await
 }
 
-/// Whether it may be otherwise soon: not there yet, bound and not listening yet, or too many wait to be accepted.
+/// Whether another attempt may succeed: the socket does not exist yet, does not listen yet, or has too many
+/// connections waiting.
 fn passes(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused | ErrorKind::WouldBlock)
 }
@@ -67,16 +68,16 @@ fn channel(stream: UnixStream) -> Channel {
             stream.map(TokioIo::new).ok_or_else(lost)
         }
     });
-    // The name is only the :authority of the requests.
+    // The name is only used as the :authority of requests.
     Transport::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
-/// The answer to a call, within `limit`.
+/// Waits for the answer to a call, at most `limit`.
 ///
 /// # Errors
-/// Name the plugin, the call and the cause.
+/// The call failed or took too long; the error names the plugin, the call and the cause.
 pub async fn answer<T>(
-    plugin: &Whom,
+    plugin: &PluginAddress,
     call: &'static str,
     limit: Duration,
     answer: impl Future<Output = Result<Response<T>, Status>>,
@@ -94,12 +95,12 @@ mod tests {
 
     use super::*;
 
-    fn whom(socket: &Path) -> Whom {
-        Whom { resource: "a.com/b".into(), socket: socket.to_owned() }
+    fn address(socket: &Path) -> PluginAddress {
+        PluginAddress { resource: "a.com/b".into(), socket: socket.to_owned() }
     }
 
     #[tokio::test]
-    async fn what_is_not_there_is_waited_for() {
+    async fn a_missing_socket_is_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("s");
         let late = socket.clone();
@@ -107,14 +108,14 @@ mod tests {
             tokio::time::sleep(Duration::from_millis(100)).await;
             UnixListener::bind(late).unwrap()
         });
-        assert!(connect(&whom(&socket), Duration::from_secs(10)).await.is_ok());
+        assert!(connect(&address(&socket), Duration::from_secs(10)).await.is_ok());
         drop(served.await.unwrap());
     }
 
     #[tokio::test]
-    async fn but_not_for_ever() {
+    async fn waiting_for_a_socket_ends_at_the_limit() {
         let dir = tempfile::tempdir().unwrap();
-        let plugin = whom(&dir.path().join("s"));
+        let plugin = address(&dir.path().join("s"));
         let limit = Duration::from_millis(100);
         let started = Instant::now();
         let error = connect(&plugin, limit).await.unwrap_err();
@@ -129,12 +130,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_link_is_no_socket() {
+    async fn a_symbolic_link_to_a_socket_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         let (real, link) = (dir.path().join("real"), dir.path().join("link"));
         let _listener = UnixListener::bind(&real).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        let error = connect(&whom(&link), Duration::from_secs(10)).await.unwrap_err().to_string();
+        let error = connect(&address(&link), Duration::from_secs(10)).await.unwrap_err().to_string();
         assert!(error.contains("it is not a socket"), "{error}");
     }
 }

@@ -1,4 +1,4 @@
-//! The directory of plugins' sockets, at the start.
+//! Prepares the directory of plugins' sockets at the start.
 
 use std::fs::{self, DirBuilder};
 use std::io::ErrorKind;
@@ -9,18 +9,18 @@ use tracing::warn;
 
 use super::PluginError;
 
-/// Makes the directory (mode 0750, as the kubelet's) if it is missing.
+/// Creates the directory (mode 0750, as the kubelet does) if it is missing.
 pub fn make(dir: &Path) -> Result<(), PluginError> {
     DirBuilder::new().recursive(true).mode(0o750).create(dir).map_err(PluginError::at("mkdir", dir))
 }
 
-/// Removes every socket in it, and nothing else (`CleanupPluginDirectory`): those of plugins too that live, which make
-/// theirs anew when it is gone. Returns what is removed.
+/// Removes every socket in the directory, and nothing else (`CleanupPluginDirectory`); also those of running
+/// plugins, which create theirs again when it is removed. Returns the removed paths.
 pub fn sweep(dir: &Path) -> Result<Vec<PathBuf>, PluginError> {
     let mut removed = Vec::new();
     for entry in fs::read_dir(dir).map_err(PluginError::at("readdir", dir))? {
         let entry = entry.map_err(PluginError::at("readdir", dir))?;
-        // Not following links: what they point to is not in here.
+        // Links are not followed: what they point to is not in this directory.
         if !entry.file_type().is_ok_and(|kind| kind.is_socket()) {
             continue;
         }
@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_sockets_go() {
+    fn only_sockets_are_removed() {
         let dir = tempfile::tempdir().unwrap();
         let path = |name: &str| dir.path().join(name);
         for file in ["kubelet_internal_checkpoint", "DEPRECATION", "kubelet.sock.lock"] {

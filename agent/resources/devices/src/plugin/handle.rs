@@ -1,4 +1,4 @@
-//! A handle to one registration of a plugin: the calls.
+//! The handle of one registration of a plugin, with the calls to it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,23 +10,23 @@ use tokio::sync::watch;
 use tonic::transport::Channel;
 use tonic::{Response, Status};
 
-use super::{LARGEST_MESSAGE, Options, PluginError, Whom, connection};
+use super::{LARGEST_MESSAGE, Options, PluginAddress, PluginError, connection};
 
 /// How a registration ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum End {
-    /// The plugin is gone, or everything is.
+    /// The plugin has stopped, or the agent ends.
     Stopped,
-    /// Another registration of its resource has come.
+    /// Another registration of its resource has replaced it.
     Replaced,
 }
 
-/// One registration of a plugin. Its calls fail at once when it has ended, also those under way.
+/// One registration of a plugin. Once it has ended, its calls fail at once, also those in progress.
 #[derive(Clone)]
 pub struct Plugin(Arc<Inner>);
 
 struct Inner {
-    whom: Whom,
+    address: PluginAddress,
     generation: u64,
     options: Options,
     client: DevicePluginClient<Channel>,
@@ -35,53 +35,56 @@ struct Inner {
 }
 
 impl Plugin {
-    /// Asks for its options. `said` are those of its registration: they hold if the plugin cannot tell.
-    pub(super) async fn meet(
-        whom: Whom,
+    /// Asks the plugin for its options. `requested` are those of its registration; they are used if the
+    /// plugin does not implement the call.
+    pub(super) async fn query(
+        address: PluginAddress,
         generation: u64,
         channel: Channel,
-        said: Option<Options>,
+        requested: Option<Options>,
         limit: Duration,
     ) -> Result<Self, PluginError> {
         let mut client = DevicePluginClient::new(channel)
             .max_decoding_message_size(LARGEST_MESSAGE)
             .max_encoding_message_size(LARGEST_MESSAGE);
         let asked = client.get_device_plugin_options(api::Empty {});
-        let options = match connection::answer(&whom, "GetDevicePluginOptions", limit, asked).await {
+        let options = match connection::answer(&address, "GetDevicePluginOptions", limit, asked).await {
             Ok(options) => options.into(),
-            Err(e) if e.is_unimplemented() => said.unwrap_or_default(),
-            Err(e) => match said {
-                Some(said) => {
-                    tracing::warn!("{e}: the options of its registration hold");
-                    said
+            Err(e) if e.is_unimplemented() => requested.unwrap_or_default(),
+            Err(e) => match requested {
+                Some(requested) => {
+                    tracing::warn!("{e}: the options of its registration are used");
+                    requested
                 }
                 None => return Err(e),
             },
         };
         let end = watch::Sender::new(None);
-        Ok(Self(Arc::new(Inner { whom, generation, options, client, limit, end })))
+        Ok(Self(Arc::new(Inner { address, generation, options, client, limit, end })))
     }
 
+    /// The plugin's extended resource.
     pub fn resource(&self) -> &str {
-        &self.0.whom.resource
+        &self.0.address.resource
     }
 
-    /// Its resource and its socket.
-    pub fn whom(&self) -> &Whom {
-        &self.0.whom
+    /// The plugin's resource and socket.
+    pub fn address(&self) -> &PluginAddress {
+        &self.0.address
     }
 
-    /// Larger than that of every registration that came before.
+    /// The registration's number; larger than that of every earlier one.
     pub fn generation(&self) -> u64 {
         self.0.generation
     }
 
+    /// Which optional calls the plugin asks for.
     pub fn options(&self) -> Options {
         self.0.options
     }
 
-    /// GetPreferredAllocation for one container: which of the available devices it would rather give. Empty where it
-    /// has no say.
+    /// Calls GetPreferredAllocation for one container: which of the available devices the plugin prefers.
+    /// Empty if it has no preference or does not offer the call.
     ///
     /// # Errors
     /// The call failed; name resource, socket, call and cause.
@@ -105,15 +108,16 @@ impl Plugin {
         let request = api::PreferredAllocationRequest { container_requests: vec![request] };
         let mut client = self.0.client.clone();
         let answer = self.call(CALL, client.get_preferred_allocation(request)).await?;
-        // None is no preference, as for the kubelet.
+        // An empty answer is no preference, as for the kubelet.
         let first = answer.container_responses.into_iter().next();
         Ok(first.map(|response| response.device_i_ds).unwrap_or_default())
     }
 
-    /// Allocate for one container.
+    /// Calls Allocate for one container.
     ///
     /// # Errors
-    /// The call failed, or the answer is not for exactly one container; name resource, socket, call and cause.
+    /// The call failed, or the answer is not for exactly one container; the error names resource, socket,
+    /// call and cause.
     pub async fn allocate(
         &self,
         devices: Vec<String>,
@@ -133,7 +137,7 @@ impl Plugin {
         }
     }
 
-    /// PreStartContainer, where the plugin wants it.
+    /// Calls PreStartContainer, if the plugin asks for it.
     ///
     /// # Errors
     /// The call failed; name resource, socket, call and cause.
@@ -156,12 +160,12 @@ impl Plugin {
         self.0.limit
     }
 
-    /// From now on its calls fail. The first end counts.
+    /// Ends the registration, so that its calls fail. Only the first end counts.
     pub(super) fn end(&self, how: End) {
         self.0.end.send_if_modified(|end| end.replace(end.unwrap_or(how)).is_none());
     }
 
-    /// Until it has ended.
+    /// Waits until the registration has ended.
     pub(super) async fn ended(&self) -> End {
         let mut end = self.0.end.subscribe();
         // The sender lives as long as `self`.
@@ -175,21 +179,21 @@ impl Plugin {
     ) -> Result<T, PluginError> {
         tokio::select! {
             biased;
-            _ = self.ended() => Err(PluginError::Ended { plugin: self.0.whom.clone(), call }),
-            answer = connection::answer(&self.0.whom, call, self.0.limit, answer) => answer,
+            _ = self.ended() => Err(PluginError::Ended { plugin: self.0.address.clone(), call }),
+            answer = connection::answer(&self.0.address, call, self.0.limit, answer) => answer,
         }
     }
 
     fn malformed(&self, call: &'static str, what: String) -> PluginError {
-        PluginError::Malformed { plugin: self.0.whom.clone(), call, what }
+        PluginError::Malformed { plugin: self.0.address.clone(), call, what }
     }
 }
 
 impl fmt::Debug for Plugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Inner { whom, generation, options, end, .. } = &*self.0;
+        let Inner { address, generation, options, end, .. } = &*self.0;
         f.debug_struct("Plugin")
-            .field("whom", whom)
+            .field("address", address)
             .field("generation", generation)
             .field("options", options)
             .field("end", &*end.borrow())

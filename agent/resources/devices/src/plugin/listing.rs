@@ -1,23 +1,23 @@
-//! What a plugin's list of devices says, and where it lies. Pure.
+//! Reads a plugin's list of devices and reports its errors. Pure.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
+use nodewarden_model::Health;
 use nodewarden_proto::deviceplugin::v1beta1 as api;
 
 use super::request::shown;
 use crate::Device;
-use nodewarden_model::Health;
 
-/// Longest device id of the protocol's description, in bytes. The kubelet does not hold plugins to it.
+/// Longest device id according to the protocol's description, in bytes. The kubelet does not enforce it.
 const LONGEST_ID: usize = 63;
-/// Problems that are told one by one.
-const TOLD: usize = 16;
+/// Number of problems that are reported one by one.
+const LISTED: usize = 16;
 
-/// The devices of a list, each once and in the order of their ids, and what is wrong with it.
+/// The devices of a list, each once and sorted by id, and the problems of the list.
 ///
-/// A device without an id is left out. One that is there twice is unhealthy if either is. Any health but `Healthy` is
-/// `Unhealthy`, as the kubelet has it (`genericDeviceUpdateCallback`).
+/// A device without an id is left out. A device that is listed twice is unhealthy if either entry is. Any
+/// health other than `Healthy` counts as `Unhealthy`, as in the kubelet (`genericDeviceUpdateCallback`).
 pub fn devices(list: api::ListAndWatchResponse) -> (Vec<Device>, Vec<String>) {
     let mut devices: BTreeMap<String, Device> = BTreeMap::new();
     let mut problems = Problems::default();
@@ -39,7 +39,7 @@ pub fn devices(list: api::ListAndWatchResponse) -> (Vec<Device>, Vec<String>) {
             }
         }
     }
-    (devices.into_values().collect(), problems.told())
+    (devices.into_values().collect(), problems.into_list())
 }
 
 fn read(device: api::Device, problems: &mut Problems) -> Device {
@@ -68,27 +68,27 @@ fn read(device: api::Device, problems: &mut Problems) -> Device {
     Device { id, health, numa: numa.into_iter().collect() }
 }
 
-/// A list may have as many problems as it has devices: the first are told, the others counted.
+/// Problems of one list. There may be as many as devices: the first ones are kept, the others counted.
 #[derive(Default)]
 struct Problems {
-    told: Vec<String>,
+    listed: Vec<String>,
     more: usize,
 }
 
 impl Problems {
     fn add(&mut self, problem: impl FnOnce() -> String) {
-        if self.told.len() < TOLD {
-            self.told.push(problem());
+        if self.listed.len() < LISTED {
+            self.listed.push(problem());
         } else {
             self.more += 1;
         }
     }
 
-    fn told(mut self) -> Vec<String> {
+    fn into_list(mut self) -> Vec<String> {
         if self.more > 0 {
-            self.told.push(format!("and {} more", self.more));
+            self.listed.push(format!("and {} more", self.more));
         }
-        self.told
+        self.listed
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_honest_list() {
+    fn a_valid_list_has_no_problems() {
         let (devices, problems) = read(vec![
             device("b", "Unhealthy", &[]),
             device("a", "Healthy", &[1, 0, 1]),
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_named() {
+    fn errors_in_a_list_are_reported() {
         let long = "y".repeat(64);
         let (devices, problems) = read(vec![
             device("", "Healthy", &[]),
@@ -153,9 +153,9 @@ mod tests {
     }
 
     #[test]
-    fn a_thousand_lies_are_counted() {
+    fn only_the_first_problems_are_listed_and_the_rest_counted() {
         let (devices, problems) = read(vec![device("same", "Healthy", &[]); 1001]);
-        assert_eq!((devices.len(), problems.len()), (1, TOLD + 1));
+        assert_eq!((devices.len(), problems.len()), (1, LISTED + 1));
         assert_eq!(problems.last().unwrap(), "and 984 more");
         let (_, problems) = read(vec![device(&"z".repeat(1 << 20), "Healthy", &[])]);
         assert!(problems[0].len() < 300);

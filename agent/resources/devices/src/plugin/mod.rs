@@ -1,13 +1,14 @@
-//! Device plugins: where they register, what they say of their devices, and the calls to them (deviceplugin v1beta1).
+//! Device plugins: their registration, their lists of devices, and the calls to them (deviceplugin v1beta1).
 //!
-//! - [`Plugins`]: the servers. Plugins register at `device-plugins/kubelet.sock`, or are found by their sockets in
-//!   `plugins_registry` (`watcher`).
-//! - [`PluginEvent`]: what they say, in order, on one channel.
-//! - [`Plugin`]: one registration; the calls to it. It lives until its list of devices ends, or until another
-//!   registration of its resource takes its place.
+//! - [`PluginServer`]: the servers. Plugins register at `device-plugins/kubelet.sock`, or are found by their
+//!   sockets in `plugins_registry` (`watcher`).
+//! - [`PluginEvent`]: what plugins send, in order, on one channel.
+//! - [`Plugin`]: one registration, with the calls to it. It ends when its list of devices ends, or when
+//!   another registration of its resource replaces it.
 //!
-//! Every plugin has tasks of its own, so that one that does not answer delays no other. What is accepted is decided in
-//! `request` and `listing`, which are pure; `registry` knows which registration of a resource counts.
+//! Every plugin has its own tasks, so that one that does not answer delays no other. `request` and `listing`,
+//! which are pure, decide what is accepted; `registry` knows which registration of a resource is the current
+//! one.
 
 pub(super) mod accept;
 mod connection;
@@ -33,22 +34,23 @@ use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tracing::{info, warn};
 
-pub use error::{PluginError, Whom};
+pub use error::{PluginAddress, PluginError};
 pub use handle::Plugin;
-pub use request::Invalid;
+pub use request::InvalidRegistration;
 
-use crate::Device;
 use nodewarden_config::DeviceSettings;
 use nodewarden_machine::unix_socket::{Claim, Socket};
+
+use crate::Device;
 use registry::Registry;
 use service::Service;
 
 /// Name of the socket at which plugins register.
 const KUBELET_SOCKET: &str = "kubelet.sock";
-/// Largest message in bytes, of either side: 16 MiB, as the kubelet's clients and servers of its plugins' interfaces.
+/// Largest message in bytes, in both directions: 16 MiB, as in the kubelet's clients and servers of plugins.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
 
-/// Which calls a plugin wants.
+/// Which optional calls a plugin asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Options {
     /// PreStartContainer, before each start of a container.
@@ -66,35 +68,37 @@ impl From<api::DevicePluginOptions> for Options {
     }
 }
 
-/// What plugins say. Of a resource, nothing comes from a registration after another one of it has come.
+/// What plugins send. Once a registration has come, no event of an older registration of the same resource
+/// follows.
 #[derive(Debug, Clone)]
 pub enum PluginEvent {
-    /// Connected, its options are known, and its list of devices is asked for. Takes the place of an earlier one of the
-    /// same resource, for which no [`Self::Stopped`] comes.
+    /// A plugin is connected, its options are known, and its list of devices was requested. It replaces an
+    /// earlier registration of the same resource, for which no [`Self::Stopped`] is sent.
     Registered(Plugin),
-    /// All its devices, each once; when they are others than before. `problems` are the list's lies.
+    /// The complete list of its devices, each once, sent when it has changed. `problems` describes errors in
+    /// the list.
     Devices { resource: String, generation: u64, devices: Vec<Device>, problems: Vec<String> },
-    /// It is gone, and may come back with another generation.
+    /// The registration has ended; the plugin may register again, with another generation.
     Stopped { resource: String, generation: u64, reason: String },
-    /// A registration that was turned down.
+    /// A registration was refused.
     Refused { what: String, reason: String },
 }
 
-/// The servers. Dropping it ends them and all registrations, and removes the socket.
+/// The servers for plugins. Dropping it ends them and all registrations, and removes the socket.
 #[derive(Debug)]
-pub struct Plugins {
+pub struct PluginServer {
     registry: Arc<Registry>,
     tasks: Vec<JoinHandle<()>>,
     _socket: Socket,
 }
 
-impl Plugins {
-    /// Removes stale sockets (only sockets) where plugins have theirs, serves registrations there, and watches for
-    /// plugins in the other directory. Plugins that lived before see their sockets vanish and register again. Must be
-    /// called within a tokio runtime.
+impl PluginServer {
+    /// Removes stale sockets (only sockets) from the directory of plugins, serves registrations there, and
+    /// watches the other directory for plugins. Plugins of an earlier agent notice that their sockets are
+    /// removed, and register again. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// A kubelet or another agent serves there already, or the directories or the socket cannot be made.
+    /// A kubelet or another agent serves there already, or the directories or the socket cannot be created.
     pub async fn start(
         settings: &DeviceSettings,
         events: mpsc::UnboundedSender<PluginEvent>,
@@ -103,14 +107,14 @@ impl Plugins {
         directory::make(&dir)?;
         directory::make(&settings.registry_dir())?;
         let path = dir.join(KUBELET_SOCKET);
-        // First whether the directory is anybody's, and the new socket after the old ones are gone: a plugin answers it
-        // with a socket of its own.
+        // First claim the directory, and create the new socket after the old ones are removed: a plugin
+        // answers it with a socket of its own.
         let claim = Claim::take(&path)?;
         let removed = directory::sweep(&dir)?;
         if !removed.is_empty() {
             info!(sockets = removed.len(), "removed the sockets of device plugins: they register again");
         }
-        // Plugins wait for a file that is made, not moved.
+        // Plugins wait for a file that is created, not for one that is renamed.
         let mut socket = claim.bind_in_place()?;
         let listener = socket.listen()?;
         let registry = Arc::new(Registry::new(settings.plugin_timeout, events));
@@ -134,7 +138,7 @@ impl Plugins {
     }
 }
 
-impl Drop for Plugins {
+impl Drop for PluginServer {
     fn drop(&mut self) {
         self.registry.close();
         for task in &self.tasks {

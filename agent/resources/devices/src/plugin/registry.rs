@@ -1,29 +1,30 @@
-//! Which registration of a resource counts, and what it says.
+//! Which registration of a resource is the current one, and the events of its plugin.
 //!
-//! Each registration is tried by itself, for as long as it takes. Only when its plugin has answered does it take the
-//! place of an earlier one, so that a registration that fails disturbs nobody; and never that of a later one. What is
-//! told goes out under one lock: after a registration, nothing of an earlier one comes.
+//! Registrations are tried independently of each other. A registration replaces an earlier one only when its
+//! plugin has answered, so that a failing registration disturbs no other; it never replaces a later one.
+//! Events are sent under one lock: after a registration, no event of an earlier one is sent.
 
-use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use nodewarden_cri::reason;
+use nodewarden_metrics::own::Own;
 use nodewarden_proto::deviceplugin::v1beta1 as api;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use super::handle::End;
-use super::request::Wanted;
-use super::{Plugin, PluginError, PluginEvent, Whom, connection, listing};
-use nodewarden_cri::reason;
-use nodewarden_metrics::own::Own;
+use super::request::PluginRegistration;
+use super::{Plugin, PluginAddress, PluginError, PluginEvent, connection, listing};
 
+/// The registrations of all plugins.
 #[derive(Debug)]
 pub struct Registry {
     limit: Duration,
-    /// Of the last registration that was tried.
+    /// Number of the last registration that was tried.
     generation: AtomicU64,
     state: Mutex<State>,
     closed: watch::Sender<bool>,
@@ -37,6 +38,7 @@ struct State {
     events: Option<mpsc::UnboundedSender<PluginEvent>>,
 }
 
+/// The newest registration of a resource.
 #[derive(Debug)]
 struct Latest {
     generation: u64,
@@ -45,7 +47,7 @@ struct Latest {
 }
 
 impl Registry {
-    /// `limit` is for each call to a plugin.
+    /// `limit` is the longest time of each call to a plugin.
     pub fn new(limit: Duration, events: mpsc::UnboundedSender<PluginEvent>) -> Self {
         let state = State { latest: HashMap::new(), events: Some(events) };
         Self {
@@ -56,24 +58,24 @@ impl Registry {
         }
     }
 
-    /// Connects to a plugin, asks for its options, and listens to it from then on. One that is overtaken by a later
-    /// registration has ended when it is returned.
+    /// Connects to a plugin, asks for its options, and receives its lists from then on. If a later
+    /// registration of its resource came first, the returned one has ended already.
     ///
     /// # Errors
-    /// The plugin cannot be reached or does not tell its options.
-    pub async fn register(self: &Arc<Self>, wanted: Wanted) -> Result<Plugin, PluginError> {
-        ::metrics::counter!(Own::DevicePluginRegistrations.name(), "resource_name" => wanted.resource.clone())
+    /// The plugin cannot be reached or does not return its options.
+    pub async fn register(self: &Arc<Self>, wanted: PluginRegistration) -> Result<Plugin, PluginError> {
+        metrics::counter!(Own::DevicePluginRegistrations.name(), "resource_name" => wanted.resource.clone())
             .increment(1);
         let generation = self.generation.fetch_add(1, Ordering::Relaxed) + 1;
-        let Wanted { resource, socket, options } = wanted;
-        let whom = Whom { resource, socket };
-        let meeting = async {
-            let channel = connection::connect(&whom, self.limit).await?;
-            Plugin::meet(whom.clone(), generation, channel, options, self.limit).await
+        let PluginRegistration { resource, socket, options } = wanted;
+        let address = PluginAddress { resource, socket };
+        let connecting = async {
+            let channel = connection::connect(&address, self.limit).await?;
+            Plugin::query(address.clone(), generation, channel, options, self.limit).await
         };
         let plugin = tokio::select! {
-            plugin = meeting => plugin?,
-            () = self.closed() => return Err(PluginError::Ended { plugin: whom, call: "Register" }),
+            plugin = connecting => plugin?,
+            () = self.closed() => return Err(PluginError::Ended { plugin: address, call: "Register" }),
         };
         self.install(&plugin);
         Ok(plugin)
@@ -90,17 +92,17 @@ impl Registry {
         }
         let now = Latest { generation, plugin: Some(plugin.clone()) };
         if let Some(before) = latest.insert(plugin.resource().to_owned(), now).and_then(|b| b.plugin) {
-            info!("{} has registered again", before.whom());
+            info!("{} has registered again", before.address());
             before.end(End::Replaced);
         } else {
-            info!("{} has registered", plugin.whom());
+            info!("{} has registered", plugin.address());
         }
-        // Nobody listens any more when everything ends.
+        // An error only means that the receiver was dropped because the agent ends.
         let _ = events.send(PluginEvent::Registered(plugin.clone()));
         tokio::spawn(listen(self.clone(), plugin.clone()));
     }
 
-    /// Ends a registration, if it still counts.
+    /// Ends a registration, if it is still the current one.
     pub fn stop(&self, plugin: &Plugin, reason: String) {
         let mut state = self.lock();
         let State { latest, events } = &mut *state;
@@ -109,32 +111,33 @@ impl Registry {
             return;
         };
         if latest.plugin.take().is_some() {
-            warn!("{} has stopped: {reason}", plugin.whom());
+            warn!("{} has stopped: {reason}", plugin.address());
             plugin.end(End::Stopped);
             let (resource, generation) = (plugin.resource().to_owned(), plugin.generation());
             send(events.as_ref(), PluginEvent::Stopped { resource, generation, reason });
         }
     }
 
-    /// Tells that a registration was turned down.
+    /// Reports that a registration was refused.
     pub fn refused(&self, what: String, reason: String) {
         warn!("registration of {what} refused: {reason}");
         send(self.lock().events.as_ref(), PluginEvent::Refused { what, reason });
     }
 
-    fn tell(&self, plugin: &Plugin, devices: Vec<super::Device>, problems: Vec<String>) {
+    /// Sends a list of devices, if the registration is the current one.
+    fn report_devices(&self, plugin: &Plugin, devices: Vec<super::Device>, problems: Vec<String>) {
         let state = self.lock();
-        let counts = state
+        let is_current = state
             .latest
             .get(plugin.resource())
             .is_some_and(|latest| latest.generation == plugin.generation() && latest.plugin.is_some());
-        if counts {
+        if is_current {
             let (resource, generation) = (plugin.resource().to_owned(), plugin.generation());
             send(state.events.as_ref(), PluginEvent::Devices { resource, generation, devices, problems });
         }
     }
 
-    /// Ends everything; nothing is told any more.
+    /// Ends all registrations; no event is sent afterwards.
     pub fn close(&self) {
         let mut state = self.lock();
         state.events = None;
@@ -144,18 +147,17 @@ impl Registry {
         self.closed.send_replace(true);
     }
 
-    /// Until it is closed.
+    /// Waits until the registry is closed.
     pub async fn closed(&self) {
         // The sender lives as long as `self`.
         let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing in here is left half done.
         self.state.lock()
     }
 
-    /// For a call to a plugin.
+    /// The longest time of a call to a plugin.
     pub fn limit(&self) -> Duration {
         self.limit
     }
@@ -163,26 +165,26 @@ impl Registry {
 
 fn send(events: Option<&mpsc::UnboundedSender<PluginEvent>>, event: PluginEvent) {
     if let Some(events) = events {
-        // Nobody listens any more when everything ends.
+        // An error only means that the receiver was dropped because the agent ends.
         let _ = events.send(event);
     }
 }
 
-/// ListAndWatch, until the registration ends.
+/// Calls ListAndWatch, and receives lists until the registration ends.
 async fn listen(registry: Arc<Registry>, plugin: Plugin) {
     let reason = tokio::select! {
         biased;
         _ = plugin.ended() => return,
-        reason = lists(&registry, &plugin) => reason,
+        reason = receive_lists(&registry, &plugin) => reason,
     };
     registry.stop(&plugin, format!("ListAndWatch: {reason}"));
 }
 
-/// Tells each list that is not as the one before; why there are no more.
-async fn lists(registry: &Registry, plugin: &Plugin) -> String {
+/// Reports each list that differs from the one before. Returns why there are no more.
+async fn receive_lists(registry: &Registry, plugin: &Plugin) -> String {
     let mut client = plugin.client();
     let mut opening = std::pin::pin!(async move {
-        // A plugin may answer only when it has a list.
+        // Some plugins answer only when they have a list.
         let mut lists = client.list_and_watch(api::Empty {}).await?.into_inner();
         let first = lists.message().await?;
         Ok::<_, tonic::Status>((lists, first))
@@ -190,9 +192,9 @@ async fn lists(registry: &Registry, plugin: &Plugin) -> String {
     let opened = match tokio::time::timeout(plugin.limit(), &mut opening).await {
         Ok(opened) => opened,
         Err(_) => {
-            // It may not know its devices yet.
+            // The plugin may not know its devices yet.
             let seconds = plugin.limit().as_secs_f64();
-            warn!("{}: ListAndWatch: no list of devices within {seconds} s: waiting on", plugin.whom());
+            warn!("{}: ListAndWatch: no list of devices within {seconds} s: still waiting", plugin.address());
             opening.await
         }
     };
@@ -206,7 +208,7 @@ async fn lists(registry: &Registry, plugin: &Plugin) -> String {
         let now = listing::devices(list);
         if before.as_ref() != Some(&now) {
             before = Some(now.clone());
-            registry.tell(plugin, now.0, now.1);
+            registry.report_devices(plugin, now.0, now.1);
         }
         next = match lists.message().await {
             Ok(next) => next,

@@ -1,54 +1,68 @@
-//! Whether what a plugin says of itself is accepted. Pure.
+//! Checks plugins' registration requests. Pure.
 //!
-//! The rules are the kubelet's (`devicemanager/plugin/v1beta1`: `Register`, `ValidatePlugin`), and stricter for sockets:
-//! one of a `Register` is a name in the directory of plugins, one of the plugin watcher is below the kubelet's directory.
+//! The rules are the kubelet's (`devicemanager/plugin/v1beta1`: `Register`, `ValidatePlugin`), and stricter
+//! for sockets: the socket of a `Register` call is a name in the directory of plugins, one of the plugin
+//! watcher is below the kubelet's directory.
 
 use std::path::{Component, Path, PathBuf};
 
+use nodewarden_manifest::names::is_extended;
 use nodewarden_proto::deviceplugin::v1beta1 as api;
 use nodewarden_proto::pluginregistration::v1::PluginInfo;
 
 use super::{KUBELET_SOCKET, Options};
-use nodewarden_manifest::names::is_extended;
 
-/// The one version there is (`SupportedVersions`).
+/// The only version of the protocol (`SupportedVersions`).
 pub const VERSION: &str = "v1beta1";
 /// `PluginInfo.type` of device plugins.
 const DEVICE_PLUGIN: &str = "DevicePlugin";
-/// What is shown of a text that somebody made up, in characters.
+/// How much of a text from outside is shown, in characters.
 const SHOWN: usize = 80;
 
-/// Why a plugin is not accepted.
+/// Why a registration is not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Invalid {
+pub enum InvalidRegistration {
     #[error("requested API version {0:?} is not supported: the supported version is {VERSION:?}")]
+    /// The plugin asks for another version of the API.
     Version(String),
     #[error("manager version {VERSION} is not among the plugin's supported versions {0:?}")]
+    /// The plugin supports only other versions of the API.
     Versions(Vec<String>),
     #[error(
         "the resource name {0:?} is invalid: it must be that of an extended resource, domain/name, outside kubernetes.io \
          and without requests. before it"
     )]
+    /// The name is not that of an extended resource.
     Resource(String),
     #[error("the endpoint {endpoint:?} is invalid: {why}")]
-    Endpoint { endpoint: String, why: &'static str },
+    /// The socket is not where plugins' sockets may be.
+    Endpoint {
+        /// What the plugin named.
+        endpoint: String,
+        /// What is wrong with it.
+        why: &'static str,
+    },
     #[error("no handler registered for plugin type {0:?}: {DEVICE_PLUGIN} is the only one")]
+    /// The plugin is not a device plugin.
     Type(String),
 }
 
-/// A registration that can be tried.
+/// An accepted registration request.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Wanted {
+pub struct PluginRegistration {
     pub resource: String,
     pub socket: PathBuf,
-    /// As the registration says, until the plugin itself is asked.
+    /// The options of the request; the plugin itself is asked for its options later.
     pub options: Option<Options>,
 }
 
-/// What is asked by `Register` on the socket in `dir`.
-pub fn from_register(asked: api::RegisterRequest, dir: &Path) -> Result<Wanted, Invalid> {
+/// Checks a `Register` call; `dir` is the directory of plugins' sockets.
+pub fn from_register(
+    asked: api::RegisterRequest,
+    dir: &Path,
+) -> Result<PluginRegistration, InvalidRegistration> {
     if asked.version != VERSION {
-        return Err(Invalid::Version(shown(&asked.version)));
+        return Err(InvalidRegistration::Version(shown(&asked.version)));
     }
     extended(&asked.resource_name)?;
     let endpoint = asked.endpoint.as_str();
@@ -62,46 +76,52 @@ pub fn from_register(asked: api::RegisterRequest, dir: &Path) -> Result<Wanted, 
         _ => None,
     };
     if let Some(why) = wrong {
-        return Err(Invalid::Endpoint { endpoint: shown(endpoint), why });
+        return Err(InvalidRegistration::Endpoint { endpoint: shown(endpoint), why });
     }
-    Ok(Wanted {
+    Ok(PluginRegistration {
         resource: asked.resource_name,
         socket: dir.join(&asked.endpoint),
         options: asked.options.map(Options::from),
     })
 }
 
-/// What a plugin told that was found by its socket, in a directory of `kubelet_dir`.
-pub fn from_info(info: PluginInfo, socket: &Path, kubelet_dir: &Path) -> Result<Wanted, Invalid> {
+/// Checks the answer of a plugin that was found by its socket in a directory of `kubelet_dir`.
+pub fn from_info(
+    info: PluginInfo,
+    socket: &Path,
+    kubelet_dir: &Path,
+) -> Result<PluginRegistration, InvalidRegistration> {
     if info.r#type != DEVICE_PLUGIN {
-        return Err(Invalid::Type(shown(&info.r#type)));
+        return Err(InvalidRegistration::Type(shown(&info.r#type)));
     }
     if !info.supported_versions.iter().any(|version| version == VERSION) {
-        return Err(Invalid::Versions(info.supported_versions.iter().take(10).map(|v| shown(v)).collect()));
+        return Err(InvalidRegistration::Versions(
+            info.supported_versions.iter().take(10).map(|v| shown(v)).collect(),
+        ));
     }
     extended(&info.name)?;
     let endpoint = match info.endpoint.as_str() {
         "" => socket,
         endpoint => below(kubelet_dir, endpoint)?,
     };
-    Ok(Wanted { socket: endpoint.to_owned(), resource: info.name, options: None })
+    Ok(PluginRegistration { socket: endpoint.to_owned(), resource: info.name, options: None })
 }
 
-fn extended(name: &str) -> Result<(), Invalid> {
-    if is_extended(name) { Ok(()) } else { Err(Invalid::Resource(shown(name))) }
+fn extended(name: &str) -> Result<(), InvalidRegistration> {
+    if is_extended(name) { Ok(()) } else { Err(InvalidRegistration::Resource(shown(name))) }
 }
 
-fn below<'a>(dir: &Path, endpoint: &'a str) -> Result<&'a Path, Invalid> {
+fn below<'a>(dir: &Path, endpoint: &'a str) -> Result<&'a Path, InvalidRegistration> {
     let path = Path::new(endpoint);
     let climbs = path.components().any(|part| part == Component::ParentDir);
     if climbs || !path.starts_with(dir) || path == dir || endpoint.contains('\0') {
         let why = "it must be a path in the kubelet's directory";
-        return Err(Invalid::Endpoint { endpoint: shown(endpoint), why });
+        return Err(InvalidRegistration::Endpoint { endpoint: shown(endpoint), why });
     }
     Ok(path)
 }
 
-/// As much of a text as is worth showing.
+/// The first part of a long text, for messages.
 pub(super) fn shown(text: &str) -> String {
     match text.char_indices().nth(SHOWN) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -113,7 +133,11 @@ pub(super) fn shown(text: &str) -> String {
 mod tests {
     use super::*;
 
-    fn asked(version: &str, resource: &str, endpoint: &str) -> Result<Wanted, Invalid> {
+    fn asked(
+        version: &str,
+        resource: &str,
+        endpoint: &str,
+    ) -> Result<PluginRegistration, InvalidRegistration> {
         let options = Some(api::DevicePluginOptions { pre_start_required: true, ..Default::default() });
         let request = api::RegisterRequest {
             version: version.into(),
@@ -124,12 +148,12 @@ mod tests {
         from_register(request, Path::new("/k/device-plugins"))
     }
 
-    fn text<T: std::fmt::Debug>(result: Result<T, Invalid>) -> String {
+    fn text<T: std::fmt::Debug>(result: Result<T, InvalidRegistration>) -> String {
         result.unwrap_err().to_string()
     }
 
     #[test]
-    fn a_good_one() {
+    fn a_valid_request_is_accepted() {
         let wanted = asked("v1beta1", "nvidia.com/gpu", "nvidia..gpu.sock").unwrap();
         assert_eq!(wanted.socket, Path::new("/k/device-plugins/nvidia..gpu.sock"));
         assert_eq!(
@@ -140,16 +164,16 @@ mod tests {
     }
 
     #[test]
-    fn versions() {
+    fn other_versions_are_refused() {
         for version in ["", "v1alpha1", "v1beta2", "V1BETA1", "v1beta1 "] {
             let text = text(asked(version, "a.com/b", "s"));
             assert!(text.contains(&format!("{version:?} is not supported")), "{text}");
         }
     }
 
-    /// `TestIsExtendedResourceName` and the bounds of names.
+    /// The cases of `TestIsExtendedResourceName`, and limits of names.
     #[test]
-    fn names() {
+    fn resource_names_must_be_extended_resources() {
         let (l54, l55) = ("a".repeat(63), "a".repeat(64));
         let long_domain = format!("{}.com/x", "a.".repeat(119).trim_end_matches('.'));
         for good in [
@@ -182,7 +206,7 @@ mod tests {
             let text = text(asked("v1beta1", bad, "s"));
             assert!(text.starts_with("the resource name "), "{bad}: {text}");
         }
-        // As a quota's name it would have 254 characters before the slash.
+        // With the prefix of a quota's name it would have 254 characters before the slash.
         let domain = ["a"; 123].join(".");
         assert_eq!(domain.len(), 245);
         assert!(asked("v1beta1", &format!("{domain}/x"), "s").is_err());
@@ -190,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints() {
+    fn endpoints_outside_the_directory_are_refused() {
         for bad in ["", ".", "..", "../x.sock", "/etc/x.sock", "sub/x.sock", "x/", "kubelet.sock", "a\0b"] {
             let text = text(asked("v1beta1", "a.com/b", bad));
             assert!(text.starts_with(&format!("the endpoint {bad:?} is invalid")), "{text}");
@@ -198,12 +222,17 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut() {
+    fn a_long_text_is_shortened_in_messages() {
         let text = text(asked("v1beta1", &"x".repeat(1 << 20), "s"));
         assert!(text.len() < 400, "{} bytes", text.len());
     }
 
-    fn info(kind: &str, name: &str, endpoint: &str, versions: &[&str]) -> Result<Wanted, Invalid> {
+    fn info(
+        kind: &str,
+        name: &str,
+        endpoint: &str,
+        versions: &[&str],
+    ) -> Result<PluginRegistration, InvalidRegistration> {
         let info = PluginInfo {
             r#type: kind.into(),
             name: name.into(),
@@ -214,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn found_by_their_sockets() {
+    fn plugins_found_by_their_sockets_are_checked() {
         let versions = ["v1alpha1", "v1beta1"];
         let wanted = info("DevicePlugin", "a.com/b", "", &versions).unwrap();
         assert_eq!(wanted.socket, Path::new("/k/plugins_registry/a.sock"));

@@ -1,4 +1,4 @@
-//! The server at `kubelet.sock`.
+//! The registration service at `kubelet.sock`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -11,20 +11,22 @@ use super::PluginError;
 use super::registry::Registry;
 use super::request::{self, shown};
 
+/// The registration service.
 pub struct Service {
     registry: Arc<Registry>,
     dir: PathBuf,
 }
 
 impl Service {
-    /// For plugins with their sockets in `dir`.
+    /// Serves plugins that have their sockets in `dir`.
     pub fn new(registry: Arc<Registry>, dir: PathBuf) -> Self {
         Self { registry, dir }
     }
 
-    async fn take(&self, asked: RegisterRequest) -> Result<(), PluginError> {
+    async fn accept(&self, asked: RegisterRequest) -> Result<(), PluginError> {
         let wanted = request::from_register(asked, &self.dir)?;
-        // One that a later registration has overtaken is as one that was replaced a moment later: well registered.
+        // A registration that was overtaken by a later one succeeded, like one that is replaced a moment
+        // later.
         self.registry.register(wanted).await?;
         Ok(())
     }
@@ -32,11 +34,11 @@ impl Service {
 
 #[tonic::async_trait]
 impl Registration for Service {
-    /// Answers when the plugin is connected and has told its options, as the kubelet does.
+    /// Answers when the plugin is connected and has returned its options, as the kubelet does.
     async fn register(&self, request: Request<RegisterRequest>) -> Result<Response<Empty>, Status> {
         let asked = request.into_inner();
         let what = format!("{} at {}", shown(&asked.resource_name), shown(&asked.endpoint));
-        match self.take(asked).await {
+        match self.accept(asked).await {
             Ok(()) => Ok(Response::new(Empty {})),
             Err(error) => {
                 self.registry.refused(what, error.to_string());

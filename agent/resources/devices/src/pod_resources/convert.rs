@@ -1,9 +1,9 @@
-//! From plain values to the protocol's messages. Pure.
+//! Converts plain values to the protocol's messages. Pure.
 
+use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::podresources::v1 as api;
 
 use super::{AllocatableDevices, ContainerDevices, PodDevices};
-use nodewarden_model::DevicesPerNuma;
 
 pub fn pod(pod: PodDevices) -> api::PodResources {
     api::PodResources {
@@ -22,8 +22,8 @@ pub fn allocatable(of: AllocatableDevices) -> Vec<api::ContainerDevices> {
     devices(&of.resource, of.devices)
 }
 
-/// A message for each device and NUMA node, as the kubelet's (`containerDevicesFromResourceDeviceInstances`); for one
-/// without a node, no topology.
+/// One message per device and NUMA node, like the kubelet's (`containerDevicesFromResourceDeviceInstances`);
+/// without topology if the device has no node.
 fn devices(resource: &str, devices: DevicesPerNuma) -> Vec<api::ContainerDevices> {
     let message = |node: i64, id: String| api::ContainerDevices {
         resource_name: resource.to_owned(),

@@ -1,8 +1,8 @@
-//! PodResources v1: which pod has which devices, on the kubelet's socket and in its messages, for those who watch a node
-//! (DCGM exporter, Multus).
+//! PodResources v1: which pod has which devices, on the kubelet's socket and in its messages, for monitoring
+//! agents and CNI plugins (DCGM exporter, Multus).
 //!
-//! CPUs and memory that a container has for itself, and claims of dynamic resources, are not given out here: those lists
-//! are empty, as the kubelet's are where its managers of CPU and memory have no static policy.
+//! Exclusive CPUs and memory, and dynamic resource claims, are not allocated by this agent: those lists are
+//! empty, like the kubelet's without static CPU and memory policies.
 
 mod convert;
 mod service;
@@ -14,47 +14,54 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nodewarden_machine::unix_socket::{Socket, SocketError};
+use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
 use tokio::sync::watch;
 use tonic::transport::Server;
 
-use super::plugin::LARGEST_MESSAGE;
-use super::plugin::accept::connections;
-use nodewarden_machine::unix_socket::{Socket, SocketError};
-use nodewarden_model::DevicesPerNuma;
+use crate::plugin::LARGEST_MESSAGE;
+use crate::plugin::accept::connections;
 use service::Service;
 
-/// How long a stop waits for clients that do not let go.
+/// How long a shutdown waits for clients to disconnect.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Who has what.
+/// The source of the answers.
 pub trait PodResources: Send + Sync {
-    /// The pods that are there and have not ended (the kubelet's active pods), also those without devices. Their
-    /// sidecars and ordinary containers, also those without devices.
+    /// Pods that exist and have not ended (the kubelet's active pods), with their sidecars and regular
+    /// containers; including pods and containers without devices.
     fn pods(&self) -> Vec<PodDevices>;
-    /// Healthy devices, whoever has them.
+    /// Healthy devices, allocated or not.
     fn allocatable(&self) -> Vec<AllocatableDevices>;
 }
 
-/// A pod and its containers' devices.
+/// A pod with its containers' devices.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PodDevices {
+    /// The pod's namespace.
     pub namespace: String,
+    /// The pod's name.
     pub name: String,
+    /// Its sidecars and regular containers.
     pub containers: Vec<ContainerDevices>,
 }
 
-/// A container and its devices by resource.
+/// A container with its devices by resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerDevices {
+    /// The container's name.
     pub name: String,
+    /// Device ids by resource and NUMA node.
     pub devices: BTreeMap<String, DevicesPerNuma>,
 }
 
-/// Devices of a resource.
+/// The healthy devices of a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct AllocatableDevices {
+    /// The extended resource.
     pub resource: String,
+    /// Device ids by NUMA node.
     pub devices: DevicesPerNuma,
 }
 
@@ -62,15 +69,20 @@ pub struct AllocatableDevices {
 #[derive(Debug, thiserror::Error)]
 pub enum PodResourcesError {
     #[error(transparent)]
+    /// The socket cannot be used.
     Socket(#[from] SocketError),
     #[error("the gRPC server failed: {source}")]
-    Serve { source: tonic::transport::Error },
+    /// The server ended with an error.
+    Serve {
+        /// The error of the gRPC library.
+        source: tonic::transport::Error,
+    },
 }
 
-/// Serves on the socket until `shutdown` is done, then removes it.
+/// Serves on the socket until `shutdown` completes, then removes the socket.
 ///
 /// # Errors
-/// The server fails.
+/// The server ends with an error.
 pub async fn serve(
     mut socket: Socket,
     source: Arc<dyn PodResources>,
@@ -82,7 +94,7 @@ pub async fn serve(
     let server = Server::builder()
         .add_service(service.max_encoding_message_size(LARGEST_MESSAGE))
         .serve_with_incoming_shutdown(incoming, async move {
-            // An error would mean that the sender is gone: stop as well.
+            // An error would mean that the sender was dropped: stop as well.
             let _ = stopping.wait_for(|stop| *stop).await;
         });
     let mut server = std::pin::pin!(server);

@@ -1,4 +1,4 @@
-//! The three calls.
+//! The three calls of the service.
 
 use std::sync::Arc;
 

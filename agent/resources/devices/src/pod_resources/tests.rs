@@ -12,9 +12,9 @@ use tonic::transport::Channel;
 use super::*;
 use crate::plugin::fixture;
 
-struct Node;
+struct Fixture;
 
-impl PodResources for Node {
+impl PodResources for Fixture {
     fn pods(&self) -> Vec<PodDevices> {
         let container = |name: &str, devices| ContainerDevices { name: name.into(), devices };
         let gpus = BTreeMap::from([
@@ -54,7 +54,7 @@ struct Running {
 
 async fn start(socket: &Path) -> Running {
     let (stop, stopped) = oneshot::channel();
-    let server = tokio::spawn(serve(Socket::claim(socket).unwrap(), Arc::new(Node), async {
+    let server = tokio::spawn(serve(Socket::claim(socket).unwrap(), Arc::new(Fixture), async {
         let _ = stopped.await;
     }));
     let channel = fixture::connect(socket).await;
@@ -66,13 +66,13 @@ async fn start(socket: &Path) -> Running {
 }
 
 /// Resource, id and NUMA node of each message.
-fn told(devices: &[api::ContainerDevices]) -> Vec<(&str, &str, Option<i64>)> {
+fn entries(devices: &[api::ContainerDevices]) -> Vec<(&str, &str, Option<i64>)> {
     let node = |d: &api::ContainerDevices| d.topology.as_ref().map(|topology| topology.nodes[0].id);
     devices.iter().map(|d| (d.resource_name.as_str(), d.device_ids[0].as_str(), node(d))).collect()
 }
 
 #[tokio::test]
-async fn list_get_and_allocatable() {
+async fn the_three_calls_return_pods_and_devices() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("pod-resources/kubelet.sock");
     let Running { mut client, stop, server } = start(&socket).await;
@@ -84,7 +84,7 @@ async fn list_get_and_allocatable() {
     assert_eq!(names, [("ml", "train", 2), ("ml", "idle", 1)]);
     let main = &list[0].containers[0];
     assert_eq!(
-        (main.name.as_str(), told(&main.devices)),
+        (main.name.as_str(), entries(&main.devices)),
         (
             "main",
             vec![
@@ -111,7 +111,7 @@ async fn list_get_and_allocatable() {
         .unwrap()
         .into_inner()
         .devices;
-    assert_eq!(told(&devices[..1]), [("v.com/gpu", "g1", Some(0))]);
+    assert_eq!(entries(&devices[..1]), [("v.com/gpu", "g1", Some(0))]);
     assert_eq!(devices.len(), 100_001, "more than 4 MiB");
 
     drop(client);
@@ -121,7 +121,7 @@ async fn list_get_and_allocatable() {
 }
 
 #[tokio::test]
-async fn a_live_kubelet_keeps_its_socket() {
+async fn the_socket_of_a_running_kubelet_is_not_taken() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("kubelet.sock");
     let _kubelet = std::os::unix::net::UnixListener::bind(&socket).unwrap();

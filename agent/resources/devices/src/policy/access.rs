@@ -1,4 +1,4 @@
-//! What may be done with a device: read, write, make its node.
+//! Kinds of access to a device: read, write, create its node.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, Sub};
@@ -17,7 +17,8 @@ impl Access {
     pub const ALL: Self = Self(DEVICE_READ | DEVICE_WRITE | DEVICE_MKNOD);
     const LETTERS: [(char, u32); 3] = [('r', DEVICE_READ), ('w', DEVICE_WRITE), ('m', DEVICE_MKNOD)];
 
-    /// From letters of `rwm` in any order, as plugins and the v1 controller write them. Any other letter gives nothing.
+    /// Parses letters of `rwm` in any order, as plugins and the v1 controller write them. Other letters add
+    /// nothing.
     pub fn parse(letters: &str) -> Self {
         let bit = |letter| Self::LETTERS.iter().find(|(l, _)| *l == letter).map_or(0, |(_, bit)| *bit);
         Self(letters.chars().fold(0, |set, letter| set | bit(letter)))
@@ -27,11 +28,12 @@ impl Access {
         self == Self::NONE
     }
 
+    #[cfg(test)]
     pub fn contains(self, other: Self) -> bool {
         (other - self).is_empty()
     }
 
-    /// As the kernel programs have it.
+    /// The bits that the kernel programs use.
     pub fn bits(self) -> u32 {
         self.0
     }

@@ -1,8 +1,9 @@
-//! Which devices a pod may open: decided from its manifest, from what plugins said of the devices that it was given, and
-//! from the configuration. Pure.
+//! Which devices a pod may open: decided from its manifest, from the plugins' answers for the devices that it
+//! got, and from the configuration. Pure.
 //!
-//! The runtime keeps each container to its own devices; this is about the pod as a whole, and holds whatever the runtime
-//! allows. Making a device node (mknod) is never refused: only opening it counts, and runtimes allow it too.
+//! The runtime restricts each container to its own devices; this policy is about the pod as a whole, and
+//! applies whatever the runtime allows. Creating a device node (mknod) is never refused: only opening it
+//! matters, and runtimes allow mknod too.
 
 mod access;
 mod rules;
@@ -16,7 +17,7 @@ use nodewarden_config::{DeviceSettings, Enforcement};
 use nodewarden_manifest::Pod;
 use nodewarden_model::HostDeviceKind;
 
-/// Accesses to one device, or to all of a major number.
+/// Allowed accesses to one device, or to all devices of a major number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct DeviceRule {
     pub kind: HostDeviceKind,
@@ -26,16 +27,16 @@ pub struct DeviceRule {
     pub access: Access,
 }
 
-/// What a pod is held to.
+/// The device policy of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPolicy {
     /// `Off`: everything is allowed.
     pub mode: Enforcement,
-    /// What it may open beside the [`defaults`], which every pod has.
+    /// What the pod may open in addition to the [`defaults`], which every pod has.
     pub rules: Vec<DeviceRule>,
 }
 
-/// The mode for a pod: pods with a privileged container have one of their own.
+/// The enforcement mode for a pod: pods with a privileged container have a mode of their own.
 pub fn mode(pod: &Pod, settings: &DeviceSettings) -> Enforcement {
     let containers = pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers);
     let privileged =

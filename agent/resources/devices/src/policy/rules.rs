@@ -1,17 +1,17 @@
-//! What gives a pod its devices.
+//! The rules that allow a pod its devices.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::api::core::v1::HostPathVolumeSource;
 use nodewarden_ebpf_abi::{ANY_MINOR, DEFAULT_DEVICES};
+use nodewarden_manifest::Pod;
+use nodewarden_model::{HostDevice, HostDeviceKind};
 use nodewarden_proto::deviceplugin::v1beta1::ContainerAllocateResponse;
 
 use super::{Access, DeviceRule};
-use nodewarden_manifest::Pod;
-use nodewarden_model::{HostDevice, HostDeviceKind};
 
-/// What every container may open: null, zero, full, random, urandom, tty, console, ptmx and pts (OCI runtime
-/// specification, "Default Devices").
+/// The devices that every container may open: null, zero, full, random, urandom, tty, console, ptmx and pts
+/// (OCI runtime specification, "Default Devices").
 pub fn defaults() -> impl Iterator<Item = DeviceRule> {
     DEFAULT_DEVICES.into_iter().map(|(major, minor)| DeviceRule {
         kind: HostDeviceKind::Char,
@@ -21,43 +21,44 @@ pub fn defaults() -> impl Iterator<Item = DeviceRule> {
     })
 }
 
-/// What a pod may open beside the defaults, each device once:
+/// The rules for what a pod may open in addition to the defaults, each device once:
 ///
-/// - `hostPath` volumes: of type `CharDevice` and `BlockDevice` what is there of that type; of no type what is a device
-///   itself (a directory of devices that is mounted gives none).
-/// - what plugins' responses name: devices with the permissions that they name, and mounts of device nodes, or of
-///   directories with device nodes in them, read-only where the mount is.
-/// - `extra`: devices that come without the plugin saying so.
+/// - `hostPath` volumes: with type `CharDevice` or `BlockDevice`, a device of that type at the path; without
+///   a type, the path if it is a device itself (a mounted directory of devices allows none).
+/// - plugins' responses: devices with the permissions that they name, and mounts of device nodes or of
+///   directories with device nodes in them, read-only if the mount is.
+/// - `extra`: devices that belong to a resource although its plugin does not name them.
 ///
-/// `look` tells the device nodes at a host path (links followed; a directory's contents), `None` where nothing is.
+/// `device_nodes` returns the device nodes at a host path (links followed; a directory's entries), `None` if
+/// nothing exists there.
 pub fn rules(
     pod: &Pod,
     allocated: &[ContainerAllocateResponse],
     extra: &[HostDevice],
-    look: impl Fn(&str) -> Option<Vec<HostDevice>>,
+    device_nodes: impl Fn(&str) -> Option<Vec<HostDevice>>,
 ) -> Vec<DeviceRule> {
-    let mut given = Given::default();
+    let mut set = RuleSet::default();
     let volumes = pod.spec.volumes.iter().flatten();
     for source in volumes.filter_map(|volume| volume.host_path.as_ref()) {
-        let found = look(&source.path).unwrap_or_default();
-        found.iter().filter(|device| gives(source, device)).for_each(|device| given.add(device, Access::ALL));
+        let found = device_nodes(&source.path).unwrap_or_default();
+        found.iter().filter(|device| grants(source, device)).for_each(|device| set.add(device, Access::ALL));
     }
     for response in allocated {
         for device in &response.devices {
             let access = Access::parse(&device.permissions);
-            look(&device.host_path).iter().flatten().for_each(|found| given.add(found, access));
+            device_nodes(&device.host_path).iter().flatten().for_each(|found| set.add(found, access));
         }
         for mount in &response.mounts {
             let access = if mount.read_only { Access::READ } else { Access::READ_WRITE };
-            look(&mount.host_path).iter().flatten().for_each(|found| given.add(found, access));
+            device_nodes(&mount.host_path).iter().flatten().for_each(|found| set.add(found, access));
         }
     }
-    extra.iter().for_each(|device| given.add(device, Access::ALL));
-    given.rules()
+    extra.iter().for_each(|device| set.add(device, Access::ALL));
+    set.rules()
 }
 
-/// Whether a `hostPath` volume gives a device that was found at its path.
-fn gives(source: &HostPathVolumeSource, found: &HostDevice) -> bool {
+/// Whether a `hostPath` volume allows a device that was found at its path.
+fn grants(source: &HostPathVolumeSource, found: &HostDevice) -> bool {
     match source.type_.as_deref() {
         Some("CharDevice") => found.kind == HostDeviceKind::Char && found.path == source.path,
         Some("BlockDevice") => found.kind == HostDeviceKind::Block && found.path == source.path,
@@ -66,10 +67,11 @@ fn gives(source: &HostPathVolumeSource, found: &HostDevice) -> bool {
     }
 }
 
+/// Accesses by kind, major and minor number.
 #[derive(Default)]
-struct Given(BTreeMap<(HostDeviceKind, u32, u32), Access>);
+struct RuleSet(BTreeMap<(HostDeviceKind, u32, u32), Access>);
 
-impl Given {
+impl RuleSet {
     fn add(&mut self, device: &HostDevice, access: Access) {
         if !access.is_empty() {
             let known = self.0.entry((device.kind, device.major, device.minor)).or_default();

@@ -1,10 +1,10 @@
-//! Cases for the policy.
+//! Which devices the policy allows for manifests, plugin responses and settings.
 
+use nodewarden_model::HostDevice;
 use nodewarden_proto::deviceplugin::v1beta1::{ContainerAllocateResponse, DeviceSpec, Mount};
 use proptest::prelude::*;
 
 use super::*;
-use nodewarden_model::HostDevice;
 
 fn pod(spec: &str) -> Pod {
     let spec = serde_yaml_ng::from_str(spec).unwrap();
@@ -23,7 +23,7 @@ fn device(path: &str, kind: HostDeviceKind, major: u32, minor: u32) -> HostDevic
 }
 
 /// A machine with a character and a block device, and a directory with one of each.
-fn look(path: &str) -> Option<Vec<HostDevice>> {
+fn device_nodes(path: &str) -> Option<Vec<HostDevice>> {
     use HostDeviceKind::{Block, Char};
     match path {
         "/dev/fuse" => Some(vec![device(path, Char, 10, 229)]),
@@ -64,7 +64,7 @@ fn response(devices: &[(&str, &str)], mounts: &[(&str, bool)]) -> ContainerAlloc
 }
 
 #[test]
-fn volumes() {
+fn host_path_volumes_allow_devices_of_their_type() {
     for (volume, expected) in [
         ("{path: /dev/fuse, type: CharDevice}", "c 10:229 rwm"),
         ("{path: /dev/fuse, type: BlockDevice}", ""),
@@ -81,12 +81,12 @@ fn volumes() {
     ] {
         let spec =
             format!("{{containers: [{{name: c, image: i}}], volumes: [{{name: v, hostPath: {volume}}}]}}");
-        assert_eq!(text(&rules(&pod(&spec), &[], &[], look)), expected, "{volume}");
+        assert_eq!(text(&rules(&pod(&spec), &[], &[], device_nodes)), expected, "{volume}");
     }
 }
 
 #[test]
-fn responses() {
+fn plugin_responses_allow_devices_and_mounted_devices() {
     for (devices, mounts, expected) in [
         (&[("/dev/fuse", "rw")][..], &[][..], "c 10:229 rw"),
         (&[("/dev/fuse", "r"), ("/dev/fuse", "wm")], &[], "c 10:229 rwm"),
@@ -101,17 +101,17 @@ fn responses() {
         (&[("/dev/fuse", "m")], &[("/dev/fuse", true)], "c 10:229 rm"),
     ] {
         let pod = pod("{containers: [{name: c, image: i}]}");
-        let found = rules(&pod, &[response(devices, mounts)], &[], look);
+        let found = rules(&pod, &[response(devices, mounts)], &[], device_nodes);
         assert_eq!(text(&found), expected, "{devices:?} {mounts:?}");
     }
     let pod = pod("{containers: [{name: c, image: i}]}");
     let two = [response(&[("/dev/fuse", "r")], &[]), response(&[("/dev/sda", "w")], &[])];
     let extra = [device("/dev/ctl", HostDeviceKind::Char, 195, 255)];
-    assert_eq!(text(&rules(&pod, &two, &extra, look)), "b 8:0 w, c 10:229 r, c 195:255 rwm");
+    assert_eq!(text(&rules(&pod, &two, &extra, device_nodes)), "b 8:0 w, c 10:229 r, c 195:255 rwm");
 }
 
 #[test]
-fn what_every_pod_has() {
+fn defaults_are_those_of_the_oci_specification() {
     let all: Vec<DeviceRule> = defaults().collect();
     let text = text(&all);
     for device in ["c 1:3 rwm", "c 5:1 rwm", "c 136:* rwm", "c 143:* rwm"] {
@@ -141,7 +141,7 @@ fn privileged_pods_have_a_mode_of_their_own() {
 }
 
 #[test]
-fn access_letters() {
+fn access_letters_are_parsed_in_any_order() {
     for (letters, expected) in [("rwm", "rwm"), ("mrw", "rwm"), ("w", "w"), ("", ""), ("rr", "r"), ("a", "")]
     {
         assert_eq!(Access::parse(letters).to_string(), expected);
@@ -150,7 +150,8 @@ fn access_letters() {
     assert_eq!((Access::ALL - Access::READ_WRITE, Access::ALL & Access::READ), (Access::MKNOD, Access::READ));
 }
 
-/// A machine of 24 devices: `/n` is character or block device n by its parity, `/d` a directory of the first 4.
+/// A machine of 24 devices: `/n` is character or block device n by its parity, `/d` a directory of the first
+/// 4.
 fn machine(path: &str) -> Option<Vec<HostDevice>> {
     let node = |n: u32| {
         let kind = if n.is_multiple_of(2) { HostDeviceKind::Char } else { HostDeviceKind::Block };
@@ -163,9 +164,9 @@ fn machine(path: &str) -> Option<Vec<HostDevice>> {
 }
 
 proptest! {
-    /// A rule set never allows what nobody gave, and all that somebody gave.
+    /// The rules allow exactly what volumes, responses and the configuration name.
     #[test]
-    fn nothing_comes_from_nowhere(
+    fn rules_allow_exactly_what_the_sources_name(
         volumes in prop::collection::vec((0u32..28, 0usize..4), 0..4),
         devices in prop::collection::vec((0u32..28, "[rwmx]{0,3}"), 0..4),
         mounts in prop::collection::vec((0u32..28, any::<bool>(), any::<bool>()), 0..4),
@@ -177,15 +178,15 @@ proptest! {
         };
         let listed: Vec<String> = volumes.iter().enumerate().map(volume).collect();
         let pod = pod(&format!("{{containers: [{{name: c, image: i}}], volumes: [{}]}}", listed.join(", ")));
-        let place = |n: u32, directory: bool| if directory { "/d".to_owned() } else { format!("/{n}") };
+        let path_of = |n: u32, directory: bool| if directory { "/d".to_owned() } else { format!("/{n}") };
         let response = ContainerAllocateResponse {
             devices: devices
                 .iter()
-                .map(|(n, p)| DeviceSpec { host_path: place(*n, false), permissions: p.clone(), ..Default::default() })
+                .map(|(n, p)| DeviceSpec { host_path: path_of(*n, false), permissions: p.clone(), ..Default::default() })
                 .collect(),
             mounts: mounts
                 .iter()
-                .map(|(n, r, d)| Mount { host_path: place(*n, *d), read_only: *r, ..Default::default() })
+                .map(|(n, r, d)| Mount { host_path: path_of(*n, *d), read_only: *r, ..Default::default() })
                 .collect(),
             ..Default::default()
         };
@@ -194,18 +195,18 @@ proptest! {
 
         for n in 0..28u32 {
             for (letter, wanted) in [('r', "r"), ('w', "w"), ('m', "m")] {
-                let by_volume = volumes.iter().any(|(v, t)| *v == n && (*t == 0 || *t == 1 + (n % 2) as usize));
-                let by_device = devices.iter().any(|(d, p)| *d == n && p.contains(letter));
+                let from_volume = volumes.iter().any(|(v, t)| *v == n && (*t == 0 || *t == 1 + (n % 2) as usize));
+                let from_response = devices.iter().any(|(d, p)| *d == n && p.contains(letter));
                 let mounted = |(m, read_only, directory): &(u32, bool, bool)| {
                     (if *directory { n < 4 } else { *m == n })
                         && (letter == 'r' || letter == 'w' && !*read_only)
                 };
-                let given = n < 24
-                    && (by_volume || by_device || mounts.iter().any(mounted) || extra.contains(&n));
+                let named = n < 24
+                    && (from_volume || from_response || mounts.iter().any(mounted) || extra.contains(&n));
                 let allowed = found.iter().any(|r| {
                     r.major == n && r.minor == Some(n) && r.access.contains(Access::parse(wanted))
                 });
-                prop_assert_eq!(allowed, given, "{} of {}", letter, n);
+                prop_assert_eq!(allowed, named, "{} of {}", letter, n);
             }
         }
         prop_assert!(found.iter().all(|r| r.major < 24 && r.minor == Some(r.major)));

@@ -1,23 +1,24 @@
-//! What a client sends over HTTP/2, frame by frame, with a plain authority in its requests. Pure.
+//! Rewrites what a client sends over HTTP/2, frame by frame, so that requests have a plain authority. Pure.
 
 use super::hpack;
 
-/// What a connection begins with (RFC 9113, section 3.4).
+/// Length of the connection preface (RFC 9113, section 3.4).
 const PREFACE: usize = 24;
-/// Length (3 bytes), type, flags and stream (4 bytes) of a frame.
+/// Length of a frame header: length (3 bytes), type, flags and stream (4 bytes).
 const HEADER: usize = 9;
-/// Type of the frame that begins a block of headers.
+/// Type of the frame that begins a header block.
 const HEADERS: u8 = 1;
 const END_HEADERS: u8 = 0x4;
 const PADDED: u8 = 0x8;
 const PRIORITY: u8 = 0x20;
-/// Largest frame that a server takes that has not said otherwise, in bytes.
+/// Largest frame that a server accepts by default, in bytes.
 const LARGEST: usize = 16 << 10;
 
-/// Takes bytes as they come and gives them out again. What it does not understand stays as it is: the server refuses it.
+/// Takes bytes in pieces of any size and returns them rewritten. What it does not understand stays unchanged:
+/// the server refuses it.
 #[derive(Debug)]
 pub struct Frames {
-    /// Bytes that pass as they are, before the next frame begins.
+    /// Bytes to pass on unchanged before the next frame begins.
     pass: usize,
     /// The frame that is being read, from its header on.
     frame: Vec<u8>,
@@ -30,7 +31,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Takes what has come; adds to `out` what can go on.
+    /// Takes received bytes; appends to `out` what can be passed on.
     pub fn take(&mut self, mut input: &[u8], out: &mut Vec<u8>) {
         while !input.is_empty() {
             if self.pass > 0 {
@@ -57,23 +58,24 @@ impl Frames {
         }
     }
 
-    /// Bytes of the frame to be read before it can be decided further.
+    /// Number of bytes of the frame to read before the next decision.
     fn wanted(&self) -> usize {
         if self.frame.len() < HEADER { HEADER } else { HEADER + self.length() }
     }
 
-    /// Of what comes after the frame's header.
+    /// Length of the frame's payload.
     fn length(&self) -> usize {
         self.frame[..3].iter().fold(0, |length, byte| length << 8 | usize::from(*byte))
     }
 
-    /// A whole block of headers. Requests of a few hundred bytes are not spread over frames.
+    /// Whether the frame holds a complete header block. Requests of a few hundred bytes are not split into
+    /// several frames.
     fn is_to_change(&self) -> bool {
         self.frame[3] == HEADERS && self.frame[4] & END_HEADERS != 0 && self.length() <= LARGEST
     }
 }
 
-/// The frame with another block of headers in it; `None` if it is to stay.
+/// The frame with a rewritten header block; `None` if it stays unchanged.
 fn changed(frame: &[u8]) -> Option<Vec<u8>> {
     let (header, payload) = frame.split_at_checked(HEADER)?;
     let flags = header[4];
@@ -107,7 +109,7 @@ mod tests {
         [&length[1..], &[kind, flags, 0, 0, 0, 1], payload].concat()
     }
 
-    /// Fed in pieces of so many bytes.
+    /// The output for input in pieces of so many bytes.
     fn through(input: &[u8], pieces: usize) -> Vec<u8> {
         let (mut frames, mut out) = (Frames::default(), Vec::new());
         for piece in input.chunks(pieces) {
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn in_whatever_pieces_it_comes() {
+    fn frames_are_rewritten_whatever_the_size_of_the_pieces() {
         let (old, new) = (b"\x83\x41\x05/sock\x84", b"\x83\x41\x01l\x84");
         let both = |block: &[u8]| {
             let padded = [&[2, 0, 0, 0, 0, 16], block, &[0, 0]].concat();
@@ -137,12 +139,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_stays() {
+    fn frames_that_are_not_understood_stay_unchanged() {
         let block = b"\x83\x41\x05/sock\x84";
         for strange in [
-            // Goes on in another frame.
+            // The block continues in another frame.
             frame(HEADERS, 0, block),
-            // Larger than a server takes.
+            // Larger than a server accepts.
             frame(HEADERS, END_HEADERS, &[0x83; LARGEST + 1]),
             // More padding than there is.
             frame(HEADERS, END_HEADERS | PADDED, &[200, 0x83]),

@@ -1,4 +1,4 @@
-//! A connection whose requests have a plain authority.
+//! A connection whose requests get a plain authority.
 
 use std::io;
 use std::pin::Pin;
@@ -10,14 +10,14 @@ use tonic::transport::server::{Connected, UdsConnectInfo};
 
 use super::authority::Frames;
 
-/// Bytes that are read at once.
+/// Bytes that are read at a time.
 const PIECE: usize = 16 << 10;
 
 #[derive(Debug)]
 pub struct Connection {
     stream: UnixStream,
     frames: Frames,
-    /// What was read and not yet taken, from `taken` on.
+    /// Rewritten bytes; those from index `taken` on are not yet returned.
     ready: Vec<u8>,
     taken: usize,
 }

@@ -1,17 +1,17 @@
-//! The authority in a block of HTTP/2 headers (HPACK, RFC 7541). Pure.
+//! Replaces the authority in a block of HTTP/2 headers (HPACK, RFC 7541). Pure.
 //!
-//! Only as much is read as is needed to walk over the fields: neither the tables nor the Huffman code.
+//! Only as much is decoded as is needed to step over the fields: neither the tables nor the Huffman code.
 
 /// Index of `:authority` in the static table.
 const AUTHORITY: usize = 1;
-/// The name where it is spelled out, plain and in the Huffman code.
+/// The header name as a literal, plain and in the Huffman code.
 const NAME: &[u8] = b":authority";
 const NAME_HUFFMAN: &[u8] = &[0xb8, 0x3b, 0x53, 0x39, 0xec, 0x32, 0x7d, 0x7f];
-/// What is put there, as a string of HPACK. It is no longer than what was there, unless that was empty: an entry of the
-/// receiver's dynamic table may be smaller than the sender's, so that it is kept longer, but not larger.
+/// The replacement, as an HPACK string. It is no longer than the original, unless that was empty: an entry of
+/// the receiver's dynamic table may be smaller than the sender's, so that it is kept longer, but not larger.
 const VALUE: &[u8] = &[1, b'l'];
 
-/// The block with another authority. `None` if it names none, or cannot be read.
+/// The block with the replaced authority. `None` if it names none, or cannot be decoded.
 pub fn with_plain_authority(block: &[u8]) -> Option<Vec<u8>> {
     let mut rest = block;
     let mut out = Vec::with_capacity(block.len());
@@ -19,7 +19,7 @@ pub fn with_plain_authority(block: &[u8]) -> Option<Vec<u8>> {
     while let Some(&first) = rest.first() {
         let field = rest;
         let prefix = match first {
-            // An entry of a table: what was put there before.
+            // An entry of a table: a field that was sent before.
             0x80.. => {
                 integer(&mut rest, 7)?;
                 out.extend_from_slice(&field[..field.len() - rest.len()]);
@@ -54,7 +54,7 @@ pub fn with_plain_authority(block: &[u8]) -> Option<Vec<u8>> {
     found.then_some(out)
 }
 
-/// An integer with a prefix of so many bits (section 5.1), of at most three further bytes.
+/// Decodes an integer with a prefix of so many bits (section 5.1) and at most three further bytes.
 fn integer(rest: &mut &[u8], prefix: u32) -> Option<usize> {
     let (first, mut tail) = rest.split_first()?;
     let most = (1 << prefix) - 1;
@@ -76,7 +76,7 @@ fn integer(rest: &mut &[u8], prefix: u32) -> Option<usize> {
     Some(value)
 }
 
-/// A string (section 5.2) as it is written, and whether that is in the Huffman code.
+/// Reads a string (section 5.2) without decoding it, and whether it is in the Huffman code.
 fn string<'a>(rest: &mut &'a [u8]) -> Option<(bool, &'a [u8])> {
     let huffman = rest.first()? & 0x80 != 0;
     let length = integer(rest, 7)?;
@@ -89,18 +89,18 @@ fn string<'a>(rest: &mut &'a [u8]) -> Option<(bool, &'a [u8])> {
 mod tests {
     use super::*;
 
-    /// Fields, each as its bytes.
+    /// A block of fields, each given as its bytes.
     fn block(fields: &[&[u8]]) -> Vec<u8> {
         fields.concat()
     }
 
-    /// After its first bytes, a string.
+    /// A field: its first bytes and a string.
     fn field(start: &[u8], text: &str) -> Vec<u8> {
         [start, &[u8::try_from(text.len()).unwrap()], text.as_bytes()].concat()
     }
 
     #[test]
-    fn every_way_to_write_it() {
+    fn the_authority_is_replaced_in_every_representation() {
         let path = "/var/lib/kubelet/device-plugins/kubelet.sock";
         let spelled = field(&[0x40], ":authority");
         let huffman = [&[0x40, 0x88], NAME_HUFFMAN].concat();
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_to_do_or_not_to_be_read() {
+    fn a_block_without_authority_or_malformed_is_not_changed() {
         let other = field(&[0x40], "authority");
         for bad in [
             &[][..],
@@ -137,9 +137,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_are_too_strange(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
+        fn any_bytes_are_handled_without_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..200)) {
             if let Some(plain) = with_plain_authority(&bytes) {
-                // What comes out can be read, and stays as it is.
+                // The result can be decoded, and replacing again changes nothing.
                 proptest::prop_assert_eq!(with_plain_authority(&plain), Some(plain));
             }
         }

@@ -1,9 +1,10 @@
-//! Accepting connections of other programs, for as long as a server lives.
+//! Accepts connections of other programs as long as a server runs.
 //!
-//! Programs on Unix sockets name the authority of their requests in ways that are none in a URI: grpc-go with a dialer of
-//! its own (most device plugins) the socket's path, grpc-core (Python, C++) since 1.58 its percent-encoding, others
-//! nothing. The HTTP/2 library refuses such requests as malformed, before any of its users sees them. So what comes in
-//! goes through [`authority::Frames`], which puts a plain name there; nobody reads it.
+//! Clients on Unix sockets send authorities that are not valid in a URI: grpc-go with its own dialer (most
+//! device plugins) the socket's path, grpc-core (Python, C++) since 1.58 its percent-encoding, others
+//! nothing. The HTTP/2 library refuses such requests as malformed before the server sees them. So incoming
+//! bytes pass through [`authority::Frames`], which replaces the authority with a plain name that nothing
+//! reads.
 
 mod authority;
 mod connection;
@@ -20,10 +21,10 @@ use tracing::warn;
 
 use connection::Connection;
 
-/// Before the next attempt when a connection could not be accepted: there are no descriptors, or no memory.
+/// Wait before the next attempt after a connection could not be accepted, for lack of descriptors or memory.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// Every connection that comes in. A failed one does not end it, which would end the server.
+/// A stream of all incoming connections. A failed one does not end the stream, which would end the server.
 pub fn connections(listener: UnixListener) -> impl Stream<Item = io::Result<Connection>> {
     stream::unfold(listener, |listener| async move {
         loop {

@@ -1,4 +1,4 @@
-//! Requests as other programs write them, byte by byte, to a real server.
+//! Requests as other programs send them, byte by byte, to a real server.
 
 use std::time::Duration;
 
@@ -8,19 +8,19 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 
 use super::super::fixture::{Script, request};
-use super::super::tests::Node;
+use super::super::tests::Fixture;
 
 fn frame(kind: u8, flags: u8, stream: u8, payload: &[u8]) -> Vec<u8> {
     let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
     [&length[1..], &[kind, flags, 0, 0, 0, stream], payload].concat()
 }
 
-/// A literal that is put into the dynamic table, its name by `start`.
+/// A literal field that enters the dynamic table; `start` encodes its name.
 fn literal(start: &[u8], value: &str) -> Vec<u8> {
     [start, &[u8::try_from(value.len()).unwrap()], value.as_bytes()].concat()
 }
 
-/// A request to Register on this stream, with these headers before its others.
+/// A Register request on this stream with these header fields.
 fn call(stream: u8, headers: &[u8], request: &RegisterRequest) -> Vec<u8> {
     let message = request.encode_to_vec();
     let length = u32::try_from(message.len()).unwrap().to_be_bytes();
@@ -28,17 +28,17 @@ fn call(stream: u8, headers: &[u8], request: &RegisterRequest) -> Vec<u8> {
     [frame(1, 4, stream, headers), frame(0, 1, stream, &message)].concat()
 }
 
-/// grpc-go with the path, grpc-core with the path percent-encoded and the name spelled out, and nothing at all.
+/// grpc-go sends the path, grpc-core the percent-encoded path with a literal name, others an empty authority.
 #[tokio::test]
-async fn any_authority_will_do() {
+async fn requests_with_any_authority_are_accepted() {
     let go = literal(&[0x41], "/var/lib/kubelet/device-plugins/kubelet.sock");
     let core =
         literal(&literal(&[0x40], ":authority"), "%2Fvar%2Flib%2Fkubelet%2Fdevice-plugins%2Fkubelet.sock");
     let nothing = literal(&[0x41], "");
     for authority in [go, core, nothing] {
-        let mut node = Node::start().await;
-        let _fakes = ["1.sock", "2.sock"].map(|name| node.fake(name, Script::good(&["a"])));
-        // POST, http, path, authority, content type, te: all but the first two go into the dynamic table.
+        let mut fixture = Fixture::start().await;
+        let _fakes = ["1.sock", "2.sock"].map(|name| fixture.plugin(name, Script::good(&["a"])));
+        // POST, http, path, authority, content type, te: all but the first two enter the dynamic table.
         let headers = [
             &[0x83, 0x86][..],
             &literal(&[0x44], "/v1beta1.Registration/Register"),
@@ -47,16 +47,16 @@ async fn any_authority_will_do() {
             &literal(&literal(&[0x40], "te"), "trailers"),
         ]
         .concat();
-        // The same from the table: te, content type, authority and path are its entries 62 to 65.
+        // The same fields from the table: te, content type, authority and path are its entries 62 to 65.
         let again = [0x83, 0x86, 0x80 | 65, 0x80 | 64, 0x80 | 63, 0x80 | 62];
-        let mut stream = UnixStream::connect(node.plugin_dir().join("kubelet.sock")).await.unwrap();
+        let mut stream = UnixStream::connect(fixture.plugin_dir().join("kubelet.sock")).await.unwrap();
         let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat();
         stream.write_all(&start).await.unwrap();
         stream.write_all(&call(1, &headers, &request("v.com/one", "1.sock"))).await.unwrap();
-        assert_eq!(node.registration().await.resource(), "v.com/one");
-        node.devices().await;
+        assert_eq!(fixture.registration().await.resource(), "v.com/one");
+        fixture.devices().await;
         stream.write_all(&call(3, &again, &request("v.com/two", "2.sock"))).await.unwrap();
-        assert_eq!(node.registration().await.resource(), "v.com/two");
+        assert_eq!(fixture.registration().await.resource(), "v.com/two");
         // No stream was reset.
         tokio::time::sleep(Duration::from_millis(50)).await;
         let mut answer = vec![0; 1 << 16];

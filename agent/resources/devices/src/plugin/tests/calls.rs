@@ -9,9 +9,9 @@ fn ids(ids: &[&str]) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn answered() {
-    let mut node = Node::start().await;
-    let (fake, plugin) = node.registered("v.com/gpu", Script::good(&["a", "b", "c"])).await;
+async fn calls_are_answered() {
+    let mut fixture = Fixture::start().await;
+    let (fake, plugin) = fixture.registered("v.com/gpu", Script::good(&["a", "b", "c"])).await;
     assert_eq!(plugin.options(), Options { pre_start_required: true, preferred_allocation: true });
     let preferred = plugin.preferred(ids(&["a", "b", "c"]), ids(&["c"]), 2).await.unwrap();
     assert_eq!(preferred, ["c", "b"]);
@@ -31,18 +31,18 @@ async fn answered() {
 }
 
 #[tokio::test]
-async fn not_made_where_the_plugin_does_not_want_them() {
-    let mut node = Node::start().await;
+async fn optional_calls_are_only_made_if_the_plugin_asks_for_them() {
+    let mut fixture = Fixture::start().await;
     let script = Script { options: api::DevicePluginOptions::default(), ..Script::good(&["a"]) };
-    let (fake, plugin) = node.registered("v.com/gpu", script).await;
+    let (fake, plugin) = fixture.registered("v.com/gpu", script).await;
     assert_eq!(plugin.preferred(ids(&["a"]), vec![], 1).await.unwrap(), [""; 0]);
     plugin.pre_start(ids(&["a"])).await.unwrap();
     assert_eq!(fake.calls(), ["GetDevicePluginOptions()", "ListAndWatch()"]);
 }
 
-/// What each call fails with, as its text after the call's name.
+/// The error texts of the three calls, without plugin and call name.
 async fn failures(plugin: &Plugin) -> [String; 3] {
-    let whom = plugin.whom().to_string();
+    let address = plugin.address().to_string();
     let (preferred, allocate, pre_start) = tokio::join!(
         plugin.preferred(ids(&["a"]), vec![], 1),
         plugin.allocate(ids(&["a"])),
@@ -52,47 +52,50 @@ async fn failures(plugin: &Plugin) -> [String; 3] {
     let (allocate, pre_start) = (allocate.unwrap_err().to_string(), pre_start.unwrap_err().to_string());
     [("GetPreferredAllocation", preferred), ("Allocate", allocate), ("PreStartContainer", pre_start)].map(
         |(call, text)| {
-            let start = format!("{whom}: {call}: ");
+            let start = format!("{address}: {call}: ");
             text.strip_prefix(&start).unwrap_or_else(|| panic!("{text} after {start}")).to_owned()
         },
     )
 }
 
 #[tokio::test]
-async fn refused() {
-    let mut node = Node::start().await;
+async fn refused_calls_are_errors() {
+    let mut fixture = Fixture::start().await;
     let no = || Status::internal("out of luck");
     let script = Script::good(&["a"])
         .refuses("GetPreferredAllocation", no())
         .refuses("Allocate", no())
         .refuses("PreStartContainer", no());
-    let (fake, plugin) = node.registered("v.com/gpu", script).await;
-    assert_eq!(plugin.whom().to_string(), format!("device plugin of v.com/gpu at {}", fake.socket.display()));
+    let (fake, plugin) = fixture.registered("v.com/gpu", script).await;
+    assert_eq!(
+        plugin.address().to_string(),
+        format!("device plugin of v.com/gpu at {}", fake.socket.display())
+    );
     for text in failures(&plugin).await {
         assert!(text.starts_with("out of luck ("), "{text}");
     }
-    // It is well otherwise.
-    fake.script(|script| script.does.clear());
+    // The registration itself is not affected.
+    fake.script(|script| script.misbehaviour.clear());
     plugin.allocate(ids(&["a"])).await.unwrap();
-    node.silence().await;
+    fixture.expect_no_event().await;
 }
 
 #[tokio::test]
-async fn never_answered() {
-    let mut node = Node::with_limit(Duration::from_secs(2)).await;
+async fn calls_without_an_answer_time_out() {
+    let mut fixture = Fixture::with_limit(Duration::from_secs(2)).await;
     let script =
         Script::good(&["a"]).hangs("GetPreferredAllocation").hangs("Allocate").hangs("PreStartContainer");
-    let (_fake, plugin) = node.registered("v.com/gpu", script).await;
+    let (_fake, plugin) = fixture.registered("v.com/gpu", script).await;
     for text in failures(&plugin).await {
         assert_eq!(text, "no answer within 2 s");
     }
-    node.silence().await;
+    fixture.expect_no_event().await;
 }
 
 #[tokio::test]
-async fn answers_for_other_than_one_container() {
-    let mut node = Node::start().await;
-    let (fake, plugin) = node.registered("v.com/gpu", Script { answers: 0, ..Script::good(&["a"]) }).await;
+async fn an_answer_for_other_than_one_container_is_malformed() {
+    let mut fixture = Fixture::start().await;
+    let (fake, plugin) = fixture.registered("v.com/gpu", Script { answers: 0, ..Script::good(&["a"]) }).await;
     let text = plugin.allocate(ids(&["a"])).await.unwrap_err().to_string();
     assert!(text.ends_with("Allocate: no containers in the answer, expected 1"), "{text}");
     // No preference.
@@ -103,9 +106,9 @@ async fn answers_for_other_than_one_container() {
 }
 
 #[tokio::test]
-async fn the_plugin_dies_during_one() {
-    let mut node = Node::with_limit(Duration::from_secs(60)).await;
-    let (mut fake, plugin) = node.registered("v.com/gpu", Script::good(&["a"]).hangs("Allocate")).await;
+async fn a_call_fails_when_the_plugin_dies() {
+    let mut fixture = Fixture::with_limit(Duration::from_secs(60)).await;
+    let (mut fake, plugin) = fixture.registered("v.com/gpu", Script::good(&["a"]).hangs("Allocate")).await;
     let under_way = tokio::spawn({
         let plugin = plugin.clone();
         async move { plugin.allocate(ids(&["a"])).await }
@@ -113,10 +116,10 @@ async fn the_plugin_dies_during_one() {
     fixture::until("Allocate comes", || fake.calls().len() == 3).await;
     fake.kill();
     let text = under_way.await.unwrap().unwrap_err().to_string();
-    assert!(text.starts_with(&format!("{}: Allocate: ", plugin.whom())), "{text}");
-    node.stopped().await;
-    // Another one at the same path is not this one.
-    let other = Fake::start(&fake.socket, Script::good(&["a"]));
+    assert!(text.starts_with(&format!("{}: Allocate: ", plugin.address())), "{text}");
+    fixture.stopped().await;
+    // Another plugin at the same path is not this registration.
+    let other = FakePlugin::start(&fake.socket, Script::good(&["a"]));
     assert!(matches!(plugin.allocate(ids(&["a"])).await, Err(PluginError::Ended { call: "Allocate", .. })));
     assert_eq!(other.calls(), [""; 0]);
 }

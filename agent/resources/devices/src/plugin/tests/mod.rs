@@ -8,22 +8,22 @@ mod start;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use nodewarden_model::Health;
 use tempfile::TempDir;
 
-use super::fixture::{Fake, SOON, Script, register, request};
+use super::fixture::{FakePlugin, SOON, Script, register, request};
 use super::*;
-use nodewarden_model::Health;
 
-/// A node with its servers, and what plugins say.
-pub struct Node {
+/// A plugin server with the events that it sends.
+pub struct Fixture {
     _dir: TempDir,
     pub settings: DeviceSettings,
     pub events: mpsc::UnboundedReceiver<PluginEvent>,
-    pub plugins: Plugins,
+    pub plugins: PluginServer,
 }
 
-impl Node {
-    /// Plugins have long enough for each call, also where the machine has much else to do.
+impl Fixture {
+    /// Gives plugins enough time for each call, even on a busy machine.
     pub async fn start() -> Self {
         Self::with_limit(SOON).await
     }
@@ -36,7 +36,7 @@ impl Node {
             ..DeviceSettings::default()
         };
         let (send, events) = mpsc::unbounded_channel();
-        let plugins = Plugins::start(&settings, send).await.unwrap();
+        let plugins = PluginServer::start(&settings, send).await.unwrap();
         Self { _dir: dir, settings, events, plugins }
     }
 
@@ -44,14 +44,14 @@ impl Node {
         self.settings.plugin_dir()
     }
 
-    /// A plugin with its socket in the directory.
-    pub fn fake(&self, name: &str, script: Script) -> Fake {
-        Fake::start(&self.plugin_dir().join(name), script)
+    /// Starts a plugin with its socket in the directory of plugins.
+    pub fn plugin(&self, name: &str, script: Script) -> FakePlugin {
+        FakePlugin::start(&self.plugin_dir().join(name), script)
     }
 
-    /// A plugin that has registered, and its first devices have come.
-    pub async fn registered(&mut self, resource: &str, script: Script) -> (Fake, Plugin) {
-        let fake = self.fake(&format!("{}.sock", resource.replace('/', "-")), script);
+    /// Starts a plugin, and waits for its registration and first list of devices.
+    pub async fn registered(&mut self, resource: &str, script: Script) -> (FakePlugin, Plugin) {
+        let fake = self.plugin(&format!("{}.sock", resource.replace('/', "-")), script);
         register(&self.plugin_dir(), request(resource, fake.name())).await.unwrap();
         let plugin = self.registration().await;
         assert_eq!(plugin.resource(), resource);
@@ -71,7 +71,7 @@ impl Node {
         }
     }
 
-    /// Resource, generation, ids with their health, problems.
+    /// The next list: resource, generation, ids with their health, problems.
     pub async fn devices(&mut self) -> (String, u64, Vec<(String, Health)>, Vec<String>) {
         match self.event().await {
             PluginEvent::Devices { resource, generation, devices, problems } => {
@@ -82,7 +82,7 @@ impl Node {
         }
     }
 
-    /// Resource, generation, reason.
+    /// The next end of a registration: resource, generation, reason.
     pub async fn stopped(&mut self) -> (String, u64, String) {
         match self.event().await {
             PluginEvent::Stopped { resource, generation, reason } => (resource, generation, reason),
@@ -90,7 +90,7 @@ impl Node {
         }
     }
 
-    /// What, and the reason.
+    /// The next refusal: what was refused, and the reason.
     pub async fn refused(&mut self) -> (String, String) {
         match self.event().await {
             PluginEvent::Refused { what, reason } => (what, reason),
@@ -98,8 +98,8 @@ impl Node {
         }
     }
 
-    /// Nothing more is said for a while.
-    pub async fn silence(&mut self) {
+    /// Checks that no event comes for a while.
+    pub async fn expect_no_event(&mut self) {
         let event = tokio::time::timeout(Duration::from_millis(150), self.events.recv()).await;
         assert!(event.is_err(), "{event:?}");
     }

@@ -1,10 +1,11 @@
-//! The plugin watcher: plugins that are found by their sockets in a directory (pluginregistration v1).
+//! The plugin watcher: finds plugins by their sockets in a directory (pluginregistration v1).
 //!
-//! inotify wakes, and every wake looks at the whole directory anew, as a slow look does that stands behind it (`scan`).
-//! What is different goes by `seen`, which is pure. Each socket has a task of its own (`socket`).
+//! inotify wakes it, and each time it scans the whole directory (`scan`); it also scans regularly in case an
+//! event is missed. What has changed is decided by `known`, which is pure. Each socket has its own task
+//! (`socket`).
 
+mod known;
 mod scan;
-mod seen;
 mod socket;
 #[cfg(test)]
 mod tests;
@@ -14,44 +15,44 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use nodewarden_config::DeviceSettings;
 use tokio::task::{AbortHandle, JoinSet};
 use tracing::debug;
 
 use super::registry::Registry;
-use nodewarden_config::DeviceSettings;
+use known::KnownSockets;
 use scan::Tree;
-use seen::Seen;
 
-/// A look at everything that nothing has called for.
+/// Time between scans without an inotify event.
 const REGULAR: Duration = Duration::from_secs(60);
-/// The same where there is no directory, or inotify is not to be had.
+/// The same if the directory does not exist, or inotify is not available.
 const BLIND: Duration = Duration::from_secs(1);
-/// How long more and more may come before it is looked at.
+/// How long to wait for further events before a scan.
 const BURST: Duration = Duration::from_millis(10);
 
-/// Registers the plugins in the directory while their sockets are there. Never returns.
+/// Registers the plugins in the directory as long as their sockets exist. Never returns.
 pub async fn watch(settings: DeviceSettings, registry: Arc<Registry>) {
     let mut tree = Tree::new(settings.registry_dir());
-    let mut seen = Seen::default();
-    let mut lives = JoinSet::new();
+    let mut known = KnownSockets::default();
+    let mut tasks = JoinSet::new();
     let mut by_path: HashMap<PathBuf, AbortHandle> = HashMap::new();
     loop {
         let found = tree.scan();
-        let difference = seen.update(found);
-        for path in difference.gone {
+        let changes = known.update(found);
+        for path in changes.gone {
             debug!("plugin socket {} is gone", path.display());
-            if let Some(life) = by_path.remove(&path) {
-                life.abort();
+            if let Some(task) = by_path.remove(&path) {
+                task.abort();
             }
         }
-        for path in difference.new {
+        for path in changes.new {
             debug!("plugin socket {}", path.display());
-            let life = socket::life(path.clone(), settings.kubelet_dir.clone(), registry.clone());
-            by_path.insert(path, lives.spawn(life));
+            let task = socket::serve(path.clone(), settings.kubelet_dir.clone(), registry.clone());
+            by_path.insert(path, tasks.spawn(task));
         }
-        while lives.try_join_next().is_some() {}
+        while tasks.try_join_next().is_some() {}
         let every = if tree.is_watched() { REGULAR } else { BLIND };
-        // Both outcomes mean to look again.
+        // Both outcomes lead to another scan.
         let _ = tokio::time::timeout(every, tree.changed()).await;
         tokio::time::sleep(BURST).await;
     }

@@ -1,4 +1,4 @@
-//! The directory of the plugin watcher with all below it: what is in it, and when that changes.
+//! Scans the plugin watcher's directory with all directories below it, and waits for changes.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirEntry, Metadata};
@@ -8,15 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use nix::sys::inotify::AddWatchFlags;
+use nodewarden_machine::inotify::Watch;
 use tracing::warn;
 
-use super::seen::Identity;
-use nodewarden_machine::inotify::Watch;
+use super::known::SocketIdentity;
 
+/// The watched directory tree.
 pub struct Tree {
     root: PathBuf,
     inotify: Option<Watch>,
-    /// Of the root, at the last scan.
+    /// Whether the root could be watched at the last scan.
     watched: bool,
 }
 
@@ -24,24 +25,24 @@ impl Tree {
     /// Must be called within a tokio runtime.
     pub fn new(root: PathBuf) -> Self {
         let inotify = Watch::new().inspect_err(|error| {
-            warn!(%error, "cannot be woken by changes in {}: it is looked at every second", root.display());
+            warn!(%error, "cannot watch {} for changes: it is scanned every second", root.display());
         });
         Self { root, inotify: inotify.ok(), watched: false }
     }
 
-    /// Whether [`Self::changed`] tells changes.
+    /// Whether [`Self::changed`] notices changes.
     pub fn is_watched(&self) -> bool {
         self.watched
     }
 
-    /// All sockets; from now on what changes in their directories wakes. Names that begin with a dot are left out
-    /// (`handleCreateEvent`), and links are not followed.
-    pub fn scan(&mut self) -> BTreeMap<PathBuf, Identity> {
+    /// Returns all sockets, and watches their directories from now on. Names that begin with a dot are left
+    /// out (`handleCreateEvent`), and links are not followed.
+    pub fn scan(&mut self) -> BTreeMap<PathBuf, SocketIdentity> {
         let mut found = BTreeMap::new();
         self.watched = self.watch(&self.root);
         let mut dirs = vec![self.root.clone()];
         while let Some(dir) = dirs.pop() {
-            // A directory that is gone, or not to be read, has no sockets.
+            // A directory that was removed or cannot be read has no sockets.
             let Ok(entries) = fs::read_dir(&dir) else { continue };
             for entry in entries.flatten().filter(|e| !e.file_name().as_bytes().starts_with(b".")) {
                 let Ok(kind) = entry.file_type() else { continue };
@@ -59,7 +60,7 @@ impl Tree {
         found
     }
 
-    /// Adds a directory, or keeps it: the kernel knows which one it is.
+    /// Watches a directory; one that is watched already stays so, because the kernel recognizes it.
     fn watch(&self, dir: &Path) -> bool {
         let flags = AddWatchFlags::IN_CREATE
             | AddWatchFlags::IN_DELETE
@@ -70,7 +71,8 @@ impl Tree {
         self.inotify.as_ref().is_some_and(|watch| watch.add(dir, flags).is_ok())
     }
 
-    /// Until something changed in a directory that was scanned; what was told so far is told once. Never without inotify.
+    /// Waits until something changes in a scanned directory; several changes wake once. Never returns without
+    /// inotify.
     pub async fn changed(&self) {
         match &self.inotify {
             Some(watch) => {
@@ -84,10 +86,10 @@ impl Tree {
     }
 }
 
-fn identity(entry: &DirEntry) -> Option<Identity> {
+fn identity(entry: &DirEntry) -> Option<SocketIdentity> {
     let metadata = entry.metadata().ok()?;
     let born = metadata.created().unwrap_or_else(|_| changed(&metadata));
-    Some(Identity { device: metadata.dev(), inode: metadata.ino(), born })
+    Some(SocketIdentity { device: metadata.dev(), inode: metadata.ino(), born })
 }
 
 fn changed(metadata: &Metadata) -> SystemTime {
