@@ -1,18 +1,30 @@
 //! Tables of mounts, as /proc/<pid>/mountinfo has them (proc_pid_mountinfo(5)).
 //!
-//! Lines are parsed by procfs, which leaves two things open: it takes only UTF-8, and it does not undo the kernel's
-//! escapes. Lines that cannot be parsed are skipped: an unusual mount must not hide the others.
+//! Lines are parsed by procfs, which leaves two things open: it takes only UTF-8, and it does not undo the
+//! kernel's escapes. Lines that cannot be parsed are skipped: an unusual mount must not hide the others.
 
 use std::ffi::OsString;
-use std::os::unix::ffi::OsStringExt;
-use std::path::PathBuf;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::{Path, PathBuf};
 
 pub use procfs::process::MountInfo;
 
-/// The mounts in the order of the table, with `root` and `mount_point` as they really are. Other fields may hold escapes;
-/// see [`unescape`].
+/// The mounts in the order of the table, with `root` and `mount_point` as they really are. Other fields may
+/// hold escapes; see [`unescape`].
 pub fn parse(table: &[u8]) -> impl DoubleEndedIterator<Item = MountInfo> {
     table.split(|byte| *byte == b'\n').filter_map(parse_line)
+}
+
+/// The mounts at or below `dir`, in the order of the table. Only their lines are parsed: a node with many pods has
+/// thousands of others.
+pub fn parse_below(table: &[u8], dir: &Path) -> impl Iterator<Item = MountInfo> {
+    // Without a slash at its end.
+    let prefix = escape(dir.components().as_path().as_os_str().as_bytes());
+    let mut lines: Vec<&[u8]> = table.split(|byte| *byte == b'\n').collect();
+    lines.retain(|line| {
+        line.split(|byte| *byte == b' ').nth(4).is_some_and(|point| point.starts_with(&prefix))
+    });
+    lines.into_iter().filter_map(parse_line).filter(move |mount| mount.mount_point.starts_with(dir))
 }
 
 fn parse_line(line: &[u8]) -> Option<MountInfo> {
@@ -34,8 +46,20 @@ fn ascii(line: &[u8]) -> String {
     out
 }
 
-/// A field without escapes: blanks, tabs, line ends, backslashes and (in options) commas are written as `\` and three
-/// octal digits.
+/// A path as the kernel writes it in the table (show_mountinfo of fs/proc_namespace.c).
+fn escape(path: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(path.len());
+    for byte in path {
+        match byte {
+            b' ' | b'\t' | b'\n' | b'\\' => out.extend(format!("\\{byte:03o}").bytes()),
+            byte => out.push(*byte),
+        }
+    }
+    out
+}
+
+/// A field without escapes: blanks, tabs, line ends, backslashes and (in options) commas are written as `\`
+/// and three octal digits.
 pub fn unescape(field: &str) -> OsString {
     let mut out = Vec::with_capacity(field.len());
     let mut rest = field.as_bytes();
@@ -69,6 +93,18 @@ mod tests {
         assert_eq!(points, expected);
         assert_eq!((mounts[1].root.as_str(), mounts[1].fs_type.as_str()), ("/r t", "tmpfs"));
         assert_eq!(mounts[1].super_options["size"].as_deref(), Some("4k"));
+    }
+
+    #[test]
+    fn mounts_below_a_directory() {
+        let table = b"1 0 0:2 / / rw - ext4 /dev/x rw\n\
+            2 1 0:3 / /a\\040b rw - tmpfs tmpfs rw\n3 1 0:4 / /a\\040b/\xff/c rw - tmpfs tmpfs rw\n\
+            4 1 0:5 / /a\\040bc rw - tmpfs tmpfs rw\nbroken\n";
+        let below = |dir: &str| parse_below(table, Path::new(dir)).map(|m| m.mnt_id).collect::<Vec<_>>();
+        assert_eq!(
+            [below("/a b"), below("/a b/"), below("/a"), below("/")],
+            [vec![2, 3], vec![2, 3], vec![], vec![1, 2, 3, 4]]
+        );
     }
 
     #[test]

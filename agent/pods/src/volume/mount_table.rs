@@ -12,8 +12,7 @@ const TABLE: &str = "/proc/self/mountinfo";
 /// the kernel has it.
 pub(super) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
     let table = fs::read(TABLE).map_err(VolumeError::file("read", Path::new(TABLE)))?;
-    let points = mountinfo::parse(&table).map(|mount| mount.mount_point);
-    Ok(points.filter(|point| point.starts_with(dir)).collect())
+    Ok(mountinfo::parse_below(&table, dir).map(|mount| mount.mount_point).collect())
 }
 
 /// Whether something is mounted at exactly this path, which is written as in [`below`].
