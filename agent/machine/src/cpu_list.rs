@@ -1,4 +1,5 @@
-//! Lists of CPUs as the kernel writes them: `0-3,7` (Documentation/admin-guide/kernel-parameters.rst, "cpu lists").
+//! Lists of CPUs as the kernel writes them: `0-3,7` (Documentation/admin-guide/kernel-parameters.rst, "cpu
+//! lists").
 
 use std::fmt;
 
@@ -15,20 +16,25 @@ pub struct CpuList(
 impl CpuList {
     /// The list that `text` names. `None` if it is no such list; an empty text and blanks are not.
     pub fn parse(text: &str) -> Option<Self> {
-        text.split(',').map(range).collect::<Option<Vec<_>>>().map(Self::new)
+        let range = |part| {
+            let (first, last) = str::split_once(part, '-').unwrap_or((part, part));
+            range(first, last)
+        };
+        text.split(',').map(range).collect::<Option<_>>().map(Self::new)
     }
 
-    /// As [`Self::parse`], but as a cpuset file reads it: blanks around numbers and empty parts are allowed, so that an
-    /// empty text is an empty list.
-    pub fn parse_cpuset(text: &str) -> Option<Self> {
-        let parts = text.trim().split(',').filter(|part| !part.is_empty());
-        parts
-            .map(|part| match part.split_once('-') {
-                Some((first, last)) => range(&format!("{}-{}", first.trim(), last.trim())),
-                None => range(part.trim()),
-            })
-            .collect::<Option<Vec<_>>>()
-            .map(Self::new)
+    /// As [`Self::parse`], but as a cpuset file reads it: blanks around numbers and empty parts are allowed, so
+    /// that an empty text is an empty list.
+    ///
+    /// # Errors
+    /// The first part that is neither a number up to 65535 nor a range.
+    pub fn parse_cpuset(text: &str) -> Result<Self, &str> {
+        let parts = text.split(',').map(str::trim).filter(|part| !part.is_empty());
+        let range = |part| {
+            let (first, last) = str::split_once(part, '-').unwrap_or((part, part));
+            range(first.trim(), last.trim()).ok_or(part)
+        };
+        parts.map(range).collect::<Result<_, _>>().map(Self::new)
     }
 
     fn new(mut ranges: Vec<(u32, u32)>) -> Self {
@@ -43,15 +49,18 @@ impl CpuList {
         Self(joined)
     }
 
+    /// The CPUs, in order.
+    pub fn iter(&self) -> impl Iterator<Item = u32> {
+        self.0.iter().flat_map(|(first, last)| *first..=*last)
+    }
+
     /// The number of CPUs.
     pub fn count(&self) -> u32 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 }
 
-/// First and last of one part of a list.
-fn range(part: &str) -> Option<(u32, u32)> {
-    let (first, last) = part.split_once('-').unwrap_or((part, part));
+fn range(first: &str, last: &str) -> Option<(u32, u32)> {
     let (first, last) = (cpu(first)?, cpu(last)?);
     (first <= last).then_some((first, last))
 }
@@ -95,7 +104,11 @@ mod tests {
             ("3-1", None),
             ("0-4294967295", None),
         ] {
-            assert_eq!(CpuList::parse_cpuset(list).map(|l| l.to_string()).as_deref(), expected, "{list:?}");
+            assert_eq!(
+                CpuList::parse_cpuset(list).ok().map(|l| l.to_string()).as_deref(),
+                expected,
+                "{list:?}"
+            );
         }
     }
 

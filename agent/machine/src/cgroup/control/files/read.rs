@@ -9,16 +9,19 @@ use crate::cpu_list::CpuList;
 /// Text of a file that is no value of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoValue {
+    /// The file's controller.
     pub controller: Controller,
+    /// The file's name.
     pub file: String,
+    /// What was read from it.
     pub text: String,
 }
 
 impl Interface {
     /// Every limit that the files contain. `file` reads one of them: `Ok(None)` where there is none.
     ///
-    /// A huge page size whose limits of use and of reservation differ reads as `At(u64::MAX)`, which no cgroup can be
-    /// set to: it is neither limit, so a comparison sets both again.
+    /// A huge page size whose limits of use and of reservation differ reads as `At(u64::MAX)`, which no
+    /// cgroup can be set to: it is neither limit, so a comparison sets both again.
     ///
     /// # Errors
     /// What `file` could not read, and text that is no value of its file.
@@ -30,7 +33,7 @@ impl Interface {
         let mut limits = Limits::default();
         files.cpu(&mut limits)?;
         limits.cpuset_cpus = files.value(Controller::Cpuset, "cpuset.cpus", |_, text| {
-            CpuList::parse_cpuset(text).map(|list| list.to_string())
+            CpuList::parse_cpuset(text).ok().map(|list| list.to_string())
         })?;
         match self.version(Controller::Memory) {
             None => {}

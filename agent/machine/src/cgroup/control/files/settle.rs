@@ -7,8 +7,9 @@ use crate::cgroup::{Controller, Version};
 use crate::cpu_list::CpuList;
 
 impl Interface {
-    /// What [`Interface::read`] will return for a cgroup after these limits were written to it: rounded down to whole
-    /// pages, in the unit of this machine's version, without what it has no controller or no file for.
+    /// What [`Interface::read`] will return for a cgroup after these limits were written to it: rounded down
+    /// to whole pages, in the unit of this machine's version, without what it has no controller or no file
+    /// for.
     pub fn settled(&self, limits: &Limits) -> Limits {
         let on = |controller, version| self.version(controller) == Some(version);
         let v2_memory = on(Controller::Memory, Version::V2);
@@ -28,7 +29,7 @@ impl Interface {
                 match self.version(Controller::Cpuset)? {
                     Version::V1 if cpus.is_empty() => None,
                     _ => Some(
-                        CpuList::parse_cpuset(cpus).map_or_else(|| cpus.clone(), |list| list.to_string()),
+                        CpuList::parse_cpuset(cpus).map_or_else(|_| cpus.clone(), |list| list.to_string()),
                     ),
                 }
             }),

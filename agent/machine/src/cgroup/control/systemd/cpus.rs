@@ -1,31 +1,21 @@
 //! CPU lists as systemd's D-Bus takes them: a bit for each CPU, the lowest in the first byte.
 
 use super::SystemdError;
-
-/// No machine has more, and it bounds what a list can make us allocate.
-const HIGHEST: u32 = u16::MAX as u32;
+use crate::cpu_list::CpuList;
 
 /// Bits of a list (`0-3,7`); empty for the empty list.
 ///
 /// # Errors
 /// Names the first part that is not a number or a range.
 pub fn mask(list: &str) -> Result<Vec<u8>, SystemdError> {
+    let wrong = |part: &str| SystemdError::CpuList { list: list.into(), part: part.into() };
     let mut bytes = Vec::new();
-    for part in list.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let wrong = || SystemdError::CpuList { list: list.into(), part: part.into() };
-        let number = |text: &str| text.parse().ok().filter(|n: &u32| *n <= HIGHEST);
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        let (first, last) = number(first).zip(number(last)).ok_or_else(wrong)?;
-        if first > last {
-            return Err(wrong());
+    for cpu in CpuList::parse_cpuset(list).map_err(wrong)?.iter() {
+        let at = (cpu / 8) as usize;
+        if bytes.len() <= at {
+            bytes.resize(at + 1, 0);
         }
-        for cpu in first..=last {
-            let at = (cpu / 8) as usize;
-            if bytes.len() <= at {
-                bytes.resize(at + 1, 0);
-            }
-            bytes[at] |= 1 << (cpu % 8);
-        }
+        bytes[at] |= 1 << (cpu % 8);
     }
     Ok(bytes)
 }
@@ -49,7 +39,7 @@ mod tests {
     }
 
     #[test]
-    fn faults_are_named() {
+    fn errors_name_what_is_wrong() {
         for list in ["x", "1-", "-1", "3-2", "0,65536", "1--2"] {
             assert!(mask(list).is_err(), "{list:?}");
         }
