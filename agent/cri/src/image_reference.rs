@@ -46,8 +46,9 @@ pub fn is_valid(image: &str) -> bool {
         && parts.digest.is_none_or(is_digest)
 }
 
-/// A name as runtimes keep it (`ParseDockerRef`), so that a manifest's short name and the runtime's full one compare
-/// equal: `busybox` as `docker.io/library/busybox:latest`; a name with a digest without its tag; an id as it is.
+/// A name as runtimes keep it (`ParseDockerRef`), so that a manifest's short name and the runtime's full one
+/// compare equal: `busybox` as `docker.io/library/busybox:latest`; a name with a digest without its tag; an
+/// id as it is.
 pub fn normalized(reference: &str) -> String {
     if reference.is_empty() || reference.starts_with('@') || is_id(reference) {
         return reference.to_owned();

@@ -1,8 +1,8 @@
 //! The Unix socket: one agent owns it, a dead agent's is replaced, only root can open it.
 //!
-//! A lock file next to the socket distinguishes a live agent from a dead one: the kernel drops the lock of a process
-//! that is gone, however it went. The socket is bound under another name, closed to others, and then renamed:
-//! at no moment is it there with wider rights, and a stale one is replaced in one step.
+//! A lock file next to the socket distinguishes a live agent from a dead one: the kernel drops the lock of a
+//! process that is gone, however it went. The socket is bound under another name, closed to others, and then
+//! renamed: at no moment is it there with wider rights, and a stale one is replaced in one step.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -86,7 +86,8 @@ impl Claim {
         self.socket(listener, id)
     }
 
-    /// The socket (mode 0600), made in its place: for those who wait until a file of that name is made (`IN_CREATE`).
+    /// The socket (mode 0600), made in its place: for those who wait until a file of that name is made
+    /// (`IN_CREATE`).
     ///
     /// # Errors
     /// A call fails.
@@ -256,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_ours_stays() {
+    fn foreign_files_stay() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("n.sock");
         fs::write(&path, "precious").unwrap();

@@ -1,8 +1,8 @@
 //! Files that outlive the agent: JSON with a version, a checksum and one field of content.
 //!
-//! A file is replaced whole (temporary file, rename), so that a crash of the agent leaves the old content or the new
-//! one. A file that is synced survives a crash of the machine in the same way. A damaged file is recognised by its
-//! checksum and set aside under another name: it is neither used nor deleted.
+//! A file is replaced whole (temporary file, rename), so that a crash of the agent leaves the old content or
+//! the new one. A file that is synced survives a crash of the machine in the same way. A damaged file is
+//! recognised by its checksum and set aside under another name: it is neither used nor deleted.
 
 use parking_lot::Mutex;
 use std::fs::{self, File};
@@ -74,9 +74,11 @@ pub struct Format {
 /// What the checksum is computed of, and where it is in the file.
 #[derive(Debug, Clone, Copy)]
 enum Checksum {
-    /// The content's JSON with sorted keys and no spaces, as it is written. The checksum is before the content.
+    /// The content's JSON with sorted keys and no spaces, as it is written. The checksum is before the
+    /// content.
     Json,
-    /// What the function feeds to the hash. The checksum is after the content, whose fields have their type's order.
+    /// What the function feeds to the hash. The checksum is after the content, whose fields have their type's
+    /// order.
     Own(fn(&Value, &mut Sha256)),
 }
 
@@ -104,13 +106,15 @@ impl Format {
         Self { sync: false, ..self }
     }
 
-    /// The same with a checksum of what `feed` gives to the hash, and with the checksum at the end of the file.
+    /// The same with a checksum of what `feed` gives to the hash, and with the checksum at the end of the
+    /// file.
     pub const fn with_checksum(self, feed: fn(&Value, &mut Sha256)) -> Self {
         Self { checksum: Checksum::Own(feed), ..self }
     }
 
-    /// Writes `content` to `path` and returns its checksum; `None` if that equals `saved`: nothing is written then.
-    /// `writing` is called right before the rename: from then on the disk may have the old or the new file.
+    /// Writes `content` to `path` and returns its checksum; `None` if that equals `saved`: nothing is written
+    /// then. `writing` is called right before the rename: from then on the disk may have the old or the new
+    /// file.
     ///
     /// # Errors
     /// The file cannot be written; the one before it stays.
@@ -159,8 +163,8 @@ impl Format {
         })
     }
 
-    /// Reads the content at `path` and its checksum; `None` where there is no file. A damaged file, or one whose
-    /// content `accept` refuses, is set aside.
+    /// Reads the content at `path` and its checksum; `None` where there is no file. A damaged file, or one
+    /// whose content `accept` refuses, is set aside.
     ///
     /// # Errors
     /// The file cannot be read or is damaged.
@@ -224,7 +228,8 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// The file and its content; where it cannot be read, no content and the reason. A missing file is no error.
+    /// The file and its content; where it cannot be read, no content and the reason. A missing file is no
+    /// error.
     pub fn open<T: DeserializeOwned>(
         path: PathBuf,
         format: Format,

@@ -14,8 +14,8 @@ use tracing::warn;
 
 /// A value that is written to disk again and again.
 ///
-/// What was given is written also after this is dropped. While there is nothing to write it holds no value, no thread
-/// and no task. Cloning shares it.
+/// What was given is written also after this is dropped. While there is nothing to write it holds no value,
+/// no thread and no task. Cloning shares it.
 pub struct WriteBehind<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -43,7 +43,8 @@ struct Slot<T> {
     newest: Option<Box<T>>,
     /// Values given so far.
     given: u64,
-    /// How many of these are on disk or could not be written; a value that a newer one replaced counts with that.
+    /// How many of these are on disk or could not be written; a value that a newer one replaced counts with
+    /// that.
     done: u64,
     /// A background writer was started and has not begun.
     queued: bool,
@@ -56,7 +57,8 @@ struct Slot<T> {
 impl<T: Send + 'static> WriteBehind<T> {
     /// `write` runs in a thread called `name` (at most 15 bytes), started when there is something to write.
     ///
-    /// `consequence` says what a failed write means; it is logged with the first of several failures in a row.
+    /// `consequence` says what a failed write means; it is logged with the first of several failures in a
+    /// row.
     pub fn on_thread<E: Display>(
         name: &'static str,
         consequence: &'static str,
@@ -76,8 +78,8 @@ impl<T: Send + 'static> WriteBehind<T> {
         Self::new(Place::Blocking(Handle::current()), consequence, write)
     }
 
-    /// `write` runs in tasks of the current tokio runtime, and does not sync: it takes less time than handing a value
-    /// to another thread. Else as [`Self::on_thread`].
+    /// `write` runs in tasks of the current tokio runtime, and does not sync: it takes less time than handing
+    /// a value to another thread. Else as [`Self::on_thread`].
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -112,8 +114,8 @@ impl<T: Send + 'static> WriteBehind<T> {
         drop(self.0.put(value));
     }
 
-    /// Waits until everything given before this call is on disk or could not be written. What is not in the hands of a
-    /// background writer is written by this call.
+    /// Waits until everything given before this call is on disk or could not be written. What is not in the
+    /// hands of a background writer is written by this call.
     ///
     /// # Errors
     /// Why the last write failed.
@@ -191,7 +193,8 @@ impl<T: Send + 'static> Shared<T> {
         if slot.done >= given {
             return Look::Done(slot.error.clone().map_or(Ok(()), Err));
         }
-        // A writer that waits for a thread may do a long write; one that waits for its task's turn need not be waited for.
+        // A writer that waits for a thread may do a long write; one that waits for its task's turn need not
+        // be waited for.
         if slot.writing || slot.queued && !matches!(self.place, Place::Task(_)) {
             return Look::Wait;
         }

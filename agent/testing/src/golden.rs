@@ -1,6 +1,6 @@
-//! The recordings of a real kubelet that tests compare with: `../shared/golden`, or the folder in `NODEWARDEN_GOLDEN`,
-//! whose recordings may be of another machine, of other pods and of another size. Tests that use them are in modules
-//! named `golden`: `cargo xtask test golden` selects by that.
+//! The recordings of a real kubelet that tests compare with: `../shared/golden`, or the folder in
+//! `NODEWARDEN_GOLDEN`, whose recordings may be of another machine, of other pods and of another size. Tests
+//! that use them are in modules named `golden`: `cargo xtask test golden` selects by that.
 
 use std::path::PathBuf;
 
@@ -8,8 +8,8 @@ use serde_json::Value;
 
 const FOLDER: &str = "NODEWARDEN_GOLDEN";
 
-/// Whether the recordings are the project's own. Only of these is it known what they contain: a test may demand that
-/// something is in them.
+/// Whether the recordings are the project's own. Only of these is it known what they contain: a test may
+/// demand that something is in them.
 pub fn are_our_own() -> bool {
     std::env::var_os(FOLDER).is_none()
 }

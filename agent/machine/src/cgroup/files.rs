@@ -15,10 +15,12 @@ use nodewarden_model::Usage;
 pub struct Spec {
     /// On whose hierarchy it is; `None` for the unified one.
     pub controller: Option<Controller>,
+    /// The file's name.
     pub name: &'static str,
+    /// Takes the file's text into the usage.
     pub parse: fn(&[u8], &mut Usage),
-    /// Whether it is worth a look at every reading, from what was read before it; else it is read from time to
-    /// time.
+    /// Whether it is worth a look at every reading, from what was read before it; else it is read from time
+    /// to time.
     pub hot: fn(&Usage) -> bool,
     /// Whether it has the CPU time used, by which a cgroup that sleeps is known.
     pub tells_cpu: bool,
@@ -51,12 +53,13 @@ impl Spec {
     }
 }
 
-/// How many descriptors may be kept open. Beyond it files are opened for each reading, which takes about four times
-/// as long; an open one costs 4.4 KiB of kernel memory.
+/// How many descriptors may be kept open. Beyond it files are opened for each reading, which takes about four
+/// times as long; an open one costs 4.4 KiB of kernel memory.
 #[derive(Debug, Clone)]
 pub struct Budget(Arc<AtomicUsize>);
 
 impl Budget {
+    /// A budget of so many descriptors.
     pub fn new(descriptors: usize) -> Self {
         Self(Arc::new(AtomicUsize::new(descriptors)))
     }
@@ -83,18 +86,19 @@ enum State {
 
 /// One file, kept open if the budget allows.
 #[derive(Debug)]
-pub struct KeptFile {
+pub struct CachedFile {
     state: State,
     budget: Budget,
 }
 
-impl KeptFile {
+impl CachedFile {
+    /// A file of which nothing is known yet.
     pub fn new(budget: &Budget) -> Self {
         Self { state: State::Unknown, budget: budget.clone() }
     }
 
-    /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is none. `keep` it open for the next time, if the
-    /// budget allows.
+    /// Reads file `name` of `dir`, which is asked for only to open it, from its start. `None` when there is
+    /// none. `keep` it open for the next time, if the budget allows.
     ///
     /// # Errors
     /// As of open(2) and pread(2); ENODEV when the cgroup is gone.
@@ -135,7 +139,7 @@ impl KeptFile {
     }
 }
 
-impl Drop for KeptFile {
+impl Drop for CachedFile {
     fn drop(&mut self) {
         if matches!(self.state, State::Open(_)) {
             self.budget.give_back();
@@ -173,7 +177,7 @@ mod tests {
         for budget in [Budget::new(1), Budget::new(0)] {
             let dir = tempfile::tempdir().unwrap();
             std::fs::write(dir.path().join("f"), "1").unwrap();
-            let mut file = KeptFile::new(&budget);
+            let mut file = CachedFile::new(&budget);
             let mut buffer = Vec::new();
             assert_eq!(file.read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(), Some(&b"1"[..]));
             std::fs::write(dir.path().join("f"), "x".repeat(3 * CHUNK)).unwrap();
@@ -190,12 +194,12 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_goes_back_to_the_budget_and_what_is_not_kept_takes_none() {
+    fn a_closed_file_returns_its_descriptor_to_the_budget() {
         let budget = Budget::new(1);
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("f"), "1").unwrap();
-        KeptFile::new(&budget).read(|| dir.path().to_owned(), "f", false, &mut Vec::new()).unwrap();
-        let mut file = KeptFile::new(&budget);
+        CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", false, &mut Vec::new()).unwrap();
+        let mut file = CachedFile::new(&budget);
         file.read(|| dir.path().to_owned(), "f", true, &mut Vec::new()).unwrap();
         assert!(!budget.take());
         drop(file);
@@ -203,16 +207,16 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_there_is_no_error_but_a_cgroup_that_is_gone_is() {
+    fn a_missing_file_is_no_error_and_a_removed_cgroup_is_one() {
         let budget = Budget::new(9);
         let dir = tempfile::tempdir().unwrap();
         let mut buffer = Vec::new();
         assert_eq!(
-            KeptFile::new(&budget).read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
+            CachedFile::new(&budget).read(|| dir.path().to_owned(), "f", true, &mut buffer).unwrap(),
             None
         );
         let gone = dir.path().join("gone");
-        let error = KeptFile::new(&budget).read(|| gone.clone(), "f", true, &mut buffer).unwrap_err();
+        let error = CachedFile::new(&budget).read(|| gone.clone(), "f", true, &mut buffer).unwrap_err();
         assert_eq!(error.raw_os_error(), Some(libc::ENODEV));
     }
 }

@@ -26,6 +26,7 @@ pub fn fixture_hierarchy(mount: &Path) -> Hierarchy {
 
 /// `/nodewarden-test-<pid>-<name>-<n>` in every hierarchy of this machine.
 pub struct TestTree {
+    /// This machine's layout.
     pub layout: Arc<Layout>,
     root: String,
     children: parking_lot::Mutex<Vec<Child>>,
@@ -94,7 +95,8 @@ impl TestTree {
         }
     }
 
-    /// Runs a shell script in a cgroup (in all hierarchies) from its first line on; killed when the tree goes.
+    /// Runs a shell script in a cgroup (in all hierarchies) from its first line on; killed when the tree
+    /// goes.
     pub fn run(&self, below: &str, script: &str) -> u32 {
         let mut child = Command::new("/bin/sh")
             .args(["-c", &format!("read go; {script}")])

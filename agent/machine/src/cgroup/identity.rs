@@ -1,10 +1,12 @@
-//! Which pod and container a path is, by the shapes that the kubelet and the container runtimes give their cgroups.
+//! Which pod and container a path is, by the shapes that the kubelet and the container runtimes give their
+//! cgroups.
 //!
-//! Sources: `pkg/kubelet/cm/pod_container_manager_linux.go` (`pod<uid>` below the QoS level, Guaranteed pods right
-//! below kubepods), `cgroup_manager_linux.go` (`ToCgroupfs`, `ToSystemd`: a slice's name is its whole path joined
-//! by `-`, with `-` in a component written as `_`), and the runtimes: containerd and CRI-O put the container under
-//! the pod's cgroup as `<id>` or `crio-<id>` (cgroupfs) or `<runtime>-<id>.scope` (systemd). A containerd on
-//! cgroupfs below a kubelet on systemd makes one directory named `<pod's slice>:cri-containerd:<id>`.
+//! Sources: `pkg/kubelet/cm/pod_container_manager_linux.go` (`pod<uid>` below the QoS level, Guaranteed pods
+//! right below kubepods), `cgroup_manager_linux.go` (`ToCgroupfs`, `ToSystemd`: a slice's name is its whole
+//! path joined by `-`, with `-` in a component written as `_`), and the runtimes: containerd and CRI-O put
+//! the container under the pod's cgroup as `<id>` or `crio-<id>` (cgroupfs) or `<runtime>-<id>.scope`
+//! (systemd). A containerd on cgroupfs below a kubelet on systemd makes one directory named `<pod's
+//! slice>:cri-containerd:<id>`.
 
 use nodewarden_manifest::QosClass;
 use nodewarden_model::Identity;
@@ -55,8 +57,8 @@ impl Uid<'_> {
 
 /// Who the cgroup at `path` (below the cgroup mount) is. Names are not known here.
 ///
-/// What precedes the kubepods level is taken as the kubelet's `cgroupRoot` and not looked at. A child of a pod
-/// whose name holds no container id (CRI-O's `crio-conmon-<id>.scope`, say) is [`Identity::Other`].
+/// What precedes the kubepods level is taken as the kubelet's `cgroupRoot` and not looked at. A child of a
+/// pod whose name holds no container id (CRI-O's `crio-conmon-<id>.scope`, say) is [`Identity::Other`].
 pub fn identify(path: &str) -> Identity {
     let mut components = path.split('/').filter(|component| !component.is_empty()).peekable();
     if components.peek().is_none() {

@@ -40,10 +40,12 @@ pub struct Hierarchy {
     /// The kernel's number of it (`cgrp->root->hierarchy_id`): kernel programs distinguish hierarchies by it.
     /// 0 is v2.
     pub id: u32,
+    /// Where it is mounted.
     pub mount: PathBuf,
     /// Which cgroup is shown at `mount`: anything but `/` means that only a part of the tree can be seen from
     /// here and that the kernel's own paths begin elsewhere.
     pub mount_root: String,
+    /// v1 or v2.
     pub version: Version,
     /// Controllers of interest that are really on it.
     pub controllers: Vec<Controller>,
@@ -52,26 +54,32 @@ pub struct Hierarchy {
 /// What the decision is made from.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
+    /// The cgroup mounts, in the order of the mount table.
     pub mounts: Vec<MountFact>,
+    /// The hierarchies, and where this process is in each.
     pub memberships: Vec<Membership>,
 }
 
 /// One cgroup mount as found.
 #[derive(Debug, Clone)]
 pub struct MountFact {
+    /// Which cgroup is shown at the mount point.
     pub root: String,
+    /// Where it is mounted.
     pub mount_point: PathBuf,
+    /// v1 or v2.
     pub version: Version,
-    /// v1: the file system's options, among them the controllers and `name=…`, sorted. v2: the words of `cgroup.controllers` at the mount point.
+    /// v1: the file system's options, among them the controllers and `name=…`, sorted. v2: the words of
+    /// `cgroup.controllers` at the mount point.
     pub controllers: Vec<String>,
     /// statfs at the mount point says that this file system is what one sees there (nothing mounted over it).
     pub visible: bool,
 }
 
 impl Facts {
-    /// Reads them from `root`'s /proc and the mounts named there. With a `root` other than `/` (a fixture, or a
-    /// host's tree mounted in a container) the mount points are looked for below it, and whether they really
-    /// are cgroup file systems is not checked, since a copied tree cannot be one.
+    /// Reads them from `root`'s /proc and the mounts named there. With a `root` other than `/` (a fixture, or
+    /// a host's tree mounted in a container) the mount points are looked for below it, and whether they
+    /// really are cgroup file systems is not checked, since a copied tree cannot be one.
     pub fn gather(root: &Path) -> Result<Self, CgroupError> {
         let read = |path: PathBuf| fs::read(&path).map_err(|source| CgroupError::file("read", &path, source));
         let table = read(root.join("proc/self/mountinfo"))?;
@@ -144,8 +152,8 @@ impl Layout {
 
     /// The layout that the facts describe.
     ///
-    /// A controller is on the v1 hierarchy that is mounted with it, else on v2 if the v2 root offers it. Without
-    /// cpu or memory there is no layout; other controllers may be [`Layout::missing`].
+    /// A controller is on the v1 hierarchy that is mounted with it, else on v2 if the v2 root offers it.
+    /// Without cpu or memory there is no layout; other controllers may be [`Layout::missing`].
     pub fn decide(facts: &Facts) -> Result<Self, CgroupError> {
         let mut hierarchies: Vec<Hierarchy> = Vec::new();
         let mut others: Vec<Hierarchy> = Vec::new();
@@ -216,6 +224,7 @@ impl Layout {
         Ok(Self { kind, hierarchies, others, freezer, devices, missing })
     }
 
+    /// How this machine uses cgroups.
     pub fn kind(&self) -> LayoutKind {
         self.kind
     }
@@ -230,8 +239,8 @@ impl Layout {
         &self.hierarchies
     }
 
-    /// Every hierarchy in which a cgroup has a directory: those of [`Layout::hierarchies`], and on v1 and hybrid those
-    /// without a controller of interest (devices, freezer, `name=systemd`). Each once.
+    /// Every hierarchy in which a cgroup has a directory: those of [`Layout::hierarchies`], and on v1 and
+    /// hybrid those without a controller of interest (devices, freezer, `name=systemd`). Each once.
     pub fn all(&self) -> impl Iterator<Item = &Hierarchy> {
         self.hierarchies.iter().chain(&self.others)
     }

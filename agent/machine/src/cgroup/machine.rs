@@ -86,8 +86,8 @@ impl MachineReader {
     }
 }
 
-/// A file in /proc/pressure (Documentation/accounting/psi.rst). Line by line, because procfs's types for whole files
-/// demand a `full` line, which the file of the CPU has only since Linux 5.13.
+/// A file in /proc/pressure (Documentation/accounting/psi.rst). Line by line, because procfs's types for
+/// whole files demand a `full` line, which the file of the CPU has only since Linux 5.13.
 fn pressure(text: &str) -> Option<Pressure> {
     let line = |kind: &str| {
         let record = procfs::parse_pressure_record(text.lines().find(|line| line.starts_with(kind))?).ok()?;
@@ -99,7 +99,8 @@ fn pressure(text: &str) -> Option<Pressure> {
     Some(Pressure { some: line("some ")?, full: line("full ") })
 }
 
-/// The v2 root has no memory.current: then use is what is not free (runc's and cAdvisor's reading of the root).
+/// The v2 root has no memory.current: then use is what is not free (runc's and cAdvisor's reading of the
+/// root).
 fn fill_memory(usage: &mut Usage, memory: &procfs::Meminfo) {
     if usage.memory.is_some() {
         return;

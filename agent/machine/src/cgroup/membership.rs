@@ -1,4 +1,5 @@
-//! `/proc/<pid>/cgroup`: the hierarchies and where a process is in each. Lines that cannot be parsed are skipped.
+//! `/proc/<pid>/cgroup`: the hierarchies and where a process is in each. Lines that cannot be parsed are
+//! skipped.
 
 /// One line of `/proc/self/cgroup`: a hierarchy and where this process is in it (cgroups(7)).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -7,6 +8,7 @@ pub struct Membership {
     pub id: u32,
     /// v1 controllers and `name=…`; empty for v2.
     pub controllers: Vec<String>,
+    /// Path of the cgroup in the hierarchy.
     pub path: String,
 }
 

@@ -2,8 +2,8 @@
 
 use nodewarden_model::{Pressure, PressureLine};
 
-/// A decimal number at the start of `text`, white space around it ignored. `None` for anything else (`max`, empty,
-/// too large).
+/// A decimal number at the start of `text`, white space around it ignored. `None` for anything else (`max`,
+/// empty, too large).
 pub fn number(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii();
     if text.is_empty() {
@@ -43,8 +43,8 @@ pub fn device(text: &[u8]) -> Option<(u32, u32)> {
     Some((part(&text[..colon])?, part(&text[colon + 1..])?))
 }
 
-/// A cgroup's pressure file (Documentation/accounting/psi.rst). Not by procfs, which makes a string and a map of every
-/// line: three such files of every cgroup are read for each snapshot.
+/// A cgroup's pressure file (Documentation/accounting/psi.rst). Not by procfs, which makes a string and a map
+/// of every line: three such files of every cgroup are read for each snapshot.
 pub fn pressure(text: &[u8]) -> Option<Pressure> {
     let mut some = None;
     let mut full = None;
@@ -110,7 +110,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_number_comes_back(n: u64) {
+        fn any_number_is_parsed(n: u64) {
             prop_assert_eq!(number(format!("{n}\n").as_bytes()), Some(n));
         }
 

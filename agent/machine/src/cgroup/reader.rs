@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::files::{Budget, KeptFile, Spec};
+use super::files::{Budget, CachedFile, Spec};
 use super::group_path::join;
 use super::{Hierarchy, Layout, Version, v1, v2};
 use nodewarden_model::Usage;
@@ -17,9 +17,9 @@ const SLOW: Duration = Duration::from_secs(15);
 pub enum Asked {
     /// A caller waits for it.
     Now,
-    /// It is kept for the case that the cgroup is gone when it is asked for. If the cgroup used no CPU since the last
-    /// reading, that one stays valid, and one file instead of ten is read; what others take from the cgroup meanwhile
-    /// (reclaim) is not seen.
+    /// It is kept for the case that the cgroup is gone when it is asked for. If the cgroup used no CPU since
+    /// the last reading, that one stays valid, and one file instead of ten is read; what others take from the
+    /// cgroup meanwhile (reclaim) is not seen.
     Later,
 }
 
@@ -28,7 +28,7 @@ pub enum Asked {
 #[derive(Debug)]
 pub struct GroupReader {
     path: Arc<str>,
-    files: Box<[(&'static Spec, HierarchyIndex, KeptFile)]>,
+    files: Box<[(&'static Spec, HierarchyIndex, CachedFile)]>,
     slow_read: Option<Instant>,
 }
 
@@ -42,7 +42,7 @@ impl GroupReader {
         let mut add = |spec: &'static Spec, hierarchy: &Hierarchy| {
             let at = layout.hierarchies().iter().position(|h| h.id == hierarchy.id);
             if let Some(at) = at.and_then(|at| HierarchyIndex::try_from(at).ok()) {
-                files.push((spec, at, KeptFile::new(budget)));
+                files.push((spec, at, CachedFile::new(budget)));
             }
         };
         for (specs, version) in [(v1::FILES, Version::V1), (v2::FILES, Version::V2)] {
@@ -61,8 +61,8 @@ impl GroupReader {
         Self { path, files: files.into(), slow_read: None }
     }
 
-    /// Reads now, over the last reading in `last`: what is gone since (a directory removed in one hierarchy or in all)
-    /// and what is read slowly keeps its last values. `layout` is that of [`GroupReader::new`].
+    /// Reads now, over the last reading in `last`: what is gone since (a directory removed in one hierarchy
+    /// or in all) and what is read slowly keeps its last values. `layout` is that of [`GroupReader::new`].
     pub fn read(&mut self, layout: &Layout, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_busy_cgroup_and_what_stays_of_it_when_it_is_gone() {
+    fn a_busy_cgroup_is_read_and_its_last_reading_stays_when_it_is_removed() {
         let Some(tree) = TestTree::make("reader") else { return };
         let path = tree.group("busy");
         tree.write(Controller::Memory, "busy", limit_file(&tree.layout), "67108864");
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn unasked_a_sleeping_cgroup_is_not_read_anew() {
+    fn a_sleeping_cgroup_is_not_read_again_without_a_request() {
         let Some(tree) = TestTree::make("asked") else { return };
         let path = tree.group("idle");
         let mut reader = GroupReader::new(&tree.layout, path.as_str().into(), &Budget::new(64));

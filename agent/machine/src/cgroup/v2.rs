@@ -156,7 +156,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_v2_cgroup() {
+    fn the_files_of_a_v2_cgroup_are_read() {
         let mut u = Usage::default();
         cpu_stat(
             b"usage_usec 12\nuser_usec 5\nsystem_usec 7\nnr_periods 3\nnr_throttled 1\nthrottled_usec 9\n",
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_controller_its_stat_says_nothing() {
+    fn the_stat_of_a_missing_controller_is_ignored() {
         let mut u = Usage::default();
         memory_stat(b"anon 60\n", &mut u);
         memory_events(b"oom 1\n", &mut u);

@@ -28,11 +28,15 @@ pub enum GatherError {
 /// Where the kernel shows what there is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
+    /// The list of CPUs that are online.
     pub online_cpus: PathBuf,
+    /// /proc/meminfo.
     pub meminfo: PathBuf,
     /// One directory a huge page size; not there on a kernel without huge pages.
     pub hugepages: PathBuf,
+    /// The sysctl kernel.pid_max.
     pub pid_max: PathBuf,
+    /// The sysctl kernel.threads-max.
     pub threads_max: PathBuf,
 }
 
@@ -54,8 +58,8 @@ impl Sources {
         }
     }
 
-    /// Reads everything. `data` is the directory that holds pods' local data: the size of its file system is the
-    /// ephemeral storage (the kubelet's root directory has that part).
+    /// Reads everything. `data` is the directory that holds pods' local data: the size of its file system is
+    /// the ephemeral storage (the kubelet's root directory has that part).
     ///
     /// # Errors
     /// Something cannot be read, or says something else than the kernel does.
@@ -91,7 +95,8 @@ fn read(path: &Path) -> Result<String, GatherError> {
     })
 }
 
-/// Bytes of one line of /proc/meminfo. (The procfs crate calls a file without one of its many lines its own bug.)
+/// Bytes of one line of /proc/meminfo. (The procfs crate calls a file without one of its many lines its own
+/// bug.)
 fn meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
@@ -190,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_huge_pages() {
+    fn a_kernel_without_huge_pages_has_none() {
         let (root, sources) = machine(&[]);
         fs::remove_dir_all(root.path().join("sys/kernel/mm")).unwrap();
         assert_eq!(sources.capacity(None).unwrap().hugepages, BTreeMap::new());

@@ -1,8 +1,8 @@
 //! What was decided under pressure, kept for `nodewarden explain`: the newest decisions in memory, and in
 //! `decisions.json` of the state directory.
 //!
-//! No decision waits for the disk, which may be what is short: the newest state is written in the background. A damaged
-//! file is set aside, and the history begins empty.
+//! No decision waits for the disk, which may be what is short: the newest state is written in the background.
+//! A damaged file is set aside, and the history begins empty.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -44,7 +44,8 @@ struct Kept {
 }
 
 impl History {
-    /// The decisions of earlier agents with this state directory. Where they cannot be read: none, and the reason.
+    /// The decisions of earlier agents with this state directory. Where they cannot be read: none, and the
+    /// reason.
     pub fn open(state_dir: &Path) -> (Self, Option<StateFileError>) {
         let (file, kept, problem) = StateFile::open::<Kept>(state_dir.join(NAME), FORMAT);
         let consequence = "a restart of the agent would not know its last decisions";
@@ -65,8 +66,8 @@ impl History {
         number
     }
 
-    /// Replaces the decision that has the number of this one, of which more is known now. Nothing happens where that
-    /// decision is no longer kept.
+    /// Replaces the decision that has the number of this one, of which more is known now. Nothing happens
+    /// where that decision is no longer kept.
     pub fn replace(&self, decision: Decision) {
         let mut kept = self.0.kept.lock();
         let own = kept.decisions.iter_mut().rev().find(|own| own.number == decision.number);

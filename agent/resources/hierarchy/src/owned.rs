@@ -1,10 +1,12 @@
-//! The pod cgroups that this agent made: written to disk before a cgroup is made and removed after it is gone, so that
-//! an agent killed at any moment recognises its own cgroups afterwards and takes no foreign one for its own.
+//! The pod cgroups that this agent made: written to disk before a cgroup is made and removed after it is
+//! gone, so that an agent killed at any moment recognises its own cgroups afterwards and takes no foreign one
+//! for its own.
 //!
-//! `hierarchy.json` in the state directory is a [`state_file`] with the paths. It is not synced with every write: cgroups
-//! live as long as the kernel that has them, and so does what that kernel has not yet written of a file. The file could
-//! be lost only when the machine goes down, and then every cgroup in it is gone too. [`Owned::sync`] syncs it when there
-//! is time, so that no half-written file is found afterwards and reported as damage.
+//! `hierarchy.json` in the state directory is a [`state_file`] with the paths. It is not synced with every
+//! write: cgroups live as long as the kernel that has them, and so does what that kernel has not yet written
+//! of a file. The file could be lost only when the machine goes down, and then every cgroup in it is gone
+//! too. [`Owned::sync`] syncs it when there is time, so that no half-written file is found afterwards and
+//! reported as damage.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -39,8 +41,9 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// Reads what an earlier agent left in `dir`; a missing file is no error. A damaged file is set aside, and the
-    /// damage is returned with an empty list: a pod in it counts as foreign from then on unless a manifest names it.
+    /// Reads what an earlier agent left in `dir`; a missing file is no error. A damaged file is set aside,
+    /// and the damage is returned with an empty list: a pod in it counts as foreign from then on unless a
+    /// manifest names it.
     ///
     /// # Errors
     /// The file is there and cannot be read or set aside.
@@ -81,7 +84,8 @@ impl Owned {
         })
     }
 
-    /// Removes a pod that is gone; the file follows with the next write. A superfluous entry only costs a look for it.
+    /// Removes a pod that is gone; the file follows with the next write. A superfluous entry only costs a
+    /// look for it.
     pub fn remove(&mut self, path: &str) {
         self.stale |= self.pods.remove(path).is_some();
     }
@@ -116,7 +120,8 @@ impl Owned {
     }
 }
 
-/// Paths, uids and origins, each with a zero byte after it. A missing text counts as empty: such content does not parse.
+/// Paths, uids and origins, each with a zero byte after it. A missing text counts as empty: such content does
+/// not parse.
 fn checksum(pods: &Value, hash: &mut Sha256) {
     for (path, entry) in pods.as_object().into_iter().flatten() {
         let text = |field| entry.get(field).and_then(Value::as_str).unwrap_or_default();

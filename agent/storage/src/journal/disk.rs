@@ -58,10 +58,12 @@ struct Open {
 pub struct Written {
     /// Whole lines.
     pub lines: usize,
+    /// Why the rest was not written.
     pub error: Option<DiskError>,
 }
 
 impl Disk {
+    /// Files in `dir`, within these limits. Opens nothing yet.
     pub fn new(dir: &Path, limits: &Limits) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn the_directory_is_taken_once() {
+    fn a_directory_is_locked_by_one_agent() {
         let dir = tempfile::tempdir().unwrap();
         let held = lock(dir.path()).unwrap().unwrap();
         assert!(matches!(lock(dir.path()), Err(JournalError::InUse { .. })));

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
+/// The journal cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum JournalError {
     #[error("the journal in {} is in use by another nodewarden agent", dir.display())]
@@ -15,8 +16,11 @@ pub enum JournalError {
 #[derive(Debug, thiserror::Error)]
 #[error("journal: {call} {}: {source}", path.display())]
 pub struct DiskError {
+    /// The call that failed.
     pub call: &'static str,
+    /// On which file or directory.
     pub path: PathBuf,
+    /// The kernel's error.
     pub source: io::Error,
 }
 

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_both_ways() {
+    fn names_are_converted_both_ways() {
         for n in [0, 1, 2, 99] {
             assert_eq!(number(&name(n)), Some(n));
         }

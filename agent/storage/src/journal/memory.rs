@@ -10,6 +10,7 @@ use nodewarden_model::Event;
 use super::Limits;
 use super::packed::{Packed, Parts};
 
+/// The newest events, packed.
 #[derive(Debug)]
 pub struct Memory {
     events: VecDeque<Packed>,
@@ -27,10 +28,12 @@ pub struct Found {
     pub missed: u64,
     /// Number of the first event in memory, or of the next one if there is none.
     pub first_seq: u64,
+    /// The events from there on.
     pub events: Vec<Packed>,
 }
 
 impl Memory {
+    /// No events yet, within these limits.
     pub fn new(limits: &Limits) -> Self {
         Self {
             events: VecDeque::new(),
@@ -80,14 +83,17 @@ impl Memory {
         }
     }
 
+    /// How many events are here.
     pub fn len(&self) -> usize {
         self.events.len()
     }
 
+    /// Estimated bytes of all events.
     pub fn bytes(&self) -> usize {
         self.parts.bytes()
     }
 
+    /// The number that the next event gets.
     pub fn next_seq(&self) -> u64 {
         self.next_seq
     }
@@ -137,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_in_number() {
+    fn memory_is_bounded_in_number() {
         let mut m = memory(3, usize::MAX);
         for _ in 0..5 {
             m.push(event("/a"));
@@ -151,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn bounded_in_bytes_but_the_newest_stays() {
+    fn memory_is_bounded_in_bytes_except_for_the_newest_event() {
         let of = |many: usize| {
             let mut m = memory(100, usize::MAX);
             (0..many).for_each(|_| drop(m.push(event("/a"))));
@@ -169,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_go_on_after_what_was_restored() {
+    fn numbers_continue_after_the_restored_events() {
         let mut m = memory(10, usize::MAX);
         assert!(m.restore(Event { seq: 7, ..event("/a") }));
         assert!(!m.restore(Event { seq: 7, ..event("/a") }), "the same again");

@@ -5,9 +5,9 @@
 //!                             └► writer thread: the same, and writes what it finds as JSON lines
 //! ```
 //!
-//! There is one queue: the memory, in which events are packed. A subscriber or the writer that falls so far behind that its place was
-//! dropped from memory loses those events and gets one that reports how many. Appending takes a lock for a push and wakes
-//! who waits; it never touches the disk.
+//! There is one queue: the memory, in which events are packed. A subscriber or the writer that falls so far
+//! behind that its place was dropped from memory loses those events and gets one that reports how many.
+//! Appending takes a lock for a push and wakes who waits; it never touches the disk.
 //!
 //! What is on disk: `events.jsonl` (newest) and `events.1.jsonl` … , at most `files` files of at most
 //! `file_bytes` each. An event is handed to the kernel within some 5 ms, so a killed agent loses no more than
@@ -148,7 +148,8 @@ impl Journal {
         Ok(Self { shared, writer: Arc::new(writer) })
     }
 
-    /// Takes an event in, gives it its number and wakes who waits. Takes microseconds, whatever the disk does.
+    /// Takes an event in, gives it its number and wakes who waits. Takes microseconds, whatever the disk
+    /// does.
     pub fn append(
         &self,
         time: Timestamp,
@@ -189,8 +190,9 @@ impl Journal {
         }
     }
 
-    /// Ends the subscriptions once they have got everything, writes what is left and syncs it. Waits for that,
-    /// but not longer than some seconds if the disk hangs. Events appended later are kept in memory only.
+    /// Ends the subscriptions once they have got everything, writes what is left and syncs it. Waits for
+    /// that, but not longer than some seconds if the disk hangs. Events appended later are kept in memory
+    /// only.
     pub fn close(&self) {
         self.writer.stop();
         self.shared.closed.store(true, Ordering::Release);

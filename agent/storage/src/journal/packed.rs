@@ -1,5 +1,5 @@
-//! Events as memory keeps them: what several have in common once, what happened as JSON. A quarter of what they take as
-//! values, for a microsecond of work at each end.
+//! Events as memory keeps them: what several have in common once, what happened as JSON. A quarter of what
+//! they take as values, for a microsecond of work at each end.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -13,7 +13,9 @@ use super::shared::{Pool, Taken};
 /// One event. Cloning shares its parts.
 #[derive(Debug, Clone)]
 pub struct Packed {
+    /// The event's number.
     pub seq: u64,
+    /// When it happened.
     pub time: Timestamp,
     cgroup: Arc<str>,
     pod: Option<Arc<PodRef>>,
@@ -33,16 +35,19 @@ pub struct Parts {
 
 /// What the allocator adds to a text.
 const ALLOCATION: usize = 16;
-/// What a part takes in addition to its own bytes: two counters, and its place in the pool, which is not always full.
+/// What a part takes in addition to its own bytes: two counters, and its place in the pool, which is not
+/// always full.
 const PART: usize = ALLOCATION + 2 * size_of::<usize>() + 40;
 /// What an event takes in addition to its parts: its place in the queue, which is not always full.
 const EVENT: usize = size_of::<Packed>() * 3 / 2;
 
 impl Parts {
+    /// Estimated bytes of all packed events on the heap.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
+    /// The event in parts that it shares with others. To be given back by [`Self::forget`].
     pub fn pack(&mut self, event: &Event) -> Packed {
         // Only a map with keys that are no texts could fail, and no detail has one.
         let detail = serde_json::to_vec(&event.detail).unwrap_or_default();
@@ -145,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_comes_back_the_same() {
+    fn a_packed_event_is_unpacked_unchanged() {
         let mut parts = Parts::default();
         let message = || ("r".to_owned(), "line\nline\u{1}".to_owned());
         let ((reason, message), agent) = (message(), message());
@@ -164,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_events_share_counts_once_and_goes_with_the_last() {
+    fn shared_parts_count_once_and_are_freed_with_the_last_event() {
         let mut parts = Parts::default();
         let long = "/kubepods".repeat(20);
         let packed: Vec<Packed> =

@@ -13,10 +13,14 @@ use super::error::DiskError;
 use super::memory::Memory;
 use super::{Limits, files};
 
+/// What an earlier agent left.
 #[derive(Debug)]
 pub struct Restored {
+    /// The events that could be read and that memory holds.
     pub memory: Memory,
+    /// Lines that are no events.
     pub lines_skipped: u64,
+    /// The first call that failed.
     pub error: Option<DiskError>,
 }
 
@@ -137,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn mends_and_reads() {
+    fn a_damaged_file_is_repaired_and_read() {
         let whole = line(1) + &line(2);
         for (text, expected, mended) in [
             (String::new(), vec![], String::new()),

@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_was_written_and_nothing_else() {
+    fn the_last_number_is_read_back_unless_it_is_torn() {
         let dir = tempfile::tempdir().unwrap();
         assert_eq!(read(dir.path()), None);
         for n in [1, u64::MAX, 7] {

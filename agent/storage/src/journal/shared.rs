@@ -18,6 +18,7 @@ impl<T: ?Sized> Default for Pool<T> {
 /// A value taken from a pool or given back.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Taken<T: ?Sized> {
+    /// The shared value.
     pub value: Arc<T>,
     /// The pool did not have it.
     pub new: bool,
@@ -58,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kept_once_and_as_long_as_somebody_holds_it() {
+    fn a_value_is_kept_once_and_until_its_last_holder_gives_it_back() {
         let mut pool = Pool::<str>::default();
         let first = pool.take("a");
         let again = pool.take("a");

@@ -75,8 +75,8 @@ impl Subscription {
         self
     }
 
-    /// The next event; `None` when the journal was closed, or at the end of the backlog if no more was wanted.
-    /// Nothing is lost if the future is dropped before it is done.
+    /// The next event; `None` when the journal was closed, or at the end of the backlog if no more was
+    /// wanted. Nothing is lost if the future is dropped before it is done.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
         loop {
             if let Some(event) = self.ready.pop_front() {

@@ -101,7 +101,7 @@ fn every_detail_survives_the_file() {
 }
 
 #[tokio::test]
-async fn restart_goes_on_where_it_ended() {
+async fn a_restart_continues_with_the_next_number() {
     let dir = tempfile::tempdir().unwrap();
     for round in 0..3 {
         let journal = Journal::open(dir.path(), Limits::default()).unwrap();
@@ -138,7 +138,7 @@ async fn numbers_are_not_given_twice_after_a_crash() {
 }
 
 #[test]
-fn one_journal_one_agent() {
+fn a_second_agent_cannot_open_the_journal() {
     let dir = tempfile::tempdir().unwrap();
     let first = Journal::open(dir.path(), Limits::default()).unwrap();
     assert!(matches!(Journal::open(dir.path(), Limits::default()), Err(JournalError::InUse { .. })));
@@ -169,7 +169,7 @@ async fn older_events_come_from_disk_without_gap_or_double() {
 }
 
 #[tokio::test]
-async fn live_events_come_once_and_in_order() {
+async fn live_events_arrive_once_and_in_order() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), Limits::default()).unwrap();
     append(&journal, 1);
@@ -191,7 +191,7 @@ async fn live_events_come_once_and_in_order() {
 }
 
 #[tokio::test]
-async fn a_slow_subscriber_is_told_what_it_missed() {
+async fn a_slow_subscriber_gets_the_number_of_events_it_missed() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), few(10)).unwrap();
     let mut slow = journal.subscribe(None);
@@ -247,7 +247,7 @@ impl Drop for TinyMount {
 }
 
 #[tokio::test]
-async fn a_full_disk_is_waited_out() {
+async fn lines_are_written_again_when_a_full_disk_has_room() {
     let Some(mount) = TinyMount::new() else { return };
     let dir = mount.0.path().join("journal");
     let journal = Journal::open(&dir, Limits::default()).unwrap();
@@ -278,7 +278,7 @@ async fn a_full_disk_is_waited_out() {
 }
 
 #[test]
-fn what_a_full_disk_outlasts_is_counted() {
+fn lines_lost_to_a_full_disk_are_counted() {
     let Some(mount) = TinyMount::new() else { return };
     let dir = mount.0.path().join("journal");
     let journal = Journal::open(&dir, few(50)).unwrap();

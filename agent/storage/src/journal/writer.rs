@@ -41,6 +41,10 @@ struct Signals {
 }
 
 impl Handle {
+    /// Starts the thread. `lock` is held until the thread ends.
+    ///
+    /// # Errors
+    /// No thread can be started.
     pub fn start(shared: Arc<Shared>, lock: Option<Lock>) -> Result<Self, JournalError> {
         let signals = Arc::new(Signals::default());
         let writer = Writer::new(shared, lock);

@@ -22,7 +22,9 @@ impl fmt::Display for Bound {
 /// CPU time per period (CFS bandwidth), both in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct CpuQuota {
+    /// Time that may be used in a period.
     pub quota_us: Bound,
+    /// Length of a period.
     pub period_us: u64,
 }
 

@@ -4,7 +4,8 @@ use super::GroupFiles;
 use super::group_files::read_file;
 use crate::cgroup::{CgroupError, Controller, Version, parse};
 
-/// Use of one cgroup with everything below it. `None` where the controller is missing or the cgroup not there.
+/// Use of one cgroup with everything below it. `None` where the controller is missing or the cgroup not
+/// there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Consumption {
     /// Bytes: `memory.current`, v1 `memory.usage_in_bytes`.

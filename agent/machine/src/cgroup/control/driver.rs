@@ -28,8 +28,8 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// The path that this driver gives to a name.
     fn path(&self, name: &CgroupName) -> String;
 
-    /// Makes the cgroup where it is missing, in every hierarchy, and sets `limits`. Its parent must exist. Finishes
-    /// what an interrupted call left.
+    /// Makes the cgroup where it is missing, in every hierarchy, and sets `limits`. Its parent must exist.
+    /// Finishes what an interrupted call left.
     fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
 
     /// Sets the limits that `limits` contains on an existing cgroup.

@@ -18,6 +18,7 @@ pub struct GroupFiles {
 }
 
 impl GroupFiles {
+    /// The files of cgroups on this machine, which has this layout.
     pub fn new(layout: Arc<Layout>) -> Self {
         let interface = Interface::of(&layout);
         Self { layout, interface }
@@ -29,10 +30,12 @@ impl GroupFiles {
         Self { layout, interface }
     }
 
+    /// The machine's layout.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
+    /// Which files there are and in which units they count.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use super::{Bound, CpuQuota, PageSize};
 
-/// Limits of one cgroup. `None` means "not set": a writer leaves it, a reader could not read it (its controller is
-/// missing, or this version of cgroups does not have it).
+/// Limits of one cgroup. `None` means "not set": a writer leaves it, a reader could not read it (its
+/// controller is missing, or this version of cgroups does not have it).
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
     /// How the CPU is shared.
     pub cpu: Option<CpuShare>,
+    /// CPU time per period: `cpu.max`, v1 `cpu.cfs_quota_us` and `cpu.cfs_period_us`.
     pub cpu_quota: Option<CpuQuota>,
     /// v2 `cpu.idle`.
     pub cpu_idle: Option<bool>,
@@ -29,6 +30,7 @@ pub struct Limits {
     pub memsw_max: Option<Bound>,
     /// v2 `memory.oom.group`.
     pub oom_group: Option<bool>,
+    /// Number of processes: `pids.max`.
     pub pids_max: Option<Bound>,
     /// Bytes for each page size.
     pub hugetlb: BTreeMap<PageSize, Bound>,
@@ -37,10 +39,10 @@ pub struct Limits {
 /// A cgroup's share of the CPU among its siblings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum CpuShare {
-    /// In v1's unit (2 to 262,144). On v2 it is written as the weight of the linear formula, as the kubelet does for
-    /// its own levels.
+    /// In v1's unit (2 to 262,144). On v2 it is written as the weight of the linear formula, as the kubelet
+    /// does for its own levels.
     Shares(u64),
-    /// In v2's unit (1 to 10,000), already converted: what a v2 cgroup is read as, and what containers get whose
-    /// runtime uses another formula.
+    /// In v2's unit (1 to 10,000), already converted: what a v2 cgroup is read as, and what containers get
+    /// whose runtime uses another formula.
     Weight(u64),
 }

@@ -1,4 +1,5 @@
-//! Everything that is done to cgroups, whichever driver makes them. A cgroup is named by its path below the mounts.
+//! Everything that is done to cgroups, whichever driver makes them. A cgroup is named by its path below the
+//! mounts.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -23,8 +24,8 @@ pub enum Presence {
     Everywhere,
 }
 
-/// Makes, changes, looks at and removes cgroups. Its calls block (on files, on D-Bus, in [`Manager::destroy`] on
-/// processes that end): not for an async task.
+/// Makes, changes, looks at and removes cgroups. Its calls block (on files, on D-Bus, in [`Manager::destroy`]
+/// on processes that end): not for an async task.
 #[derive(Debug)]
 pub struct Manager {
     driver: Arc<dyn Driver>,
@@ -33,14 +34,17 @@ pub struct Manager {
 }
 
 impl Manager {
+    /// A manager that works through this driver on a machine with this layout.
     pub fn new(driver: Arc<dyn Driver>, layout: Arc<Layout>) -> Self {
         Self { driver, files: GroupFiles::new(layout), in_flight: InFlight::default() }
     }
 
+    /// The machine's layout.
     pub fn layout(&self) -> &Layout {
         self.files.layout()
     }
 
+    /// Which driver it works through.
     pub fn kind(&self) -> DriverKind {
         self.driver.kind()
     }
@@ -130,8 +134,8 @@ impl Manager {
         Consumption::read(&self.files, path)
     }
 
-    /// Kills what is left in it and below it and removes it and everything below from every hierarchy, trying again
-    /// until `patience` is over. Nothing there is no error: another may have removed it.
+    /// Kills what is left in it and below it and removes it and everything below from every hierarchy, trying
+    /// again until `patience` is over. Nothing there is no error: another may have removed it.
     ///
     /// # Errors
     /// Another call is at it ([`DestroyError::InFlight`]); it holds this process or process 1

@@ -93,7 +93,8 @@ pub fn pids_in(
     Ok(pids)
 }
 
-/// Whether a process is in `path` or below it in any hierarchy, by its own `/proc/<pid>/cgroup`. False when it is gone.
+/// Whether a process is in `path` or below it in any hierarchy, by its own `/proc/<pid>/cgroup`. False when
+/// it is gone.
 pub fn is_below(files: &GroupFiles, pid: i32, path: &str) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return false };
     let memberships = parse_memberships(&text);

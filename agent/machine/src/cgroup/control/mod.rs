@@ -1,8 +1,10 @@
-//! Making, changing and removing cgroups: names, limits, the cgroupfs and the systemd driver, destroying what is left.
+//! Making, changing and removing cgroups: names, limits, the cgroupfs and the systemd driver, destroying what
+//! is left.
 //!
 //! - [`CgroupName`]: a name and the path that each driver gives to it.
 //! - [`Limits`] and, as texts of files, [`Interface`].
-//! - [`Driver`]: what differs between [`Cgroupfs`] and systemd; [`Manager`]: all that can be done with either.
+//! - [`Driver`]: what differs between [`Cgroupfs`] and systemd; [`Manager`]: all that can be done with
+//!   either.
 //!
 //! Observe mode uses nothing of this.
 

@@ -1,8 +1,8 @@
 //! A cgroup's name, whichever driver makes it, and the path that each driver gives to it.
 //!
 //! The conversions are the kubelet's (pkg/kubelet/cm/cgroup_manager_linux.go): on cgroupfs the parts are the
-//! directories; under systemd each part's `-` becomes `_`, since systemd reads `-` in a slice's name as its place in
-//! the tree (systemd.slice(5)), and the slice's own directory lies in those of all its parents.
+//! directories; under systemd each part's `-` becomes `_`, since systemd reads `-` in a slice's name as its
+//! place in the tree (systemd.slice(5)), and the slice's own directory lies in those of all its parents.
 
 use std::fmt;
 
@@ -14,8 +14,8 @@ const SLICE: &str = ".slice";
 /// The longest name of a directory, and so of a cgroup, in bytes (NAME_MAX).
 const LONGEST_PART: usize = 255;
 
-/// The parts of a cgroup's name below the root: `["kubepods", "burstable", "pod<uid>"]` (the kubelet's `CgroupName`).
-/// No parts name the root. Every part can be a directory's name.
+/// The parts of a cgroup's name below the root: `["kubepods", "burstable", "pod<uid>"]` (the kubelet's
+/// `CgroupName`). No parts name the root. Every part can be a directory's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct CgroupName(Vec<String>);
 
@@ -50,8 +50,9 @@ impl CgroupName {
         Self::root().join(parts)
     }
 
-    /// This name with more parts (the kubelet's `NewCgroupName`). `_` is allowed, though it does not come back from
-    /// systemd: see [`Self::comes_back_from_systemd`].
+    /// This name with more parts (the kubelet's `NewCgroupName`). `_` is allowed, though
+    /// [`Self::from_systemd_path`] reads it as `-` (the reason why the kubelet forbids it in names that it
+    /// makes).
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -87,6 +88,7 @@ impl CgroupName {
         Some(Self(parents.to_vec()))
     }
 
+    /// Whether it is the root: a name without parts.
     pub fn is_root(&self) -> bool {
         self.0.is_empty()
     }
@@ -96,19 +98,14 @@ impl CgroupName {
         self.0.starts_with(&other.0)
     }
 
-    /// Every name from the first part down to this one: the order in which they are made. Without the root.
-    pub fn lineage(&self) -> impl Iterator<Item = Self> + '_ {
-        (1..=self.0.len()).map(|depth| Self(self.0[..depth].to_vec()))
-    }
-
     /// The path below the mounts under the cgroupfs driver (`ToCgroupfs`): `/kubepods/burstable/pod<uid>`.
     pub fn cgroupfs_path(&self) -> String {
         format!("/{}", self.0.join("/"))
     }
 
-    /// The name of a path under the cgroupfs driver (`ParseCgroupfsToCgroupName`), also of `cgroupRoot`, which the
-    /// kubelet reads the same way under either driver. A `/` at the end, which the kubelet would take for an empty
-    /// part more, is ignored.
+    /// The name of a path under the cgroupfs driver (`ParseCgroupfsToCgroupName`), also of `cgroupRoot`,
+    /// which the kubelet reads the same way under either driver. A `/` at the end, which the kubelet would
+    /// take for an empty part more, is ignored.
     ///
     /// # Errors
     /// As [`Self::new`], and when it does not begin with `/`.
@@ -118,15 +115,6 @@ impl CgroupName {
             "" => Ok(Self::root()),
             below => Self::new(below.split('/')),
         }
-    }
-
-    /// The unit that systemd makes for it: `kubepods-burstable-pod<uid with _>.slice`; `-.slice` for the root.
-    pub fn systemd_slice(&self) -> String {
-        if self.is_root() {
-            return format!("-{SLICE}");
-        }
-        let parts: Vec<String> = self.0.iter().map(|part| escape(part)).collect();
-        parts.join("-") + SLICE
     }
 
     /// The path below the mounts under the systemd driver (`ToSystemd`):
@@ -152,8 +140,8 @@ impl CgroupName {
     /// The name of a slice's path under the systemd driver, or of its last part alone
     /// (`ParseSystemdToCgroupName`). Every `_` becomes a `-`.
     ///
-    /// Unlike the kubelet's, which makes some name of any text, it refuses what is no slice, and the root comes back
-    /// as the root.
+    /// Unlike the kubelet's, which makes some name of any text, it refuses what is no slice, and the root
+    /// comes back as the root.
     ///
     /// # Errors
     /// As [`Self::new`], and when the path is not the one that systemd gives to the slice.
@@ -173,12 +161,6 @@ impl CgroupName {
             return Err(not_a_slice(expected));
         }
         Ok(name)
-    }
-
-    /// Whether [`Self::from_systemd_path`] gives this name again for its path: not if it has `_`, which reads as `-`
-    /// (the reason why the kubelet forbids `_` in the names that it makes itself).
-    pub fn comes_back_from_systemd(&self) -> bool {
-        !self.0.iter().any(|part| part.contains('_'))
     }
 }
 

@@ -160,7 +160,7 @@ proptest! {
 
     /// Paths made of the words that the parser looks for.
     #[test]
-    fn is_consistent_on_near_paths(
+    fn similar_paths_are_identified_consistently(
         parts in prop::collection::vec(
             prop::sample::select(vec![
                 "/", "kubepods", "burstable", "besteffort", "pod", ".slice", ".scope", ":", "-", "_", "crio",

@@ -95,7 +95,7 @@ fn of_several_mounts_the_whole_and_shortest_is_taken() {
 }
 
 #[test]
-fn a_mount_that_something_covers_does_not_count() {
+fn a_covered_mount_is_ignored() {
     let mut mounts = vec![mount(Version::V2, "/sys/fs/cgroup", "/", &["cpu", "memory"])];
     mounts[0].visible = false;
     assert!(matches!(

@@ -1,6 +1,7 @@
-//! The cgroups of the daemons that run next to the pods (the kubelet's pkg/kubelet/cm/container_manager_linux.go): the agent itself
-//! (`kubeletCgroups`, `oomScoreAdj`), the container runtime (`runtimeCgroups`) and everything else that is in no cgroup
-//! of its own (`systemCgroups`).
+//! The cgroups of the daemons that run next to the pods (the kubelet's
+//! pkg/kubelet/cm/container_manager_linux.go): the agent itself (`kubeletCgroups`, `oomScoreAdj`), the
+//! container runtime (`runtimeCgroups`) and everything else that is in no cgroup of its own
+//! (`systemCgroups`).
 //!
 //! - [`Daemons::ensure`] looks and puts right what is not; the kubelet does so each minute.
 //! - [`to_move`] decides which processes of the root cgroup go to `systemCgroups`: never kernel threads.
@@ -87,8 +88,8 @@ pub struct Adjusted {
 }
 
 impl Daemons {
-    /// Puts every daemon in its place. What cannot be done is reported and tried again the next time; nothing here is
-    /// worth ending for. Blocks while the runtime's socket is connected.
+    /// Puts every daemon in its place. What cannot be done is reported and tried again the next time; nothing
+    /// here is worth ending for. Blocks while the runtime's socket is connected.
     pub fn ensure(&self) -> Report {
         self.ensure_for(Pid::this())
     }
@@ -144,8 +145,8 @@ impl Report {
         }
     }
 
-    /// Moves what may be moved out of the root cgroup. A process can fork while it is moved, so it is looked again;
-    /// what failed counts only in the last round.
+    /// Moves what may be moved out of the root cgroup. A process can fork while it is moved, so it is looked
+    /// again; what failed counts only in the last round.
     fn empty_root(&mut self, system: &System) {
         let before = self.problems.len();
         for _ in 0..ROUNDS {

@@ -16,10 +16,12 @@ const PROCS: &str = "cgroup.procs";
 pub struct Place(Vec<PathBuf>);
 
 impl Place {
+    /// The cgroup with these directories.
     pub fn new(directories: Vec<PathBuf>) -> Self {
         Self(directories)
     }
 
+    /// Its directories, one in each hierarchy.
     pub fn directories(&self) -> &[PathBuf] {
         &self.0
     }

@@ -14,7 +14,9 @@ const INIT: Pid = Pid::from_raw(1);
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
+    /// Its number.
     pub pid: Pid,
+    /// The number of its parent.
     pub parent: Pid,
     /// `PF_KTHREAD` is set.
     pub is_kernel_thread: bool,
@@ -22,9 +24,10 @@ pub struct Process {
     pub is_zombie: bool,
 }
 
-/// Which of the root cgroup's processes go to `systemCgroups`: all but process 1 and kernel threads, so that the
-/// kernel's own work is never bound by a limit of user space (`ensureSystemCgroups` in the kubelet, which knows kernel
-/// threads by their missing executable; that would leave out processes whose executable cannot be read).
+/// Which of the root cgroup's processes go to `systemCgroups`: all but process 1 and kernel threads, so that
+/// the kernel's own work is never bound by a limit of user space (`ensureSystemCgroups` in the kubelet, which
+/// knows kernel threads by their missing executable; that would leave out processes whose executable cannot
+/// be read).
 pub fn to_move(processes: &[Process]) -> Vec<Pid> {
     processes
         .iter()

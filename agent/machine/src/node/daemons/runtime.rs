@@ -9,8 +9,8 @@ use nix::unistd::Pid;
 
 use super::{DaemonError, process};
 
-/// The runtime's processes: who listens on its socket, else whom its pid file names, else the processes of its name.
-/// Whatever runs in a container, such as the runtime of a cluster in containers, is left alone.
+/// The runtime's processes: who listens on its socket, else whom its pid file names, else the processes of
+/// its name. Whatever runs in a container, such as the runtime of a cluster in containers, is left alone.
 ///
 /// # Errors
 /// No process was found.
@@ -34,8 +34,8 @@ pub fn find(socket: &Path) -> Result<Vec<Pid>, DaemonError> {
 /// Who may be the runtime.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Candidates {
-    /// Who listens on the socket. With socket activation that is systemd, which made the socket; 0 is a process of a
-    /// pid namespace that cannot be seen.
+    /// Who listens on the socket. With socket activation that is systemd, which made the socket; 0 is a
+    /// process of a pid namespace that cannot be seen.
     peer: Option<Pid>,
     pid_file: Option<Pid>,
     named: Vec<Pid>,
@@ -77,9 +77,9 @@ fn comm(name: &str) -> &str {
     &name[..end]
 }
 
-/// Whether a process is in no container: it has one number only, in the pid namespace of the /proc that we read
-/// (proc_pid_status(5), `NSpid`). The kubelet compares /proc/<pid>/ns/pid with that of process 1, which needs more
-/// privileges to read.
+/// Whether a process is in no container: it has one number only, in the pid namespace of the /proc that we
+/// read (proc_pid_status(5), `NSpid`). The kubelet compares /proc/<pid>/ns/pid with that of process 1, which
+/// needs more privileges to read.
 fn is_on_host(pid: Pid) -> bool {
     let status = procfs::process::Process::new(pid.as_raw()).and_then(|p| p.status());
     // A kernel without pid namespaces has no such line.
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_surest_is_chosen() {
+    fn the_most_certain_process_is_chosen() {
         let pid = Pid::from_raw;
         let name_of = |pid: Pid| (if pid.as_raw() == 20 { "containerd" } else { "other" }).to_owned();
         for (peer, pid_file, named, chosen) in [
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn who_listens_is_found() {
+    fn the_process_that_listens_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("runtime.sock");
         let error = find(&socket).unwrap_err().to_string();

@@ -11,7 +11,8 @@ use super::{DaemonError, place};
 /// Sets it, and returns what it was; none if it was right, or the process is gone.
 ///
 /// # Errors
-/// It cannot be read, or not be set: below what it has, only with CAP_SYS_RESOURCE (fs/proc/base.c, `__set_oom_adj`).
+/// It cannot be read, or not be set: below what it has, only with CAP_SYS_RESOURCE (fs/proc/base.c,
+/// `__set_oom_adj`).
 pub fn apply(pid: Pid, score: i32) -> Result<Option<i32>, DaemonError> {
     let path = PathBuf::from(format!("/proc/{pid}/oom_score_adj"));
     let text = match fs::read_to_string(&path) {

@@ -39,8 +39,8 @@ fn the_machines_processes() {
     let own = to_move(&all.filter_map(|p| process::read(Pid::from_raw(p.ok()?.pid()))).collect::<Vec<_>>());
     assert!(own.contains(&Pid::this()) && !own.contains(&Pid::from_raw(1)));
     for pid in own {
-        // The kubelet's sign of a kernel thread. A process may also end meanwhile: it has no program any more before it
-        // counts as ended.
+        // The kubelet's sign of a kernel thread. A process may also end meanwhile: it has no program any more
+        // before it counts as ended.
         let is_told = || fs::read_link(format!("/proc/{pid}/exe")).is_ok() || is_gone(pid);
         let until = Instant::now() + Duration::from_secs(2);
         while !is_told() {
@@ -141,7 +141,7 @@ fn daemons(agent_score: i32) -> Daemons {
 }
 
 #[test]
-fn the_agent_gets_its_place_and_its_score_once() {
+fn the_agent_is_moved_and_its_score_is_set_once() {
     let Some(cgroups) = Cgroups::new("agent") else { return };
     let place = cgroups.place("agent");
     let sleeper = Sleeper::start();
@@ -179,7 +179,7 @@ fn what_cannot_be_done_is_reported() {
 }
 
 #[test]
-fn a_process_that_is_gone_is_no_problem() {
+fn a_process_that_has_ended_is_no_error() {
     let mut sleeper = Sleeper::start();
     sleeper.0.kill().unwrap();
     sleeper.0.wait().unwrap();
@@ -190,7 +190,7 @@ fn a_process_that_is_gone_is_no_problem() {
 
 /// The root cgroup is played by one of ours.
 #[test]
-fn everything_leaves_the_root() {
+fn all_processes_are_moved_out_of_the_root() {
     let Some(cgroups) = Cgroups::new("system") else { return };
     let (root, place) = (cgroups.place("root"), cgroups.place("system"));
     let sleepers: Vec<Sleeper> = (0..5).map(|_| Sleeper::start()).collect();

@@ -1,4 +1,5 @@
-//! The state of the eviction engine on disk: which thresholds are passed since when, and which conditions last.
+//! The state of the eviction engine on disk: which thresholds are passed since when, and which conditions
+//! last.
 //!
 //! A thread of its own writes the newest state: decisions never wait for a disk.
 

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn empty_ones_are_filled_from_the_next_that_has_some() {
+    fn an_empty_cpuset_takes_the_cpus_of_the_next_that_has_some() {
         let mount = tempfile::tempdir().unwrap();
         for (path, cpus) in [("", "0-3"), ("a", "0-1"), ("a/b", "\n"), ("a/b/c", "\n"), ("a/d", "1")] {
             let dir = mount.path().join(path);

@@ -1,8 +1,8 @@
 //! The cgroupfs driver: cgroups made and changed by their files alone, on v1, hybrid and v2.
 //!
 //! A cgroup is made in every hierarchy, those without a controller of interest too, as a runtime does for its
-//! containers and the kubelet for pods. Every step may find itself done: what an interrupted call left is finished by
-//! the next.
+//! containers and the kubelet for pods. Every step may find itself done: what an interrupted call left is
+//! finished by the next.
 
 mod cpuset;
 mod subtree;
@@ -29,6 +29,7 @@ pub struct Cgroupfs {
 }
 
 impl Cgroupfs {
+    /// A driver that writes the files of this layout.
     pub fn new(layout: Arc<Layout>) -> Self {
         Self { files: GroupFiles::new(layout), warned: Mutex::default() }
     }

@@ -10,9 +10,9 @@ use crate::cgroup::{CgroupError, Controller};
 const OFFERED: &str = "cgroup.controllers";
 const HANDED_DOWN: &str = "cgroup.subtree_control";
 
-/// Lets every cgroup above `path` hand down all that it has, from the top down, as runc's library does for the
-/// kubelet. A controller that cannot be handed down (EBUSY: the parent holds processes itself) is left out and returned
-/// as what the kernel said: [`check_required`] decides whether the cgroup can do without.
+/// Lets every cgroup above `path` hand down all that it has, from the top down, as runc's library does for
+/// the kubelet. A controller that cannot be handed down (EBUSY: the parent holds processes itself) is left
+/// out and returned as what the kernel said: [`check_required`] decides whether the cgroup can do without.
 ///
 /// # Errors
 /// The files cannot be read.
@@ -78,13 +78,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_offered_and_not_on() {
+    fn controllers_that_are_offered_and_not_enabled() {
         assert_eq!(missing("cpuset cpu io memory\n", "cpu memory\n"), ["+cpuset", "+io"]);
         assert!(missing("cpu\n", "cpu\n").is_empty() && missing("", "").is_empty());
     }
 
     #[test]
-    fn a_required_controller_that_stays_above_is_named() {
+    fn a_required_controller_that_is_not_enabled_below_is_an_error() {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join(OFFERED), "cpu pids\n").unwrap();
         let both = [Controller::Cpu, Controller::Memory, Controller::Pids];

@@ -66,7 +66,7 @@ fn a_real_cgroup_is_made_changed_and_removed() {
 }
 
 #[test]
-fn a_cgroup_half_made_is_finished() {
+fn a_partly_created_cgroup_is_completed() {
     let Some(tree) = TestTree::make("half") else { return };
     let driver = Cgroupfs::new(tree.layout.clone());
     let path = tree.path("pod-1");
@@ -92,7 +92,7 @@ fn a_cgroup_half_made_is_finished() {
 }
 
 #[test]
-fn what_cannot_be_done_is_said() {
+fn what_cannot_be_done_is_an_error() {
     let Some(tree) = TestTree::make("refused") else { return };
     let driver = Cgroupfs::new(tree.layout.clone());
     let error = driver.create(&tree.path("none/pod"), &Limits::default()).unwrap_err();
@@ -123,7 +123,7 @@ fn what_cannot_be_done_is_said() {
 
 /// v2 as plain files: what is handed down and written where.
 #[test]
-fn on_v2_controllers_are_handed_down_first() {
+fn on_v2_controllers_are_enabled_from_the_top_down() {
     let dir = tempfile::tempdir().unwrap();
     let mount = dir.path();
     let all = "cpuset cpu io memory hugetlb pids rdma misc";

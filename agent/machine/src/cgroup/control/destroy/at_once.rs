@@ -1,7 +1,7 @@
 //! Killing every process of a cgroup at once, and leaving the cgroup itself.
 //!
-//! Other than in [`super::kill`] nothing is stopped before it is killed: what waits in the kernel for memory would not
-//! stand still for a long time, and that is when this is called.
+//! Other than in [`super::kill`] nothing is stopped before it is killed: what waits in the kernel for memory
+//! would not stand still for a long time, and that is when this is called.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -34,8 +34,9 @@ pub struct Killed {
 }
 
 impl Killed {
-    /// Gives their memory back from here, while they are on their way out (process_mrelease(2), Linux 5.15): one that
-    /// waits for the CPU, or in the kernel, keeps it no longer than others do. Blocks for as long as that takes.
+    /// Gives their memory back from here, while they are on their way out (process_mrelease(2), Linux 5.15):
+    /// one that waits for the CPU, or in the kernel, keeps it no longer than others do. Blocks for as long as
+    /// that takes.
     pub fn release(&self) {
         for handle in &self.held {
             // EINVAL from one that has given it back already, ESRCH from one that has ended.
@@ -46,13 +47,13 @@ impl Killed {
     }
 }
 
-/// Sends KILL to everything in `path` and below it, and to what comes meanwhile, until all there is has it or `patience` is
-/// over. The cgroup stays, with forks forbidden where it has a pids controller. Does not wait for anything to end: see
-/// [`is_empty`]. Nothing there is no error.
+/// Sends KILL to everything in `path` and below it, and to what comes meanwhile, until all there is has it or
+/// `patience` is over. The cgroup stays, with forks forbidden where it has a pids controller. Does not wait
+/// for anything to end: see [`is_empty`]. Nothing there is no error.
 ///
 /// # Errors
-/// It holds this process or process 1 ([`DestroyError::Holds`]: nothing was done); more is made than can be killed
-/// ([`DestroyError::StillThere`]); its files cannot be read.
+/// It holds this process or process 1 ([`DestroyError::Holds`]: nothing was done); more is made than can be
+/// killed ([`DestroyError::StillThere`]); its files cannot be read.
 pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Killed, DestroyError> {
     check_path(path)?;
     let begun = Instant::now();
@@ -114,8 +115,8 @@ fn kill_whole(
     Ok(whole)
 }
 
-/// As [`super::kill::kill_one`], holding it from then on. Without descriptors to be had the number alone must do, looked
-/// at right before.
+/// As [`super::kill::kill_one`], holding it from then on. Without descriptors to be had the number alone must
+/// do, looked at right before.
 fn kill_one(files: &GroupFiles, pid: i32, path: &str, held: &mut Vec<Handle>) {
     if pid <= 1 || pid == own_pid() {
         return;

@@ -25,7 +25,9 @@ pub enum DestroyError {
 /// What is left of a cgroup when the patience is over, and why.
 #[derive(Debug)]
 pub struct StillThere {
+    /// The cgroup.
     pub path: String,
+    /// How long it was waited for.
     pub waited: Duration,
     /// Processes that are still in it.
     pub holdouts: Vec<Holdout>,
@@ -98,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_says_why() {
+    fn the_error_says_why() {
         let holdout = |pid, state, kernel_thread| Holdout { pid, name: "x".into(), state, kernel_thread };
         let error = DestroyError::StillThere(Box::new(StillThere {
             path: "/kubepods/pod1".into(),

@@ -9,20 +9,21 @@ use crate::cgroup::control::GroupFiles;
 use crate::cgroup::control::group_files::{read_file, write_file};
 use crate::cgroup::group_path::join;
 
-/// How long to wait for all to stand still. One that waits in the kernel (state D) may take for ever: the rest is
-/// killed then, and the next round comes.
+/// How long to wait for all to stand still. One that waits in the kernel (state D) may take for ever: the
+/// rest is killed then, and the next round comes.
 const LIMIT: Duration = Duration::from_millis(100);
 
 /// A frozen cgroup. Dropping it lets everything in it run on, or end if it was killed.
 #[derive(Debug)]
 pub struct Frozen {
-    /// File and text that undo it, for each cgroup: one that was frozen by itself keeps its processes from dying on v1.
+    /// File and text that undo it, for each cgroup: one that was frozen by itself keeps its processes from
+    /// dying on v1.
     thaw: Vec<(PathBuf, &'static str)>,
 }
 
 impl Frozen {
-    /// As if all were frozen already: dropping it thaws what others have frozen by the v1 freezer, which keeps
-    /// killed processes from ending (v2's does not).
+    /// As if all were frozen already: dropping it thaws what others have frozen by the v1 freezer, which
+    /// keeps killed processes from ending (v2's does not).
     pub fn by_others(files: &GroupFiles, groups: &[String]) -> Self {
         // The top first: what is below stays frozen until it runs again.
         let state =
@@ -30,8 +31,8 @@ impl Frozen {
         Self { thaw: groups.iter().rev().filter_map(state).collect() }
     }
 
-    /// Freezes the last of `groups` (which come children first) with all below it: by the v1 freezer where one is
-    /// mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
+    /// Freezes the last of `groups` (which come children first) with all below it: by the v1 freezer where
+    /// one is mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
     ///
     /// # Errors
     /// A file that is there refuses.
@@ -61,7 +62,8 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         for (file, text) in &self.thaw {
-            // One that is gone, or has no such file, needs no thawing; what stays frozen is frozen again next round.
+            // One that is gone, or has no such file, needs no thawing; what stays frozen is frozen again next
+            // round.
             let _ = write_file(file, text);
         }
     }
@@ -88,7 +90,8 @@ fn wait(files: &[(PathBuf, &str)]) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// The v1 freezer's directory of `path` if a cgroup above it is frozen, which keeps killed processes from ending.
+/// The v1 freezer's directory of `path` if a cgroup above it is frozen, which keeps killed processes from
+/// ending.
 pub fn frozen_from_above(files: &GroupFiles, path: &str) -> Option<PathBuf> {
     let dir = join(files.layout().freezer()?, path);
     let text = read_file(&dir.join("freezer.parent_freezing")).ok()??;

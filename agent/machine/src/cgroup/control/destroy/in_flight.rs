@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_second_caller_is_told() {
+    fn a_second_call_for_the_same_cgroup_is_refused() {
         let all = InFlight::default();
         let first = all.begin("/a").unwrap();
         assert!(matches!(all.begin("/a"), Err(DestroyError::InFlight { path }) if path == "/a"));

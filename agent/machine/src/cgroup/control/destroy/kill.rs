@@ -14,8 +14,8 @@ use crate::cgroup::control::{GroupFiles, members};
 use crate::cgroup::group_path::join;
 use crate::cgroup::{CgroupError, Controller, Version};
 
-/// What was killed one by one and may take a while to end, since it needs the CPU for that. It must not be frozen again
-/// meanwhile: that is what would keep it from ending.
+/// What was killed one by one and may take a while to end, since it needs the CPU for that. It must not be
+/// frozen again meanwhile: that is what would keep it from ending.
 #[derive(Debug, Default)]
 pub struct Dying {
     pids: BTreeSet<i32>,
@@ -82,8 +82,8 @@ pub(super) fn kill_frozen(
     Ok(pids)
 }
 
-/// Gives what is in it the CPU that it needs to freeze and to end: with the least weight next to busy pods, or over its
-/// quota, that would take seconds.
+/// Gives what is in it the CPU that it needs to freeze and to end: with the least weight next to busy pods,
+/// or over its quota, that would take seconds.
 pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     let (weight, quota) = match files.interface().version(Controller::Cpu) {
         None => return,
@@ -100,8 +100,8 @@ pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     groups.iter().for_each(|group| write(group, quota));
 }
 
-/// `cgroup.kill` (v2, kernel 5.14 on): everything in it and below it, forks in flight included. False where there is
-/// none, or it does not do it (a threaded cgroup).
+/// `cgroup.kill` (v2, kernel 5.14 on): everything in it and below it, forks in flight included. False where
+/// there is none, or it does not do it (a threaded cgroup).
 pub(super) fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
     let Some(unified) = files.layout().unified() else { return Ok(false) };
     match write_file(&join(&unified.mount, path).join("cgroup.kill"), "1") {
@@ -113,8 +113,8 @@ pub(super) fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, Cgrou
     }
 }
 
-/// Kills the process that has this number if it is in the cgroup: held fast first and looked at then, so that a number
-/// that has passed to another process does not kill that one.
+/// Kills the process that has this number if it is in the cgroup: held fast first and looked at then, so that
+/// a number that has passed to another process does not kill that one.
 fn kill_one(files: &GroupFiles, pid: i32, path: &str) {
     if pid <= 1 || pid == own_pid() {
         return;

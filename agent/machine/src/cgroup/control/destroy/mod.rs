@@ -1,8 +1,8 @@
 //! Taking a cgroup away with all that is in it.
 //!
-//! One round: read which processes there are; if any, kill them ([`kill`]), else remove the directories bottom up. Rounds
-//! follow each other with growing pauses until all is gone or the patience is over, since a killed process takes a
-//! moment to end, and another process may still be started.
+//! One round: read which processes there are; if any, kill them ([`kill`]), else remove the directories
+//! bottom up. Rounds follow each other with growing pauses until all is gone or the patience is over, since a
+//! killed process takes a moment to end, and another process may still be started.
 
 mod at_once;
 mod error;
@@ -33,6 +33,7 @@ pub struct Destroyed {
     pub killed: usize,
     /// Rounds, the last one included.
     pub rounds: u32,
+    /// How long it took.
     pub took: Duration,
 }
 

@@ -8,8 +8,11 @@ use procfs::process::{Process, StatFlags};
 /// What `/proc/<pid>/stat` says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
+    /// Its `comm`.
     pub name: String,
+    /// `R`, `S`, `D`, `Z` and so on (proc_pid_stat(5)).
     pub state: char,
+    /// `PF_KTHREAD` is set.
     pub kernel_thread: bool,
 }
 
@@ -20,11 +23,13 @@ pub fn facts(pid: i32) -> Option<Facts> {
     Some(Facts { name: stat.comm, state: stat.state, kernel_thread })
 }
 
+/// The number of this process.
 pub fn own_pid() -> i32 {
     nix::unistd::getpid().as_raw()
 }
 
-/// A process held by a descriptor: it stays the same process, even when another one gets its number after its end.
+/// A process held by a descriptor: it stays the same process, even when another one gets its number after its
+/// end.
 #[derive(Debug)]
 pub struct Handle(OwnedFd);
 
@@ -62,7 +67,8 @@ impl Handle {
     /// # Errors
     /// As of process_mrelease(2): ENOSYS before Linux 5.15, EINVAL and ESRCH when it has done so already.
     pub fn release(&self) -> io::Result<()> {
-        // SAFETY: an open descriptor and no flags; the memory that is given back is that of a process which was killed.
+        // SAFETY: an open descriptor and no flags; the memory that is given back is that of a process which
+        // was killed.
         let released = unsafe { libc::syscall(libc::SYS_process_mrelease, self.0.as_raw_fd(), 0) };
         if released == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -87,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_kills_its_process_and_nobody_after_it() {
+    fn a_handle_kills_its_process_and_none_that_gets_the_number_later() {
         let mut child = Command::new("sleep").arg("60").spawn().unwrap();
         let handle = match Handle::open(child.id() as i32) {
             Ok(handle) => handle,

@@ -2,8 +2,8 @@
 //!
 //! - [`Interface::writes`]: which files to write, in which order.
 //! - [`Interface::read`]: what the files say.
-//! - [`Interface::settled`]: what they will say once limits are written (rounded to pages, converted, left out where
-//!   this machine has no such file), so that written and read compare equal.
+//! - [`Interface::settled`]: what they will say once limits are written (rounded to pages, converted, left
+//!   out where this machine has no such file), so that written and read compare equal.
 //!
 //! All are pure functions of values: the files themselves are opened by others. Sources: cgroup-v2.rst and
 //! cgroup-v1/ of the kernel's documentation; what runc's library writes for a kubelet.
@@ -66,8 +66,9 @@ impl Interface {
         &self.huge_pages
     }
 
-    /// The greatest number that a page counter of pages of `unit` bytes counts to, in bytes; from there on it is no
-    /// limit (PAGE_COUNTER_MAX of include/linux/page_counter.h, rounded down as mm/hugetlb_cgroup.c does).
+    /// The greatest number that a page counter of pages of `unit` bytes counts to, in bytes; from there on it
+    /// is no limit (PAGE_COUNTER_MAX of include/linux/page_counter.h, rounded down as mm/hugetlb_cgroup.c
+    /// does).
     fn no_limit(&self, unit: u64) -> u64 {
         let greatest = i64::MAX as u64 / self.page_bytes * self.page_bytes;
         greatest / unit * unit

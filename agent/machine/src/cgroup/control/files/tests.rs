@@ -63,7 +63,7 @@ fn pod() -> Limits {
 }
 
 #[test]
-fn a_pod_on_v1() {
+fn a_pods_limits_are_written_to_v1_files() {
     assert_eq!(
         texts(&v1(), &pod(), &Limits { cpu_quota: quota(Bound::Max, 100_000), ..Limits::default() }),
         [
@@ -80,7 +80,7 @@ fn a_pod_on_v1() {
 }
 
 #[test]
-fn a_pod_on_v2() {
+fn a_pods_limits_are_written_to_v2_files() {
     assert_eq!(
         texts(&v2(), &pod(), &Limits::default()),
         [
@@ -97,7 +97,7 @@ fn a_pod_on_v2() {
 }
 
 #[test]
-fn no_limit_is_said_in_each_versions_way() {
+fn no_limit_is_written_as_each_version_demands() {
     let none = Limits {
         cpu_quota: quota(Bound::Max, 100_000),
         memory_max: Some(Bound::Max),
@@ -360,7 +360,7 @@ fn limits() -> impl Strategy<Value = Limits> {
 
 proptest! {
     #[test]
-    fn what_is_read_back_is_what_was_settled(limits in limits()) {
+    fn limits_are_read_back_as_they_were_settled(limits in limits()) {
         for interface in [v1(), v2()] {
             let mut fake = Fake::default();
             fake.apply(interface.writes(&limits, &Limits::default()), unit);
@@ -369,7 +369,7 @@ proptest! {
     }
 
     #[test]
-    fn settled_stays(limits in limits()) {
+    fn settled_limits_settle_to_themselves(limits in limits()) {
         for interface in [v1(), v2()] {
             let settled = interface.settled(&limits);
             prop_assert_eq!(&interface.settled(&settled), &settled);
@@ -378,7 +378,7 @@ proptest! {
 }
 
 #[test]
-fn reservation_and_use_that_differ_are_neither() {
+fn huge_page_limits_of_use_and_reservation_that_differ_equal_no_limit_value() {
     let mut fake = Fake::default();
     fake.apply(v2().writes(&pod(), &Limits::default()), unit);
     assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(4 << 20));

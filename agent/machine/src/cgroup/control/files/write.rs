@@ -9,8 +9,11 @@ use crate::cgroup::{Controller, Version};
 pub struct Write {
     /// On whose hierarchy.
     pub controller: Controller,
+    /// The file's name.
     pub file: String,
+    /// What is written.
     pub text: String,
+    /// What it means that there is no such file.
     pub absent: Absent,
 }
 
@@ -24,7 +27,8 @@ pub enum Absent {
 }
 
 impl Interface {
-    /// What must be read before [`Interface::writes`] can decide the order: `before` needs to contain only these.
+    /// What must be read before [`Interface::writes`] can decide the order: `before` needs to contain only
+    /// these.
     pub fn order_depends_on(&self, limits: &Limits) -> Vec<(Controller, &'static str)> {
         let mut files = Vec::new();
         if self.version(Controller::Cpu) == Some(Version::V1) && limits.cpu_quota.is_some() {
@@ -41,8 +45,8 @@ impl Interface {
         files
     }
 
-    /// The writes that set what `limits` contains, in an order in which the kernel takes each, given what the cgroup has
-    /// `before`. Limits of missing controllers, and of the other version of cgroups, are left out.
+    /// The writes that set what `limits` contains, in an order in which the kernel takes each, given what the
+    /// cgroup has `before`. Limits of missing controllers, and of the other version of cgroups, are left out.
     pub fn writes(&self, limits: &Limits, before: &Limits) -> Vec<Write> {
         let mut list = List { interface: self, writes: Vec::new() };
         list.cpuset(limits);
@@ -103,8 +107,8 @@ impl List<'_> {
         }
         let before = before.cpu_quota;
         if before.is_none_or(|b| b.period_us != quota.period_us) {
-            // Quota over period must stay between the parent's and the children's while only one of the two is
-            // written (tg_cfs_schedulable_down): without a quota any period will do.
+            // Quota over period must stay between the parent's and the children's while only one of the two
+            // is written (tg_cfs_schedulable_down): without a quota any period will do.
             if before.is_none_or(|b| b.quota_us != Bound::Max) {
                 self.add(Controller::Cpu, "cpu.cfs_quota_us", "-1", absent);
             }
@@ -170,8 +174,8 @@ impl List<'_> {
     fn hugetlb(&mut self, limits: &Limits) {
         let Some(version) = self.interface.version(Controller::Hugetlb) else { return };
         for (size, bound) in &limits.hugetlb {
-            // What is reserved is limited too (kernel 5.7 on): else a reservation above the limit would succeed and
-            // its use would be killed (SIGBUS).
+            // What is reserved is limited too (kernel 5.7 on): else a reservation above the limit would
+            // succeed and its use would be killed (SIGBUS).
             for file in hugetlb_files(version) {
                 let text = match version {
                     Version::V1 => minus_one(*bound),

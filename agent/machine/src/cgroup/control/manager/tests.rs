@@ -22,7 +22,7 @@ fn runs(pid: u32) -> bool {
 }
 
 #[test]
-fn made_read_and_looked_at() {
+fn a_created_cgroup_can_be_read() {
     let Some(tree) = TestTree::make("manager") else { return };
     let manager = manager(&tree);
     let (pod, container) = (tree.path("pod"), tree.path("pod/c1"));
@@ -73,7 +73,7 @@ fn made_read_and_looked_at() {
 }
 
 #[test]
-fn what_is_only_in_some_hierarchies_is_seen_and_goes() {
+fn a_cgroup_in_some_hierarchies_only_is_found_and_removed() {
     let Some(tree) = TestTree::make("partly") else { return };
     let manager = manager(&tree);
     let pod = tree.path("pod");
@@ -95,7 +95,7 @@ fn what_is_only_in_some_hierarchies_is_seen_and_goes() {
 
 /// A process that is in one hierarchy's cgroup only, each in turn, and no other process dies with it.
 #[test]
-fn a_process_in_one_hierarchy_is_found_and_killed_alone() {
+fn a_process_that_is_in_one_hierarchy_only_is_killed() {
     let Some(tree) = TestTree::make("one") else { return };
     let manager = manager(&tree);
     tree.group("other");
@@ -114,7 +114,7 @@ fn a_process_in_one_hierarchy_is_found_and_killed_alone() {
 }
 
 #[test]
-fn frozen_processes_and_forking_ones_go() {
+fn frozen_and_forking_processes_are_killed() {
     let Some(tree) = TestTree::make("frozen") else { return };
     let manager = manager(&tree);
     let pod = tree.path("pod");
@@ -144,7 +144,7 @@ fn frozen_processes_and_forking_ones_go() {
 }
 
 #[test]
-fn what_does_not_go_is_named() {
+fn processes_that_do_not_end_are_named() {
     let Some(tree) = TestTree::make("stays") else { return };
     let manager = manager(&tree);
     // Frozen from above on v1: nothing below can end. Pure v2 kills frozen processes too.

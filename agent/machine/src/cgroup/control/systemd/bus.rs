@@ -1,9 +1,9 @@
 //! Calls to systemd's manager object (org.freedesktop.systemd1(5)), each bounded in time.
 //!
-//! A conversation is a connection of its own, over systemd's private socket where that can be reached (as root; it
-//! needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on purpose: systemd
-//! sends every signal to everyone on its private socket, and keeps what is not read in its own memory. And there is
-//! nothing to repair after a `daemon-reexec`.
+//! A conversation is a connection of its own, over systemd's private socket where that can be reached (as
+//! root; it needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on
+//! purpose: systemd sends every signal to everyone on its private socket, and keeps what is not read in its
+//! own memory. And there is nothing to repair after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
@@ -46,8 +46,8 @@ pub struct Bus {
     pub version: u32,
 }
 
-/// Connects, and does `work` until it is done or its time is over. `work` begins again when the connection is lost: it
-/// must have the same result however often its parts were done before.
+/// Connects, and does `work` until it is done or its time is over. `work` begins again when the connection is
+/// lost: it must have the same result however often its parts were done before.
 ///
 /// Not to be called from async code: it blocks, on a runtime of its own.
 ///
@@ -148,8 +148,8 @@ impl Bus {
         self.manager("SetUnitProperties", unit.name(), &body).await.map(drop)
     }
 
-    /// Stops a unit, waits until it is no longer active, and lets systemd forget that it failed. Not loaded is no
-    /// error.
+    /// Stops a unit, waits until it is no longer active, and lets systemd forget that it failed. Not loaded
+    /// is no error.
     pub async fn stop(&self, unit: &Unit) -> Result<(), SystemdError> {
         const CALL: &str = "StopUnit";
         match self.manager(CALL, unit.name(), &(unit.name(), "replace")).await {

@@ -12,12 +12,12 @@ use crate::cgroup::{CgroupError, Version};
 /// Every CPU that this machine could ever have.
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 
-/// Makes slices through systemd, and leaves to the driver of files what systemd has no property for: the limits, the
-/// directories of hierarchies that it does not use, and the controllers that it does not know.
+/// Makes slices through systemd, and leaves to the driver of files what systemd has no property for: the
+/// limits, the directories of hierarchies that it does not use, and the controllers that it does not know.
 ///
-/// Its methods block, up to half a minute when systemd does not answer, and each has a connection and a small runtime
-/// of its own: call them from plain threads (or `spawn_blocking`), never from async code, where they would panic. They
-/// may run at the same time.
+/// Its methods block, up to half a minute when systemd does not answer, and each has a connection and a small
+/// runtime of its own: call them from plain threads (or `spawn_blocking`), never from async code, where they
+/// would panic. They may run at the same time.
 #[derive(Debug)]
 pub struct Systemd {
     files: Box<dyn Driver>,
@@ -25,8 +25,8 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// `files` is the driver of files; `cgroups` is where the controllers are (v1 on hybrid: its v2 tree has none of
-    /// those that systemd sets).
+    /// `files` is the driver of files; `cgroups` is where the controllers are (v1 on hybrid: its v2 tree has
+    /// none of those that systemd sets).
     pub fn new(files: impl Driver + 'static, cgroups: Version) -> Self {
         Self { files: Box::new(files), cgroups }
     }

@@ -36,7 +36,9 @@ pub enum SystemdError {
 #[derive(Debug, Error)]
 #[error("{address}: {cause}")]
 pub struct WayError {
+    /// Where systemd was tried to be reached.
     pub address: &'static str,
+    /// Why that failed.
     pub cause: WayCause,
 }
 
@@ -58,8 +60,8 @@ fn causes(ways: &[WayError]) -> String {
 }
 
 impl SystemdError {
-    /// The connection was lost or could not be made, as it is while systemd re-executes itself: what was asked may
-    /// be asked again.
+    /// The connection was lost or could not be made, as it is while systemd re-executes itself: what was
+    /// asked may be asked again.
     pub(super) fn is_lost(&self) -> bool {
         match self {
             Self::Call { source, .. } => is_lost(source),

@@ -1,5 +1,5 @@
-//! Against a real kubelet's units under the systemd driver: from what was asked of the runtime and what the kubelet's
-//! levels are, the properties and the files of every unit.
+//! Against a real kubelet's units under the systemd driver: from what was asked of the runtime and what the
+//! kubelet's levels are, the properties and the files of every unit.
 
 use std::collections::BTreeMap;
 
@@ -180,8 +180,8 @@ fn asked(request: &Json) -> Limits {
     }
 }
 
-/// What the kubelet sets of a pod's own cgroup, which gets no swap limit, no period alone, and a limit only where
-/// every container has one: its files show whether.
+/// What the kubelet sets of a pod's own cgroup, which gets no swap limit, no period alone, and a limit only
+/// where every container has one: its files show whether.
 fn of_pod(request: &Json, files: &Json) -> Limits {
     let limited = |file: &str| !text(&files[file]).starts_with("max");
     let asked = asked(request);
@@ -190,7 +190,8 @@ fn of_pod(request: &Json, files: &Json) -> Limits {
     Limits { cpu_quota, memory_max, swap_max: None, ..asked }
 }
 
-/// `DefaultTasksMax` of the recorded machine: what the first recorded scope has, of which nothing else is set.
+/// `DefaultTasksMax` of the recorded machine: what the first recorded scope has, of which nothing else is
+/// set.
 fn default_tasks_max(recording: &Json) -> String {
     let batches = recording["batches"].as_object().expect("batches").values();
     let pods = batches.flat_map(|batch| batch["pods"].as_object().expect("pods").values());

@@ -1,8 +1,8 @@
 //! systemd's private socket: D-Bus between two, without a daemon and without `Hello`.
 //!
-//! systemd signs what it sends there as `org.freedesktop.systemd1`. Only a bus can give out such names; zbus takes none
-//! but a unique one (`:1.5`) for a sender, and refuses every answer. So the first letter of that name is read as `:`,
-//! in the sender's field alone, which makes it one.
+//! systemd signs what it sends there as `org.freedesktop.systemd1`. Only a bus can give out such names; zbus
+//! takes none but a unique one (`:1.5`) for a sender, and refuses every answer. So the first letter of that
+//! name is read as `:`, in the sender's field alone, which makes it one.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -19,6 +19,7 @@ use zbus::connection::socket::{ReadHalf, Split, WriteHalf};
 pub struct Private(UnixStream);
 
 impl Private {
+    /// Connects to systemd's private socket at `path`.
     pub async fn connect(path: &str) -> io::Result<Self> {
         UnixStream::connect(path).await.map(Self)
     }
@@ -67,8 +68,8 @@ impl WriteHalf for Writer {
 
 /// The name that systemd signs with.
 const NAME: &[u8] = b"org.freedesktop.systemd1";
-/// What precedes it in the sender's header field (D-Bus Specification, "Header Fields"): field 7, a variant of a
-/// string, and its length. A text of a message's body can't have these bytes, since none has a NUL.
+/// What precedes it in the sender's header field (D-Bus Specification, "Header Fields"): field 7, a variant
+/// of a string, and its length. A text of a message's body can't have these bytes, since none has a NUL.
 const FIELD: [u8; 8] = {
     let [a, b, c, d] = (NAME.len() as u32).to_ne_bytes();
     [7, 1, b's', 0, a, b, c, d]
@@ -104,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn the_sender_becomes_a_unique_name() {
+    fn the_sender_is_replaced_by_a_unique_name() {
         let field = [&FIELD[..], NAME, b"\0"].concat();
         let text = [&b"l\x02\x01\x01........"[..], &field, b"org.freedesktop.systemd1", &field].concat();
         let renamed = [&FIELD[..], b":rg.freedesktop.systemd1\0"].concat();
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn all_else_stays() {
+    fn other_processes_stay_where_they_are() {
         let other = [7, 1, b's', 0, 5, 0, 0, 0];
         let texts: [&[u8]; 4] = [
             b"OK 0123456789abcdef\r\nAGREE_UNIX_FD\r\n",

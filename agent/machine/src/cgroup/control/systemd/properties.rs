@@ -29,7 +29,9 @@ pub struct Dialect {
 /// One property, as `StartTransientUnit` and `SetUnitProperties` take it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
+    /// systemd's name of it.
     pub name: &'static str,
+    /// Its value in the type that systemd expects.
     pub value: Value,
 }
 
@@ -57,14 +59,16 @@ impl Property {
     }
 }
 
-/// What a slice is made with, whatever its limits: as the kubelet makes it, and what keeps the controllers on.
+/// What a slice is made with, whatever its limits: as the kubelet makes it, and what keeps the controllers
+/// on.
 ///
-/// `cpus` are all that this machine could have (`/sys/devices/system/cpu/possible`). A slice of which systemd thinks
-/// that nothing below needs the cpuset controller loses its files when its last pod goes. A value for the time of
-/// booting and shutting down makes it need the controller for ever and, being every CPU, restricts nothing.
+/// `cpus` are all that this machine could have (`/sys/devices/system/cpu/possible`). A slice of which systemd
+/// thinks that nothing below needs the cpuset controller loses its files when its last pod goes. A value for
+/// the time of booting and shutting down makes it need the controller for ever and, being every CPU,
+/// restricts nothing.
 ///
-/// The limits are not among them: of CPU lists in the unit's own file and in the drop-in of a later change, systemd 252
-/// takes both together.
+/// The limits are not among them: of CPU lists in the unit's own file and in the drop-in of a later change,
+/// systemd 252 takes both together.
 pub fn of_slice(unit: &Unit, cpus: &[u8], dialect: Dialect) -> Vec<Property> {
     let mut all = vec![
         Property { name: "Description", value: Value::Text(format!("nodewarden cgroup {}", unit.name())) },

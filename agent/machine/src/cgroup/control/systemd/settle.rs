@@ -13,8 +13,8 @@ const LONGEST_US: u64 = 1_000_000;
 /// The greatest `pids.max` that is a number, on 64 bits.
 const MOST_TASKS: u64 = 4 << 20;
 
-/// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is set: rounded up to the next 10 ms. systemd would
-/// cut the rest off at the next `daemon-reload`, and children would have more than their parent.
+/// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is set: rounded up to the next 10 ms. systemd
+/// would cut the rest off at the next `daemon-reload`, and children would have more than their parent.
 pub fn quota_per_second(quota_us: u64, period_us: u64) -> u64 {
     let period = u128::from(period_us.max(1));
     let exact = u128::from(quota_us) * SECOND_US / period;
@@ -42,8 +42,9 @@ pub fn tasks(asked: Bound) -> Bound {
     }
 }
 
-/// The limits that systemd sets when asked for these: a CPU quota rounded up to 10 ms per second, no weight together with `cpu.idle`,
-/// at least one task. The kernel's own rounding is left to those who know the files.
+/// The limits that systemd sets when asked for these: a CPU quota rounded up to 10 ms per second, no weight
+/// together with `cpu.idle`, at least one task. The kernel's own rounding is left to those who know the
+/// files.
 pub fn settle(limits: &Limits) -> Limits {
     Limits {
         // To systemd idleness is a weight; the kernel refuses any other to an idle cgroup.

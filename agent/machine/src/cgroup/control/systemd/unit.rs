@@ -38,6 +38,7 @@ impl Unit {
         Ok(Self { name: name.into(), slice: Some(slice) })
     }
 
+    /// The unit's name: `kubepods.slice`, `cri-containerd-….scope`.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -47,6 +48,7 @@ impl Unit {
         self.slice.as_deref()
     }
 
+    /// Whether it is a slice; else it is a scope.
     pub fn is_slice(&self) -> bool {
         self.name.ends_with(".slice")
     }
@@ -60,8 +62,8 @@ impl Unit {
         }
     }
 
-    /// Its D-Bus object: letters and digits as they are (a digit not in front), every other byte as `_` and two
-    /// hexadecimal digits (systemd's `bus_label_escape`).
+    /// Its D-Bus object: letters and digits as they are (a digit not in front), every other byte as `_` and
+    /// two hexadecimal digits (systemd's `bus_label_escape`).
     pub fn object(&self) -> String {
         let escaped = self.name.bytes().enumerate().map(|(at, byte)| {
             let kept = byte.is_ascii_alphabetic() || (at > 0 && byte.is_ascii_digit());
@@ -103,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_systemd_does_not_keep_there_is_refused() {
+    fn a_path_that_systemd_does_not_have_is_refused() {
         let refused = |path, text: &str| assert_eq!(unit(path), Err(text.to_owned()), "{path}");
         for path in ["/kubepods", "/a.slice/.slice", "/a.slice/b"] {
             let why = "is no unit's cgroup: its last part does not end in .slice, .scope or .service";

@@ -24,7 +24,7 @@ fn gone(files: &GroupFiles, path: &str) {
 }
 
 #[test]
-fn what_forks_is_ended_one_by_one() {
+fn processes_that_fork_are_killed_one_by_one() {
     let Some(files) = v1_alone() else {
         nodewarden_testing::skip("the controllers are on v2");
         return;
@@ -43,7 +43,7 @@ fn what_forks_is_ended_one_by_one() {
 }
 
 #[test]
-fn what_somebody_has_frozen_ends_too() {
+fn processes_that_were_frozen_before_are_killed_too() {
     let Some(files) = v1_alone().filter(|files| files.layout().freezer().is_some()) else {
         nodewarden_testing::skip("no v1 freezer");
         return;
@@ -58,7 +58,7 @@ fn what_somebody_has_frozen_ends_too() {
 }
 
 #[test]
-fn what_holds_this_process_or_is_no_pods_is_refused() {
+fn a_cgroup_with_this_process_or_of_no_pod_is_refused() {
     let Ok(layout) = Layout::detect() else {
         nodewarden_testing::skip("no cgroups here");
         return;

@@ -24,7 +24,7 @@ fn unified_alone(layout: &Layout) -> Option<Arc<Layout>> {
 }
 
 #[test]
-fn every_kind_of_freezer_holds_what_forks() {
+fn every_freezer_stops_processes_that_fork() {
     let Some(tree) = TestTree::make("freezer") else { return };
     let views = [Some(tree.layout.clone()), unified_alone(&tree.layout)];
     for (n, layout) in views.into_iter().flatten().enumerate() {

@@ -21,7 +21,7 @@ fn quota(quota_us: Bound, period_us: u64) -> Limits {
 }
 
 #[test]
-fn nothing_told_is_nothing_set() {
+fn no_limits_set_no_properties() {
     assert_eq!(set(&Limits::default(), V2), vec![]);
     assert_eq!(set(&Limits::default(), V1), vec![]);
 }
@@ -68,7 +68,7 @@ fn every_limit_that_v2_has_a_property_for() {
 }
 
 #[test]
-fn what_systemd_refuses_is_the_nearest_that_it_takes() {
+fn a_quota_that_systemd_refuses_becomes_the_nearest_that_it_accepts() {
     for (limits, dialect, wanted) in [
         (Limits { memory_max: Some(Bound::At(0)), ..Limits::default() }, V2, ("MemoryMax", 1)),
         (Limits { memory_max: Some(Bound::At(0)), ..Limits::default() }, V1, ("MemoryLimit", 1)),
@@ -85,7 +85,7 @@ fn what_systemd_refuses_is_the_nearest_that_it_takes() {
 }
 
 #[test]
-fn idle_is_a_weight_of_nought() {
+fn idle_is_a_weight_of_zero() {
     let limits = Limits { cpu: Some(CpuShare::Weight(7)), cpu_idle: Some(true), ..Limits::default() };
     assert_eq!(numbers(&limits, V2), [("CPUWeight", 0)]);
     assert_eq!(numbers(&limits, Dialect { systemd: 251, ..V2 }), [("CPUWeight", 7)]);
@@ -120,7 +120,7 @@ fn quotas() {
 }
 
 #[test]
-fn an_empty_cpu_list_takes_the_list_away() {
+fn an_empty_cpu_list_removes_the_list() {
     let limits = Limits { cpuset_cpus: Some(String::new()), ..Limits::default() };
     assert_eq!(set(&limits, V2), [("AllowedCPUs", Value::Bytes(vec![]))]);
     let limits = Limits { cpuset_cpus: Some("x".into()), ..Limits::default() };
