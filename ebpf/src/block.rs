@@ -1,16 +1,39 @@
 //! Topic block: latency of each block request from issue to completion, by the cgroup that the request is
 //! for.
 
-use aya_ebpf::{helpers::bpf_ktime_get_ns, macros::btf_tracepoint, programs::BtfTracePointContext};
-use nodewarden_ebpf_abi::{LATENCY_BUCKETS, UNTRACKED};
+use aya_ebpf::{
+    helpers::bpf_ktime_get_ns,
+    macros::{btf_tracepoint, map},
+    maps::{Array, LruHashMap},
+    programs::BtfTracePointContext,
+};
+use nodewarden_ebpf_abi::{BlockCell, LATENCY_BUCKETS, UNTRACKED};
 
 use crate::{
     count::{add, bucket},
     globals::*,
-    maps::{BLOCK_CELLS, REQUESTS},
+    maps::MMAPABLE,
     read::{Ptr, probe},
     slots::{css_cgroup_id, slot_of},
 };
+
+/// Block latencies, indexed by slot.
+#[map]
+static BLOCK_CELLS: Array<BlockCell> = Array::with_max_entries(1, MMAPABLE);
+/// Block requests in progress: address of the request → when it was issued (CLOCK_MONOTONIC, ns); slot × 2 +
+/// direction.
+#[map]
+static REQUESTS: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(8192, 0);
+
+globals! {
+    /// request, bio, blkcg_gq, blkcg
+    OFF_RQ_CMD_FLAGS: u32 = 0;
+    OFF_RQ_DATA_LEN: u32 = 0;
+    OFF_RQ_BIO: u32 = 0;
+    OFF_BIO_BLKG: u32 = 0;
+    OFF_BLKG_BLKCG: u32 = 0;
+    OFF_BLKCG_CSS: u32 = 0;
+}
 
 /// include/linux/blk_types.h: REQ_OP_MASK, REQ_OP_READ, REQ_OP_WRITE
 const OP_MASK: u32 = 0xff;

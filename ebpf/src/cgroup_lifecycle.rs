@@ -19,6 +19,14 @@ use crate::{
     slots::{cgroup_id, forget, free_slots, slot_of, space_of},
 };
 
+globals! {
+    /// cgroup, cgroup_root, kernfs_node
+    OFF_CGROUP_ROOT: u32 = 0;
+    OFF_CGROUP_SELF_PARENT: u32 = 0;
+    OFF_ROOT_HIERARCHY: u32 = 0;
+    OFF_KN_NAME: u32 = 0;
+}
+
 /// Space and kernel id of a cgroup; `None` if nothing is counted in its hierarchy.
 #[inline(always)]
 fn place(cgroup: Ptr) -> Option<(u32, u64)> {

@@ -15,7 +15,8 @@
 
 use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, bpf_ktime_get_ns},
-    macros::btf_tracepoint,
+    macros::{btf_tracepoint, map},
+    maps::Array,
     programs::BtfTracePointContext,
 };
 use nodewarden_ebpf_abi::{CpuCell, CpuState, LATENCY_BUCKETS, LastTurn, NO_SLOT};
@@ -23,10 +24,28 @@ use nodewarden_ebpf_abi::{CpuCell, CpuState, LATENCY_BUCKETS, LastTurn, NO_SLOT}
 use crate::{
     count::bucket,
     globals::*,
-    maps::{CPU_CELLS, CPU_STATES, LAST_TURNS, LAST_TURNS_BITS},
+    maps::MMAPABLE,
     read::{Ptr, field},
     slots::{cpu_cgroup_id, slot_of},
 };
+
+/// CPU counters, indexed by CPU × capacity + slot.
+#[map]
+static CPU_CELLS: Array<CpuCell> = Array::with_max_entries(1, MMAPABLE);
+/// The running task, indexed by CPU.
+#[map]
+static CPU_STATES: Array<CpuState> = Array::with_max_entries(1, MMAPABLE);
+/// log2 of the number of entries of `LAST_TURNS`.
+const LAST_TURNS_BITS: u32 = 13;
+/// Last turns of tasks, indexed by a hash of the pid.
+#[map]
+static LAST_TURNS: Array<LastTurn> = Array::with_max_entries(1 << LAST_TURNS_BITS, 0);
+
+globals! {
+    /// task_struct
+    OFF_TASK_RUN_DELAY: u32 = 0;
+    OFF_TASK_LAST_ARRIVAL: u32 = 0;
+}
 
 #[btf_tracepoint(function = "sched_switch")]
 pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {

@@ -7,21 +7,49 @@
 
 use aya_ebpf::{
     helpers::generated::{bpf_get_current_ancestor_cgroup_id, bpf_get_retval, bpf_ktime_get_ns},
-    macros::cgroup_device,
+    macros::{cgroup_device, map},
+    maps::{Array, HashMap, LruHashMap},
     programs::DeviceContext,
 };
 use nodewarden_ebpf_abi::{
     ANY_MINOR, DEVICE_AUDIT, DEVICE_HAS_ANY_MINOR, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount,
-    DeviceKey, DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL, is_default_device,
+    DeviceKey, DeviceRecord, DeviceTurn, Kind, PLACE_CLASSES, PLACE_LEVEL, PLACES, is_default_device,
 };
 
 use crate::{
     count::add,
     globals::*,
-    maps::{DEVICE_COUNTS, DEVICE_PLACES, DEVICE_PODS, DEVICE_RULES, DEVICE_TURNS, DEVICES_OF},
     read::{Ptr, probe},
     ring::{command, current, emit, header},
 };
+
+/// BPF_F_NO_PREALLOC: allocates memory for the entries in the table, not for the largest number of them.
+const NO_PREALLOC: u32 = 1;
+
+/// Where pods are in the unified hierarchy: see `PLACE_LEVEL` and `PLACE_CLASSES`.
+#[map]
+static DEVICE_PLACES: Array<u64> = Array::with_max_entries(PLACES, 0);
+/// Pods whose accesses are checked: kernel id of the pod's cgroup → mode (`DEVICE_AUDIT`, `DEVICE_ENFORCE`).
+#[map]
+static DEVICE_PODS: HashMap<u64, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Rules: pod and device → accesses that are allowed.
+#[map]
+static DEVICE_RULES: HashMap<DeviceKey, u32> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Counts of accesses that no rule allowed.
+#[map]
+static DEVICE_COUNTS: HashMap<DeviceKey, DeviceCount> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Kernel id of the pod's cgroup → number of its devices that have a count of their own.
+#[map]
+static DEVICES_OF: HashMap<u64, u64> = HashMap::with_max_entries(1, NO_PREALLOC);
+/// Records that some CPU sends or has sent: see `DeviceTurn`.
+#[map]
+static DEVICE_TURNS: LruHashMap<DeviceTurn, u32> = LruHashMap::with_max_entries(1, 0);
+
+globals! {
+    /// cgroup
+    OFF_CGROUP_LEVEL: u32 = 0;
+    OFF_CGROUP_ANCESTORS: u32 = 0;
+}
 
 const DENY: i32 = 0;
 const ALLOW: i32 = 1;

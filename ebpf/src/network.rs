@@ -3,7 +3,8 @@
 
 use aya_ebpf::{
     helpers::{bpf_get_smp_processor_id, generated::bpf_skb_cgroup_id},
-    macros::cgroup_skb,
+    macros::{cgroup_skb, map},
+    maps::Array,
     programs::SkBuffContext,
 };
 use nodewarden_ebpf_abi::NetworkCell;
@@ -11,9 +12,13 @@ use nodewarden_ebpf_abi::NetworkCell;
 use crate::{
     count::add,
     globals::{CAPACITY, SPACE_UNIFIED, get},
-    maps::NETWORK_CELLS,
+    maps::MMAPABLE,
     slots::slot_of,
 };
+
+/// Network counters, indexed by CPU × capacity + slot.
+#[map]
+static NETWORK_CELLS: Array<NetworkCell> = Array::with_max_entries(1, MMAPABLE);
 
 /// Return value: let the packet pass.
 const PASS: i32 = 1;

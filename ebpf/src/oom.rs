@@ -18,6 +18,28 @@ use crate::{
     slots::{css_cgroup_id, memcg, memory_cgroup_id},
 };
 
+globals! {
+    /// task_struct
+    OFF_TASK_MM: u32 = 0;
+    /// cgroup_subsys_state
+    OFF_CSS_PARENT: u32 = 0;
+    /// mm_struct
+    OFF_MM_TOTAL_VM: u32 = 0;
+    OFF_MM_RSS: u32 = 0;
+    /// Distance from one rss counter to the next.
+    RSS_STRIDE: u32 = 0;
+    /// signal_struct
+    OFF_SIGNAL_OOM_ADJ: u32 = 0;
+    /// mem_cgroup (its css is its first field)
+    OFF_MEMCG_USAGE: u32 = 0;
+    OFF_MEMCG_MAX: u32 = 0;
+    /// Begin and end addresses of mem_cgroup_out_of_memory and __oom_kill_process; 0 if not known.
+    SYM_MEMCG_OOM: u64 = 0;
+    SYM_MEMCG_OOM_END: u64 = 0;
+    SYM_OOM_KILL: u64 = 0;
+    SYM_OOM_KILL_END: u64 = 0;
+}
+
 /// Number of stack frames examined; the two functions are within the first dozen.
 const FRAMES: usize = 24;
 /// Number of cgroup levels examined, from the victim's upwards.

@@ -11,6 +11,25 @@ use crate::{
     slots::{memory_cgroup_id, typed_memory_cgroup_id},
 };
 
+globals! {
+    /// task_struct
+    OFF_TASK_FLAGS: u32 = 0;
+    OFF_TASK_EXIT_CODE: u32 = 0;
+    OFF_TASK_THREAD_PID: u32 = 0;
+    OFF_TASK_REAL_PARENT: u32 = 0;
+    /// signal_struct
+    OFF_SIGNAL_LIVE: u32 = 0;
+    OFF_SIGNAL_FLAGS: u32 = 0;
+    OFF_SIGNAL_GROUP_EXIT: u32 = 0;
+    /// pid, upid
+    OFF_PID_LEVEL: u32 = 0;
+    OFF_PID_NUMBERS: u32 = 0;
+    UPID_SIZE: u32 = 0;
+    OFF_UPID_NS: u32 = 0;
+    /// pid_namespace
+    OFF_PIDNS_REAPER: u32 = 0;
+}
+
 /// include/linux/sched/signal.h
 const SIGNAL_GROUP_EXIT: u32 = 4;
 /// include/linux/sched.h

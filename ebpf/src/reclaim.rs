@@ -3,18 +3,25 @@
 
 use aya_ebpf::{
     helpers::{bpf_get_current_pid_tgid, bpf_ktime_get_ns},
-    macros::btf_tracepoint,
+    macros::{btf_tracepoint, map},
+    maps::{Array, LruHashMap},
     programs::BtfTracePointContext,
 };
 
-use nodewarden_ebpf_abi::{Header, Kind};
+use nodewarden_ebpf_abi::{Header, Kind, ReclaimRecord};
 
 use crate::{
     count::{add, group_cell},
-    maps::{RECLAIM_REPORTED, RECLAIMS},
     ring::{current, emit},
     slots::memory_cgroup_id,
 };
+
+/// Time of the last `Kind::Reclaim` record (CLOCK_MONOTONIC, ns).
+#[map]
+static RECLAIM_REPORTED: Array<u64> = Array::with_max_entries(1, 0);
+/// Reclaims in progress: pid_tgid of the task → when it began (CLOCK_MONOTONIC, ns).
+#[map]
+static RECLAIMS: LruHashMap<u64, u64> = LruHashMap::with_max_entries(4096, 0);
 
 /// Least time between two records, in ns.
 const REPORT_NS: u64 = 5_000_000;
@@ -41,9 +48,10 @@ fn report(now: u64) {
         }
         *last = now;
     }
-    emit::<Header>(Kind::Reclaim, |record| {
-        // SAFETY: the space of one header is reserved.
-        unsafe { record.write(Header { kind: Kind::Reclaim as u32, space: 0, time_ns: now, cgroup: 0 }) };
+    emit::<ReclaimRecord>(Kind::Reclaim, |record| {
+        let header = Header { kind: Kind::Reclaim as u32, space: 0, time_ns: now, cgroup: 0 };
+        // SAFETY: the space of one record is reserved.
+        unsafe { record.write(ReclaimRecord { header }) };
     });
 }
 

@@ -1,34 +1,6 @@
-//! A metric family as a constant: name, type, help and label keys stand in one table and nowhere else.
+//! A metric family as a constant: name, type, help and label keys are in one table and nowhere else.
 
-/// Type of a family, as its `# TYPE` line says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
-    Counter,
-    Gauge,
-    Histogram,
-}
-
-impl Kind {
-    /// The word in the exposition format.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
-    }
-}
-
-/// What is fixed about a family.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Desc {
-    pub name: &'static str,
-    pub kind: Kind,
-    /// One line, no backslash and no line feed.
-    pub help: &'static str,
-    /// Label keys that every sample carries (a histogram's `le` aside).
-    pub labels: &'static [&'static str],
-}
+pub use nodewarden_model::family::{CgroupFamily, Desc, Figure, Kind};
 
 /// Defines an enum of families, one line each: `Variant: Kind "name" LABELS "help";`.
 macro_rules! families {
@@ -83,7 +55,8 @@ mod tests {
     fn every_table_is_sound() {
         check(&Cadvisor::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         check(&Resource::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
-        let own: Vec<_> = Own::ALL.iter().map(|f| f.desc()).collect();
+        let topics = nodewarden_model::Topic::ALL.into_iter().flat_map(|topic| topic.spec().families);
+        let own: Vec<_> = Own::ALL.iter().map(|f| f.desc()).chain(topics.map(|f| &f.desc)).collect();
         check(&own);
         for desc in own {
             let ours = ["nodewarden_", "process_", "kubelet_", "prober_"];

@@ -7,11 +7,10 @@ use super::exposition::Exposition;
 use super::own;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{
-    AgentCost, AgentState, BlockCounters, ContainerNames, CpuCounters, CpuUsage, DenialCount, DeviceOwner,
-    DeviceResource, DeviceView, DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus,
-    HookState, Identity, ImageGc, ImagesView, Interface, IoUsage, KernelCounters, Log2Histogram, Machine,
-    MemoryEvents, MemoryUsage, NetworkCounters, PodNames, PodPhase, PodView, Pressure, PressureLine,
-    PressureView, Pressures, ProbesView, ProcessCounters, ProcessUsage, ProgramCost, ReclaimCounters,
+    AgentCost, AgentState, ContainerNames, CpuUsage, DenialCount, DeviceOwner, DeviceResource, DeviceView,
+    DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus, HookState, Identity, ImageGc,
+    ImagesView, Interface, IoUsage, KernelCounters, Machine, MemoryEvents, MemoryUsage, PodNames, PodPhase,
+    PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage, ProgramCost,
     Snapshot, Status, Topic, TopicStatus, Usage,
 };
 
@@ -43,7 +42,7 @@ pub fn snapshot(pods: usize) -> Snapshot {
     ];
     // Levels, pods and units hold no tasks of their own in the places the kernel programs count.
     for group in &mut groups {
-        group.kernel = idle_counters();
+        group.kernel = KernelCounters::idle();
     }
     groups[0].usage = Usage::default();
     for i in 0..pods {
@@ -71,7 +70,7 @@ fn pod(i: usize) -> Vec<GroupView> {
     let (app, pause) = (container_id(i), sandbox_id(i));
     let mut pod =
         group(&place, Identity::Pod { uid: uid.clone(), qos: QosClass::Burstable, names: names.clone() });
-    pod.kernel = idle_counters();
+    pod.kernel = KernelCounters::idle();
     if let Some(memory) = &mut pod.usage.memory {
         (memory.usage_bytes, memory.working_set_bytes) = (500_000, 438_272);
     }
@@ -84,17 +83,6 @@ fn pod(i: usize) -> Vec<GroupView> {
     ]
 }
 
-fn idle_counters() -> KernelCounters {
-    KernelCounters {
-        cpu: Some(CpuCounters::default()),
-        oom_kills: Some(0),
-        reclaim: Some(ReclaimCounters::default()),
-        process: Some(ProcessCounters::default()),
-        network: Some(NetworkCounters::default()),
-        block: Some(BlockCounters::default().shared()),
-    }
-}
-
 pub fn group(path: &str, identity: Identity) -> GroupView {
     GroupView {
         path: Arc::from(path),
@@ -102,36 +90,7 @@ pub fn group(path: &str, identity: Identity) -> GroupView {
         created: at(1_700_000_100_250),
         removed: None,
         usage: usage(21_473_214),
-        kernel: counters(),
-    }
-}
-
-fn histogram() -> Log2Histogram {
-    let mut histogram = Log2Histogram { sum_ns: 1_234_567, ..Log2Histogram::default() };
-    for (i, bucket) in histogram.buckets.iter_mut().enumerate() {
-        *bucket = (i as u64 * 7) % 11;
-    }
-    histogram
-}
-
-fn counters() -> KernelCounters {
-    KernelCounters {
-        cpu: Some(CpuCounters {
-            on_cpu_ns: 20_000_000,
-            wait: histogram(),
-            voluntary_switches: 40,
-            preempted_switches: 2,
-        }),
-        oom_kills: Some(1),
-        reclaim: Some(ReclaimCounters {
-            memcg_count: 3,
-            memcg_stall_ns: 1_500_000,
-            memcg_pages: 96,
-            ..ReclaimCounters::default()
-        }),
-        process: Some(ProcessCounters { forks: 9, execs: 5, exits: 8, signal_exits: 1 }),
-        network: Some(NetworkCounters { rx_bytes: 1_000, rx_packets: 10, tx_bytes: 2_000, tx_packets: 20 }),
-        block: Some(BlockCounters { read: histogram(), write: Log2Histogram::default() }.shared()),
+        kernel: KernelCounters::example(),
     }
 }
 

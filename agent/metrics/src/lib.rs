@@ -3,13 +3,13 @@
 //!
 //! | document | written by | names |
 //! |---|---|---|
-//! | `/metrics` | [`own::write`], then [`recorder::render`] | [`Own`] |
+//! | `/metrics` | [`own::write`], then [`recorder::render`] | [`Own`], families of topics |
 //! | `/metrics/cadvisor` | [`cadvisor::write`] | [`Cadvisor`] |
 //! | `/metrics/resource` | [`resource::write`] | [`Resource`] |
 //! | `/stats/summary` | [`summary::summary`] | [`summary::types`] |
 //!
-//! A value that is unknown is left out everywhere. The three enums are the only place where a metric's name, type,
-//! help and label keys stand.
+//! A value that is unknown is left out everywhere. A metric's name, type, help and label keys are in one place: one of
+//! the three enums, or for counters of an eBPF topic its `families` ([`nodewarden_model::TopicSpec`]).
 //!
 //! `promtool check metrics` accepts all three texts. On `/metrics/resource` it finds nothing; its linter (exit code 3,
 //! where a text that does not parse gives 1) dislikes names that cAdvisor and the kubelet set and dashboards rely on: on

@@ -1,7 +1,14 @@
-//! What happened: the record that the journal keeps and the surfaces show.
+//! What happened: the record that the journal keeps and that is shown. The table of types is in `topics`.
+
+use std::fmt;
+use std::sync::Arc;
 
 use jiff::Timestamp;
+use nodewarden_proto::nodewarden::v1 as proto;
+use proto::event::Detail as ProtoDetail;
 use serde::{Deserialize, Serialize};
+
+use crate::topics::Detail;
 
 /// One event. Serialised as one JSON object a line in the journal and by `nodewarden events --output json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,100 +39,68 @@ pub struct PodRef {
     pub container_name: String,
 }
 
-/// What happened, by type.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "type", rename_all = "camelCase")]
-pub enum Detail {
-    /// The kernel's OOM killer killed a process.
-    Oom(OomKill),
-    /// A process ended by a signal, or a container's main process with an exit code other than 0.
-    Exit(Exit),
-    /// A cgroup appeared.
-    CgroupCreated {},
-    /// A cgroup was removed.
-    CgroupRemoved {},
-    /// The first process entered the cgroup or its children.
-    CgroupPopulated {},
-    /// The last process left the cgroup and its children.
-    CgroupEmptied {},
-    /// A process was moved into the cgroup.
-    TaskMoved { pid: u32, command: String },
-    /// A limit that was not what it should be was put right.
-    LimitCorrected(Correction),
-    /// What was done to the hierarchy, or could not be: `PodCgroupDestroyed`, `DestroyFailed`, `LimitDeferred`, ….
-    #[serde(rename_all = "camelCase")]
-    Hierarchy { reason: String, message: String },
-    /// What was done to a pod or one of its containers, or could not be, in the kubelet's words: `Pulled`, `Created`,
-    /// `Started`, `Killing`, `BackOff`, `Failed`, ….
-    #[serde(rename_all = "camelCase")]
-    Pod { reason: String, message: String },
-    /// A process wanted to open a device that nobody gave its pod.
-    Device(DeviceAccess),
-    /// Events that the kernel side could not hand over (full ring buffer), by type.
-    #[serde(rename_all = "camelCase")]
-    Lost { lost_type: String, count: u64 },
-    /// The agent started, stopped, or turned a feature off.
-    #[serde(rename_all = "camelCase")]
-    Agent { reason: String, message: String },
+/// What an event of one type has to say.
+pub trait EventBody {
+    /// What the command line prints after the time and the type.
+    fn line(&self, place: &Place<'_>) -> String;
+
+    /// As it is sent over gRPC.
+    fn to_proto(&self) -> ProtoDetail;
+
+    /// As it came over gRPC; `None` when it is of another type or broken.
+    fn from_proto(detail: ProtoDetail) -> Option<Self>
+    where
+        Self: Sized;
 }
 
-/// Where the memory ran out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum LimitScope {
-    /// A memory cgroup reached its limit.
-    Cgroup,
-    /// The node ran out.
-    Global,
-    /// This kernel does not let it be known.
-    Unknown,
+/// Where an event happened: prints the cgroup by its pod's and container's names, and by its path.
+#[derive(Debug, Clone, Copy)]
+pub struct Place<'a> {
+    /// Path of the cgroup.
+    pub cgroup: &'a str,
+    pub pod: Option<&'a PodRef>,
 }
 
-/// One victim of the OOM killer.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OomKill {
-    pub pid: u32,
-    pub command: String,
-    /// Memory at death in bytes.
-    pub total_vm_bytes: u64,
-    pub anon_rss_bytes: u64,
-    pub file_rss_bytes: u64,
-    pub shmem_rss_bytes: u64,
-    pub oom_score_adj: i32,
-    pub scope: LimitScope,
-    /// Which cgroup's limit was reached; empty for a global OOM or when unknown.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub limit_cgroup: String,
-    /// That limit in bytes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub limit_bytes: Option<u64>,
-    /// The task whose allocation ran out, and its cgroup.
-    pub trigger_pid: u32,
-    pub trigger_command: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub trigger_cgroup: String,
+impl Place<'_> {
+    /// Whether nothing is known of it: an event of the node.
+    pub fn is_empty(&self) -> bool {
+        self.pod.is_none() && self.cgroup.is_empty()
+    }
 }
 
-/// A process that ended abnormally.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Exit {
-    pub pid: u32,
-    /// Its number in its own pid namespace.
-    pub namespace_pid: u32,
-    pub command: String,
-    /// Exit code, 0 when it died by a signal.
-    pub code: u32,
-    /// Signal number, 0 when it exited itself.
-    pub signal: u32,
-    /// The first process of its cgroup: its parent lives in another one. Commands that the runtime runs beside it are told
-    /// apart by process 1 of their pid namespace, which lives in the same cgroup; where containers share a pid namespace
-    /// they count as main ones too.
-    pub main: bool,
+impl fmt::Display for Place<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(pod) = self.pod else { return f.write_str(self.cgroup) };
+        f.write_str("pod ")?;
+        match (pod.namespace.is_empty(), pod.name.is_empty()) {
+            (false, false) => write!(f, "{}/{}", pod.namespace, pod.name)?,
+            (true, false) => f.write_str(&pod.name)?,
+            (_, true) => f.write_str(&pod.uid)?,
+        }
+        match (pod.container_name.is_empty(), pod.container_id.get(..12)) {
+            (false, _) => write!(f, " container {}", pod.container_name)?,
+            (true, Some(short)) => write!(f, " container {short}")?,
+            (true, None) if !pod.container_id.is_empty() => write!(f, " container {}", pod.container_id)?,
+            (true, None) => {}
+        }
+        write!(f, " [{}]", self.cgroup)
+    }
 }
 
-/// One limit of one cgroup that somebody else had changed, or that an earlier agent left otherwise.
+/// What is known of the cgroups when a record becomes an event.
+pub trait Tree {
+    /// Path of a cgroup by its kernel id in the hierarchy of a space.
+    fn path(&self, space: usize, id: u64) -> Option<Arc<str>>;
+
+    /// The same; a cgroup that is not known is shown by its id.
+    fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str>;
+
+    /// Bytes of a page: the kernel counts memory in pages.
+    fn page_bytes(&self) -> u64;
+}
+
+/// One limit of one cgroup that another program had changed, or that an earlier agent had set to another
+/// value.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Correction {
@@ -136,129 +111,91 @@ pub struct Correction {
     pub written: String,
 }
 
-/// Accesses to a device that nobody gave the pod.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct DeviceAccess {
-    /// The process, by its number in the machine's first pid namespace.
-    pub pid: u32,
-    pub command: String,
-    /// Type, major and minor number: `c 10:229`.
-    pub device: String,
-    /// Where the machine has it, if it has; the pod may know it by another name.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub path: String,
-    /// What was wanted: of `r` and `w`.
-    pub access: String,
-    pub verdict: DeviceVerdict,
-    /// The runtime's own rules had refused it before: it fails under any policy.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub refused_by_runtime: bool,
-    /// Such accesses to this device by this pod since the last event of them, this one among them. There is at most one
-    /// event a second.
-    pub count: u64,
+impl EventBody for Correction {
+    fn line(&self, place: &Place<'_>) -> String {
+        format!("{} was {}, put back to {} in {place}", self.limit, self.found, self.written)
+    }
+
+    fn to_proto(&self) -> ProtoDetail {
+        ProtoDetail::LimitCorrected(proto::LimitCorrected {
+            limit: self.limit.clone(),
+            found: self.found.clone(),
+            written: self.written.clone(),
+        })
+    }
+
+    fn from_proto(detail: ProtoDetail) -> Option<Self> {
+        let ProtoDetail::LimitCorrected(c) = detail else { return None };
+        Some(Self { limit: c.limit, found: c.found, written: c.written })
+    }
 }
 
-/// What became of an access by our own policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum DeviceVerdict {
-    /// Refused.
-    Denied,
-    /// Allowed, and would be refused.
-    Audited,
-}
-
-impl DeviceVerdict {
-    /// The name used in JSON, in protobuf and as a metric label.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Audited => "audited",
+/// Defines `Detail` and `EventType` from one line for each type: its name in Rust, what it carries (a
+/// structure that has an [`EventBody`], or fields), and its name in JSON, on the command line and as a metric
+/// label.
+macro_rules! events {
+    ($(
+        $(#[$meta:meta])*
+        $kind:ident $(($body:ty))? $({ $($field:ident: $type:ty),* })? = $name:literal;
+    )*) => {
+        /// What happened, by type.
+        #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+        #[serde(tag = "type", rename_all = "camelCase")]
+        pub enum Detail {
+            $($(#[$meta])* $kind $(($body))? $({ $($field: $type),* })?,)*
         }
-    }
 
-    pub fn parse(name: &str) -> Option<Self> {
-        [Self::Denied, Self::Audited].into_iter().find(|verdict| verdict.name() == name)
-    }
-}
-
-/// The types of events, for filters and counters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum EventType {
-    Oom,
-    Exit,
-    CgroupCreated,
-    CgroupRemoved,
-    CgroupPopulated,
-    CgroupEmptied,
-    TaskMoved,
-    LimitCorrected,
-    Hierarchy,
-    Pod,
-    Device,
-    Lost,
-    Agent,
-}
-
-impl EventType {
-    pub const ALL: [Self; 13] = [
-        Self::Oom,
-        Self::Exit,
-        Self::CgroupCreated,
-        Self::CgroupRemoved,
-        Self::CgroupPopulated,
-        Self::CgroupEmptied,
-        Self::TaskMoved,
-        Self::LimitCorrected,
-        Self::Hierarchy,
-        Self::Pod,
-        Self::Device,
-        Self::Lost,
-        Self::Agent,
-    ];
-
-    /// The name used in JSON, on the command line and as a metric label.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Oom => "oom",
-            Self::Exit => "exit",
-            Self::CgroupCreated => "cgroupCreated",
-            Self::CgroupRemoved => "cgroupRemoved",
-            Self::CgroupPopulated => "cgroupPopulated",
-            Self::CgroupEmptied => "cgroupEmptied",
-            Self::TaskMoved => "taskMoved",
-            Self::LimitCorrected => "limitCorrected",
-            Self::Hierarchy => "hierarchy",
-            Self::Pod => "pod",
-            Self::Device => "device",
-            Self::Lost => "lost",
-            Self::Agent => "agent",
+        /// The types of events, for filters and counters.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        pub enum EventType {
+            $(#[doc = concat!("`", $name, "`")] $kind,)*
         }
-    }
 
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|t| t.name() == name)
-    }
-}
+        impl EventType {
+            /// Every type.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
 
-impl Detail {
-    pub fn event_type(&self) -> EventType {
-        match self {
-            Self::Oom(_) => EventType::Oom,
-            Self::Exit(_) => EventType::Exit,
-            Self::CgroupCreated {} => EventType::CgroupCreated,
-            Self::CgroupRemoved {} => EventType::CgroupRemoved,
-            Self::CgroupPopulated {} => EventType::CgroupPopulated,
-            Self::CgroupEmptied {} => EventType::CgroupEmptied,
-            Self::TaskMoved { .. } => EventType::TaskMoved,
-            Self::LimitCorrected(_) => EventType::LimitCorrected,
-            Self::Hierarchy { .. } => EventType::Hierarchy,
-            Self::Pod { .. } => EventType::Pod,
-            Self::Device(_) => EventType::Device,
-            Self::Lost { .. } => EventType::Lost,
-            Self::Agent { .. } => EventType::Agent,
+            /// The name used in JSON, on the command line and as a metric label.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(Self::$kind => $name,)*
+                }
+            }
+
+            /// The type of a name.
+            pub fn parse(name: &str) -> Option<Self> {
+                Self::ALL.into_iter().find(|t| t.name() == name)
+            }
         }
-    }
+
+        impl Detail {
+            pub fn event_type(&self) -> EventType {
+                match self {
+                    $(Self::$kind { .. } => EventType::$kind,)*
+                }
+            }
+
+            /// The structure with what there is to say, for the types that have one.
+            pub fn body(&self) -> Option<&dyn EventBody> {
+                match self {
+                    $($(Self::$kind(body) => {
+                        let body: &$body = body;
+                        Some(body)
+                    })?)*
+                    _ => None,
+                }
+            }
+
+            /// An event of a type that has a structure, as it came over gRPC; `None` for the other types and
+            /// when it is broken.
+            pub fn from_body(event_type: EventType, detail: ProtoDetail) -> Option<Self> {
+                match event_type {
+                    $($(EventType::$kind => <$body>::from_proto(detail).map(Self::$kind),)?)*
+                    _ => None,
+                }
+            }
+        }
+    };
 }
+pub(crate) use events;

@@ -8,16 +8,19 @@ pub mod backoff;
 mod decision;
 mod device;
 mod event;
+pub mod family;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 mod group;
 mod hierarchy;
+mod histogram;
 mod identity;
 mod image;
-mod kernel;
 mod pod;
 mod probe;
 mod status;
+pub mod text;
+mod topics;
 mod usage;
 mod version;
 
@@ -30,22 +33,19 @@ pub use decision::{
 pub use device::{
     DeviceOwner, DeviceResource, DeviceView, DevicesPerNuma, DevicesView, Health, HostDevice, HostDeviceKind,
 };
-pub use event::{
-    Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
-};
+pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, PodCgroup};
+pub use histogram::{Log2Histogram, WAIT_BUCKETS, WAIT_FIRST_SHIFT};
 pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
-pub use kernel::{
-    BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
-    ReclaimCounters, WAIT_BUCKETS, WAIT_FIRST_SHIFT,
-};
+
 pub use pod::{ContainerState, ContainerView, Ended, OomVictim, PodPhase, PodView};
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
-pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, Topic, TopicStatus};
+pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, TopicStatus};
+pub use topics::*;
 pub use usage::{
     CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
     Pressures, ProcessUsage, Usage,

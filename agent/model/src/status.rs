@@ -2,47 +2,7 @@
 
 use std::time::SystemTime;
 
-use super::{EventType, HierarchyStatus};
-
-/// The topics the kernel side gathers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Topic {
-    Cpu,
-    Oom,
-    Reclaim,
-    Process,
-    Network,
-    Block,
-    CgroupLifecycle,
-    /// Who may open which device. Only where it is asked for.
-    Device,
-}
-
-impl Topic {
-    pub const ALL: [Self; 8] = [
-        Self::Cpu,
-        Self::Oom,
-        Self::Reclaim,
-        Self::Process,
-        Self::Network,
-        Self::Block,
-        Self::CgroupLifecycle,
-        Self::Device,
-    ];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Oom => "oom",
-            Self::Reclaim => "reclaim",
-            Self::Process => "process",
-            Self::Network => "network",
-            Self::Block => "block",
-            Self::CgroupLifecycle => "cgroup",
-            Self::Device => "device",
-        }
-    }
-}
+use super::{EventType, HierarchyStatus, Topic};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookState {

@@ -1,16 +1,13 @@
-//! From the raw counters of a cgroup's slots to its totals: 32-bit buckets unwrapped, running turns added, nothing
-//! ever going back.
+//! From the raw counters of a cgroup's slots to its totals: 32-bit buckets unwrapped, running turns added,
+//! nothing ever going back.
 
 use std::collections::HashMap;
 
-use nodewarden_ebpf_abi::{BlockCell, LATENCY_BUCKETS, UNTRACKED};
+use nodewarden_ebpf_abi::{LATENCY_BUCKETS, UNTRACKED};
 
 use super::registry::{Group, Place};
-use nodewarden_machine::ebpf::{Cells, RawCpu, Space, Spaces};
-use nodewarden_model::{
-    BlockCounters, CpuCounters, KernelCounters, Log2Histogram, NetworkCounters, ProcessCounters,
-    ReclaimCounters, Topic,
-};
+use nodewarden_machine::ebpf::{Cells, RawCpu, Spaces};
+use nodewarden_model::{CpuCounters, KernelCounters, Topic};
 
 /// By topic: whether it counts.
 pub type TopicsOn = [bool; Topic::ALL.len()];
@@ -52,63 +49,28 @@ impl Source<'_> {
         by_slot
     }
 
-    fn slot(&self, group: &Group, topic: Topic, space: Space) -> Option<u32> {
+    fn slot(&self, group: &Group, topic: Topic) -> Option<u32> {
         if !self.on[topic as usize] {
             return None;
         }
-        let place: Place = group.places[self.spaces.of(space)?]?;
+        let place: Place = group.places[self.spaces.of(topic.spec().space?)?]?;
         (place.slot != UNTRACKED && !place.released).then_some(place.slot)
     }
 
     /// Raw CPU counters of a cgroup with their slot.
     pub fn cpu(&self, group: &Group) -> Option<(u32, RawCpu)> {
-        let slot = self.slot(group, Topic::Cpu, Space::Cpu)?;
+        let slot = self.slot(group, Topic::Cpu)?;
         Some((slot, self.cells.cpu(slot)))
     }
 
     /// Everything but the CPU counters, into `totals`. What has no slot any more keeps its last value.
     pub fn others(&self, group: &Group, totals: &mut KernelCounters) {
-        if let Some(slot) = self.slot(group, Topic::Network, Space::Unified) {
-            let cell = self.cells.network(slot);
-            totals.network = Some(NetworkCounters {
-                rx_bytes: cell.rx_bytes,
-                rx_packets: cell.rx_packets,
-                tx_bytes: cell.tx_bytes,
-                tx_packets: cell.tx_packets,
-            });
-        }
-        if let Some(cell) = self.slot(group, Topic::Block, Space::Io).and_then(|slot| self.cells.block(slot))
-        {
-            totals.block = Some(block(&cell).shared());
-        }
-        let group_cell = |topic| self.cells.group(self.slot(group, topic, Space::Memory)?);
-        if let Some(cell) = group_cell(Topic::Oom) {
-            totals.oom_kills = Some(cell.oom_kills);
-        }
-        if let Some(cell) = group_cell(Topic::Reclaim) {
-            totals.reclaim = Some(ReclaimCounters {
-                direct_count: cell.direct_count,
-                direct_stall_ns: cell.direct_stall_ns,
-                direct_pages: cell.direct_pages,
-                memcg_count: cell.memcg_count,
-                memcg_stall_ns: cell.memcg_stall_ns,
-                memcg_pages: cell.memcg_pages,
-            });
-        }
-        if let Some(cell) = group_cell(Topic::Process) {
-            totals.process = Some(ProcessCounters {
-                forks: cell.forks,
-                execs: cell.execs,
-                exits: cell.exits,
-                signal_exits: cell.signal_exits,
-            });
+        for topic in Topic::ALL {
+            if let Some(slot) = self.slot(group, topic) {
+                topic.read(self.cells, slot, totals);
+            }
         }
     }
-}
-
-fn block(cell: &BlockCell) -> BlockCounters {
-    let histogram = |i: usize| Log2Histogram { buckets: cell.buckets[i], sum_ns: cell.sum_ns[i] };
-    BlockCounters { read: histogram(0), write: histogram(1) }
 }
 
 #[cfg(test)]

@@ -5,17 +5,12 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use jiff::Timestamp;
-use nodewarden_ebpf_abi::{
-    CgroupLifecycleRecord, CgroupRecord, DEVICE_AUDIT, DEVICE_READ, DEVICE_WRITE, DeviceRecord, ExitRecord,
-    OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SPACES,
-};
+use nodewarden_ebpf_abi::{CgroupLifecycleRecord, CgroupRecord, Record, SPACES};
 
 use nodewarden_machine::cgroup::identify;
-use nodewarden_machine::ebpf::{Record, device_name, text};
-use nodewarden_model::{Detail, DeviceAccess, DeviceVerdict, Exit, Identity, LimitScope, OomKill};
+use nodewarden_model::text::until_zero;
+use nodewarden_model::{Detail, Identity, Tree};
 
-/// The memory hierarchy's space: it comes first, see `kernel::Spaces`.
-const MEMORY: usize = 0;
 /// Bytes of a page on the architectures this is built for.
 const PAGE: u64 = 4096;
 /// Removed cgroups that are kept at most, whatever the retention time.
@@ -133,13 +128,13 @@ impl Registry {
             Record::Populated(r) => self.lifecycle(r, time, Detail::CgroupPopulated {}),
             Record::Emptied(r) => self.lifecycle(r, time, Detail::CgroupEmptied {}),
             Record::Moved(r) => {
-                let detail = Detail::TaskMoved { pid: r.pid, command: text(&r.command) };
+                let detail = Detail::TaskMoved { pid: r.pid, command: until_zero(&r.command) };
                 self.lifecycle(r, time, detail)
             }
-            Record::Oom(r) => Some(self.oom(r, time)),
-            Record::Exit(r) => Some(self.exit(r, time)),
-            Record::Device(r) => Some(self.device(r, time)),
-            Record::Reclaim(_) => None,
+            other => {
+                let (path, detail) = nodewarden_model::event(other, self)?;
+                Some(self.happened(&path, time, detail))
+            }
         }
     }
 
@@ -149,7 +144,7 @@ impl Registry {
             self.unknown = true;
             return None;
         };
-        let name = text(&r.name);
+        let name = until_zero(&r.name);
         let path: Arc<str> =
             if &**parent == "/" { format!("/{name}").into() } else { format!("{parent}/{name}").into() };
         let new = self.add(space, r.header.cgroup, r.slot, path.clone(), time);
@@ -247,7 +242,8 @@ impl Registry {
         }
     }
 
-    /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that it is in.
+    /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that
+    /// it is in.
     fn lifecycle(&mut self, r: &CgroupLifecycleRecord, time: Timestamp, detail: Detail) -> Option<Happened> {
         let space = r.header.space as usize;
         let Some(path) = self.members.get(space)?.get(&r.header.cgroup).cloned() else {
@@ -263,81 +259,23 @@ impl Registry {
         let identity = self.groups.get(path).map(|g| g.identity.clone());
         Happened { time, path: path.clone(), identity, detail }
     }
+}
 
-    /// Path of a cgroup of the memory hierarchy; one that is not known shows under its id.
-    fn memory_path(&mut self, id: u64) -> Arc<str> {
-        self.path_or_id(MEMORY, id)
+impl Tree for Registry {
+    fn path(&self, space: usize, id: u64) -> Option<Arc<str>> {
+        self.members.get(space)?.get(&id).cloned()
     }
 
     fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str> {
-        if let Some(path) = self.path(space, id) {
-            return path.clone();
+        if let Some(path) = Tree::path(self, space, id) {
+            return path;
         }
         self.unknown = true;
         format!("(cgroup id {id})").into()
     }
 
-    fn oom(&mut self, r: &OomRecord, time: Timestamp) -> Happened {
-        let path = self.memory_path(r.header.cgroup);
-        let named = |registry: &mut Self, id: u64| match id {
-            0 => String::new(),
-            id => registry.memory_path(id).to_string(),
-        };
-        let limit_cgroup = named(self, r.limit_cgroup);
-        let trigger_cgroup = named(self, r.trigger_cgroup);
-        let detail = Detail::Oom(OomKill {
-            pid: r.pid,
-            command: text(&r.command),
-            total_vm_bytes: r.total_vm * PAGE,
-            anon_rss_bytes: r.anon_rss * PAGE,
-            file_rss_bytes: r.file_rss * PAGE,
-            shmem_rss_bytes: r.shmem_rss * PAGE,
-            oom_score_adj: r.oom_score_adj,
-            scope: match r.scope {
-                SCOPE_CGROUP => LimitScope::Cgroup,
-                SCOPE_GLOBAL => LimitScope::Global,
-                _ => LimitScope::Unknown,
-            },
-            limit_bytes: (r.limit_cgroup != 0).then_some(r.limit_pages * PAGE),
-            limit_cgroup,
-            trigger_pid: r.trigger_pid,
-            trigger_command: text(&r.trigger_command),
-            trigger_cgroup,
-        });
-        self.happened(&path, time, detail)
-    }
-
-    fn device(&mut self, r: &DeviceRecord, time: Timestamp) -> Happened {
-        let space = r.header.space as usize;
-        // A cgroup that is gone already: at least its pod's is known.
-        let known = self.path(space, r.header.cgroup).or_else(|| self.path(space, r.device.pod)).cloned();
-        let path = known.unwrap_or_else(|| self.path_or_id(space, r.header.cgroup));
-        let wants = |access: u32, letter| if r.wanted & access != 0 { letter } else { "" };
-        let detail = Detail::Device(DeviceAccess {
-            pid: r.pid,
-            command: text(&r.command),
-            device: device_name(r.device.kind, r.device.major, r.device.minor),
-            path: String::new(),
-            access: format!("{}{}", wants(DEVICE_READ, "r"), wants(DEVICE_WRITE, "w")),
-            verdict: if r.mode == DEVICE_AUDIT { DeviceVerdict::Audited } else { DeviceVerdict::Denied },
-            refused_by_runtime: r.refused_before != 0,
-            count: r.count,
-        });
-        self.happened(&path, time, detail)
-    }
-
-    fn exit(&mut self, r: &ExitRecord, time: Timestamp) -> Happened {
-        let path = self.memory_path(r.header.cgroup);
-        let detail = Detail::Exit(Exit {
-            pid: r.pid,
-            namespace_pid: r.namespace_pid,
-            command: text(&r.command),
-            // wait(2): the low 7 bits are the signal, the next byte the exit code.
-            code: (r.status >> 8) & 0xff,
-            signal: r.status & 0x7f,
-            main: r.main != 0,
-        });
-        self.happened(&path, time, detail)
+    fn page_bytes(&self) -> u64 {
+        PAGE
     }
 }
 

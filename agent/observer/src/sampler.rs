@@ -6,15 +6,15 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use jiff::{SignedDuration, Timestamp};
-use nodewarden_ebpf_abi::{GroupCell, UNTRACKED};
+use nodewarden_ebpf_abi::{Space, UNTRACKED};
 use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
 use super::files::Files;
 use super::registry::{Group, Registry};
 use nodewarden_machine::cgroup::Asked;
-use nodewarden_machine::ebpf::{Cells, MonotonicClock, SlotPool, Space, Spaces};
-use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Usage};
+use nodewarden_machine::ebpf::{Cells, MonotonicClock, SlotPool, Spaces};
+use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
 const GRACE: SignedDuration = SignedDuration::from_millis(1500);
@@ -174,12 +174,13 @@ impl Sampler {
     /// Counts that fell to cgroups without a slot.
     pub fn untracked_counts(&self) -> u64 {
         let Some(kernel) = &self.kernel else { return 0 };
-        let cpu = kernel.cells.cpu(UNTRACKED);
-        let group = kernel.cells.group(UNTRACKED);
-        let network = kernel.cells.network(UNTRACKED);
-        let of_group =
-            |g: GroupCell| g.oom_kills + g.direct_count + g.memcg_count + g.forks + g.execs + g.exits;
-        cpu.voluntary + cpu.preempted + group.map_or(0, of_group) + network.rx_packets + network.tx_packets
+        let mut counters = KernelCounters::default();
+        let raw = kernel.cells.cpu(UNTRACKED);
+        LastWait::default().update(counters.cpu.get_or_insert_default(), &raw, 0);
+        for topic in Topic::ALL {
+            topic.read(&*kernel.cells, UNTRACKED, &mut counters);
+        }
+        Topic::ALL.into_iter().map(|topic| (topic.spec().events)(&counters)).sum()
     }
 }
 
@@ -197,18 +198,10 @@ impl KernelSide {
         if slot == UNTRACKED {
             return;
         }
-        let of = |s| self.spaces.of(s) == Some(space);
-        if of(Space::Memory) {
-            self.cells.zero_group(slot);
-        }
-        if of(Space::Cpu) {
-            self.cells.zero_cpu(slot);
-        }
-        if of(Space::Io) {
-            self.cells.zero_block(slot);
-        }
-        if of(Space::Unified) {
-            self.cells.zero_network(slot);
+        for used in [Space::Memory, Space::Cpu, Space::Io, Space::Unified] {
+            if self.spaces.of(used) == Some(space) {
+                self.cells.zero(used, slot);
+            }
         }
         if let Err(error) = self.pool.give_back(space, slot) {
             warn!(%error, slot, "a counter slot is lost until the agent's next start");

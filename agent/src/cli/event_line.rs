@@ -1,114 +1,26 @@
-//! One event as one line: when, what, who, where, at what limit, by whom. Pure.
+//! One event as one line: when, what, who, where, at what limit, by whom. Types that have a structure write
+//! their part themselves (`nodewarden_model::EventBody`). Pure.
 
-use super::format::{bytes, printable, time};
-use nodewarden_model::{Detail, DeviceAccess, DeviceVerdict, Event, Exit, LimitScope, OomKill, PodRef};
+use super::format::{printable, time};
+use nodewarden_model::{Detail, Event, Place};
 
 /// The line, without its end.
 pub fn line(event: &Event) -> String {
     let (when, what) = (time(event.time), event.detail.event_type().name());
-    let place = place(&event.cgroup, event.pod.as_ref());
+    let place = Place { cgroup: &event.cgroup, pod: event.pod.as_ref() };
     let text = match &event.detail {
-        Detail::Oom(oom) => killed(oom, &event.cgroup, &place),
-        Detail::Exit(exit) => ended(exit, &place),
-        Detail::CgroupCreated {}
-        | Detail::CgroupRemoved {}
-        | Detail::CgroupPopulated {}
-        | Detail::CgroupEmptied {} => place,
         Detail::TaskMoved { pid, command } => format!("{command} (pid {pid}) into {place}"),
-        Detail::LimitCorrected(c) => {
-            format!("{} was {}, put back to {} in {place}", c.limit, c.found, c.written)
-        }
         Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } if place.is_empty() => {
             format!("{reason}: {message}")
         }
         Detail::Hierarchy { reason, message } | Detail::Pod { reason, message } => {
             format!("{reason}: {message} in {place}")
         }
-        Detail::Device(device) => opened(device, &place),
         Detail::Lost { lost_type, count } => lost(lost_type, *count),
         Detail::Agent { reason, message } => format!("{reason}: {message}"),
+        other => other.body().map_or_else(|| place.to_string(), |body| body.line(&place)),
     };
     printable(&format!("{when} {what:<15} {text}"))
-}
-
-/// The cgroup by its pod's and container's names, and by its path.
-fn place(cgroup: &str, pod: Option<&PodRef>) -> String {
-    let Some(pod) = pod else { return cgroup.to_owned() };
-    let pod_name = match (pod.namespace.is_empty(), pod.name.is_empty()) {
-        (false, false) => format!("{}/{}", pod.namespace, pod.name),
-        (true, false) => pod.name.clone(),
-        (_, true) => pod.uid.clone(),
-    };
-    let container = match (pod.container_name.is_empty(), pod.container_id.get(..12)) {
-        (false, _) => format!(" container {}", pod.container_name),
-        (true, Some(short)) => format!(" container {short}"),
-        (true, None) if !pod.container_id.is_empty() => format!(" container {}", pod.container_id),
-        (true, None) => String::new(),
-    };
-    format!("pod {pod_name}{container} [{cgroup}]")
-}
-
-fn killed(oom: &OomKill, cgroup: &str, place: &str) -> String {
-    let limit = oom.limit_bytes.map(|b| format!(" {}", bytes(b))).unwrap_or_default();
-    let why = match oom.scope {
-        LimitScope::Global => "the node ran out of memory".to_owned(),
-        LimitScope::Unknown if oom.limit_cgroup.is_empty() => "out of memory".to_owned(),
-        LimitScope::Cgroup if oom.limit_cgroup.is_empty() => format!("at its limit{limit}"),
-        _ if oom.limit_cgroup == cgroup => format!("at its own limit{limit}"),
-        _ => format!("at the limit{limit} of {}", oom.limit_cgroup),
-    };
-    let used = format!(
-        "anon {} file {} shmem {}",
-        bytes(oom.anon_rss_bytes),
-        bytes(oom.file_rss_bytes),
-        bytes(oom.shmem_rss_bytes)
-    );
-    let by = if oom.trigger_pid == oom.pid {
-        "itself".to_owned()
-    } else {
-        let other = (!oom.trigger_cgroup.is_empty() && oom.trigger_cgroup != cgroup)
-            .then(|| format!(" in {}", oom.trigger_cgroup));
-        format!("{} (pid {}){}", oom.trigger_command, oom.trigger_pid, other.unwrap_or_default())
-    };
-    format!(
-        "{} (pid {}) killed in {place}, {why}; had {used}, oom_score_adj {}; triggered by {by}",
-        oom.command, oom.pid, oom.oom_score_adj
-    )
-}
-
-fn ended(exit: &Exit, place: &str) -> String {
-    let how = if exit.signal != 0 {
-        format!("died by {}", signal(exit.signal))
-    } else {
-        format!("exited with {}", exit.code)
-    };
-    let inside = match exit.namespace_pid {
-        0 => String::new(),
-        same if same == exit.pid => String::new(),
-        inner => format!(", {inner} inside"),
-    };
-    let main = if exit.main { ", main process" } else { "" };
-    format!("{} (pid {}{inside}{main}) {how} in {place}", exit.command, exit.pid)
-}
-
-fn opened(device: &DeviceAccess, place: &str) -> String {
-    let verdict = match device.verdict {
-        DeviceVerdict::Denied => "denied",
-        DeviceVerdict::Audited if device.refused_by_runtime => "would be denied",
-        DeviceVerdict::Audited => "allowed, would be denied",
-    };
-    let path = if device.path.is_empty() { String::new() } else { format!(" ({})", device.path) };
-    let too = if device.refused_by_runtime { ", by the runtime too" } else { "" };
-    let times = if device.count > 1 { format!(", {} times", device.count) } else { String::new() };
-    format!(
-        "{} (pid {}) wanted {} {}{path} in {place}: {verdict}{too}{times}",
-        device.command, device.pid, device.access, device.device
-    )
-}
-
-fn signal(number: u32) -> String {
-    let known = i32::try_from(number).ok().and_then(|n| nix::sys::signal::Signal::try_from(n).ok());
-    known.map_or_else(|| format!("signal {number}"), |s| s.as_str().to_owned())
 }
 
 fn lost(lost_type: &str, count: u64) -> String {
@@ -124,7 +36,7 @@ mod tests {
     use jiff::Timestamp;
 
     use super::*;
-    use nodewarden_model::Correction;
+    use nodewarden_model::{Correction, DeviceAccess, DeviceVerdict, Exit, LimitScope, OomKill, PodRef};
 
     fn oom() -> OomKill {
         OomKill {

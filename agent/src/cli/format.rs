@@ -4,29 +4,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 
-/// Bytes with a binary unit and three significant digits: `64.0Mi`, `512`, `1.50Gi`.
-pub fn bytes(n: u64) -> String {
-    scaled(n as f64, 1024.0, &["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"])
-}
-
-/// A count with a decimal unit: `12.3k`.
-pub fn count(n: u64) -> String {
-    scaled(n as f64, 1000.0, &["", "k", "M", "G", "T", "P", "E"])
-}
-
-fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
-    let mut unit = 0;
-    // What would be rounded up to four digits takes the next unit.
-    while (n >= 999.5 && unit > 0 || n >= 1000.0) && unit + 1 < units.len() {
-        n /= step;
-        unit += 1;
-    }
-    match n {
-        n if unit == 0 || n >= 99.95 => format!("{n:.0}{}", units[unit]),
-        n if n >= 9.995 => format!("{n:.1}{}", units[unit]),
-        n => format!("{n:.2}{}", units[unit]),
-    }
-}
+pub use nodewarden_model::text::{bytes, count};
 
 /// Nanoseconds in the unit that fits: `850ns`, `1.25ms`.
 pub fn nanos(n: u64) -> String {

@@ -107,7 +107,7 @@ fn facts(config: &Config, layout: &Layout, spaces: &Spaces, topics: Vec<TopicSta
 /// Every topic off, for the same reason.
 fn all_off(error: &KernelError) -> Vec<TopicStatus> {
     let off = |topic| TopicStatus { topic, state: HookState::Off, reason: error.to_string() };
-    Topic::ALL.into_iter().filter(|topic| *topic != Topic::Device).map(off).collect()
+    Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request).map(off).collect()
 }
 
 /// Which topics count.

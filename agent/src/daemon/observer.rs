@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use jiff::Timestamp;
-use nodewarden_ebpf_abi::Kind;
+use nodewarden_ebpf_abi::{Kind, Record};
 
 use super::names::Names;
 use nodewarden_eviction::wake::Teller;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
-use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Record, Spaces};
+use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
     Detail, EventCounts, EventType, Identity, PodRef, ProgramCost, Snapshot, TopicStatus,
 };
@@ -123,8 +123,8 @@ impl Observer {
             _ => {}
         }
         let time = MonotonicClock::wall(record.header().time_ns);
-        if let Some(kind) = type_of(record) {
-            self.received.count(kind);
+        if let Some(event_type) = EventType::of(record.kind()) {
+            self.received.count(event_type);
         }
         let happened = self.registry.lock().apply(record, time);
         if let Some(mut happened) = happened {
@@ -169,7 +169,7 @@ impl Observer {
         for kind in Kind::ALL {
             let lost = cells.lost(kind);
             let before = std::mem::replace(&mut reported[kind as usize], lost);
-            if let Some(event_type) = event_type(kind).filter(|_| lost > before) {
+            if let Some(event_type) = EventType::of(kind).filter(|_| lost > before) {
                 let lost_type = event_type.name().to_owned();
                 let detail = Detail::Lost { lost_type, count: lost - before };
                 self.journal.append(Timestamp::now(), "", None, detail);
@@ -207,7 +207,7 @@ impl Observer {
     pub fn event_counts(&self) -> Vec<EventCounts> {
         let lost = |kind: Kind| self.cells.as_ref().map_or(0, |cells| cells.lost(kind));
         let counts = |event_type: EventType| {
-            let kinds = Kind::ALL.into_iter().filter(|kind| self::event_type(*kind) == Some(event_type));
+            let kinds = Kind::ALL.into_iter().filter(|kind| EventType::of(*kind) == Some(event_type));
             EventCounts { event_type, seen: self.received.of(event_type), lost: kinds.map(lost).sum() }
         };
         EventType::ALL.into_iter().map(counts).collect()
@@ -232,35 +232,6 @@ impl Observer {
     pub fn mapped_bytes(&self) -> u64 {
         self.cells.as_ref().map_or(0, |cells| cells.mapped_bytes())
     }
-}
-
-/// The event that a record is; `None` for one that only wakes eviction.
-fn type_of(record: &Record) -> Option<EventType> {
-    Some(match record {
-        Record::Created(_) => EventType::CgroupCreated,
-        Record::Removed(_) => EventType::CgroupRemoved,
-        Record::Populated(_) => EventType::CgroupPopulated,
-        Record::Emptied(_) => EventType::CgroupEmptied,
-        Record::Moved(_) => EventType::TaskMoved,
-        Record::Oom(_) => EventType::Oom,
-        Record::Exit(_) => EventType::Exit,
-        Record::Device(_) => EventType::Device,
-        Record::Reclaim(_) => return None,
-    })
-}
-
-fn event_type(kind: Kind) -> Option<EventType> {
-    Some(match kind {
-        Kind::Created => EventType::CgroupCreated,
-        Kind::Removed => EventType::CgroupRemoved,
-        Kind::Populated => EventType::CgroupPopulated,
-        Kind::Emptied => EventType::CgroupEmptied,
-        Kind::Moved => EventType::TaskMoved,
-        Kind::Oom => EventType::Oom,
-        Kind::Exit => EventType::Exit,
-        Kind::Device => EventType::Device,
-        Kind::Reclaim => return None,
-    })
 }
 
 /// Pod and container that an event's cgroup belongs to.

@@ -3,14 +3,13 @@
 
 use std::collections::HashMap;
 
-use nodewarden_ebpf_abi::UNTRACKED;
+use nodewarden_ebpf_abi::{Space, UNTRACKED};
 
 use super::context::Context;
 use super::error::DaemonError;
 use super::observer::Observer;
 use nodewarden_config::{EvictionThreshold, Signal, Threshold};
 use nodewarden_hierarchy::{Keeper, ManageError};
-use nodewarden_machine::ebpf::Space;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{HookState, Identity, Topic};

@@ -1,107 +1,77 @@
-//! Counters of one cgroup, by topic. They are in arrays that the agent maps into its memory.
+//! What cells are: the counters of one cgroup, in arrays by slot that the agent maps into its memory. The
+//! table of them is in `topics`.
+
+use crate::Space;
 
 /// Buckets of a latency histogram.
 pub const LATENCY_BUCKETS: usize = 24;
 /// Bucket `i` counts values below 2^(LATENCY_FIRST_SHIFT + i) ns; the last one counts all greater values too.
 pub const LATENCY_FIRST_SHIFT: u32 = 10;
 
-/// CPU use of one cgroup on one CPU: two cache lines, written only by that CPU. The buckets are 32 bits wide
-/// and wrap around; the agent adds up the differences between its readings.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct CpuCell {
-    /// Time on the CPU, without the turn that is still running.
-    pub on_cpu_ns: u64,
-    /// Time that tasks were runnable and waited in a run queue.
-    pub wait_ns: u64,
-    /// Switches away from a task that blocked.
-    pub voluntary: u64,
-    /// Switches away from a task that could have run on.
-    pub preempted: u64,
-    /// Waits before each turn, by length.
-    pub wait: [u32; LATENCY_BUCKETS],
+/// How an array of cells is indexed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Index {
+    /// By slot: all CPUs count into the same cell.
+    Slot,
+    /// By CPU × slot: each CPU counts into its own cell.
+    CpuAndSlot,
 }
 
-/// Which task runs on one CPU, and since when.
-#[repr(C, align(64))]
-#[derive(Clone, Copy)]
-pub struct CpuState {
-    /// Begin of its turn (CLOCK_MONOTONIC, ns); 0 before the first switch.
-    pub since_ns: u64,
-    /// The running task's `sched_info.run_delay` before its present turn.
-    pub run_delay_ns: u64,
-    /// The running task's slot, or `NO_SLOT`.
-    pub slot: u32,
-    /// The running task; 0 is the idle task.
-    pub pid: u32,
-    /// The scheduler's clock minus CLOCK_MONOTONIC, in ns, measured at the last turn.
-    pub clock_offset_ns: u64,
-    /// Number of switches that the kernel made without calling the tracepoint.
-    pub untraced: u64,
+/// One array of cells.
+#[derive(Clone, Copy, Debug)]
+pub struct CellArray {
+    /// Name of the eBPF map.
+    pub name: &'static str,
+    /// Size of a cell in bytes.
+    pub bytes: usize,
+    pub index: Index,
+    /// The hierarchy whose slots these are.
+    pub space: Space,
 }
 
-/// How long a task had waited in total when its last turn on a CPU ended.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct LastTurn {
-    /// The task; 0 for none.
-    pub pid: u64,
-    /// Its `sched_info.run_delay`.
-    pub run_delay_ns: u64,
+/// The counters of one cgroup in one array.
+///
+/// # Safety
+/// A `repr(C)` structure of integers without implicit padding, whose size is a multiple of 8 bytes: any bytes
+/// are a value. `ARRAY` must be the place of its own array in `CELL_ARRAYS`.
+pub unsafe trait Cell: Copy + 'static {
+    /// Its array: an index into `CELL_ARRAYS`.
+    const ARRAY: usize;
 }
 
-/// Network use of one cgroup on one CPU: IP packets, and their bytes with headers.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct NetworkCell {
-    /// Packets received.
-    pub rx_packets: u64,
-    /// Bytes received.
-    pub rx_bytes: u64,
-    /// Packets sent.
-    pub tx_packets: u64,
-    /// Bytes sent.
-    pub tx_bytes: u64,
-}
+/// Defines `CELL_ARRAYS` from one line for each array: `Cell: "MAP" Index Space;`.
+macro_rules! cell_arrays {
+    ($($cell:ident: $name:literal $index:ident $space:ident;)*) => {
+        enum Array {
+            $($cell,)*
+        }
 
-/// Counters of one cgroup of the memory controller's hierarchy, shared by all CPUs. "Direct" is reclaim
-/// because the node is short of memory, "memcg" because a memory cgroup reached its limit.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct GroupCell {
-    /// Victims of the OOM killer.
-    pub oom_kills: u64,
-    /// Direct reclaims by tasks of the cgroup.
-    pub direct_count: u64,
-    /// Time that tasks spent in them.
-    pub direct_stall_ns: u64,
-    /// Pages that they freed.
-    pub direct_pages: u64,
-    /// Memcg reclaims by tasks of the cgroup.
-    pub memcg_count: u64,
-    /// Time that tasks spent in them.
-    pub memcg_stall_ns: u64,
-    /// Pages that they freed.
-    pub memcg_pages: u64,
-    /// New processes (not threads).
-    pub forks: u64,
-    /// Successful execve(2) calls.
-    pub execs: u64,
-    /// Ends of processes.
-    pub exits: u64,
-    /// Of these, ends by a signal.
-    pub signal_exits: u64,
-    /// Unused.
-    pub pad: u64,
-}
+        /// Every array of cells.
+        pub const CELL_ARRAYS: &[CellArray] = &[
+            $(CellArray {
+                name: $name,
+                bytes: size_of::<$cell>(),
+                index: Index::$index,
+                space: Space::$space,
+            },)*
+        ];
 
-/// Latency of block requests for one cgroup of the io controller's hierarchy, shared by all CPUs. Index 0 is
-/// for reads, 1 for writes.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub struct BlockCell {
-    /// Requests by latency, from issue to completion.
-    pub buckets: [[u64; LATENCY_BUCKETS]; 2],
-    /// All latencies added up.
-    pub sum_ns: [u64; 2],
+        $(
+            const _: () = assert!(size_of::<$cell>() % 8 == 0);
+            // SAFETY: integers without padding (see the structure), whose size is checked above; the index is
+            // that of its line.
+            unsafe impl Cell for $cell {
+                const ARRAY: usize = Array::$cell as usize;
+            }
+        )*
+    };
+}
+pub(crate) use cell_arrays;
+
+/// Reads the cells of loaded programs.
+pub trait CellReader {
+    /// A copy of the cell of a slot, in an array that is indexed by slot; `None` when there is no such slot.
+    fn cell<T: Cell>(&self, slot: u32) -> Option<T>;
+    /// Copies of the cells of a slot, one of each CPU, in an array that is indexed by CPU and slot.
+    fn cells<T: Cell>(&self, slot: u32) -> impl Iterator<Item = T>;
 }

@@ -8,23 +8,46 @@
 mod cells;
 mod devices;
 mod records;
+mod topics;
 
-pub use cells::{
-    BlockCell, CpuCell, CpuState, GroupCell, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT, LastTurn, NetworkCell,
-};
+pub use cells::{Cell, CellArray, CellReader, Index, LATENCY_BUCKETS, LATENCY_FIRST_SHIFT};
 pub use devices::{
     ANY_MINOR, DEFAULT_DEVICES, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE,
     DEVICE_HAS_ANY_MINOR, DEVICE_MKNOD, DEVICE_READ, DEVICE_WRITE, DEVICES_COUNTED, DeviceCount, DeviceKey,
     DeviceTurn, PLACE_CLASSES, PLACE_LEVEL, PLACES, is_default_device,
 };
-pub use records::{
-    COMMAND_LEN, CgroupLifecycleRecord, CgroupRecord, DeviceRecord, ExitRecord, Header, Kind, NAME_LEN,
-    OomRecord, SCOPE_CGROUP, SCOPE_GLOBAL, SCOPE_UNKNOWN,
-};
+pub use records::{COMMAND_LEN, Header};
+pub use topics::*;
 
 /// Largest number of spaces, which are hierarchies that something is counted in: those of the memory, cpu and
 /// io controllers, and the unified one.
 pub const SPACES: usize = 4;
+
+/// The hierarchy in which cgroups are counted for a topic, by what is on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Space {
+    /// OOM, reclaim, processes, cgroup lifecycle: the memory controller's hierarchy.
+    Memory,
+    /// CPU time, wait and switches: the cpu controller's.
+    Cpu,
+    /// Block requests: the io (v1 blkio) controller's.
+    Io,
+    /// Network and devices: the unified hierarchy.
+    Unified,
+}
+
+impl Space {
+    /// What is said to be missing where there is no such hierarchy.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Cpu => "cpu",
+            Self::Io => "io (v1: blkio)",
+            Self::Unified => "unified",
+        }
+    }
+}
+
 /// The slot that all cgroups without a slot of their own share: those beyond the capacity.
 pub const UNTRACKED: u32 = 0;
 /// No slot at all: for the idle task.

@@ -3,7 +3,7 @@
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::{filter, time};
-use nodewarden_model::{GroupView, Identity, KernelCounters, Log2Histogram, PodNames, Snapshot, Usage};
+use nodewarden_model::{GroupView, Identity, PodNames, Snapshot, Usage};
 
 /// The answer to ListCgroups.
 pub fn list(snapshot: &Snapshot, path_prefix: &str, pods_only: bool) -> proto::ListCgroupsResponse {
@@ -52,7 +52,7 @@ fn to_proto(group: &GroupView, usage: &Usage) -> proto::Cgroup {
     };
     identify(&mut out, &group.identity);
     put_usage(&mut out, usage);
-    put_kernel(&mut out, &group.kernel);
+    group.kernel.put(&mut out);
     out
 }
 
@@ -130,42 +130,11 @@ fn put_usage(out: &mut proto::Cgroup, usage: &Usage) {
     out.io_pressure_some_avg10 = usage.pressures.io.map(|p| p.some.avg10);
 }
 
-fn put_kernel(out: &mut proto::Cgroup, kernel: &KernelCounters) {
-    if let Some(cpu) = &kernel.cpu {
-        out.on_cpu_ns = Some(cpu.on_cpu_ns);
-        out.cpu_wait = Some(histogram(&cpu.wait));
-        out.voluntary_switches = Some(cpu.voluntary_switches);
-        out.preempted_switches = Some(cpu.preempted_switches);
-    }
-    out.oom_kills = kernel.oom_kills;
-    out.reclaim_stall_ns = kernel.reclaim.map(|r| r.direct_stall_ns + r.memcg_stall_ns);
-    if let Some(process) = &kernel.process {
-        out.forks = Some(process.forks);
-        out.execs = Some(process.execs);
-        out.exits = Some(process.exits);
-        out.signal_exits = Some(process.signal_exits);
-    }
-    if let Some(network) = &kernel.network {
-        out.rx_bytes = Some(network.rx_bytes);
-        out.tx_bytes = Some(network.tx_bytes);
-        out.rx_packets = Some(network.rx_packets);
-        out.tx_packets = Some(network.tx_packets);
-    }
-    if let Some(block) = &kernel.block {
-        out.block_read = Some(histogram(&block.read));
-        out.block_write = Some(histogram(&block.write));
-    }
-}
-
-fn histogram(h: &Log2Histogram) -> proto::Histogram {
-    proto::Histogram { buckets: h.buckets.to_vec(), sum_ns: h.sum_ns }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use nodewarden_manifest::QosClass;
-    use nodewarden_model::MemoryUsage;
+    use nodewarden_model::{KernelCounters, MemoryUsage};
 
     #[test]
     fn kinds_and_names() {
@@ -211,7 +180,7 @@ mod tests {
     fn unknown_stays_absent() {
         let mut out = proto::Cgroup::default();
         put_usage(&mut out, &Usage::default());
-        put_kernel(&mut out, &KernelCounters::default());
+        KernelCounters::default().put(&mut out);
         assert_eq!(out, proto::Cgroup::default());
     }
 

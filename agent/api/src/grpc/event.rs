@@ -1,12 +1,11 @@
-//! Events between `view` and protobuf, both ways: the server sends them, the command line prints them.
+//! Events between the model and protobuf, both ways: the server sends them, the command line prints them.
+//! Types that have a structure convert it themselves (`nodewarden_model::EventBody`).
 
 use nodewarden_proto::nodewarden::v1 as proto;
 use proto::event::Detail as ProtoDetail;
 
 use super::time;
-use nodewarden_model::{
-    Correction, Detail, DeviceAccess, DeviceVerdict, Event, EventType, Exit, LimitScope, OomKill, PodRef,
-};
+use nodewarden_model::{Detail, Event, EventType, PodRef};
 
 /// A message that is no event of this version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -35,162 +34,55 @@ pub fn to_proto(event: &Event) -> proto::Event {
 pub fn from_proto(event: proto::Event) -> Result<Event, EventError> {
     let seq = event.seq;
     let at = event.time.as_ref().and_then(time::to_timestamp).ok_or(EventError::Time { seq })?;
-    let detail = match (EventType::parse(&event.r#type), event.detail) {
-        (Some(EventType::CgroupCreated), None) => Detail::CgroupCreated {},
-        (Some(EventType::CgroupRemoved), None) => Detail::CgroupRemoved {},
-        (Some(EventType::CgroupPopulated), None) => Detail::CgroupPopulated {},
-        (Some(EventType::CgroupEmptied), None) => Detail::CgroupEmptied {},
-        (Some(EventType::Oom), Some(ProtoDetail::Oom(oom))) => Detail::Oom(oom_from_proto(oom)),
-        (Some(EventType::Exit), Some(ProtoDetail::Exit(e))) => Detail::Exit(exit_from_proto(e)),
-        (Some(EventType::TaskMoved), Some(ProtoDetail::TaskMoved(t))) => {
-            Detail::TaskMoved { pid: t.pid, command: t.command }
-        }
-        (Some(EventType::LimitCorrected), Some(ProtoDetail::LimitCorrected(c))) => {
-            Detail::LimitCorrected(Correction { limit: c.limit, found: c.found, written: c.written })
-        }
-        (Some(EventType::Pod), Some(ProtoDetail::PodNote(p))) => {
-            Detail::Pod { reason: p.reason, message: p.message }
-        }
-        (Some(EventType::Hierarchy), Some(ProtoDetail::Hierarchy(h))) => {
-            Detail::Hierarchy { reason: h.reason, message: h.message }
-        }
-        (Some(EventType::Device), Some(ProtoDetail::Device(d))) => {
-            let verdict = DeviceVerdict::parse(&d.verdict);
-            let verdict = verdict.ok_or(EventError::Detail { seq, event_type: event.r#type })?;
-            Detail::Device(device_from_proto(d, verdict))
-        }
-        (Some(EventType::Lost), Some(ProtoDetail::Lost(l))) => {
-            Detail::Lost { lost_type: l.lost_type, count: l.count }
-        }
-        (Some(EventType::Agent), Some(ProtoDetail::Agent(a))) => {
-            Detail::Agent { reason: a.reason, message: a.message }
-        }
-        (Some(_), _) => return Err(EventError::Detail { seq, event_type: event.r#type }),
-        (None, _) => return Err(EventError::Type { seq, event_type: event.r#type }),
+    let Some(event_type) = EventType::parse(&event.r#type) else {
+        return Err(EventError::Type { seq, event_type: event.r#type });
     };
+    let detail = detail_from_proto(event_type, event.detail);
+    let detail = detail.ok_or(EventError::Detail { seq, event_type: event.r#type })?;
     let pod = event.pod.map(pod_from_proto);
     Ok(Event { seq, time: at, cgroup: event.cgroup, pod, detail })
 }
 
-fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
-    Some(match detail {
-        Detail::Oom(oom) => ProtoDetail::Oom(oom_to_proto(oom)),
-        Detail::Exit(e) => ProtoDetail::Exit(proto::Exit {
-            pid: e.pid,
-            namespace_pid: e.namespace_pid,
-            command: e.command.clone(),
-            code: e.code,
-            signal: e.signal,
-            main: e.main,
-        }),
-        Detail::TaskMoved { pid, command } => {
-            ProtoDetail::TaskMoved(proto::TaskMoved { pid: *pid, command: command.clone() })
+fn detail_from_proto(event_type: EventType, detail: Option<ProtoDetail>) -> Option<Detail> {
+    Some(match (event_type, detail) {
+        (EventType::CgroupCreated, None) => Detail::CgroupCreated {},
+        (EventType::CgroupRemoved, None) => Detail::CgroupRemoved {},
+        (EventType::CgroupPopulated, None) => Detail::CgroupPopulated {},
+        (EventType::CgroupEmptied, None) => Detail::CgroupEmptied {},
+        (EventType::TaskMoved, Some(ProtoDetail::TaskMoved(t))) => {
+            Detail::TaskMoved { pid: t.pid, command: t.command }
         }
-        Detail::LimitCorrected(c) => ProtoDetail::LimitCorrected(proto::LimitCorrected {
-            limit: c.limit.clone(),
-            found: c.found.clone(),
-            written: c.written.clone(),
-        }),
-        Detail::Pod { reason, message } => {
-            ProtoDetail::PodNote(proto::Note { reason: reason.clone(), message: message.clone() })
+        (EventType::Pod, Some(ProtoDetail::PodNote(p))) => {
+            Detail::Pod { reason: p.reason, message: p.message }
         }
-        Detail::Hierarchy { reason, message } => {
-            ProtoDetail::Hierarchy(proto::Note { reason: reason.clone(), message: message.clone() })
+        (EventType::Hierarchy, Some(ProtoDetail::Hierarchy(h))) => {
+            Detail::Hierarchy { reason: h.reason, message: h.message }
         }
-        Detail::Device(d) => ProtoDetail::Device(device_to_proto(d)),
-        Detail::Lost { lost_type, count } => {
-            ProtoDetail::Lost(proto::Lost { lost_type: lost_type.clone(), count: *count })
+        (EventType::Lost, Some(ProtoDetail::Lost(l))) => {
+            Detail::Lost { lost_type: l.lost_type, count: l.count }
         }
-        Detail::Agent { reason, message } => {
-            ProtoDetail::Agent(proto::Note { reason: reason.clone(), message: message.clone() })
+        (EventType::Agent, Some(ProtoDetail::Agent(a))) => {
+            Detail::Agent { reason: a.reason, message: a.message }
         }
-        Detail::CgroupCreated {}
-        | Detail::CgroupRemoved {}
-        | Detail::CgroupPopulated {}
-        | Detail::CgroupEmptied {} => return None,
+        (event_type, detail) => return Detail::from_body(event_type, detail?),
     })
 }
 
-fn device_to_proto(d: &DeviceAccess) -> proto::DeviceAccess {
-    proto::DeviceAccess {
-        pid: d.pid,
-        command: d.command.clone(),
-        device: d.device.clone(),
-        path: d.path.clone(),
-        access: d.access.clone(),
-        verdict: d.verdict.name().to_owned(),
-        refused_by_runtime: d.refused_by_runtime,
-        count: d.count,
-    }
-}
-
-fn device_from_proto(d: proto::DeviceAccess, verdict: DeviceVerdict) -> DeviceAccess {
-    DeviceAccess {
-        pid: d.pid,
-        command: d.command,
-        device: d.device,
-        path: d.path,
-        access: d.access,
-        verdict,
-        refused_by_runtime: d.refused_by_runtime,
-        count: d.count,
-    }
-}
-
-fn exit_from_proto(e: proto::Exit) -> Exit {
-    Exit {
-        pid: e.pid,
-        namespace_pid: e.namespace_pid,
-        command: e.command,
-        code: e.code,
-        signal: e.signal,
-        main: e.main,
-    }
-}
-
-fn oom_to_proto(oom: &OomKill) -> proto::OomKill {
-    let scope = match oom.scope {
-        LimitScope::Cgroup => "cgroup",
-        LimitScope::Global => "global",
-        LimitScope::Unknown => "unknown",
-    };
-    proto::OomKill {
-        pid: oom.pid,
-        command: oom.command.clone(),
-        total_vm_bytes: oom.total_vm_bytes,
-        anon_rss_bytes: oom.anon_rss_bytes,
-        file_rss_bytes: oom.file_rss_bytes,
-        shmem_rss_bytes: oom.shmem_rss_bytes,
-        oom_score_adj: oom.oom_score_adj,
-        scope: scope.to_owned(),
-        limit_cgroup: oom.limit_cgroup.clone(),
-        limit_bytes: oom.limit_bytes,
-        trigger_pid: oom.trigger_pid,
-        trigger_command: oom.trigger_command.clone(),
-        trigger_cgroup: oom.trigger_cgroup.clone(),
-    }
-}
-
-fn oom_from_proto(oom: proto::OomKill) -> OomKill {
-    OomKill {
-        pid: oom.pid,
-        command: oom.command,
-        total_vm_bytes: oom.total_vm_bytes,
-        anon_rss_bytes: oom.anon_rss_bytes,
-        file_rss_bytes: oom.file_rss_bytes,
-        shmem_rss_bytes: oom.shmem_rss_bytes,
-        oom_score_adj: oom.oom_score_adj,
-        scope: match oom.scope.as_str() {
-            "cgroup" => LimitScope::Cgroup,
-            "global" => LimitScope::Global,
-            _ => LimitScope::Unknown,
-        },
-        limit_cgroup: oom.limit_cgroup,
-        limit_bytes: oom.limit_bytes,
-        trigger_pid: oom.trigger_pid,
-        trigger_command: oom.trigger_command,
-        trigger_cgroup: oom.trigger_cgroup,
-    }
+fn detail_to_proto(detail: &Detail) -> Option<ProtoDetail> {
+    let note =
+        |reason: &String, message: &String| proto::Note { reason: reason.clone(), message: message.clone() };
+    Some(match detail {
+        Detail::TaskMoved { pid, command } => {
+            ProtoDetail::TaskMoved(proto::TaskMoved { pid: *pid, command: command.clone() })
+        }
+        Detail::Pod { reason, message } => ProtoDetail::PodNote(note(reason, message)),
+        Detail::Hierarchy { reason, message } => ProtoDetail::Hierarchy(note(reason, message)),
+        Detail::Lost { lost_type, count } => {
+            ProtoDetail::Lost(proto::Lost { lost_type: lost_type.clone(), count: *count })
+        }
+        Detail::Agent { reason, message } => ProtoDetail::Agent(note(reason, message)),
+        other => return other.body().map(|body| body.to_proto()),
+    })
 }
 
 fn pod_to_proto(pod: &PodRef) -> proto::PodRef {
@@ -219,6 +111,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use nodewarden_model::{Correction, DeviceAccess, DeviceVerdict, Exit, LimitScope, OomKill};
 
     fn details() -> impl Strategy<Value = Detail> {
         let text = "[a-z/]{0,8}";

@@ -1,7 +1,8 @@
-//! The kernel's type information, read as far as the layout needs it: structures, typedefs, enums, prototypes.
+//! The kernel's type information, read as far as the layout needs it: structures, typedefs, enums,
+//! prototypes.
 //!
-//! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One walk notes where each type is; a
-//! type is decoded when it is asked for.
+//! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One walk notes where each type
+//! is; a type is decoded when it is asked for.
 
 use std::path::Path;
 
@@ -12,7 +13,7 @@ const MAGIC: u16 = 0xeb9f;
 /// `struct btf_type`: name_off, info, size or type.
 const RECORD: usize = 12;
 
-/// Why type information can't be used.
+/// Why type information cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BtfError {
     #[error("cannot be read")]
@@ -36,7 +37,7 @@ pub struct Btf {
     named: Vec<(u32, u32)>,
 }
 
-/// One type, seen as far as needed.
+/// One type, decoded as far as it is needed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Type {
     Pointer(u32),
@@ -163,7 +164,7 @@ impl Btf {
 
     /// The type of an id without typedefs and qualifiers.
     pub fn plain(&self, mut id: u32) -> Type {
-        // As many steps as there are types, should a file run in circles.
+        // At most as many steps as there are types, in case the file has a cycle.
         for _ in 0..self.records.len() {
             match self.get(id) {
                 Type::Alias(next) => id = next,
@@ -199,7 +200,7 @@ impl Btf {
         (0..of.count).map(move |i| of.at + i * size)
     }
 
-    /// A word that the walk has seen to be there.
+    /// A word whose presence the walk has checked.
     fn word(&self, at: usize) -> u32 {
         word(&self.bytes, at).unwrap_or_default()
     }

@@ -1,5 +1,5 @@
-//! The counters, read where the kernel writes them: arrays mapped into the agent's memory, no system call per
-//! cgroup.
+//! Reading the counters where the kernel writes them: arrays that are mapped into the agent's memory, so that
+//! no system call is needed for each cgroup.
 
 use std::mem::size_of;
 use std::os::fd::AsFd;
@@ -10,60 +10,70 @@ use aya::Ebpf;
 use aya::maps::Map;
 use memmap2::{MmapOptions, MmapRaw};
 use nodewarden_ebpf_abi::{
-    BlockCell, CpuCell, CpuState, GroupCell, Kind, LATENCY_BUCKETS, NO_SLOT, NetworkCell, SPACES,
+    CELL_ARRAYS, Cell, CellReader, CpuCell, CpuState, Index, Kind, LATENCY_BUCKETS, NO_SLOT, SPACES, Space,
 };
 
 use super::error::KernelError;
 
-/// One mapped array.
-struct Array<T> {
+/// One mapped array of values of the same size.
+struct Array {
     map: MmapRaw,
     len: usize,
-    of: std::marker::PhantomData<T>,
+    value_bytes: usize,
 }
 
-impl<T: Copy> Array<T> {
-    fn new(ebpf: &Ebpf, name: &'static str, len: usize) -> Result<Self, KernelError> {
+impl Array {
+    fn new(ebpf: &Ebpf, name: &'static str, value_bytes: usize, len: usize) -> Result<Self, KernelError> {
         let Some(Map::Array(data)) = ebpf.map(name) else { return Err(KernelError::NoMap(name)) };
         // The kernel rounds each value up to 8 bytes; ours are multiples already.
-        debug_assert_eq!(size_of::<T>() % 8, 0);
-        let bytes = len * size_of::<T>();
+        debug_assert_eq!(value_bytes % 8, 0);
+        let bytes = len * value_bytes;
         let fd = data.fd().as_fd();
         let map = MmapOptions::new().len(bytes).map_raw(&fd).map_err(|source| KernelError::Mmap {
             map: name,
             bytes,
             source,
         })?;
-        Ok(Self { map, len, of: std::marker::PhantomData })
+        Ok(Self { map, len, value_bytes })
     }
 
-    fn at(&self, i: usize) -> Option<*mut T> {
+    fn at(&self, i: usize) -> Option<*mut u8> {
         // SAFETY: the mapping has `len` values from its start and lives as long as `self`.
-        (i < self.len).then(|| unsafe { self.map.as_mut_ptr().cast::<T>().add(i) })
+        (i < self.len).then(|| unsafe { self.map.as_mut_ptr().add(i * self.value_bytes) })
     }
 
-    /// A copy of value `i`, word by word as the kernel writes it meanwhile.
-    fn read(&self, i: usize) -> Option<T> {
+    /// A copy of value `i`, which the kernel may write at the same time; `None` when there is no such value.
+    ///
+    /// # Safety
+    /// Any bytes must be a value of `T`.
+    unsafe fn read<T: Copy>(&self, i: usize) -> Option<T> {
+        debug_assert_eq!(self.value_bytes, size_of::<T>());
         // SAFETY: in bounds; aligned, since the mapping is page aligned and values are multiples of 8 bytes;
-        // volatile, since the kernel changes it. A value that is half new is fine: each word counts on its own.
-        self.at(i).map(|p| unsafe { ptr::read_volatile(p) })
+        // volatile, since the kernel changes it. A copy that is half old and half new is fine: each word is a
+        // counter of its own.
+        self.at(i).map(|p| unsafe { ptr::read_volatile(p.cast::<T>()) })
+    }
+
+    fn word(&self, i: usize) -> Option<u64> {
+        // SAFETY: an integer.
+        unsafe { self.read(i) }
     }
 
     fn zero(&self, i: usize) {
         if let Some(p) = self.at(i) {
-            // SAFETY: in bounds; nobody counts into a slot that is being given back.
-            unsafe { ptr::write_bytes(p, 0, 1) };
+            // SAFETY: in bounds; nothing counts into a slot that is being given back.
+            unsafe { ptr::write_bytes(p, 0, self.value_bytes) };
         }
     }
 }
 
-// SAFETY: the mapping is shared memory that both the kernel and any thread may read at any time; writing (`zero`)
-// touches only slots that nothing counts into.
-unsafe impl<T> Send for Array<T> {}
+// SAFETY: the mapping is shared memory that both the kernel and any thread may read at any time; writing
+// (`zero`) touches only slots that nothing counts into.
+unsafe impl Send for Array {}
 // SAFETY: as above.
-unsafe impl<T> Sync for Array<T> {}
+unsafe impl Sync for Array {}
 
-/// CPU counters of a slot added up over the CPUs. The buckets wrap at 32 bits as the kernel's do.
+/// CPU counters of a slot, added up over the CPUs. The buckets wrap around at 32 bits as the kernel's do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawCpu {
     pub on_cpu_ns: u64,
@@ -77,13 +87,11 @@ pub struct RawCpu {
 pub struct Cells {
     cpus: usize,
     capacity: usize,
-    cpu: Array<CpuCell>,
-    states: Array<CpuState>,
-    network: Array<NetworkCell>,
-    group: Array<GroupCell>,
-    block: Array<BlockCell>,
-    lost: Array<u64>,
-    untracked: Array<u64>,
+    /// One for each of `CELL_ARRAYS`.
+    cells: Vec<Array>,
+    states: Array,
+    lost: Array,
+    untracked: Array,
 }
 
 impl Cells {
@@ -92,36 +100,33 @@ impl Cells {
     /// # Errors
     /// When a map is missing or cannot be mapped.
     pub fn new(ebpf: &Ebpf, capacity: usize, cpus: usize) -> Result<Self, KernelError> {
+        let cells = CELL_ARRAYS.iter().map(|array| {
+            let len = match array.index {
+                Index::Slot => capacity,
+                Index::CpuAndSlot => capacity * cpus,
+            };
+            Array::new(ebpf, array.name, array.bytes, len)
+        });
         Ok(Self {
             cpus,
             capacity,
-            cpu: Array::new(ebpf, "CPU_CELLS", capacity * cpus)?,
-            states: Array::new(ebpf, "CPU_STATES", cpus)?,
-            network: Array::new(ebpf, "NETWORK_CELLS", capacity * cpus)?,
-            group: Array::new(ebpf, "GROUP_CELLS", capacity)?,
-            block: Array::new(ebpf, "BLOCK_CELLS", capacity)?,
-            lost: Array::new(ebpf, "LOST", Kind::COUNT)?,
-            untracked: Array::new(ebpf, "UNTRACKED_GROUPS", SPACES)?,
+            cells: cells.collect::<Result<_, _>>()?,
+            states: Array::new(ebpf, "CPU_STATES", size_of::<CpuState>(), cpus)?,
+            lost: Array::new(ebpf, "LOST", size_of::<u64>(), Kind::COUNT)?,
+            untracked: Array::new(ebpf, "UNTRACKED_GROUPS", size_of::<u64>(), SPACES)?,
         })
     }
 
-    /// Bytes mapped into this process: they count as resident, though they are the kernel's.
+    /// Bytes mapped into this process: they count as its resident memory, though they are the kernel's.
     pub fn mapped_bytes(&self) -> u64 {
-        let bytes = self.cpu.map.len()
-            + self.states.map.len()
-            + self.network.map.len()
-            + self.group.map.len()
-            + self.block.map.len()
-            + self.lost.map.len()
-            + self.untracked.map.len();
-        bytes as u64
+        let arrays = self.cells.iter().chain([&self.states, &self.lost, &self.untracked]);
+        arrays.map(|array| array.map.len() as u64).sum()
     }
 
     /// CPU counters of a slot, without the turns that are still running.
     pub fn cpu(&self, slot: u32) -> RawCpu {
         let mut sum = RawCpu::default();
-        for cpu in 0..self.cpus {
-            let Some(cell) = self.cpu.read(cpu * self.capacity + slot as usize) else { continue };
+        for cell in self.cells::<CpuCell>(slot) {
             sum.on_cpu_ns += cell.on_cpu_ns;
             sum.wait_ns += cell.wait_ns;
             sum.voluntary += cell.voluntary;
@@ -133,15 +138,15 @@ impl Cells {
         sum
     }
 
-    /// The tasks on the CPUs now: slot and since when (CLOCK_MONOTONIC, ns). Read after the counters, so that a
-    /// turn that ends in between is missed for once rather than counted twice.
+    /// The tasks on the CPUs now: slot, and since when (CLOCK_MONOTONIC, ns). To be called after the counters
+    /// are read, so that a turn that ends in between is missing from this reading rather than counted twice.
     pub fn running(&self) -> Vec<(u32, u64)> {
         fence(Ordering::SeqCst);
         (0..self.cpus)
             .filter_map(|cpu| {
-                let before = self.states.read(cpu)?;
+                let before = self.state(cpu)?;
                 fence(Ordering::SeqCst);
-                let after = self.states.read(cpu)?;
+                let after = self.state(cpu)?;
                 // The program writes the time before the slot: equal times, so the slot read last is its own.
                 (before.since_ns == after.since_ns && after.slot != NO_SLOT)
                     .then_some((after.slot, after.since_ns))
@@ -149,51 +154,46 @@ impl Cells {
             .collect()
     }
 
-    /// Network counters of a slot: rx packets, rx bytes, tx packets, tx bytes.
-    pub fn network(&self, slot: u32) -> NetworkCell {
-        let mut sum = NetworkCell { rx_packets: 0, rx_bytes: 0, tx_packets: 0, tx_bytes: 0 };
-        for cpu in 0..self.cpus {
-            let Some(cell) = self.network.read(cpu * self.capacity + slot as usize) else { continue };
-            sum.rx_packets += cell.rx_packets;
-            sum.rx_bytes += cell.rx_bytes;
-            sum.tx_packets += cell.tx_packets;
-            sum.tx_bytes += cell.tx_bytes;
-        }
-        sum
+    fn state(&self, cpu: usize) -> Option<CpuState> {
+        // SAFETY: a structure of integers.
+        unsafe { self.states.read(cpu) }
     }
 
-    pub fn group(&self, slot: u32) -> Option<GroupCell> {
-        self.group.read(slot as usize)
-    }
-
-    pub fn block(&self, slot: u32) -> Option<BlockCell> {
-        self.block.read(slot as usize)
-    }
-
-    /// Records of a kind that found the ring full.
+    /// Number of records of a kind that were lost because the ring was full.
     pub fn lost(&self, kind: Kind) -> u64 {
-        self.lost.read(kind as usize).unwrap_or(0)
+        self.lost.word(kind as usize).unwrap_or(0)
     }
 
-    /// New cgroups that got no slot, in the hierarchy where most did not.
+    /// Number of new cgroups that got no slot, in the hierarchy with the most of them.
     pub fn untracked(&self) -> u64 {
-        (0..SPACES).filter_map(|i| self.untracked.read(i)).max().unwrap_or(0)
+        (0..SPACES).filter_map(|i| self.untracked.word(i)).max().unwrap_or(0)
     }
 
-    /// Zeroes a slot's CPU counters before it is given away again.
-    pub fn zero_cpu(&self, slot: u32) {
-        (0..self.cpus).for_each(|cpu| self.cpu.zero(cpu * self.capacity + slot as usize));
+    /// Zeroes the counters of a slot in the arrays of a space, before the slot is given away again.
+    pub fn zero(&self, space: Space, slot: u32) {
+        let of_space = CELL_ARRAYS.iter().zip(&self.cells).filter(|(array, _)| array.space == space);
+        for (array, cells) in of_space {
+            match array.index {
+                Index::Slot => cells.zero(slot as usize),
+                Index::CpuAndSlot => (0..self.cpus).for_each(|cpu| cells.zero(self.at(cpu, slot))),
+            }
+        }
     }
 
-    pub fn zero_network(&self, slot: u32) {
-        (0..self.cpus).for_each(|cpu| self.network.zero(cpu * self.capacity + slot as usize));
+    fn at(&self, cpu: usize, slot: u32) -> usize {
+        cpu * self.capacity + slot as usize
+    }
+}
+
+impl CellReader for Cells {
+    fn cell<T: Cell>(&self, slot: u32) -> Option<T> {
+        // SAFETY: any bytes are a value of a cell.
+        unsafe { self.cells[T::ARRAY].read(slot as usize) }
     }
 
-    pub fn zero_group(&self, slot: u32) {
-        self.group.zero(slot as usize);
-    }
-
-    pub fn zero_block(&self, slot: u32) {
-        self.block.zero(slot as usize);
+    fn cells<T: Cell>(&self, slot: u32) -> impl Iterator<Item = T> {
+        let array = &self.cells[T::ARRAY];
+        // SAFETY: as above.
+        (0..self.cpus).filter_map(move |cpu| unsafe { array.read(self.at(cpu, slot)) })
     }
 }

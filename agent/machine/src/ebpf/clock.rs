@@ -5,13 +5,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use nix::time::{ClockId, clock_gettime};
 
-/// Converts `bpf_ktime_get_ns()` (CLOCK_MONOTONIC) to wall-clock time by the present distance of the two clocks,
-/// taken anew for each conversion so that a stepped clock is followed.
+/// Converts `bpf_ktime_get_ns()` (CLOCK_MONOTONIC) to wall-clock time by the present difference of the two
+/// clocks. It is read for each conversion, so that a step of the wall clock is taken into account.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct MonotonicClock;
 
 impl MonotonicClock {
-    /// CLOCK_MONOTONIC now in nanoseconds.
+    /// CLOCK_MONOTONIC now, in nanoseconds.
     pub fn now_ns() -> u64 {
         clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(0, |t| Duration::from(t).as_nanos() as u64)
     }

@@ -4,32 +4,32 @@ use std::collections::HashMap;
 use std::fs;
 
 use aya::programs::Program;
-use nodewarden_ebpf_abi::{BlockCell, CACHE_ENTRIES, CpuCell, CpuState, GroupCell, NetworkCell};
+use nodewarden_ebpf_abi::{CACHE_ENTRIES, CELL_ARRAYS, CpuState, Index};
 
-use super::topics::ProgramSpec;
+use super::programs::Attached;
 use nodewarden_model::ProgramCost;
 
 /// Run count and run time of a loaded program.
-pub fn of(program: &Program, spec: &ProgramSpec) -> Option<ProgramCost> {
+pub fn of(program: &Program, attached: &Attached) -> Option<ProgramCost> {
     let info = program.info().ok()?;
     Some(ProgramCost {
-        name: spec.name.to_owned(),
-        topic: spec.topic,
-        hook: spec.hook.to_string(),
+        name: attached.program.name.to_owned(),
+        topic: attached.topic,
+        hook: attached.program.hook.to_string(),
         run_count: info.run_count(),
         run_time_ns: info.run_time().as_nanos() as u64,
         memory_bytes: info.memory_locked().map_or(0, u64::from),
     })
 }
 
-/// Memory of all eBPF maps this process holds, in bytes: the `memlock` line of each map's fdinfo.
+/// Memory of all eBPF maps that this process has open, in bytes: the `memlock` line of each map's fdinfo.
 pub fn map_bytes() -> u64 {
     let Ok(fds) = fs::read_dir("/proc/self/fd") else { return 0 };
     let is_map = |name: &std::ffi::OsStr| {
         fs::read_link(format!("/proc/self/fd/{}", name.to_string_lossy()))
             .is_ok_and(|target| target.as_os_str() == "anon_inode:bpf-map")
     };
-    // A map may be held by several descriptors.
+    // Several descriptors may refer to the same map.
     let by_id: HashMap<u64, u64> = fds
         .flatten()
         .filter(|fd| is_map(&fd.file_name()))
@@ -47,12 +47,13 @@ pub fn map_bytes() -> u64 {
 /// size. Per-CPU cells dominate: 160 bytes a cgroup and CPU.
 pub fn map_bytes_formula(cgroups: u64, cpus: u64, spaces: u64, ring: u64) -> u64 {
     let slots = cgroups + 1;
-    let per_cpu = (size_of::<CpuCell>() + size_of::<NetworkCell>()) as u64;
-    let shared = (size_of::<GroupCell>() + size_of::<BlockCell>()) as u64;
-    // A hash element with its bucket and a place in the free queue for each slot and hierarchy.
+    let bytes = |index: Index| {
+        CELL_ARRAYS.iter().filter(|array| array.index == index).map(|array| array.bytes as u64).sum::<u64>()
+    };
+    // A hash element with its bucket and an entry of the free queue, for each slot and hierarchy.
     let table = 64 + 16 + 4;
-    slots * cpus * per_cpu
-        + slots * shared
+    slots * cpus * bytes(Index::CpuAndSlot)
+        + slots * bytes(Index::Slot)
         + slots * spaces * table
         + cpus * size_of::<CpuState>() as u64
         + u64::from(CACHE_ENTRIES) * 8

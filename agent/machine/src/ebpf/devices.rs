@@ -1,4 +1,5 @@
-//! The program that decides about devices: attached where and when the caller says, and its tables.
+//! The program that decides about devices and its tables. It is attached on request, to the cgroup that the
+//! caller names.
 
 #[cfg(any(test, feature = "testing"))]
 use std::collections::BTreeMap;
@@ -8,11 +9,12 @@ use std::path::Path;
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, MapData, MapError};
 use aya::programs::{CgroupAttachMode, CgroupDevice};
-use nodewarden_ebpf_abi::{DEVICE_BLOCK, DeviceCount, DeviceKey, PLACE_CLASSES, PLACE_LEVEL};
+use nodewarden_ebpf_abi::{DeviceCount, DeviceKey, PLACE_CLASSES, PLACE_LEVEL};
 
 use super::error::KernelError;
 use super::load::Kernel;
-use super::topics::{self, DEVICE_PROGRAM, DEVICE_SUBSTITUTE, ProgramSpec};
+use super::programs::{Attached, chain};
+use nodewarden_model::{Hook, Program, Topic};
 
 /// BPF_ANY, BPF_NOEXIST
 const ANY: u64 = 0;
@@ -20,8 +22,13 @@ const NO_EXIST: u64 = 1;
 
 const PLACES: &str = "DEVICE_PLACES";
 
-/// Pods that can be guarded, devices that they may open, devices whose denials are counted, and turns to tell: what the
-/// tables hold at most. They take memory only for what is in them (and 16 bytes a place).
+/// The program that decides about devices, and the one that is tried where the kernel refuses it.
+const PROGRAM: Program = Program::new("device_access", Hook::Device);
+const SUBSTITUTE: Program = Program::new("device_access_probed", Hook::Device);
+
+/// Largest number of entries of each table: guarded pods, devices that they may open, devices whose denials
+/// are counted, and records in progress. A table takes memory only for the entries that it has, and 16 bytes
+/// for each that it could have.
 pub const DEVICE_SIZES: [(&str, u32); 5] = [
     ("DEVICE_PODS", 4096),
     ("DEVICE_RULES", 16_384),
@@ -54,48 +61,47 @@ pub struct DeviceTables {
 }
 
 impl Kernel {
-    /// Attaches the program that decides about devices to the cgroup directory `kubepods`, which is `level` levels below
-    /// the root of the unified hierarchy, and hands over its tables. Nothing is refused before a pod is in them. Once at
-    /// most.
+    /// Attaches the program that decides about devices to the cgroup directory `kubepods`, which is `level`
+    /// levels below the root of the unified hierarchy, and returns its tables. Nothing is refused before a
+    /// pod is in them. May be called once.
     ///
     /// # Errors
     /// In words, for the status: what this kernel lacks or refuses.
     pub fn attach_devices(&mut self, kubepods: &Path, level: u32) -> Result<DeviceTables, String> {
-        if let Some(reason) = self.lacking(DEVICE_PROGRAM.topic) {
+        if let Some(reason) = self.lacking(Topic::Device) {
             return Err(reason);
         }
-        let tables = DeviceTables::take(&mut self.ebpf, level).map_err(|error| topics::chain(&error))?;
-        let mut result = self.attach_device_program(&DEVICE_PROGRAM, kubepods);
+        let tables = DeviceTables::take(&mut self.ebpf, level).map_err(|error| chain(&error))?;
+        let mut result = self.attach_device_program(&PROGRAM, kubepods);
         let fields = ["OFF_CGROUP_LEVEL", "OFF_CGROUP_ANCESTORS"];
         if let Err(first) = &result
             && fields.iter().all(|field| self.layout.globals.contains_key(field))
         {
-            let second = self.attach_device_program(&DEVICE_SUBSTITUTE, kubepods);
+            let second = self.attach_device_program(&SUBSTITUTE, kubepods);
             result = second.map_err(|second| format!("{first}; {second}"));
         }
         result.map(|()| tables)
     }
 
-    /// The same with what is tried where the kernel refuses the program.
+    /// The same with the program that is tried where the kernel refuses the first one.
     #[cfg(any(test, feature = "testing"))]
     pub fn attach_device_substitute(&mut self, kubepods: &Path, level: u32) -> Result<DeviceTables, String> {
-        let tables = DeviceTables::take(&mut self.ebpf, level).map_err(|error| topics::chain(&error))?;
-        self.attach_device_program(&DEVICE_SUBSTITUTE, kubepods).map(|()| tables)
+        let tables = DeviceTables::take(&mut self.ebpf, level).map_err(|error| chain(&error))?;
+        self.attach_device_program(&SUBSTITUTE, kubepods).map(|()| tables)
     }
 
-    fn attach_device_program(&mut self, spec: &ProgramSpec, kubepods: &Path) -> Result<(), String> {
-        let result = attach(&mut self.ebpf, spec, kubepods);
-        self.results.push((*spec, result.clone()));
-        result
+    fn attach_device_program(&mut self, program: &Program, kubepods: &Path) -> Result<(), String> {
+        let outcome = attach(&mut self.ebpf, program, kubepods);
+        self.attached.push(Attached { topic: Topic::Device, program: *program, outcome: outcome.clone() });
+        outcome
     }
 }
 
-fn attach(ebpf: &mut Ebpf, spec: &ProgramSpec, kubepods: &Path) -> Result<(), String> {
+fn attach(ebpf: &mut Ebpf, spec: &Program, kubepods: &Path) -> Result<(), String> {
     let hook = spec.hook;
     let program =
         ebpf.program_mut(spec.name).ok_or_else(|| format!("the eBPF object has no program {}", spec.name))?;
-    let said =
-        |what: &str, error: &dyn std::error::Error| format!("{hook}: {what}: {}", topics::chain(error));
+    let said = |what: &str, error: &dyn std::error::Error| format!("{hook}: {what}: {}", chain(error));
     let root = File::open(kubepods).map_err(|e| format!("{hook}: open {}: {e}", kubepods.display()))?;
     let program: &mut CgroupDevice = program.try_into().map_err(|e| said("wrong kind", &e))?;
     program.load().map_err(|e| said("load", &e))?;
@@ -134,7 +140,7 @@ impl DeviceTables {
         self.rules.insert(Key(key), access, ANY).map_err(failed("DEVICE_RULES"))
     }
 
-    /// Takes a rule away; without it, nothing happens.
+    /// Removes a rule, if there is one with this key.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -142,7 +148,7 @@ impl DeviceTables {
         absent_is_fine(self.rules.remove(&Key(key))).map_err(failed("DEVICE_RULES"))
     }
 
-    /// From now on the processes of the pod whose cgroup has this id are held to its rules.
+    /// From now on the rules of the pod whose cgroup has this id apply to its processes.
     ///
     /// # Errors
     /// The table is full or the kernel refuses.
@@ -162,7 +168,7 @@ impl DeviceTables {
         absent_is_fine(self.pods.remove(&pod)).map_err(failed("DEVICE_PODS"))
     }
 
-    /// Forgets what was counted for a pod.
+    /// Removes the counts of a pod.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -177,7 +183,7 @@ impl DeviceTables {
             .try_for_each(|key| absent_is_fine(self.counts.remove(key)).map_err(failed("DEVICE_COUNTS")))
     }
 
-    /// What was counted: two system calls a device.
+    /// The counts of all devices. Takes two system calls for each.
     pub fn counts(&self) -> Vec<(DeviceKey, DeviceCount)> {
         self.counts.iter().filter_map(Result::ok).map(|(key, count)| (key.0, count.0)).collect()
     }
@@ -188,12 +194,6 @@ impl DeviceTables {
         let rules = self.rules.iter().filter_map(Result::ok);
         rules.map(|(Key(k), access)| ((k.pod, k.kind, k.major, k.minor), access)).collect()
     }
-}
-
-/// A device's type and numbers, as the v1 controller writes them: `c 10:229`.
-pub fn device_name(kind: u32, major: u32, minor: u32) -> String {
-    let kind = if kind == DEVICE_BLOCK { 'b' } else { 'c' };
-    format!("{kind} {major}:{minor}")
 }
 
 fn failed(map: &'static str) -> impl Fn(MapError) -> KernelError {

@@ -1,4 +1,4 @@
-//! Errors of the kernel room.
+//! Errors of loading and reading eBPF programs.
 
 use std::io;
 use std::path::PathBuf;

@@ -1,14 +1,14 @@
-//! Where the running kernel keeps the fields the programs need, read from its BTF once at start.
+//! Where the running kernel has the fields that the programs need, read from its BTF once at start.
 //!
-//! Rust cannot emit CO-RE relocations, so offsets are data: they reach the programs as constants before loading.
+//! Rust cannot emit CO-RE relocations, so offsets are data: they are set in the programs as constants before
+//! loading.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use super::btf::{Btf, Struct, Type};
 use super::error::KernelError;
-use super::fields::FIELDS;
-use nodewarden_model::Topic;
+use nodewarden_model::{Need, Topic};
 
 /// The kernel's own types.
 const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
@@ -28,7 +28,7 @@ impl Layout {
     /// Reads the running kernel's layout.
     ///
     /// # Errors
-    /// When the kernel shows no BTF at all; a missing field is no error but a topic that stays off.
+    /// When the kernel has no BTF at all. A missing field is not an error: the topics that need it stay off.
     pub fn read() -> Result<Self, KernelError> {
         let path = Path::new(VMLINUX);
         let btf = Btf::from_file(path).map_err(|source| KernelError::Btf { path: path.into(), source })?;
@@ -37,48 +37,66 @@ impl Layout {
 
     fn from_btf(btf: &Btf) -> Self {
         let mut layout = Self::default();
-        for field in FIELDS {
-            match field.paths.iter().find_map(|path| offset_of(btf, path)) {
-                Some((offset, _)) => {
-                    layout.globals.insert(field.global, offset);
+        for topic in Topic::ALL {
+            let spec = topic.spec();
+            for need in spec.needs {
+                if let Err(missing) = layout.look_up(btf, need) {
+                    layout.missing.entry(topic).or_default().push(missing);
                 }
-                None => layout.lacks(field.topics, field.paths[0]),
             }
-        }
-        match rss_counters(btf) {
-            Some((offset, stride)) => {
-                layout.globals.insert("OFF_MM_RSS", offset);
-                layout.globals.insert("RSS_STRIDE", stride);
+            for wanted in spec.wants {
+                let _ = layout.look_up(btf, wanted);
             }
-            None => layout.lacks(&[Topic::Oom], "mm_struct.rss_stat"),
-        }
-        match structure(btf, "upid") {
-            Some(upid) => {
-                layout.globals.insert("UPID_SIZE", upid.size);
-            }
-            None => layout.lacks(&[Topic::Process], "upid"),
-        }
-        if !gives_a_task(btf, "btf_trace_mark_victim", 1) {
-            layout.lacks(&[Topic::Oom], "task in the tracepoint oom:mark_victim (Linux 6.9)");
         }
         for name in ["memory", "cpu", "io"] {
-            if let Some(index) = enum_value(btf, "cgroup_subsys_id", &format!("{name}_cgrp_id")) {
+            if let Some(index) = controller(btf, name) {
                 layout.subsystems.insert(name, index);
             }
-        }
-        if let Some(index) = layout.subsystems.get("memory") {
-            layout.globals.insert("MEMCG_SUBSYS", *index);
-        } else {
-            layout.lacks(&[Topic::Oom], "enum cgroup_subsys_id.memory_cgrp_id");
         }
         layout
     }
 
-    fn lacks(&mut self, topics: &[Topic], what: &str) {
-        for topic in topics {
-            self.missing.entry(*topic).or_default().push(what.to_owned());
+    /// Takes a value that is needed from the kernel's types, unless it is known already.
+    ///
+    /// # Errors
+    /// What this kernel lacks, in words.
+    fn look_up(&mut self, btf: &Btf, need: &Need) -> Result<(), String> {
+        let lacks = |what: &str| what.to_owned();
+        match *need {
+            Need::Field { global, paths } => {
+                if !self.globals.contains_key(global) {
+                    let found = paths.iter().find_map(|path| offset_of(btf, path));
+                    let (offset, _) = found.ok_or_else(|| lacks(paths[0]))?;
+                    self.globals.insert(global, offset);
+                }
+            }
+            Need::Size { global, structure: name } => {
+                let found = structure(btf, name).ok_or_else(|| lacks(name))?;
+                self.globals.insert(global, found.size);
+            }
+            Need::RssCounters { offset, stride } => {
+                let (first, distance) = rss_counters(btf).ok_or_else(|| lacks("mm_struct.rss_stat"))?;
+                self.globals.insert(offset, first);
+                self.globals.insert(stride, distance);
+            }
+            Need::Controller { global, name } => {
+                let index = controller(btf, name);
+                let index = index.ok_or_else(|| format!("enum cgroup_subsys_id.{name}_cgrp_id"))?;
+                self.globals.insert(global, index);
+            }
+            Need::PointerArgument { tracepoint, argument, otherwise } => {
+                if !gives_a_pointer(btf, tracepoint, argument) {
+                    return Err(lacks(otherwise));
+                }
+            }
         }
+        Ok(())
     }
+}
+
+/// Index of a controller in `css_set.subsys`.
+fn controller(btf: &Btf, name: &str) -> Option<u32> {
+    enum_value(btf, "cgroup_subsys_id", &format!("{name}_cgrp_id"))
 }
 
 /// The structure of a name, if the kernel has one with members.
@@ -108,7 +126,8 @@ fn offset_of(btf: &Btf, path: &str) -> Option<(u32, Type)> {
     }
 }
 
-/// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without modifiers.
+/// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without
+/// modifiers.
 fn member(btf: &Btf, of: Struct, name: &str) -> Option<(u32, Type)> {
     btf.members(of).find_map(|m| match (m.name, btf.plain(m.type_id)) {
         (own, found) if own == name => Some((m.offset, found)),
@@ -131,10 +150,9 @@ fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
     }
 }
 
-/// Whether argument `n` (0 is the tracepoint's private data) of a BTF tracepoint is a pointer. Before Linux 6.9
-/// oom:mark_victim gave only a pid.
-fn gives_a_task(btf: &Btf, tracepoint: &str, n: usize) -> bool {
-    let prototype = btf.named(tracepoint).find_map(|t| match t {
+/// Whether argument `n` (0 is the tracepoint's private data) of a BTF tracepoint is a pointer.
+fn gives_a_pointer(btf: &Btf, tracepoint: &str, n: usize) -> bool {
+    let prototype = btf.named(&format!("btf_trace_{tracepoint}")).find_map(|t| match t {
         Type::Alias(pointer) => match btf.plain(pointer) {
             Type::Pointer(to) => Some(btf.plain(to)),
             _ => None,
@@ -154,7 +172,34 @@ fn enum_value(btf: &Btf, name: &str, enumerator: &str) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+
+    fn needs() -> Vec<Need> {
+        let specs = Topic::ALL.into_iter().map(Topic::spec);
+        specs.flat_map(|spec| spec.needs.iter().chain(spec.wants)).copied().collect()
+    }
+
+    fn globals_of(need: Need) -> Vec<&'static str> {
+        match need {
+            Need::Field { global, .. } | Need::Size { global, .. } | Need::Controller { global, .. } => {
+                vec![global]
+            }
+            Need::RssCounters { offset, stride } => vec![offset, stride],
+            Need::PointerArgument { .. } => Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_global_has_one_meaning() {
+        let mut paths = BTreeMap::new();
+        for need in needs() {
+            if let Need::Field { global, paths: of } = need {
+                assert_eq!(*paths.entry(global).or_insert(of), of, "{global}");
+            }
+        }
+    }
 
     #[test]
     fn the_running_kernel_has_every_field() {
@@ -163,12 +208,15 @@ mod tests {
             return;
         }
         let layout = Layout::read().unwrap();
-        assert_eq!(layout.globals.len() + layout.missing.values().flatten().count(), FIELDS.len() + 4);
+        let globals: BTreeSet<&str> = needs().into_iter().flat_map(globals_of).collect();
+        let found: BTreeSet<&str> = layout.globals.keys().copied().collect();
+        assert!(found.is_subset(&globals));
+        assert!(found == globals || !layout.missing.is_empty(), "{:?}", globals.difference(&found));
         assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
         let btf = Btf::from_file(Path::new(VMLINUX)).unwrap();
-        assert!(!gives_a_task(&btf, "btf_trace_sched_switch", 1), "preempt is a bool");
-        assert!(gives_a_task(&btf, "btf_trace_sched_switch", 2));
-        assert!(!gives_a_task(&btf, "btf_trace_no_such_thing", 1));
+        assert!(!gives_a_pointer(&btf, "sched_switch", 1), "preempt is a bool");
+        assert!(gives_a_pointer(&btf, "sched_switch", 2));
+        assert!(!gives_a_pointer(&btf, "no_such_thing", 1));
         assert!(layout.globals["OFF_TASK_TGID"] == layout.globals["OFF_TASK_PID"] + 4);
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
 use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
-use nodewarden_ebpf_abi::NO_SLOT;
+use nodewarden_ebpf_abi::{CELL_ARRAYS, Index, NO_SLOT, Space};
 use tracing::{debug, info, warn};
 
 use super::cells::Cells;
@@ -15,23 +15,20 @@ use super::cost;
 use super::devices::DEVICE_SIZES;
 use super::error::KernelError;
 use super::layout::Layout;
+use super::programs::{self, Attached, EMPTY_PROGRAMS};
 use super::slots::SlotPool;
-use super::spaces::{Space, Spaces};
+use super::spaces::Spaces;
 use super::symbols::OomSymbols;
-use super::topics::{self, EMPTY_PROGRAMS, PROGRAMS, ProgramSpec};
-use nodewarden_model::{HookState, ProgramCost, Topic, TopicStatus};
+use nodewarden_model::{HookState, Program, ProgramCost, Topic, TopicStatus};
 
 /// The object, built by `cargo xtask build` and part of the binary.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/nodewarden-ebpf.o"));
 
-/// Reclaims and block requests that can be under way at once; more than that pushes out the oldest.
-const IN_FLIGHT: u32 = 8192;
-
-/// What the programs are to be loaded for.
+/// What determines how the programs are loaded.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
     pub spaces: Spaces,
-    /// Cgroups with counters of their own, in each hierarchy.
+    /// Largest number of cgroups with counters of their own, in each hierarchy.
     pub max_cgroups: u32,
     /// Size of the ring buffer; a power of two of at least a page.
     pub ring_bytes: u32,
@@ -45,22 +42,22 @@ pub struct LoadOptions {
     pub verbose: bool,
 }
 
-/// The loaded programs. Dropping it detaches and removes them all; so does the kernel when the process dies, as
-/// nothing is pinned.
+/// The loaded programs. Dropping it detaches and removes them all; so does the kernel when the process dies,
+/// as nothing is pinned.
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
-    /// Tens of megabytes: kept only until everything is attached.
+    /// Tens of megabytes, so dropped once everything is attached.
     btf: Option<Btf>,
     options: LoadOptions,
     pub(super) layout: Layout,
-    pub(super) results: Vec<(ProgramSpec, Result<(), String>)>,
+    pub(super) attached: Vec<Attached>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
-    /// Since when the kernel measures the programs; it does while the descriptor is open.
+    /// When the kernel began to measure the programs. It measures while the descriptor is open.
     measuring: Option<(Instant, OwnedFd)>,
     measured: Duration,
 }
 
-/// What loading gives, each to its owner.
+/// The results of loading.
 pub struct Loaded {
     pub kernel: Kernel,
     pub cells: Arc<Cells>,
@@ -69,11 +66,11 @@ pub struct Loaded {
 }
 
 impl Kernel {
-    /// Creates the maps and attaches the programs of the cgroup lifecycle, so that no cgroup created from now on is missed.
-    /// The caller then makes the existing cgroups known and calls `attach`.
+    /// Creates the maps and attaches the programs of the cgroup lifecycle, so that no cgroup created from now
+    /// on is missed. The caller then makes the existing cgroups known and calls `attach`.
     ///
     /// # Errors
-    /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `topics`.
+    /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `programs`.
     pub fn load(options: LoadOptions) -> Result<Loaded, KernelError> {
         let layout = Layout::read()?;
         let symbols = OomSymbols::read().unwrap_or_else(|error| {
@@ -107,18 +104,13 @@ impl Kernel {
         for (name, value) in &layout.globals {
             loader.override_global(name, value, true);
         }
-        let sizes = [
-            ("EVENTS", options.ring_bytes),
-            ("SLOTS", capacity * spaces),
-            ("CPU_CELLS", capacity * cpus),
-            ("CPU_STATES", cpus),
-            ("NETWORK_CELLS", capacity * cpus),
-            ("GROUP_CELLS", capacity),
-            ("BLOCK_CELLS", capacity),
-            ("RECLAIMS", IN_FLIGHT),
-            ("REQUESTS", IN_FLIGHT),
-        ];
-        for (map, entries) in sizes {
+        let sizes = [("EVENTS", options.ring_bytes), ("SLOTS", capacity * spaces), ("CPU_STATES", cpus)];
+        let cells = CELL_ARRAYS.iter().map(|array| match array.index {
+            Index::Slot => (array.name, capacity),
+            Index::CpuAndSlot => (array.name, capacity * cpus),
+        });
+        let tables = Topic::ALL.into_iter().flat_map(|topic| topic.spec().tables).copied();
+        for (map, entries) in sizes.into_iter().chain(cells).chain(tables) {
             loader.map_max_entries(map, entries);
         }
         if options.devices {
@@ -148,7 +140,7 @@ impl Kernel {
         let mut ebpf = loader.load(OBJECT)?;
         drop(loader);
 
-        // No task is on any CPU as far as we know, until the first switch.
+        // Until the first switch it is not known which task is on a CPU.
         set_no_slot(&mut ebpf, cpus)?;
         let cells = Arc::new(Cells::new(&ebpf, capacity as usize, cpus as usize)?);
         let pool = SlotPool::new(&mut ebpf, spaces as usize, capacity)?;
@@ -160,7 +152,7 @@ impl Kernel {
             btf: Some(btf),
             options,
             layout,
-            results: Vec::new(),
+            attached: Vec::new(),
             logger,
             measuring: None,
             measured: Duration::ZERO,
@@ -173,8 +165,8 @@ impl Kernel {
     pub fn attach(&mut self) {
         self.attach_where(|topic| topic != Topic::CgroupLifecycle);
         if self.options.empty_programs {
-            for spec in EMPTY_PROGRAMS {
-                self.attach_one(spec);
+            for (topic, program) in EMPTY_PROGRAMS {
+                self.attach_one(*topic, program);
             }
         }
         self.btf = None;
@@ -185,23 +177,27 @@ impl Kernel {
                 HookState::Off => warn!(topic = topic.topic.name(), reason = topic.reason, "off"),
             }
         }
-        let on = self.results.iter().filter(|(_, r)| r.is_ok()).count();
-        info!(programs = on, refused = self.results.len() - on, "eBPF programs attached");
+        let on = self.attached.iter().filter(|a| a.outcome.is_ok()).count();
+        info!(programs = on, refused = self.attached.len() - on, "eBPF programs attached");
     }
 
     fn attach_where(&mut self, wanted: impl Fn(Topic) -> bool) {
-        for spec in PROGRAMS.iter().filter(|s| wanted(s.topic)) {
-            self.attach_one(spec);
+        for topic in Topic::ALL.into_iter().filter(|topic| wanted(*topic)) {
+            for program in topic.spec().programs {
+                self.attach_one(topic, program);
+            }
         }
     }
 
-    fn attach_one(&mut self, spec: &ProgramSpec) {
-        let result = match (self.lacking(spec.topic), &self.btf) {
+    fn attach_one(&mut self, topic: Topic, program: &Program) {
+        let outcome = match (self.lacking(topic), &self.btf) {
             (Some(reason), _) => Err(reason),
-            (None, Some(btf)) => topics::attach(&mut self.ebpf, btf, spec, self.options.unified.as_deref()),
+            (None, Some(btf)) => {
+                programs::attach(&mut self.ebpf, btf, program, self.options.unified.as_deref())
+            }
             (None, None) => Err("attached too late".into()),
         };
-        self.results.push((*spec, result));
+        self.attached.push(Attached { topic, program: *program, outcome });
     }
 
     /// Why a topic cannot work whatever the hooks: a field or a hierarchy is missing.
@@ -209,23 +205,18 @@ impl Kernel {
         if let Some(fields) = self.layout.missing.get(&topic) {
             return Some(format!("this kernel has no {}", fields.join(", ")));
         }
-        let (space, name) = match topic {
-            Topic::Cpu => (Space::Cpu, "cpu"),
-            Topic::Oom | Topic::Reclaim | Topic::Process => (Space::Memory, "memory"),
-            Topic::Block => (Space::Io, "io (v1: blkio)"),
-            Topic::Network | Topic::Device => (Space::Unified, "unified"),
-            Topic::CgroupLifecycle => return None,
-        };
-        self.options.spaces.of(space).is_none().then(|| format!("no {name} cgroup hierarchy is mounted"))
+        let space = topic.spec().space?;
+        let missing = self.options.spaces.of(space).is_none();
+        missing.then(|| format!("no {} cgroup hierarchy is mounted", space.name()))
     }
 
-    /// State of each topic but `Device`: who attaches that has its outcome.
+    /// State of each topic except those that are attached on request: attaching one returns its outcome.
     pub fn topics(&self) -> Vec<TopicStatus> {
-        let topics = Topic::ALL.into_iter().filter(|topic| *topic != Topic::Device);
-        topics.map(|topic| topics::status(topic, &self.results)).collect()
+        let topics = Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request);
+        topics.map(|topic| programs::status(topic, &self.attached)).collect()
     }
 
-    /// Lets the kernel measure the programs' runs from now on, or no longer.
+    /// Makes the kernel begin to measure the programs' runs, or stop.
     pub fn measure(&mut self, on: bool) {
         match (&self.measuring, on) {
             (None, true) => match aya::sys::enable_stats(aya::sys::Stats::RunTime) {
@@ -240,18 +231,18 @@ impl Kernel {
         }
     }
 
-    /// For how long the programs were measured.
+    /// How long the programs have been measured in total.
     pub fn measured(&self) -> Duration {
         self.measured + self.measuring.as_ref().map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 
     /// What the programs have cost while they were measured.
     pub fn costs(&self) -> Vec<ProgramCost> {
-        let on = self.results.iter().filter(|(_, result)| result.is_ok());
-        on.filter_map(|(spec, _)| cost::of(self.ebpf.program(spec.name)?, spec)).collect()
+        let on = self.attached.iter().filter(|a| a.outcome.is_ok());
+        on.filter_map(|a| cost::of(self.ebpf.program(a.program.name)?, a)).collect()
     }
 
-    /// Writes the kernel side's own diagnostics to the log.
+    /// Writes the programs' own diagnostics to the log.
     pub fn flush_log(&mut self) {
         if let Some(logger) = &mut self.logger {
             logger.flush();

@@ -1,8 +1,8 @@
-//! The threads that take records from the ring buffer the moment the kernel puts them there.
+//! The threads that take records from the ring buffer as soon as the kernel puts them there.
 //!
-//! There are two, on different CPUs, and whichever runs first reads. The kernel reports each OOM kill on the console
-//! right after the tracepoint, on the CPU of the kill and without being preempted: on a serial console that takes
-//! milliseconds, and a reader woken on that CPU would sit them out.
+//! There are two, on different CPUs, and whichever runs first reads. The kernel reports each OOM kill on the
+//! console right after the tracepoint, on the CPU of the kill and without being preempted: on a serial
+//! console that takes milliseconds, and a reader woken on that CPU would have to wait for it.
 
 use parking_lot::Mutex;
 use std::io;
@@ -15,12 +15,12 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::EventFd;
 use nix::unistd::Pid;
+use nodewarden_ebpf_abi::Record;
 use tracing::{error, warn};
 
-use super::decode::{Record, decode};
 use super::error::KernelError;
 
-/// Nice value of threads that must be on a CPU at once.
+/// Nice value of threads that must get a CPU at once.
 const NICE: i32 = -20;
 
 /// Reads the ring until dropped.
@@ -38,7 +38,7 @@ struct Shared<F> {
 impl<F: FnMut(Record)> Shared<F> {
     fn drain(&mut self) {
         while let Some(item) = self.ring.next() {
-            match decode(&item) {
+            match Record::decode(&item) {
                 Some(record) => (self.on_record)(record),
                 None => warn!(bytes = item.len(), "unknown record in the ring buffer"),
             }
@@ -88,7 +88,8 @@ fn clone_fd(ring: &RingBuf<MapData>) -> Result<std::os::fd::OwnedFd, KernelError
     fd.try_clone_to_owned().map_err(KernelError::Thread)
 }
 
-/// The CPUs this process may use, dealt out to two; or no choice where there is only one.
+/// The CPUs of each thread: those that this process may use, divided between two. Where it may use only one,
+/// there is one thread, which is not bound to a CPU.
 fn halves() -> Vec<Option<CpuSet>> {
     let Ok(allowed) = sched_getaffinity(Pid::from_raw(0)) else { return vec![None] };
     let cpus: Vec<usize> = (0..CpuSet::count()).filter(|cpu| allowed.is_set(*cpu).unwrap_or(false)).collect();
@@ -104,7 +105,7 @@ fn halves() -> Vec<Option<CpuSet>> {
         .collect()
 }
 
-/// Puts the calling thread on its CPUs and before batch work.
+/// Binds the calling thread to its CPUs and raises its priority.
 fn settle(cpus: Option<&CpuSet>) {
     if let Some(error) = cpus.and_then(|cpus| sched_setaffinity(Pid::from_raw(0), cpus).err()) {
         warn!(%error, "cannot place an event reader: some events may come milliseconds late");
@@ -114,11 +115,11 @@ fn settle(cpus: Option<&CpuSet>) {
     }
 }
 
-/// Raises the calling thread's priority to nice −20, for threads that sleep nearly always and must be on a CPU at
-/// once when something dies.
+/// Raises the calling thread's priority to nice −20, for threads that sleep nearly always and must get a CPU
+/// at once when a process is killed.
 ///
 /// # Errors
-/// Without CAP_SYS_NICE; harmless but for latency under full load.
+/// Without CAP_SYS_NICE. The only effect is a higher latency under full load.
 pub fn raise_priority() -> io::Result<()> {
     // SAFETY: plain system call on the calling thread (who 0).
     match unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, NICE) } {

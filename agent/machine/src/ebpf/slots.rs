@@ -1,5 +1,5 @@
-//! The slots of cgroups, from the agent's side: giving them to the cgroups that were there before, and taking
-//! them back from those that went.
+//! The slots of cgroups, from the agent's side: assigning them to cgroups that existed before the programs
+//! were attached, and freeing those of removed cgroups.
 
 use aya::Ebpf;
 use aya::maps::{HashMap, MapData, MapError, Queue};
@@ -19,11 +19,11 @@ pub struct SlotPool {
 }
 
 impl SlotPool {
-    /// Takes the maps and fills the queues of `spaces` spaces with `capacity` − 1 slots each: slot 0 collects what
-    /// has no slot.
+    /// Takes the maps and fills the queues of `spaces` spaces with `capacity` − 1 slots each: slot 0 is for
+    /// all cgroups without one.
     ///
     /// # Errors
-    /// When a map is missing or refuses.
+    /// When a map is missing or the kernel refuses.
     pub fn new(ebpf: &mut Ebpf, spaces: usize, capacity: u32) -> Result<Self, KernelError> {
         let slots = ebpf.take_map("SLOTS").ok_or(KernelError::NoMap("SLOTS"))?;
         let slots = HashMap::try_from(slots).map_err(|source| KernelError::Map { map: "SLOTS", source })?;
@@ -41,10 +41,10 @@ impl SlotPool {
         Ok(Self { slots, free })
     }
 
-    /// The slot of a cgroup, given now if it has none; `UNTRACKED` when all are taken.
+    /// The slot of a cgroup, assigned now if it has none; `UNTRACKED` when no slot is free.
     ///
     /// # Errors
-    /// When a map refuses for another reason than being full.
+    /// When the kernel refuses for another reason than a full map.
     pub fn acquire(&mut self, space: usize, id: u64) -> Result<u32, KernelError> {
         let key = slot_key(space as u32, id);
         if let Some(slot) = self.get(key)? {
@@ -58,7 +58,7 @@ impl SlotPool {
         };
         match self.slots.insert(key, slot, NO_EXIST) {
             Ok(()) => Ok(slot),
-            // The kernel side was faster, or the table is full.
+            // A program was faster, or the table is full.
             Err(_) => {
                 self.give_back(space, slot)?;
                 Ok(self.get(key)?.unwrap_or(UNTRACKED))
@@ -75,7 +75,7 @@ impl SlotPool {
         }
     }
 
-    /// Forgets a cgroup whose removal the kernel side could not note.
+    /// Removes a cgroup from the table whose removal the programs could not record.
     pub fn forget(&mut self, space: usize, id: u64) {
         let _ = self.slots.remove(&slot_key(space as u32, id));
     }
@@ -83,12 +83,13 @@ impl SlotPool {
     /// Puts a zeroed slot back into the queue.
     ///
     /// # Errors
-    /// When the queue refuses.
+    /// When the kernel refuses.
     pub fn give_back(&mut self, space: usize, slot: u32) -> Result<(), KernelError> {
         self.free[space].push(slot, 0).map_err(|source| KernelError::Map { map: FREE[space], source })
     }
 
-    /// Every cgroup that has a slot: space, id and slot. One system call each, so only for when records were lost.
+    /// Every cgroup that has a slot: space, id and slot. Takes a system call for each: only for use after
+    /// records were lost.
     pub fn entries(&self) -> Vec<(usize, u64, u32)> {
         self.slots.iter().flatten().map(|(key, slot)| ((key & 3) as usize, key >> 2, slot)).collect()
     }

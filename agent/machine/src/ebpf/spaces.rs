@@ -1,20 +1,7 @@
-//! Which cgroup hierarchy counts for what. A *space* is a hierarchy that something is counted in; on pure v2
-//! there is one, on hybrid up to four.
+//! The cgroup hierarchies in which something is counted. Each is a *space*; on pure v2 there is one, on
+//! hybrid up to four.
 
-use nodewarden_ebpf_abi::SPACES;
-
-/// What a hierarchy is looked at for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Space {
-    /// OOM, reclaim, processes, cgroup lifecycle: the memory controller's hierarchy.
-    Memory,
-    /// CPU time, wait and switches: the cpu controller's.
-    Cpu,
-    /// Block requests: the io (v1 blkio) controller's.
-    Io,
-    /// Network: the unified hierarchy.
-    Unified,
-}
+use nodewarden_ebpf_abi::{SPACES, Space};
 
 /// The hierarchies in use.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -30,8 +17,8 @@ pub struct Spaces {
 
 impl Spaces {
     /// From the hierarchy id of each controller (0 for the unified hierarchy), as `/proc/self/cgroup` numbers
-    /// them. Uses of the same hierarchy share a space; the memory controller's comes first: it is where pods
-    /// are primarily known.
+    /// them. Uses of the same hierarchy share a space; the memory controller's comes first: pods
+    /// are identified in it.
     pub fn new(memory: Option<u32>, cpu: Option<u32>, io: Option<u32>, unified: bool) -> Self {
         let mut hierarchies = Vec::with_capacity(SPACES);
         let mut place = |id: Option<u32>| {
@@ -48,6 +35,7 @@ impl Spaces {
         Self { hierarchies, memory, cpu, io, unified }
     }
 
+    /// Index into `hierarchies` of a space, if the node has such a hierarchy.
     pub fn of(&self, space: Space) -> Option<usize> {
         match space {
             Space::Memory => self.memory,

@@ -1,4 +1,4 @@
-//! Address ranges of the two kernel functions that tell one kind of OOM from another.
+//! Address ranges of the two kernel functions that distinguish kinds of OOM.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -12,8 +12,8 @@ pub struct Range {
     pub end: u64,
 }
 
-/// Ranges of the functions the OOM topic looks for on the stack; `None` where the kernel does not show them
-/// (kptr_restrict, no CAP_SYSLOG, inlined).
+/// Ranges of the functions that the OOM topic looks for on the stack; `None` where the kernel does not show
+/// them (kptr_restrict, no CAP_SYSLOG, inlined).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct OomSymbols {
     pub memcg_out_of_memory: Option<Range>,
@@ -24,7 +24,7 @@ const MEMCG_OUT_OF_MEMORY: &str = "mem_cgroup_out_of_memory";
 const OOM_KILL_PROCESS: &str = "__oom_kill_process";
 
 impl OomSymbols {
-    /// Reads `/proc/kallsyms`, no further than needed: the kernel writes each of its lines anew.
+    /// Reads `/proc/kallsyms`, no further than needed: the kernel formats every line that is read.
     ///
     /// # Errors
     /// When the file cannot be read.
@@ -42,8 +42,8 @@ impl OomSymbols {
     }
 }
 
-/// Looks for both functions. A function ends where the next symbol begins: the kernel's own symbols are in the order of
-/// their addresses (sort_symbols() in scripts/kallsyms.c).
+/// Looks for both functions. A function ends where the next symbol begins: the kernel's own symbols are in
+/// the order of their addresses (sort_symbols() in scripts/kallsyms.c).
 #[derive(Debug, Default)]
 struct Search {
     starts: [u64; 2],

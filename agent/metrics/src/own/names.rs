@@ -1,13 +1,10 @@
-//! The agent's own families. Also those that are counted through the `metrics` facade stand here, so that a name
-//! is written once.
+//! The agent's own families, but those of cgroups, which each topic has in its file
+//! (`nodewarden_model::Topic`). Also those that are counted through the `metrics` facade are here, so that a
+//! name is written once.
 
 use crate::family::families;
 
 const NONE: &[&str] = &[];
-const GROUP: &[&str] = &["container", "id", "namespace", "pod"];
-const GROUP_KIND: &[&str] = &["container", "id", "kind", "namespace", "pod"];
-const GROUP_DIRECTION: &[&str] = &["container", "direction", "id", "namespace", "pod"];
-const GROUP_OPERATION: &[&str] = &["container", "id", "namespace", "operation", "pod"];
 const BUILD: &[&str] = &["version"];
 const INFO: &[&str] = &["cgroup_layout", "kernel", "mode"];
 const TOPIC: &[&str] = &["state", "topic"];
@@ -42,21 +39,6 @@ const PATH_CODE: &[&str] = &["code", "path"];
 families! {
     /// The families of `/metrics`.
     pub enum Own {
-        CpuWait: Histogram "nodewarden_cgroup_cpu_wait_seconds" GROUP "Time tasks of the cgroup itself waited runnable for a CPU, each time one got it.";
-        OnCpu: Counter "nodewarden_cgroup_on_cpu_seconds_total" GROUP "Time tasks of the cgroup itself ran on a CPU, as the scheduler switched them.";
-        Switches: Counter "nodewarden_cgroup_cpu_switches_total" GROUP_KIND "Times a task of the cgroup itself left the CPU: voluntary or preempted.";
-        OomKills: Counter "nodewarden_cgroup_oom_kills_total" GROUP "Processes of the cgroup itself that the OOM killer killed.";
-        ReclaimStall: Counter "nodewarden_cgroup_reclaim_stall_seconds_total" GROUP_KIND "Time tasks of the cgroup itself stalled in memory reclaim: direct (node short) or memcg (limit reached).";
-        Reclaims: Counter "nodewarden_cgroup_reclaims_total" GROUP_KIND "Times a task of the cgroup itself had to reclaim memory: direct or memcg.";
-        ReclaimedPages: Counter "nodewarden_cgroup_reclaimed_pages_total" GROUP_KIND "Pages that tasks of the cgroup itself reclaimed: direct or memcg.";
-        Forks: Counter "nodewarden_cgroup_process_forks_total" GROUP "Processes that processes of the cgroup itself started.";
-        Execs: Counter "nodewarden_cgroup_process_execs_total" GROUP "Programs that processes of the cgroup itself executed.";
-        Exits: Counter "nodewarden_cgroup_process_exits_total" GROUP "Processes of the cgroup itself that ended.";
-        SignalExits: Counter "nodewarden_cgroup_process_signal_exits_total" GROUP "Processes of the cgroup itself that ended by a signal.";
-        NetworkBytes: Counter "nodewarden_cgroup_network_bytes_total" GROUP_DIRECTION "Bytes of IP packets of the cgroup itself: receive or transmit.";
-        NetworkPackets: Counter "nodewarden_cgroup_network_packets_total" GROUP_DIRECTION "IP packets of the cgroup itself: receive or transmit.";
-        BlockLatency: Histogram "nodewarden_cgroup_block_latency_seconds" GROUP_OPERATION "Time from issue to completion of block requests of the cgroup itself: read or write.";
-
         BuildInfo: Gauge "nodewarden_build_info" BUILD "Constant 1, labelled by the agent's version.";
         AgentInfo: Gauge "nodewarden_agent_info" INFO "Constant 1, labelled by how the agent runs: mode, cgroup layout and kernel version.";
         StartTime: Gauge "nodewarden_start_time_seconds" NONE "When the agent started, in seconds since 1970.";
@@ -148,8 +130,8 @@ families! {
 }
 
 impl Own {
-    /// The families that are counted through the `metrics` facade: everything else is read from the status and
-    /// the snapshot at each scrape.
+    /// The families that are counted through the `metrics` facade: everything else is read from the status
+    /// and the snapshot at each scrape.
     pub const FACADE: &[Self] = &[
         Self::CgroupManager,
         Self::StartedPods,

@@ -1,7 +1,7 @@
 use super::*;
 use crate::exposition::to_vec;
 use crate::{fixture, parsed};
-use nodewarden_model::WAIT_BUCKETS;
+use nodewarden_model::{Topic, WAIT_BUCKETS};
 
 fn text() -> String {
     String::from_utf8(to_vec(|e| fixture::write_own(e, 2))).unwrap()
@@ -10,10 +10,11 @@ fn text() -> String {
 #[test]
 fn every_family_is_written_with_its_type_and_labels() {
     let shown = parsed::families(text().as_bytes());
-    let expected: Vec<Own> = Own::ALL.iter().copied().filter(|f| !Own::FACADE.contains(f)).collect();
+    let own = Own::ALL.iter().filter(|f| !Own::FACADE.contains(f)).map(|f| f.desc());
+    let topics = Topic::ALL.into_iter().flat_map(|topic| topic.spec().families).map(|f| &f.desc);
+    let expected: Vec<_> = own.chain(topics).collect();
     assert_eq!(shown.len(), expected.len());
-    for family in expected {
-        let desc = family.desc();
+    for desc in expected {
         let found = shown.get(desc.name).unwrap_or_else(|| panic!("{} is not shown", desc.name));
         assert_eq!(found.kind, desc.kind.name(), "{}", desc.name);
         assert!(desc.labels.is_sorted(), "label keys of {} are in order", desc.name);

@@ -1,6 +1,10 @@
 //! Cases for the registry.
 
-use nodewarden_ebpf_abi::{COMMAND_LEN, DEVICE_CHAR, DEVICE_ENFORCE, DeviceKey, Header, Kind, NAME_LEN};
+use nodewarden_ebpf_abi::{
+    COMMAND_LEN, DEVICE_AUDIT, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_READ, DEVICE_WRITE, DeviceKey,
+    DeviceRecord, ExitRecord, Header, Kind, NAME_LEN, OomRecord, SCOPE_CGROUP,
+};
+use nodewarden_model::{DeviceAccess, DeviceVerdict, LimitScope};
 use proptest::prelude::*;
 
 use super::*;
@@ -134,17 +138,19 @@ fn an_oom_in_a_cgroup_removed_since_has_its_path_from_the_records_order() {
 #[test]
 fn exit_status_as_wait_gives_it() {
     let mut r = hybrid();
-    let exit = |status| ExitRecord {
-        header: header(Kind::Exit, 0, 1),
-        pid: 5,
-        namespace_pid: 1,
-        status,
-        main: 1,
-        command: [0; COMMAND_LEN],
+    let exit = |status| {
+        Record::Exit(ExitRecord {
+            header: header(Kind::Exit, 0, 1),
+            pid: 5,
+            namespace_pid: 1,
+            status,
+            main: 1,
+            command: [0; COMMAND_LEN],
+        })
     };
     for (status, code, signal) in [(0x300, 3, 0), (9, 0, 9), (0x8b, 0, 11)] {
-        let Detail::Exit(told) = r.exit(&exit(status), at(1)).detail else { panic!() };
-        assert_eq!((told.code, told.signal, told.main), (code, signal, true), "{status:#x}");
+        let Some(Detail::Exit(event)) = r.apply(&exit(status), at(1)).map(|h| h.detail) else { panic!() };
+        assert_eq!((event.code, event.signal, event.main), (code, signal, true), "{status:#x}");
     }
 }
 

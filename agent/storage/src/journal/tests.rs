@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use jiff::SignedDuration;
 
 use super::*;
-use nodewarden_model::{Correction, DeviceAccess, DeviceVerdict, EventType, Exit, LimitScope, OomKill};
+use nodewarden_model::EventType;
 
 fn at(second: i64) -> Timestamp {
     Timestamp::UNIX_EPOCH + SignedDuration::from_secs(1_700_000_000 + second)
@@ -47,53 +47,11 @@ fn lines(dir: &Path) -> Vec<Event> {
 fn every_detail_survives_the_file() {
     let dir = tempfile::tempdir().unwrap();
     let pod = PodRef { uid: "u".into(), name: "p".into(), container_id: "c".into(), ..PodRef::default() };
-    let oom = OomKill {
-        pid: 7,
-        command: "quote\" line\n".into(),
-        total_vm_bytes: u64::MAX,
-        anon_rss_bytes: 1,
-        file_rss_bytes: 2,
-        shmem_rss_bytes: 3,
-        oom_score_adj: -998,
-        scope: LimitScope::Cgroup,
-        limit_cgroup: "/a".into(),
-        limit_bytes: Some(64 << 20),
-        trigger_pid: 8,
-        trigger_command: "t".into(),
-        trigger_cgroup: String::new(),
-    };
-    let exit = Exit { pid: 1, namespace_pid: 2, command: "e".into(), code: 3, signal: 0, main: true };
-    let details = [
-        Detail::Oom(oom),
-        Detail::Exit(exit),
-        Detail::CgroupCreated {},
-        Detail::CgroupRemoved {},
-        Detail::CgroupPopulated {},
-        Detail::CgroupEmptied {},
-        Detail::TaskMoved { pid: 1, command: "m".into() },
-        Detail::LimitCorrected(Correction {
-            limit: "memory.max".into(),
-            found: "1".into(),
-            written: "2".into(),
-        }),
-        Detail::Hierarchy { reason: "PodCgroupDestroyed".into(), message: "m".into() },
-        Detail::Pod { reason: "Started".into(), message: "m".into() },
-        Detail::Device(DeviceAccess {
-            pid: 1,
-            command: "cat".into(),
-            device: "c 10:229".into(),
-            path: "/dev/fuse".into(),
-            access: "rw".into(),
-            verdict: DeviceVerdict::Audited,
-            refused_by_runtime: true,
-            count: 3,
-        }),
-        Detail::Lost { lost_type: "oom".into(), count: 5 },
-        Detail::Agent { reason: "started".into(), message: "m".into() },
-    ];
     let journal = Journal::open(dir.path(), Limits::default()).unwrap();
-    let appended: Vec<Event> =
-        details.into_iter().map(|d| (*journal.append(at(1), "/x", Some(pod.clone()), d)).clone()).collect();
+    let appended: Vec<Event> = Detail::examples()
+        .into_iter()
+        .map(|d| (*journal.append(at(1), "/x", Some(pod.clone()), d)).clone())
+        .collect();
     journal.close();
     assert_eq!(lines(dir.path()), appended);
     let types: BTreeSet<EventType> = appended.iter().map(|e| e.detail.event_type()).collect();

@@ -11,8 +11,8 @@ use nodewarden_ebpf_abi::{
     ANY_MINOR, DEVICE_AUDIT, DEVICE_BLOCK, DEVICE_CHAR, DEVICE_ENFORCE, DEVICE_HAS_ANY_MINOR, DeviceKey,
 };
 use nodewarden_machine::cgroup::{Hierarchy, join};
-use nodewarden_machine::ebpf::{DeviceTables, Kernel, device_name};
-use nodewarden_model::{DenialCount, HostDeviceKind};
+use nodewarden_machine::ebpf::{DeviceTables, Kernel};
+use nodewarden_model::{DenialCount, HostDeviceKind, device_name};
 
 use super::error::EnforceError;
 use crate::policy::{DeviceRule, PodPolicy};

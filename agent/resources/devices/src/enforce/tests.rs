@@ -8,10 +8,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use nix::sys::stat::{Mode, SFlag, makedev, mknod};
-use nodewarden_ebpf_abi::{DEVICE_CHAR, DEVICE_READ, DEVICE_WRITE, DeviceRecord};
+use nodewarden_ebpf_abi::{DEVICE_CHAR, DEVICE_READ, DEVICE_WRITE, DeviceRecord, Record};
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_machine::cgroup::join;
-use nodewarden_machine::ebpf::{Kernel, LoadOptions, Loaded, Record, RingReader, Spaces};
+use nodewarden_machine::ebpf::{Kernel, LoadOptions, Loaded, RingReader, Spaces};
 use nodewarden_model::HostDeviceKind;
 use parking_lot::Mutex;
 

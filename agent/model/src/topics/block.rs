@@ -1,0 +1,85 @@
+//! Topic block: how long devices took for the requests of a cgroup.
+
+use std::sync::{Arc, LazyLock};
+
+use nodewarden_ebpf_abi::{BlockCell, CellReader, Space};
+use nodewarden_proto::nodewarden::v1 as proto;
+
+use super::KernelCounters;
+use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID};
+use super::spec::{Program, TopicSpec, field};
+use crate::Log2Histogram;
+use crate::family::{CgroupFamily, Figure, GROUP_OPERATION};
+
+pub(super) const TOPIC: TopicSpec = TopicSpec {
+    name: "block",
+    space: Some(Space::Io),
+    needs: &[
+        CSS_CGROUP,
+        CGROUP_KN,
+        KN_ID,
+        field("OFF_RQ_CMD_FLAGS", &["request.cmd_flags"]),
+        field("OFF_RQ_DATA_LEN", &["request.__data_len"]),
+        field("OFF_RQ_BIO", &["request.bio"]),
+        field("OFF_BIO_BLKG", &["bio.bi_blkg"]),
+        field("OFF_BLKG_BLKCG", &["blkcg_gq.blkcg"]),
+        field("OFF_BLKCG_CSS", &["blkcg.css"]),
+    ],
+    programs: &[
+        Program::at("block_rq_issue", "block_rq_issue"),
+        Program::at("block_rq_complete", "block_rq_complete"),
+    ],
+    // Requests that can be under way at once; more than that push out the oldest.
+    tables: &[("REQUESTS", 8192)],
+    families: FAMILIES,
+    put,
+    ..TopicSpec::EMPTY
+};
+
+/// Device time of block requests (issue to completion).
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct BlockCounters {
+    pub read: Log2Histogram,
+    pub write: Log2Histogram,
+}
+
+#[cfg(any(test, feature = "testing"))]
+impl BlockCounters {
+    /// An example for tests.
+    pub(super) fn example() -> Self {
+        Self { read: Log2Histogram::example(), write: Log2Histogram::default() }
+    }
+}
+
+impl BlockCounters {
+    /// With one value for all that have nothing.
+    pub fn shared(self) -> Arc<Self> {
+        static NOTHING: LazyLock<Arc<BlockCounters>> = LazyLock::new(Arc::default);
+        if self == **NOTHING { NOTHING.clone() } else { Arc::new(self) }
+    }
+}
+
+pub(super) fn read(cells: &impl CellReader, slot: u32, counters: &mut KernelCounters) {
+    let Some(cell) = cells.cell::<BlockCell>(slot) else { return };
+    let histogram = |i: usize| Log2Histogram { buckets: cell.buckets[i], sum_ns: cell.sum_ns[i] };
+    counters.block = Some(BlockCounters { read: histogram(0), write: histogram(1) }.shared());
+}
+
+const FAMILIES: &[CgroupFamily] = &[CgroupFamily::histogram(
+    "nodewarden_cgroup_block_latency_seconds",
+    GROUP_OPERATION,
+    "Time from issue to completion of block requests of the cgroup itself: read or write.",
+    |counters, sample| {
+        if let Some(block) = counters.block.as_deref() {
+            sample(Some(("operation", "read")), Figure::Histogram(&block.read));
+            sample(Some(("operation", "write")), Figure::Histogram(&block.write));
+        }
+    },
+)];
+
+fn put(counters: &KernelCounters, out: &mut proto::Cgroup) {
+    if let Some(block) = &counters.block {
+        out.block_read = Some(block.read.to_proto());
+        out.block_write = Some(block.write.to_proto());
+    }
+}

@@ -1,0 +1,28 @@
+//! Topic cgroup: cgroups that come and go, are populated and emptied, and processes moved between them. Its
+//! events change which cgroups are known, see `nodewarden_observer::registry`.
+
+use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID, TASK_COMM, TASK_TGID};
+use super::spec::{Program, TopicSpec, field};
+
+pub(super) const TOPIC: TopicSpec = TopicSpec {
+    name: "cgroup",
+    needs: &[
+        TASK_TGID,
+        TASK_COMM,
+        CSS_CGROUP,
+        CGROUP_KN,
+        field("OFF_CGROUP_ROOT", &["cgroup.root"]),
+        field("OFF_CGROUP_SELF_PARENT", &["cgroup.self.parent"]),
+        field("OFF_ROOT_HIERARCHY", &["cgroup_root.hierarchy_id"]),
+        KN_ID,
+        field("OFF_KN_NAME", &["kernfs_node.name"]),
+    ],
+    programs: &[
+        Program::at("cgroup_mkdir", "cgroup_mkdir"),
+        Program::at("cgroup_rmdir", "cgroup_rmdir"),
+        Program::at("cgroup_notify_populated", "cgroup_notify_populated"),
+        Program::at("cgroup_attach_task", "cgroup_attach_task"),
+        Program { optional: true, ..Program::at("cgroup_transfer_tasks", "cgroup_transfer_tasks") },
+    ],
+    ..TopicSpec::EMPTY
+};
