@@ -1,5 +1,5 @@
-//! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel programs'
-//! records and by walks of the tree. It reads no file, no eBPF map and no clock itself.
+//! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel
+//! programs' records and by walks of the tree. It reads no file, no eBPF map and no clock itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -108,7 +108,8 @@ impl Registry {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Takes the slots to give back whose cgroup was removed before `before` and that no group holds any more.
+    /// Takes the slots to give back whose cgroup was removed before `before` and that no group holds any
+    /// more.
     pub(crate) fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
         let (ripe, rest) = self.retired.iter().partition(|r| r.removed < before);
         self.retired = rest;
@@ -156,7 +157,8 @@ impl Registry {
         new.then(|| self.happened(&path, time, Detail::CgroupCreated {}))
     }
 
-    /// Adds a cgroup's directory in a hierarchy; a known one stays as it is. Returns true when its path is new.
+    /// Adds a cgroup's directory in a hierarchy; a known one stays as it is. Returns true when its path is
+    /// new.
     pub(crate) fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
         // The path is stored once for all hierarchies.
         let path = self.groups.get(&path).map_or(path, |group| group.path.clone());
@@ -247,7 +249,8 @@ impl Registry {
         }
     }
 
-    /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that it is in.
+    /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that
+    /// it is in.
     fn lifecycle(&mut self, r: &CgroupLifecycleRecord, time: Timestamp, detail: Detail) -> Option<Happened> {
         let space = r.header.space as usize;
         let Some(path) = self.members.get(space)?.get(&r.header.cgroup).cloned() else {
