@@ -44,8 +44,8 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// Starts the engine. `None`, with the reason in the log and in the journal, where the node cannot be read. Must be
-    /// called inside a tokio runtime.
+    /// Starts the engine. `None`, with the reason in the log and in the journal, where the node cannot be
+    /// read. Must be called inside a tokio runtime.
     pub fn start(context: Context<'_>, setup: Setup) -> Option<Self> {
         let config = context.config;
         let needs = Needs {

@@ -1,5 +1,5 @@
-//! Mode manage: the agent keeps the cgroups of the pods that the manifests name and, with a container runtime, runs
-//! them.
+//! Mode manage: the agent keeps the cgroups of the pods that the manifests name and, with a container
+//! runtime, runs them.
 
 use std::sync::Arc;
 
@@ -30,8 +30,8 @@ use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::source::{Desired, Source, Watching};
 use nodewarden_pods::volume;
 
-/// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each has been
-/// looked at. Must be called inside a tokio runtime.
+/// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each
+/// has been looked at. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// Something that mode manage cannot do without is missing.
@@ -137,8 +137,8 @@ fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, Ma
     hierarchy::prepare(config, &observer.facts.layout, journal, runtime, namer, has_volumes)
 }
 
-/// The pods that an earlier agent left and those that the manifests name, and where the manifests are read from. Records
-/// that are damaged are reported in the log and in the journal.
+/// The pods that an earlier agent left and those that the manifests name, and where the manifests are read
+/// from. Records that are damaged are reported in the log and in the journal.
 fn find_pods(context: Context<'_>) -> Result<(Found, Option<Box<dyn Source>>), DaemonError> {
     let (found, problems) = lifecycle::find(context.config).map_err(DaemonError::Records)?;
     let mut source = hierarchy::source(context.config);

@@ -11,8 +11,8 @@ use super::devices::NodeDevices;
 use super::eviction::Eviction;
 use super::log_rotation::LogRotation;
 
-/// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it. The fields
-/// stand in the order in which they end, the reverse of the order in which they are started.
+/// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it.
+/// The fields stand in the order in which they end, the reverse of the order in which they are started.
 #[derive(Default)]
 #[expect(dead_code, reason = "some parts are only held until they end")]
 pub struct NodeParts {

@@ -12,7 +12,8 @@ use nodewarden_observer::registry::Group;
 use nodewarden_qos::Levels;
 use tokio::sync::watch;
 
-/// Starts eviction, and garbage collection if a container runtime is configured. Must be called inside a tokio runtime.
+/// Starts eviction, and garbage collection if a container runtime is configured. Must be called inside a
+/// tokio runtime.
 pub fn start(context: Context<'_>, wakeups: Wakeups) -> NodeParts {
     let endpoint = context.config.runtime_endpoint.as_ref();
     let gc = endpoint.map(|endpoint| gc::start(context, endpoint, Holds::default()));

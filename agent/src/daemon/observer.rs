@@ -1,5 +1,5 @@
-//! What is observed of the node's cgroups: takes the kernel programs' records in, walks the tree, and reads counters and
-//! files.
+//! What is observed of the node's cgroups: takes the kernel programs' records in, walks the tree, and reads
+//! counters and files.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -141,8 +141,8 @@ impl Observer {
         self.journal.append(happened.time, &*happened.path, pod, happened.detail);
     }
 
-    /// Walks the tree and records what the kernel programs' records missed. `after_loss`: records of cgroup life were
-    /// lost. Returns true when another walk is needed soon.
+    /// Walks the tree and records what the kernel programs' records missed. `after_loss`: records of cgroup
+    /// life were lost. Returns true when another walk is needed soon.
     pub fn reconcile(&self, after_loss: bool) -> bool {
         let hierarchies: Vec<&Hierarchy> = tree::hierarchies(&self.facts.layout, &self.facts.spaces);
         let mut suspects = self.suspects.lock();
@@ -160,8 +160,8 @@ impl Observer {
         !suspects.is_empty()
     }
 
-    /// Records how many events found the ring full since the last call. Returns true when creations or removals of
-    /// cgroups are among them.
+    /// Records how many events found the ring full since the last call. Returns true when creations or
+    /// removals of cgroups are among them.
     pub fn record_lost(&self) -> bool {
         let Some(cells) = &self.cells else { return false };
         let mut reported = self.reported_lost.lock();
@@ -179,7 +179,8 @@ impl Observer {
         tree_changed
     }
 
-    /// Reads every cgroup without making a snapshot, so that the last figures of one that is removed are known.
+    /// Reads every cgroup without making a snapshot, so that the last figures of one that is removed are
+    /// known.
     pub fn remember(&self) {
         self.sampler.lock().remember(&self.registry, |identity| self.names.name(identity));
     }

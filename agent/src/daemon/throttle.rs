@@ -1,5 +1,5 @@
-//! Throttling: reads from the kernel programs' counters how long pods wait for a CPU, and has the hierarchy limit the
-//! QoS levels below them.
+//! Throttling: reads from the kernel programs' counters how long pods wait for a CPU, and has the hierarchy
+//! limit the QoS levels below them.
 
 use std::collections::HashMap;
 
@@ -53,8 +53,8 @@ fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
     memory.map(|threshold| bytes(&threshold.value)).max().unwrap_or(0)
 }
 
-/// How long the cgroups of Guaranteed and Burstable pods have waited for a CPU so far. Only those whose path starts with
-/// `below`, the agent's own kubepods: other agents' pods are not throttled for.
+/// How long the cgroups of Guaranteed and Burstable pods have waited for a CPU so far. Only those whose path
+/// starts with `below`, the agent's own kubepods: other agents' pods are not throttled for.
 fn waits(observer: &Observer, below: &str) -> Vec<Waited> {
     let (Some(cells), Some(space)) = (&observer.cells, observer.facts.spaces.of(Space::Cpu)) else {
         return Vec::new();

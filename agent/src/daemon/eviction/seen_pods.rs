@@ -14,8 +14,8 @@ use nodewarden_eviction::gather::Subject;
 use nodewarden_manifest::Pod;
 use nodewarden_model::Identity;
 
-/// Every pod whose cgroup is seen. Manifests are not known: memory requests are read from `oom_score_adj`, and every
-/// priority counts as 0.
+/// Every pod whose cgroup is seen. Manifests are not known: memory requests are read from `oom_score_adj`,
+/// and every priority counts as 0.
 pub struct SeenPods(pub Arc<Observer>);
 
 impl Subjects for SeenPods {
