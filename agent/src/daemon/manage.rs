@@ -17,10 +17,10 @@ use super::{gc, throttle};
 use nodewarden_admission::Explain;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::Client;
-use nodewarden_eviction::engine::Remembered;
-use nodewarden_eviction::history::History;
-use nodewarden_eviction::told;
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::engine::RestoredState;
+use nodewarden_eviction::History;
+use nodewarden_eviction::metrics;
+use nodewarden_eviction::Wakeups;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, ManageError, Namer, Prepared};
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Found};
@@ -76,8 +76,8 @@ fn run_pods(
     let hierarchy = prepared.keep(found.keep())?;
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
-    let remembered = Remembered::open(&config.state_dir);
-    let (pressure, conditions) = watch::channel(remembered.pressure());
+    let restored = RestoredState::open(&config.state_dir);
+    let (pressure, conditions) = watch::channel(restored.pressure());
     let history = eviction::history(context);
     let needs = lifecycle::Needs {
         facts,
@@ -107,7 +107,7 @@ fn run_pods(
             evict: Some(Box::new(move |uid, eviction| evict.evict(uid, eviction))),
             pressure,
             history,
-            remembered,
+            restored,
             wakeups,
         },
     );
@@ -166,7 +166,7 @@ fn record_preemptions(history: History) -> Explain {
     Explain::new(move |decision| {
         let missing = decision.signals.first().map(|signal| signal.signal.clone()).unwrap_or_default();
         let victims = decision.candidates.iter().filter(|candidate| candidate.chosen);
-        victims.for_each(|_| told::preempted(&missing));
+        victims.for_each(|_| metrics::record_preemption(&missing));
         history.add(decision);
     })
 }

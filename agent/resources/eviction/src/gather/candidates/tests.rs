@@ -1,4 +1,4 @@
-//! On real cgroups and directories, and on a pod in a real containerd.
+//! Figures of real cgroups and directories, and of a pod in a real containerd.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 
-use super::super::layers::written;
+use super::super::layers::writable_layers;
 use super::*;
 use crate::kill;
 use nodewarden_cri::Client;
@@ -14,21 +14,21 @@ use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sa
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_manifest::fixture::pod;
 
-const ALL: Needs = Needs { memory: true, disk: true, processes: true };
+const ALL: RequiredStats = RequiredStats { memory: true, disk: true, processes: true };
 
 fn subject(cgroup: &str, dir: &Path, containers: &[(&str, &str)]) -> Subject {
     Subject {
         pod: pod(json!({"containers": [{"name": "c", "image": "i"}]})),
         cgroup: cgroup.to_owned(),
         started: Timestamp::UNIX_EPOCH,
-        home: dir.join("home"),
+        pod_dir: dir.join("pod_dir"),
         logs: dir.join("logs"),
         containers: containers.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect(),
     }
 }
 
 #[test]
-fn containers_by_the_names_of_their_cgroups() {
+fn containers_are_found_by_the_names_of_their_cgroups() {
     let below: Vec<PathBuf> =
         ["/p/crio-conmon-c1.scope", "/p/crio-c1.scope", "/p/cri-containerd-c2.scope", "/p/c3"]
             .map(PathBuf::from)
@@ -45,13 +45,13 @@ fn containers_by_the_names_of_their_cgroups() {
 }
 
 #[test]
-fn of_cgroups_and_directories() {
+fn figures_of_cgroups_and_directories() {
     let Some(tree) = TestTree::make("candidates") else { return };
     let dir = tempfile::tempdir().unwrap();
     let path = tree.group("pod1");
     tree.group("pod1/cri-containerd-abc.scope");
     tree.run("pod1/cri-containerd-abc.scope", "x=$(head -c 9000000 /dev/zero | tr '\\0' x); sleep 60");
-    let volume = dir.path().join("home/volumes/kubernetes.io~empty-dir/v");
+    let volume = dir.path().join("pod_dir/volumes/kubernetes.io~empty-dir/v");
     fs::create_dir_all(&volume).unwrap();
     fs::write(volume.join("f"), vec![1; 3 << 20]).unwrap();
     fs::create_dir_all(dir.path().join("logs/c")).unwrap();
@@ -73,22 +73,22 @@ fn of_cgroups_and_directories() {
     assert!(one.processes.is_some_and(|n| n >= 1), "{:?}", one.processes);
     let disk = one.disk.unwrap();
     assert!((3 << 20..4 << 20).contains(&disk.volumes.bytes), "{disk:?}");
-    // home, volumes, its kind, its name, the file.
+    // pod_dir, volumes, its kind, its name, the file.
     assert_eq!(disk.volumes.inodes, 5);
     assert!((1 << 20..2 << 20).contains(&disk.logs.bytes) && disk.logs.inodes == 3, "{disk:?}");
     let c = one.containers["c"];
     assert!(c.memory.is_some_and(|bytes| bytes > 8_000_000), "{c:?}");
     assert!(c.logs.is_some_and(|logs| logs.inodes == 2), "{c:?}");
-    // A shell on this machine's root: no overlay of a container's where that is none.
+    // The root of the shell is that of this machine, usually not an overlay, so the runtime's figure is used.
     assert!(c.root.is_some(), "{c:?}");
     assert_eq!((one.containers["d"].memory, one.containers["d"].root), (None, None));
 
     assert_eq!((gone.memory, gone.processes, gone.disk), (None, None, Some(PodDisk::default())));
-    let none = candidates(&tree.layout, &subjects, Needs::default(), Some(&layers));
+    let none = candidates(&tree.layout, &subjects, RequiredStats::default(), Some(&layers));
     assert!(none.iter().all(|one| one.memory.is_none() && one.disk.is_none() && one.processes.is_none()));
 }
 
-/// As many as a kubelet allows, with two containers each.
+/// As many pods as the kubelet allows by default, with two containers each.
 #[test]
 fn memory_of_a_full_node_takes_milliseconds() {
     let Some(tree) = TestTree::make("many") else { return };
@@ -100,7 +100,7 @@ fn memory_of_a_full_node_takes_milliseconds() {
             subject(&tree.path(&format!("pod{n}")), Path::new(""), &[("a", &ids[0]), ("b", &ids[1])])
         })
         .collect();
-    let needs = Needs { memory: true, ..Needs::default() };
+    let needs = RequiredStats { memory: true, ..RequiredStats::default() };
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let begun = Instant::now();
@@ -136,10 +136,10 @@ async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
 
     let dir = tempfile::tempdir().unwrap();
     let subjects = [subject(&cgroup, dir.path(), &[("c", &id)])];
-    // The fixture's layers are no overlays: the runtime tells of them, at its next look.
+    // The fixture's layers are not overlays: the runtime reports them at its next collection.
     let deadline = Instant::now() + Duration::from_secs(60);
     let root = loop {
-        let layers = written(&client).await;
+        let layers = writable_layers(&client).await;
         let found = candidates(&layout, &subjects, ALL, layers.as_ref());
         match found[0].containers.get("c").and_then(|c| c.root) {
             Some(root) if root.bytes >= 5 << 20 => break root,

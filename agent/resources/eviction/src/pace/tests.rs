@@ -1,4 +1,4 @@
-//! Seconds far away, milliseconds close by, and no threshold crossed unseen.
+//! Intervals far from and close to a threshold, and that no threshold is crossed between two readings.
 
 use std::collections::BTreeMap;
 
@@ -22,17 +22,21 @@ fn pace() -> Pace {
     Pace::new(&EvictionSettings::default())
 }
 
+fn disks_due(pace: &Pace, at: Duration) -> bool {
+    at >= pace.disks
+}
+
 fn read(signal: Signal, available: u64) -> Observations {
     Observations::from([(signal, Observed { available, capacity: 1 << 50 })])
 }
 
 /// A reading of memory alone.
 fn quick(pace: &mut Pace, at: Duration, available: u64, thresholds: &[EvictionThreshold]) -> Duration {
-    pace.seen(at, &read(Signal::MemoryAvailable, available), thresholds)
+    pace.next_reading(at, &read(Signal::MemoryAvailable, available), thresholds)
 }
 
 #[test]
-fn by_distance() {
+fn the_interval_shrinks_with_the_distance() {
     let thresholds = thresholds(&[("memory.available", "1Gi")]);
     for (distance, expected) in [
         (1 << 50, MAX),
@@ -51,35 +55,35 @@ fn by_distance() {
 }
 
 #[test]
-fn without_a_threshold_once_in_a_while() {
+fn without_a_threshold_the_interval_is_the_longest() {
     assert_eq!(quick(&mut pace(), Duration::ZERO, 5, &[]), MAX);
     let other = thresholds(&[("pid.available", "10")]);
     assert_eq!(quick(&mut pace(), Duration::ZERO, 5, &other), MAX);
     let disk = thresholds(&[("nodefs.available", "10")]);
     let far = read(Signal::NodeFsAvailable, 1 << 50);
-    assert_eq!(pace().seen(Duration::ZERO, &far, &disk), MAX, "nobody asks for memory");
+    assert_eq!(pace().next_reading(Duration::ZERO, &far, &disk), MAX, "memory has no threshold");
     assert_eq!(quick(&mut pace(), Duration::ZERO, 5, &disk), SLOW, "the file system could not be read");
 }
 
 #[test]
-fn by_the_fastest_seen_which_fades() {
+fn the_fastest_rate_seen_counts_and_decays() {
     let thresholds = thresholds(&[("memory.available", "1Gi")]);
     let mut pace = pace();
     let second = Duration::from_secs(1);
     quick(&mut pace, Duration::ZERO, 141 * GI, &thresholds);
-    // 40 GiB in a second: with the margin 80 GiB a second are feared, and 100 GiB are left.
+    // 40 GiB in a second: with the margin 80 GiB per second are expected, and 100 GiB are left.
     let wait = quick(&mut pace, second, 101 * GI, &thresholds);
     assert_eq!(wait, Duration::from_millis(1250));
     let half = quick(&mut pace, second + HALF_LIFE, 101 * GI, &thresholds);
     assert_eq!(half, Duration::from_millis(2500));
-    // What comes back is no consumption.
+    // Freed memory does not count as consumption.
     let more = quick(&mut pace, second + HALF_LIFE * 2, 201 * GI, &thresholds);
     assert_eq!(more, Duration::from_secs(10));
 }
 
-/// The nearest threshold below counts; one that is passed is looked at less and less often.
+/// The nearest threshold below counts; while one is passed, readings become rarer.
 #[test]
-fn beyond_a_threshold() {
+fn beyond_a_threshold_readings_become_rarer() {
     let mut both = thresholds(&[("memory.available", "1Gi")]);
     both.extend(thresholds(&[("memory.available", "100Gi")]));
     let mut pace = pace();
@@ -92,48 +96,48 @@ fn beyond_a_threshold() {
 }
 
 #[test]
-fn file_systems_at_most_once_in_a_second() {
+fn file_systems_are_read_at_most_once_a_second() {
     let thresholds = thresholds(&[("memory.available", "1Gi"), ("nodefs.available", "10Gi")]);
     let mut pace = pace();
-    assert!(pace.disks_due(Duration::ZERO));
+    assert!(disks_due(&pace, Duration::ZERO));
     let mut both = read(Signal::MemoryAvailable, GI);
     both.extend(read(Signal::NodeFsAvailable, 10 * GI));
-    assert_eq!(pace.seen(Duration::ZERO, &both, &thresholds), MIN);
+    assert_eq!(pace.next_reading(Duration::ZERO, &both, &thresholds), MIN);
     let memory = read(Signal::MemoryAvailable, 100 * GI);
     for millis in [10, 500, 990] {
         let at = Duration::from_millis(millis);
-        assert!(!pace.disks_due(at));
-        assert_eq!(pace.seen(at, &memory, &thresholds), Duration::from_millis(1000 - millis));
+        assert!(!disks_due(&pace, at));
+        assert_eq!(pace.next_reading(at, &memory, &thresholds), Duration::from_millis(1000 - millis));
     }
-    // Due, and still not read: not for ever the shortest wait.
-    assert!(pace.disks_due(SLOW));
-    assert_eq!(pace.seen(SLOW, &memory, &thresholds), SLOW);
-    assert!(pace.disks_due(SLOW), "it stays due");
-    // An extra reading does not put it off.
+    // Due and still not read: the wait is not the shortest one every time.
+    assert!(disks_due(&pace, SLOW));
+    assert_eq!(pace.next_reading(SLOW, &memory, &thresholds), SLOW);
+    assert!(disks_due(&pace, SLOW), "it stays due");
+    // An extra reading does not postpone it.
     both.insert(Signal::NodeFsAvailable, Observed { available: 1 << 50, capacity: 1 << 50 });
-    pace.seen(SLOW, &both, &thresholds);
-    assert!(!pace.disks_due(SLOW + MAX - MIN) && pace.disks_due(SLOW + MAX));
-    pace.seen(Duration::from_secs(5), &both, &thresholds);
-    assert!(pace.disks_due(SLOW + MAX));
+    pace.next_reading(SLOW, &both, &thresholds);
+    assert!(!disks_due(&pace, SLOW + MAX - MIN) && disks_due(&pace, SLOW + MAX));
+    pace.next_reading(Duration::from_secs(5), &both, &thresholds);
+    assert!(disks_due(&pace, SLOW + MAX));
 }
 
 proptest! {
     #[test]
-    fn within_its_bounds(steps in proptest::collection::vec((0..20_000_u64, any::<u64>(), proptest::sample::select(Signal::iter().collect::<Vec<_>>())), 1..30)) {
+    fn every_interval_is_within_its_bounds(steps in proptest::collection::vec((0..20_000_u64, any::<u64>(), proptest::sample::select(Signal::iter().collect::<Vec<_>>())), 1..30)) {
         let thresholds = thresholds(&[("memory.available", "10%"), ("pid.available", "5"), ("nodefs.available", "1Ti")]);
         let mut pace = pace();
         let mut at = Duration::ZERO;
         for (millis, available, signal) in steps {
             at += Duration::from_millis(millis);
-            let wait = pace.seen(at, &read(signal, available), &thresholds);
+            let wait = pace.next_reading(at, &read(signal, available), &thresholds);
             prop_assert!((MIN..=MAX).contains(&wait), "{wait:?}");
         }
     }
 
-    /// Who starts to allocate at any moment, at up to twice the speed that is always expected, is seen at most one
-    /// shortest interval after the threshold is crossed.
+    /// Allocation that starts at any moment, at up to twice the rate that is always expected, is read at most
+    /// one shortest interval after the threshold is crossed.
     #[test]
-    fn nobody_crosses_unseen(distance in 1..64 * GI, speed in 1..4 * GI, idle in 0..30_000_000_u64) {
+    fn a_crossing_is_read_within_the_shortest_interval(distance in 1..64 * GI, speed in 1..4 * GI, idle in 0..30_000_000_u64) {
         let thresholds = thresholds(&[("memory.available", "1Gi")]);
         let available = |micros: u64| {
             let eaten = u128::from(speed) * u128::from(micros.saturating_sub(idle)) / 1_000_000;

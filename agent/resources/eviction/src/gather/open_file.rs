@@ -1,4 +1,4 @@
-//! A file that is read again and again through one descriptor.
+//! A file that is read repeatedly through one descriptor.
 
 use std::fs::File;
 use std::io;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use nodewarden_machine::cgroup::pread_all;
 
-/// Opened at the first reading, and again after the file was gone.
+/// Opened at the first read, and again after the file was removed and re-created.
 #[derive(Debug)]
-pub struct Kept {
+pub struct OpenFile {
     path: PathBuf,
     file: Option<File>,
 }
 
-impl Kept {
+impl OpenFile {
     pub fn new(path: PathBuf) -> Self {
         Self { path, file: None }
     }
@@ -22,11 +22,11 @@ impl Kept {
         &self.path
     }
 
-    /// Its whole text; `None` if it is not there. A descriptor of a cgroup that was removed is given up, and the one that
-    /// has its name now is read.
+    /// The whole content; `None` if the file does not exist. If the cgroup of the descriptor was removed, the
+    /// file that now has this path is opened.
     ///
     /// # Errors
-    /// As of open(2) and pread(2).
+    /// Those of open(2) and pread(2).
     pub fn read<'b>(&mut self, buffer: &'b mut Vec<u8>) -> io::Result<Option<&'b [u8]>> {
         let length = match self.length(buffer) {
             Err(error) if self.file.take().is_some() && is_gone(&error) => self.length(buffer),
@@ -60,10 +60,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_comes_and_goes() {
+    fn a_file_that_is_created_and_replaced() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
-        let (mut kept, mut buffer) = (Kept::new(path.clone()), Vec::new());
+        let (mut kept, mut buffer) = (OpenFile::new(path.clone()), Vec::new());
         assert_eq!(kept.read(&mut buffer).unwrap(), None);
         std::fs::write(&path, "one").unwrap();
         assert_eq!(kept.read(&mut buffer).unwrap(), Some(&b"one"[..]));
@@ -71,17 +71,17 @@ mod tests {
         assert_eq!(kept.read(&mut buffer).unwrap().map(<[u8]>::len), Some(10_000));
         std::fs::write(&path, "2").unwrap();
         assert_eq!(kept.read(&mut buffer).unwrap(), Some(&b"2"[..]));
-        assert!(Kept::new(dir.path().to_owned()).read(&mut buffer).is_err(), "a directory");
+        assert!(OpenFile::new(dir.path().to_owned()).read(&mut buffer).is_err(), "a directory");
     }
 
     #[test]
-    fn of_a_cgroup_that_was_made_anew() {
+    fn a_file_of_a_recreated_cgroup_is_reopened() {
         use nodewarden_machine::cgroup::fixture::TestTree;
         use nodewarden_machine::cgroup::{Controller, join};
         let Some(tree) = TestTree::make("kept") else { return };
         let path = tree.group("pods");
         let mount = &tree.layout.hierarchy(Controller::Memory).unwrap().mount;
-        let (mut kept, mut buffer) = (Kept::new(join(mount, &path).join("cgroup.procs")), Vec::new());
+        let (mut kept, mut buffer) = (OpenFile::new(join(mount, &path).join("cgroup.procs")), Vec::new());
         assert_eq!(kept.read(&mut buffer).unwrap(), Some(&b""[..]));
         tree.remove("pods");
         assert_eq!(kept.read(&mut buffer).unwrap(), None);

@@ -1,8 +1,8 @@
-//! What of the past counts: since when a threshold is passed, whether it is being acted on, and since when a condition
-//! is true. It outlives the agent.
+//! State between assessments: since when a threshold is passed, whether it is being acted on, and since when
+//! a condition is true. It is saved across restarts of the agent.
 //!
-//! Times are of the wall clock. Where it was set back, what lies in the future counts as now: a grace may become longer
-//! by that, never shorter.
+//! Times are of the wall clock. If it was set back, a time in the future counts as now: a grace period may
+//! become longer by that, never shorter.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,17 +14,17 @@ use super::between;
 use crate::{NodeCondition, Pressure};
 use nodewarden_config::EvictionThreshold;
 
-/// A threshold that nobody looked at for longer (the agent was down, the signal could not be read) counts as not passed
-/// before: what lies between is not known.
+/// A threshold that was not read for longer than this (the agent was down, the signal could not be read)
+/// counts as not passed before, since the time between is not known.
 const UNSEEN: Duration = Duration::from_secs(60);
 
-/// How thresholds and conditions stood at the last look.
+/// Thresholds and conditions as of the last assessment.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Standing {
-    /// By what makes a threshold the same one: signal, value and grace.
+pub struct ThresholdState {
+    /// By signal, value and grace, which together identify a threshold.
     passed: BTreeMap<String, Passed>,
-    /// True ones.
+    /// The conditions that are true.
     conditions: BTreeMap<NodeCondition, Held>,
 }
 
@@ -32,7 +32,7 @@ pub struct Standing {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Passed {
     pub since: Timestamp,
-    /// When it was found passed last.
+    /// When it was last found passed.
     pub seen: Timestamp,
     /// It is acted on, so its minimum reclaim counts.
     pub due: bool,
@@ -42,11 +42,11 @@ pub(super) struct Passed {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Held {
     pub since: Timestamp,
-    /// When a threshold of it was found passed last.
+    /// When a threshold of it was last found passed.
     pub seen: Timestamp,
 }
 
-impl Standing {
+impl ThresholdState {
     pub(super) fn passed(&self, threshold: &EvictionThreshold, now: Timestamp) -> Option<Passed> {
         let passed = self.passed.get(&key(threshold))?;
         (between(passed.seen, now) <= UNSEEN).then(|| Passed {
@@ -60,7 +60,7 @@ impl Standing {
         self.passed.insert(key(threshold), passed);
     }
 
-    /// A condition that was found within the transition period (kubelet `nodeConditionsObservedSince`).
+    /// A condition that was seen within the transition period (kubelet `nodeConditionsObservedSince`).
     pub(super) fn held(
         &self,
         condition: NodeCondition,
@@ -76,13 +76,13 @@ impl Standing {
         self.conditions.insert(condition, held);
     }
 
-    /// Conditions that were true at the last look.
+    /// The conditions that were true at the last assessment.
     pub fn pressure(&self) -> Pressure {
         Pressure(self.conditions.iter().map(|(condition, held)| (*condition, held.since)).collect())
     }
 }
 
-/// The kubelet's `hasThreshold` compares the same.
+/// Compares what the kubelet's `hasThreshold` compares.
 fn key(threshold: &EvictionThreshold) -> String {
     format!("{}<{} for {}ns", threshold.signal.name(), threshold.value, threshold.grace.as_nanos())
 }

@@ -1,4 +1,4 @@
-//! The kubelet's sentences.
+//! Messages are those of the kubelet.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -44,9 +44,10 @@ fn memory(mib: u64) -> ContainerUse {
     ContainerUse { memory: Some(mib * MI), ..ContainerUse::default() }
 }
 
-/// evictionMessage with the containers that use more than they requested, sidecars and init containers among them.
+/// evictionMessage with the containers that use more than they requested, sidecars and init containers among
+/// them.
 #[test]
-fn of_memory() {
+fn message_for_memory_lists_containers_above_their_request() {
     let spec = json!({
         "containers": [
             container("small", &json!({"memory": "100Mi"})),
@@ -76,7 +77,7 @@ fn of_memory() {
 }
 
 #[test]
-fn of_a_pod_that_requests_as_a_whole() {
+fn message_for_pod_level_requests_lists_the_pod_first() {
     let spec = json!({
         "resources": {"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi"}},
         "containers": [container("c", &json!({"memory": "200Mi"}))],
@@ -90,7 +91,7 @@ fn of_a_pod_that_requests_as_a_whole() {
 }
 
 #[test]
-fn of_storage() {
+fn message_for_storage_inodes_and_pids() {
     let disk = |bytes| Some(DiskUse { bytes, inodes: 5 });
     let spec = json!({"containers": [
         container("c", &json!({"ephemeral-storage": "1Mi", "memory": "1"})),
@@ -109,7 +110,7 @@ fn of_storage() {
             "{signal}"
         );
     }
-    // Nobody requests inodes or processes.
+    // Inodes and processes cannot be requested.
     for (signal, resource) in
         [("nodefs.inodesFree", "inodes"), ("imagefs.inodesFree", "inodes"), ("pid.available", "pids")]
     {

@@ -1,4 +1,4 @@
-//! One decision as it is made: what was done when, for `nodewarden explain`.
+//! Record of one decision while it is made: what was done when, for `nodewarden explain`.
 
 use std::time::{Duration, Instant};
 
@@ -6,20 +6,20 @@ use jiff::Timestamp;
 
 use nodewarden_model::{CandidateSeen, Decision, DecisionStep, SignalSeen};
 
-/// Grows with what is done until it is told.
-pub struct Story {
+/// Collects the steps of a decision until [`DecisionLog::finish`].
+pub struct DecisionLog {
     woken: Instant,
     decision: Decision,
 }
 
-impl Story {
-    /// `woken`: when the word came that something may have to be done; times count from there.
-    pub fn new(kind: &str, woken_by: &str, woken: Instant, would: bool) -> Self {
+impl DecisionLog {
+    /// `woken` is when the engine was woken: times count from there. `dry_run`: nothing will be done.
+    pub fn new(kind: &str, woken_by: &str, woken: Instant, dry_run: bool) -> Self {
         let decision = Decision {
             number: 0,
             time: before(Timestamp::now(), woken.elapsed()),
             kind: kind.to_owned(),
-            would,
+            would: dry_run,
             woken_by: woken_by.to_owned(),
             signals: Vec::new(),
             candidates: Vec::new(),
@@ -29,16 +29,18 @@ impl Story {
         Self { woken, decision }
     }
 
-    pub fn saw(&mut self, signals: &[SignalSeen]) {
+    /// Sets the readings that the decision is based on.
+    pub fn record_signals(&mut self, signals: &[SignalSeen]) {
         self.decision.signals = signals.to_vec();
     }
 
-    pub fn ranked(&mut self, candidates: Vec<CandidateSeen>) {
+    /// Sets the ranked candidates.
+    pub fn record_candidates(&mut self, candidates: Vec<CandidateSeen>) {
         self.decision.candidates = candidates;
     }
 
-    /// Something that began then is done now.
-    pub fn step(&mut self, what: &str, began: Instant, result: impl Into<String>) {
+    /// Adds a step that started at `began` and has just ended.
+    pub fn record_step(&mut self, what: &str, began: Instant, result: impl Into<String>) {
         let micros = |time: Duration| u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.decision.steps.push(DecisionStep {
             what: what.to_owned(),
@@ -48,12 +50,13 @@ impl Story {
         });
     }
 
-    /// The decision as far as it is made.
-    pub fn so_far(&self, outcome: &str) -> Decision {
+    /// The decision with the steps recorded up to now.
+    pub fn snapshot(&self, outcome: &str) -> Decision {
         Decision { outcome: outcome.to_owned(), ..self.decision.clone() }
     }
 
-    pub fn end(mut self, outcome: impl Into<String>) -> Decision {
+    /// The decision with all steps.
+    pub fn finish(mut self, outcome: impl Into<String>) -> Decision {
         self.decision.outcome = outcome.into();
         self.decision
     }

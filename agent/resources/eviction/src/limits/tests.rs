@@ -1,5 +1,5 @@
-//! Limits of the kubelet's own tests (`TestLocalStorageEviction` and those of each limit), and that within all of them
-//! nobody goes.
+//! Limits of the kubelet's own tests (`TestLocalStorageEviction` and those of each limit), and that a pod
+//! within all of its limits is not evicted.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ fn beyond(candidate: &Candidate, volumes: &[(&str, u64)]) -> Option<(&'static st
 }
 
 #[test]
-fn who_has_limits() {
+fn limits_of_a_pod() {
     let volume = |own: Value| json!({"containers": [container("c", None)], "volumes": [{"name": "v", "emptyDir": own}]});
     for none in [
         json!({"containers": [container("c", None)]}),
@@ -82,7 +82,7 @@ fn who_has_limits() {
 }
 
 #[test]
-fn volumes_first_then_the_pod_then_containers() {
+fn volumes_are_checked_first_then_the_pod_then_containers() {
     let spec = json!({
         "containers": [container("a", Some("10Mi")), container("b", Some("0.1Gi"))],
         "volumes": [
@@ -104,10 +104,10 @@ fn volumes_first_then_the_pod_then_containers() {
     let total = 10 * MI + 107_374_182 + 1;
     let (signal, used, limit, message) = beyond(&full, &volumes(MI)).unwrap();
     assert_eq!((signal, used, limit), ("ephemeralpodfs.limit", 120 * MI, total));
-    let told = Quantity::parse("10Mi").unwrap() + Quantity::parse("0.1Gi").unwrap();
+    let total = Quantity::parse("10Mi").unwrap() + Quantity::parse("0.1Gi").unwrap();
     assert_eq!(
         message,
-        format!("Pod ephemeral local storage usage exceeds the total limit of containers {told}. ")
+        format!("Pod ephemeral local storage usage exceeds the total limit of containers {total}. ")
     );
     let room = candidate(&spec, Some([12 * MI, 2 * MI, 10 * MI]), &containers);
     let expected = (
@@ -124,19 +124,19 @@ fn volumes_first_then_the_pod_then_containers() {
 }
 
 #[test]
-fn what_was_not_read_is_beyond_nothing() {
+fn a_figure_that_was_not_read_exceeds_no_limit() {
     let spec = json!({"containers": [container("a", Some("0"))], "volumes": [{"name": "v", "emptyDir": {"sizeLimit": "1"}}]});
     let unread = candidate(&spec, None, &[]);
     assert_eq!(beyond(&unread, &[]), None);
-    // As in a kubelet: of nothing at all anything is too much.
+    // As in the kubelet: a limit of zero is exceeded by any use.
     let read = candidate(&spec, Some([1, 0, 0]), &[("a", 1, 0)]);
     assert_eq!(beyond(&read, &[]).map(|own| own.0), Some("ephemeralpodfs.limit"));
 }
 
 proptest! {
-    /// Nobody goes who is within every limit, and who goes is beyond the one that is named.
+    /// A pod within every limit is not evicted, and an evicted pod exceeds the limit that is named.
     #[test]
-    fn only_beyond(limits in prop::array::uniform3(1u64..1000), used in prop::array::uniform3(0u64..1000), logs in 0u64..100) {
+    fn only_pods_beyond_a_limit_are_evicted(limits in prop::array::uniform3(1u64..1000), used in prop::array::uniform3(0u64..1000), logs in 0u64..100) {
         let [volume, first, second] = limits.map(|bytes| bytes.to_string());
         let spec = json!({
             "containers": [container("a", Some(&first)), container("b", Some(&second))],

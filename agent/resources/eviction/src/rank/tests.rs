@@ -1,4 +1,4 @@
-//! The kubelet's orders, and what holds for all of them.
+//! The kubelet's orders, and properties of every ranking.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -50,13 +50,13 @@ fn with_disk(name: &str, priority: i32, request: u64, parts: [u64; 3]) -> Candid
 
 fn order(signal: Signal, layout: DiskLayout, candidates: &[Candidate]) -> Vec<&str> {
     let ranking = rank(signal, layout, &EvictionSettings::default(), candidates);
-    assert_eq!(ranking.spared, []);
-    ranking.go.iter().map(|index| candidates[*index].pod.name.as_str()).collect()
+    assert_eq!(ranking.exempt, []);
+    ranking.order.iter().map(|index| candidates[*index].pod.name.as_str()).collect()
 }
 
 /// rankMemoryPressure: above the request or not, priority, how far above.
 #[test]
-fn by_memory() {
+fn memory_ranks_by_excess_over_request_then_priority() {
     let candidates = [
         with_memory("below high large", 100, 1000, 900),
         with_memory("below low large", 0, 1000, 900),
@@ -86,7 +86,7 @@ fn by_memory() {
 
 /// rankPIDPressure: priority, processes.
 #[test]
-fn by_processes() {
+fn processes_rank_by_priority_then_count() {
     let pod = |name, priority, processes| Candidate {
         processes: Some(processes),
         ..candidate(name, priority, 0, 0)
@@ -99,9 +99,9 @@ fn by_processes() {
     );
 }
 
-/// rankDiskPressureFunc for space and for inodes, which nobody requests.
+/// rankDiskPressureFunc for space and for inodes, which cannot be requested.
 #[test]
-fn by_disk() {
+fn disk_space_and_inodes_rank_as_in_the_kubelet() {
     let candidates = [
         with_disk("below low", 0, 1000, [200, 300, 100]),
         with_disk("above high", 100, 100, [200, 300, 100]),
@@ -115,9 +115,10 @@ fn by_disk() {
     assert_eq!(order(Signal::NodeFsInodesFree, DiskLayout::One, &candidates), inodes);
 }
 
-/// buildSignalToRankFunc: what lies where. A figure of 1 is the layers, 10 the logs, 100 the volumes.
+/// buildSignalToRankFunc: which parts of a pod count for which signal. 1 is the layers, 10 the logs, 100 the
+/// volumes.
 #[test]
-fn what_counts_where() {
+fn parts_of_a_pod_that_count_for_each_signal_and_layout() {
     let candidate = with_disk("p", 0, 7, [1, 10, 100]);
     let figure = |signal, layout| figures(signal, layout, &candidate).0;
     for (layout, nodefs, containerfs, imagefs, image_inodes) in [
@@ -142,7 +143,7 @@ fn what_counts_where() {
 }
 
 #[test]
-fn the_pod_itself_and_its_overhead_request() {
+fn pod_level_requests_and_overhead_count_as_the_request() {
     let pod = json!({"metadata": {"name": "p", "uid": "p"}, "spec": {
         "overhead": {"memory": "5"},
         "resources": {"requests": {"memory": "100"}, "limits": {"memory": "100"}},
@@ -155,7 +156,7 @@ fn the_pod_itself_and_its_overhead_request() {
 }
 
 #[test]
-fn what_was_not_read_goes_last_and_the_youngest_first() {
+fn pods_that_could_not_be_read_come_last_and_younger_pods_first() {
     let started = |second| Timestamp::from_second(second).unwrap();
     let candidates = [
         candidate("not read", -9, 0, 0),
@@ -169,7 +170,7 @@ fn what_was_not_read_goes_last_and_the_youngest_first() {
 }
 
 #[test]
-fn critical_pods_never() {
+fn critical_pods_are_exempt() {
     let candidates = [
         with_memory("critical", SYSTEM_CRITICAL_PRIORITY, 0, 900),
         with_memory("almost", SYSTEM_CRITICAL_PRIORITY - 1, 0, 1),
@@ -177,19 +178,19 @@ fn critical_pods_never() {
     let settings = EvictionSettings::default();
     let (signal, layout) = (Signal::MemoryAvailable, DiskLayout::One);
     let ranking = rank(signal, layout, &settings, &candidates);
-    assert_eq!(ranking, Ranking { go: vec![1], spared: vec![(0, "critical")] });
-    let shown = seen(signal, layout, &ranking, &candidates, Some(1));
+    assert_eq!(ranking, Ranking { order: vec![1], exempt: vec![(0, "critical")] });
+    let shown = ranking_table(signal, layout, &ranking, &candidates, Some(1));
     let rows: Vec<_> =
         shown.iter().map(|c| (c.name.as_str(), c.usage, c.chosen, c.spared.as_str())).collect();
     assert_eq!(rows, [("almost", 1, true, ""), ("critical", 900, false, "critical")]);
     assert_eq!((shown[0].qos.as_str(), shown[0].uid.as_str()), ("BestEffort", "almost"));
     let all = EvictionSettings { manifests_critical: true, ..settings };
-    assert_eq!(rank(signal, layout, &all, &candidates).go, Vec::<usize>::new());
+    assert_eq!(rank(signal, layout, &all, &candidates).order, Vec::<usize>::new());
 }
 
 /// buildSignalToNodeReclaimFuncs.
 #[test]
-fn given_back_before_a_pod_goes() {
+fn what_is_reclaimed_before_a_pod_is_evicted() {
     use Reclaim::{DeadContainers, UnusedImages};
     let both: &[Reclaim] = &[DeadContainers, UnusedImages];
     for (layout, nodefs, containerfs, imagefs) in [
@@ -240,29 +241,29 @@ fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
 
 proptest! {
     #[test]
-    fn every_ranking(
+    fn every_ranking_is_total_and_in_the_kubelets_order(
         (candidates, shuffled) in any_candidates().prop_flat_map(|c| (Just(c.clone()), Just(c).prop_shuffle())),
         signal in proptest::sample::select(Signal::iter().collect::<Vec<_>>()),
         layout in proptest::sample::select(&LAYOUTS[..]),
     ) {
         let settings = EvictionSettings::default();
         let ranking = rank(signal, layout, &settings, &candidates);
-        // Never a critical one; everyone once.
-        prop_assert!(ranking.go.iter().all(|index| !candidates[*index].pod.is_critical()));
-        prop_assert!(ranking.spared.iter().all(|(index, _)| candidates[*index].pod.is_critical()));
-        let mut all: Vec<_> = ranking.go.iter().copied().chain(ranking.spared.iter().map(|(i, _)| *i)).collect();
+        // No critical pod is ordered; every candidate is listed once.
+        prop_assert!(ranking.order.iter().all(|index| !candidates[*index].pod.is_critical()));
+        prop_assert!(ranking.exempt.iter().all(|(index, _)| candidates[*index].pod.is_critical()));
+        let mut all: Vec<_> = ranking.order.iter().copied().chain(ranking.exempt.iter().map(|(i, _)| *i)).collect();
         all.sort_unstable();
         prop_assert_eq!(all, (0..candidates.len()).collect::<Vec<_>>());
-        // The same, however they come.
+        // The order of the candidates does not matter.
         let again = rank(signal, layout, &settings, &shuffled);
         let uids = |candidates: &[Candidate], go: &[usize]| {
             go.iter().map(|index| candidates[*index].pod.uid.clone()).collect::<Vec<_>>()
         };
-        prop_assert_eq!(uids(&candidates, &ranking.go), uids(&shuffled, &again.go));
-        // Each pair as the kubelet compares it, of those that were read.
+        prop_assert_eq!(uids(&candidates, &ranking.order), uids(&shuffled, &again.order));
+        // Each pair of candidates that were read is in the kubelet's order.
         let measure = Measure::of(signal, layout);
-        let read: Vec<_> = ranking.go.iter().map(|i| &candidates[*i]).filter(|c| measure.usage(c).is_some()).collect();
-        prop_assert!(ranking.go.iter().map(|i| measure.usage(&candidates[*i]).is_none()).is_sorted());
+        let read: Vec<_> = ranking.order.iter().map(|i| &candidates[*i]).filter(|c| measure.usage(c).is_some()).collect();
+        prop_assert!(ranking.order.iter().map(|i| measure.usage(&candidates[*i]).is_none()).is_sorted());
         for pair in read.windows(2) {
             let of = |c: &Candidate| {
                 let (usage, request) = figures(signal, layout, c);
