@@ -103,7 +103,8 @@ pub fn start(
     let stop = Arc::new(AtomicBool::new(false));
     let ends = stop.clone();
     let (pace, waker) = (Pace::new(&shared.fast), sources.waker());
-    let mut watch = FastWatch { shared, node, pace, sources, clock: Instant::now(), leaving: BTreeMap::new() };
+    let mut watch =
+        FastWatch { shared, node, pace, sources, clock: Instant::now(), leaving: BTreeMap::new() };
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
         if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
             warn!(%error, "cannot raise the priority of eviction: it may come late under full load");

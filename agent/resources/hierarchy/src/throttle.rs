@@ -1,35 +1,38 @@
-//! Limits laid over what the pods' levels want: how the levels below are held back while those above wait.
+//! Overrides of the QoS levels' own limits: how lower levels are throttled while higher ones wait for a
+//! resource.
 //!
-//! What is laid over only ever takes room away, and is kept like any other limit: a reconcile writes it again. What it
-//! takes away comes back with the next turn without it; an agent that dies leaves its successor to write the tree's own.
+//! An override can only reduce a limit, and is reconciled like any other limit. The first reconcile without
+//! the override restores the level's own limit; after a crash the next agent does so.
 
 use super::entry::Limit;
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota, DriverKind, Limits};
 use nodewarden_qos::HierarchyFacts;
 
-/// What one level is held to; nothing by default.
+/// The reduced limits of one level; none by default.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Squeeze {
-    /// Runs only where nobody else wants to (`cpu.idle`).
+pub struct ThrottleOverride {
+    /// Runs only when nothing else does (`cpu.idle`).
     pub cpu_idle: bool,
+    /// CPU bandwidth limit.
     pub cpu_quota: Option<CpuQuota>,
-    /// `memory.high` in bytes: v2.
+    /// `memory.high` in bytes; v2 only.
     pub memory_high: Option<u64>,
 }
 
-/// What each level is held to.
+/// The overrides of both levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Overlay {
-    pub best_effort: Squeeze,
-    /// Its `memory.high` is never below what its pods request together.
-    pub burstable: Squeeze,
+pub struct ThrottleOverrides {
+    /// Of BestEffort.
+    pub best_effort: ThrottleOverride,
+    /// Of Burstable. Its `memory.high` is never below the sum of its pods' requests.
+    pub burstable: ThrottleOverride,
 }
 
-impl Squeeze {
-    /// Narrows a level's own limits; what its files cannot say stays as it is.
-    pub(super) fn lay_over(&self, limits: &mut Limits) {
+impl ThrottleOverride {
+    /// Reduces a level's own limits; limits that have no file there are left alone.
+    pub(super) fn apply(&self, limits: &mut Limits) {
         if self.cpu_idle {
-            // An idle cgroup takes no weight, and shows one that nobody has set (sched_group_set_idle).
+            // An idle cgroup accepts no weight, and shows one that was not written (sched_group_set_idle).
             (limits.cpu_idle, limits.cpu) = (Some(true), None);
         }
         let free = |own: CpuQuota| own.quota_us == Bound::Max;
@@ -41,7 +44,7 @@ impl Squeeze {
         }
     }
 
-    /// Whether it is this that holds the limit down.
+    /// Whether this override reduces the limit.
     pub(super) fn holds(&self, limit: Limit) -> bool {
         match limit {
             Limit::CpuIdle => self.cpu_idle,
@@ -52,8 +55,8 @@ impl Squeeze {
     }
 }
 
-/// Whether the levels can be made idle and be put back. On v1 systemd would write the shares of an idle cgroup, which the
-/// kernel refuses.
+/// Whether the levels can be made idle and restored. On v1, systemd would write the shares of an idle cgroup,
+/// which the kernel refuses.
 pub fn can_idle(facts: &HierarchyFacts, driver: DriverKind) -> bool {
     facts.cpu_idle && (facts.v2() || driver == DriverKind::Cgroupfs)
 }
@@ -74,24 +77,24 @@ mod tests {
     }
 
     #[test]
-    fn it_only_takes_away() {
+    fn overrides_only_reduce_limits() {
         let mut limits = own();
-        Squeeze::default().lay_over(&mut limits);
+        ThrottleOverride::default().apply(&mut limits);
         assert_eq!(limits, own());
         let quota = CpuQuota { quota_us: Bound::At(5000), period_us: 20_000 };
-        let all = Squeeze { cpu_idle: true, cpu_quota: Some(quota), memory_high: Some(2000) };
-        all.lay_over(&mut limits);
+        let all = ThrottleOverride { cpu_idle: true, cpu_quota: Some(quota), memory_high: Some(2000) };
+        all.apply(&mut limits);
         let expected = Limits { cpu: None, cpu_idle: Some(true), cpu_quota: Some(quota), ..own() };
         assert_eq!(limits, expected, "a memory.high of its own that is lower stays");
-        Squeeze { memory_high: Some(500), ..Squeeze::default() }.lay_over(&mut limits);
+        ThrottleOverride { memory_high: Some(500), ..ThrottleOverride::default() }.apply(&mut limits);
         assert_eq!(limits.memory_high, Some(Bound::At(500)));
     }
 
     #[test]
-    fn what_cannot_be_said_is_not_said() {
+    fn limits_without_a_file_are_not_set() {
         let mut limits = Limits { memory_high: None, cpu_quota: None, ..own() };
         let quota = CpuQuota { quota_us: Bound::At(5000), period_us: 20_000 };
-        Squeeze { cpu_idle: false, cpu_quota: Some(quota), memory_high: Some(1) }.lay_over(&mut limits);
+        ThrottleOverride { cpu_idle: false, cpu_quota: Some(quota), memory_high: Some(1) }.apply(&mut limits);
         assert_eq!((limits.memory_high, limits.cpu_quota), (None, None));
     }
 }

@@ -20,11 +20,11 @@ fn wanted_of(weight: u64, evidence: &mut FormulaEvidence) -> Limits {
     let settings = NodeSettings::default();
     let node = Node { settings: &settings, capacity: &capacity, facts: &V2 };
     let found = Limits { cpu: Some(CpuShare::Weight(weight)), ..Limits::default() };
-    wanted(&pod(), &Who::Named("c".into()), &found, evidence, node).unwrap()
+    wanted(&pod(), &ContainerKind::Named("c".into()), &found, evidence, node).unwrap()
 }
 
 #[test]
-fn a_weight_of_either_formula_is_right() {
+fn a_weight_of_either_formula_is_accepted() {
     for (runtimes, other) in
         [(weight_linear(SHARES), weight_quadratic(SHARES)), (weight_quadratic(SHARES), weight_linear(SHARES))]
     {
@@ -36,7 +36,7 @@ fn a_weight_of_either_formula_is_right() {
 }
 
 #[test]
-fn another_weight_is_put_right_by_the_formula_that_was_seen() {
+fn another_weight_is_corrected_by_the_formula_that_was_seen() {
     for seen in [weight_linear(SHARES), weight_quadratic(SHARES)] {
         let mut evidence = FormulaEvidence::default();
         assert_eq!(wanted_of(7777, &mut evidence).cpu, None, "before any was seen");
@@ -46,7 +46,7 @@ fn another_weight_is_put_right_by_the_formula_that_was_seen() {
 }
 
 #[test]
-fn limits_are_those_the_runtime_was_told() {
+fn limits_are_those_that_the_runtime_was_given() {
     let limits = wanted_of(1, &mut FormulaEvidence::default());
     assert_eq!(limits.memory_max, Some(Bound::At(64 << 20)));
     assert_eq!(limits.oom_group, Some(true));
@@ -54,10 +54,10 @@ fn limits_are_those_the_runtime_was_told() {
 }
 
 #[test]
-fn only_what_the_runtime_named_is_known() {
+fn only_containers_that_the_runtime_named_are_known() {
     let path = format!("/kubepods/burstable/podu/{}", "c0".repeat(32));
     let unnamed: Namer = Box::new(Arc::clone);
-    assert_eq!(who(&path, &unnamed), None);
+    assert_eq!(container_at(&path, &unnamed), None);
     let namer: Namer = Box::new(|identity| {
         let mut named = (**identity).clone();
         if let Identity::Container { names, .. } = &mut named {
@@ -65,6 +65,6 @@ fn only_what_the_runtime_named_is_known() {
         }
         Arc::new(named)
     });
-    assert_eq!(who(&path, &namer), Some(Who::Named("c".into())));
-    assert_eq!(who("/kubepods/burstable/podu", &namer), None);
+    assert_eq!(container_at(&path, &namer), Some(ContainerKind::Named("c".into())));
+    assert_eq!(container_at("/kubepods/burstable/podu", &namer), None);
 }

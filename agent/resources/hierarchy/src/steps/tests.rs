@@ -18,20 +18,20 @@ fn tree(parent: Limits, child: Limits) -> ByPath {
 }
 
 #[test]
-fn nothing_to_do() {
+fn equal_trees_need_no_steps() {
     let same = tree(limits(Bound::Max, Bound::Max, 0), limits(Bound::At(1000), Bound::At(4096), 0));
     assert_eq!(steps(&same, &same), []);
 }
 
 #[test]
-fn makes_what_is_missing_from_the_top() {
+fn missing_cgroups_are_created_from_the_top() {
     let wanted = tree(limits(Bound::Max, Bound::Max, 0), limits(Bound::At(1000), Bound::At(4096), 0));
     let made: Vec<_> = steps(&wanted, &ByPath::new()).iter().map(|s| s.path().to_owned()).collect();
     assert_eq!(made, ["/k", "/k/p"]);
 }
 
 #[test]
-fn what_cannot_be_read_is_not_written_again_and_again() {
+fn limits_that_were_not_read_are_not_written() {
     let wanted = tree(limits(Bound::Max, Bound::Max, 0), limits(Bound::Max, Bound::Max, 0));
     let without_min: ByPath =
         wanted.iter().map(|(p, l)| (p.clone(), Limits { memory_min: None, ..l.clone() })).collect();
@@ -39,7 +39,7 @@ fn what_cannot_be_read_is_not_written_again_and_again() {
 }
 
 #[test]
-fn a_strangers_cgroup_is_left_alone() {
+fn cgroups_that_are_not_wanted_are_left_alone() {
     let mut found = tree(limits(Bound::Max, Bound::Max, 0), limits(Bound::Max, Bound::Max, 0));
     let wanted = found.clone();
     found.insert("/k/foreign".into(), limits(Bound::At(5), Bound::At(5), 5));
@@ -108,9 +108,9 @@ proptest! {
     }
 }
 
-/// The kernel gives it the default weight, and shows before what it had while idle.
+/// The kernel gives it the default weight; before that it shows the weight of the idle cgroup.
 #[test]
-fn a_cgroup_that_is_idle_no_more_gets_its_weight_with_it() {
+fn a_cgroup_that_stops_being_idle_gets_its_weight() {
     let cpu = |weight, idle| Limits {
         cpu: Some(CpuShare::Weight(weight)),
         cpu_idle: Some(idle),

@@ -10,11 +10,11 @@ const BASE: u64 = 10;
 const MOST: u64 = 300;
 
 fn level() -> Level {
-    Level::new(LINE, DISTANCE, LEAST, Hold::new(Duration::from_secs(BASE), Duration::from_secs(MOST)))
+    Level::new(LINE, DISTANCE, LEAST, ReleaseDelay::new(Duration::from_secs(BASE), Duration::from_secs(MOST)))
 }
 
-fn seen(second: u64, available_mib: u64, used_mib: u64) -> Seen {
-    Seen { at: Duration::from_secs(second), available: available_mib * MIB, used: used_mib * MIB }
+fn seen(second: u64, available_mib: u64, used_mib: u64) -> Reading {
+    Reading { at: Duration::from_secs(second), available: available_mib * MIB, used: used_mib * MIB }
 }
 
 #[test]
@@ -26,36 +26,37 @@ fn burstables_line_is_nearer_to_the_threshold() {
 #[test]
 fn it_gives_up_what_lacks_to_the_line_and_no_more() {
     let mut l = level();
-    assert_eq!(l.turn(seen(0, 600, 1000)), None);
-    assert_eq!(l.turn(seen(1, 599, 1000)), Some(Change::Squeezed(999 * MIB)));
+    assert_eq!(l.update(seen(0, 600, 1000)), None);
+    assert_eq!(l.update(seen(1, 599, 1000)), Some(Change::Squeezed(999 * MIB)));
     // The rest of the machine takes more.
-    assert_eq!(l.turn(seen(2, 560, 990)), None, "within the band");
-    assert_eq!(l.turn(seen(3, 500, 980)), Some(Change::Squeezed(880 * MIB)));
-    assert_eq!(l.turn(seen(4, 0, 300)), Some(Change::Squeezed(LEAST)), "never below the least");
-    assert_eq!(l.turn(seen(5, 0, 200)), None);
+    assert_eq!(l.update(seen(2, 560, 990)), None, "within the band");
+    assert_eq!(l.update(seen(3, 500, 980)), Some(Change::Squeezed(880 * MIB)));
+    assert_eq!(l.update(seen(4, 0, 300)), Some(Change::Squeezed(LEAST)), "never below the least");
+    assert_eq!(l.update(seen(5, 0, 200)), None);
 }
 
 #[test]
 fn what_it_gave_up_itself_is_no_reason_to_release() {
     let mut l = level();
-    l.turn(seen(0, 500, 1000));
+    l.update(seen(0, 500, 1000));
     assert_eq!(l.high(), Some(900 * MIB));
-    assert!((1..1000).all(|second| l.turn(seen(second, 600, 900)).is_none()));
+    assert!((1..1000).all(|second| l.update(seen(second, 600, 900)).is_none()));
 }
 
 #[test]
 fn it_follows_upwards_after_a_while_and_ends_when_enough_is_left() {
     let mut l = level();
-    l.turn(seen(0, 500, 1000));
-    assert!((1..11).all(|second| l.turn(seen(second, 700, 900)).is_none()));
-    assert_eq!(l.turn(seen(11, 700, 900)), Some(Change::Released(Some(1000 * MIB))));
-    assert!((12..22).all(|second| l.turn(seen(second, 800, 1000)).is_none()));
-    assert_eq!(l.turn(seen(22, 800, 1000)), Some(Change::Released(None)));
+    l.update(seen(0, 500, 1000));
+    assert!((1..11).all(|second| l.update(seen(second, 700, 900)).is_none()));
+    assert_eq!(l.update(seen(11, 700, 900)), Some(Change::Released(Some(1000 * MIB))));
+    assert!((12..22).all(|second| l.update(seen(second, 800, 1000)).is_none()));
+    assert_eq!(l.update(seen(22, 800, 1000)), Some(Change::Released(None)));
     assert_eq!(l.high(), None);
 }
 
 proptest! {
-    /// The rest of the machine and what the level wants do not change, and it obeys: releases that fail become rare.
+    /// The rest of the machine and what the level wants do not change, and it obeys: releases that fail
+    /// become rare.
     #[test]
     fn it_never_oscillates(rest in 0..3000u64, wants in 0..3000u64, lag in 1..20u64) {
         const SECONDS: u64 = 20_000;
@@ -63,7 +64,7 @@ proptest! {
         let (mut used, mut back, mut released) = (wants, 0u64, false);
         for second in 0..SECONDS {
             let available = 4000u64.saturating_sub(rest + used);
-            match l.turn(seen(second, available, used)) {
+            match l.update(seen(second, available, used)) {
                 Some(Change::Squeezed(_)) => {
                     back += u64::from(released);
                     released = false;
@@ -84,7 +85,7 @@ proptest! {
     ) {
         let mut l = level();
         for (second, (available, used)) in noise.iter().enumerate() {
-            let change = l.turn(seen(second as u64, *available, *used));
+            let change = l.update(seen(second as u64, *available, *used));
             if let Some(Change::Squeezed(high)) = change {
                 prop_assert!(available * MIB < LINE);
                 prop_assert!(high >= LEAST && high <= (used * MIB).max(LEAST));
@@ -92,7 +93,7 @@ proptest! {
         }
         let second = noise.len() as u64;
         for later in 0..MOST + 2 {
-            l.turn(seen(second + later, 1000, 500));
+            l.update(seen(second + later, 1000, 500));
         }
         prop_assert_eq!(l.high(), None);
     }

@@ -1,30 +1,30 @@
-//! How long calm must last before something is released: longer each time when that was too early.
+//! How long a resource must be calm before it is released: longer after each release that came too early.
 //!
-//! What is released under a load that goes on has to be taken again. Each such failure doubles the time until the next
-//! try, up to a bound, so that under an unchanging load releases become rare instead of going on for ever.
+//! A release under a continuing load has to be reverted. Each such failure doubles the delay of the next
+//! release, up to a bound, so that releases become rare under an unchanging load.
 
 use std::time::Duration;
 
-/// See the module. Times are of any clock that never goes back.
+/// The delay before a release. Times are of a monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Hold {
+pub struct ReleaseDelay {
     base: Duration,
     most: Duration,
     current: Duration,
     released: Option<Duration>,
 }
 
-impl Hold {
+impl ReleaseDelay {
     pub fn new(base: Duration, most: Duration) -> Self {
         Self { base, most: most.max(base), current: base, released: None }
     }
 
-    /// How long it must be calm now.
+    /// How long the resource must be calm now.
     pub fn needed(&self) -> Duration {
         self.current
     }
 
-    /// The shortest that it ever is.
+    /// The shortest delay.
     pub fn base(&self) -> Duration {
         self.base
     }
@@ -33,7 +33,8 @@ impl Hold {
         self.released = Some(at);
     }
 
-    /// Soon after a release it was too early; long after, this is another load.
+    /// Records that throttling was needed again: soon after a release, the release was too early; long after,
+    /// this is another load.
     pub fn squeezed(&mut self, at: Duration) {
         match self.released.take() {
             Some(released) if at.saturating_sub(released) <= self.current => {
@@ -50,16 +51,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn too_early_is_longer_the_next_time() {
+    fn a_release_that_came_too_early_doubles_the_delay() {
         let seconds = Duration::from_secs;
-        let mut hold = Hold::new(seconds(10), seconds(60));
+        let mut hold = ReleaseDelay::new(seconds(10), seconds(60));
         let mut at = seconds(0);
         for needed in [10, 20, 40, 60, 60] {
             assert_eq!(hold.needed(), seconds(needed));
             hold.released(at);
             at += seconds(2);
             hold.squeezed(at);
-            // A further step of the same squeeze says nothing of the release.
+            // A further step of the same throttling does not count against the release.
             hold.squeezed(at + seconds(1));
         }
         hold.released(at);

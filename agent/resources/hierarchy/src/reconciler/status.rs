@@ -1,17 +1,17 @@
-//! The hierarchy's state where the status command and the metrics see it.
+//! Publishes the status of the hierarchy for the status command and the metrics.
 
-use super::Syncer;
+use super::Reconciler;
 use crate::destroyer::Destroyer;
 use nodewarden_model::{HierarchyStatus, PodCgroup};
 
-impl Syncer {
-    /// Puts the status where others see it.
-    pub(super) fn show(&self, destroyer: &Destroyer) {
-        let pods = self.wanted.pods.iter().map(|(path, kept)| PodCgroup {
-            uid: kept.pod.uid.clone(),
-            namespace: kept.pod.namespace.clone(),
-            name: kept.pod.name.clone(),
-            qos: Some(kept.pod.qos),
+impl Reconciler {
+    /// Updates the published status and the pod cgroups.
+    pub(super) fn publish_status(&self, destroyer: &Destroyer) {
+        let pods = self.wanted.pods.iter().map(|(path, desired)| PodCgroup {
+            uid: desired.pod.uid.clone(),
+            namespace: desired.pod.namespace.clone(),
+            name: desired.pod.name.clone(),
+            qos: Some(desired.pod.qos),
             path: path.clone(),
             problem: self.problems.about(path),
         });
@@ -40,7 +40,7 @@ impl Syncer {
             corrections: self.corrections,
             problems: self.problems.all_but(|about| owned.contains_key(about)),
         };
-        self.tell_places(destroyer);
+        self.publish_pod_cgroups(destroyer);
         *self.status.lock() = status;
     }
 }

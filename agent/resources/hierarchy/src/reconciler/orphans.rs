@@ -1,28 +1,28 @@
-//! Pod cgroups that nobody wants, and those that are not ours.
+//! Pod cgroups that are not wanted any more, and those that are not ours.
 
 use std::collections::BTreeSet;
 
 use jiff::Timestamp;
 use tracing::info;
 
-use super::{Syncer, Wanted};
+use super::{Reconciler, Wanted};
 use crate::decide::{Known, Verdict, decide};
 use crate::destroyer::{Destroyer, Outcome};
 use crate::timed::{Operation, timed};
 use nodewarden_machine::cgroup::control::{CpuShare, Limits, Presence};
 use nodewarden_model::{Detail, PodRef};
 
-impl Syncer {
-    /// Sorts the pod cgroups that are there. Those of others are looked for in a whole turn only.
-    pub(super) fn judge(&mut self, wanted: &Wanted, whole: bool, destroyer: &Destroyer) -> Verdict {
+impl Reconciler {
+    /// Sorts the existing pod cgroups. Foreign ones are searched for only in a full reconcile.
+    pub(super) fn classify(&mut self, wanted: &Wanted, whole: bool, destroyer: &Destroyer) -> Verdict {
         let paths: BTreeSet<String> = wanted.pods.keys().cloned().collect();
         let mut present = if whole { self.pods_below_levels() } else { self.foreign.clone() };
         let owned = self.setup.owned.pods().keys().filter(|path| !paths.contains(*path));
         for path in owned {
             if self.setup.manager.presence(path) == Presence::Nowhere {
-                self.standing.remove(path);
+                self.existing.remove(path);
             } else {
-                self.standing.insert(path.clone());
+                self.existing.insert(path.clone());
                 present.insert(path.clone());
             }
         }
@@ -35,7 +35,7 @@ impl Syncer {
         decide(&known, self.keep.as_ref())
     }
 
-    /// Children of the levels that are named like pods'.
+    /// Children of the levels that are named like pod cgroups.
     fn pods_below_levels(&mut self) -> BTreeSet<String> {
         let Self { setup, problems, .. } = self;
         let mut present = BTreeSet::new();
@@ -52,7 +52,7 @@ impl Syncer {
         present
     }
 
-    /// Removes our pod cgroups that nobody wants.
+    /// Removes our pod cgroups that are not wanted any more.
     pub(super) fn remove_unwanted(&mut self, verdict: Verdict, destroyer: &mut Destroyer) {
         let before = std::mem::take(&mut self.held);
         for path in &verdict.remove {
@@ -73,29 +73,30 @@ impl Syncer {
         }
     }
 
-    /// What is noted is on the disk too, for a machine that goes down.
-    pub(super) fn sync_notes(&mut self) {
+    /// Syncs the record to disk, for a crash of the machine.
+    pub(super) fn sync_records(&mut self) {
         if let Err(error) = self.setup.owned.sync() {
             self.problems.add("state", error.to_string());
         }
     }
 
-    /// As the kubelet's `cleanupOrphanedPodCgroups`: as long as volumes are there, something may still write to them.
+    /// Keeps a cgroup, as the kubelet's `cleanupOrphanedPodCgroups` does: while volumes exist, a process may
+    /// still write to them.
     fn hold(&mut self, path: &str, already: bool) {
         if !already {
-            info!(path, "kept with the least CPU until the pod's volumes are gone");
+            info!(path, "desired with the least CPU until the pod's volumes are gone");
             if let Err(error) = timed(Operation::Update, || self.setup.manager.reduce_cpu(path)) {
                 self.problems.add(path, error.to_string());
                 return;
             }
-            // Should the pod come back, putting this right is no correction.
+            // If the pod comes back, restoring its share is not a correction.
             let least = Limits { cpu: Some(CpuShare::Shares(2)), ..Limits::default() };
             self.written.entry(path.to_owned()).or_default().cpu = self.setup.manager.settled(&least).cpu;
         }
         self.held.insert(path.to_owned());
     }
 
-    /// Deals with the end of a removal. True when another turn is needed at once.
+    /// Handles the end of a removal. Returns whether another reconcile is needed at once.
     pub fn destroyed(&mut self, outcome: &Outcome, destroyer: &mut Destroyer) -> bool {
         destroyer.finished(&outcome.path);
         let uid = self.setup.owned.pods().get(&outcome.path).map(|e| e.uid.clone());
@@ -111,13 +112,13 @@ impl Syncer {
         let detail = Detail::Hierarchy { reason: reason.into(), message: message.clone() };
         self.setup.journal.append(Timestamp::now(), &*outcome.path, pod, detail);
         if outcome.result.is_err() {
-            // Tried again with the next reconcile.
+            // The next reconcile tries again.
             self.problems.add(&outcome.path, message);
-            self.show(destroyer);
+            self.publish_status(destroyer);
             return false;
         }
         self.setup.owned.remove(&outcome.path);
-        self.standing.remove(&outcome.path);
+        self.existing.remove(&outcome.path);
         // A pod of the same uid may wait for its cgroup.
         self.again.insert(outcome.path.clone());
         true

@@ -1,30 +1,30 @@
-//! Telling where pods' cgroups are.
+//! Publishes the state of pod cgroups.
 
 use std::sync::Arc;
 
-use super::Syncer;
+use super::Reconciler;
+use crate::desired::{PodCgroupState, PodCgroupStates};
 use crate::destroyer::Destroyer;
-use crate::keep::{Place, Places};
 use nodewarden_machine::cgroup::control::DriverKind;
 
-impl Syncer {
-    /// Tells where cgroups are, if that is not what was told last.
-    pub(super) fn tell_places(&self, destroyer: &Destroyer) {
+impl Reconciler {
+    /// Publishes the states if they changed.
+    pub(super) fn publish_pod_cgroups(&self, destroyer: &Destroyer) {
         let places = if self.setup.settings.cgroups_per_qos {
-            self.own_places(destroyer)
+            self.per_pod_states(destroyer)
         } else {
-            self.shared_places()
+            self.shared_states()
         };
-        self.places.send_if_modified(|told| {
-            let news = **told != places;
+        self.pod_cgroups.send_if_modified(|published| {
+            let news = **published != places;
             if news {
-                *told = Arc::new(places);
+                *published = Arc::new(places);
             }
             news
         });
     }
 
-    fn own_places(&self, destroyer: &Destroyer) -> Places {
+    fn per_pod_states(&self, destroyer: &Destroyer) -> PodCgroupStates {
         let pods = &self.wanted.pods;
         let problem = |path: &str| {
             if destroyer.removing().contains(path) {
@@ -36,24 +36,28 @@ impl Syncer {
             self.failed.get(path).cloned()
         };
         let owned = self.setup.owned.pods().iter().map(|(path, entry)| (path, &entry.uid));
-        let wanted = pods.iter().map(|(path, kept)| (path, &kept.pod.uid));
+        let wanted = pods.iter().map(|(path, desired)| (path, &desired.pod.uid));
         owned
             .chain(wanted)
-            .filter(|(path, _)| self.standing.contains(*path) || self.failed.contains_key(*path))
+            .filter(|(path, _)| self.existing.contains(*path) || self.failed.contains_key(*path))
             .map(|(path, uid)| {
                 let cgroup_parent = match self.setup.manager.kind() {
                     DriverKind::Cgroupfs => path.clone(),
                     DriverKind::Systemd => path.rsplit('/').next().unwrap_or(path).to_owned(),
                 };
                 let version = self.versions.get(path).copied().unwrap_or(0);
-                (uid.clone(), Place { path: path.clone(), cgroup_parent, problem: problem(path), version })
+                (
+                    uid.clone(),
+                    PodCgroupState { path: path.clone(), cgroup_parent, problem: problem(path), version },
+                )
             })
             .collect()
     }
 
-    /// Without `cgroupsPerQOS` the runtime puts pods where it likes (the kubelet's `podContainerManagerNoop`).
-    fn shared_places(&self) -> Places {
-        let place = |version| Place {
+    /// Without `cgroupsPerQOS` the runtime chooses the cgroup of a pod (the kubelet's
+    /// `podContainerManagerNoop`).
+    fn shared_states(&self) -> PodCgroupStates {
+        let place = |version| PodCgroupState {
             path: self.setup.settings.cgroup_root.clone(),
             cgroup_parent: String::new(),
             problem: None,
@@ -62,7 +66,7 @@ impl Syncer {
         self.keep
             .iter()
             .flat_map(|k| &k.pods)
-            .map(|kept| (kept.pod.uid.clone(), place(kept.version)))
+            .map(|desired| (desired.pod.uid.clone(), place(desired.version)))
             .collect()
     }
 }

@@ -1,15 +1,16 @@
-//! One turn: read, decide, compose what the levels are held to, and say what changed.
+//! One period: read, decide, compose the overrides, and describe what changed.
 
 use std::time::Duration;
 
 use super::cpu::{self, Control};
 use super::gather::{self, Most, Waited, Waits};
 use super::memory::{self, Change, Level};
-use super::{FeedbackError, Needs};
-use nodewarden_hierarchy::{Overlay, Squeezable, Squeeze};
+use super::{Deps, ThrottleError};
+use nodewarden_hierarchy::{ThrottleOverride, ThrottleOverrides, ThrottleTargets};
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota};
 
-/// Of the quotas: short, so that BestEffort's part of each period is over soon (10 ms for half of a CPU).
+/// Period of the CPU quotas: short, so that BestEffort's part of each period is over soon (10 ms for half of
+/// a CPU).
 const PERIOD_US: u64 = 20_000;
 
 /// A step that was taken.
@@ -20,7 +21,7 @@ pub struct Step {
     pub level: &'static str,
     pub resource: &'static str,
     pub squeezed: bool,
-    /// Whether anything is still held back.
+    /// Whether the resource is still throttled.
     pub held: bool,
     pub message: String,
 }
@@ -28,10 +29,10 @@ pub struct Step {
 /// The CPU part.
 pub struct Cpu {
     pub control: Control,
-    /// Nanoseconds a second.
+    /// Longest wait, in nanoseconds per second.
     pub bound: u64,
     pub waits: Waits,
-    /// When BestEffort's CPU time was read last, and what it was in nanoseconds.
+    /// When BestEffort's CPU time was last read, and its value in nanoseconds.
     pub before: Option<(Duration, u64)>,
 }
 
@@ -40,25 +41,26 @@ pub struct Memory {
     pub levels: [Level; 2],
 }
 
-/// All of it.
+/// Both controllers.
 pub struct Controllers {
     pub cpu: Option<Cpu>,
     pub memory: Option<Memory>,
 }
 
 impl Controllers {
-    /// Reads and decides: the steps, and what could not be read. A part that cannot be read stays as it is.
-    pub fn turn(&mut self, at: Duration, needs: &Needs) -> (Vec<Step>, Vec<FeedbackError>) {
+    /// Reads and decides. Returns the steps taken and the errors; a controller whose input cannot be read
+    /// stays as it is.
+    pub fn update(&mut self, at: Duration, deps: &Deps) -> (Vec<Step>, Vec<ThrottleError>) {
         let (mut steps, mut errors) = (Vec::new(), Vec::new());
         if let Some(cpu) = &mut self.cpu {
-            let waited = (needs.waits)();
-            match gather::cpu_ns(&needs.squeezable.manager, &needs.squeezable.best_effort) {
-                Ok(used) => steps.extend(cpu.turn(at, used, &waited, &needs.squeezable)),
+            let waited = (deps.waits)();
+            match gather::cpu_ns(&deps.targets.manager, &deps.targets.best_effort) {
+                Ok(used) => steps.extend(cpu.update(at, used, &waited, &deps.targets)),
                 Err(error) => errors.push(error),
             }
         }
         if let Some(memory) = &mut self.memory {
-            match memory.turn(at, &needs.squeezable) {
+            match memory.update(at, &deps.targets) {
                 Ok(more) => steps.extend(more),
                 Err(error) => errors.push(error),
             }
@@ -66,37 +68,46 @@ impl Controllers {
         (steps, errors)
     }
 
-    /// What the levels are held to now.
-    pub fn overlay(&self) -> Overlay {
+    /// The overrides in force.
+    pub fn overrides(&self) -> ThrottleOverrides {
         let (cpu_idle, milli) = self.cpu.as_ref().map(|cpu| cpu.control.in_force()).unwrap_or_default();
         let high = |level: usize| self.memory.as_ref().and_then(|memory| memory.levels[level].high());
-        let best_effort = Squeeze { cpu_idle, cpu_quota: milli.map(quota), memory_high: high(0) };
-        Overlay { best_effort, burstable: Squeeze { memory_high: high(1), ..Squeeze::default() } }
+        let best_effort = ThrottleOverride { cpu_idle, cpu_quota: milli.map(quota), memory_high: high(0) };
+        ThrottleOverrides {
+            best_effort,
+            burstable: ThrottleOverride { memory_high: high(1), ..ThrottleOverride::default() },
+        }
     }
 }
 
 impl Cpu {
-    /// `used` is BestEffort's CPU time so far.
-    fn turn(&mut self, at: Duration, used: u64, waited: &[Waited], levels: &Squeezable) -> Option<Step> {
+    /// `used` is BestEffort's total CPU time, in nanoseconds.
+    fn update(
+        &mut self,
+        at: Duration,
+        used: u64,
+        waited: &[Waited],
+        levels: &ThrottleTargets,
+    ) -> Option<Step> {
         let (before, used_before) = self.before.replace((at, used))?;
         let elapsed = at.saturating_sub(before);
         let throttled = |path: &str| gather::throttled(&levels.manager, path);
-        let most = self.waits.turn(waited, elapsed, self.bound, throttled);
+        let most = self.waits.update(waited, elapsed, self.bound, throttled);
         let nanoseconds = elapsed.as_nanos().max(1) as f64;
         let best_effort_milli = (used.saturating_sub(used_before) as f64 / nanoseconds * 1000.0) as u64;
         let from = self.control.step();
-        let to = self.control.turn(cpu::Seen { at, waited: most.waited, best_effort_milli })?;
+        let to = self.control.update(cpu::Reading { at, waited: most.waited, best_effort_milli })?;
         Some(Step {
             path: levels.best_effort.clone(),
             level: "BestEffort",
             resource: "cpu",
             squeezed: to > from,
             held: to > 0,
-            message: self.say(&most, best_effort_milli),
+            message: self.describe(&most, best_effort_milli),
         })
     }
 
-    fn say(&self, most: &Most, best_effort_milli: u64) -> String {
+    fn describe(&self, most: &Most, best_effort_milli: u64) -> String {
         let held = match self.control.in_force() {
             (false, None) => "has its CPU back".to_owned(),
             (true, None) => "runs where nobody else wants to (cpu.idle)".to_owned(),
@@ -116,13 +127,13 @@ impl Cpu {
 }
 
 impl Memory {
-    fn turn(&mut self, at: Duration, squeezable: &Squeezable) -> Result<Vec<Step>, FeedbackError> {
+    fn update(&mut self, at: Duration, targets: &ThrottleTargets) -> Result<Vec<Step>, ThrottleError> {
         let available = gather::available()?;
         let mut steps = Vec::new();
-        let places = [("BestEffort", &squeezable.best_effort), ("Burstable", &squeezable.burstable)];
-        for (level, (name, path)) in self.levels.iter_mut().zip(places) {
-            let used = gather::working_set(&squeezable.manager, path)?;
-            let Some(change) = level.turn(memory::Seen { at, available, used }) else { continue };
+        let levels = [("BestEffort", &targets.best_effort), ("Burstable", &targets.burstable)];
+        for (level, (name, path)) in self.levels.iter_mut().zip(levels) {
+            let used = gather::working_set(&targets.manager, path)?;
+            let Some(change) = level.update(memory::Reading { at, available, used }) else { continue };
             let held = match (change, name) {
                 (Change::Released(None), _) => "has its memory back".to_owned(),
                 (Change::Squeezed(high) | Change::Released(Some(high)), "Burstable") => {
@@ -145,7 +156,7 @@ impl Memory {
     }
 }
 
-/// The quota of so many thousandths of a CPU.
+/// The quota for `milli` thousandths of a CPU.
 fn quota(milli: u64) -> CpuQuota {
     CpuQuota { quota_us: Bound::At(milli.saturating_mul(PERIOD_US) / 1000), period_us: PERIOD_US }
 }

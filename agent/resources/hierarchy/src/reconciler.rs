@@ -1,16 +1,17 @@
-//! One turn: read what is, decide, write, tell.
+//! One reconcile: read the cgroups, decide, write, publish.
 //!
-//! A [`Turn::Whole`] compares every cgroup with what it should be. A [`Turn::Part`] follows a change of the pods: it
-//! computes what should be of all (no file is read for that), and reads and writes only what is now wanted otherwise.
+//! A [`Reconcile::Full`] compares every cgroup with its wanted limits. A [`Reconcile::Partial`] follows a
+//! change of the pods: it computes the wanted limits of all cgroups, which reads no file, and reads and
+//! writes only those whose wanted limits changed.
 
 mod check;
 mod orphans;
-mod places;
-mod show;
-#[cfg(test)]
-mod squeezed;
+mod pod_cgroups;
+mod status;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod throttled;
 mod wanted;
 mod write;
 
@@ -26,14 +27,14 @@ use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::containers::Namer;
+use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::Destroyer;
 use super::entry::only;
-use super::keep::{Keep, Places};
-use super::keeper::Squeezable;
-use super::overlay::{Overlay, can_idle};
+use super::manager::ThrottleTargets;
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
 use super::steps::{ByPath, Pass, Step, steps};
+use super::throttle::{ThrottleOverrides, can_idle};
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::control::{Driver, Limits, Manager};
 use nodewarden_machine::node::Capacity;
@@ -45,88 +46,93 @@ use nodewarden_qos::{FormulaEvidence, HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 use wanted::Wanted;
 
-/// What the keeper works with.
+/// Configuration and dependencies of the reconciler.
 pub struct Setup {
     pub settings: NodeSettings,
     pub facts: HierarchyFacts,
     pub levels: Levels,
     pub manager: Arc<Manager>,
-    /// Containers are their runtime's: only their files are put right, whichever driver makes the pods.
+    /// Containers belong to their runtime: they are corrected through their files, whichever driver creates
+    /// the pods.
     pub files: Arc<dyn Driver>,
     pub namer: Namer,
     pub daemons: Daemons,
-    /// How often the daemons' places are looked after.
+    /// How often the cgroups of daemons are checked.
     pub reconcile: Duration,
     pub owned: Owned,
     pub journal: Journal,
-    /// Whether a pod's volumes are still there, by uid: its cgroup stays as long, with the least CPU.
+    /// Whether a pod, by uid, still has volumes: its cgroup is desired as long, with the lowest CPU share.
     pub has_volumes: HasVolumes,
-    /// Who named the driver.
+    /// Where the driver setting comes from.
     pub driver_from: &'static str,
-    /// On the file system that the ephemeral storage is of.
+    /// A directory on the file system whose size is the node's ephemeral storage.
     pub state_dir: PathBuf,
 }
 
-/// Tells whether anything of a pod's volumes is still there, by uid.
+/// Returns whether a pod, by uid, still has volumes.
 pub type HasVolumes = Box<dyn Fn(&str) -> bool + Send>;
 
-/// How much is looked at.
+/// Which cgroups are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    Whole,
-    Part,
+pub enum Reconcile {
+    /// All.
+    Full,
+    /// Those whose wanted limits changed.
+    Partial,
 }
 
-/// See the module.
-pub struct Syncer {
+/// Reconciles the hierarchy; owned by the manager's thread.
+pub struct Reconciler {
     setup: Setup,
-    keep: Option<Keep>,
-    /// Over what the levels want.
-    overlay: Overlay,
-    /// How many words came, and how many of them were heard: after a newer one, what is known of containers is old.
-    words: Arc<AtomicU64>,
-    heard: u64,
-    /// As of the last whole turn.
+    keep: Option<DesiredCgroups>,
+    /// Reduced limits of the levels.
+    overrides: ThrottleOverrides,
+    /// Updates sent and applied. If they differ, container information is stale.
+    pending_updates: Arc<AtomicU64>,
+    applied_updates: u64,
+    /// As of the last full reconcile.
     capacity: Option<Capacity>,
-    /// As of the last turn.
+    /// As of the last reconcile.
     wanted: Arc<Wanted>,
-    /// As of the turn before, as long as a turn lasts.
+    /// The wanted limits before the current reconcile; empty between reconciles.
     earlier: Arc<Wanted>,
-    /// To be compared in the next turn, changed or not.
+    /// To be compared in the next reconcile, changed or not.
     again: BTreeSet<String>,
-    /// What was last written, and what a found difference is judged by.
+    /// Limits as last written; a found difference from them is a correction.
     written: ByPath,
     corrections: u64,
     problems: Problems,
     evidence: FormulaEvidence,
-    /// Containers that were there at the last whole turn: a newer one may still be getting its limits from its runtime.
+    /// Containers seen in the last full reconcile: the runtime may still be setting the limits of a newer
+    /// one.
     containers: BTreeSet<String>,
-    /// When the daemons were last looked after, and what was wrong.
+    /// When the daemons were last checked, and the problems found.
     placed: Option<(Instant, Vec<String>)>,
-    /// Pod cgroups, and levels, that are there.
-    standing: BTreeSet<String>,
-    /// [`Kept::version`] of what each pod's limits were last written for, by path.
+    /// Existing cgroups of pods and levels.
+    existing: BTreeSet<String>,
+    /// [`DesiredCgroup::version`] of the pod that each cgroup's limits were last written for, by path.
     ///
-    /// [`Kept::version`]: super::keep::Kept::version
+    /// [`DesiredCgroup::version`]: super::desired::DesiredCgroup::version
     versions: BTreeMap<String, u64>,
-    /// Cgroups that could not be made, read or written.
+    /// Cgroups that could not be created, read or written, with the error.
     failed: BTreeMap<String, String>,
-    /// Ours that nobody wants, with the least CPU until their volumes are gone.
+    /// Our cgroups that are not wanted any more but have volumes; they have the lowest CPU share until those
+    /// are gone.
     held: BTreeSet<String>,
     foreign: BTreeSet<String>,
-    places: watch::Sender<Arc<Places>>,
+    pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,
     reconciled: Option<SystemTime>,
     status: Arc<Mutex<HierarchyStatus>>,
 }
 
-impl Syncer {
+impl Reconciler {
     pub fn new(setup: Setup) -> Self {
         Self {
             setup,
             keep: None,
-            overlay: Overlay::default(),
-            words: Arc::default(),
-            heard: 0,
+            overrides: ThrottleOverrides::default(),
+            pending_updates: Arc::default(),
+            applied_updates: 0,
             capacity: None,
             wanted: Arc::default(),
             earlier: Arc::default(),
@@ -137,12 +143,12 @@ impl Syncer {
             evidence: FormulaEvidence::default(),
             containers: BTreeSet::new(),
             placed: None,
-            standing: BTreeSet::new(),
+            existing: BTreeSet::new(),
             versions: BTreeMap::new(),
             failed: BTreeMap::new(),
             held: BTreeSet::new(),
             foreign: BTreeSet::new(),
-            places: watch::Sender::default(),
+            pod_cgroups: watch::Sender::default(),
             reconciled: None,
             status: Arc::default(),
         }
@@ -156,43 +162,43 @@ impl Syncer {
         self.status.clone()
     }
 
-    /// A cgroup that was made just now, still without limits: setting them is no correction.
+    /// Registers a cgroup that was just created without limits: setting them is not a correction.
     pub fn made(&mut self, path: &str) {
         self.written.insert(path.to_owned(), self.setup.manager.read(path).unwrap_or_default());
     }
 
-    /// Counts the words on their way to [`Syncer::keep`], from whoever sends them.
-    pub fn words(&self) -> Arc<AtomicU64> {
-        self.words.clone()
+    /// Counter of the updates sent to [`Reconciler::keep`], shared with the senders.
+    pub fn pending_updates(&self) -> Arc<AtomicU64> {
+        self.pending_updates.clone()
     }
 
-    /// The pods that should be here before anything is told.
-    pub fn begin(&mut self, keep: Keep) {
+    /// Sets the desired cgroups at the start.
+    pub fn begin(&mut self, keep: DesiredCgroups) {
         self.keep = Some(keep);
     }
 
-    /// The pods that should be here from now on.
-    pub fn keep(&mut self, keep: Keep) {
+    /// Applies an update of the desired cgroups.
+    pub fn keep(&mut self, keep: DesiredCgroups) {
         self.keep = Some(keep);
-        self.heard += 1;
+        self.applied_updates += 1;
     }
 
-    /// What the levels are held to from now on.
-    pub fn overlay(&mut self, overlay: Overlay) {
-        self.overlay = overlay;
+    /// Sets the throttle overrides.
+    pub fn throttle(&mut self, overrides: ThrottleOverrides) {
+        self.overrides = overrides;
     }
 
-    /// Gives the levels back what was held from them, if anything was.
+    /// Removes the throttle overrides, if there are any, and reconciles.
     pub fn release(&mut self, destroyer: &mut Destroyer) {
-        if std::mem::take(&mut self.overlay) != Overlay::default() {
-            self.turn(Turn::Part, destroyer);
+        if std::mem::take(&mut self.overrides) != ThrottleOverrides::default() {
+            self.reconcile(Reconcile::Partial, destroyer);
         }
     }
 
-    /// Who the keeper can hold back, and how.
-    pub fn squeezable(&self) -> Squeezable {
+    /// The levels that can be throttled.
+    pub fn throttle_targets(&self) -> ThrottleTargets {
         let Setup { settings, facts, manager, .. } = &self.setup;
-        Squeezable {
+        ThrottleTargets {
             manager: manager.clone(),
             best_effort: self.level(QosClass::BestEffort),
             burstable: self.level(QosClass::Burstable),
@@ -202,24 +208,24 @@ impl Syncer {
         }
     }
 
-    /// Where pods' cgroups are, from the last turn on.
-    pub fn places(&self) -> watch::Receiver<Arc<Places>> {
-        self.places.subscribe()
+    /// The state of every pod's cgroup, as of the last reconcile.
+    pub fn pod_cgroups(&self) -> watch::Receiver<Arc<PodCgroupStates>> {
+        self.pod_cgroups.subscribe()
     }
 
-    /// Whether cgroups wait for something that nobody tells: the end of their volumes.
-    pub fn waits(&self) -> bool {
+    /// Whether cgroups wait for the removal of volumes, which is not notified.
+    pub fn has_deferred(&self) -> bool {
         !self.held.is_empty()
     }
 
-    /// Whether something could not be done, and is to be tried again.
-    pub fn ails(&self) -> bool {
+    /// Whether something failed and has to be tried again.
+    pub fn has_failures(&self) -> bool {
         !self.failed.is_empty()
     }
 
-    /// Reads and puts right.
-    pub fn turn(&mut self, turn: Turn, destroyer: &mut Destroyer) {
-        let whole = turn == Turn::Whole || self.capacity.is_none();
+    /// Reads, compares and writes cgroups.
+    pub fn reconcile(&mut self, scope: Reconcile, destroyer: &mut Destroyer) {
+        let whole = scope == Reconcile::Full || self.capacity.is_none();
         if whole {
             self.problems.begin();
             self.failed.clear();
@@ -231,50 +237,50 @@ impl Syncer {
         for problem in self.keep.iter().flat_map(|keep| &keep.problems) {
             self.problems.add("manifests", problem.clone());
         }
-        let Some(wanted) = self.wanted() else { return self.show(destroyer) };
+        let Some(wanted) = self.wanted() else { return self.publish_status(destroyer) };
         let before = std::mem::replace(&mut self.wanted, wanted.clone());
         self.earlier = before.clone();
         let again = std::mem::take(&mut self.again);
         let mut limits = match whole {
             true => wanted.limits.clone(),
-            false => wanted.otherwise(&before, &again),
+            false => wanted.changed(&before, &again),
         };
         if !whole {
             self.problems.forget(|about| limits.contains_key(about));
             self.failed.retain(|path, _| !limits.contains_key(path) && wanted.limits.contains_key(path));
         }
-        let may_make = self.note_down(&wanted);
+        let may_make = self.record_pods(&wanted);
         limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
-        let verdict = self.judge(&wanted, whole, destroyer);
+        let verdict = self.classify(&wanted, whole, destroyer);
         let (found, unreadable) = self.read(limits.keys());
         limits.retain(|path, _| !unreadable.contains(path));
-        self.standing.extend(found.keys().cloned().chain(unreadable));
-        let mut told = Instant::now();
+        self.existing.extend(found.keys().cloned().chain(unreadable));
+        let mut published = Instant::now();
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
-            // A level that is computed without some of its pods is too small for them.
+            // A level computed without some of its pods is too small for them.
             let unknown = !verdict.withheld.is_empty() || !verdict.foreign.is_empty();
             let unsure = unknown && !wanted.pods.contains_key(step.path());
             match step {
                 Step::Create { .. } if new_pod && !may_make => {}
                 Step::Set { path, limits, pass: pass @ Pass::Shrink } if unsure => {
-                    // What a level is held to does not depend on its pods.
-                    let squeeze = self.squeeze_of(&path);
-                    let limits = only(&limits, |limit| squeeze.holds(limit));
+                    // An override does not depend on the pods.
+                    let over = self.override_of(&path);
+                    let limits = only(&limits, |limit| over.holds(limit));
                     if limits != Limits::default() {
                         self.carry_out(&Step::Set { path, limits, pass }, &found, &wanted);
                     }
                 }
                 step => self.carry_out(&step, &found, &wanted),
             }
-            // Whoever waits for one of many need not wait for the last.
-            if new_pod && told.elapsed() >= OFTEN {
-                self.tell_places(destroyer);
-                told = Instant::now();
+            // Published in between, so that a pod among many does not wait for the last one.
+            if new_pod && published.elapsed() >= OFTEN {
+                self.publish_pod_cgroups(destroyer);
+                published = Instant::now();
             }
         }
         self.earlier = Arc::default();
-        self.versions = wanted.pods.iter().map(|(path, kept)| (path.clone(), kept.version)).collect();
+        self.versions = wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
         if whole {
             self.check_containers(&wanted);
@@ -282,21 +288,23 @@ impl Syncer {
         self.remove_unwanted(verdict, destroyer);
         if whole {
             self.reconciled = Some(SystemTime::now());
-            self.sync_notes();
+            self.sync_records();
         }
-        self.show(destroyer);
+        self.publish_status(destroyer);
     }
 
-    /// Written down before it is made. False if it cannot be: then it is not made.
-    fn note_down(&mut self, wanted: &Wanted) -> bool {
+    /// Records new pod cgroups before they are created. Returns false if that fails: then they are not
+    /// created.
+    fn record_pods(&mut self, wanted: &Wanted) -> bool {
         let owned = self.setup.owned.pods();
         let known = |path: &str, uid: &str, origin: &str| {
             owned.get(path).is_some_and(|entry| entry.uid == uid && entry.origin == origin)
         };
-        let news = wanted.pods.iter().filter(|(path, kept)| !known(path, &kept.pod.uid, &kept.origin));
+        let news =
+            wanted.pods.iter().filter(|(path, desired)| !known(path, &desired.pod.uid, &desired.origin));
         let entry = |uid: &String, origin: &String| Entry { uid: uid.clone(), origin: origin.clone() };
         let news: Vec<_> =
-            news.map(|(path, kept)| (path.clone(), entry(&kept.pod.uid, &kept.origin))).collect();
+            news.map(|(path, desired)| (path.clone(), entry(&desired.pod.uid, &desired.origin))).collect();
         let Err(error) = self.setup.owned.add(news) else { return true };
         self.problems.add("state", error.to_string());
         for path in wanted.pods.keys().filter(|path| !self.setup.manager.exists(path)) {
@@ -305,12 +313,12 @@ impl Syncer {
         false
     }
 
-    /// What is, and which cgroups are there and cannot be read: those are not written either.
+    /// Reads limits. Also returns the existing cgroups that cannot be read: those are not written either.
     fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> (ByPath, BTreeSet<String>) {
         let (mut found, mut unreadable) = (ByPath::new(), BTreeSet::new());
         for path in paths {
             if !self.setup.manager.exists(path) {
-                self.standing.remove(path);
+                self.existing.remove(path);
                 continue;
             }
             match self.setup.manager.read(path) {
@@ -325,7 +333,7 @@ impl Syncer {
         (found, unreadable)
     }
 
-    /// What the machine has; what it had when that cannot be read.
+    /// Reads the machine's capacity; the previous one stays if that fails.
     fn measure(&mut self) {
         match Sources::default().capacity(Some(&self.setup.state_dir)) {
             Ok(capacity) => self.capacity = Some(capacity),
@@ -333,20 +341,21 @@ impl Syncer {
         }
     }
 
-    /// Each reconcile, not each change of a pod: `systemCgroups` reads every process of the root cgroup.
+    /// Moves daemons into their cgroups. Only in full reconciles: `systemCgroups` reads every process of the
+    /// root cgroup.
     fn place_daemons(&mut self) {
         let due = self.placed.as_ref().is_none_or(|(when, _)| when.elapsed() >= self.setup.reconcile / 2);
         if due {
             let report = self.setup.daemons.ensure();
             for moved in &report.moved {
                 let message = format!("{} (pid {}) into {}", moved.name, moved.pid, moved.to.display());
-                self.note("ProcessMoved", message);
+                self.node_event("ProcessMoved", message);
             }
             for adjusted in &report.adjusted {
                 let (from, to) = (adjusted.from, adjusted.to);
                 let message =
                     format!("oom_score_adj of {} (pid {}) from {from} to {to}", adjusted.name, adjusted.pid);
-                self.note("ScoreAdjusted", message);
+                self.node_event("ScoreAdjusted", message);
             }
             let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
             self.placed = Some((Instant::now(), problems));
@@ -360,22 +369,22 @@ impl Syncer {
         }
     }
 
-    fn note(&self, reason: &str, message: String) {
+    fn node_event(&self, reason: &str, message: String) {
         info!("{reason}: {message}");
         let detail = Detail::Hierarchy { reason: reason.into(), message };
         self.setup.journal.append(Timestamp::now(), "", None, detail);
     }
 
-    fn tell(&self, path: &str, wanted: &Wanted, reason: &str, message: String) {
+    fn event(&self, path: &str, wanted: &Wanted, reason: &str, message: String) {
         let detail = Detail::Hierarchy { reason: reason.into(), message };
         self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
     }
 }
 
-/// How often places are told while many cgroups are made.
+/// Time between two publications while many cgroups are created.
 const OFTEN: Duration = Duration::from_millis(5);
 
-/// Whether `path` is `above` or below it.
+/// Whether `path` is equal to `above` or below it.
 fn within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }

@@ -1,45 +1,46 @@
-//! Carrying out one step, and telling what was not as it had been written.
+//! Carries out one step, and records limits that were changed from outside.
 
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::{Syncer, Wanted, pod_ref};
+use super::{Reconciler, Wanted, pod_ref};
 use crate::entry::{Limit, entries, only};
 use crate::steps::{ByPath, Difference, Step, differences};
 use crate::timed::{Operation, timed};
 use nodewarden_machine::cgroup::control::{Bound, Limits};
 use nodewarden_model::{Correction, Detail, PodRef};
 
-impl Syncer {
+impl Reconciler {
     pub(super) fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
         let path = step.path().to_owned();
         let manager = self.setup.manager.clone();
-        // What is read back is rounded; systemd's properties keep what they are told.
-        let told = |limits: &Limits| {
+        // Limits read back are rounded; systemd's properties keep the exact value.
+        let exact = |limits: &Limits| {
             let those = entries(limits);
-            let exact = wanted.told.get(&path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
+            let exact = wanted.exact.get(&path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
             exact.unwrap_or_else(|| limits.clone())
         };
         let result = match step {
             Step::Create { limits, .. } => {
                 debug!(path, "making a cgroup");
-                // Half made ones may have processes.
-                let limits = self.without_what_kills(&path, limits, found, wanted);
-                timed(Operation::Create, || manager.create(&path, &told(&limits))).map(|()| limits)
+                // A partly created cgroup may have processes.
+                let limits = self.without_deadly_limits(&path, limits, found, wanted);
+                timed(Operation::Create, || manager.create(&path, &exact(&limits))).map(|()| limits)
             }
             Step::Set { limits, .. } => {
-                let limits = self.without_what_kills(&path, limits, found, wanted);
-                timed(Operation::Update, || manager.set(&path, &told(&limits))).map(|()| limits)
+                let limits = self.without_deadly_limits(&path, limits, found, wanted);
+                timed(Operation::Update, || manager.set(&path, &exact(&limits))).map(|()| limits)
             }
         };
         match result {
             Ok(limits) => {
                 if let (Step::Set { .. }, Some(found)) = (step, found.get(&path)) {
-                    self.tell_corrections(&path, &limits, found, wanted);
+                    self.record_corrections(&path, &limits, found, wanted);
                 }
                 if matches!(step, Step::Create { .. }) {
-                    self.standing.insert(path.clone());
-                    self.versions.extend(wanted.pods.get(&path).map(|kept| (path.clone(), kept.version)));
+                    self.existing.insert(path.clone());
+                    self.versions
+                        .extend(wanted.pods.get(&path).map(|desired| (path.clone(), desired.version)));
                 }
                 let written = self.written.entry(path).or_default();
                 *written = merged(written, &limits);
@@ -52,9 +53,9 @@ impl Syncer {
         }
     }
 
-    /// A memory limit below what is in use would kill at once on v2 (and is refused on v1): it waits, tried again at
-    /// every reconcile, until enough is free.
-    pub(super) fn without_what_kills(
+    /// Removes a memory limit that is below current use: it would kill at once on v2 and is refused on v1. It
+    /// is tried again by every full reconcile until enough is free.
+    pub(super) fn without_deadly_limits(
         &mut self,
         path: &str,
         limits: &Limits,
@@ -68,7 +69,7 @@ impl Syncer {
             Some(used) if shrinks && used > new => {
                 let message = format!("a memory limit of {new} bytes waits: {used} are in use");
                 if self.problems.is_news(path) {
-                    self.tell(path, wanted, "LimitDeferred", message.clone());
+                    self.event(path, wanted, "LimitDeferred", message.clone());
                 }
                 self.problems.add(path, message);
                 Limits { memory_max: None, memsw_max: None, ..limits.clone() }
@@ -77,25 +78,27 @@ impl Syncer {
         }
     }
 
-    /// One record for each limit that was not what we had written, or what an earlier agent should have written.
-    fn tell_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
-        // What the turn before wanted and found so was never written by this agent, and is nobody else's either.
+    /// Records each limit that was neither what this agent wrote nor what an earlier agent should have
+    /// written.
+    fn record_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
+        // A limit that already had its wanted value in the previous reconcile was not written, and not
+        // changed either.
         let before = [self.written.get(path), self.earlier.limits.get(path)].map(|limits| limits.cloned());
         for difference in differences(set, found) {
             let ours = before.iter().flatten().any(|b| {
-                let told = entries(b).iter().any(|(limit, _)| *limit == difference.limit);
-                told && !differences(b, found).iter().any(|d| d.limit == difference.limit)
+                let is_set = entries(b).iter().any(|(limit, _)| *limit == difference.limit);
+                is_set && !differences(b, found).iter().any(|d| d.limit == difference.limit)
             });
-            // The kernel's word for idle, not anybody's.
+            // The kernel shows this weight for an idle cgroup.
             let idle = difference.limit == Limit::Cpu && found.cpu_idle == Some(true);
             if ours || idle {
                 continue;
             }
-            self.tell_correction(path, pod_ref(wanted, path), &difference);
+            self.record_correction(path, pod_ref(wanted, path), &difference);
         }
     }
 
-    pub(super) fn tell_correction(&mut self, path: &str, pod: Option<PodRef>, difference: &Difference) {
+    pub(super) fn record_correction(&mut self, path: &str, pod: Option<PodRef>, difference: &Difference) {
         self.corrections += 1;
         let limit = difference.limit.file_in(self.setup.manager.layout());
         let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
@@ -105,7 +108,7 @@ impl Syncer {
     }
 }
 
-/// `over` where it tells something, else `under`.
+/// The limits of `over` where set, else those of `under`.
 fn merged(under: &Limits, over: &Limits) -> Limits {
     let mut hugetlb = under.hugetlb.clone();
     hugetlb.extend(over.hugetlb.iter().map(|(size, bound)| (*size, *bound)));
