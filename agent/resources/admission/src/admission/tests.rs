@@ -21,8 +21,8 @@ fn pod(uid: &str, priority: i32, milli: i64, gpus: i64) -> Arc<Pod> {
     Arc::new(Pod::unchecked(serde_json::from_value(manifest).unwrap()).unwrap())
 }
 
-/// Ten thousandths of a CPU and places for a hundred pods.
-struct World {
+/// A node with ten thousandths of a CPU and room for a hundred pods.
+struct Fixture {
     admission: Admission,
     gpus: Arc<AtomicI64>,
     pressure: watch::Sender<Pressure>,
@@ -30,14 +30,14 @@ struct World {
     decisions: Arc<Mutex<Vec<Decision>>>,
 }
 
-impl World {
+impl Fixture {
     fn new() -> Self {
         let gpus = Arc::new(AtomicI64::new(0));
         let (evicted, decisions) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let (pressure, pressed) = watch::channel(Pressure::default());
         let capacity = [(CPU, 10), (PODS, 100)].map(|(name, n)| (name.to_owned(), n)).into();
         let (count, told, explained) = (gpus.clone(), evicted.clone(), decisions.clone());
-        let admission = Admission::new(Needs {
+        let admission = Admission::new(Deps {
             node: Node { capacity, ..Node::default() },
             devices: Arc::new(move |_, _| Some(count.load(Ordering::Relaxed))),
             pressure: pressed,
@@ -49,7 +49,7 @@ impl World {
 
     fn admit(&self, pod: &Arc<Pod>) {
         let waiter = self.admission.ask(pod);
-        assert_eq!(waiter.standing(), Standing::Admitted);
+        assert_eq!(waiter.state(), AdmissionState::Admitted);
         waiter.taken();
     }
 }
@@ -59,61 +59,61 @@ async fn rings(waiter: &Waiter) -> bool {
 }
 
 fn waits(waiter: &Waiter) -> bool {
-    matches!(waiter.standing(), Standing::Waits(_))
+    matches!(waiter.state(), AdmissionState::Waits(_))
 }
 
 #[tokio::test]
 async fn exactly_those_are_woken_that_can_go_on() {
-    let world = World::new();
-    world.admit(&pod("a", 0, 10, 0));
-    let [b, c, d] = ["b", "c", "d"].map(|uid| world.admission.ask(&pod(uid, 0, 5, 0)));
-    // Why it waits is news once.
+    let fixture = Fixture::new();
+    fixture.admit(&pod("a", 0, 10, 0));
+    let [b, c, d] = ["b", "c", "d"].map(|uid| fixture.admission.ask(&pod(uid, 0, 5, 0)));
+    // The reason for waiting is notified once.
     assert!(rings(&b).await && rings(&c).await && rings(&d).await);
     assert!(!rings(&b).await);
-    world.admission.release("a");
+    fixture.admission.release("a");
     assert!(rings(&b).await && rings(&c).await && !rings(&d).await);
     assert!(!waits(&b) && !waits(&c) && waits(&d));
     b.taken();
     c.taken();
-    assert_eq!(world.admission.waiting().len(), 1);
+    assert_eq!(fixture.admission.waiting().len(), 1);
     d.again();
     assert!(waits(&d) && !rings(&d).await);
 }
 
 #[tokio::test]
 async fn what_nobody_takes_is_given_back() {
-    let world = World::new();
-    world.admit(&pod("a", 0, 10, 0));
-    let b = world.admission.ask(&pod("b", 0, 10, 0));
-    let c = world.admission.ask(&pod("c", 0, 10, 0));
-    world.admission.release("a");
+    let fixture = Fixture::new();
+    fixture.admit(&pod("a", 0, 10, 0));
+    let b = fixture.admission.ask(&pod("b", 0, 10, 0));
+    let c = fixture.admission.ask(&pod("c", 0, 10, 0));
+    fixture.admission.release("a");
     assert!(!waits(&b) && waits(&c));
     drop(b);
     assert!(!waits(&c));
     drop(c);
-    assert_eq!(world.admission.held(CPU), 0);
-    world.admit(&pod("d", 0, 10, 0));
-    // Asked for again, it has it, and keeps it whoever asked.
-    drop(world.admission.ask(&pod("d", 0, 10, 0)));
-    assert_eq!(world.admission.held(CPU), 10);
+    assert_eq!(fixture.admission.held(CPU), 0);
+    fixture.admit(&pod("d", 0, 10, 0));
+    // A second request finds it admitted, and dropping that one releases nothing.
+    drop(fixture.admission.ask(&pod("d", 0, 10, 0)));
+    assert_eq!(fixture.admission.held(CPU), 10);
 }
 
 #[tokio::test]
 async fn devices_and_conditions_wake() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let changes = watch::Sender::new(0_u64);
-    let follow = tokio::spawn(world.admission.clone().follow(changes.subscribe()));
-    let gpu = world.admission.ask(&pod("gpu", 0, 1, 1));
+    let follow = tokio::spawn(fixture.admission.clone().follow(changes.subscribe()));
+    let gpu = fixture.admission.ask(&pod("gpu", 0, 1, 1));
     assert!(rings(&gpu).await && waits(&gpu));
-    world.gpus.store(1, Ordering::Relaxed);
+    fixture.gpus.store(1, Ordering::Relaxed);
     changes.send_modify(|n| *n += 1);
     assert!(rings(&gpu).await && !waits(&gpu));
-    world.pressure.send_modify(|own| {
+    fixture.pressure.send_modify(|own| {
         own.0.insert(NodeCondition::PidPressure, Timestamp::UNIX_EPOCH);
     });
-    let plain = world.admission.ask(&pod("plain", 0, 1, 0));
+    let plain = fixture.admission.ask(&pod("plain", 0, 1, 0));
     assert!(rings(&plain).await && waits(&plain));
-    world.pressure.send_modify(|own| own.0.clear());
+    fixture.pressure.send_modify(|own| own.0.clear());
     assert!(rings(&plain).await && !waits(&plain));
     drop(changes);
     follow.await.unwrap();
@@ -121,40 +121,40 @@ async fn devices_and_conditions_wake() {
 
 #[tokio::test]
 async fn victims_are_told_and_explained() {
-    let world = World::new();
-    world.admit(&pod("small", 0, 4, 0));
-    world.admit(&pod("large", 0, 6, 0));
-    let critical = world.admission.ask(&pod("critical", CRITICAL, 5, 0));
-    let evicted = std::mem::take(&mut *world.evicted.lock());
+    let fixture = Fixture::new();
+    fixture.admit(&pod("small", 0, 4, 0));
+    fixture.admit(&pod("large", 0, 6, 0));
+    let critical = fixture.admission.ask(&pod("critical", CRITICAL, 5, 0));
+    let evicted = std::mem::take(&mut *fixture.evicted.lock());
     let (uid, eviction) = &evicted[0];
     assert_eq!((evicted.len(), uid.as_str(), eviction.reason.as_str()), (1, "large", "Preempting"));
     assert_eq!(
         (eviction.message.as_str(), eviction.grace),
         ("Preempted in order to admit critical pod", None)
     );
-    let decision = world.decisions.lock().remove(0);
-    assert_eq!(decision.outcome, "n/large make way for n/critical");
+    let decision = fixture.decisions.lock().remove(0);
+    assert_eq!(decision.outcome, "n/large preempted for n/critical");
     let seen: Vec<_> = decision.candidates.iter().map(|c| (c.name.as_str(), c.request, c.chosen)).collect();
     assert_eq!(seen, [("large", 6, true), ("small", 4, false)]);
     let signal = &decision.signals[0];
     assert_eq!((signal.signal.as_str(), signal.available, signal.threshold), (CPU, 0, 5));
     assert!(waits(&critical));
-    world.admission.release("large");
+    fixture.admission.release("large");
     assert!(!waits(&critical));
     critical.taken();
-    let more = world.admission.ask(&pod("more", CRITICAL, 7, 0));
-    assert!(waits(&more) && world.evicted.lock().is_empty());
-    let decision = world.decisions.lock().remove(0);
+    let more = fixture.admission.ask(&pod("more", CRITICAL, 7, 0));
+    assert!(waits(&more) && fixture.evicted.lock().is_empty());
+    let decision = fixture.decisions.lock().remove(0);
     assert_eq!(decision.candidates.iter().filter(|own| own.spared.is_empty()).count(), 1);
     assert!(decision.outcome.ends_with("reclaim resources: [(res: cpu, q: 2), ]"), "{}", decision.outcome);
 }
 
 #[test]
-fn two_never_take_the_last() {
-    let world = World::new();
+fn two_pods_never_take_the_last_of_a_resource() {
+    let fixture = Fixture::new();
     std::thread::scope(|scope| {
         for thread in 0..4 {
-            let admission = &world.admission;
+            let admission = &fixture.admission;
             scope.spawn(move || {
                 for round in 0..200 {
                     let uid = format!("{thread}-{round}");
@@ -168,5 +168,5 @@ fn two_never_take_the_last() {
             });
         }
     });
-    assert_eq!((world.admission.held(CPU), world.admission.waiting().len()), (0, 0));
+    assert_eq!((fixture.admission.held(CPU), fixture.admission.waiting().len()), (0, 0));
 }

@@ -20,7 +20,7 @@ fn asking(requests: Value) -> Value {
     json!({"containers": [{"name": "c", "resources": {"requests": requests}}]})
 }
 
-/// What there is, what others have, and which conditions are true.
+/// Capacity, what other pods hold, and the conditions that are true.
 struct Case {
     capacity: Vec<(&'static str, i64)>,
     used: Amounts,
@@ -38,7 +38,7 @@ impl Default for Case {
 }
 
 impl Case {
-    fn beside(other: Value) -> Self {
+    fn with_other(other: Value) -> Self {
         let other = pod(other);
         Self { used: wants(&other), others: vec![other], ..Self::default() }
     }
@@ -47,7 +47,7 @@ impl Case {
         let pod = pod(spec);
         let pressure = self.pressure.iter().map(|own| (*own, Timestamp::UNIX_EPOCH)).collect();
         let ports: Vec<HostPort> = self.others.iter().flat_map(host_ports).collect();
-        let ground = Ground {
+        let node = NodeState {
             node_name: "machine1",
             labels: &node_labels("machine1"),
             pressure: &Pressure(pressure),
@@ -56,7 +56,7 @@ impl Case {
             port_taken: &|port| ports.iter().any(|other| other.conflicts(port)),
         };
         let (wants, ports) = (wants(&pod), host_ports(&pod));
-        check(&Asked { pod: &pod, wants: &wants, ports: &ports, critical: self.critical }, &ground)
+        check(&Request { pod: &pod, wants: &wants, ports: &ports, critical: self.critical }, &node)
     }
 
     fn reasons(&self, spec: Value) -> Vec<String> {
@@ -70,9 +70,9 @@ fn lacks(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
 
 #[test]
 fn resources() {
-    let beside = || Case::beside(asking(json!({"cpu": "9m", "memory": 19})));
+    let beside = || Case::with_other(asking(json!({"cpu": "9m", "memory": 19})));
     assert_eq!(beside().check(json!({"containers": []})), []);
-    let both = Case::beside(asking(json!({"cpu": "5m", "memory": 19})));
+    let both = Case::with_other(asking(json!({"cpu": "5m", "memory": 19})));
     assert_eq!(
         both.check(asking(json!({"cpu": "8m", "memory": 10}))),
         [lacks(CPU, 8, 5, 10), lacks(MEMORY, 10, 19, 20)]
@@ -105,7 +105,7 @@ fn resources() {
 }
 
 #[test]
-fn devices_that_nobody_knows_are_not_asked_for() {
+fn devices_without_a_plugin_are_not_checked() {
     let wanted = || asking(json!({GPU: 1}));
     assert_eq!(Case::default().check(wanted()), []);
     let known = |count| Case { capacity: vec![(PODS, 9), (GPU, count)], ..Case::default() };
@@ -119,8 +119,8 @@ fn ports() {
     let taken = |first: Value, second: Value| {
         let [one, other] =
             [&first, &second].map(|spec| (spec, if *spec == first { &second } else { &first }));
-        let reasons = Case::beside(one.0.clone()).reasons(one.1.clone());
-        assert_eq!(Case::beside(other.0.clone()).reasons(other.1.clone()), reasons, "either way round");
+        let reasons = Case::with_other(one.0.clone()).reasons(one.1.clone());
+        assert_eq!(Case::with_other(other.0.clone()).reasons(other.1.clone()), reasons, "either way round");
         reasons == ["NodePorts"]
     };
     let port = |port: i32| json!([{"containerPort": 1, "hostPort": port}]);
@@ -258,9 +258,9 @@ fn pressure() {
 }
 
 #[test]
-fn what_is_not_wanted_is_not_looked_at() {
+fn resources_that_are_not_requested_are_not_checked() {
     let looks = Cell::new(0);
-    let ground = Ground {
+    let node = NodeState {
         node_name: "n",
         labels: &BTreeMap::new(),
         pressure: &Pressure::default(),
@@ -273,6 +273,6 @@ fn what_is_not_wanted_is_not_looked_at() {
     };
     let pod = pod(json!({"containers": []}));
     let wants = wants(&pod);
-    assert_eq!(check(&Asked { pod: &pod, wants: &wants, ports: &[], critical: false }, &ground), []);
+    assert_eq!(check(&Request { pod: &pod, wants: &wants, ports: &[], critical: false }, &node), []);
     assert_eq!(looks.get(), 1, "only its place");
 }

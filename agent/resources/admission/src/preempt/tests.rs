@@ -42,7 +42,7 @@ fn missing(cpu: i64, memory: i64, pods: i64) -> Amounts {
 fn run(preemptor: &Pod, pods: &[Pod], missing: &Amounts) -> Result<Vec<usize>, Amounts> {
     let held: Vec<Amounts> = pods.iter().map(wants).collect();
     let held: Vec<Held<'_>> = pods.iter().zip(&held).map(|(pod, held)| Held { pod, held }).collect();
-    choose(preemptor, &held, missing)
+    select_victims(preemptor, &held, missing)
 }
 
 #[test]
@@ -112,7 +112,7 @@ fn victims() {
 }
 
 #[test]
-fn what_is_still_missing_is_said() {
+fn what_is_still_missing_is_returned() {
     let unable = run(&known("cluster-critical"), &[known("burstable")], &missing(150, 100, 2)).unwrap_err();
     assert_eq!(unable, missing(50, 0, 1));
 }
@@ -129,8 +129,8 @@ fn devices_count() {
 }
 
 #[test]
-fn who_becomes_needless_stays() {
-    // By distance `a` goes first; `b` and `c`, needed anyway, have all that it gives.
+fn a_victim_that_is_not_needed_any_more_is_not_preempted() {
+    // By distance `a` is chosen first; `b` and `c`, needed anyway, release all that it would.
     let pods = [pod("a", 60, 60, false, 0), pod("b", 100, 1, false, 0), pod("c", 1, 100, false, 0)];
     let mut chosen = run(&known("cluster-critical"), &pods, &missing(100, 100, 0)).unwrap();
     chosen.sort_unstable();
@@ -172,7 +172,7 @@ fn suffice(pods: &[Pod], gone: impl IntoIterator<Item = usize>, missing: &Amount
     gone.into_iter().fold(missing.clone(), |left, i| subtract(&left, &wants(&pods[i]))).is_empty()
 }
 
-/// Every set of these.
+/// Every subset.
 fn sets(of: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
     (0..1_u32 << of.len()).map(|bits| {
         of.iter().enumerate().filter(|(place, _)| bits & (1 << place) != 0).map(|(_, index)| *index).collect()
@@ -180,8 +180,9 @@ fn sets(of: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
 }
 
 proptest! {
-    /// Nobody of the same or a higher priority goes, so never a critical one for one that is no more critical; nobody
-    /// goes for nothing; and nobody goes when it does not suffice, which is when all that may go do not.
+    /// Nobody of the same or a higher priority goes, so never a critical one for one that is no more
+    /// critical; nobody goes for nothing; and nobody goes when it does not suffice, which is when all that
+    /// may go do not.
     #[test]
     fn no_more_than_needed_and_only_if_it_helps(
         pods in prop::collection::vec(any_pod(), 0..9),
@@ -208,7 +209,8 @@ proptest! {
         }
     }
 
-    /// Of one resource: as few Guaranteed pods as any set has; with those, as few Burstable ones; then as few others.
+    /// Of one resource: as few Guaranteed pods as any set has; with those, as few Burstable ones; then as few
+    /// others.
     #[test]
     fn the_smallest_set_of_a_single_resource(
         pods in prop::collection::vec(any_pod(), 0..9),

@@ -1,11 +1,11 @@
-//! Who holds what and who waits, as a plain value: every change is followed by [`Book::settle`], which says who goes on
-//! and who has to make way.
+//! Which pods hold resources and which wait, as a plain value. Every change is followed by
+//! [`AdmissionQueue::settle`], which admits waiting pods and chooses victims of preemption.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::amounts::{self, Amounts, amount, larger, wants};
-use super::check::{Asked, Ground, check};
+use super::check::{NodeState, Request, check};
 use super::growth::{self, NoGrowth};
 use super::ports::{HostPort, host_ports};
 use super::preempt::{self, Held};
@@ -14,42 +14,47 @@ use nodewarden_eviction::Pressure;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::names::{EPHEMERAL_STORAGE, is_extended};
 
-/// What of the node does not change.
+/// The properties of the node that do not change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
+    /// Its name.
     pub name: String,
+    /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// What pods can have together.
     pub capacity: Amounts,
     /// Every pod counts as critical (`nodewarden.eviction.manifestPodsCritical`).
     pub manifests_critical: bool,
 }
 
-/// By the name of a resource, and whether a pod is an admitted one.
+/// Counts devices by resource name; the second argument returns whether the pod with a uid is admitted.
 pub type Counter<'a> = dyn Fn(&str, &dyn Fn(&str) -> bool) -> Option<i64> + 'a;
 
-/// What is decided on.
+/// The inputs of a decision besides the queue.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
     pub node: &'a Node,
     pub pressure: &'a Pressure,
-    /// How many devices of a resource admitted pods can have together, those that they have among them; it is told
-    /// which pods those are. `None` as long as no plugin says.
+    /// How many devices of a resource admitted pods can have together, including those that they have. `None`
+    /// as long as no plugin has registered the resource.
     pub devices: &'a Counter<'a>,
 }
 
-/// Why a pod waits: the word and the sentence in its status.
+/// Why a pod waits: reason and message of its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Why {
+    /// `status.reason`.
     pub reason: String,
+    /// `status.message`.
     pub message: String,
 }
 
-/// What follows a change. Pods by uid.
+/// The consequences of a change. Pods by uid.
 #[derive(Debug, Default)]
 pub struct Settled {
-    /// Hold what they asked for now.
+    /// Pods that were admitted.
     pub granted: Vec<String>,
-    /// Wait for another reason than before.
+    /// Pods that wait for another reason than before.
     pub changed: Vec<String>,
     pub preempted: Vec<Preempted>,
 }
@@ -60,17 +65,17 @@ impl Settled {
     }
 }
 
-/// A critical pod that others have to make way for, or would have to.
+/// A preemption for a critical pod, or the failure to find victims.
 #[derive(Debug)]
 pub struct Preempted {
     pub pod: Arc<Pod>,
-    /// What is not there.
+    /// What is missing.
     pub refusals: Vec<Refusal>,
-    /// Who has to go; nobody where it would not do.
+    /// The victims; empty if preemption would not be enough.
     pub victims: Vec<Arc<Pod>>,
     /// What would still be missing.
     pub unable: Amounts,
-    /// Everyone who holds something and is not on the way out, in the order in which they came.
+    /// All pods that hold resources and are not terminating, in order of arrival.
     pub candidates: Vec<(Arc<Pod>, Amounts)>,
 }
 
@@ -80,7 +85,7 @@ struct Holder {
     held: Amounts,
     ports: Vec<HostPort>,
     arrival: u64,
-    /// It is on its way out.
+    /// It is terminating.
     leaving: bool,
 }
 
@@ -90,23 +95,23 @@ struct Waiting {
     wants: Amounts,
     ports: Vec<HostPort>,
     why: Why,
-    /// What others give back is kept for it.
-    reserves: bool,
-    /// What no preemption could give it, as told.
+    /// What its victims release is reserved for it.
+    has_reservation: bool,
+    /// What preemption could not provide, as last reported.
     unable: Amounts,
 }
 
-/// See the module.
+/// Pods that hold resources and pods that wait.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct AdmissionQueue {
     holders: BTreeMap<String, Holder>,
-    /// By priority, then in the order in which they came.
+    /// By priority, then in order of arrival.
     waiting: Vec<Waiting>,
     arrivals: u64,
 }
 
-impl Book {
-    /// The pod runs: it holds what it asks for, whatever there is.
+impl AdmissionQueue {
+    /// Adds a running pod: it holds its requests, whatever is available.
     pub fn enter(&mut self, pod: &Arc<Pod>) {
         self.waiting.retain(|own| own.pod.uid != pod.uid);
         if !self.holders.contains_key(&pod.uid) {
@@ -114,7 +119,7 @@ impl Book {
         }
     }
 
-    /// The pod wants to start, unless it holds what it asks for or waits already.
+    /// Queues the pod, unless it already holds its requests or waits.
     pub fn ask(&mut self, pod: &Arc<Pod>) {
         if self.holders.contains_key(&pod.uid) || self.why(&pod.uid).is_some() {
             return;
@@ -125,30 +130,30 @@ impl Book {
             wants: wants(pod),
             ports: host_ports(pod),
             why: Why::default(),
-            reserves: false,
+            has_reservation: false,
             unable: Amounts::new(),
         };
         self.waiting.insert(place, waiting);
     }
 
-    /// The pod is no more, or does not want to start any more.
+    /// Removes the pod: it has ended, or will not start.
     pub fn release(&mut self, uid: &str) {
         self.holders.remove(uid);
         self.waiting.retain(|own| own.pod.uid != uid);
     }
 
-    /// The pod is on its way out, whoever sent it.
+    /// Marks the pod as terminating, for any reason.
     pub fn leaving(&mut self, uid: &str) {
         if let Some(holder) = self.holders.get_mut(uid) {
             holder.leaving = true;
         }
     }
 
-    /// Why the pod may not have other resources now, if it runs.
+    /// Why a running pod may not have the resources of `pod` now; `None` if it may.
     pub fn no_growth(&self, pod: &Pod, node: &Node) -> Option<NoGrowth> {
         let own = self.holders.get(&pod.uid)?;
         let others = || self.holders.iter().filter(|(uid, _)| **uid != pod.uid).map(|(_, other)| &other.held);
-        let kept = || self.waiting.iter().filter(|other| other.reserves).map(|other| &other.wants);
+        let kept = || self.waiting.iter().filter(|other| other.has_reservation).map(|other| &other.wants);
         let used = |name: &str| others().chain(kept()).map(|held| amount(held, name)).sum();
         let mut wants = wants(pod);
         // Devices are not among them (KEP-1287).
@@ -156,8 +161,8 @@ impl Book {
         growth::refused(&own.held, &wants, |name| node.capacity.get(name).copied(), used)
     }
 
-    /// The pod has other resources from now on; `under_way`: on the way to them it may use what it had, too. Devices
-    /// are not among them (KEP-1287).
+    /// Changes what the pod holds. With `under_way`, the resize has not ended and the larger of old and new
+    /// is held. Devices do not change (KEP-1287).
     pub fn resized(&mut self, pod: &Arc<Pod>, under_way: bool) {
         let mut wants = wants(pod);
         if let Some(holder) = self.holders.get_mut(&pod.uid) {
@@ -171,7 +176,7 @@ impl Book {
         }
     }
 
-    /// Its init containers have finished: devices that only they had are free.
+    /// The init containers of the pod have finished: devices that only they had are free.
     pub fn initialised(&mut self, uid: &str) {
         if let Some(holder) = self.holders.get_mut(uid) {
             let lasting = amounts::wants_initialised(&holder.pod);
@@ -181,6 +186,7 @@ impl Book {
         }
     }
 
+    /// Whether the pod is admitted.
     pub fn holds(&self, uid: &str) -> bool {
         self.holders.contains_key(uid)
     }
@@ -190,24 +196,25 @@ impl Book {
         self.holders.values().map(|own| amount(&own.held, resource)).sum()
     }
 
-    /// Why the pod waits; `None` when it does not.
+    /// Why the pod waits; `None` if it does not.
     pub fn why(&self, uid: &str) -> Option<&Why> {
         self.waiting.iter().find(|own| own.pod.uid == uid).map(|own| &own.why)
     }
 
-    /// Those that wait, in order.
+    /// The waiting pods, in order.
     pub fn waiting(&self) -> impl Iterator<Item = (&Arc<Pod>, &Why)> {
         self.waiting.iter().map(|own| (&own.pod, &own.why))
     }
 
-    /// Lets those go on that can, in order, and says why the others wait. What it decides, it has noted.
+    /// Admits waiting pods that fit, in order, and updates why the others wait. The decisions are applied to
+    /// the queue.
     pub fn settle(&mut self, facts: &Facts<'_>) -> Settled {
         let mut settled = Settled::default();
         loop {
             let before = (settled.granted.len(), settled.victims());
             self.pass(facts, &mut settled);
-            // What one gets further back changes what those before it are told, and who makes way leaves room that
-            // nobody keeps.
+            // An admission further back changes the messages of pods before it, and victims release resources
+            // that are reserved for no pod.
             if (settled.granted.len(), settled.victims()) == before {
                 return settled;
             }
@@ -226,13 +233,13 @@ impl Book {
             }
             let critical = self.waiting[index].is_critical(facts);
             if critical {
-                // What no other pod can give it comes first.
+                // Reasons that preemption cannot remove come first.
                 refusals.sort_by_key(|refusal| refusal.missing().is_some());
             }
             let preempts = critical && refusals.iter().all(|refusal| refusal.missing().is_some());
             let more = if preempts { self.preempt(index, facts, settled) } else { String::new() };
             let own = &mut self.waiting[index];
-            own.reserves &= preempts;
+            own.has_reservation &= preempts;
             let texts: Vec<String> = refusals.iter().map(ToString::to_string).collect();
             let reason = refusals.first().map(Refusal::reason).unwrap_or_default();
             if own.why.reason != reason {
@@ -243,7 +250,8 @@ impl Book {
         }
     }
 
-    /// Has others make way for the one that waits here, if that helps; what is to be said of it.
+    /// Chooses victims for the waiting pod at `index`, if that is enough for it. Returns text for its
+    /// message.
     fn preempt(&mut self, index: usize, facts: &Facts<'_>, settled: &mut Settled) -> String {
         let refusals = self.refusals(index, facts, false);
         let missing: Amounts =
@@ -252,14 +260,14 @@ impl Book {
             let staying = self.staying();
             let pods: Vec<Held<'_>> =
                 staying.iter().map(|own| Held { pod: &own.pod, held: &own.held }).collect();
-            let chosen = preempt::choose(&self.waiting[index].pod, &pods, &missing);
+            let chosen = preempt::select_victims(&self.waiting[index].pod, &pods, &missing);
             chosen.map(|chosen| chosen.into_iter().map(|i| staying[i].pod.clone()).collect::<Vec<_>>())
         };
         let (victims, unable) = match chosen {
             Ok(victims) => (victims, Amounts::new()),
             Err(unable) => (Vec::new(), unable),
         };
-        // With other numbers it is the same again.
+        // A failure with the same resources but other amounts is not reported again.
         let known = unable.keys().eq(self.waiting[index].unable.keys());
         let news = !victims.is_empty() || !(unable.is_empty() || known);
         if news {
@@ -272,29 +280,29 @@ impl Book {
             self.leaving(&victim.uid);
         }
         let own = &mut self.waiting[index];
-        own.reserves = unable.is_empty();
+        own.has_reservation = unable.is_empty();
         own.unable = unable;
-        if own.reserves {
+        if own.has_reservation {
             let leaving = self.holders.values().filter(|own| own.leaving);
             let names: Vec<String> =
                 leaving.map(|own| format!("{}/{}", own.pod.namespace, own.pod.name)).collect();
-            format!("; waits for pods that make way: {}", names.join(", "))
+            format!("; waits for preempted pods: {}", names.join(", "))
         } else {
             format!("; {}", unable_text(&own.unable))
         }
     }
 
-    /// Those that are not on their way out, in the order in which they came.
+    /// The pods that are not terminating, in order of arrival.
     fn staying(&self) -> Vec<&Holder> {
         let mut staying: Vec<_> = self.holders.values().filter(|own| !own.leaving).collect();
         staying.sort_by_key(|own| own.arrival);
         staying
     }
 
-    /// Why the one that waits here may not start; `now`, or when those are gone that are on their way out.
+    /// Why the waiting pod at `index` may not start `now`, or else after all terminating pods have ended.
     fn refusals(&self, index: usize, facts: &Facts<'_>, now: bool) -> Vec<Refusal> {
         let own = &self.waiting[index];
-        let before = || self.waiting[..index].iter().filter(|other| other.reserves);
+        let before = || self.waiting[..index].iter().filter(|other| other.has_reservation);
         let held = |leaving: bool, name: &str| -> i64 {
             let holders = self.holders.values().filter(|own| leaving || !own.leaving);
             holders.map(|own| amount(&own.held, name)).sum()
@@ -306,9 +314,9 @@ impl Book {
         };
         let capacity = |name: &str| match facts.node.capacity.get(name) {
             Some(capacity) => Some(*capacity),
-            // What it has already, as a checkpoint has it, is there for it.
+            // Devices that it already has, according to a checkpoint, are available to it.
             None if is_extended(name) => (facts.devices)(name, &|uid| uid == own.pod.uid || self.holds(uid)),
-            // Nobody asked how much there is.
+            // The capacity is not known, so it is not checked.
             None if name == EPHEMERAL_STORAGE => None,
             None => Some(0),
         };
@@ -316,7 +324,7 @@ impl Book {
             let ports = self.holders.values().flat_map(|own| &own.ports);
             ports.chain(before().flat_map(|own| &own.ports)).any(|other| other.conflicts(port))
         };
-        let ground = Ground {
+        let node = NodeState {
             node_name: &facts.node.name,
             labels: &facts.node.labels,
             pressure: facts.pressure,
@@ -325,7 +333,7 @@ impl Book {
             port_taken: &port_taken,
         };
         let critical = own.is_critical(facts);
-        check(&Asked { pod: &own.pod, wants: &own.wants, ports: &own.ports, critical }, &ground)
+        check(&Request { pod: &own.pod, wants: &own.wants, ports: &own.ports, critical }, &node)
     }
 
     fn hold(&mut self, pod: Arc<Pod>, held: Amounts, ports: Vec<HostPort>) {
@@ -341,7 +349,7 @@ impl Waiting {
     }
 }
 
-/// In the kubelet's words.
+/// Message of a failed preemption, in the kubelet's words.
 pub fn unable_text(unable: &Amounts) -> String {
     let each: String =
         unable.iter().map(|(name, missing)| format!("(res: {name}, q: {missing}), ")).collect();
@@ -349,5 +357,4 @@ pub fn unable_text(unable: &Amounts) -> String {
 }
 
 #[cfg(test)]
-#[path = "book_tests.rs"]
 mod tests;
