@@ -141,7 +141,13 @@ impl Housekeeping {
 
     /// Removes what is there and has no worker, if it had none at the last look either: sandboxes first, then
     /// volumes.
-    pub fn tidy(&mut self, env: &Arc<Environment>, sink: &HierarchyHandle, known: &BTreeSet<&str>, there: There) {
+    pub fn tidy(
+        &mut self,
+        env: &Arc<Environment>,
+        sink: &HierarchyHandle,
+        known: &BTreeSet<&str>,
+        there: There,
+    ) {
         if !there.asked {
             return;
         }

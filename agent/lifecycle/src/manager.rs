@@ -181,7 +181,12 @@ impl Manager {
                 self.env.admission.leaving(&uid);
             }
         }
-        let kept = DesiredCgroup { pod: pod.clone(), applied: pod.clone(), version: 0, origin: record.origin.clone() };
+        let kept = DesiredCgroup {
+            pod: pod.clone(),
+            applied: pod.clone(),
+            version: 0,
+            origin: record.origin.clone(),
+        };
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
         let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);

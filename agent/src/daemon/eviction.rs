@@ -10,10 +10,10 @@ use tracing::warn;
 
 use super::context::Context;
 use nodewarden_cri::Client;
-use nodewarden_eviction::Pressure;
-use nodewarden_eviction::engine::{Engine, Evict, Deps, RestoredState, Running, Subjects};
 use nodewarden_eviction::History;
+use nodewarden_eviction::Pressure;
 use nodewarden_eviction::Wakeups;
+use nodewarden_eviction::engine::{Deps, Engine, Evict, RestoredState, Running, Subjects};
 use nodewarden_gc::Collector;
 use nodewarden_model::Detail;
 

@@ -13,7 +13,7 @@ use nodewarden_hierarchy::{HierarchyError, HierarchyManager};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{HookState, Identity, Topic};
-use nodewarden_throttle::{self as throttle, Throttle, Deps, Waited};
+use nodewarden_throttle::{self as throttle, Deps, Throttle, Waited};
 
 /// Starts throttling; `None` where it is not enabled.
 ///

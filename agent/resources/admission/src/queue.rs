@@ -33,7 +33,9 @@ pub type Counter<'a> = dyn Fn(&str, &dyn Fn(&str) -> bool) -> Option<i64> + 'a;
 /// The inputs of a decision besides the queue.
 #[derive(Clone, Copy)]
 pub struct Facts<'a> {
+    /// The node.
     pub node: &'a Node,
+    /// The node conditions that are true.
     pub pressure: &'a Pressure,
     /// How many devices of a resource admitted pods can have together, including those that they have. `None`
     /// as long as no plugin has registered the resource.

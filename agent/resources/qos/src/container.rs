@@ -1,5 +1,5 @@
-//! What the runtime is told of a container's and a sandbox's resources, and what their files then say (kubelet
-//! kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
+//! The resources that the runtime is given for a container and a sandbox, and the content of their files
+//! afterwards (kubelet kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const MEMORY_HIGH: &str = "memory.high";
 const SWAP_MAX: &str = "memory.swap.max";
 const OOM_GROUP: &str = "memory.oom.group";
 
-/// CRI `LinuxContainerResources`. What is `None` or empty is not told: zero on the wire.
+/// CRI `LinuxContainerResources`. A field that is `None` or empty is not set: zero on the wire.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerParameters {
     /// Microseconds.
@@ -37,7 +37,7 @@ pub struct ContainerParameters {
     pub unified: BTreeMap<String, String>,
 }
 
-/// What the runtime is told of one of the pod's containers.
+/// The resources that the runtime is given for one of the pod's containers.
 pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> ContainerParameters {
     let own = &container.resources;
     let of_pod = pod.resources.as_ref().map(|r| &r.limits);
@@ -61,8 +61,8 @@ pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> Container
     told
 }
 
-/// What the runtime is told of the pod's sandbox: the pod's resources, for runtimes that size a virtual machine by
-/// them. Others give the pause container no limit.
+/// The resources that the runtime is given for the pod's sandbox: those of the pod, for runtimes that size a
+/// virtual machine by them. Others give the pause container no limit.
 pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
     let bare = Pod { overhead: ResourceList::new(), ..pod.clone() };
     let (requests, limits) = (bare.requests(), bare.limits());
@@ -74,7 +74,7 @@ pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
     .parameters(node)
 }
 
-/// What the runtime is told of the pod's overhead; nothing for a pod without one.
+/// The overhead of the pod that the runtime is given; nothing for a pod without one.
 pub fn overhead(pod: &Pod, node: Node<'_>) -> Option<ContainerParameters> {
     let milli = amount::cpu_milli(&pod.overhead).unwrap_or(0);
     let demand = CpuAndMemory {
@@ -132,13 +132,15 @@ fn set_swap(told: &mut ContainerParameters, pod: &Pod, container: &Container, no
     if node.facts.v2() {
         told.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
     } else {
-        // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no word for it.
+        // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no value for
+        // it.
         told.memory_swap_limit_in_bytes = told.memory_limit_in_bytes;
     }
 }
 
-/// Bytes of swap that a container may use: a Burstable one's part of the machine's swap is that of its request in the
-/// machine's memory, unless the pod is critical or the container asks for no memory or for just its limit.
+/// Bytes of swap that a container may use: a Burstable one's part of the machine's swap is that of its
+/// request in the machine's memory, unless the pod is critical or the container asks for no memory or for
+/// just its limit.
 fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
     let capacity = node.capacity;
     let request = amount::memory_bytes(&container.resources.requests).unwrap_or(0);
@@ -160,7 +162,8 @@ fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resourc
     let policy = node.settings.memory_reservation;
     let protection = Protection::of(policy, class, request);
     let mut write = |file: &str, bytes: u64| told.unified.insert(file.to_owned(), bytes.to_string());
-    // A policy may have been another one when the container began: zeros are told too. Kubernetes 1.35 had none.
+    // The policy may have been another one when the container was started, so zeros are set too. Kubernetes
+    // 1.35 had none.
     let zeros = policy != MemoryReservation::Unset;
     if protection.min > 0 || zeros {
         write(MEMORY_MIN, protection.min);
@@ -174,11 +177,11 @@ fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resourc
     }
 }
 
-/// What a container's files say when its runtime has done as it was told.
+/// The content of a container's files after its runtime has applied its resources.
 ///
-/// Not told, since the runtime decides: the CPU weight on v2 while its `formula` is unknown (and a weight that
-/// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its DefaultTasksMax), huge
-/// pages (containerd leaves them alone unless configured otherwise), CPUs.
+/// Not set, since the runtime decides: the CPU weight on v2 while its `formula` is unknown (and a weight that
+/// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its
+/// DefaultTasksMax), huge pages (containerd leaves them alone unless configured otherwise), CPUs.
 pub fn container_limits(
     told: &ContainerParameters,
     formula: Option<WeightFormula>,
@@ -224,5 +227,4 @@ fn runtimes_own(limits: Limits) -> Limits {
 }
 
 #[cfg(test)]
-#[path = "container_tests.rs"]
 mod tests;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::daemon::context::Context;
 use nodewarden_eviction::EVICTED;
-use nodewarden_eviction::engine::Subjects;
 use nodewarden_eviction::Subject;
+use nodewarden_eviction::engine::Subjects;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Places};
 use nodewarden_model::{PodPhase, PodView};
 use nodewarden_pods::paths::PodPaths;

@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::daemon::observer::Observer;
-use nodewarden_eviction::engine::Subjects;
 use nodewarden_eviction::Subject;
+use nodewarden_eviction::engine::Subjects;
 use nodewarden_manifest::Pod;
 use nodewarden_model::Identity;
 

@@ -27,8 +27,8 @@ fn quadratic() {
     }
 }
 
-/// For every shares there are: the plain formula, as opencontainers/cgroups computes it, gives the same, and no result
-/// is near enough to an integer for another platform's arithmetic to give another.
+/// For every shares there are: the plain formula, as opencontainers/cgroups computes it, gives the same, and
+/// no result is near enough to an integer for another platform's arithmetic to give another.
 #[test]
 fn quadratic_is_the_plain_formula_everywhere() {
     let mut last = 0;

@@ -74,7 +74,7 @@ fn one_unlimited_container_leaves_the_pod_unlimited() {
     assert_eq!(quota_us(&init), Bound::Max);
 }
 
-/// The kubelet's way of asking: the sum of sidecars so far stands for each that follows.
+/// As in the kubelet: the sum of the sidecars so far is added to each container that follows.
 #[test]
 fn a_limited_sidecar_speaks_for_what_starts_after_it() {
     let machine = Machine::new(V2);
