@@ -51,14 +51,14 @@ pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> Container
         cpu_limit: effective(amount::cpu_milli).unwrap_or(0),
         memory_limit: effective(amount::memory_bytes).unwrap_or(0),
     };
-    let mut told = demand.parameters(node);
-    told.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
-    told.hugepage_limits = hugepage_limits(&own.limits, node);
-    set_swap(&mut told, pod, container, node);
+    let mut given = demand.parameters(node);
+    given.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
+    given.hugepage_limits = hugepage_limits(&own.limits, node);
+    set_swap(&mut given, pod, container, node);
     if node.memory_qos() {
-        set_memory_qos(&mut told, pod.qos, own, node);
+        set_memory_qos(&mut given, pod.qos, own, node);
     }
-    told
+    given
 }
 
 /// The resources that the runtime is given for the pod's sandbox: those of the pod, for runtimes that size a
@@ -125,16 +125,16 @@ fn hugepage_limits(limits: &ResourceList, node: Node<'_>) -> BTreeMap<PageSize, 
 }
 
 /// KEP-2400.
-fn set_swap(told: &mut ContainerParameters, pod: &Pod, container: &Container, node: Node<'_>) {
+fn set_swap(given: &mut ContainerParameters, pod: &Pod, container: &Container, node: Node<'_>) {
     if !node.facts.swap {
         return;
     }
     if node.facts.v2() {
-        told.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
+        given.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
     } else {
         // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no value for
         // it.
-        told.memory_swap_limit_in_bytes = told.memory_limit_in_bytes;
+        given.memory_swap_limit_in_bytes = given.memory_limit_in_bytes;
     }
 }
 
@@ -156,12 +156,12 @@ fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
     (request as f64 / capacity.memory_bytes as f64 * capacity.swap_bytes as f64) as u64
 }
 
-fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resources, node: Node<'_>) {
+fn set_memory_qos(given: &mut ContainerParameters, class: QosClass, own: &Resources, node: Node<'_>) {
     let request = amount::memory_bytes(&own.requests).unwrap_or(0);
     let limit = amount::memory_bytes(&own.limits).unwrap_or(0);
     let policy = node.settings.memory_reservation;
     let protection = Protection::of(policy, class, request);
-    let mut write = |file: &str, bytes: u64| told.unified.insert(file.to_owned(), bytes.to_string());
+    let mut write = |file: &str, bytes: u64| given.unified.insert(file.to_owned(), bytes.to_string());
     // The policy may have been another one when the container was started, so zeros are set too. Kubernetes
     // 1.35 had none.
     let zeros = policy != MemoryReservation::Unset;
@@ -183,29 +183,29 @@ fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resourc
 /// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its
 /// DefaultTasksMax), huge pages (containerd leaves them alone unless configured otherwise), CPUs.
 pub fn container_limits(
-    told: &ContainerParameters,
+    given: &ContainerParameters,
     formula: Option<WeightFormula>,
     node: Node<'_>,
 ) -> Limits {
     let facts = node.facts;
-    let read = |file: &str| told.unified.get(file).and_then(|text| text.parse::<u64>().ok());
+    let read = |file: &str| given.unified.get(file).and_then(|text| text.parse::<u64>().ok());
     let base = unlimited(node);
     let at = |bytes: Option<u64>, otherwise: Option<Bound>| bytes.map(Bound::At).or(otherwise);
-    let shares = CpuShare::Shares(told.cpu_shares);
-    let weight = |f: WeightFormula| CpuShare::Weight(f.weight(told.cpu_shares));
+    let shares = CpuShare::Shares(given.cpu_shares);
+    let weight = |f: WeightFormula| CpuShare::Weight(f.weight(given.cpu_shares));
     let limits = Limits {
         cpu: if facts.v2() { formula.map(weight) } else { Some(shares) },
         cpu_quota: Some(CpuQuota {
-            quota_us: told.cpu_quota.map_or(Bound::Max, Bound::At),
-            period_us: told.cpu_period.unwrap_or(cpu::DEFAULT_PERIOD_US),
+            quota_us: given.cpu_quota.map_or(Bound::Max, Bound::At),
+            period_us: given.cpu_period.unwrap_or(cpu::DEFAULT_PERIOD_US),
         }),
-        memory_max: at(told.memory_limit_in_bytes, base.memory_max),
+        memory_max: at(given.memory_limit_in_bytes, base.memory_max),
         memory_min: read(MEMORY_MIN).or(base.memory_min),
         memory_low: read(MEMORY_LOW).or(base.memory_low),
         memory_high: at(read(MEMORY_HIGH), base.memory_high),
         swap_max: at(read(SWAP_MAX), base.swap_max),
-        memsw_max: base.memsw_max.map(|max| told.memory_swap_limit_in_bytes.map_or(max, Bound::At)),
-        oom_group: base.oom_group.map(|_| told.unified.get(OOM_GROUP).is_some_and(|v| v == "1")),
+        memsw_max: base.memsw_max.map(|max| given.memory_swap_limit_in_bytes.map_or(max, Bound::At)),
+        oom_group: base.oom_group.map(|_| given.unified.get(OOM_GROUP).is_some_and(|v| v == "1")),
         ..base
     };
     runtimes_own(limits)

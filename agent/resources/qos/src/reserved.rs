@@ -1,5 +1,5 @@
 //! The limits of kubeReservedCgroup and systemReservedCgroup. These are not ours: they must exist, and only
-//! what is reserved is told.
+//! what is reserved is set.
 
 use std::collections::BTreeMap;
 

@@ -110,7 +110,7 @@ impl Cpu {
     fn describe(&self, most: &Most, best_effort_milli: u64) -> String {
         let held = match self.control.in_force() {
             (false, None) => "has its CPU back".to_owned(),
-            (true, None) => "runs where nobody else wants to (cpu.idle)".to_owned(),
+            (true, None) => "runs when nothing else does (cpu.idle)".to_owned(),
             (_, Some(milli)) => format!("may use {milli}m of CPU"),
         };
         let (step, steps) = (self.control.step(), self.control.ladder().len());

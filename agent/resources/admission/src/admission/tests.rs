@@ -36,12 +36,12 @@ impl Fixture {
         let (evicted, decisions) = (Arc::<Mutex<Vec<_>>>::default(), Arc::<Mutex<Vec<_>>>::default());
         let (pressure, pressed) = watch::channel(Pressure::default());
         let capacity = [(CPU, 10), (PODS, 100)].map(|(name, n)| (name.to_owned(), n)).into();
-        let (count, told, explained) = (gpus.clone(), evicted.clone(), decisions.clone());
+        let (count, evictions, explained) = (gpus.clone(), evicted.clone(), decisions.clone());
         let admission = Admission::new(Deps {
             node: Node { capacity, ..Node::default() },
             devices: Arc::new(move |_, _| Some(count.load(Ordering::Relaxed))),
             pressure: pressed,
-            evict: Arc::new(move |uid, eviction| told.lock().push((uid.to_owned(), eviction))),
+            evict: Arc::new(move |uid, eviction| evictions.lock().push((uid.to_owned(), eviction))),
             explain: Explain::new(move |decision| explained.lock().push(decision)),
         });
         Self { admission, gpus, pressure, evicted, decisions }

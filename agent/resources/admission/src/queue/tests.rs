@@ -78,7 +78,7 @@ fn pods_are_admitted_by_priority_then_arrival() {
     }
     let expected = "Node didn't have enough resource: cpu, requested: 5, used: 8, capacity: 10";
     assert_eq!(fixture.why("b"), ("OutOfcpu".into(), expected.into()));
-    assert_eq!(fixture.ask(&cpu("small", -9, 2)), ["small"], "one that does not fit holds up nobody");
+    assert_eq!(fixture.ask(&cpu("small", -9, 2)), ["small"], "a pod that does not fit does not block others");
     assert_eq!(fixture.release("a"), ["c"]);
     assert_eq!(fixture.release("c"), ["b"]);
     assert_eq!(fixture.release("small"), ["d"]);
@@ -210,7 +210,7 @@ fn critical_pods_preempt_others() {
     };
     let victims: BTreeSet<_> = settled.preempted[0].victims.iter().map(|own| own.name.clone()).collect();
     assert_eq!((settled.preempted.len(), victims), (1, ["b".to_owned(), "c".to_owned()].into()));
-    assert!(fixture.settle().preempted.is_empty(), "they are told once");
+    assert!(fixture.settle().preempted.is_empty(), "reported once");
     let message = fixture.why("critical").1;
     assert!(message.ends_with("used: 10, capacity: 10; waits for preempted pods: n/b, n/c"), "{message}");
     assert!(fixture.release("b").is_empty(), "it is not for the one that waits, too");
@@ -249,7 +249,7 @@ fn no_pod_is_preempted_when_more_than_resources_is_missing() {
     assert!(fixture.settle().preempted.is_empty());
     assert_eq!(fixture.why("critical").0, "NodeAffinity", "what no other pod can give it is the reason");
     fixture.queue.ask(&cpu("high", CRITICAL - 1, 5));
-    assert!(fixture.settle().preempted.is_empty(), "a priority alone preempts nobody");
+    assert!(fixture.settle().preempted.is_empty(), "a priority alone preempts no pod");
     fixture.node.manifests_critical = true;
     assert_eq!(fixture.settle().preempted.len(), 1);
 }
@@ -288,13 +288,13 @@ proptest! {
             pod(&index.to_string(), priority, requests)
         };
         let mut fixture = Fixture { gpus: Some(4), ..Fixture::new() };
-        let mut told: BTreeSet<String> = BTreeSet::new();
+        let mut victims_seen: BTreeSet<String> = BTreeSet::new();
         for step in steps {
             match step {
                 Step::Ask(index) => fixture.queue.ask(&of(index, 1)),
                 Step::Release(index) => {
                     fixture.queue.release(&index.to_string());
-                    told.remove(&index.to_string());
+                    victims_seen.remove(&index.to_string());
                 }
                 Step::Leaving(index) => fixture.queue.leaving(&index.to_string()),
                 Step::Shrink(index) => fixture.queue.resized(&of(index, 2), false),
@@ -313,7 +313,7 @@ proptest! {
                 for victim in &preempted.victims {
                     prop_assert!(victim.priority < preempted.pod.priority);
                     prop_assert!(fixture.queue.holds(&victim.uid));
-                    prop_assert!(told.insert(victim.uid.clone()), "told twice");
+                    prop_assert!(victims_seen.insert(victim.uid.clone()), "preempted twice");
                 }
             }
             let again = fixture.settle();

@@ -144,16 +144,16 @@ impl Recording {
             }
             let mut containers = pod.init_containers.iter().chain(&pod.containers);
             let of_pod = containers.find(|c| c.name == *name).expect("the container");
-            let told = container::parameters(pod, of_pod, node);
-            self.check_container(&told, recorded, told.oom_score_adj.expect("told"), &what);
+            let given = container::parameters(pod, of_pod, node);
+            self.check_container(&given, recorded, given.oom_score_adj.expect("set"), &what);
             // runc 1.1.5.
-            let limits = container::container_limits(&told, Some(WeightFormula::Linear), node);
+            let limits = container::container_limits(&given, Some(WeightFormula::Linear), node);
             self.compare_container(&limits, &recorded["values"], &what);
         }
     }
 
-    fn check_container(&self, told: &ContainerParameters, recorded: &Value, adjust: i32, what: &str) {
-        assert_eq!(cri::json(told), recorded["cri_request"], "{what}");
+    fn check_container(&self, given: &ContainerParameters, recorded: &Value, adjust: i32, what: &str) {
+        assert_eq!(cri::json(given), recorded["cri_request"], "{what}");
         for read in recorded["oom_score_adj"].as_array().into_iter().flatten() {
             assert_eq!(read.as_i64(), Some(adjust.into()), "{what}");
         }

@@ -48,7 +48,7 @@ fn qos_reserved() {
     let mut machine = Machine::new(V2);
     let memory = |machine: &Machine| {
         let demand = Demand::of(&pods(), machine.node());
-        let max = |limits: Limits| limits.memory_max.expect("told");
+        let max = |limits: Limits| limits.memory_max.expect("set");
         (max(burstable(&demand, machine.node())), max(best_effort(&demand, machine.node())))
     };
     assert_eq!(memory(&machine), (Bound::Max, Bound::Max));
@@ -79,7 +79,7 @@ fn parents_protect_what_their_children_do() {
     ] {
         machine.settings.memory_reservation = policy;
         let demand = Demand::of(&pods(), machine.node());
-        let of = |limits: Limits| (limits.memory_min.expect("told"), limits.memory_low.expect("told"));
+        let of = |limits: Limits| (limits.memory_min.expect("set"), limits.memory_low.expect("set"));
         assert_eq!(of(kubepods(&demand, machine.node())), node, "{policy:?}");
         assert_eq!(of(burstable(&demand, machine.node())), class, "{policy:?}");
         assert_eq!(of(best_effort(&demand, machine.node())), (0, 0), "{policy:?}");
