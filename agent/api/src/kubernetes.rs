@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
 use nodewarden_eviction::EVICTED;
-use nodewarden_eviction::message::NODE_LOW;
+use nodewarden_eviction::NODE_LOW;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::Health;
 use nodewarden_model::{ContainerState, ContainerView, Ended, PodPhase, PodView};

@@ -12,8 +12,8 @@ use super::start::Needs;
 use super::state::PodState;
 use nodewarden_admission as admission;
 use nodewarden_admission::amounts::capacity;
-use nodewarden_admission::selector::node_labels;
-use nodewarden_admission::{Admission, Node, Standing, Why};
+use nodewarden_admission::node_labels;
+use nodewarden_admission::{Admission, AdmissionState, Node, Why};
 use nodewarden_config::Config;
 use nodewarden_hierarchy::node_name;
 use nodewarden_manifest::Pod;
@@ -31,7 +31,7 @@ pub fn start(config: &Config, needs: &Needs, inputs: &mpsc::UnboundedSender<Inpu
         manifests_critical: config.eviction.manifests_critical,
     };
     let (devices, inputs) = (needs.devices.clone(), inputs.downgrade());
-    let admission = Admission::new(admission::Needs {
+    let admission = Admission::new(admission::Deps {
         node,
         devices: Arc::new(move |resource, admitted| {
             let usable = devices.usable(resource, admitted)?;
@@ -62,7 +62,7 @@ pub async fn admit(state: &PodState) -> bool {
             admission.asks(&pod);
             asked = pod;
         }
-        let Standing::Waits(why) = waiter.standing() else { break };
+        let AdmissionState::Waits(why) = waiter.state() else { break };
         waits(state, &why, &mut told);
         match state.unless_ending(tokio::time::timeout(AGAIN, waiter.news())).await {
             Some(Ok(())) => {}

@@ -18,7 +18,7 @@ use nodewarden_cri::Client;
 use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::Place;
+use nodewarden_hierarchy::PodCgroupState;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
@@ -32,8 +32,8 @@ use nodewarden_qos as qos;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
 
-/// Places of pods' cgroups by uid, as the keeper tells them.
-pub type Places = watch::Receiver<Arc<BTreeMap<String, Place>>>;
+/// The states of pod cgroups by pod uid, as published by the hierarchy manager.
+pub type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
 
 /// See the module.
 #[derive(Debug)]

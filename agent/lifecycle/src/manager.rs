@@ -19,7 +19,7 @@ use super::worker::{self, Order, Report};
 use super::{Ending, Record, admitting, devices, probing, resize};
 use nodewarden_admission::NoGrowth;
 use nodewarden_eviction::Eviction;
-use nodewarden_hierarchy::{Keep, Kept, PodSink};
+use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, Event, OomVictim};
 use nodewarden_pods::source::{Desired, Sourced};
@@ -45,7 +45,7 @@ pub enum Input {
 /// A pod that has a worker.
 struct Worked {
     orders: mpsc::UnboundedSender<Order>,
-    kept: Kept,
+    kept: DesiredCgroup,
     ending: bool,
     /// It had to make way, and is not back: it has no cgroup.
     away: bool,
@@ -58,7 +58,7 @@ struct Worked {
 /// See the module.
 pub struct Manager {
     env: Arc<Environment>,
-    sink: PodSink,
+    sink: HierarchyHandle,
     desired: Desired,
     workers: BTreeMap<String, Worked>,
     reports: mpsc::UnboundedSender<Report>,
@@ -69,7 +69,7 @@ pub struct Manager {
 
 impl Manager {
     /// With a worker for each record; those that nobody wants any more end.
-    pub fn new(env: Arc<Environment>, sink: PodSink, housekeeping: Housekeeping) -> Self {
+    pub fn new(env: Arc<Environment>, sink: HierarchyHandle, housekeeping: Housekeeping) -> Self {
         let (reports, reported) = mpsc::unbounded_channel();
         Self {
             env,
@@ -181,7 +181,12 @@ impl Manager {
                 self.env.admission.leaving(&uid);
             }
         }
-        let kept = Kept { pod: pod.clone(), told: pod.clone(), version: 0, origin: record.origin.clone() };
+        let kept = DesiredCgroup {
+            pod: pod.clone(),
+            applied: pod.clone(),
+            version: 0,
+            origin: record.origin.clone(),
+        };
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
         let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);
@@ -225,7 +230,7 @@ impl Manager {
         worked.kept.pod = Arc::new(steps.before);
         if !grows {
             // As long as the two differ nobody puts containers' limits back that the runtime is about to change.
-            worked.kept.told = pod.clone();
+            worked.kept.applied = pod.clone();
         }
         worked.kept.version = self.version;
         worked.after = Some(pod.clone());
@@ -261,7 +266,7 @@ impl Manager {
                 if let Some(after) = worked.after.take() {
                     self.env.admission.resized(&after);
                     worked.kept.pod = after.clone();
-                    worked.kept.told = after;
+                    worked.kept.applied = after;
                     self.send();
                 }
             }
@@ -288,7 +293,7 @@ impl Manager {
                 devices::release(&self.env, &uid);
                 // Another pod of its name may wait for this.
                 self.assign();
-                self.sink.look();
+                self.sink.volumes_changed();
             }
         }
     }
@@ -304,7 +309,7 @@ impl Manager {
     /// Everything that has processes keeps its cgroup.
     fn send(&self) {
         let here = self.workers.values().filter(|worked| !worked.away);
-        self.sink.send(Keep {
+        self.sink.send(DesiredCgroups {
             pods: here.map(|worked| worked.kept.clone()).collect(),
             problems: self.desired.problems.clone(),
             unreadable: self.desired.unreadable.clone(),

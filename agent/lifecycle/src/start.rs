@@ -24,7 +24,7 @@ use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Eviction;
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::{Keep, Kept, PodSink, node_name};
+use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle, node_name};
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
@@ -99,10 +99,10 @@ impl Found {
     }
 
     /// Every pod that has or gets a cgroup.
-    pub fn keep(&self) -> Keep {
-        let kept = |pod: &Arc<Pod>, origin: &str| Kept {
+    pub fn keep(&self) -> DesiredCgroups {
+        let kept = |pod: &Arc<Pod>, origin: &str| DesiredCgroup {
             pod: pod.clone(),
-            told: pod.clone(),
+            applied: pod.clone(),
             version: 0,
             origin: origin.to_owned(),
         };
@@ -111,7 +111,7 @@ impl Found {
             (pod.uid.clone(), identity::Running { pod: pod.clone(), origin: record.origin.clone(), ending })
         });
         let starting = identity::assign(&self.desired, &running.collect()).start;
-        Keep {
+        DesiredCgroups {
             pods: self
                 .records
                 .iter()
@@ -146,7 +146,7 @@ pub struct Needs {
     pub layout: Layout,
     pub journal: Journal,
     pub places: Places,
-    pub sink: PodSink,
+    pub sink: HierarchyHandle,
     pub board: Board,
     pub devices: Devices,
     pub guards: Option<Guards>,

@@ -29,7 +29,7 @@ pub struct PodState {
     saver: Saver,
     /// Rings when the pod is to end, or sooner than before: whatever waits stops waiting.
     ending: Notify,
-    /// Kept until it was looked what the runtime has of an adopted pod.
+    /// DesiredCgroup until it was looked what the runtime has of an adopted pod.
     unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
 }
 

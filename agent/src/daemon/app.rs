@@ -15,7 +15,7 @@ use super::state::State;
 use super::upkeep::Upkeep;
 use super::{footprint, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::Wakeups;
 use nodewarden_model::{Detail, HookState};
 use nodewarden_pods::status::Board;
 use nodewarden_storage::journal::Journal;
@@ -58,7 +58,7 @@ impl App {
         }
         // Kernel programs report memory events before eviction is started.
         let wakeups = Wakeups::default();
-        let observation = Observation::start(config, &journal, wakeups.teller())?;
+        let observation = Observation::start(config, &journal, wakeups.waker())?;
         record_start(config, &observation, &journal);
         let (observer, pods) = (&observation.observer, Board::default());
         let context = Context { config, runtime, journal: &journal, observer, pods: &pods };

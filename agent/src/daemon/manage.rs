@@ -17,12 +17,12 @@ use super::{gc, throttle};
 use nodewarden_admission::Explain;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::Client;
-use nodewarden_eviction::engine::Remembered;
-use nodewarden_eviction::history::History;
-use nodewarden_eviction::told;
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::History;
+use nodewarden_eviction::Wakeups;
+use nodewarden_eviction::engine::RestoredState;
+use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::{self as hierarchy, HasVolumes, ManageError, Namer, Prepared};
+use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Found};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{Detail, Identity};
@@ -54,7 +54,7 @@ fn keep_cgroups(context: Context<'_>) -> Result<NodeParts, DaemonError> {
     let mut source = hierarchy::source(context.config);
     let first = source.as_mut().map(|source| source.first()).unwrap_or_default();
     let hierarchy = prepared.keep(first.into())?;
-    let sink = hierarchy.sink();
+    let sink = hierarchy.handle();
     let manifests = watch_manifests(source, move |desired| sink.send(desired.into()))?;
     let throttle = throttle::start(context, &hierarchy)?;
     Ok(NodeParts { throttle, manifests, hierarchy: Some(hierarchy), ..NodeParts::default() })
@@ -72,20 +72,20 @@ fn run_pods(
     let (found, source) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
     let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
-    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(ManageError::from)?;
+    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(HierarchyError::from)?;
     let hierarchy = prepared.keep(found.keep())?;
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
-    let remembered = Remembered::open(&config.state_dir);
-    let (pressure, conditions) = watch::channel(remembered.pressure());
+    let restored = RestoredState::open(&config.state_dir);
+    let (pressure, conditions) = watch::channel(restored.pressure());
     let history = eviction::history(context);
     let needs = lifecycle::Needs {
         facts,
         capacity,
         layout: context.observer.facts.layout.clone(),
         journal: context.journal.clone(),
-        places: hierarchy.places(),
-        sink: hierarchy.sink(),
+        places: hierarchy.pod_cgroups(),
+        sink: hierarchy.handle(),
         board: context.pods.clone(),
         devices: devices.manager.clone(),
         guards,
@@ -102,12 +102,12 @@ fn run_pods(
         context,
         eviction::Setup {
             kubepods,
-            subjects: Box::new(ManagedPods::new(context, hierarchy.places(), &adoption)),
+            subjects: Box::new(ManagedPods::new(context, hierarchy.pod_cgroups(), &adoption)),
             collector: Some(gc.clone()),
             evict: Some(Box::new(move |uid, eviction| evict.evict(uid, eviction))),
             pressure,
             history,
-            remembered,
+            restored,
             wakeups,
         },
     );
@@ -130,7 +130,7 @@ fn run_pods(
 }
 
 /// Checks what the hierarchy needs, and creates the cgroup above all pods.
-fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, ManageError> {
+fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, HierarchyError> {
     let Context { config, runtime, journal, observer, .. } = context;
     let named = observer.clone();
     let namer: Namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
@@ -166,7 +166,7 @@ fn record_preemptions(history: History) -> Explain {
     Explain::new(move |decision| {
         let missing = decision.signals.first().map(|signal| signal.signal.clone()).unwrap_or_default();
         let victims = decision.candidates.iter().filter(|candidate| candidate.chosen);
-        victims.for_each(|_| told::preempted(&missing));
+        victims.for_each(|_| metrics::record_preemption(&missing));
         history.add(decision);
     })
 }
@@ -175,8 +175,8 @@ fn record_preemptions(history: History) -> Explain {
 fn watch_manifests(
     source: Option<Box<dyn Source>>,
     to: impl FnMut(Desired) + Send + 'static,
-) -> Result<Option<Watching>, ManageError> {
+) -> Result<Option<Watching>, HierarchyError> {
     let Some(source) = source else { return Ok(None) };
     let watching = source.watch(Box::new(to));
-    watching.map(Some).map_err(|source| ManageError::Start { what: "manifest thread", source })
+    watching.map(Some).map_err(|source| HierarchyError::Start { what: "manifest thread", source })
 }

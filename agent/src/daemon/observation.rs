@@ -13,7 +13,7 @@ use super::error::DaemonError;
 use super::names::Names;
 use super::observer::{Facts, Observer};
 use nodewarden_config::{Config, Mode};
-use nodewarden_eviction::wake::Teller;
+use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::ebpf::{Kernel, KernelError, LoadOptions, Loaded, RingReader, Spaces};
 use nodewarden_model::{HookState, Topic, TopicStatus};
@@ -40,7 +40,7 @@ impl Observation {
     /// # Errors
     /// There are no usable cgroup hierarchies, or a thread cannot be started. Without eBPF only the kernel's
     /// files are read, which the log says.
-    pub fn start(config: &Config, journal: &Journal, eviction: Teller) -> Result<Self, DaemonError> {
+    pub fn start(config: &Config, journal: &Journal, eviction: Waker) -> Result<Self, DaemonError> {
         let layout = Layout::detect()?;
         let spaces = tree::spaces(&layout);
         info!(layout = %layout.kind(), controllers = layout.describe_controllers().join(", "), "cgroups");

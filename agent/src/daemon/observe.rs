@@ -4,8 +4,8 @@ use super::context::Context;
 use super::eviction::{self, Eviction, SeenPods};
 use super::gc;
 use super::node_parts::NodeParts;
-use nodewarden_eviction::engine::Remembered;
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::Wakeups;
+use nodewarden_eviction::engine::RestoredState;
 use nodewarden_gc::Holds;
 use nodewarden_model::Identity;
 use nodewarden_observer::registry::Group;
@@ -26,7 +26,7 @@ pub fn start(context: Context<'_>, wakeups: Wakeups) -> NodeParts {
             evict: None,
             pressure: watch::Sender::default(),
             history: eviction::history(context),
-            remembered: Remembered::open(&context.config.state_dir),
+            restored: RestoredState::open(&context.config.state_dir),
             wakeups,
         },
     );

@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use nodewarden_ebpf_abi::{Kind, Record};
 
 use super::names::Names;
-use nodewarden_eviction::wake::Teller;
+use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
@@ -48,7 +48,7 @@ pub struct Observer {
     pub names: Names,
     journal: Journal,
     /// Woken at OOM kills and when cgroups reclaim memory.
-    eviction: Teller,
+    eviction: Waker,
     received: EventCounters,
     /// Records of each kind that found the ring full, as of the last journal entry about it.
     reported_lost: Mutex<[u64; Kind::COUNT]>,
@@ -91,7 +91,7 @@ impl Observer {
         kernel: Option<Kernel>,
         journal: Journal,
         names: Names,
-        eviction: Teller,
+        eviction: Waker,
     ) -> Self {
         Self {
             cells: sampler.kernel.as_ref().map(|counters| counters.cells.clone()),
@@ -118,8 +118,8 @@ impl Observer {
     /// Takes one record of the kernel programs: into the registry, and into the journal if it is an event.
     pub fn on_record(&self, record: &Record) {
         match record {
-            Record::Oom(_) => self.eviction.tell("eBPF OOM"),
-            Record::Reclaim(_) => self.eviction.tell("eBPF reclaim"),
+            Record::Oom(_) => self.eviction.wake("eBPF OOM"),
+            Record::Reclaim(_) => self.eviction.wake("eBPF reclaim"),
             _ => {}
         }
         let time = MonotonicClock::wall(record.header().time_ns);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::daemon::context::Context;
 use nodewarden_eviction::EVICTED;
+use nodewarden_eviction::Subject;
 use nodewarden_eviction::engine::Subjects;
-use nodewarden_eviction::gather::Subject;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Places};
 use nodewarden_model::{PodPhase, PodView};
 use nodewarden_pods::paths::PodPaths;
@@ -50,7 +50,7 @@ impl Subjects for ManagedPods {
                 pod: view.pod.clone(),
                 cgroup: cgroup.path.clone(),
                 started: view.started,
-                home: paths.home,
+                pod_dir: paths.home,
                 logs: paths.logs,
                 containers: known.map(|c| (c.name.clone(), c.id.clone())).collect(),
             })

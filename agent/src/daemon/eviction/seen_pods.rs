@@ -9,8 +9,8 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::daemon::observer::Observer;
+use nodewarden_eviction::Subject;
 use nodewarden_eviction::engine::Subjects;
-use nodewarden_eviction::gather::Subject;
 use nodewarden_manifest::Pod;
 use nodewarden_model::Identity;
 
@@ -45,7 +45,7 @@ impl Subjects for SeenPods {
                 pod: Arc::new(pod),
                 cgroup: path.to_string(),
                 started: *created,
-                home: PathBuf::new(),
+                pod_dir: PathBuf::new(),
                 logs: PathBuf::new(),
                 containers: own,
             })
