@@ -1,6 +1,6 @@
-//! A metric family as a constant: name, type, help and label keys stand in one table and nowhere else.
+//! Metric families as constants: name, type, help text and label keys of each are written once, in a table.
 
-/// Type of a family, as its `# TYPE` line says it.
+/// Type of a family, as in its `# TYPE` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     Counter,
@@ -19,7 +19,7 @@ impl Kind {
     }
 }
 
-/// What is fixed about a family.
+/// The constant part of a family: name, type, help text and label keys.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Desc {
     pub name: &'static str,
@@ -48,7 +48,7 @@ macro_rules! families {
             /// Every family of this table.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// What is fixed about the family.
+            /// The constant description of the family.
             pub fn desc(self) -> &'static $crate::family::Desc {
                 use $crate::family::{Desc, Kind};
                 match self {
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn every_table_is_sound() {
+    fn every_table_is_valid() {
         check(&Cadvisor::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         check(&Resource::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         let own: Vec<_> = Own::ALL.iter().map(|f| f.desc()).collect();
@@ -89,7 +89,7 @@ mod tests {
             let ours = ["nodewarden_", "process_", "kubelet_", "prober_"];
             assert!(
                 ours.iter().any(|space| desc.name.starts_with(space)),
-                "{} is in no name space of ours",
+                "{} has none of the agent's name prefixes",
                 desc.name
             );
         }

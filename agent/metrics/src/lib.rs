@@ -8,8 +8,8 @@
 //! | `/metrics/resource` | [`resource::write`] | [`Resource`] |
 //! | `/stats/summary` | [`summary::summary`] | [`summary::types`] |
 //!
-//! A value that is unknown is left out everywhere. The three enums are the only place where a metric's name, type,
-//! help and label keys stand.
+//! A value that is unknown is left out everywhere. The three enums are the only place where the name, type, help
+//! text and label keys of a metric are written.
 //!
 //! `promtool check metrics` accepts all three texts. On `/metrics/resource` it finds nothing; its linter (exit code 3,
 //! where a text that does not parse gives 1) dislikes names that cAdvisor and the kubelet set and dashboards rely on: on

@@ -1,9 +1,9 @@
-//! One event as one line: when, what, who, where, at what limit, by whom. Pure.
+//! Formats an event as one line: time, type, process, cgroup, and details such as the limit or the trigger. Pure.
 
 use super::format::{bytes, printable, time};
 use nodewarden_model::{Detail, DeviceAccess, DeviceVerdict, Event, Exit, LimitScope, OomKill, PodRef};
 
-/// The line, without its end.
+/// The line without a newline.
 pub fn line(event: &Event) -> String {
     let (when, what) = (time(event.time), event.detail.event_type().name());
     let place = place(&event.cgroup, event.pod.as_ref());
@@ -31,7 +31,7 @@ pub fn line(event: &Event) -> String {
     printable(&format!("{when} {what:<15} {text}"))
 }
 
-/// The cgroup by its pod's and container's names, and by its path.
+/// The cgroup: the names of its pod and container, and its path.
 fn place(cgroup: &str, pod: Option<&PodRef>) -> String {
     let Some(pod) = pod else { return cgroup.to_owned() };
     let pod_name = match (pod.namespace.is_empty(), pod.name.is_empty()) {

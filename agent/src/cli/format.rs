@@ -1,4 +1,4 @@
-//! Numbers and times as people read them. Pure.
+//! Formats numbers and times for display. Pure.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub fn count(n: u64) -> String {
 
 fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    // What would be rounded up to four digits takes the next unit.
+    // A value that would be rounded to four digits uses the next unit.
     while (n >= 999.5 && unit > 0 || n >= 1000.0) && unit + 1 < units.len() {
         n /= step;
         unit += 1;
@@ -28,7 +28,7 @@ fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
     }
 }
 
-/// Nanoseconds in the unit that fits: `850ns`, `1.25ms`.
+/// Nanoseconds in a suitable unit: `850ns`, `1.25ms`.
 pub fn nanos(n: u64) -> String {
     match n {
         0..1_000 => format!("{n}ns"),
@@ -38,7 +38,7 @@ pub fn nanos(n: u64) -> String {
     }
 }
 
-/// A span as its two largest units: `3d4h`, `90s` as `1m30s`.
+/// A duration as its two largest units: `3d4h`, `90s` as `1m30s`.
 pub fn span(d: Duration) -> String {
     let s = d.as_secs();
     match s {
@@ -54,7 +54,7 @@ pub fn time(t: Timestamp) -> String {
     format!("{t:.3}")
 }
 
-/// Shortened in the middle to at most `width` characters: the ends of a path or name tell most.
+/// Shortens a text in the middle to at most `width` characters, because the ends of a path or name say most.
 pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -70,7 +70,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{start}…{end}")
 }
 
-/// Text from elsewhere without what would move the cursor: command names and paths may hold any byte.
+/// Replaces control characters by `?`: command names and paths may hold any byte and could move the cursor.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -82,7 +82,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units() {
+    fn values_are_shown_with_a_unit() {
         for (n, expected) in [
             (0, "0"),
             (999, "999"),
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_the_cursor() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
     }
 

@@ -57,7 +57,7 @@ async fn says_why_there_is_no_agent() {
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let dead = refusal(&socket).await;
     assert_eq!(dead.exit_status(), 3);
-    assert!(dead.to_string().contains("nobody listens"), "{dead}");
+    assert!(dead.to_string().contains("no process listens"), "{dead}");
     let denied = CliError::connecting(&socket, std::io::ErrorKind::PermissionDenied.into());
     assert_eq!((denied.exit_status(), denied.to_string().contains("sudo")), (4, true));
 }

@@ -95,8 +95,8 @@ fn nothing_leads_out() {
         "magic",
         "loop",
     ] {
-        let told = stage.bind(path);
-        assert!(matches!(told, Err(VolumeError::Escape { .. })), "{path}: {told:?}");
+        let result = stage.bind(path);
+        assert!(matches!(result, Err(VolumeError::Escape { .. })), "{path}: {result:?}");
     }
     assert_eq!(fs::read_dir(&secret).unwrap().count(), 1);
 }

@@ -87,9 +87,9 @@ async fn whoever_it_is() {
 #[tokio::test]
 async fn http_2() {
     let (server, seen) = http2(0).await;
-    let mut asked = action(Scheme::Https, server.port, "/a?b");
-    asked.headers = vec![("Host".into(), "web".into()), ("X".into(), "1".into())];
-    assert_eq!(ask(&asked, "127.0.0.1").await, good("hello"));
+    let mut action = action(Scheme::Https, server.port, "/a?b");
+    action.headers = vec![("Host".into(), "web".into()), ("X".into(), "1".into())];
+    assert_eq!(ask(&action, "127.0.0.1").await, good("hello"));
     let line = seen.lock()[0].clone();
     assert!(line.starts_with("HTTP/2.0 https://web/a?b "), "{line}");
     assert!(
@@ -145,7 +145,7 @@ async fn no_tls() {
     .await;
     let error = over_tls(&server, "/").await.unwrap_err();
     assert!(error.ends_with("/\": EOF"), "{error}");
-    // The other way round: a TLS server that is asked without.
+    // The opposite case: plain HTTP to a TLS server.
     let server = http1(&[], Vec::new()).await;
     let error = plain(&server, "/").await.unwrap_err();
     assert!(error.contains("malformed HTTP response") || error.ends_with(": EOF"), "{error}");
