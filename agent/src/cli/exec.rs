@@ -52,7 +52,7 @@ pub async fn run(args: ExecArgs) -> Result<(), CliError> {
         stdin && terminal::is_input()
     };
     let mut client = target.connect().await?;
-    let (input, requests) = mpsc::channel(16);
+    let (sender, requests) = mpsc::channel(16);
     let start = ExecStart {
         pod: target.pod(),
         container: target.container(),
@@ -61,14 +61,14 @@ pub async fn run(args: ExecArgs) -> Result<(), CliError> {
         tty,
         size: if tty { terminal::size() } else { None },
     };
-    let _room = input.send(request(Input::Start(start))).await;
+    let _room = sender.send(request(Input::Start(start))).await;
     let refused = target::refused(&target);
     let mut answers = client.exec(ReceiverStream::new(requests)).await.map_err(&refused)?.into_inner();
     let mut ends = Ends::new(tty)?;
     // Set to raw mode at the first response; until then Ctrl-C ends this program.
     let mut raw = None;
     let feed = async {
-        feed(input, stdin, tty).await?;
+        feed(sender, stdin, tty).await?;
         pending().await
     };
     let listen = async {
@@ -113,7 +113,7 @@ fn request(message: Input) -> ExecRequest {
 }
 
 /// Sends standard input and changes of the terminal's size to the agent.
-async fn feed(input: mpsc::Sender<ExecRequest>, stdin: bool, tty: bool) -> Result<(), CliError> {
+async fn feed(sender: mpsc::Sender<ExecRequest>, stdin: bool, tty: bool) -> Result<(), CliError> {
     let mut input = if stdin { Some(terminal::input()) } else { None };
     let mut resized = if tty { Some(listen_to(SignalKind::window_change())?) } else { None };
     while input.is_some() || resized.is_some() {
@@ -131,7 +131,7 @@ async fn feed(input: mpsc::Sender<ExecRequest>, stdin: bool, tty: bool) -> Resul
             },
         };
         // The command has ended; its exit code arrives on the other half of the stream.
-        if input.send(request(message)).await.is_err() {
+        if sender.send(request(message)).await.is_err() {
             return Ok(());
         }
     }

@@ -13,7 +13,7 @@ fn json_pod(name: &str) -> String {
     )
 }
 
-/// The names of pods and the texts of errors, in order.
+/// The names of pods and the messages of errors, in order.
 fn told(text: &str) -> Vec<String> {
     let tell = |one: Result<Pod, ManifestError>| one.map_or_else(|error| error.to_string(), |pod| pod.name);
     parse(text).into_iter().map(tell).collect()
@@ -146,7 +146,7 @@ fn every_problem_has_its_line() {
     );
 }
 
-/// Looking for places takes no longer than a manifest is worth.
+/// Finding the lines of many problems takes bounded time.
 #[test]
 fn many_problems_of_a_long_manifest() {
     let containers: String = (0..4000).map(|n| format!("  - name: C{n}\n")).collect();
@@ -208,7 +208,7 @@ proptest::proptest! {
     }
 }
 
-/// A file that is read while it is written.
+/// A file that is read while it is being written.
 #[test]
 fn a_text_that_ends_too_early() {
     let full =

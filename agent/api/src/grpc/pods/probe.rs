@@ -1,4 +1,4 @@
-//! `view::ProbesView` as protobuf, container by container.
+//! Converts a `ProbesView` into protobuf, container by container.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl<'a> Probes<'a> {
         Self(all)
     }
 
-    /// Of one container, startup first.
+    /// The probes of one container, startup first.
     pub fn of_container(&self, uid: &str, container: &str) -> Vec<proto::Probe> {
         self.0.get(&(uid, container)).into_iter().flatten().map(|own| probe(own)).collect()
     }
