@@ -14,8 +14,6 @@ mod gates;
 mod gc;
 mod kubelet;
 mod kubelet_keys;
-#[cfg(test)]
-mod layers_tests;
 mod machine;
 mod merge;
 mod node;

@@ -11,12 +11,6 @@ mod client;
 mod condition;
 #[cfg(any(test, feature = "testing"))]
 pub mod containerd_fixture;
-#[cfg(test)]
-mod containerd_image_tests;
-#[cfg(test)]
-mod containerd_life_tests;
-#[cfg(test)]
-mod containerd_tests;
 mod containers;
 mod enrich;
 mod error;
@@ -28,10 +22,10 @@ pub mod logs;
 mod names;
 mod pace;
 mod sandboxes;
-#[cfg(test)]
-mod server_tests;
 mod streaming;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use client::{Client, Version};
 pub use condition::Condition;

@@ -43,7 +43,7 @@ pub struct PodView {
     /// Empty until the sandbox is there; the node's own for `hostNetwork`.
     pub ips: Vec<IpAddr>,
     pub sandbox_id: String,
-    /// In the manifest's order: init containers (sidecars among them) and then the ordinary ones.
+    /// In the manifest's order: init containers (sidecars among them) and then the regular ones.
     pub containers: Vec<ContainerView>,
     /// Why a change of resources waits (`Deferred: …`) or was refused (`Infeasible: …`); empty when there is none.
     pub resize: String,

@@ -125,5 +125,4 @@ fn rename(from: &Path, to: &Path) -> Result<(), LogError> {
 }
 
 #[cfg(test)]
-#[path = "rotation_tests.rs"]
 mod tests;

@@ -44,7 +44,7 @@ fn segments(field: &str) -> Vec<Segment<'_>> {
 /// The line in the document; `None` if it does not have the field.
 fn seek(document: &Document<'_>, path: &[Segment<'_>]) -> Option<usize> {
     let found = Cell::new(false);
-    let seeker = Seeker { path, found: &found };
+    let seeker = FieldLocator { path, found: &found };
     let line = match document.language {
         Language::Json => {
             let mut json = serde_json::Deserializer::from_str(document.text);
@@ -61,12 +61,12 @@ fn seek(document: &Document<'_>, path: &[Segment<'_>]) -> Option<usize> {
 
 /// A deserializer that fails at the end of its path.
 #[derive(Clone, Copy)]
-struct Seeker<'a> {
+struct FieldLocator<'a> {
     path: &'a [Segment<'a>],
     found: &'a Cell<bool>,
 }
 
-impl Seeker<'_> {
+impl FieldLocator<'_> {
     fn here<E: Error>(self) -> E {
         self.found.set(true);
         E::custom("here")
@@ -78,7 +78,7 @@ impl Seeker<'_> {
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seeker<'_> {
+impl<'de> DeserializeSeed<'de> for FieldLocator<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -86,7 +86,7 @@ impl<'de> DeserializeSeed<'de> for Seeker<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seeker<'_> {
+impl<'de> Visitor<'de> for FieldLocator<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,7 +133,7 @@ impl<'de> Visitor<'de> for Seeker<'_> {
         };
         for at in 0.. {
             let more = if Some(at) == index {
-                list.next_element_seed(Seeker { path: &self.path[1..], ..self })?.is_some()
+                list.next_element_seed(FieldLocator { path: &self.path[1..], ..self })?.is_some()
             } else {
                 list.next_element::<IgnoredAny>()?.is_some()
             };
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for Seeker<'_> {
         }
         while let Some(wanted) = map.next_key_seed(Key(self))? {
             if wanted {
-                map.next_value_seed(Seeker { path: &self.path[1..], ..self })?;
+                map.next_value_seed(FieldLocator { path: &self.path[1..], ..self })?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -160,7 +160,7 @@ impl<'de> Visitor<'de> for Seeker<'_> {
 }
 
 /// Compares a key with the path; fails at the last key, because its value may begin on another line.
-struct Key<'a>(Seeker<'a>);
+struct Key<'a>(FieldLocator<'a>);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = bool;

@@ -10,16 +10,12 @@ mod identity;
 mod labels;
 mod metadata;
 mod pod_level;
-#[cfg(test)]
-mod probe_tests;
 mod refused;
 mod report;
 mod resources;
 mod restart;
 mod security;
 mod spec;
-#[cfg(test)]
-mod spec_tests;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -89,9 +85,9 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
 }
 
 /// Containers with their places (`spec.containers[0]`); init containers first.
-fn placed<'a, T>(init: &'a [T], ordinary: &'a [T]) -> impl Iterator<Item = (&'a T, String)> {
+fn placed<'a, T>(init: &'a [T], regular: &'a [T]) -> impl Iterator<Item = (&'a T, String)> {
     let at = |list: &'a [T], field: &'static str| {
         list.iter().enumerate().map(move |(index, container)| (container, format!("{field}[{index}]")))
     };
-    at(init, "spec.initContainers").chain(at(ordinary, "spec.containers"))
+    at(init, "spec.initContainers").chain(at(regular, "spec.containers"))
 }

@@ -62,7 +62,7 @@ pub(super) fn host_ports(spec: &PodSpec, report: &mut Report) {
     let mut taken = BTreeSet::new();
     let init = spec.init_containers.as_deref().unwrap_or_default();
     for (container, place) in super::placed(init, &spec.containers) {
-        // Ordinary init containers run one after the other, and not beside the others.
+        // Regular init containers run one after the other, and not beside the others.
         let beside =
             place.starts_with("spec.containers") || container.restart_policy.as_deref() == Some("Always");
         for (index, port) in container.ports.iter().flatten().enumerate() {

@@ -1,3 +1,6 @@
+mod probe;
+mod spec;
+
 use serde_json::{Value, json};
 
 use crate::Pod;

@@ -103,5 +103,4 @@ fn configured(
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

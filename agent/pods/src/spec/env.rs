@@ -88,5 +88,4 @@ impl Environment {
 }
 
 #[cfg(test)]
-#[path = "env_tests.rs"]
 mod tests;

@@ -148,5 +148,4 @@ fn recursive_read_only(mount: &VolumeMount, host: &Host) -> Result<bool, SpecErr
 }
 
 #[cfg(test)]
-#[path = "mounts_tests.rs"]
 mod tests;

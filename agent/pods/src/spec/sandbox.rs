@@ -54,5 +54,4 @@ pub fn warnings(pod: &Pod, host: &Host) -> Vec<(String, String)> {
 }
 
 #[cfg(test)]
-#[path = "sandbox_tests.rs"]
 mod tests;

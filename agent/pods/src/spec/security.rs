@@ -187,5 +187,4 @@ fn masked_paths() -> &'static [String] {
 }
 
 #[cfg(test)]
-#[path = "security_tests.rs"]
 mod tests;

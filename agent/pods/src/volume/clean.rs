@@ -199,5 +199,4 @@ fn failed(call: &'static str, path: &Path, errno: Errno) -> VolumeError {
 }
 
 #[cfg(test)]
-#[path = "clean_tests.rs"]
 mod tests;

@@ -143,5 +143,4 @@ fn mounted(kind: &str, dir: &Path, options: &str) -> nix::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "empty_dir_tests.rs"]
 mod tests;

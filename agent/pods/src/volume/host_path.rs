@@ -49,5 +49,4 @@ pub(super) fn check(path: &Path, kind: &str) -> Result<(), VolumeError> {
 }
 
 #[cfg(test)]
-#[path = "host_path_tests.rs"]
 mod tests;

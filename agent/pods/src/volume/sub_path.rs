@@ -145,5 +145,4 @@ impl Walk<'_> {
 }
 
 #[cfg(test)]
-#[path = "sub_path_tests.rs"]
 mod tests;

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::Path;
 
-use super::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
-use super::*;
+use crate::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
+use crate::*;
 
 /// Bytes below a directory.
 fn bytes(path: &Path) -> u64 {

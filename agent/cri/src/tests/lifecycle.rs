@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
-use super::*;
+use crate::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
+use crate::*;
 
 /// A container that runs a shell script.
 fn shell(name: &str, script: &str) -> cri::ContainerConfig {

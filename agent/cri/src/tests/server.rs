@@ -8,7 +8,7 @@ use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 
-use super::*;
+use crate::*;
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
 

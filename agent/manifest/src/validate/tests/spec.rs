@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::tests::{check, pod};
+use super::{check, pod};
 
 fn spec(yaml: &str) -> Value {
     let mut spec: Value = serde_yaml_ng::from_str(yaml).expect(yaml);

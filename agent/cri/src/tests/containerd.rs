@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::containerd_fixture::{Containerd, IMAGE, container_config, group_directories, sandbox_config};
-use super::*;
+use crate::containerd_fixture::{Containerd, IMAGE, container_config, group_directories, sandbox_config};
+use crate::*;
 use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_machine::cgroup::identify;
 use nodewarden_manifest::QosClass;
