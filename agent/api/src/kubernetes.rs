@@ -276,13 +276,13 @@ mod tests {
     }
 
     fn conditions_of(status: &serde_json::Value) -> String {
-        let tell = |c: &serde_json::Value| {
+        let text_of = |c: &serde_json::Value| {
             let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
             let why = [text("reason"), text("message")].join(" ").trim().to_owned();
             let why = if why.is_empty() { why } else { format!("({why})") };
             format!("{}={}{why}", text("type"), text("status"))
         };
-        let all: Vec<_> = status["conditions"].as_array().unwrap().iter().map(tell).collect();
+        let all: Vec<_> = status["conditions"].as_array().unwrap().iter().map(text_of).collect();
         all.join(" ")
     }
 
@@ -292,7 +292,7 @@ mod tests {
         view.containers[0].kind = ContainerKind::Sidecar;
         view.containers[0].state = view.containers[1].state.clone();
         // Started and ready of the sidecar and of the container, and whether the latter was created.
-        let mut told = |sidecar: (bool, bool), web: (bool, bool), made: bool| {
+        let mut conditions = |sidecar: (bool, bool), web: (bool, bool), made: bool| {
             for (own, (started, ready)) in view.containers.iter_mut().zip([sidecar, web]) {
                 (own.started, own.ready) = (started, ready);
             }
@@ -311,18 +311,21 @@ mod tests {
         };
         let (new, started, ready) = ((false, false), (true, false), (true, true));
         assert_eq!(
-            told(new, new, false),
+            conditions(new, new, false),
             "Initialized=False(ContainersNotInitialized containers with incomplete status: [prepare]) "
                 .to_owned()
                 + &unready("prepare web")
         );
-        assert_eq!(told(started, new, false), format!("Initialized=True {}", unready("prepare web")));
-        assert_eq!(told(started, started, true), format!("Initialized=True {}", unready("prepare web")));
-        assert_eq!(told(started, ready, true), format!("Initialized=True {}", unready("prepare")));
-        assert_eq!(told(ready, new, true), format!("Initialized=True {}", unready("web")));
+        assert_eq!(conditions(started, new, false), format!("Initialized=True {}", unready("prepare web")));
+        assert_eq!(
+            conditions(started, started, true),
+            format!("Initialized=True {}", unready("prepare web"))
+        );
+        assert_eq!(conditions(started, ready, true), format!("Initialized=True {}", unready("prepare")));
+        assert_eq!(conditions(ready, new, true), format!("Initialized=True {}", unready("web")));
         // A restart of a sidecar because of a probe does not revert the initialisation.
-        assert_eq!(told(new, ready, true), format!("Initialized=True {}", unready("prepare")));
-        assert_eq!(told(ready, ready, true), "Initialized=True Ready=True ContainersReady=True");
+        assert_eq!(conditions(new, ready, true), format!("Initialized=True {}", unready("prepare")));
+        assert_eq!(conditions(ready, ready, true), "Initialized=True Ready=True ContainersReady=True");
     }
 
     #[test]
@@ -335,9 +338,9 @@ mod tests {
             container.state =
                 ContainerState::Waiting { reason: "PodInitializing".into(), message: String::new() };
         }
-        let told = |view: &PodView| conditions_of(&serde_json::to_value(status(view)).unwrap());
+        let conditions = |view: &PodView| conditions_of(&serde_json::to_value(status(view)).unwrap());
         assert_eq!(
-            told(&view),
+            conditions(&view),
             "PodReadyToStartContainers=False \
              Initialized=False(ContainersNotInitialized containers with incomplete status: [prepare]) \
              Ready=False(ContainersNotReady containers with unready status: [web]) \
@@ -356,14 +359,16 @@ mod tests {
              DisruptionTarget=True(TerminationByKubelet The node was low on resource: memory)"
         ));
         view.message = "Usage of EmptyDir volume".into();
-        assert!(told(&view).ends_with(" PodScheduled=True"), "its own limit");
+        assert!(conditions(&view).ends_with(" PodScheduled=True"), "its own limit");
         view.reason.clear();
         view.resize = "Deferred: no room: none".into();
-        assert!(told(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)"));
+        assert!(
+            conditions(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)")
+        );
         view.resize.clear();
         view.phase = PodPhase::Succeeded;
         assert_eq!(
-            told(&view),
+            conditions(&view),
             "PodReadyToStartContainers=False Initialized=True(PodCompleted) Ready=False(PodCompleted) \
              ContainersReady=False(PodCompleted) PodScheduled=True"
         );

@@ -188,12 +188,12 @@ impl<'p> Fields<'p> {
         self.read(key, "a mapping", |v| v.as_mapping().cloned()).unwrap_or_default()
     }
 
-    /// What is left: keys that nobody took, with what was shown of their values.
+    /// The keys that were not read, with their values as shown in problems.
     pub fn rest(&self) -> Vec<(String, String)> {
         self.map.iter().map(|(k, v)| (shown(k), shown(v))).collect()
     }
 
-    /// Ends with a problem for every key that nobody took.
+    /// Ends the reading; records a problem for every key that was not read.
     pub fn finish(mut self) {
         for (key, _) in self.rest() {
             let expected = match meant(&key, self.known.iter().copied()) {

@@ -72,7 +72,7 @@ mod tests {
     fn check(table: &[&'static Desc]) {
         let mut names = HashSet::new();
         for desc in table {
-            assert!(names.insert(desc.name), "{} stands twice", desc.name);
+            assert!(names.insert(desc.name), "{} is defined twice", desc.name);
             assert!(!desc.help.is_empty() && !desc.help.contains(['\\', '\n']), "help of {}", desc.name);
             let mut keys = HashSet::new();
             assert!(desc.labels.iter().all(|k| keys.insert(k)), "label keys of {}", desc.name);

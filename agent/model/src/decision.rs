@@ -77,7 +77,7 @@ pub struct DecisionStep {
     pub result: String,
 }
 
-/// How the node stands at one moment.
+/// The node's pressure conditions and signals at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PressureView {
     pub conditions: Vec<ConditionSeen>,
@@ -102,7 +102,7 @@ impl CandidateSeen {
         }
     }
 
-    /// Whether a uid, a name or namespace/name stands for it.
+    /// Whether `reference`, a uid, name or namespace/name, is this pod.
     pub fn is(&self, reference: &str) -> bool {
         match reference.split_once('/') {
             Some((namespace, name)) => self.namespace == namespace && self.name == name,

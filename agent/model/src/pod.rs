@@ -1,4 +1,4 @@
-//! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1 PodStatus).
+//! The state of a managed pod, as shown by `nodewarden pods` and `/pods`, in the kubelet's terms (v1 PodStatus).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;

@@ -27,7 +27,7 @@ fn wrong_arguments_are_refused_with_what_is_right() {
         (vec!["events", "--since", "soon"], "expected a span like"),
         (vec!["top", "--interval", "0"], "expected seconds from 0.25 to 60"),
         (vec!["top", "--iterations", "0"], "1.."),
-        (vec!["simulate", "--signal", "memory.free=1Gi"], "there is memory.available"),
+        (vec!["simulate", "--signal", "memory.free=1Gi"], "expected one of memory.available"),
         (vec!["explain"], "POD|node"),
     ] {
         let args = std::iter::once("nodewarden").chain(args);

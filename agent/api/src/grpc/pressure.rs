@@ -71,8 +71,8 @@ impl proto::pressure_server::Pressure for Service {
         let (request, eviction) = (request.into_inner(), self.eviction()?);
         if Signal::parse(&request.signal).is_none() {
             let names = Signal::VARIANTS.join(", ");
-            let told = format!("unknown signal {:?}: there is {names}", request.signal);
-            return Err(Status::invalid_argument(told));
+            let message = format!("unknown signal {:?}: expected one of {names}", request.signal);
+            return Err(Status::invalid_argument(message));
         }
         let decision = eviction.simulate(&request.signal, &request.threshold).await;
         let decision = decision.map_err(Status::failed_precondition)?;

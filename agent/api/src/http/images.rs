@@ -87,7 +87,7 @@ mod tests {
         }
 
         async fn collect(&self, _: bool, _: UnboundedSender<GcStep>) -> Result<GcOutcome, String> {
-            unreachable!("nobody collects here")
+            unreachable!("the tests do not collect")
         }
     }
 

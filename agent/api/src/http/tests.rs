@@ -170,7 +170,7 @@ async fn a_client_that_leaves_frees_its_place() {
         }
     })
     .await;
-    assert_eq!(app.scrapes.available_permits(), 0, "nobody reads, so the writer waits");
+    assert_eq!(app.scrapes.available_permits(), 0, "the client does not read, so the writer waits");
     drop(response);
     let free = tokio::time::timeout(Duration::from_secs(5), app.scrapes.acquire()).await;
     drop(free.expect("in time").unwrap());

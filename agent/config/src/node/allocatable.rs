@@ -104,7 +104,7 @@ fn check(top: &mut Fields<'_>, settings: &NodeSettings) {
         ),
     ] {
         if has(whole) && has(compressible) {
-            top.refuse(ENFORCE, compressible.name(), &format!("not beside {}", whole.name()));
+            top.refuse(ENFORCE, compressible.name(), &format!("not together with {}", whole.name()));
         }
         for word in [whole, compressible] {
             if has(word) && cgroup.is_none() && !top.has_problem(key) {

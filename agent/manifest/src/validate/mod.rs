@@ -53,7 +53,7 @@ pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
     problems
 }
 
-/// What the manifest says beside names and resources.
+/// Validates everything except names and resources.
 fn manifest(pod: &Pod) -> Vec<Problem> {
     let mut report = Report::default();
     let spec = &pod.spec;

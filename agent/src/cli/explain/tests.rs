@@ -77,7 +77,7 @@ fn figures_are_of_the_signal_that_was_acted_on() {
     own.signals.insert(0, inodes.clone());
     let text = explanation("", &[Arc::new(own.clone())], 1, 0).text(false, now());
     assert!(text.contains("900Mi"), "{text}");
-    // A soft threshold whose grace is not over has evicted nobody.
+    // A soft threshold whose grace period is not over evicts no pod.
     own.signals = vec![inodes, own.signals[1].clone()];
     (own.signals[1].hard, own.signals[1].grace_ms) = (false, Some(90_000));
     own.candidates[0].usage = 12_000;
@@ -94,7 +94,7 @@ fn candidates_far_from_having_to_go_are_counted() {
     let text = explanation("", &own, 1, 0).text(false, now());
     assert!(text.contains("    6  shop/web-5 ") && !text.contains("shop/web-6 "), "{text}");
     assert!(text.contains("\nand 16 more: --all shows them\n"), "{text}");
-    // The pod that is asked about stands in any case, at its place.
+    // The pod of the request is always shown, at its position.
     let text = explanation("shop/web-12", &own, 1, 0).text(false, now());
     assert!(text.contains("   13  shop/web-12 ") && text.contains("\nand 15 more: "), "{text}");
     let text = explanation("", &own, 1, 0).text(true, now());

@@ -92,7 +92,7 @@ async fn over_ipv6() {
 async fn by_name() {
     let server = Server::answering(|_| answer("200 OK", "", "named")).await;
     let mut action = action(Scheme::Http, server.port, "/");
-    // Whatever else the name stands for, one of its addresses answers.
+    // One of the addresses of the name responds.
     assert_eq!(ask(&action, "localhost").await, good("named"));
     let error = ask(&action, "nobody.invalid").await.unwrap_err();
     assert!(error.contains("dial tcp: lookup nobody.invalid: "), "{error}");

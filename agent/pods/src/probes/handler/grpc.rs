@@ -81,9 +81,9 @@ async fn connect(host: &str, port: u16, end: Instant) -> Result<TcpStream, Fault
 async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingStatus, Status> {
     let origin =
         format!("http://{place}").parse::<Uri>().map_err(|error| Status::from_error(error.into()))?;
-    let beside = LocalExecutor::default();
+    let executor = LocalExecutor::default();
     let whole = async {
-        let shaken = http2::handshake(beside.clone(), TokioIo::new(stream)).await;
+        let shaken = http2::handshake(executor.clone(), TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(broken)?;
         let service_fn = tower::service_fn(|mut request: Request<tonic::body::Body>| {
             let mut sender = sender.clone();
@@ -100,7 +100,7 @@ async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingS
             Either::Right((Ok(()), answer)) => Ok(answer.await?.into_inner().status()),
         }
     };
-    beside.run(whole).await
+    executor.run(whole).await
 }
 
 fn broken(error: hyper::Error) -> Status {

@@ -22,8 +22,8 @@ fn the_path_must_match_its_type() {
         ("BlockDevice", vec![]),
     ] {
         for name in ["dir", "file", "socket", "link", "dangling", "none"] {
-            let told = check(&at(name), kind);
-            assert_eq!(told.is_ok(), good.contains(&name), "{name} as {kind:?}: {told:?}");
+            let result = check(&at(name), kind);
+            assert_eq!(result.is_ok(), good.contains(&name), "{name} as {kind:?}: {result:?}");
         }
     }
     check(&device, "CharDevice").unwrap();

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::super::tests::{Cleaned, can_mount};
 use super::*;
 
-/// A volume, a secret beside it, and a pod's directory.
+/// A volume, a secret outside it, and a pod's directory.
 struct Stage {
     dir: tempfile::TempDir,
     _cleaned: Cleaned,

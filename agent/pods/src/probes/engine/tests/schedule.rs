@@ -96,7 +96,7 @@ async fn a_failure_of_startup_or_liveness_holds_until_the_new_container() {
         pass(ms(5_000)).await;
         let of = |id: &str, kind| script.runs().iter().filter(|r| r.id == id && r.kind == kind).count();
         assert_eq!(of("first", kind), 1);
-        assert_eq!(of("first", READINESS) > 0, kind == LIVENESS, "readiness goes on beside liveness");
+        assert_eq!(of("first", READINESS) > 0, kind == LIVENESS, "readiness continues with liveness");
         drop(first);
         let _second = watch(&probes, "second", &specs, &record);
         pass(ms(500)).await;
