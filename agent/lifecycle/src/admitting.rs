@@ -85,7 +85,7 @@ pub async fn admit(state: &PodState) -> bool {
 /// The pod runs, or did when an earlier agent ended: what it holds is not checked.
 pub fn enter(env: &Environment, pod: &Arc<Pod>, record: &Record) {
     env.admission.enter(pod);
-    // Ordinary containers start when every init container has finished.
+    // Regular containers start when every init container has finished.
     if pod.containers.iter().any(|own| record.container(&own.name).is_some()) {
         env.admission.initialised(&pod.uid);
     }

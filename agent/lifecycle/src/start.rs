@@ -46,7 +46,7 @@ const HEAR_AGAIN: Duration = Duration::from_secs(1);
 
 /// Where pods have their directories.
 pub fn homes(config: &Config) -> PathBuf {
-    config.state_dir.join("pods")
+    config.pods_dir()
 }
 
 /// Records of an earlier agent, and what the manifests say.
@@ -62,7 +62,7 @@ pub struct Found {
 /// # Errors
 /// Records cannot be kept at all.
 pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
-    let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
+    let (store, records, damaged) = Store::open(&config.records_dir())?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
     for mut record in records {
@@ -231,7 +231,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         owner: owner(&config.state_dir),
         store: found.store,
         homes: homes(config),
-        seccomp_root: config.state_dir.join("seccomp"),
+        seccomp_root: config.seccomp_dir(),
         recursive_read_only: AtomicBool::new(false),
         admission: admission.clone(),
         devices: needs.devices,

@@ -129,7 +129,7 @@ async fn end(state: &PodState) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Ordinary and init containers at once; each sidecar after those that follow it (KEP-753).
+/// Regular and init containers at once; each sidecar after those that follow it (KEP-753).
 async fn kill_all(
     state: &PodState,
     pod: &Pod,

@@ -1,4 +1,4 @@
-//! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1 PodStatus).
+//! The state of a managed pod, as shown by `nodewarden pods` and `/pods`, in the kubelet's terms (v1 PodStatus).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -43,7 +43,7 @@ pub struct PodView {
     /// Empty until the sandbox is there; the node's own for `hostNetwork`.
     pub ips: Vec<IpAddr>,
     pub sandbox_id: String,
-    /// In the manifest's order: init containers (sidecars among them) and then the ordinary ones.
+    /// In the manifest's order: init containers (sidecars among them) and then the regular ones.
     pub containers: Vec<ContainerView>,
     /// Why a change of resources waits (`Deferred: …`) or was refused (`Infeasible: …`); empty when there is none.
     pub resize: String,

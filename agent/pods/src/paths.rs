@@ -1,11 +1,11 @@
-//! Where a pod's files are: the kubelet's layout below the state directory and the log directory.
+//! Paths of a pod's files: the kubelet's layout below the state directory and the log directory.
 
 use std::path::{Path, PathBuf};
 
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 
-/// The places of one pod.
+/// The directories of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPaths {
     /// `<state>/pods/<uid>`.
@@ -14,13 +14,13 @@ pub struct PodPaths {
     pub logs: PathBuf,
 }
 
-/// An `emptyDir` volume of the pod whose directory is `home`.
+/// Path of an `emptyDir` volume of the pod whose directory is `home`.
 pub fn empty_dir(home: &Path, volume: &str) -> PathBuf {
     home.join("volumes/kubernetes.io~empty-dir").join(volume)
 }
 
 impl PodPaths {
-    /// `pods` is `<state>/pods`.
+    /// The paths of `pod`; `pods` is `<state>/pods`, `logs` the log directory of all pods.
     pub fn new(pods: &Path, logs: &Path, pod: &Pod) -> Self {
         Self {
             home: pods.join(&pod.uid),
@@ -38,12 +38,12 @@ impl PodPaths {
         self.volumes().join("kubernetes.io~downward-api").join(volume)
     }
 
-    /// Where the part of a volume is bound that a container's mount of this index asks for.
+    /// Path at which the `subPath` of a container's mount with this index is bound.
     pub fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
         self.home.join("volume-subpaths").join(volume).join(container).join(index.to_string())
     }
 
-    /// Where the content of the volume `name` is on the node.
+    /// Path of the content of the volume `name` on the node.
     pub fn source(&self, source: Source<'_>, name: &str) -> PathBuf {
         match source {
             Source::EmptyDir(_) => self.empty_dir(name),
@@ -71,7 +71,7 @@ impl PodPaths {
         self.logs.join(container)
     }
 
-    /// The log of one run, as the runtime is told it: below the pod's log directory.
+    /// Path of the log of one run relative to the pod's log directory, as CRI expects it.
     pub fn log_name(container: &str, attempt: u32) -> String {
         format!("{container}/{attempt}.log")
     }
