@@ -24,7 +24,7 @@ fn help_teaches_with_examples() {
 fn wrong_arguments_are_refused_with_what_is_right() {
     for (args, expected) in [
         (vec!["events", "--type", "quake"], "cgroupCreated"),
-        (vec!["events", "--since", "soon"], "expected a span like"),
+        (vec!["events", "--since", "soon"], "expected a duration like"),
         (vec!["top", "--interval", "0"], "expected seconds from 0.25 to 60"),
         (vec!["top", "--iterations", "0"], "1.."),
         (vec!["simulate", "--signal", "memory.free=1Gi"], "expected one of memory.available"),

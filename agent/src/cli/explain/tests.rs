@@ -35,7 +35,7 @@ pid.available         30.0k      1.00k     32.8k  hard  no
 ORDER  POD             QOS           PRIORITY   USAGE  REQUEST    OVER  DECISION
     1  shop/cart-5d9c  Burstable            0   900Mi    100Mi   800Mi  evicted
     2  shop/web        Burstable            0   300Mi    200Mi   100Mi  kept
-    3  shop/idle       BestEffort           0  1.00Mi        0  1.00Mi  stays
+    3  shop/idle       BestEffort           0  1.00Mi        0  1.00Mi  kept
     -  shop/proxy      Guaranteed  2000000000   200Mi    150Mi  50.0Mi  kept: critical
 
 STEP         AFTER     TOOK  RESULT
@@ -45,7 +45,7 @@ kill       230.0µs  900.0µs  4 processes
 memory back  1.1ms   41.0ms  960Mi available
 ";
     let text = explanation("", &taken()[..1], 1, 0).text(false, now());
-    // Columns of the steps stand as wide as their widest cell.
+    // Columns of the steps are as wide as their widest cell.
     let squeezed = |text: &str| {
         text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
@@ -60,7 +60,7 @@ fn units_follow_what_was_short() {
     for part in [
         "Decision 6, 1m10s ago (2023-11-14T22:13:50.000Z): preemption, woken by shop/proxy is critical and finds too",
         "cpu          200m       500m         2  hard  for 0ms\n",
-        "    1  shop/web        Burstable         0   400m     400m     -  evicted\n",
+        "    1  shop/web        Burstable         0   400m     400m     -  preempted\n",
         "\nDecision 5, 1m20s ago (2023-11-14T22:13:40.000Z), nothing was done: eviction, woken by timer 40ms\n",
         "nodefs.inodesFree      40.0k      50.0k     1.00M  soft, after 1m30s  for 1m35s\n",
     ] {
@@ -113,20 +113,20 @@ fn decisions_that_are_left_out_are_counted() {
             .to_owned()
     };
     let all = taken();
-    assert_eq!(text("", &all[..1], 3, 0), "2 older: --limit 0 shows all");
+    assert_eq!(text("", &all[..1], 3, 0), "2 older decisions: --limit 0 shows all");
     assert_eq!(
         explanation("", &[], 0, 0).text(false, now()),
         "No decisions yet: the node was not under pressure\n"
     );
-    assert_eq!(explanation("shop/new", &[], 0, 0).text(false, now()), "Nothing was decided about shop/new\n");
+    assert_eq!(explanation("shop/new", &[], 0, 0).text(false, now()), "No decisions about shop/new\n");
     assert_eq!(
         explanation("idle", &[], 0, 2).text(false, now()),
         "idle was chosen in none of the recorded decisions\n\
-         idle was among the candidates of 2 decisions and stayed: --considered shows them\n"
+         idle was a candidate in 2 decisions and was not chosen: --considered shows them\n"
     );
     assert_eq!(
         text("web", &all[1..2], 1, 1),
-        "web was among the candidates of 1 decision and stayed: --considered shows them"
+        "web was a candidate in 1 decision and was not chosen: --considered shows them"
     );
     let shown =
         Explanation { with_considered: true, ..explanation("web", &all[..2], 2, 1) }.text(false, now());

@@ -132,7 +132,7 @@ Containers:
       Next:          2023-11-14T22:14:55.000Z (in 5s)
       Runs:          12 successful, 4 failed, 2 that could not be executed
     Liveness:        grpc <pod>:9090 delay=120s timeout=1s period=10s #success=1 #failure=3
-      Grace:         5s for a container that it ends
+      Grace:         5s for a container that is killed because of it
       Result:        none yet
       Next:          2023-11-14T22:16:20.000Z (in 1m30s)
 Events:

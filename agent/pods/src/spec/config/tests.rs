@@ -109,7 +109,7 @@ fn impossible_configurations_are_refused() {
     assert_eq!(refused("containers: [{name: c}]", "x"), "the pod has no container \"x\"");
     assert_eq!(
         refused("containers: [{name: c, lifecycle: {stopSignal: SIGFOO}}]", "c"),
-        "stopSignal \"SIGFOO\" is no signal that a runtime knows"
+        "stopSignal \"SIGFOO\" is not a signal known to runtimes"
     );
     // A refused container leaves nothing on the disk.
     assert!(!fixture.host().state_pods.exists());

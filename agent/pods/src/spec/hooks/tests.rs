@@ -184,7 +184,7 @@ async fn a_request_without_response_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let silent = run(&get(port, "/", &[]), &["127.0.0.1"], Some(50)).await.unwrap_err();
-    assert_eq!(silent, "the hook was not done within 0.05 s");
+    assert_eq!(silent, "the hook did not complete within 0.05 s");
     drop(listener);
     let refused = run(&get(port, "/", &[]), &["127.0.0.1"], None).await.unwrap_err();
     assert!(refused.contains("connect: connection refused"), "{refused}");
