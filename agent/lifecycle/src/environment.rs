@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
 use tracing::info;
 
-use super::store::Store;
+use crate::record::store::Store;
 use nodewarden_admission::Admission;
 use nodewarden_config::{EvictionSettings, NodeSettings, PodSettings};
 use nodewarden_cri::Client;

@@ -11,12 +11,16 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::environment::Environment;
-use super::housekeeping::{Found, Housekeeping};
-use super::identity::{self, Running};
-use super::state::PodState;
-use super::worker::{self, Order, Report};
-use super::{Ending, Record, admitting, devices, probing, resize};
+use crate::act::housekeeping::{Found, Housekeeping};
+use crate::act::{admitting, devices, probing};
+use crate::decide::identity;
+use crate::decide::identity::Running;
+use crate::decide::resize;
+use crate::environment::Environment;
+use crate::orders::{Order, Report};
+use crate::record::{Ending, Record};
+use crate::state::PodState;
+use crate::worker;
 use nodewarden_admission::NoGrowth;
 use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{Keep, Kept, PodSink};
@@ -191,7 +195,12 @@ impl Manager {
             let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
             if AssertUnwindSafe(run).catch_unwind().await.is_err() {
                 tokio::time::sleep(AFTER_A_FAULT).await;
-                let _ = reports.send(Report::Died { state });
+                probing::ended(&state);
+                let (pod, record) = {
+                    let inner = state.lock();
+                    (inner.pod.clone(), Box::new(inner.record.clone()))
+                };
+                let _ = reports.send(Report::Died { pod, record });
             }
         });
         self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None, refused: None });
@@ -267,19 +276,14 @@ impl Manager {
             }
             Report::Away { uid } => self.away(&uid, true),
             Report::Back { uid } => self.away(&uid, false),
-            Report::Died { state } => {
-                probing::ended(&state);
-                let (pod, record) = {
-                    let inner = state.lock();
-                    (inner.pod.clone(), inner.record.clone())
-                };
+            Report::Died { pod, record } => {
                 self.env.tell(
                     &pod,
                     None,
                     "WorkerDied",
                     "a fault in the agent: the pod's worker starts again".into(),
                 );
-                self.begin(pod, record, false, None);
+                self.begin(pod, *record, false, None);
                 // What it was on its way to, or waited for, is asked for again.
                 self.assign();
             }

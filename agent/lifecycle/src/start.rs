@@ -1,5 +1,7 @@
 //! From the configuration to workers: what an earlier agent left first, then what the manifests want.
 
+mod admission;
+
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::path::PathBuf;
@@ -11,12 +13,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
-use super::environment::{Environment, Places, host_ips, owner};
-use super::housekeeping::Housekeeping;
-use super::manager::{FIRST_LOOK, Input, Manager};
-use super::manifest::Manifest;
-use super::store::{Store, StoreError};
-use super::{Record, admitting, identity};
+use crate::act::housekeeping::Housekeeping;
+use crate::decide::identity;
+use crate::environment::{Environment, Places, host_ips, owner};
+use crate::manager::{FIRST_LOOK, Input, Manager};
+use crate::record::Record;
+use crate::record::manifest::Manifest;
+use crate::record::store::{Store, StoreError};
 use nodewarden_admission::{Admission, Explain};
 use nodewarden_config::{Config, Endpoint, PodSettings};
 use nodewarden_cri::Client;
@@ -212,7 +215,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         resolv.inspect_err(|error| warn!("{error}: pods get no resolver of the node's")).ok().flatten();
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let (inputs, incoming) = mpsc::unbounded_channel();
-    let admission = admitting::start(config, &needs, &inputs);
+    let admission = admission::start(config, &needs, &inputs);
     let env = Arc::new(Environment {
         client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
         settings: config.node.clone(),
@@ -317,8 +320,8 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixture::{pod, record};
     use super::*;
+    use crate::fixture::{pod, record};
     use nodewarden_pods::source::Sourced;
 
     #[test]

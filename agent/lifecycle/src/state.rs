@@ -9,14 +9,18 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
-use super::environment::Environment;
-use super::probing::{NOTHING, Probing, Published};
-use super::saver::Saver;
-use super::worker::Order;
-use super::{ContainerSeen, Observed, Plan, Record, phase};
+use crate::decide::observed::{ContainerSeen, Observed};
+use crate::decide::phase;
+use crate::decide::plan::Plan;
+use crate::decide::published::{NOTHING, Published};
+use crate::environment::Environment;
+use crate::orders::Order;
+use crate::record::Record;
+use crate::record::saver::Saver;
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_manifest::Pod;
 use nodewarden_model::OomVictim;
+use nodewarden_pods::probes::Watched;
 
 /// See the module.
 #[derive(Debug)]
@@ -61,6 +65,22 @@ pub struct Inner {
     pub early_ooms: Vec<(String, OomVictim)>,
     /// Boxed, since most pods have none.
     pub probing: Option<Box<Probing>>,
+}
+
+/// Of a pod whose containers have probes, or of which the kernel has just seen one end.
+#[derive(Debug, Default)]
+pub struct Probing {
+    pub published: Published,
+    /// Containers that are probed.
+    pub watched: Vec<Watched>,
+}
+
+impl Probing {
+    /// With what an earlier agent knew; none of most pods.
+    pub fn of(record: &Record) -> Option<Box<Self>> {
+        let published = Published::of(record);
+        (published != NOTHING).then(|| Box::new(Self { published, watched: Vec::new() }))
+    }
 }
 
 /// A start that failed.

@@ -5,61 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
-use super::manifest::Manifest;
-use super::state::PodState;
-use super::turn::{Next, turn};
-use super::{Ending, away, devices, exits, kill, look, probing, resizing, terminate};
-use nodewarden_admission::NoGrowth;
-use nodewarden_cri::Listing;
-use nodewarden_eviction::Eviction;
-use nodewarden_manifest::Pod;
-use nodewarden_model::OomVictim;
-
-/// What a worker is told.
-#[derive(Debug)]
-pub enum Order {
-    /// Something may have changed at the runtime.
-    Look,
-    /// What the runtime has of the pod now, which is looked at only if it is news.
-    Listed(Box<Listing>),
-    /// The kernel saw the container's last process end, or its first one: the runtime will say so in a moment.
-    /// Unless it is `sure`, it may have been another process that the runtime had started in it.
-    Exited { container: String, sure: bool },
-    /// The kernel killed a process of the container for memory.
-    Oom { container: String, victim: OomVictim },
-    /// A probe's result has changed; `look`: something may have to be done.
-    Probed { look: bool },
-    /// Other resources; the pod level has grown for them when its place says `version`.
-    Resize { pod: Arc<Pod>, version: u64 },
-    /// Why it does not have the resources that it should, or that it should have no others.
-    NotResized { why: Option<NoGrowth> },
-    /// The manifest is in another file now.
-    Moved { origin: String },
-    /// The pod has to make way, and comes back later.
-    Evict(Eviction),
-    /// The pod is to go.
-    End(Ending),
-}
-
-/// What a worker tells.
-#[derive(Debug)]
-pub enum Report {
-    /// Every container has the resources of the last order.
-    Resized { uid: String },
-    /// Nothing of the pod is left but its cgroup.
-    Gone { uid: String },
-    /// Nothing of a pod that had to make way is left: it needs no cgroup for now.
-    Away { uid: String },
-    /// It comes back, and needs one.
-    Back { uid: String },
-    /// The worker died of a fault in the agent.
-    Died { state: Arc<PodState> },
-}
-
-/// How long the runtime may take to notice what the kernel saw.
-const NOTICED: Duration = Duration::from_secs(2);
-/// The same where it may have been something else.
-const DOUBTED: Duration = Duration::from_millis(100);
+use crate::act::inbox::News;
+use crate::act::turn::{Next, turn};
+use crate::act::{devices, evict, kill, look, probing, resize, terminate};
+use crate::orders::{Order, Report};
+use crate::state::PodState;
 
 /// Runs until the pod has ended for good. `fresh`: the runtime has nothing of this pod, as was just seen.
 pub async fn run(
@@ -81,7 +31,7 @@ pub async fn run(
         if state.lock().record.ending.is_some() {
             break;
         }
-        let Some(()) = Box::pin(away::wait(&state, &mut orders, &reports)).await else { return };
+        let Some(()) = Box::pin(evict::wait(&state, &mut orders, &reports)).await else { return };
         look = true;
     }
     Box::pin(terminate::forget(&state)).await;
@@ -126,7 +76,7 @@ async fn live(
                 if wait != Some(Duration::ZERO) {
                     state.give_way();
                 }
-                resizing::report_done(state, reports);
+                resize::report_done(state, reports);
                 let mut news = News::default();
                 let first = match wait {
                     Some(wait) => tokio::time::timeout(wait, orders.recv()).await,
@@ -158,69 +108,6 @@ async fn leave(state: &PodState, orders: &mut mpsc::UnboundedReceiver<Order>) ->
             biased;
             () = &mut ending => return Some(()),
             order = orders.recv() => news.take(state, order?),
-        }
-    }
-}
-
-/// What orders ask of the next turn.
-#[derive(Debug, Default)]
-pub(super) struct News {
-    pub look: bool,
-    /// With how long it is waited for.
-    expected: Vec<(String, Duration)>,
-}
-
-impl News {
-    /// Carries out what does not wait for a turn.
-    pub fn take(&mut self, state: &PodState, order: Order) {
-        match order {
-            Order::Look => self.look = true,
-            Order::Listed(listing) => self.look |= look::differs(&state.lock().observed, &listing),
-            Order::Exited { container, sure } => {
-                self.look = true;
-                // Not one probe more may count against it, or as its success.
-                if sure {
-                    probing::exited(state, &container);
-                }
-                let wait = if sure { NOTICED } else { DOUBTED };
-                // Told by its process and by its cgroup.
-                match self.expected.iter_mut().find(|(id, _)| *id == container) {
-                    Some((_, longest)) => *longest = wait.max(*longest),
-                    None => self.expected.push((container, wait)),
-                }
-            }
-            Order::Probed { look } => {
-                self.look |= look;
-                state.show();
-            }
-            Order::Oom { container, victim } => exits::note_oom(state, &container, victim),
-            Order::Resize { pod, version } => {
-                self.look = true;
-                state.update(|inner| {
-                    inner.record.manifest = Manifest::of(&pod);
-                    inner.pod = pod;
-                    inner.version = version;
-                    inner.resizing = true;
-                    inner.resize.clear();
-                });
-            }
-            Order::NotResized { why } => resizing::refused(state, why.as_ref()),
-            Order::Evict(eviction) => {
-                self.look = true;
-                away::evict(state, &eviction);
-            }
-            Order::Moved { origin } => state.update(|inner| inner.record.origin = origin),
-            Order::End(ending) => {
-                // Told in a turn that finds nothing to do, it must not be waited for.
-                self.look = true;
-                let (pod, why) = (state.pod(), ending.why.clone());
-                state.update(|inner| {
-                    inner.record.ending.get_or_insert(ending);
-                });
-                state.env.tell(&pod, None, "Killing", format!("Stopping pod: {why}"));
-                probing::stop(state);
-                state.interrupt();
-            }
         }
     }
 }

@@ -1,0 +1,167 @@
+//! A pod that had to make way, carried out: it is told to end, stays away, and begins anew.
+
+use jiff::Timestamp;
+use tokio::sync::mpsc;
+
+use super::inbox::News;
+use super::{counters, devices, probing, resize, terminate};
+use crate::decide::evicted::Taken;
+use crate::decide::observed::Observed;
+use crate::decide::plan::Plan;
+use crate::decide::{backoff, plan};
+use crate::orders::{Order, Report};
+use crate::record::Record;
+use crate::state::{Inner, PodState};
+use nodewarden_eviction::Eviction;
+use nodewarden_model::PodPhase;
+
+/// Takes the order to make way: from now on nothing of the pod is started, and what is under way for it stops.
+pub fn evict(state: &PodState, eviction: &Eviction) {
+    let pod = state.pod();
+    let own = nodewarden_manifest::grace(&pod);
+    let mut taken = Taken::Known;
+    state.update(|inner| {
+        let finished = inner.plan.finished.is_some();
+        taken = inner.record.evict(eviction, own, finished, Timestamp::now());
+    });
+    match taken {
+        Taken::New => {
+            state.env.tell(&pod, None, &eviction.reason, eviction.message.clone());
+            probing::stop(state);
+        }
+        Taken::Sooner => {
+            let message = format!("Less time for its end: {}", eviction.message);
+            state.env.tell(&pod, None, "Killing", message);
+        }
+        Taken::Known => {}
+    }
+    state.interrupt();
+}
+
+/// What ended well by itself before it had to make way has done what it was there for, though nobody had looked yet.
+pub fn note_finished(state: &PodState) {
+    state.save(|inner| {
+        let finished = has_finished(inner, state);
+        if finished && let Some(evicted) = inner.record.eviction.as_deref_mut() {
+            evicted.finished = true;
+        }
+        finished
+    });
+}
+
+fn has_finished(inner: &Inner, state: &PodState) -> bool {
+    let under_way = inner.record.evicted().filter(|evicted| evicted.gone.is_none() && !evicted.finished);
+    let Some(since) = under_way.map(|evicted| evicted.since) else { return false };
+    let before = |record: &Record| {
+        let mut ends = record.containers.values().filter_map(|own| own.last.as_ref()?.finished);
+        ends.all(|finished| finished <= since)
+    };
+    if !before(&inner.record) {
+        return false;
+    }
+    let record = Record { eviction: None, ending: None, ..inner.record.clone() };
+    let settings = &state.env.pods;
+    let decided =
+        plan::plan(&inner.pod, &inner.observed, &record, inner.published(), settings, Timestamp::now());
+    decided.finished == Some(PodPhase::Succeeded)
+}
+
+/// Nothing of the pod is left: what it held is for others, and it is shown as it was told to make way.
+fn gone(state: &PodState) {
+    probing::forget(state);
+    let pod = state.pod();
+    // Before it is noted: the next agent need not know of them.
+    devices::release(&state.env, &pod.uid);
+    let mut news = false;
+    state.update(|inner| {
+        inner.observed = Observed::default();
+        inner.told.clear();
+        forget_troubles(inner);
+        news = inner.record.note_gone(Timestamp::now());
+    });
+    if news {
+        state.env.tell(&pod, None, "Terminated", terminate::DONE.to_owned());
+    }
+}
+
+fn forget_troubles(inner: &mut Inner) {
+    inner.plan = Plan::default();
+    inner.failed.clear();
+    inner.trouble = None;
+    inner.sandbox_failures = 0;
+    inner.resize.clear();
+    inner.early_ooms.clear();
+}
+
+/// Waits after the pod's end until it is back or there is something else to do; `None` when the agent ends.
+pub async fn wait(
+    state: &PodState,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+    reports: &mpsc::UnboundedSender<Report>,
+) -> Option<()> {
+    gone(state);
+    let uid = state.pod().uid.clone();
+    let _ = reports.send(Report::Away { uid: uid.clone() });
+    loop {
+        // Nothing runs that would have to be resized.
+        resize::report_done(state, reports);
+        tokio::select! {
+            biased;
+            order = orders.recv() => {
+                let mut news = News::default();
+                news.take(state, order?);
+                if news.look {
+                    return Some(());
+                }
+            }
+            () = may_come_back(state) => {
+                let _ = reports.send(Report::Back { uid });
+                come_back(state).await;
+                return Some(());
+            }
+        }
+    }
+}
+
+/// Waits until its back-off is over and the pressure too that it had to make way for; for ever if it does not come back.
+async fn may_come_back(state: &PodState) {
+    let waits = {
+        let inner = state.lock();
+        let evicted = inner.record.evicted();
+        evicted.and_then(|evicted| {
+            Some((evicted.stays_away(&state.env.eviction, Timestamp::now())?, evicted.condition))
+        })
+    };
+    let Some((back_off, condition)) = waits else { return std::future::pending().await };
+    tokio::time::sleep(back_off).await;
+    if let Some(condition) = condition {
+        let mut pressure = state.env.pressure.clone();
+        // Held and nobody there who would ever say otherwise: the agent ends.
+        if pressure.wait_for(|pressure| !pressure.has(condition)).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+async fn come_back(state: &PodState) {
+    let pod = state.pod();
+    let now = Timestamp::now();
+    let mut message = String::new();
+    state.update(|inner| {
+        if let Some(evicted) = inner.record.evicted() {
+            let away = backoff::go(std::time::Duration::from_secs(
+                backoff::between(evicted.gone.unwrap_or(now), now).as_secs(),
+            ));
+            message = format!("{} {away} ago: the pod starts again", evicted.reason);
+        }
+        forget_troubles(inner);
+        inner.record.come_back(now);
+    });
+    // On disk before anything of it is made: the next agent would take that away as a rest of what was evicted.
+    state.saved().await;
+    state.env.tell(&pod, None, "CameBack", message);
+    counters::pod_restarted();
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+//! Pods that had to make way: they end like others, are shown as failed, and come back.
+//!
+//! What becomes of one is decided here, on its [`Record`]: first it is being ended, then it is away, then it is back, as a
+//! new run of the same pod. Nobody else starts it again: for a kubelet an evicted pod is done, and a controller makes
+//! another one (`pkg/kubelet/eviction`), which pods of manifests do not have.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+
+use super::backoff::{after, between};
+use crate::record::{Ending, Evicted, Record};
+use nodewarden_config::EvictionSettings;
+use nodewarden_eviction::Eviction;
+
+/// A pod that was not evicted for so long since it came back begins its back-off anew.
+const QUIET: Duration = Duration::from_secs(600);
+
+/// What came of an eviction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Taken {
+    /// The pod makes way from now on.
+    New,
+    /// It ended already, and has less time for it now.
+    Sooner,
+    /// It ends as soon already, or is away.
+    Known,
+}
+
+impl Evicted {
+    /// How long it stays away after its end: doubled with each eviction.
+    fn back_off(&self, settings: &EvictionSettings) -> Duration {
+        let factor = 1_u32.checked_shl(self.times.saturating_sub(1)).unwrap_or(u32::MAX);
+        settings.back_off.saturating_mul(factor).min(settings.max_back_off)
+    }
+
+    /// The time until its back-off is over; none if it never comes back, or is not gone yet.
+    pub fn stays_away(&self, settings: &EvictionSettings, now: Timestamp) -> Option<Duration> {
+        let gone = self.gone.filter(|_| settings.restart_evicted && !self.finished)?;
+        Some(self.back_off(settings).saturating_sub(between(gone, now)))
+    }
+
+    /// It is away, and failed by what was done to it.
+    pub fn has_failed(&self) -> bool {
+        self.gone.is_some() && !self.finished
+    }
+}
+
+impl Record {
+    /// The eviction of a pod that is not back from it.
+    pub fn evicted(&self) -> Option<&Evicted> {
+        self.eviction.as_deref().filter(|evicted| evicted.back.is_none())
+    }
+
+    /// Nothing of it is there, since it had to make way.
+    pub fn is_away(&self) -> bool {
+        self.evicted().is_some_and(|evicted| evicted.gone.is_some())
+    }
+
+    /// The pod is being ended, for good or to come back, or is away: nothing of it is to be started.
+    pub fn is_leaving(&self) -> bool {
+        self.ending.is_some() || self.evicted().is_some()
+    }
+
+    /// Until when the pod's containers have to have ended.
+    pub fn due(&self) -> Option<Timestamp> {
+        let ending = self.ending.as_ref().map(|ending| after(ending.since, ending.grace()));
+        let evicted = self.evicted().map(|evicted| evicted.due);
+        ending.into_iter().chain(evicted).min()
+    }
+
+    /// How long they still have; never more than they were given, also when the clock goes back.
+    pub fn left(&self, now: Timestamp) -> Duration {
+        let ending =
+            self.ending.as_ref().map(|ending| ending.grace().saturating_sub(between(ending.since, now)));
+        let evicted =
+            self.evicted().map(|evicted| between(now, evicted.due).min(between(evicted.since, evicted.due)));
+        ending.into_iter().chain(evicted).min().unwrap_or_default()
+    }
+
+    /// Takes over that the pod has to make way. `own`: its own grace; `finished`: nothing of it would run any more.
+    /// What it was first told stands: a later order only takes time from it.
+    pub fn evict(&mut self, eviction: &Eviction, own: Duration, finished: bool, now: Timestamp) -> Taken {
+        let due = after(now, eviction.grace.map_or(own, |longest| longest.min(own)));
+        let sooner = self.due().is_some_and(|before| due < before);
+        if let Some(ending) = &mut self.ending {
+            return if sooner { ending.cut(due) } else { Taken::Known };
+        }
+        let times = match self.eviction.as_deref_mut() {
+            None => 1,
+            Some(Evicted { back: Some(back), .. }) if between(*back, now) >= QUIET => 1,
+            Some(Evicted { back: Some(_), times, .. }) => times.saturating_add(1),
+            Some(Evicted { gone: Some(_), .. }) => return Taken::Known,
+            Some(under_way) => {
+                under_way.condition = under_way.condition.or(eviction.condition);
+                under_way.due = under_way.due.min(due);
+                return if sooner { Taken::Sooner } else { Taken::Known };
+            }
+        };
+        self.eviction = Some(Box::new(Evicted {
+            reason: eviction.reason.clone(),
+            message: eviction.message.clone(),
+            condition: eviction.condition,
+            since: now,
+            due,
+            times,
+            finished,
+            gone: None,
+            back: None,
+        }));
+        Taken::New
+    }
+
+    /// Nothing of the pod is left but its cgroup and its logs; true if that is news.
+    pub fn note_gone(&mut self, now: Timestamp) -> bool {
+        let under_way = self.eviction.as_deref_mut().filter(|evicted| evicted.gone.is_none());
+        under_way.is_some_and(|evicted| evicted.gone.replace(now).is_none())
+    }
+
+    /// The pod begins anew: as if it had just been accepted, but for its evictions.
+    pub fn come_back(&mut self, now: Timestamp) {
+        self.accepted = now;
+        self.containers.clear();
+        self.admitted = false;
+        if let Some(evicted) = self.eviction.as_deref_mut() {
+            evicted.back = Some(now);
+        }
+    }
+}
+
+impl Ending {
+    fn grace(&self) -> Duration {
+        Duration::from_secs(self.grace_seconds)
+    }
+
+    /// To whole seconds, and none too many.
+    fn cut(&mut self, due: Timestamp) -> Taken {
+        self.grace_seconds = self.grace_seconds.min(between(self.since, due).as_secs());
+        Taken::Sooner
+    }
+}
+
+#[cfg(test)]
+mod tests;
