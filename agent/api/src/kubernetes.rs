@@ -72,7 +72,7 @@ fn status(view: &PodView) -> v1::PodStatus {
         .map(|(shown, declared)| (shown.kind, container_status(shown, declared)))
         .collect();
     let of = |ordinary: bool| {
-        let chosen = all.iter().filter(|(kind, _)| (*kind == ContainerKind::Ordinary) == ordinary);
+        let chosen = all.iter().filter(|(kind, _)| (*kind == ContainerKind::Regular) == ordinary);
         let chosen: Vec<_> = chosen.map(|(_, status)| status.clone()).collect();
         (!chosen.is_empty()).then_some(chosen)
     };
@@ -107,8 +107,8 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
         |c| if c.kind == ContainerKind::Sidecar { !c.started } else { !c.ready },
         &[ContainerKind::Init, ContainerKind::Sidecar],
     );
-    let unready = names(|c| !c.ready, &[ContainerKind::Sidecar, ContainerKind::Ordinary]);
-    let begun = view.containers.iter().any(|c| c.kind == ContainerKind::Ordinary && !c.id.is_empty());
+    let unready = names(|c| !c.ready, &[ContainerKind::Sidecar, ContainerKind::Regular]);
+    let begun = view.containers.iter().any(|c| c.kind == ContainerKind::Regular && !c.id.is_empty());
     let running = view.containers.iter().any(|c| matches!(c.state, ContainerState::Running { .. }));
     let condition = |type_: &str, status: bool, reason: &str, message: String| v1::PodCondition {
         type_: type_.to_owned(),

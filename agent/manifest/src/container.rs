@@ -10,7 +10,7 @@ pub enum ContainerKind {
     /// An init container with `restartPolicy: Always`: starts in its turn and stays (KEP-753).
     Sidecar,
     /// One of `spec.containers`.
-    Ordinary,
+    Regular,
 }
 
 /// One container of a pod.

@@ -48,7 +48,7 @@ fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Pr
         kind: match container.restart_policy.as_deref() {
             Some("Always") if init => ContainerKind::Sidecar,
             _ if init => ContainerKind::Init,
-            _ => ContainerKind::Ordinary,
+            _ => ContainerKind::Regular,
         },
         resources: container.resources.as_ref().map_or_else(Resources::default, |own| {
             resources(own, &format!("{at}[{index}].resources"), problems)

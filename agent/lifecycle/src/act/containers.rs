@@ -178,7 +178,7 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
             seen.started = Some(Timestamp::now());
         }
     });
-    if pod.container(name).is_some_and(|own| own.kind == ContainerKind::Ordinary) {
+    if pod.container(name).is_some_and(|own| own.kind == ContainerKind::Regular) {
         devices::initialised(state);
     }
     hook(state, id, name).await

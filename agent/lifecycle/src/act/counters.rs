@@ -25,7 +25,7 @@ impl ContainerType {
 impl From<ContainerKind> for ContainerType {
     fn from(kind: ContainerKind) -> Self {
         match kind {
-            ContainerKind::Ordinary => Self::Container,
+            ContainerKind::Regular => Self::Container,
             ContainerKind::Init | ContainerKind::Sidecar => Self::Init,
         }
     }

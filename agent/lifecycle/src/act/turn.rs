@@ -188,7 +188,7 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
             return Outcome::Later(wait);
         }
     }
-    let kind = state.pod().container(name).map_or(ContainerKind::Ordinary, |container| container.kind);
+    let kind = state.pod().container(name).map_or(ContainerKind::Regular, |container| container.kind);
     counters::container_started(kind.into());
     let started = match attempt {
         Some(attempt) => Box::pin(containers::start(state, name, attempt)).await,

@@ -141,7 +141,7 @@ fn state(
                 (ContainerState::Terminated(last.clone()), None)
             }
             // As the kubelet says of containers that a pod left without a trace (status manager `TerminatePod`).
-            None if has_failed(facts) && container.kind == ContainerKind::Ordinary => {
+            None if has_failed(facts) && container.kind == ContainerKind::Regular => {
                 (ContainerState::Terminated(untraced()), None)
             }
             last => (wait(), last.clone()),
@@ -225,7 +225,7 @@ fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
                 waiting += 1;
             }
             (ContainerKind::Sidecar, _) => {}
-            (ContainerKind::Ordinary, state) => {
+            (ContainerKind::Regular, state) => {
                 let ended = match state {
                     ContainerState::Running { .. } => {
                         running += 1;
@@ -246,7 +246,7 @@ fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
         }
     }
     let initialised = containers.iter().any(|view| {
-        view.kind == ContainerKind::Ordinary && (view.last.is_some() || !is_waiting(&view.state))
+        view.kind == ContainerKind::Regular && (view.last.is_some() || !is_waiting(&view.state))
     });
     if pending_init || (pending_sidecars && !initialised) || waiting > 0 {
         PodPhase::Pending

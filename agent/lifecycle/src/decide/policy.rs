@@ -20,7 +20,7 @@ pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     match container.kind {
         ContainerKind::Sidecar => return true,
         ContainerKind::Init if exit_code == 0 => return false,
-        ContainerKind::Init | ContainerKind::Ordinary => {}
+        ContainerKind::Init | ContainerKind::Regular => {}
     }
     let spec = spec_of(pod, &container.name);
     if let Some(own) = spec.and_then(|c| policy(c.restart_policy.as_deref())) {

@@ -62,8 +62,8 @@ mod tests {
         })));
         let shown: Vec<_> =
             demand.containers.iter().map(|c| (c.name.as_str(), c.kind, c.wanted.len())).collect();
-        use nodewarden_manifest::ContainerKind::{Init, Ordinary, Sidecar};
-        assert_eq!(shown, [("first", Init, 1), ("side", Sidecar, 1), ("main", Ordinary, 2)]);
+        use nodewarden_manifest::ContainerKind::{Init, Regular, Sidecar};
+        assert_eq!(shown, [("first", Init, 1), ("side", Sidecar, 1), ("main", Regular, 2)]);
         assert_eq!(demand.containers[0].wanted["a.b/c"], 2);
         assert_eq!(demand.only("main").containers.len(), 1);
         assert!(demand.only("plain").is_empty());

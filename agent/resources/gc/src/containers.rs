@@ -125,7 +125,7 @@ fn is_done_with(id: &str, name: &str, uid: &str, pods: &Pods) -> bool {
         ContainerState::Terminated(ended) => ended.id == id,
         _ => own.last.as_ref().is_some_and(|last| last.id == id),
     };
-    noted && (own.kind == ContainerKind::Ordinary || pods.has_ended(uid))
+    noted && (own.kind == ContainerKind::Regular || pods.has_ended(uid))
 }
 
 /// Whether a sandbox may be removed, according to a list read just before: it is not ready and has no

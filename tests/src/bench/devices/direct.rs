@@ -84,6 +84,6 @@ fn demand(number: usize) -> PodDemand {
         .into_iter()
         .map(|(name, count)| (format!("{}/{name}", crate::e2e::devices::fixture::DOMAIN), count))
         .collect();
-    let container = ContainerDemand { name: "c".into(), kind: ContainerKind::Ordinary, wanted };
+    let container = ContainerDemand { name: "c".into(), kind: ContainerKind::Regular, wanted };
     PodDemand { uid: format!("00000000-0000-0000-0000-{number:012}"), containers: vec![container] }
 }

@@ -76,7 +76,7 @@ fn container(view: &ContainerView, declared: &Container, used: &Used<'_>) -> pro
     let kind = match view.kind {
         ContainerKind::Init => "init",
         ContainerKind::Sidecar => "sidecar",
-        ContainerKind::Ordinary => "container",
+        ContainerKind::Regular => "container",
     };
     let state = match &view.state {
         ContainerState::Waiting { reason, message } => {

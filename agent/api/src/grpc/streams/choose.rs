@@ -89,19 +89,19 @@ pub fn container<'a>(
     let by_name = |name: &str| pod.containers.iter().find(|container| container.name == name);
     let there = || -> Vec<String> {
         let kind = |container: &ContainerView| match container.kind {
-            ContainerKind::Ordinary => "",
+            ContainerKind::Regular => "",
             ContainerKind::Init | ContainerKind::Sidecar => " (init)",
         };
         // Ordinary ones first, as kubectl tells them.
         let (init, ordinary): (Vec<_>, Vec<_>) =
-            pod.containers.iter().partition(|container| container.kind != ContainerKind::Ordinary);
+            pod.containers.iter().partition(|container| container.kind != ContainerKind::Regular);
         ordinary.into_iter().chain(init).map(|c| format!("{}{}", c.name, kind(c))).collect()
     };
     let annotated = pod.pod.annotations.get(DEFAULT_CONTAINER);
     let found = match name {
         "" => annotated
             .and_then(|name| by_name(name))
-            .or_else(|| pod.containers.iter().find(|c| c.kind == ContainerKind::Ordinary)),
+            .or_else(|| pod.containers.iter().find(|c| c.kind == ContainerKind::Regular)),
         name => by_name(name),
     };
     let Some(found) = found else {
@@ -162,8 +162,8 @@ mod tests {
 
     #[test]
     fn containers_by_name_and_default() {
-        use ContainerKind::{Init, Ordinary, Sidecar};
-        let kinds = [("setup", Init), ("mesh", Sidecar), ("web", Ordinary), ("log", Ordinary)];
+        use ContainerKind::{Init, Regular, Sidecar};
+        let kinds = [("setup", Init), ("mesh", Sidecar), ("web", Regular), ("log", Regular)];
         let containers = kinds.map(|(name, kind)| ContainerView { kind, ..of(name, "c0") });
         let plain = view("shop", "cart", "u1", &containers);
         let (found, chosen) = container(&plain, "").unwrap();

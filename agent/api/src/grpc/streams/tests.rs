@@ -53,7 +53,7 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
 pub fn container(name: &str, id: &str) -> ContainerView {
     ContainerView {
         name: name.into(),
-        kind: ContainerKind::Ordinary,
+        kind: ContainerKind::Regular,
         image: String::new(),
         image_id: String::new(),
         id: id.into(),

@@ -396,7 +396,7 @@ impl<'a> Here<'a> {
 
 /// How far the init containers are tells the last one that is there; how an ordinary one ended tells the record.
 fn least(container: &Container) -> usize {
-    usize::from(container.kind != ContainerKind::Ordinary)
+    usize::from(container.kind != ContainerKind::Regular)
 }
 
 fn lives(seen: &ContainerSeen) -> bool {

@@ -22,10 +22,10 @@ impl Round<'_> {
             ContainerKind::Sidecar | ContainerKind::Init => {
                 format!("Init container {name} failed {probe} probe")
             }
-            ContainerKind::Ordinary if policy::restarts(self.pod, container, policy::PROBE_KILLED) => {
+            ContainerKind::Regular if policy::restarts(self.pod, container, policy::PROBE_KILLED) => {
                 format!("Container {name} failed {probe} probe, will be restarted")
             }
-            ContainerKind::Ordinary => format!("Container {name} failed {probe} probe"),
+            ContainerKind::Regular => format!("Container {name} failed {probe} probe"),
         };
         self.kill(seen, reason, message);
     }

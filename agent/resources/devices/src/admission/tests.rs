@@ -70,7 +70,7 @@ impl Fixture {
 fn pod(uid: &str, wanted: &[(&str, usize)]) -> PodDemand {
     let wanted: BTreeMap<String, usize> =
         wanted.iter().map(|(name, count)| ((*name).to_owned(), *count)).collect();
-    let container = ContainerDemand { name: "c".into(), kind: ContainerKind::Ordinary, wanted };
+    let container = ContainerDemand { name: "c".into(), kind: ContainerKind::Regular, wanted };
     PodDemand { uid: uid.to_owned(), containers: vec![container] }
 }
 

@@ -277,14 +277,14 @@ impl PodPlan {
     /// what init containers before them had and no other such container has; an init container also what
     /// later containers have, since it has ended before they start.
     fn reusable(&self, slot: &Slot) -> BTreeSet<&str> {
-        use ContainerKind::{Init, Ordinary, Sidecar};
+        use ContainerKind::{Init, Regular, Sidecar};
         let me = slot.member;
         let (mut passed_on, mut in_use) = (BTreeSet::new(), BTreeSet::new());
         for (i, other) in self.members.iter().enumerate().filter(|(i, _)| *i != me) {
             let passes = match (self.members[me].kind, other.kind) {
-                (Some(Init), Some(Init | Ordinary)) => true,
+                (Some(Init), Some(Init | Regular)) => true,
                 (Some(Init), Some(Sidecar)) => i > me,
-                (Some(Sidecar | Ordinary), Some(Init)) => i < me,
+                (Some(Sidecar | Regular), Some(Init)) => i < me,
                 _ => false,
             };
             let ids = other.has.get(&slot.resource).into_iter().flatten().map(String::as_str);

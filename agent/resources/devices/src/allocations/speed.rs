@@ -8,7 +8,7 @@ use crate::types::{ContainerDemand, Device};
 
 fn demand(uid: String, resource: String, wanted: usize) -> PodDemand {
     let wanted = [(resource, wanted)].into();
-    let container = ContainerDemand { name: "main".to_owned(), kind: ContainerKind::Ordinary, wanted };
+    let container = ContainerDemand { name: "main".to_owned(), kind: ContainerKind::Regular, wanted };
     PodDemand { uid, containers: vec![container] }
 }
 

@@ -15,7 +15,7 @@ const GPU: &str = "domain1.com/gpu";
 const NIC: &str = "domain2.com/nic";
 const GRACE: Duration = Duration::from_secs(300);
 
-use ContainerKind::{Init, Ordinary, Sidecar};
+use ContainerKind::{Init, Regular, Sidecar};
 
 fn ids(list: &[&str]) -> BTreeSet<String> {
     list.iter().map(|id| (*id).to_owned()).collect()
@@ -56,7 +56,7 @@ fn pod(uid: &str, containers: &[ContainerSpec<'_>]) -> PodDemand {
 
 /// A pod with one container, `c`.
 fn one(uid: &str, resource: &str, wanted: usize) -> PodDemand {
-    pod(uid, &[("c", Ordinary, &[(resource, wanted)])])
+    pod(uid, &[("c", Regular, &[(resource, wanted)])])
 }
 
 /// Plans, reserves and commits; every plugin answers with the ids that it was asked for.

@@ -12,7 +12,7 @@ use super::super::super::types::{ContainerDemand, Device, Refusal};
 use super::super::plugins::Changes;
 use super::super::*;
 use super::steps::{DEVICES, Listing, PODS, RESOURCES, Step};
-use ContainerKind::{Init, Ordinary, Sidecar};
+use ContainerKind::{Init, Regular, Sidecar};
 
 const GRACE: Duration = Duration::from_secs(300);
 
@@ -84,19 +84,17 @@ fn demand(pod: usize) -> PodDemand {
     let [gpu, nic, fpga] = RESOURCES;
     type Shape<'a> = (&'a str, ContainerKind, &'a [(&'a str, usize)]);
     let shape: &[Shape<'_>] = match pod {
-        0 => &[("a", Ordinary, &[(gpu, 2)])],
-        1 => {
-            &[("i", Init, &[(gpu, 2)]), ("a", Ordinary, &[(gpu, 1), (nic, 1)]), ("b", Ordinary, &[(nic, 1)])]
-        }
+        0 => &[("a", Regular, &[(gpu, 2)])],
+        1 => &[("i", Init, &[(gpu, 2)]), ("a", Regular, &[(gpu, 1), (nic, 1)]), ("b", Regular, &[(nic, 1)])],
         2 => &[
             ("i", Init, &[(gpu, 1)]),
             ("s", Sidecar, &[(gpu, 1)]),
             ("j", Init, &[(gpu, 3)]),
-            ("a", Ordinary, &[(gpu, 1)]),
-            ("b", Ordinary, &[(gpu, 1), (fpga, 1)]),
+            ("a", Regular, &[(gpu, 1)]),
+            ("b", Regular, &[(gpu, 1), (fpga, 1)]),
         ],
-        3 => &[("i", Init, &[(nic, 3)]), ("j", Init, &[(nic, 2)]), ("a", Ordinary, &[(nic, 1)])],
-        _ => &[("a", Ordinary, &[(fpga, 1), (gpu, 1)]), ("b", Ordinary, &[(fpga, 2)])],
+        3 => &[("i", Init, &[(nic, 3)]), ("j", Init, &[(nic, 2)]), ("a", Regular, &[(nic, 1)])],
+        _ => &[("a", Regular, &[(fpga, 1), (gpu, 1)]), ("b", Regular, &[(fpga, 2)])],
     };
     let containers = shape.iter().map(|(name, kind, wanted)| ContainerDemand {
         name: (*name).to_owned(),

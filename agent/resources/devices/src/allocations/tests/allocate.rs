@@ -7,7 +7,7 @@ fn devices_are_allocated_while_enough_are_free() {
     let mut allocations = with_plugin(GPU, healthy(&["d1", "d2"]));
     allocations.register(NIC, 2);
     allocations.devices(NIC, 2, healthy(&["d3", "d4"]));
-    give(&mut allocations, &pod("both", &[("c", Ordinary, &[(GPU, 2), (NIC, 1)])])).unwrap();
+    give(&mut allocations, &pod("both", &[("c", Regular, &[(GPU, 2), (NIC, 1)])])).unwrap();
     assert_eq!(has(&allocations, "both", "c", GPU), ids(&["d1", "d2"]));
     assert_eq!(has(&allocations, "both", "c", NIC), ids(&["d3"]));
     let response = &allocations.of_pod("both")["c"][GPU].response;
@@ -27,7 +27,7 @@ fn a_pod_gets_all_or_nothing() {
     allocations.register(NIC, 1);
     allocations.devices(NIC, 1, healthy(&["n1"]));
     // Each container would fit alone; the reported numbers are the pod's.
-    let two = pod("p", &[("a", Ordinary, &[(GPU, 2)]), ("b", Ordinary, &[(GPU, 2), (NIC, 1)])]);
+    let two = pod("p", &[("a", Regular, &[(GPU, 2)]), ("b", Regular, &[(GPU, 2), (NIC, 1)])]);
     let refused = allocations.plan(&two).unwrap_err();
     let expected =
         Refusal::Insufficient { resource: GPU.into(), wanted: 4, free: 3, capacity: 3, unhealthy: 0 };
@@ -43,26 +43,23 @@ fn refusals_count_what_init_containers_pass_on() {
         Err(Refusal::Insufficient { wanted, free: 2, .. }) => wanted,
         other => panic!("{other:?}"),
     };
-    assert_eq!(wanted(&[("i", Init, &[(GPU, 5)]), ("c", Ordinary, &[(GPU, 3)])]), 5);
+    assert_eq!(wanted(&[("i", Init, &[(GPU, 5)]), ("c", Regular, &[(GPU, 3)])]), 5);
+    assert_eq!(wanted(&[("i", Init, &[(GPU, 3)]), ("j", Init, &[(GPU, 4)]), ("c", Regular, &[(GPU, 5)])]), 5);
     assert_eq!(
-        wanted(&[("i", Init, &[(GPU, 3)]), ("j", Init, &[(GPU, 4)]), ("c", Ordinary, &[(GPU, 5)])]),
-        5
-    );
-    assert_eq!(
-        wanted(&[("i", Init, &[(GPU, 4)]), ("s", Sidecar, &[(GPU, 3)]), ("c", Ordinary, &[(GPU, 3)])]),
+        wanted(&[("i", Init, &[(GPU, 4)]), ("s", Sidecar, &[(GPU, 3)]), ("c", Regular, &[(GPU, 3)])]),
         6
     );
     assert_eq!(
-        wanted(&[("s", Sidecar, &[(GPU, 2)]), ("i", Init, &[(GPU, 2)]), ("c", Ordinary, &[(GPU, 1)])]),
+        wanted(&[("s", Sidecar, &[(GPU, 2)]), ("i", Init, &[(GPU, 2)]), ("c", Regular, &[(GPU, 1)])]),
         4
     );
-    assert_eq!(wanted(&[("c", Ordinary, &[(GPU, usize::MAX)]), ("d", Ordinary, &[(GPU, 9)])]), usize::MAX);
+    assert_eq!(wanted(&[("c", Regular, &[(GPU, usize::MAX)]), ("d", Regular, &[(GPU, 9)])]), usize::MAX);
 }
 
 #[test]
 fn an_unknown_resource_is_reported_before_a_stopped_plugin_and_too_few_devices() {
     let mut allocations = with_plugin(GPU, healthy(&["d1"]));
-    let wants = |wanted: &[(&str, usize)]| pod("p", &[("c", Ordinary, wanted)]);
+    let wants = |wanted: &[(&str, usize)]| pod("p", &[("c", Regular, wanted)]);
     allocations.register("a.b/away", 1);
     let all = allocations.plan(&wants(&[("a.b/away", 1), (GPU, 2), ("z.z/unknown", 1)]));
     assert_eq!(all.unwrap_err(), Refusal::Unknown { resource: "z.z/unknown".into() });

@@ -7,7 +7,7 @@ fn a_restart_keeps_allocations_and_waits_for_plugins() {
     let mut allocations =
         with_plugin(GPU, vec![device("d1", Health::Healthy, &[1]), device("d2", Health::Healthy, &[])]);
     allocations.register(NIC, 1);
-    let demand = pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Ordinary, &[(GPU, 2)])]);
+    let demand = pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Regular, &[(GPU, 2)])]);
     give(&mut allocations, &demand).unwrap();
 
     let bytes = allocations.checkpoint().to_bytes();

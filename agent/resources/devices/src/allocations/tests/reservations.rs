@@ -75,8 +75,8 @@ fn a_plan_is_refused_when_its_basis_has_changed() {
     ];
     for (what, change, expected) in cases {
         let mut allocations = with_plugin(GPU, healthy(&["d1", "d2"]));
-        give(&mut allocations, &pod("p", &[("a", Ordinary, &[(GPU, 1)])])).unwrap();
-        let both = pod("p", &[("a", Ordinary, &[(GPU, 1)]), ("b", Ordinary, &[(GPU, 1)])]);
+        give(&mut allocations, &pod("p", &[("a", Regular, &[(GPU, 1)])])).unwrap();
+        let both = pod("p", &[("a", Regular, &[(GPU, 1)]), ("b", Regular, &[(GPU, 1)])]);
         let plan = allocations.plan(&both).unwrap();
         change(&mut allocations);
         assert_eq!(allocations.reserve(plan).err(), expected, "{what}");
@@ -112,7 +112,7 @@ fn reserved_devices_that_their_pod_loses_are_not_given_to_others() {
     let mut allocations = with_plugin(GPU, healthy(&["d1", "d2"]));
     let init = pod("p", &[("i", Init, &[(GPU, 1)])]);
     give(&mut allocations, &init).unwrap();
-    let demand = pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Ordinary, &[(GPU, 1)])]);
+    let demand = pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Regular, &[(GPU, 1)])]);
     let plan = allocations.plan(&demand).unwrap();
     let reservation = allocations.reserve(plan).unwrap();
     assert_eq!(reservation.requests()[0].devices, ids(&["d1"]));
@@ -126,7 +126,7 @@ fn reserved_devices_that_their_pod_loses_are_not_given_to_others() {
 #[test]
 fn a_plugin_that_gave_no_answer_is_asked_again() {
     let mut allocations = with_plugin(GPU, healthy(&["d1", "d2", "d3"]));
-    let demand = pod("p", &[("a", Ordinary, &[(GPU, 1)]), ("b", Ordinary, &[(GPU, 1)])]);
+    let demand = pod("p", &[("a", Regular, &[(GPU, 1)]), ("b", Regular, &[(GPU, 1)])]);
     let plan = allocations.plan(&demand).unwrap();
     let reservation = allocations.reserve(plan).unwrap();
     let mut responses = answers(&reservation);

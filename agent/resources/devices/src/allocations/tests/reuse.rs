@@ -13,8 +13,8 @@ fn init_containers_pass_their_devices_on() {
         &[
             ("i1", Init, &[(GPU, 1)]),
             ("i2", Init, &[(GPU, 2)]),
-            ("c1", Ordinary, &[(GPU, 1)]),
-            ("c2", Ordinary, &[(GPU, 1)]),
+            ("c1", Regular, &[(GPU, 1)]),
+            ("c2", Regular, &[(GPU, 1)]),
         ],
     );
     give(&mut allocations, &demand).unwrap();
@@ -40,7 +40,7 @@ fn sidecars_do_not_pass_their_devices_on() {
             ("i1", Init, &[(GPU, 1)]),
             ("s1", Sidecar, &[(GPU, 1)]),
             ("s2", Sidecar, &[(GPU, 2)]),
-            ("c1", Ordinary, &[(GPU, 3)]),
+            ("c1", Regular, &[(GPU, 3)]),
         ],
     );
     give(&mut allocations, &demand).unwrap();
@@ -60,8 +60,8 @@ fn later_init_containers_do_not_use_a_sidecars_devices() {
             ("i1", Init, &[(GPU, 3)]),
             ("s", Sidecar, &[(GPU, 1)]),
             ("i2", Init, &[(GPU, 3)]),
-            ("c1", Ordinary, &[(GPU, 2)]),
-            ("c2", Ordinary, &[(GPU, 2)]),
+            ("c1", Regular, &[(GPU, 2)]),
+            ("c2", Regular, &[(GPU, 2)]),
         ],
     );
     give(&mut allocations, &demand).unwrap();
@@ -79,7 +79,7 @@ fn resources_are_passed_on_independently() {
     allocations.devices(NIC, 1, healthy(&["d1", "d2"]));
     let demand = pod(
         "p",
-        &[("i", Init, &[(GPU, 2)]), ("c", Ordinary, &[(GPU, 1), (NIC, 1)]), ("e", Ordinary, &[(NIC, 1)])],
+        &[("i", Init, &[(GPU, 2)]), ("c", Regular, &[(GPU, 1), (NIC, 1)]), ("e", Regular, &[(NIC, 1)])],
     );
     give(&mut allocations, &demand).unwrap();
     assert_eq!(numbers(&allocations, GPU).2, 2);
@@ -95,7 +95,7 @@ fn devices_that_only_finished_init_containers_had_are_free() {
             ("i1", Init, &[(GPU, 2)]),
             ("i2", Init, &[(GPU, 5)]),
             ("s", Sidecar, &[(GPU, 1)]),
-            ("c", Ordinary, &[(GPU, 2)]),
+            ("c", Regular, &[(GPU, 2)]),
         ],
     );
     give(&mut allocations, &demand).unwrap();
@@ -139,12 +139,12 @@ fn devices_borrowed_by_an_init_container_return_to_their_container() {
     // A runtime that knows only one running container.
     allocations.recover("p", "c2", GPU, [(-1, ids(&["d1"]))].into());
     let demand =
-        pod("p", &[("i", Init, &[(GPU, 2)]), ("c1", Ordinary, &[(GPU, 1)]), ("c2", Ordinary, &[(GPU, 1)])]);
+        pod("p", &[("i", Init, &[(GPU, 2)]), ("c1", Regular, &[(GPU, 1)]), ("c2", Regular, &[(GPU, 1)])]);
     give(&mut allocations, &demand).unwrap();
     let of = |name| has(&allocations, "p", name, GPU);
     assert_eq!((of("i"), of("c1"), of("c2")), (ids(&["d1", "d2"]), ids(&["d2"]), ids(&["d1"])));
     // The devices of a container outside of the demand are not touched.
-    let rest = pod("p", &[("i", Init, &[(GPU, 1)]), ("c3", Ordinary, &[(GPU, 1)])]);
+    let rest = pod("p", &[("i", Init, &[(GPU, 1)]), ("c3", Regular, &[(GPU, 1)])]);
     let plan = allocations.plan(&rest).unwrap();
     let reservation = allocations.reserve(plan).unwrap();
     assert_eq!(reservation.requests().len(), 1);
@@ -160,7 +160,7 @@ fn unhealthy_devices_are_not_passed_on() {
         1,
         vec![device("d1", Health::Unhealthy, &[]), device("d2", Health::Healthy, &[])],
     );
-    give(&mut allocations, &pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Ordinary, &[(GPU, 1)])])).unwrap();
+    give(&mut allocations, &pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Regular, &[(GPU, 1)])])).unwrap();
     assert_eq!(has(&allocations, "p", "i", GPU), ids(&["d1"]));
     assert_eq!(has(&allocations, "p", "c", GPU), ids(&["d2"]));
 }

@@ -69,10 +69,10 @@ fn a_container_gets_its_devices_from_one_node() {
     let mut allocations = with_plugin(GPU, on(&[("g0", &[0]), ("g1", &[1]), ("g2", &[1]), ("g3", &[1])]));
     allocations.register(NIC, 1);
     allocations.devices(NIC, 1, on(&[("n0", &[0]), ("n1", &[1])]));
-    give(&mut allocations, &pod("p", &[("c", Ordinary, &[(GPU, 2), (NIC, 1)])])).unwrap();
+    give(&mut allocations, &pod("p", &[("c", Regular, &[(GPU, 2), (NIC, 1)])])).unwrap();
     assert_eq!(allocations.of_pod("p")["c"][GPU].devices, [(1, ids(&["g1", "g2"]))].into());
     assert_eq!(allocations.of_pod("p")["c"][NIC].devices, [(1, ids(&["n1"]))].into());
-    give(&mut allocations, &pod("q", &[("c", Ordinary, &[(GPU, 2), (NIC, 1)])])).unwrap();
+    give(&mut allocations, &pod("q", &[("c", Regular, &[(GPU, 2), (NIC, 1)])])).unwrap();
     assert_eq!(has(&allocations, "q", "c", GPU), ids(&["g0", "g3"]));
 }
 
@@ -90,7 +90,7 @@ fn a_plugin_is_asked_only_if_there_is_a_choice() {
     let mut allocations = with_plugin(GPU, healthy(&["d1", "d2", "d3", "d4"]));
     give(&mut allocations, &one("old", GPU, 1)).unwrap();
     let demand =
-        pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Ordinary, &[(GPU, 2)]), ("e", Ordinary, &[(GPU, 1)])]);
+        pod("p", &[("i", Init, &[(GPU, 1)]), ("c", Regular, &[(GPU, 2)]), ("e", Regular, &[(GPU, 1)])]);
     let mut plan = allocations.plan(&demand).unwrap();
     let question = |container: &str, available: &[&str], must: &[&str], size| {
         let (container, resource) = (container.to_owned(), GPU.to_owned());
@@ -116,7 +116,7 @@ fn questions_come_by_container_and_then_by_resource() {
     allocations.register("a.a/a", 1);
     allocations.devices("a.a/a", 1, healthy(&["1", "2", "3", "4"]));
     let both: &[(&str, usize)] = &[("b.b/b", 1), ("a.a/a", 1)];
-    let mut plan = allocations.plan(&pod("p", &[("z", Ordinary, both), ("c", Ordinary, both)])).unwrap();
+    let mut plan = allocations.plan(&pod("p", &[("z", Regular, both), ("c", Regular, both)])).unwrap();
     let mut order = Vec::new();
     while let Some(question) = plan.question() {
         order.push(format!("{} {}", question.container, question.resource));

@@ -66,7 +66,7 @@ impl Model {
         if plugin.listed {
             let probe = |n| {
                 let wanted = [(resource.to_owned(), n)].into();
-                let container = ContainerDemand { name: "c".to_owned(), kind: Ordinary, wanted };
+                let container = ContainerDemand { name: "c".to_owned(), kind: Regular, wanted };
                 self.allocations.plan(&PodDemand { uid: "probe".to_owned(), containers: vec![container] })
             };
             assert!(probe(free.len()).is_ok());
