@@ -27,7 +27,7 @@ use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::spec::Host;
 use nodewarden_pods::spec::dns::Resolv;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos as qos;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
@@ -53,7 +53,7 @@ pub struct Environment {
     pub owner: String,
     pub store: Arc<Store>,
     /// Pods' directories.
-    pub homes: PathBuf,
+    pub pods_dir: PathBuf,
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
     pub recursive_read_only: AtomicBool,
@@ -63,7 +63,8 @@ pub struct Environment {
     pub guards: Option<Guards>,
     pub probes: Probes,
     pub journal: Journal,
-    pub board: Board,
+    /// Where the pods' status is published.
+    pub status: PodStatusCache,
     pub places: Places,
     /// Images that containers are about to be made of.
     pub holds: Holds,
@@ -87,14 +88,14 @@ impl Environment {
             pods: &self.pods,
             resolv: &self.resolv,
             owner: &self.owner,
-            state_pods: &self.homes,
+            state_pods: &self.pods_dir,
             seccomp_root: &self.seccomp_root,
             recursive_read_only: self.recursive_read_only.load(Ordering::Relaxed),
         }
     }
 
     pub fn paths(&self, pod: &Pod) -> PodPaths {
-        PodPaths::new(&self.homes, &self.pods.logs_dir, pod)
+        PodPaths::new(&self.pods_dir, &self.pods.logs_dir, pod)
     }
 
     /// An event of a pod, or of one of its containers: name and id, empty when there is none yet.

@@ -26,8 +26,8 @@ use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{Keep, Kept, PodSink};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, Event, OomVictim};
-use nodewarden_pods::source::{Desired, Sourced};
-use nodewarden_pods::status::Wanted;
+use nodewarden_pods::source::{Deletion, Desired, SourcedPod, removed_reason, replaced_reason};
+use nodewarden_pods::status::DesiredPods;
 
 /// What reaches the manager from outside.
 #[derive(Debug)]
@@ -51,6 +51,8 @@ struct Worked {
     orders: mpsc::UnboundedSender<Order>,
     kept: Kept,
     ending: bool,
+    /// How it was last ordered to end.
+    deletion: Option<Deletion>,
     /// It had to make way, and is not back: it has no cgroup.
     away: bool,
     /// What the level becomes when every container has its new resources.
@@ -128,8 +130,10 @@ impl Manager {
     pub fn desire(&mut self, desired: Desired) {
         self.desired = desired;
         self.assign();
-        let whole = !self.desired.blind && self.desired.unreadable.is_empty();
-        self.env.board.want(Wanted { pods: self.desired.pods.iter().cloned().collect(), whole });
+        let complete = self.desired.is_complete();
+        self.env
+            .status
+            .set_desired(DesiredPods { pods: self.desired.pods.iter().cloned().collect(), complete });
     }
 
     fn assign(&mut self) {
@@ -144,10 +148,13 @@ impl Manager {
         });
         let assignment = identity::assign(&self.desired, &running.collect());
         for uid in assignment.end {
-            self.end(&uid, REMOVED);
+            self.end(&uid, removed_reason);
         }
         for uid in assignment.replace {
-            self.end(&uid, REPLACED);
+            self.end(&uid, replaced_reason);
+        }
+        for (uid, deletion) in assignment.delete {
+            self.delete(&uid, deletion);
         }
         for (uid, origin) in assignment.moved {
             if let Some(worked) = self.workers.get_mut(&uid) {
@@ -161,7 +168,7 @@ impl Manager {
         for pod in assignment.resize {
             self.resize(pod);
         }
-        for Sourced { pod, origin } in assignment.start {
+        for SourcedPod { pod, origin, .. } in assignment.start {
             let fresh = self.housekeeping.never_had(&pod.uid);
             let record = Record::new(&pod, &origin, Timestamp::now());
             self.begin(pod, record, fresh, None);
@@ -203,15 +210,31 @@ impl Manager {
                 let _ = reports.send(Report::Died { pod, record });
             }
         });
-        self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None, refused: None });
+        self.workers.insert(
+            uid,
+            Worked { orders, kept, ending, deletion: None, away: is_away, after: None, refused: None },
+        );
     }
 
-    fn end(&mut self, uid: &str, why: &str) {
-        let Some(worked) = self.workers.get_mut(uid).filter(|worked| !worked.ending) else { return };
+    /// Ends a pod that its source no longer has.
+    fn end(&mut self, uid: &str, reason: fn(&str) -> String) {
+        let Some(worked) = self.workers.get(uid).filter(|worked| !worked.ending) else { return };
+        let grace = nodewarden_manifest::grace(&worked.kept.pod);
+        let reason = reason(&worked.kept.origin);
+        self.delete(uid, Deletion { since: Timestamp::now(), grace, reason });
+    }
+
+    /// Ends a pod as its source asks; one that ends already may get less time.
+    fn delete(&mut self, uid: &str, deletion: Deletion) {
+        let Some(worked) = self.workers.get_mut(uid) else { return };
+        if worked.deletion.as_ref() == Some(&deletion) {
+            return;
+        }
         worked.ending = true;
         self.env.admission.leaving(uid);
-        let grace = nodewarden_manifest::grace(&worked.kept.pod);
-        let ending = Ending { since: Timestamp::now(), grace_seconds: grace.as_secs(), why: why.to_owned() };
+        let (since, grace_seconds) = (deletion.since, deletion.grace.as_secs());
+        let ending = Ending { since, grace_seconds, why: deletion.reason.clone() };
+        worked.deletion = Some(deletion);
         // A worker that is gone already is reported so.
         let _ = worked.orders.send(Order::End(ending));
     }
@@ -310,9 +333,8 @@ impl Manager {
         let here = self.workers.values().filter(|worked| !worked.away);
         self.sink.send(Keep {
             pods: here.map(|worked| worked.kept.clone()).collect(),
-            problems: self.desired.problems.clone(),
-            unreadable: self.desired.unreadable.clone(),
-            blind: self.desired.blind,
+            problems: self.desired.problems.iter().map(ToString::to_string).collect(),
+            unread: self.desired.unread.clone(),
         });
     }
 
@@ -365,7 +387,7 @@ impl Manager {
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
         // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.
-        if !self.desired.blind && self.desired.unreadable.is_empty() {
+        if self.desired.is_complete() {
             self.housekeeping.tidy(&self.env, &self.sink, &known, found.there);
         }
         if let Some(problem) = found.problem {
@@ -374,9 +396,6 @@ impl Manager {
     }
 }
 
-/// Why pods end, in words.
-const REMOVED: &str = "its manifest is gone";
-const REPLACED: &str = "its manifest has another pod now";
 /// Before a worker that died of a fault of ours starts again.
 const AFTER_A_FAULT: Duration = Duration::from_secs(10);
 

@@ -7,6 +7,6 @@ pub mod saver;
 pub mod store;
 
 pub use evicted::Evicted;
-pub use pod::{ContainerRecord, Ending, OOM_KILLED, Record};
 #[cfg(test)]
 pub use pod::ProbeRecord;
+pub use pod::{ContainerRecord, Ending, OOM_KILLED, Record};

@@ -4,7 +4,6 @@ mod admission;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -32,9 +31,9 @@ use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::probes::Probes;
-use nodewarden_pods::source::{Desired, Standing};
+use nodewarden_pods::source::{Desired, PodOrigins};
 use nodewarden_pods::spec::dns::Resolv;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
 
@@ -46,11 +45,6 @@ const LEAST_STARTS: usize = 4;
 const ENDS: usize = 8;
 /// Between two tries to hear the runtime's events.
 const HEAR_AGAIN: Duration = Duration::from_secs(1);
-
-/// Where pods have their directories.
-pub fn homes(config: &Config) -> PathBuf {
-    config.state_dir.join("pods")
-}
 
 /// Records of an earlier agent, and what the manifests say.
 #[derive(Debug)]
@@ -65,7 +59,7 @@ pub struct Found {
 /// # Errors
 /// Records cannot be kept at all.
 pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
-    let (store, records, damaged) = Store::open(&config.state_dir.join("records"))?;
+    let (store, records, damaged) = Store::open(&config.records_dir())?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
     for mut record in records {
@@ -86,12 +80,12 @@ pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
 
 impl Found {
     /// Where the pods come from that run.
-    pub fn standing(&self) -> Standing {
-        let mut standing = Standing::default();
+    pub fn origins(&self) -> PodOrigins {
+        let mut origins = PodOrigins::default();
         for (record, pod) in &self.records {
-            standing.set(&pod.namespace, &pod.name, &record.origin);
+            origins.set(&pod.namespace, &pod.name, &record.origin);
         }
-        standing
+        origins
     }
 
     /// What the manifests say.
@@ -122,9 +116,8 @@ impl Found {
                 .map(|(record, pod)| kept(pod, &record.origin))
                 .chain(starting.iter().map(|sourced| kept(&sourced.pod, &sourced.origin)))
                 .collect(),
-            problems: self.desired.problems.clone(),
-            unreadable: self.desired.unreadable.clone(),
-            blind: self.desired.blind,
+            problems: self.desired.problems.iter().map(ToString::to_string).collect(),
+            unread: self.desired.unread.clone(),
         }
     }
 }
@@ -150,7 +143,8 @@ pub struct Needs {
     pub journal: Journal,
     pub places: Places,
     pub sink: PodSink,
-    pub board: Board,
+    /// Where the pods' status is published.
+    pub status: PodStatusCache,
     pub devices: Devices,
     pub guards: Option<Guards>,
     pub probes: Probes,
@@ -233,15 +227,15 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         resolv: resolv.unwrap_or_default(),
         owner: owner(&config.state_dir),
         store: found.store,
-        homes: homes(config),
-        seccomp_root: config.state_dir.join("seccomp"),
+        pods_dir: config.pods_dir(),
+        seccomp_root: config.seccomp_dir(),
         recursive_read_only: AtomicBool::new(false),
         admission: admission.clone(),
         devices: needs.devices,
         guards: needs.guards,
         probes: needs.probes,
         journal: needs.journal,
-        board: needs.board,
+        status: needs.status,
         places: needs.places,
         holds: needs.holds,
         pressure: needs.pressure,
@@ -322,7 +316,7 @@ mod tests {
 
     use super::*;
     use crate::fixture::{pod, record};
-    use nodewarden_pods::source::Sourced;
+    use nodewarden_pods::source::SourcedPod;
 
     #[test]
     fn a_pod_that_runs_as_it_is_wanted_is_there_once() {
@@ -332,7 +326,7 @@ mod tests {
             let mut records = vec![(record(&runs), runs.clone())];
             let before = records.clone();
             let wanted = pod(spec(wanted));
-            let sourced = Sourced { pod: wanted.clone(), origin: "/manifests/p.yaml".into() };
+            let sourced = SourcedPod::new(wanted.clone(), "/manifests/p.yaml");
             share(&mut records, &Desired { pods: vec![sourced], ..Desired::default() });
             assert_eq!(records, before);
             assert_eq!(Arc::ptr_eq(&records[0].1, &wanted), shared);

@@ -19,7 +19,7 @@ use crate::record::Record;
 use crate::record::saver::Saver;
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_manifest::Pod;
-use nodewarden_model::OomVictim;
+use nodewarden_model::{OomVictim, ResizePending};
 use nodewarden_pods::probes::Watched;
 
 /// See the module.
@@ -57,8 +57,8 @@ pub struct Inner {
     pub version: u64,
     /// Containers are on their way to other resources.
     pub resizing: bool,
-    /// Why a resize waits.
-    pub resize: String,
+    /// Why the pod does not have the resources that it should have.
+    pub resize: Option<ResizePending>,
     /// Its place among those that start, from its sandbox until there is nothing to do at once.
     pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
@@ -115,7 +115,7 @@ impl PodState {
             sandbox_failures: 0,
             version: 0,
             resizing: false,
-            resize: String::new(),
+            resize: None,
             starting: None,
             early_ooms: Vec::new(),
             probing,
@@ -265,10 +265,10 @@ impl PodState {
                 node_ips: &self.env.host_ips,
                 reason: &reason,
                 message: &message,
-                resize: &inner.resize,
+                resize: inner.resize.as_ref(),
             })
         };
-        self.env.board.show(view);
+        self.env.status.set(view);
     }
 
     /// Waits until the record is on disk.

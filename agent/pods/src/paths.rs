@@ -1,36 +1,36 @@
-//! Where a pod's files are: the kubelet's layout below the state directory and the log directory.
+//! Paths of a pod's files: the kubelet's layout below the state directory and the log directory.
 
 use std::path::{Path, PathBuf};
 
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 
-/// The places of one pod.
+/// Directories of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPaths {
     /// `<state>/pods/<uid>`.
-    pub home: PathBuf,
+    pub pod_dir: PathBuf,
     /// `<podLogsDir>/<namespace>_<name>_<uid>`.
     pub logs: PathBuf,
 }
 
-/// An `emptyDir` volume of the pod whose directory is `home`.
-pub fn empty_dir(home: &Path, volume: &str) -> PathBuf {
-    home.join("volumes/kubernetes.io~empty-dir").join(volume)
+/// An `emptyDir` volume of the pod whose directory is `pod_dir`.
+pub fn empty_dir(pod_dir: &Path, volume: &str) -> PathBuf {
+    pod_dir.join("volumes/kubernetes.io~empty-dir").join(volume)
 }
 
 impl PodPaths {
-    /// `pods` is `<state>/pods`.
-    pub fn new(pods: &Path, logs: &Path, pod: &Pod) -> Self {
+    /// The pod's paths; `pods_dir` is `<state>/pods`, `logs` the `podLogsDir`.
+    pub fn new(pods_dir: &Path, logs: &Path, pod: &Pod) -> Self {
         Self {
-            home: pods.join(&pod.uid),
+            pod_dir: pods_dir.join(&pod.uid),
             logs: logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)),
         }
     }
 
     /// `volumes/kubernetes.io~empty-dir/<volume>`.
     pub fn empty_dir(&self, volume: &str) -> PathBuf {
-        empty_dir(&self.home, volume)
+        empty_dir(&self.pod_dir, volume)
     }
 
     /// `volumes/kubernetes.io~downward-api/<volume>`.
@@ -38,12 +38,12 @@ impl PodPaths {
         self.volumes().join("kubernetes.io~downward-api").join(volume)
     }
 
-    /// Where the part of a volume is bound that a container's mount of this index asks for.
+    /// The mount point of a `subPath` of a volume, for the container's volume mount with this index.
     pub fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
-        self.home.join("volume-subpaths").join(volume).join(container).join(index.to_string())
+        self.pod_dir.join("volume-subpaths").join(volume).join(container).join(index.to_string())
     }
 
-    /// Where the content of the volume `name` is on the node.
+    /// The path on the node of what the volume `name` contains.
     pub fn source(&self, source: Source<'_>, name: &str) -> PathBuf {
         match source {
             Source::EmptyDir(_) => self.empty_dir(name),
@@ -52,18 +52,19 @@ impl PodPaths {
         }
     }
 
+    /// `<pod_dir>/volumes`.
     pub fn volumes(&self) -> PathBuf {
-        self.home.join("volumes")
+        self.pod_dir.join("volumes")
     }
 
     /// The hosts file that containers see at `/etc/hosts`.
     pub fn hosts(&self) -> PathBuf {
-        self.home.join("etc-hosts")
+        self.pod_dir.join("etc-hosts")
     }
 
-    /// The termination message of one run of a container.
+    /// The file with the termination message of one run of a container.
     pub fn termination_log(&self, container: &str, attempt: u32) -> PathBuf {
-        self.home.join("containers").join(container).join(format!("{attempt}"))
+        self.pod_dir.join("containers").join(container).join(format!("{attempt}"))
     }
 
     /// `<logs>/<container>`.
@@ -71,7 +72,7 @@ impl PodPaths {
         self.logs.join(container)
     }
 
-    /// The log of one run, as the runtime is told it: below the pod's log directory.
+    /// The path of the log of one run below the pod's log directory, as it is passed to the runtime (CRI `log_path`).
     pub fn log_name(container: &str, attempt: u32) -> String {
         format!("{container}/{attempt}.log")
     }

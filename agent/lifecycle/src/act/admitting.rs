@@ -72,9 +72,9 @@ pub fn seen(state: &PodState) {
 
 /// One event for each new reason; the numbers may change with every look.
 fn waits(state: &PodState, why: &Why, told: &mut String) {
-    let Why { reason, mut message } = why.clone();
+    let Why { reason, mut message, short_of } = why.clone();
     // The kubelet's words say how many pods can have, not which of them are ill.
-    let spare = reason.strip_prefix("OutOf").and_then(|resource| state.env.devices.spare(resource));
+    let spare = short_of.and_then(|resource| state.env.devices.spare(&resource));
     if let Some((free, unhealthy)) = spare {
         message.push_str(&format!("; devices free: {free}, unhealthy: {unhealthy}"));
     }

@@ -5,12 +5,12 @@ use tokio::sync::mpsc;
 
 use super::inbox::News;
 use super::{counters, devices, probing, resize, terminate};
-use crate::decide::evicted::Taken;
+use crate::decide::evicted::EndingChange;
 use crate::decide::observed::Observed;
 use crate::decide::plan::Plan;
 use crate::decide::{backoff, plan};
 use crate::orders::{Order, Report};
-use crate::record::Record;
+use crate::record::{Ending, Record};
 use crate::state::{Inner, PodState};
 use nodewarden_eviction::Eviction;
 use nodewarden_model::PodPhase;
@@ -19,21 +19,39 @@ use nodewarden_model::PodPhase;
 pub fn evict(state: &PodState, eviction: &Eviction) {
     let pod = state.pod();
     let own = nodewarden_manifest::grace(&pod);
-    let mut taken = Taken::Known;
+    let mut taken = EndingChange::Unchanged;
     state.update(|inner| {
         let finished = inner.plan.finished.is_some();
         taken = inner.record.evict(eviction, own, finished, Timestamp::now());
     });
     match taken {
-        Taken::New => {
+        EndingChange::Started => {
             state.env.tell(&pod, None, &eviction.reason, eviction.message.clone());
             probing::stop(state);
         }
-        Taken::Sooner => {
+        EndingChange::Shortened => {
             let message = format!("Less time for its end: {}", eviction.message);
             state.env.tell(&pod, None, "Killing", message);
         }
-        Taken::Known => {}
+        EndingChange::Unchanged => {}
+    }
+    state.interrupt();
+}
+
+/// Takes the order to end for good: as [`evict`], without a way back.
+pub fn end(state: &PodState, ending: Ending) {
+    let (pod, why) = (state.pod(), ending.why.clone());
+    let mut change = EndingChange::Unchanged;
+    state.update(|inner| change = inner.record.end(ending));
+    match change {
+        EndingChange::Started => {
+            state.env.tell(&pod, None, "Killing", format!("Stopping pod: {why}"));
+            probing::stop(state);
+        }
+        EndingChange::Shortened => {
+            state.env.tell(&pod, None, "Killing", format!("Less time for its end: {why}"));
+        }
+        EndingChange::Unchanged => {}
     }
     state.interrupt();
 }
@@ -89,7 +107,7 @@ fn forget_troubles(inner: &mut Inner) {
     inner.failed.clear();
     inner.trouble = None;
     inner.sandbox_failures = 0;
-    inner.resize.clear();
+    inner.resize = None;
     inner.early_ooms.clear();
 }
 

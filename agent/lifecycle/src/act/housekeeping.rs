@@ -39,7 +39,7 @@ pub struct There {
     pub asked: bool,
     pub pods: BTreeMap<String, Listing>,
     /// Pods that have a directory.
-    pub homes: BTreeSet<String>,
+    pub directories: BTreeSet<String>,
 }
 
 /// See the module.
@@ -62,7 +62,7 @@ pub struct Housekeeping {
 #[derive(Debug)]
 struct Look {
     listing: Result<Listing, RuntimeError>,
-    homes: BTreeSet<String>,
+    directories: BTreeSet<String>,
 }
 
 impl Default for Housekeeping {
@@ -131,7 +131,7 @@ impl Housekeeping {
         let changed =
             uids.into_iter().filter(|uid| back || self.last.get(*uid) != now.get(*uid)).cloned().collect();
         self.last = now;
-        Found { changed, there: There { asked: true, pods, homes: look.homes }, problem: None }
+        Found { changed, there: There { asked: true, pods, directories: look.directories }, problem: None }
     }
 
     /// Whether the runtime was asked and had nothing of this pod.
@@ -148,7 +148,7 @@ impl Housekeeping {
         let mut pods = there.pods;
         let unowned: BTreeSet<String> = pods
             .keys()
-            .chain(&there.homes)
+            .chain(&there.directories)
             .filter(|uid| !known.contains(uid.as_str()) && !self.tidying.contains(*uid))
             .cloned()
             .collect();
@@ -183,10 +183,10 @@ async fn look(env: &Arc<Environment>, news: bool) -> Look {
     if let Ok(listing) = &listing {
         devices::reconcile(env, listing).await;
     }
-    let homes = env.homes.clone();
-    let homes = tokio::task::spawn_blocking(move || volume::present(&homes)).await;
-    let homes = homes.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect();
-    Look { listing, homes }
+    let directories = env.pods_dir.clone();
+    let directories = tokio::task::spawn_blocking(move || volume::present(&directories)).await;
+    let directories = directories.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect();
+    Look { listing, directories }
 }
 
 /// What goes wrong with it.
@@ -208,9 +208,9 @@ async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), TidyE
         env.client.stop_sandbox(&sandbox.id).await?;
         env.client.remove_sandbox(&sandbox.id).await?;
     }
-    let home = env.homes.join(uid);
+    let pod_dir = env.pods_dir.join(uid);
     // A panic in there is a fault of ours, and is tried again.
-    tokio::task::spawn_blocking(move || volume::clean(&home)).await.unwrap_or(Ok(()))?;
+    tokio::task::spawn_blocking(move || volume::clean(&pod_dir)).await.unwrap_or(Ok(()))?;
     Ok(())
 }
 

@@ -51,7 +51,7 @@ impl News {
                     inner.pod = pod;
                     inner.version = version;
                     inner.resizing = true;
-                    inner.resize.clear();
+                    inner.resize = None;
                 });
             }
             Order::NotResized { why } => resize::refused(state, why.as_ref()),
@@ -63,13 +63,7 @@ impl News {
             Order::End(ending) => {
                 // Told in a turn that finds nothing to do, it must not be waited for.
                 self.look = true;
-                let (pod, why) = (state.pod(), ending.why.clone());
-                state.update(|inner| {
-                    inner.record.ending.get_or_insert(ending);
-                });
-                state.env.tell(&pod, None, "Killing", format!("Stopping pod: {why}"));
-                probing::stop(state);
-                state.interrupt();
+                evict::end(state, ending);
             }
         }
     }

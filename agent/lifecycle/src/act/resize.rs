@@ -7,6 +7,7 @@ use tokio::sync::mpsc;
 use crate::orders::Report;
 use crate::state::PodState;
 use nodewarden_admission::NoGrowth;
+use nodewarden_model::ResizePending;
 use nodewarden_pods::spec as container;
 
 /// Between two tries of what the runtime or the kernel refuses (a memory limit below what is in use).
@@ -30,7 +31,9 @@ async fn level_is(state: &PodState, version: u64) -> Result<(), Duration> {
             None => Ok(()),
             Some(problem) => {
                 drop(places);
-                state.note(|inner| inner.resize = format!("Deferred: the pod's cgroup: {problem}"));
+                state.note(|inner| {
+                    inner.resize = Some(ResizePending::Deferred(format!("the pod's cgroup: {problem}")))
+                });
                 Err(AGAIN)
             }
         },
@@ -52,36 +55,37 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
         Ok(()) => {
             state.update(|inner| {
                 inner.record.note_update(own);
-                inner.resize.clear();
+                inner.resize = None;
             });
             state.env.tell(&pod, Some((name, id)), "Resized", "resources changed in place".to_owned());
             Ok(())
         }
         Err(error) => {
-            let message = format!("Deferred: {error}");
-            if state.lock().resize != message {
+            let pending = Some(ResizePending::Deferred(error.to_string()));
+            if state.lock().resize != pending {
                 state.env.tell(&pod, Some((name, id)), "ResizeDeferred", error.to_string());
             }
-            state.note(|inner| inner.resize = message);
+            state.note(|inner| inner.resize = pending);
             Err(AGAIN)
         }
     }
 }
 
-/// Shows why the pod does not have the resources that it should; `None`: it has them. One event for each new reason, the
-/// numbers may change.
+/// Shows why the pod does not have the resources that it should have; `None`: it has them. One event for each new reason,
+/// while the numbers in the message may change.
 pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
-    let (message, word) = (why.map(ToString::to_string).unwrap_or_default(), why.map_or("", NoGrowth::word));
+    let pending = why.map(NoGrowth::pending);
     let before = state.lock().resize.clone();
-    if before == message {
+    if before == pending {
         return;
     }
-    if !word.is_empty() && !before.starts_with(word) {
-        // The event's reason has the word already.
-        let said = message.split_once(": ").map_or(message.as_str(), |(_, said)| said);
-        state.env.tell(&state.pod(), None, &format!("Resize{word}"), said.to_owned());
+    if let Some(pending) = &pending
+        && before.is_none_or(|before| before.reason() != pending.reason())
+    {
+        let message = pending.message().to_owned();
+        state.env.tell(&state.pod(), None, &format!("Resize{}", pending.reason()), message);
     }
-    state.note(|inner| inner.resize = message);
+    state.note(|inner| inner.resize = pending);
 }
 
 /// Tells the manager when every container has what the manifest says.

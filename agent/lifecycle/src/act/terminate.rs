@@ -52,11 +52,11 @@ pub async fn terminate(state: &PodState) {
             kill_rest(state).await;
         }
     }
-    let home = state.env.paths(&state.pod()).home;
+    let pod_dir = state.env.paths(&state.pod()).pod_dir;
     let mut failures: u32 = 0;
     loop {
-        let place = home.clone();
-        let cleaned = tokio::task::spawn_blocking(move || volume::clean(&place)).await;
+        let dir = pod_dir.clone();
+        let cleaned = tokio::task::spawn_blocking(move || volume::clean(&dir)).await;
         let message = match cleaned {
             Ok(Ok(())) | Err(_) => break,
             Ok(Err(error)) => error.to_string(),
@@ -83,7 +83,7 @@ pub async fn forget(state: &PodState) {
     if !was_away {
         state.env.tell(&state.pod(), None, "Terminated", DONE.to_owned());
     }
-    state.env.board.take_down(&state.pod().uid);
+    state.env.status.remove(&state.pod().uid);
 }
 
 /// A runtime that takes a container for ended and cannot remove it for its running task does not get out of that by

@@ -16,15 +16,15 @@ use nodewarden_eviction::Eviction;
 /// A pod that was not evicted for so long since it came back begins its back-off anew.
 const QUIET: Duration = Duration::from_secs(600);
 
-/// What came of an eviction.
+/// What an order to end or to evict a pod changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Taken {
-    /// The pod makes way from now on.
-    New,
-    /// It ended already, and has less time for it now.
-    Sooner,
-    /// It ends as soon already, or is away.
-    Known,
+pub enum EndingChange {
+    /// The pod ends from now on.
+    Started,
+    /// It was being ended already, and has less time now.
+    Shortened,
+    /// It ends as soon already, or has ended.
+    Unchanged,
 }
 
 impl Evicted {
@@ -78,23 +78,42 @@ impl Record {
         ending.into_iter().chain(evicted).min().unwrap_or_default()
     }
 
-    /// Takes over that the pod has to make way. `own`: its own grace; `finished`: nothing of it would run any more.
+    /// Takes over that the pod is to end for good. One that ends already only gets less time.
+    pub fn end(&mut self, ending: Ending) -> EndingChange {
+        let due = after(ending.since, ending.grace());
+        match &mut self.ending {
+            None => {
+                self.ending = Some(ending);
+                EndingChange::Started
+            }
+            Some(current) if due < after(current.since, current.grace()) => current.cut(due),
+            Some(_) => EndingChange::Unchanged,
+        }
+    }
+
+    /// Takes over that the pod is evicted or preempted. `own`: its own grace; `finished`: nothing of it would run any more.
     /// What it was first told stands: a later order only takes time from it.
-    pub fn evict(&mut self, eviction: &Eviction, own: Duration, finished: bool, now: Timestamp) -> Taken {
+    pub fn evict(
+        &mut self,
+        eviction: &Eviction,
+        own: Duration,
+        finished: bool,
+        now: Timestamp,
+    ) -> EndingChange {
         let due = after(now, eviction.grace.map_or(own, |longest| longest.min(own)));
         let sooner = self.due().is_some_and(|before| due < before);
         if let Some(ending) = &mut self.ending {
-            return if sooner { ending.cut(due) } else { Taken::Known };
+            return if sooner { ending.cut(due) } else { EndingChange::Unchanged };
         }
         let times = match self.eviction.as_deref_mut() {
             None => 1,
             Some(Evicted { back: Some(back), .. }) if between(*back, now) >= QUIET => 1,
             Some(Evicted { back: Some(_), times, .. }) => times.saturating_add(1),
-            Some(Evicted { gone: Some(_), .. }) => return Taken::Known,
+            Some(Evicted { gone: Some(_), .. }) => return EndingChange::Unchanged,
             Some(under_way) => {
                 under_way.condition = under_way.condition.or(eviction.condition);
                 under_way.due = under_way.due.min(due);
-                return if sooner { Taken::Sooner } else { Taken::Known };
+                return if sooner { EndingChange::Shortened } else { EndingChange::Unchanged };
             }
         };
         self.eviction = Some(Box::new(Evicted {
@@ -108,7 +127,7 @@ impl Record {
             gone: None,
             back: None,
         }));
-        Taken::New
+        EndingChange::Started
     }
 
     /// Nothing of the pod is left but its cgroup and its logs; true if that is news.
@@ -134,9 +153,9 @@ impl Ending {
     }
 
     /// To whole seconds, and none too many.
-    fn cut(&mut self, due: Timestamp) -> Taken {
+    fn cut(&mut self, due: Timestamp) -> EndingChange {
         self.grace_seconds = self.grace_seconds.min(between(self.since, due).as_secs());
-        Taken::Sooner
+        EndingChange::Shortened
     }
 }
 

@@ -10,8 +10,11 @@ use crate::decide::plan::Plan;
 use crate::decide::published::Published;
 use crate::record::{ContainerRecord, Evicted, Record};
 use nodewarden_devices::DeviceHealth;
+use nodewarden_eviction::EVICTED;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
-use nodewarden_model::{ContainerState, ContainerView, Ended, PodPhase, PodView};
+use nodewarden_model::{
+    ContainerState, ContainerView, Ended, EvictionCause, PodPhase, PodView, ResizePending,
+};
 
 /// What a pod is shown by.
 #[derive(Debug, Clone, Copy)]
@@ -33,8 +36,8 @@ pub struct Facts<'a> {
     /// `reason` and `message` of the pod; empty when all is well.
     pub reason: &'a str,
     pub message: &'a str,
-    /// Why a resize waits or was refused; empty when there is none.
-    pub resize: &'a str,
+    /// Why the pod does not have the resources that it should have.
+    pub resize: Option<&'a ResizePending>,
 }
 
 /// The pod as it stands.
@@ -73,7 +76,17 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         ips,
         sandbox_id: sandbox.map(|s| s.id.clone()).unwrap_or_default(),
         containers,
-        resize: facts.resize.to_owned(),
+        resize: facts.resize.cloned(),
+        evicted: evicted.filter(|_| ending.is_none()).map(cause),
+    }
+}
+
+/// Only an eviction for what the node is low on has a condition of the node.
+fn cause(evicted: &Evicted) -> EvictionCause {
+    match (evicted.reason.as_str(), evicted.condition) {
+        (EVICTED, Some(_)) => EvictionCause::NodePressure,
+        (EVICTED, None) => EvictionCause::OwnLimit,
+        _ => EvictionCause::Preemption,
     }
 }
 
@@ -245,9 +258,9 @@ fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
             }
         }
     }
-    let initialised = containers.iter().any(|view| {
-        view.kind == ContainerKind::Regular && (view.last.is_some() || !is_waiting(&view.state))
-    });
+    let initialised = containers
+        .iter()
+        .any(|view| view.kind == ContainerKind::Regular && (view.last.is_some() || !is_waiting(&view.state)));
     if pending_init || (pending_sidecars && !initialised) || waiting > 0 {
         PodPhase::Pending
     } else if running > 0 || stopped == 0 || restarting {

@@ -28,60 +28,60 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// Removes the pod's directory `home`; nothing to do if it is not there. May be called again after an error, and goes
+/// Removes the pod's directory `pod_dir`; nothing to do if it is not there. May be called again after an error, and goes
 /// on then.
 ///
 /// # Errors
 /// What could not be unmounted or removed. What stays mounted is left whole.
-pub fn clean(home: &Path) -> Result<(), VolumeError> {
-    match fs::symlink_metadata(home) {
+pub fn clean(pod_dir: &Path) -> Result<(), VolumeError> {
+    match fs::symlink_metadata(pod_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(VolumeError::file("stat", home)(error)),
+        Err(error) => return Err(VolumeError::file("stat", pod_dir)(error)),
         Ok(_) => {}
     }
-    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
-        return Err(VolumeError::Mounted(home.to_owned()));
+    let (Some(parent), Some(name)) = (pod_dir.parent(), pod_dir.file_name()) else {
+        return Err(VolumeError::Mounted(pod_dir.to_owned()));
     };
     let parent = fs::canonicalize(parent).map_err(VolumeError::file("resolve", parent))?;
     unmount(&parent.join(name))?;
-    take_away(home, &parent, name)
+    take_away(pod_dir, &parent, name)
 }
 
 /// Removes a directory in which nothing has been mounted; nothing to do if it is not there.
 ///
 /// # Errors
 /// What could not be removed: a link, or something that is mounted there after all, which is left whole.
-pub fn remove(home: &Path) -> Result<(), VolumeError> {
-    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
-        return Err(VolumeError::Mounted(home.to_owned()));
+pub fn remove(pod_dir: &Path) -> Result<(), VolumeError> {
+    let (Some(parent), Some(name)) = (pod_dir.parent(), pod_dir.file_name()) else {
+        return Err(VolumeError::Mounted(pod_dir.to_owned()));
     };
-    match fs::symlink_metadata(home) {
+    match fs::symlink_metadata(pod_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(VolumeError::file("stat", home)(error)),
-        Ok(_) => take_away(home, parent, name),
+        Err(error) => Err(VolumeError::file("stat", pod_dir)(error)),
+        Ok(_) => take_away(pod_dir, parent, name),
     }
 }
 
-fn take_away(home: &Path, parent: &Path, name: &OsStr) -> Result<(), VolumeError> {
+fn take_away(pod_dir: &Path, parent: &Path, name: &OsStr) -> Result<(), VolumeError> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let above = open(parent, flags, Mode::empty()).map_err(VolumeError::call("open", parent))?;
-    let top = enter(above.as_fd(), Path::new(name)).map_err(|errno| failed("open", home, errno))?;
-    let mut removal = Removal { top: top.as_fd(), home, moved: 0 };
+    let top = enter(above.as_fd(), Path::new(name)).map_err(|errno| failed("open", pod_dir, errno))?;
+    let mut removal = Removal { top: top.as_fd(), pod_dir, moved: 0 };
     for pass in 1.. {
-        removal.empty(top.as_fd(), home, 0)?;
+        removal.empty(top.as_fd(), pod_dir, 0)?;
         match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => break,
             // What was moved up is there now.
             Err(Errno::ENOTEMPTY) if removal.moved > 0 || pass < PASSES => removal.moved = 0,
-            Err(errno) => return Err(failed("remove", home, errno)),
+            Err(errno) => return Err(failed("remove", pod_dir, errno)),
         }
     }
     Ok(())
 }
 
-fn unmount(home: &Path) -> Result<(), VolumeError> {
+fn unmount(pod_dir: &Path) -> Result<(), VolumeError> {
     for _ in 0..ROUNDS {
-        let points = mount_table::below(home)?;
+        let points = mount_table::below(pod_dir)?;
         if points.is_empty() {
             return Ok(());
         }
@@ -93,7 +93,7 @@ fn unmount(home: &Path) -> Result<(), VolumeError> {
             }
         }
     }
-    match mount_table::below(home)?.pop() {
+    match mount_table::below(pod_dir)?.pop() {
         Some(point) => Err(VolumeError::Mounted(point)),
         None => Ok(()),
     }
@@ -102,7 +102,7 @@ fn unmount(home: &Path) -> Result<(), VolumeError> {
 /// A directory on its way out.
 struct Removal<'a> {
     top: BorrowedFd<'a>,
-    home: &'a Path,
+    pod_dir: &'a Path,
     /// How many directories were moved up to `top` since it was last listed.
     moved: usize,
 }
@@ -164,7 +164,7 @@ impl Removal<'_> {
             match renameat(above, name, self.top, new.as_str()) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {}
                 Ok(()) | Err(Errno::ENOENT) => return Ok(()),
-                Err(errno) => return Err(failed("move", &self.home.join(path), errno)),
+                Err(errno) => return Err(failed("move", &self.pod_dir.join(path), errno)),
             }
         }
     }

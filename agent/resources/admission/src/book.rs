@@ -40,8 +40,12 @@ pub struct Facts<'a> {
 /// Why a pod waits: the word and the sentence in its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Why {
+    /// The word in the pod's status, as of the first refusal.
     pub reason: String,
+    /// All refusals.
     pub message: String,
+    /// The resource that the node has too little of, where the first refusal is about one.
+    pub short_of: Option<String>,
 }
 
 /// What follows a change. Pods by uid.
@@ -235,10 +239,12 @@ impl Book {
             own.reserves &= preempts;
             let texts: Vec<String> = refusals.iter().map(ToString::to_string).collect();
             let reason = refusals.first().map(Refusal::reason).unwrap_or_default();
+            let short_of =
+                refusals.first().and_then(Refusal::missing).map(|(resource, _)| resource.to_owned());
             if own.why.reason != reason {
                 settled.changed.push(own.pod.uid.clone());
             }
-            own.why = Why { reason, message: texts.join("; ") + &more };
+            own.why = Why { reason, message: texts.join("; ") + &more, short_of };
             index += 1;
         }
     }

@@ -2,10 +2,9 @@
 //!
 //! Only what grows is checked: who gives something back may always.
 
-use std::fmt;
-
 use super::Refusal;
 use super::amounts::{Amounts, amount};
+use nodewarden_model::ResizePending;
 
 /// Why it may not. It keeps what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,24 +16,13 @@ pub enum NoGrowth {
 }
 
 impl NoGrowth {
-    /// The kubelet's word (`PodReasonInfeasible`, `PodReasonDeferred`).
-    pub fn word(&self) -> &'static str {
+    /// How it is shown, in the kubelet's words.
+    pub fn pending(&self) -> ResizePending {
         match self {
-            Self::Infeasible { .. } => "Infeasible",
-            Self::Deferred(_) => "Deferred",
-        }
-    }
-}
-
-/// In the kubelet's words, after the word itself.
-impl fmt::Display for NoGrowth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Infeasible { resource, requested, capacity } => write!(
-                f,
-                "Infeasible: Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
-            ),
-            Self::Deferred(refusal) => write!(f, "Deferred: {refusal}"),
+            Self::Infeasible { resource, requested, capacity } => ResizePending::Infeasible(format!(
+                "Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
+            )),
+            Self::Deferred(refusal) => ResizePending::Deferred(refusal.to_string()),
         }
     }
 }
@@ -83,7 +71,7 @@ mod tests {
         let asked = |held: Amounts, wants: Amounts, others: Amounts| {
             let found =
                 refused(&held, &wants, |name| capacity.get(name).copied(), |name| amount(&others, name));
-            found.map(|no| no.to_string())
+            found.map(|no| no.pending().to_string())
         };
         assert_eq!(asked(of(1, 1), of(10, 20), of(0, 0)), None);
         assert_eq!(

@@ -57,6 +57,7 @@ mod tests {
 
     use super::*;
     use crate::owned::Entry;
+    use nodewarden_pods::source::Unread;
 
     fn set(paths: &[&str]) -> BTreeSet<String> {
         paths.iter().map(|p| (*p).to_owned()).collect()
@@ -73,7 +74,7 @@ mod tests {
         let owned = owned(&[("/a", "f"), ("/b", "f"), ("/c", "broken"), ("/d", "f"), ("/gone", "f")]);
         let removing = set(&["/d"]);
         let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-        let keep = Keep { unreadable: set(&["broken"]), ..Keep::default() };
+        let keep = Keep { unread: Unread::of_origin("broken"), ..Keep::default() };
         let expected = Verdict {
             remove: vec!["/b".into()],
             withheld: vec!["/c".into()],
@@ -81,7 +82,7 @@ mod tests {
             forget: vec!["/gone".into()],
         };
         assert_eq!(decide(&known, Some(&keep)), expected);
-        for blind in [None, Some(&Keep { blind: true, ..Keep::default() })] {
+        for blind in [None, Some(&Keep { unread: Unread::of_source("manifests"), ..Keep::default() })] {
             let verdict = decide(&known, blind);
             assert!(verdict.remove.is_empty() && verdict.forget.is_empty());
             assert_eq!(verdict.withheld, ["/b", "/c", "/gone"]);
@@ -99,7 +100,8 @@ mod tests {
         ) {
             let owned = ours.iter().map(|p| (p.clone(), Entry { uid: "u".into(), origin: "o".into() })).collect();
             let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-            let keep = Keep { blind, ..Keep::default() };
+            let unread = if blind { Unread::of_source("manifests") } else { Unread::default() };
+            let keep = Keep { unread, ..Keep::default() };
             let verdict = decide(&known, Some(&keep));
             for path in &verdict.remove {
                 prop_assert!(!blind && ours.contains(path) && present.contains(path));

@@ -1,10 +1,10 @@
 //! What the keeper is told to keep, and what it tells back: where each pod's cgroup is.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nodewarden_manifest::Pod;
-use nodewarden_pods::source::Desired;
+use nodewarden_pods::source::{Desired, SourcedPod, Unread};
 
 /// Every pod that has a cgroup: those that should run, and those on their way out that still have processes.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -12,10 +12,8 @@ pub struct Keep {
     pub pods: Vec<Kept>,
     /// What is wrong with where pods come from, for people.
     pub problems: Vec<String>,
-    /// Origins that are there and cannot be read whole: cgroups of pods known from them stay.
-    pub unreadable: BTreeSet<String>,
-    /// The source as a whole cannot be read: every cgroup stays.
-    pub blind: bool,
+    /// What could not be read completely: cgroups of pods known from there stay.
+    pub unread: Unread,
 }
 
 /// One pod.
@@ -29,7 +27,7 @@ pub struct Kept {
     pub told: Arc<Pod>,
     /// Grows with every change of `pod` that somebody waits for; comes back in [`Place::version`].
     pub version: u64,
-    /// Path of the manifest.
+    /// See [`SourcedPod::origin`].
     pub origin: String,
 }
 
@@ -45,24 +43,18 @@ impl Kept {
 impl Keep {
     /// Whether a pod from `origin` that is not among the pods is really gone.
     pub fn is_gone(&self, origin: &str) -> bool {
-        !self.blind && !self.unreadable.contains(origin)
+        !self.unread.may_have(origin)
     }
 }
 
 /// Without a runtime: cgroups for exactly the pods that the source names.
 impl From<Desired> for Keep {
     fn from(desired: Desired) -> Self {
-        let kept = |s: nodewarden_pods::source::Sourced| Kept {
-            told: s.pod.clone(),
-            pod: s.pod,
-            version: 0,
-            origin: s.origin,
-        };
+        let kept = |s: SourcedPod| Kept { told: s.pod.clone(), pod: s.pod, version: 0, origin: s.origin };
         Self {
             pods: desired.pods.into_iter().map(kept).collect(),
-            problems: desired.problems,
-            unreadable: desired.unreadable,
-            blind: desired.blind,
+            problems: desired.problems.iter().map(ToString::to_string).collect(),
+            unread: desired.unread,
         }
     }
 }

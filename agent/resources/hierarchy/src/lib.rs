@@ -20,6 +20,7 @@ mod owned;
 mod places;
 mod plan;
 mod problems;
+mod sources;
 #[cfg(test)]
 mod speed;
 mod start;
@@ -35,5 +36,6 @@ pub use keeper::{Keeper, PodSink, Squeezable};
 pub use machine::{facts, node_name};
 pub use overlay::{Overlay, Squeeze};
 pub use plan::{Plan, PlannedPod, file_values};
-pub use start::{Prepared, prepare, source};
+pub use sources::sources;
+pub use start::{Prepared, prepare};
 pub use sync::HasVolumes;

@@ -56,7 +56,7 @@ async fn a_failed_liveness_probe_ends_the_container_when_that_is_on_disk() {
     let (dir, seen) = (node.dir(), found.clone());
     runtime.on_stop(move || *seen.lock() = Some(saved(dir.clone())));
     until("the pod has failed", || {
-        node.state.env.board.pods().iter().any(|pod| pod.phase == PodPhase::Failed)
+        node.state.env.status.pods().iter().any(|pod| pod.phase == PodPhase::Failed)
     })
     .await;
     // More than the pod's.
@@ -96,7 +96,7 @@ async fn a_container_that_ended_by_itself_is_not_ended_for_its_probe() {
         Node::start(spec("OnFailure", &[Liveness]), ContainerRecord::default(), runtime.clone(), script)
             .await;
     until("the pod has succeeded", || {
-        node.state.env.board.pods().iter().any(|pod| pod.phase == PodPhase::Succeeded)
+        node.state.env.status.pods().iter().any(|pod| pod.phase == PodPhase::Succeeded)
     })
     .await;
     assert_eq!(runtime.calls(), Vec::<String>::new());
@@ -112,7 +112,7 @@ async fn a_container_that_ends_between_the_decision_and_its_end_is_left_alone() 
     let known = known(&[(Liveness, Verdict::Failure)]);
     let node = Node::start(spec("OnFailure", &[Liveness]), known, runtime.clone(), Script::default()).await;
     until("the pod has succeeded", || {
-        node.state.env.board.pods().iter().any(|pod| pod.phase == PodPhase::Succeeded)
+        node.state.env.status.pods().iter().any(|pod| pod.phase == PodPhase::Succeeded)
     })
     .await;
     assert_eq!(runtime.calls(), Vec::<String>::new());

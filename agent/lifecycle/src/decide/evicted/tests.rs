@@ -26,13 +26,13 @@ fn fresh() -> Record {
 fn a_shorter_grace_cuts_a_longer_one_and_never_the_other_way_round() {
     let mut record = fresh();
     // Never longer than its own.
-    assert_eq!(record.evict(&eviction(Some(90)), seconds(30), false, at(100)), Taken::New);
+    assert_eq!(record.evict(&eviction(Some(90)), seconds(30), false, at(100)), EndingChange::Started);
     assert_eq!((record.due(), record.left(at(110))), (Some(at(130)), seconds(20)));
-    assert_eq!(record.evict(&eviction(Some(60)), seconds(30), false, at(110)), Taken::Known);
-    assert_eq!(record.evict(&eviction(None), seconds(30), false, at(110)), Taken::Known);
-    assert_eq!(record.evict(&eviction(Some(5)), seconds(30), false, at(110)), Taken::Sooner);
+    assert_eq!(record.evict(&eviction(Some(60)), seconds(30), false, at(110)), EndingChange::Unchanged);
+    assert_eq!(record.evict(&eviction(None), seconds(30), false, at(110)), EndingChange::Unchanged);
+    assert_eq!(record.evict(&eviction(Some(5)), seconds(30), false, at(110)), EndingChange::Shortened);
     assert_eq!(record.left(at(110)), seconds(5));
-    assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(111)), Taken::Sooner);
+    assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(111)), EndingChange::Shortened);
     assert_eq!((record.due(), record.left(at(111))), (Some(at(111)), Duration::ZERO));
     assert_eq!(record.evicted().unwrap().times, 1);
     // The manifest goes: it has no more time for that.
@@ -44,10 +44,10 @@ fn a_shorter_grace_cuts_a_longer_one_and_never_the_other_way_round() {
 fn a_pod_that_ends_for_good_has_less_time_and_is_not_evicted() {
     let mut record = fresh();
     record.ending = Some(Ending { since: at(100), grace_seconds: 600, why: "its manifest is gone".into() });
-    assert_eq!(record.evict(&eviction(None), seconds(600), false, at(110)), Taken::Known);
-    assert_eq!(record.evict(&eviction(Some(10)), seconds(600), false, at(110)), Taken::Sooner);
+    assert_eq!(record.evict(&eviction(None), seconds(600), false, at(110)), EndingChange::Unchanged);
+    assert_eq!(record.evict(&eviction(Some(10)), seconds(600), false, at(110)), EndingChange::Shortened);
     assert_eq!(record.left(at(110)), seconds(10));
-    assert_eq!(record.evict(&eviction(Some(0)), seconds(600), false, at(112)), Taken::Sooner);
+    assert_eq!(record.evict(&eviction(Some(0)), seconds(600), false, at(112)), EndingChange::Shortened);
     assert_eq!(record.left(at(112)), Duration::ZERO);
     assert_eq!(record.evicted(), None);
 }
@@ -69,11 +69,11 @@ fn the_back_off_doubles_and_begins_anew_after_ten_quiet_minutes() {
     let mut now = 0;
     let mut away = |record: &mut Record, quiet: i64| {
         now += quiet;
-        assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(now)), Taken::New);
+        assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(now)), EndingChange::Started);
         assert_eq!(record.evicted().unwrap().stays_away(&settings, at(now)), None);
         now += 7;
         assert!(record.note_gone(at(now)) && !record.note_gone(at(now + 1)));
-        assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(now)), Taken::Known);
+        assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(now)), EndingChange::Unchanged);
         let away = record.evicted().unwrap().stays_away(&settings, at(now)).unwrap();
         now += i64::try_from(away.as_secs()).unwrap();
         assert_eq!(record.evicted().unwrap().stays_away(&settings, at(now)), Some(Duration::ZERO));
@@ -159,8 +159,8 @@ proptest! {
                     let order = Eviction { condition, ..eviction(grace) };
                     let taken = record.evict(&order, seconds(own), finished, at(now));
                     prop_assert!(record.is_leaving());
-                    prop_assert_eq!(taken == Taken::New, !before.is_leaving());
-                    prop_assert_eq!(taken == Taken::Sooner, before.due() > record.due() && before.is_leaving());
+                    prop_assert_eq!(taken == EndingChange::Started, !before.is_leaving());
+                    prop_assert_eq!(taken == EndingChange::Shortened, before.due() > record.due() && before.is_leaving());
                     if let (Some(old), Some(new)) = (before.due(), record.due()) {
                         prop_assert!(new <= old, "it got more time");
                     }

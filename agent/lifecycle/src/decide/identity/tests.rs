@@ -1,6 +1,7 @@
 use serde_json::json;
 
 use super::*;
+use nodewarden_pods::source::Unread;
 
 const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
 const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
@@ -14,7 +15,7 @@ fn pod(name: &str, uid: &str, cpu: &str, image: &str) -> Arc<Pod> {
 }
 
 fn desired(pods: Vec<(Arc<Pod>, &str)>) -> Desired {
-    let pods = pods.into_iter().map(|(pod, origin)| Sourced { pod, origin: origin.into() }).collect();
+    let pods = pods.into_iter().map(|(pod, origin)| SourcedPod::new(pod, origin)).collect();
     Desired { pods, ..Desired::default() }
 }
 
@@ -34,6 +35,7 @@ fn told(a: &Assignment) -> Vec<String> {
     told.extend(a.resize.iter().map(|pod| format!("resize {}", short(&pod.uid))));
     told.extend(a.replace.iter().map(|uid| format!("replace {}", short(uid))));
     told.extend(a.end.iter().map(|uid| format!("end {}", short(uid))));
+    told.extend(a.delete.iter().map(|(uid, d)| format!("delete {} {}", short(uid), d.reason)));
     told.extend(a.wait.iter().map(|(s, _)| format!("wait {}", short(&s.pod.uid))));
     told
 }
@@ -87,9 +89,11 @@ fn never_two_of_one_name() {
 #[test]
 fn what_cannot_be_read_stays() {
     let old = running(vec![(pod("p", A, "1", "x"), "f", false)]);
-    let unreadable = |pods| Desired { unreadable: BTreeSet::from(["f".to_owned()]), ..desired(pods) };
+    let unreadable = |pods| Desired { unread: Unread::of_origin("f"), ..desired(pods) };
     check(&unreadable(vec![]), &old, &["keep aaa"]);
-    check(&Desired { blind: true, ..Desired::default() }, &old, &["keep aaa"]);
+    check(&Desired { unread: Unread::of_source("manifests"), ..Desired::default() }, &old, &["keep aaa"]);
+    // Another source that cannot be read keeps its own pods only.
+    check(&Desired { unread: Unread::of_source("api"), ..Desired::default() }, &old, &["end aaa"]);
     // Another file has one of the same name meanwhile.
     check(&unreadable(vec![(pod("p", B, "1", "y"), "g")]), &old, &["keep aaa", "wait bbb"]);
     let same = unreadable(vec![(pod("p", B, "1", "x"), "g")]);
@@ -103,4 +107,24 @@ fn a_file_that_was_renamed() {
     let old = running(vec![(pod("p", A, "1", "x"), "f", false)]);
     check(&desired(vec![(pod("p", B, "1", "x"), "g")]), &old, &["keep aaa", "moved aaa g"]);
     check(&desired(vec![(pod("p", B, "2", "x"), "g")]), &old, &["moved aaa g", "resize aaa"]);
+}
+
+#[test]
+fn a_deleted_pod_ends_and_is_not_started() {
+    let deleted = |uid: &str| {
+        let deletion = Deletion {
+            since: jiff::Timestamp::UNIX_EPOCH,
+            grace: std::time::Duration::from_secs(5),
+            reason: "asked".into(),
+        };
+        let mut desired = desired(vec![(pod("p", uid, "1", "x"), "api:p")]);
+        desired.pods[0].deletion = Some(deletion);
+        desired
+    };
+    let runs = |ending| running(vec![(pod("p", "u-1", "1", "x"), "api:p", ending)]);
+    check(&deleted("u-1"), &runs(false), &["delete u-1 asked"]);
+    check(&deleted("u-1"), &runs(true), &["delete u-1 asked"]);
+    check(&deleted("u-1"), &BTreeMap::new(), &[]);
+    // Another pod of its name that still runs is one that the source no longer has.
+    check(&deleted("u-2"), &runs(false), &["end u-1"]);
 }

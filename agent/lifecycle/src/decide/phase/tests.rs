@@ -52,7 +52,7 @@ impl Case {
             node_ips: &[],
             reason: "",
             message: "",
-            resize: "",
+            resize: None,
         })
     }
 }

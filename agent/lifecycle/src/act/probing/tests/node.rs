@@ -33,7 +33,7 @@ use nodewarden_model::Outcome;
 use nodewarden_model::{ContainerView, PodView};
 use nodewarden_pods::probes::{Answer, ProbeError, Prober, Probes, Target};
 use nodewarden_pods::spec::dns::Resolv;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::fixture::V2;
 use nodewarden_storage::journal::{Journal, Limits};
 
@@ -154,7 +154,7 @@ impl Node {
             resolv: Resolv::default(),
             owner: "me".into(),
             store: Arc::new(Store::open(&records(dir.path().into())).unwrap().0),
-            homes: dir.path().join("pods"),
+            pods_dir: dir.path().join("pods"),
             seccomp_root: dir.path().join("seccomp"),
             recursive_read_only: AtomicBool::new(false),
             admission: admission(),
@@ -162,7 +162,7 @@ impl Node {
             guards: None,
             probes: Probes::start(&ProbeSettings::default(), script.clone()),
             journal: Journal::open(&dir.path().join("journal"), Limits::default()).unwrap(),
-            board: Board::default(),
+            status: PodStatusCache::default(),
             places: watch::channel(Arc::default()).1,
             holds: nodewarden_gc::Holds::default(),
             pulls: Semaphore::new(1),
@@ -180,7 +180,7 @@ impl Node {
 
     /// The pod on the board.
     pub fn pod(&self) -> Option<Arc<PodView>> {
-        self.state.env.board.pods().first().cloned()
+        self.state.env.status.pods().first().cloned()
     }
 
     /// The pod's record on disk.
@@ -190,7 +190,7 @@ impl Node {
 
     /// The container on the board, once the runtime was asked.
     pub fn shown(&self) -> Option<ContainerView> {
-        let pods = self.state.env.board.pods();
+        let pods = self.state.env.status.pods();
         pods.first().map(|pod| pod.containers[0].clone()).filter(|container| !container.id.is_empty())
     }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::world::{World, lives};
-use crate::decide::evicted::Taken;
+use crate::decide::evicted::EndingChange;
 use crate::decide::observed::Observed;
 use crate::decide::plan::Plan;
 use crate::fixture::at;
@@ -19,7 +19,7 @@ impl World {
         let eviction =
             Eviction { reason: "Evicted".into(), message: "low".into(), grace: None, condition: None };
         let taken = self.record.evict(&eviction, Duration::from_secs(30), false, at(self.now));
-        assert_eq!(taken, Taken::New);
+        assert_eq!(taken, EndingChange::Started);
         self.nothing_starts(dies[0]);
         self.all_end();
         self.nothing_starts(dies[1]);

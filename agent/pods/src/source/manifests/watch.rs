@@ -1,4 +1,4 @@
-//! Watching a manifest directory: inotify tells which files to read, and a slow relist stands behind it.
+//! Watches a manifest directory: inotify says which files to read, and everything is read again once in a while.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -16,15 +16,16 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tracing::{debug, info, warn};
 
+use super::Manifests;
 use super::changes::{Changes, Due};
-use super::{Desired, Manifests, Tell};
+use crate::source::{Desired, DesiredSender, SourceProblem};
 
-/// A directory that is not there is looked for more often.
+/// How often a directory is looked for that does not exist.
 const MISSING: Duration = Duration::from_secs(1);
-/// How long more and more files may be taken into one change.
+/// How long changes that follow each other are collected into one.
 const BURST: Duration = Duration::from_millis(10);
 
-/// Ends the watching when dropped.
+/// The thread that watches a manifest directory; it ends when this is dropped.
 #[derive(Debug)]
 pub struct Watching {
     stop: Arc<EventFd>,
@@ -41,12 +42,17 @@ impl Drop for Watching {
     }
 }
 
-/// Reads what changes in the directory, and everything every `relist`; `tell` gets what is not as it was `before`, on a
-/// thread of its own.
+/// Starts a thread that reads what changes in the directory, and everything every `relist`. `changes` is called on that
+/// thread with each value that differs from the one before, which is `before` at first.
 ///
 /// # Errors
-/// The thread or its descriptors cannot be had.
-pub fn watch(manifests: Manifests, before: Desired, relist: Duration, tell: Tell) -> io::Result<Watching> {
+/// The thread or its descriptors cannot be created.
+pub fn watch(
+    manifests: Manifests,
+    before: Desired,
+    relist: Duration,
+    changes: DesiredSender,
+) -> io::Result<Watching> {
     let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
     let stopping = stop.clone();
     let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
@@ -57,8 +63,8 @@ pub fn watch(manifests: Manifests, before: Desired, relist: Duration, tell: Tell
         watched: None,
         changes: Changes::default(),
         listed: None,
-        told: before,
-        tell,
+        last: before,
+        send: changes,
     };
     let thread = thread::Builder::new().name("manifests".into()).spawn(move || watcher.run(&stopping))?;
     Ok(Watching { stop, thread: Some(thread) })
@@ -72,15 +78,16 @@ struct Watcher {
     changes: Changes,
     /// When everything was last read.
     listed: Option<Instant>,
-    told: Desired,
-    tell: Tell,
+    /// What was sent last.
+    last: Desired,
+    send: DesiredSender,
 }
 
 impl Watcher {
     fn run(mut self, stop: &EventFd) {
         loop {
             if self.read() {
-                self.tell();
+                self.send();
             }
             if !self.wait(stop) {
                 return;
@@ -120,23 +127,24 @@ impl Watcher {
         let looks: Vec<_> = due.names.iter().map(|name| manifests.look(name)).collect();
         self.take_events();
         for (name, look) in due.names.iter().zip(looks) {
-            // Somebody began to write it before it was read: it will be read when that is over.
+            // A write began before it was read: it is read again when that is over.
             if !self.changes.is_writing(name) {
                 self.manifests.take(look);
             }
         }
     }
 
-    fn tell(&mut self) {
+    /// Sends what the files want, if it is not what was sent last.
+    fn send(&mut self) {
         let desired = self.manifests.desired();
-        if desired != self.told {
-            report(Some(&self.told), &desired);
-            self.told = desired.clone();
-            (self.tell)(desired);
+        if desired != self.last {
+            report(Some(&self.last), &desired);
+            self.last = desired.clone();
+            (self.send)(desired);
         }
     }
 
-    /// When everything is to be read anew; `None` for now.
+    /// When everything is to be read again; `None`: now.
     fn relist_at(&self) -> Option<Instant> {
         let every = if self.watched.is_some() { self.relist } else { self.relist.min(MISSING) };
         self.listed.map(|listed| listed + every)
@@ -218,9 +226,9 @@ fn is_link(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|m| m.is_symlink() || m.nlink() > 1)
 }
 
-/// Tells the log what is new.
+/// Logs problems that are not among those of `before`, and how many pods there are if they changed.
 pub fn report(before: Option<&Desired>, now: &Desired) {
-    let known = |problem: &String| before.is_some_and(|b| b.problems.contains(problem));
+    let known = |problem: &SourceProblem| before.is_some_and(|b| b.problems.contains(problem));
     for problem in now.problems.iter().filter(|p| !known(p)) {
         warn!("manifest: {problem}");
     }
@@ -230,5 +238,4 @@ pub fn report(before: Option<&Desired>, now: &Desired) {
 }
 
 #[cfg(test)]
-#[path = "watch_tests.rs"]
 mod tests;

@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant};
 
-use super::super::Source;
 use super::*;
-use crate::source::Directory;
+use crate::source::manifests::ManifestSource;
+use crate::source::{PodSource, SourceGuard};
 
 fn manifest(name: &str) -> String {
     format!(
@@ -18,7 +18,7 @@ fn manifest(name: &str) -> String {
 struct Fixture {
     dir: tempfile::TempDir,
     told: Receiver<Desired>,
-    _watching: Watching,
+    _watching: SourceGuard,
 }
 
 impl Fixture {
@@ -31,10 +31,10 @@ impl Fixture {
         let manifests = dir.path().join("manifests");
         fs::create_dir(&manifests).unwrap();
         before(&manifests);
-        let mut source = Box::new(Directory::new(&manifests, "node", Duration::from_secs(600)));
-        source.first();
+        let mut source = Box::new(ManifestSource::new(&manifests, "node", Duration::from_secs(600)));
+        source.snapshot();
         let (tell, told) = channel();
-        let watching = source.watch(Box::new(move |desired| {
+        let watching = source.follow(Box::new(move |desired| {
             told_also(&desired);
             let _ = tell.send(desired);
         }));
@@ -131,10 +131,10 @@ fn a_file_that_stays_open_and_half_written_is_reported() {
     file.write_all(&text.as_bytes()[..text.len() - 10]).unwrap();
     let desired = f.next();
     assert!(started.elapsed() >= Duration::from_millis(900), "{:?}", started.elapsed());
-    assert_eq!((desired.pods.len(), desired.unreadable.len()), (1, 1), "{desired:?}");
+    assert_eq!((desired.pods.len(), desired.problems.len()), (1, 1), "{desired:?}");
     file.write_all(&text.as_bytes()[text.len() - 10..]).unwrap();
     drop(file);
-    assert_eq!(f.next().problems, [""; 0]);
+    assert_eq!(f.next().problems, []);
 }
 
 /// What has happened by the time that somebody looks is one change.
@@ -161,7 +161,7 @@ fn a_directory_that_vanishes_takes_no_pod_with_it() {
     let (manifests, aside) = (f.path(""), f.dir.path().join("aside"));
     fs::rename(&manifests, &aside).unwrap();
     let desired = f.next();
-    assert!(desired.blind && desired.pods.len() == 1, "{desired:?}");
+    assert!(desired.unread.may_have("/any") && desired.pods.len() == 1, "{desired:?}");
     // Another one in its place, with another pod.
     fs::create_dir(&manifests).unwrap();
     f.write("b.yaml", &manifest("b"));
@@ -173,7 +173,7 @@ fn a_directory_that_vanishes_takes_no_pod_with_it() {
     assert_eq!(f.names(), ["b", "c"]);
     fs::remove_dir_all(&manifests).unwrap();
     let mut desired = f.next();
-    while !desired.blind {
+    while !desired.unread.may_have("/any") {
         // Its files went first, one by one.
         desired = f.next();
     }

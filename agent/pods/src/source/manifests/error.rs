@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 /// Reading manifests failed. None of these takes a pod away.
 #[derive(Debug, thiserror::Error)]
-pub enum SourceError {
+pub enum ManifestError {
     #[error("{call} {}: {source}", path.display())]
     File { call: &'static str, path: PathBuf, source: io::Error },
     #[error("{}: {bytes} bytes, a manifest has at most {most}", path.display())]

@@ -54,7 +54,7 @@ fn several_documents_and_formats() {
     fs::create_dir(f.dir.path().join("directory")).unwrap();
     let desired = f.scan();
     assert_eq!(names(&desired), ["a", "b1", "b2"]);
-    assert_eq!(desired.problems, [""; 0]);
+    assert_eq!(desired.problems, []);
     assert!(desired.pods.iter().all(|p| p.pod.uid.len() == 32 && p.pod.namespace == "default"));
 }
 
@@ -67,12 +67,12 @@ fn a_removed_file_takes_its_pods_and_a_removed_directory_does_not() {
     fs::remove_file(f.dir.path().join("b.yaml")).unwrap();
     let desired = f.scan();
     assert_eq!(names(&desired), ["a"]);
-    assert!(desired.is_gone(&f.origin("b.yaml")));
+    assert!(!desired.unread.may_have(&f.origin("b.yaml")));
     fs::remove_dir_all(f.dir.path()).unwrap();
     let desired = f.scan();
     assert_eq!(names(&desired), ["a"]);
-    assert!(desired.blind && !desired.is_gone(&f.origin("b.yaml")));
-    assert!(desired.problems[0].starts_with("list "), "{:?}", desired.problems);
+    assert!(desired.unread.may_have(&f.origin("b.yaml")));
+    assert!(desired.problems[0].message.starts_with("list "), "{:?}", desired.problems);
     fs::create_dir(f.dir.path()).unwrap();
     assert_eq!(f.names(), [""; 0]);
 }
@@ -94,14 +94,18 @@ fn a_bad_file_keeps_its_pods() {
         f.write("a.yaml", bad);
         let desired = f.scan();
         assert_eq!(names(&desired).len(), 2, "{bad:?}");
-        assert!(!desired.is_gone(&f.origin("a.yaml")));
-        assert!(desired.problems.iter().all(|p| p.contains(&f.origin("a.yaml"))), "{:?}", desired.problems);
+        assert!(desired.unread.may_have(&f.origin("a.yaml")));
+        assert!(
+            desired.problems.iter().all(|p| p.message.contains(&f.origin("a.yaml"))),
+            "{:?}",
+            desired.problems
+        );
         assert!(!desired.problems.is_empty());
     }
     f.write("a.yaml", manifest("one"));
     let desired = f.scan();
     assert_eq!(names(&desired), ["one"]);
-    assert!(desired.is_gone(&f.origin("a.yaml")));
+    assert!(!desired.unread.may_have(&f.origin("a.yaml")));
 }
 
 #[test]
@@ -112,7 +116,7 @@ fn the_first_of_two_stands() {
     let desired = f.scan();
     assert_eq!(names(&desired), ["same"]);
     assert_eq!(desired.pods[0].origin, f.origin("a.yaml"));
-    assert!(desired.problems[0].contains("b.yaml") && desired.problems[0].contains("a.yaml"));
+    assert!(desired.problems[0].message.contains("b.yaml") && desired.problems[0].message.contains("a.yaml"));
 }
 
 #[test]
@@ -136,12 +140,12 @@ fn a_new_file_never_takes_a_running_pods_place() {
     f.write("a.yaml", manifest("same"));
     let desired = f.scan();
     assert_eq!(desired.pods[0].origin, f.origin("b.yaml"));
-    assert!(desired.problems[0].starts_with(&f.origin("a.yaml")), "{:?}", desired.problems);
+    assert!(desired.problems[0].message.starts_with(&f.origin("a.yaml")), "{:?}", desired.problems);
     // After a restart too, if it is told.
     let mut again = Manifests::new(f.dir.path(), "node");
-    let mut standing = Standing::default();
-    standing.set("default", "same", &f.origin("b.yaml"));
-    again.stand(standing);
+    let mut running = PodOrigins::default();
+    running.set("default", "same", &f.origin("b.yaml"));
+    again.set_running(running);
     again.scan();
     assert_eq!(again.desired().pods[0].origin, f.origin("b.yaml"));
     fs::remove_file(f.dir.path().join("b.yaml")).unwrap();
@@ -177,7 +181,7 @@ fn what_is_no_file() {
     fs::remove_file(&target).unwrap();
     let desired = f.scan();
     assert_eq!(names(&desired), ["linked"]);
-    assert!(desired.problems[0].starts_with("open "), "{:?}", desired.problems);
+    assert!(desired.problems[0].message.starts_with("open "), "{:?}", desired.problems);
     fs::remove_file(f.dir.path().join("link.yaml")).unwrap();
     assert_eq!(f.names(), [""; 0]);
 }
@@ -189,6 +193,9 @@ fn problems_name_file_line_and_field() {
     let desired = f.scan();
     assert_eq!(names(&desired), ["a"]);
     let [problem] = desired.problems.as_slice() else { panic!("{:?}", desired.problems) };
-    assert!(problem.starts_with(&f.origin("a.yaml")), "{problem}");
-    assert!(problem.contains("line 9") && problem.contains("spec.containers[0].image"), "{problem}");
+    assert!(problem.message.starts_with(&f.origin("a.yaml")), "{problem}");
+    assert!(
+        problem.message.contains("line 9") && problem.message.contains("spec.containers[0].image"),
+        "{problem}"
+    );
 }

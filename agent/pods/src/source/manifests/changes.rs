@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use nix::sys::inotify::AddWatchFlags as Mask;
 
-use super::manifests::is_manifest;
+use super::is_manifest;
 
 /// How long a file may be silent without being closed.
 pub const SILENT: Duration = Duration::from_secs(1);
