@@ -99,7 +99,7 @@ impl Environment {
     }
 
     /// An event of a pod, or of one of its containers: name and id, empty when there is none yet.
-    pub fn tell(&self, pod: &Pod, container: Option<(&str, &str)>, reason: &str, message: String) {
+    pub fn record_event(&self, pod: &Pod, container: Option<(&str, &str)>, reason: &str, message: String) {
         let (container_name, container_id) = container.unwrap_or_default();
         info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), container = container_name, "{reason}: {message}");
         let place = self.places.borrow().get(&pod.uid).map(|place| place.path.clone());

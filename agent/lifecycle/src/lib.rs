@@ -28,4 +28,4 @@ mod worker;
 pub use decide::resize::{Change, change};
 pub use environment::{Places, owner};
 pub use record::store::StoreError;
-pub use start::{Adoption, Found, Lifecycle, Needs, find, start};
+pub use start::{Adoption, Deps, Lifecycle, Recovered, find, start};

@@ -11,17 +11,16 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use crate::act::housekeeping::{Found, Housekeeping};
+use crate::act::housekeeping::{Housekeeping, LookResult};
+use crate::act::resize::PodResize;
 use crate::act::{admitting, devices, probing};
 use crate::decide::identity;
 use crate::decide::identity::Running;
-use crate::decide::resize;
 use crate::environment::Environment;
 use crate::orders::{Order, Report};
 use crate::record::{Ending, Record};
 use crate::state::PodState;
 use crate::worker;
-use nodewarden_admission::NoGrowth;
 use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{Keep, Kept, PodSink};
 use nodewarden_manifest::Pod;
@@ -47,18 +46,15 @@ pub enum Input {
 }
 
 /// A pod that has a worker.
-struct Worked {
+struct WorkerEntry {
     orders: mpsc::UnboundedSender<Order>,
     kept: Kept,
     ending: bool,
     /// How it was last ordered to end.
     deletion: Option<Deletion>,
     /// It had to make way, and is not back: it has no cgroup.
-    away: bool,
-    /// What the level becomes when every container has its new resources.
-    after: Option<Arc<Pod>>,
-    /// It should have other resources, for which there is no room.
-    refused: Option<(Arc<Pod>, NoGrowth)>,
+    evicted: bool,
+    resize: PodResize,
 }
 
 /// See the module.
@@ -66,7 +62,7 @@ pub struct Manager {
     env: Arc<Environment>,
     sink: PodSink,
     desired: Desired,
-    workers: BTreeMap<String, Worked>,
+    workers: BTreeMap<String, WorkerEntry>,
     reports: mpsc::UnboundedSender<Report>,
     reported: mpsc::UnboundedReceiver<Report>,
     housekeeping: Housekeeping,
@@ -137,12 +133,12 @@ impl Manager {
     }
 
     fn assign(&mut self) {
-        let running = self.workers.iter().map(|(uid, worked)| {
+        let running = self.workers.iter().map(|(uid, entry)| {
             let running = Running {
                 // What it is on its way to, not what its level has meanwhile.
-                pod: worked.after.clone().unwrap_or_else(|| worked.kept.pod.clone()),
-                origin: worked.kept.origin.clone(),
-                ending: worked.ending,
+                pod: entry.resize.target().unwrap_or(&entry.kept.pod).clone(),
+                origin: entry.kept.origin.clone(),
+                ending: entry.ending,
             };
             (uid.clone(), running)
         });
@@ -157,13 +153,15 @@ impl Manager {
             self.delete(&uid, deletion);
         }
         for (uid, origin) in assignment.moved {
-            if let Some(worked) = self.workers.get_mut(&uid) {
-                worked.kept.origin.clone_from(&origin);
-                let _ = worked.orders.send(Order::Moved { origin });
+            if let Some(entry) = self.workers.get_mut(&uid) {
+                entry.kept.origin.clone_from(&origin);
+                let _ = entry.orders.send(Order::Moved { origin });
             }
         }
         for uid in &assignment.keep {
-            self.not_refused(uid);
+            if let Some(entry) = self.workers.get_mut(uid) {
+                entry.resize.cancel(&entry.orders);
+            }
         }
         for pod in assignment.resize {
             self.resize(pod);
@@ -185,8 +183,8 @@ impl Manager {
     ) {
         let uid = pod.uid.clone();
         self.env.devices.claim(&uid);
-        let is_away = record.is_away();
-        if record.admitted && !is_away {
+        let is_evicted = record.is_evicted();
+        if record.admitted && !is_evicted {
             admitting::enter(&self.env, &pod, &record);
             if record.is_leaving() {
                 self.env.admission.leaving(&uid);
@@ -204,7 +202,7 @@ impl Manager {
                 tokio::time::sleep(AFTER_A_FAULT).await;
                 probing::ended(&state);
                 let (pod, record) = {
-                    let inner = state.lock();
+                    let inner = state.read();
                     (inner.pod.clone(), Box::new(inner.record.clone()))
                 };
                 let _ = reports.send(Report::Died { pod, record });
@@ -212,72 +210,52 @@ impl Manager {
         });
         self.workers.insert(
             uid,
-            Worked { orders, kept, ending, deletion: None, away: is_away, after: None, refused: None },
+            WorkerEntry {
+                orders,
+                kept,
+                ending,
+                deletion: None,
+                evicted: is_evicted,
+                resize: PodResize::default(),
+            },
         );
     }
 
     /// Ends a pod that its source no longer has.
     fn end(&mut self, uid: &str, reason: fn(&str) -> String) {
-        let Some(worked) = self.workers.get(uid).filter(|worked| !worked.ending) else { return };
-        let grace = nodewarden_manifest::grace(&worked.kept.pod);
-        let reason = reason(&worked.kept.origin);
+        let Some(entry) = self.workers.get(uid).filter(|entry| !entry.ending) else { return };
+        let grace = nodewarden_manifest::grace(&entry.kept.pod);
+        let reason = reason(&entry.kept.origin);
         self.delete(uid, Deletion { since: Timestamp::now(), grace, reason });
     }
 
     /// Ends a pod as its source asks; one that ends already may get less time.
     fn delete(&mut self, uid: &str, deletion: Deletion) {
-        let Some(worked) = self.workers.get_mut(uid) else { return };
-        if worked.deletion.as_ref() == Some(&deletion) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.deletion.as_ref() == Some(&deletion) {
             return;
         }
-        worked.ending = true;
+        entry.ending = true;
         self.env.admission.leaving(uid);
         let (since, grace_seconds) = (deletion.since, deletion.grace.as_secs());
         let ending = Ending { since, grace_seconds, why: deletion.reason.clone() };
-        worked.deletion = Some(deletion);
+        entry.deletion = Some(deletion);
         // A worker that is gone already is reported so.
-        let _ = worked.orders.send(Order::End(ending));
+        let _ = entry.orders.send(Order::End(ending));
     }
 
-    /// Gives the pod other resources, or remembers that there is no room for them.
     fn resize(&mut self, pod: Arc<Pod>) {
-        let Some(worked) = self.workers.get_mut(&pod.uid) else { return };
-        if let Err(why) = self.env.admission.resizing(&pod) {
-            if worked.refused.as_ref().is_none_or(|(_, before)| *before != why) {
-                let _ = worked.orders.send(Order::NotResized { why: Some(why.clone()) });
-            }
-            worked.refused = Some((pod, why));
-            return;
-        }
-        worked.refused = None;
-        self.version += 1;
-        let steps = resize::steps(&worked.kept.pod, &pod);
-        let sizes = |pod: &Pod| (pod.init_containers.clone(), pod.containers.clone());
-        let grows = sizes(&steps.before) == sizes(&steps.after);
-        worked.kept.pod = Arc::new(steps.before);
-        if !grows {
-            // As long as the two differ nobody puts containers' limits back that the runtime is about to change.
-            worked.kept.told = pod.clone();
-        }
-        worked.kept.version = self.version;
-        worked.after = Some(pod.clone());
-        let _ = worked.orders.send(Order::Resize { pod, version: self.version });
-    }
-
-    /// The pod is to have the resources that it has.
-    fn not_refused(&mut self, uid: &str) {
-        if let Some(worked) = self.workers.get_mut(uid)
-            && worked.refused.take().is_some()
-        {
-            let _ = worked.orders.send(Order::NotResized { why: None });
+        let Some(entry) = self.workers.get_mut(&pod.uid) else { return };
+        let target = (pod, self.version + 1);
+        if entry.resize.start(&self.env.admission, &mut entry.kept, &entry.orders, target) {
+            self.version += 1;
         }
     }
 
     /// Tries again what there was no room for, by priority.
     fn resize_refused(&mut self) {
-        let here = self.workers.values().filter(|worked| !worked.ending);
-        let mut refused: Vec<Arc<Pod>> =
-            here.filter_map(|worked| worked.refused.as_ref().map(|(pod, _)| pod.clone())).collect();
+        let here = self.workers.values().filter(|entry| !entry.ending);
+        let mut refused: Vec<Arc<Pod>> = here.filter_map(|entry| entry.resize.refused().cloned()).collect();
         refused.sort_by_key(|pod| std::cmp::Reverse(pod.priority));
         let before = self.version;
         refused.into_iter().for_each(|pod| self.resize(pod));
@@ -289,18 +267,15 @@ impl Manager {
     fn report(&mut self, report: Report) {
         match report {
             Report::Resized { uid } => {
-                let Some(worked) = self.workers.get_mut(&uid) else { return };
-                if let Some(after) = worked.after.take() {
-                    self.env.admission.resized(&after);
-                    worked.kept.pod = after.clone();
-                    worked.kept.told = after;
+                let Some(entry) = self.workers.get_mut(&uid) else { return };
+                if entry.resize.finish(&self.env.admission, &mut entry.kept) {
                     self.send();
                 }
             }
-            Report::Away { uid } => self.away(&uid, true),
-            Report::Back { uid } => self.away(&uid, false),
+            Report::Evicted { uid } => self.set_evicted(&uid, true),
+            Report::Restarted { uid } => self.set_evicted(&uid, false),
             Report::Died { pod, record } => {
-                self.env.tell(
+                self.env.record_event(
                     &pod,
                     None,
                     "WorkerDied",
@@ -320,33 +295,33 @@ impl Manager {
         }
     }
 
-    fn away(&mut self, uid: &str, away: bool) {
-        let Some(worked) = self.workers.get_mut(uid) else { return };
-        if worked.away != away {
-            worked.away = away;
+    fn set_evicted(&mut self, uid: &str, evicted: bool) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.evicted != evicted {
+            entry.evicted = evicted;
             self.send();
         }
     }
 
     /// Everything that has processes keeps its cgroup.
     fn send(&self) {
-        let here = self.workers.values().filter(|worked| !worked.away);
+        let here = self.workers.values().filter(|entry| !entry.evicted);
         self.sink.send(Keep {
-            pods: here.map(|worked| worked.kept.clone()).collect(),
+            pods: here.map(|entry| entry.kept.clone()).collect(),
             problems: self.desired.problems.iter().map(ToString::to_string).collect(),
             unread: self.desired.unread.clone(),
         });
     }
 
     fn order(&self, uid: &str, order: Order) {
-        if let Some(worked) = self.workers.get(uid) {
-            let _ = worked.orders.send(order);
+        if let Some(entry) = self.workers.get(uid) {
+            let _ = entry.orders.send(order);
         }
     }
 
     fn look_everywhere(&self) {
-        for worked in self.workers.values() {
-            let _ = worked.orders.send(Order::Look);
+        for entry in self.workers.values() {
+            let _ = entry.orders.send(Order::Look);
         }
     }
 
@@ -380,15 +355,15 @@ impl Manager {
         }
     }
 
-    fn keep_house(&mut self, found: Found) {
+    fn keep_house(&mut self, found: LookResult) {
         for uid in found.changed {
-            let listed = found.there.pods.get(&uid).cloned().unwrap_or_default();
+            let listed = found.present.pods.get(&uid).cloned().unwrap_or_default();
             self.order(&uid, Order::Listed(Box::new(listed)));
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
         // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.
         if self.desired.is_complete() {
-            self.housekeeping.tidy(&self.env, &self.sink, &known, found.there);
+            self.housekeeping.tidy(&self.env, &self.sink, &known, found.present);
         }
         if let Some(problem) = found.problem {
             warn!("{problem}");

@@ -43,9 +43,9 @@ pub enum Report {
     /// Nothing of the pod is left but its cgroup.
     Gone { uid: String },
     /// Nothing of a pod that had to make way is left: it needs no cgroup for now.
-    Away { uid: String },
+    Evicted { uid: String },
     /// It comes back, and needs one.
-    Back { uid: String },
+    Restarted { uid: String },
     /// The worker died of a fault in the agent.
     Died { pod: Arc<Pod>, record: Box<Record> },
 }

@@ -48,7 +48,7 @@ const HEAR_AGAIN: Duration = Duration::from_secs(1);
 
 /// Records of an earlier agent, and what the manifests say.
 #[derive(Debug)]
-pub struct Found {
+pub struct Recovered {
     records: Vec<(Record, Arc<Pod>)>,
     store: Arc<Store>,
     desired: Desired,
@@ -58,7 +58,7 @@ pub struct Found {
 ///
 /// # Errors
 /// Records cannot be kept at all.
-pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
+pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
     let (store, records, damaged) = Store::open(&config.records_dir())?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
@@ -75,10 +75,10 @@ pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
             }
         }
     }
-    Ok((Found { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
+    Ok((Recovered { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
 }
 
-impl Found {
+impl Recovered {
     /// Where the pods come from that run.
     pub fn origins(&self) -> PodOrigins {
         let mut origins = PodOrigins::default();
@@ -112,7 +112,7 @@ impl Found {
             pods: self
                 .records
                 .iter()
-                .filter(|(record, _)| !record.is_away())
+                .filter(|(record, _)| !record.is_evicted())
                 .map(|(record, pod)| kept(pod, &record.origin))
                 .chain(starting.iter().map(|sourced| kept(&sourced.pod, &sourced.origin)))
                 .collect(),
@@ -136,7 +136,7 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
 
 /// What the lifecycle needs of others.
 #[derive(Debug)]
-pub struct Needs {
+pub struct Deps {
     pub facts: HierarchyFacts,
     pub capacity: Capacity,
     pub layout: Layout,
@@ -202,7 +202,7 @@ impl Adoption {
 }
 
 /// Starts the workers. Must be called inside a tokio runtime.
-pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -> (Lifecycle, Adoption) {
+pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps) -> (Lifecycle, Adoption) {
     let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
     let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
     let resolv =
@@ -245,7 +245,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
     });
     let hear = inputs.downgrade();
     tokio::spawn(listen(env.client.clone(), hear.clone()));
-    tokio::spawn(heed(env.clone(), needs.health, hear));
+    tokio::spawn(follow_device_health(env.clone(), needs.health, hear));
     for (_, pod) in &found.records {
         env.devices.claim(&pod.uid);
     }
@@ -266,7 +266,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
 }
 
 /// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.
-async fn heed(
+async fn follow_device_health(
     env: Arc<Environment>,
     mut health: mpsc::UnboundedReceiver<String>,
     inputs: mpsc::WeakUnboundedSender<Input>,

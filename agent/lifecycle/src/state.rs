@@ -1,8 +1,10 @@
-//! What a worker knows of its pod, shared between its inbox and the turn under way.
+//! The state of one pod. It has one owner, [`PodState`], which the worker, the turn under way and the sinks of its probes
+//! share: they read views of it and change it by the methods here.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
@@ -16,7 +18,7 @@ use crate::decide::published::{NOTHING, Published};
 use crate::environment::Environment;
 use crate::orders::Order;
 use crate::record::Record;
-use crate::record::saver::Saver;
+use crate::record::saver::RecordSaver;
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{OomVictim, ResizePending};
@@ -30,21 +32,22 @@ pub struct PodState {
     /// To its own worker.
     orders: mpsc::WeakUnboundedSender<Order>,
     inner: Mutex<Inner>,
-    saver: Saver,
+    saver: RecordSaver,
     /// Rings when the pod is to end, or sooner than before: whatever waits stops waiting.
     ending: Notify,
     /// Kept until it was looked what the runtime has of an adopted pod.
     unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
 }
 
-/// Never held across an await.
+/// What is known of one pod. [`PodState`] owns it: everything else reads a view of it, and changes it by one of the methods
+/// of `PodState`, which also save and show what has changed.
 #[derive(Debug)]
 pub struct Inner {
     pub pod: Arc<Pod>,
     pub record: Record,
     pub observed: Observed,
-    /// Containers by id as the runtime told them, as long as its list tells the same state of them.
-    pub told: HashMap<String, ContainerSeen>,
+    /// Containers by id as the runtime reported them, as long as its list has them in the same state.
+    pub reported: HashMap<String, ContainerSeen>,
     /// Containers that could not be started, by name.
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
@@ -94,7 +97,7 @@ pub struct Failed {
 }
 
 impl PodState {
-    /// `unseen` is dropped with [`Self::seen`].
+    /// `unseen` is dropped with [`Self::mark_seen`].
     pub fn new(
         env: Arc<Environment>,
         pod: Arc<Pod>,
@@ -102,13 +105,13 @@ impl PodState {
         orders: mpsc::WeakUnboundedSender<Order>,
         unseen: Option<mpsc::Sender<Infallible>>,
     ) -> Arc<Self> {
-        let saver = Saver::new(env.store.clone());
+        let saver = RecordSaver::new(env.store.clone());
         let probing = Probing::of(&record);
         let inner = Inner {
             pod,
             record,
             observed: Observed::default(),
-            told: HashMap::new(),
+            reported: HashMap::new(),
             failed: BTreeMap::new(),
             plan: Plan::default(),
             trouble: None,
@@ -132,26 +135,32 @@ impl PodState {
     }
 
     /// It is shown as it stands from now on, as far as the runtime answers.
-    pub fn seen(&self) {
+    pub fn mark_seen(&self) {
         self.unseen.lock().take();
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+    /// The state as it is now, to be read. Never kept across an await.
+    pub fn read(&self) -> impl Deref<Target = Inner> + '_ {
+        ReadOnly(self.inner.lock())
+    }
+
+    /// Changes what is only in memory, and shows nothing.
+    pub fn set<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        change(&mut self.inner.lock())
     }
 
     pub fn pod(&self) -> Arc<Pod> {
-        self.lock().pod.clone()
+        self.read().pod.clone()
     }
 
     /// It is to end, for good or to come back, or is away.
     pub fn is_ending(&self) -> bool {
-        self.lock().record.is_leaving()
+        self.read().record.is_leaving()
     }
 
     /// Another pod may start in its place.
-    pub fn give_way(&self) {
-        self.lock().starting = None;
+    pub fn release_start_permit(&self) {
+        self.set(|inner| inner.starting = None);
     }
 
     /// Wakes whatever waits in [`Self::unless_ending`] and [`Self::unless_sooner`].
@@ -193,7 +202,7 @@ impl PodState {
 
     /// When what has until `due` has to have ended, given how long the pod has.
     pub fn due_by(&self, due: Timestamp) -> Timestamp {
-        self.lock().record.due().map_or(due, |own| own.min(due))
+        self.read().record.due().map_or(due, |own| own.min(due))
     }
 
     /// Waits so long; false when the pod is to end.
@@ -223,7 +232,7 @@ impl PodState {
 
     /// Changes the record and has it saved if there was anything to change, which is returned.
     pub fn save(&self, change: impl FnOnce(&mut Inner) -> bool) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let changed = change(&mut inner);
         if changed {
             // Before the lock is given back: the newest record must be the one that is saved last.
@@ -234,7 +243,7 @@ impl PodState {
 
     /// Changes what is only in memory, and shows the pod.
     pub fn note(&self, change: impl FnOnce(&mut Inner)) {
-        change(&mut self.lock());
+        self.set(change);
         self.show();
     }
 
@@ -248,7 +257,7 @@ impl PodState {
         // Asked for before the lock: the devices have one of their own.
         let devices = self.devices();
         let view = {
-            let inner = self.lock();
+            let inner = self.read();
             let trouble = inner
                 .failed
                 .iter()
@@ -277,8 +286,19 @@ impl PodState {
     }
 
     /// To wait for the record without holding the pod.
-    pub fn saver(&self) -> Saver {
+    pub fn saver(&self) -> RecordSaver {
         self.saver.clone()
+    }
+}
+
+/// A locked state that cannot be changed.
+struct ReadOnly<'a>(MutexGuard<'a, Inner>);
+
+impl Deref for ReadOnly<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
     }
 }
 

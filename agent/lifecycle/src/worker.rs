@@ -19,7 +19,7 @@ pub async fn run(
     fresh: bool,
 ) {
     state.show();
-    let away = state.lock().record.is_away();
+    let away = state.read().record.is_evicted();
     if !fresh && !away {
         Box::pin(devices::adopt(&state)).await;
     }
@@ -28,7 +28,7 @@ pub async fn run(
         let Some(()) = live(&state, &mut orders, &reports, look).await else { return };
         // What comes once in a pod's life is on the heap for as long as it takes, and no part of every worker.
         let Some(()) = Box::pin(leave(&state, &mut orders)).await else { return };
-        if state.lock().record.ending.is_some() {
+        if state.read().record.ending.is_some() {
             break;
         }
         let Some(()) = Box::pin(evict::wait(&state, &mut orders, &reports)).await else { return };
@@ -74,7 +74,7 @@ async fn live(
             Next::Wait(wait) => {
                 // With news it goes on at once.
                 if wait != Some(Duration::ZERO) {
-                    state.give_way();
+                    state.release_start_permit();
                 }
                 resize::report_done(state, reports);
                 let mut news = News::default();
@@ -98,8 +98,8 @@ async fn live(
 
 /// Ends the pod; `None` when the agent ends. Orders change little now, but kills for memory are told to the end.
 async fn leave(state: &PodState, orders: &mut mpsc::UnboundedReceiver<Order>) -> Option<()> {
-    state.seen();
-    state.give_way();
+    state.mark_seen();
+    state.release_start_permit();
     probing::stop(state);
     let mut ending = Box::pin(terminate::terminate(state));
     let mut news = News::default();

@@ -23,7 +23,7 @@ use nodewarden_eviction::told;
 use nodewarden_eviction::wake::Wakeups;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, ManageError, Namer, Prepared};
-use nodewarden_lifecycle::{self as lifecycle, Adoption, Found};
+use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
@@ -78,7 +78,7 @@ fn run_pods(
     let remembered = Remembered::open(&config.state_dir);
     let (pressure, conditions) = watch::channel(remembered.pressure());
     let history = eviction::history(context);
-    let needs = lifecycle::Needs {
+    let deps = lifecycle::Deps {
         facts,
         capacity,
         layout: context.observer.facts.layout.clone(),
@@ -94,7 +94,7 @@ fn run_pods(
         health,
         explain: record_preemptions(history.clone()),
     };
-    let (pods, adoption) = lifecycle::start(config, endpoint, found, needs);
+    let (pods, adoption) = lifecycle::start(config, endpoint, found, deps);
     let gc = gc::start(context, endpoint, holds);
     let evict = pods.clone();
     let eviction = Eviction::start(
@@ -138,7 +138,7 @@ fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, Ma
 
 /// The pods that an earlier agent left and those that the sources want, and the sources. Records that are damaged are
 /// reported in the log and in the journal.
-fn find_pods(context: Context<'_>) -> Result<(Found, PodSources), DaemonError> {
+fn find_pods(context: Context<'_>) -> Result<(Recovered, PodSources), DaemonError> {
     let (found, problems) = lifecycle::find(context.config).map_err(DaemonError::Records)?;
     let mut sources = hierarchy::sources(context.config, context.pods);
     sources.set_running(found.origins());

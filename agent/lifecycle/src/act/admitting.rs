@@ -37,7 +37,7 @@ pub async fn admit(state: &PodState) -> bool {
     }
     waiter.taken();
     // On disk with what is saved before any container is there; until then the sandbox says so.
-    state.lock().record.admitted = true;
+    state.set(|inner| inner.record.admitted = true);
     if !told.is_empty() {
         state.note(|inner| inner.trouble = None);
     }
@@ -56,7 +56,7 @@ pub fn enter(env: &Environment, pod: &Arc<Pod>, record: &Record) {
 /// The pod was looked at: where it runs, it holds what it asks for, whatever is known of its admission.
 pub fn seen(state: &PodState) {
     let (pod, record) = {
-        let inner = state.lock();
+        let inner = state.read();
         let runs = inner.observed.sandboxes.iter().any(|sandbox| sandbox.ready);
         if inner.record.admitted || !runs {
             return;
@@ -80,10 +80,10 @@ fn waits(state: &PodState, why: &Why, told: &mut String) {
     }
     if *told != reason {
         reason.clone_into(told);
-        state.env.tell(&state.pod(), None, &reason, message.clone());
+        state.env.record_event(&state.pod(), None, &reason, message.clone());
     }
     let trouble = Some((reason, message));
-    if state.lock().trouble != trouble {
+    if state.read().trouble != trouble {
         state.note(|inner| inner.trouble = trouble);
     }
 }

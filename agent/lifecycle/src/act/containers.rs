@@ -75,7 +75,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let pod = state.pod();
     let env = &state.env;
     let Some((spec, own)) = policy::spec_of(&pod, name).zip(pod.container(name)) else { return Ok(()) };
-    let sandbox = state.lock().observed.sandbox().cloned().ok_or(StartError::NoSandbox)?;
+    let sandbox = state.read().observed.sandbox().cloned().ok_or(StartError::NoSandbox)?;
     // On the node's network they are the node's.
     let ips = kill::ips(state);
     let sandbox_config = sandbox::config(state, sandbox.attempt).await?;
@@ -96,7 +96,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
     drop(hold);
-    env.tell(&pod, Some((name, &id)), "Created", format!("Created container {name}"));
+    env.record_event(&pod, Some((name, &id)), "Created", format!("Created container {name}"));
     let seen = ContainerSeen {
         id: id.clone(),
         sandbox: sandbox.id.clone(),
@@ -148,7 +148,7 @@ async fn held(
 /// The runtime refuses, or the hook fails.
 pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
     let created = {
-        let inner = state.lock();
+        let inner = state.read();
         inner.observed.containers.iter().any(|seen| seen.id == id && seen.stage == ContainerStage::Created)
     };
     if !created {
@@ -157,7 +157,7 @@ pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartE
     // It may have begun before it was cut off: whoever sees it begin twice finds here why.
     let message =
         format!("the start of container {name} was cut off with an earlier agent or runtime: started again");
-    state.env.tell(&state.pod(), Some((name, id)), "StartResumed", message);
+    state.env.record_event(&state.pod(), Some((name, id)), "StartResumed", message);
     run(state, id, name).await
 }
 
@@ -171,7 +171,7 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
     if let Err(error) = env.client.start_container(id).await {
         return Err(StartError::Run(error));
     }
-    env.tell(&pod, Some((name, id)), "Started", format!("Started container {name}"));
+    env.record_event(&pod, Some((name, id)), "Started", format!("Started container {name}"));
     state.note(|inner| {
         if let Some(seen) = inner.observed.containers.iter_mut().find(|seen| seen.id == id) {
             seen.stage = ContainerStage::Running;
@@ -191,11 +191,11 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
 pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
     let pod = state.pod();
     if let Some(hook) = container::post_start(&pod, name) {
-        state.give_way();
+        state.release_start_permit();
         let ips = kill::ips(state);
         let done = state.unless_ending(run_hook(&hook, &state.env.client, id, &ips, None)).await;
         if let Some(Err(source)) = done {
-            state.env.tell(&pod, Some((name, id)), "FailedPostStartHook", source.to_string());
+            state.env.record_event(&pod, Some((name, id)), "FailedPostStartHook", source.to_string());
             return Err(StartError::PostStart { id: id.to_owned(), source });
         }
     }

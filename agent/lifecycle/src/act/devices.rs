@@ -37,7 +37,7 @@ pub async fn admit(state: &PodState) -> bool {
             None => return false,
             Some(Ok(admitted)) => {
                 if let Some(admitted) = admitted {
-                    state.env.tell(&state.pod(), None, "DevicesAllocated", admitted.description);
+                    state.env.record_event(&state.pod(), None, "DevicesAllocated", admitted.description);
                 }
                 state.note(|inner| inner.trouble = None);
                 return true;
@@ -62,7 +62,7 @@ fn waits(state: &PodState, error: &AdmissionError) {
         inner.trouble = Some(trouble.clone());
     });
     if news {
-        state.env.tell(&state.pod(), None, &trouble.0, trouble.1);
+        state.env.record_event(&state.pod(), None, &trouble.0, trouble.1);
     }
 }
 
@@ -78,14 +78,14 @@ pub async fn for_container(state: &PodState, name: &str) -> Result<DeviceInjecti
         return Ok(DeviceInjection::default());
     }
     // A plugin may take its time, and others start meanwhile.
-    state.give_way();
+    state.release_start_permit();
     let devices = &state.env.devices;
     devices.admit(&demand).await?;
     devices.pre_start(&pod.uid, name).await?;
     let injection = devices.injection(&pod.uid, name);
     if !injection.conflicts.is_empty() {
         let message = format!("device plugins say different things of {}", injection.conflicts.join(", "));
-        state.env.tell(&pod, Some((name, "")), "DeviceConflict", message);
+        state.env.record_event(&pod, Some((name, "")), "DeviceConflict", message);
     }
     Ok(injection)
 }
@@ -120,7 +120,7 @@ pub async fn adopt(state: &PodState) {
     let there = places.wait_for(|places| places.contains_key(&pod.uid));
     drop(tokio::time::timeout(ADOPTION, there).await);
     if let Err(error) = guard(state) {
-        env.tell(&pod, None, "DeviceGuardFailed", error.to_string());
+        env.record_event(&pod, None, "DeviceGuardFailed", error.to_string());
     }
     let containers =
         env.client.list_pod(&pod.uid).await.map(|listing| listing.containers).unwrap_or_default();
@@ -145,7 +145,7 @@ pub async fn added(state: &PodState, name: &str, id: &str, injection: &DeviceInj
         Err(error) => Err(error.to_string()),
     };
     if let Err(error) = told {
-        env.tell(&pod, Some((name, id)), "DeviceGuardFailed", error);
+        env.record_event(&pod, Some((name, id)), "DeviceGuardFailed", error);
     }
 }
 

@@ -26,12 +26,12 @@ pub fn evict(state: &PodState, eviction: &Eviction) {
     });
     match taken {
         EndingChange::Started => {
-            state.env.tell(&pod, None, &eviction.reason, eviction.message.clone());
+            state.env.record_event(&pod, None, &eviction.reason, eviction.message.clone());
             probing::stop(state);
         }
         EndingChange::Shortened => {
             let message = format!("Less time for its end: {}", eviction.message);
-            state.env.tell(&pod, None, "Killing", message);
+            state.env.record_event(&pod, None, "Killing", message);
         }
         EndingChange::Unchanged => {}
     }
@@ -45,11 +45,11 @@ pub fn end(state: &PodState, ending: Ending) {
     state.update(|inner| change = inner.record.end(ending));
     match change {
         EndingChange::Started => {
-            state.env.tell(&pod, None, "Killing", format!("Stopping pod: {why}"));
+            state.env.record_event(&pod, None, "Killing", format!("Stopping pod: {why}"));
             probing::stop(state);
         }
         EndingChange::Shortened => {
-            state.env.tell(&pod, None, "Killing", format!("Less time for its end: {why}"));
+            state.env.record_event(&pod, None, "Killing", format!("Less time for its end: {why}"));
         }
         EndingChange::Unchanged => {}
     }
@@ -93,12 +93,12 @@ fn gone(state: &PodState) {
     let mut news = false;
     state.update(|inner| {
         inner.observed = Observed::default();
-        inner.told.clear();
+        inner.reported.clear();
         forget_troubles(inner);
         news = inner.record.note_gone(Timestamp::now());
     });
     if news {
-        state.env.tell(&pod, None, "Terminated", terminate::DONE.to_owned());
+        state.env.record_event(&pod, None, "Terminated", terminate::DONE.to_owned());
     }
 }
 
@@ -119,7 +119,7 @@ pub async fn wait(
 ) -> Option<()> {
     gone(state);
     let uid = state.pod().uid.clone();
-    let _ = reports.send(Report::Away { uid: uid.clone() });
+    let _ = reports.send(Report::Evicted { uid: uid.clone() });
     loop {
         // Nothing runs that would have to be resized.
         resize::report_done(state, reports);
@@ -132,9 +132,9 @@ pub async fn wait(
                     return Some(());
                 }
             }
-            () = may_come_back(state) => {
-                let _ = reports.send(Report::Back { uid });
-                come_back(state).await;
+            () = restart_is_due(state) => {
+                let _ = reports.send(Report::Restarted { uid });
+                restart(state).await;
                 return Some(());
             }
         }
@@ -142,12 +142,12 @@ pub async fn wait(
 }
 
 /// Waits until its back-off is over and the pressure too that it had to make way for; for ever if it does not come back.
-async fn may_come_back(state: &PodState) {
+async fn restart_is_due(state: &PodState) {
     let waits = {
-        let inner = state.lock();
+        let inner = state.read();
         let evicted = inner.record.evicted();
         evicted.and_then(|evicted| {
-            Some((evicted.stays_away(&state.env.eviction, Timestamp::now())?, evicted.condition))
+            Some((evicted.restart_delay(&state.env.eviction, Timestamp::now())?, evicted.condition))
         })
     };
     let Some((back_off, condition)) = waits else { return std::future::pending().await };
@@ -161,7 +161,7 @@ async fn may_come_back(state: &PodState) {
     }
 }
 
-async fn come_back(state: &PodState) {
+async fn restart(state: &PodState) {
     let pod = state.pod();
     let now = Timestamp::now();
     let mut message = String::new();
@@ -173,11 +173,11 @@ async fn come_back(state: &PodState) {
             message = format!("{} {away} ago: the pod starts again", evicted.reason);
         }
         forget_troubles(inner);
-        inner.record.come_back(now);
+        inner.record.restart(now);
     });
     // On disk before anything of it is made: the next agent would take that away as a rest of what was evicted.
     state.saved().await;
-    state.env.tell(&pod, None, "CameBack", message);
+    state.env.record_event(&pod, None, "CameBack", message);
     counters::pod_restarted();
 }
 

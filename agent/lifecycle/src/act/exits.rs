@@ -23,7 +23,7 @@ const LOG_BYTES: usize = 2048;
 pub async fn record(state: &PodState) {
     let pod = state.pod();
     let unread: Vec<ContainerSeen> = {
-        let inner = state.lock();
+        let inner = state.read();
         let recorded = |seen: &ContainerSeen| {
             let last = inner.record.container(&seen.name).and_then(|record| record.last.as_ref());
             last.is_some_and(|last| last.id == seen.id)
@@ -49,7 +49,7 @@ pub async fn record(state: &PodState) {
     });
     for (name, ended) in news {
         let message = format!("Container {name} ended: {}, exit code {}", ended.reason, ended.exit_code);
-        state.env.tell(&pod, Some((&name, &ended.id)), "Exited", message);
+        state.env.record_event(&pod, Some((&name, &ended.id)), "Exited", message);
     }
 }
 

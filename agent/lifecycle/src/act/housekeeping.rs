@@ -25,17 +25,17 @@ const GRACE: Duration = Duration::from_secs(30);
 
 /// What a look found.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct LookResult {
     /// Pods of which the runtime has something else than at the last look.
     pub changed: Vec<String>,
-    pub there: There,
+    pub present: Present,
     /// Told once, when the runtime goes away.
     pub problem: Option<String>,
 }
 
 /// What is there of ours, by uid; nothing when the runtime could not be asked.
 #[derive(Debug, Default)]
-pub struct There {
+pub struct Present {
     pub asked: bool,
     pub pods: BTreeMap<String, Listing>,
     /// Pods that have a directory.
@@ -55,7 +55,7 @@ pub struct Housekeeping {
     /// Pods without a worker that are being removed.
     tidying: BTreeSet<String>,
     tidied: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
-    /// Found without a worker once; a second time they are removed.
+    /// LookResult without a worker once; a second time they are removed.
     suspects: BTreeSet<String>,
 }
 
@@ -100,7 +100,7 @@ impl Housekeeping {
     }
 
     /// The next look's result.
-    pub async fn found(&mut self) -> Found {
+    pub async fn found(&mut self) -> LookResult {
         loop {
             tokio::select! {
                 Some(uid) = self.tidied.1.recv() => drop(self.tidying.remove(&uid)),
@@ -109,14 +109,14 @@ impl Housekeeping {
         }
     }
 
-    fn take(&mut self, look: Look) -> Found {
+    fn take(&mut self, look: Look) -> LookResult {
         self.looking = false;
         let listing = match look.listing {
             Ok(listing) => listing,
             Err(error) => {
                 let news = self.answered != Some(false);
                 self.answered = Some(false);
-                return Found { problem: news.then(|| error.to_string()), ..Found::default() };
+                return LookResult { problem: news.then(|| error.to_string()), ..LookResult::default() };
             }
         };
         let back = self.answered == Some(false);
@@ -131,7 +131,11 @@ impl Housekeeping {
         let changed =
             uids.into_iter().filter(|uid| back || self.last.get(*uid) != now.get(*uid)).cloned().collect();
         self.last = now;
-        Found { changed, there: There { asked: true, pods, directories: look.directories }, problem: None }
+        LookResult {
+            changed,
+            present: Present { asked: true, pods, directories: look.directories },
+            problem: None,
+        }
     }
 
     /// Whether the runtime was asked and had nothing of this pod.
@@ -141,14 +145,14 @@ impl Housekeeping {
 
     /// Removes what is there and has no worker, if it had none at the last look either: sandboxes first, then
     /// volumes.
-    pub fn tidy(&mut self, env: &Arc<Environment>, sink: &PodSink, known: &BTreeSet<&str>, there: There) {
-        if !there.asked {
+    pub fn tidy(&mut self, env: &Arc<Environment>, sink: &PodSink, known: &BTreeSet<&str>, present: Present) {
+        if !present.asked {
             return;
         }
-        let mut pods = there.pods;
+        let mut pods = present.pods;
         let unowned: BTreeSet<String> = pods
             .keys()
-            .chain(&there.directories)
+            .chain(&present.directories)
             .filter(|uid| !known.contains(uid.as_str()) && !self.tidying.contains(*uid))
             .cloned()
             .collect();

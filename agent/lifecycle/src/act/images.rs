@@ -68,9 +68,9 @@ pub async fn ensure(
         }
     }
     let pod = state.pod();
-    env.tell(&pod, Some((container, "")), "Pulling", format!("Pulling image {image:?}"));
+    env.record_event(&pod, Some((container, "")), "Pulling", format!("Pulling image {image:?}"));
     let begun = Instant::now();
-    state.give_way();
+    state.release_start_permit();
     let pull = async {
         // Closed never.
         let _turn = env.pulls.acquire().await;
@@ -80,7 +80,7 @@ pub async fn ensure(
     pulled.map_err(|source| ImageError::ErrImagePull { image: image.to_owned(), source })?;
     let took = begun.elapsed();
     let message = format!("Successfully pulled image {image:?} in {:.3}s", took.as_secs_f64());
-    env.tell(&pod, Some((container, "")), "Pulled", message);
+    env.record_event(&pod, Some((container, "")), "Pulled", message);
     match env.client.image(image).await.map_err(inspect)? {
         Some(found) => Ok(present(found, image)),
         None => Err(ImageError::ErrImageNeverPull { image: image.to_owned() }),

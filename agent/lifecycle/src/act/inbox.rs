@@ -4,7 +4,6 @@ use std::time::Duration;
 
 use super::{evict, exits, look, probing, resize};
 use crate::orders::Order;
-use crate::record::manifest::Manifest;
 use crate::state::PodState;
 
 /// How long the runtime may take to notice what the kernel saw.
@@ -25,7 +24,7 @@ impl News {
     pub fn take(&mut self, state: &PodState, order: Order) {
         match order {
             Order::Look => self.look = true,
-            Order::Listed(listing) => self.look |= look::differs(&state.lock().observed, &listing),
+            Order::Listed(listing) => self.look |= look::differs(&state.read().observed, &listing),
             Order::Exited { container, sure } => {
                 self.look = true;
                 // Not one probe more may count against it, or as its success.
@@ -46,13 +45,7 @@ impl News {
             Order::Oom { container, victim } => exits::note_oom(state, &container, victim),
             Order::Resize { pod, version } => {
                 self.look = true;
-                state.update(|inner| {
-                    inner.record.manifest = Manifest::of(&pod);
-                    inner.pod = pod;
-                    inner.version = version;
-                    inner.resizing = true;
-                    inner.resize = None;
-                });
+                resize::begin(state, pod, version);
             }
             Order::NotResized { why } => resize::refused(state, why.as_ref()),
             Order::Evict(eviction) => {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
-use super::permits::in_place;
+use super::permits::with_permit;
 use super::probing;
 use crate::decide::backoff;
 use crate::decide::observed::ContainerStage;
@@ -18,7 +18,7 @@ use nodewarden_pods::spec::run_hook;
 /// However long the hook took, the container gets this long after its signal (kubelet: minimumGracePeriodInSeconds).
 const LEAST: Duration = Duration::from_secs(2);
 /// A container that needs longer lets the next one be asked.
-const PLACE: Duration = Duration::from_millis(250);
+const PERMIT: Duration = Duration::from_millis(250);
 
 /// What is to be ended.
 pub struct Kill<'a> {
@@ -28,7 +28,7 @@ pub struct Kill<'a> {
     pub message: &'a str,
     pub grace: Duration,
     /// Of those of its pod that end together.
-    pub places: Option<&'a Semaphore>,
+    pub permits: Option<&'a Semaphore>,
 }
 
 /// Ends a container and returns when it has ended. `turn` is waited for between the hook and the signal. When its pod gets
@@ -41,7 +41,7 @@ pub async fn kill(
     kill: &Kill<'_>,
     turn: impl Future<Output = ()>,
 ) -> Result<(), RuntimeError> {
-    let Kill { id, name, reason, message, grace, places } = *kill;
+    let Kill { id, name, reason, message, grace, permits } = *kill;
     let pod = state.pod();
     let text = match message {
         "" => format!("Stopping container {name}"),
@@ -49,7 +49,7 @@ pub async fn kill(
         message if reason.is_by_probe() => message.to_owned(),
         message => format!("Stopping container {name}: {message}"),
     };
-    state.env.tell(&pod, Some((name, id)), "Killing", text);
+    state.env.record_event(&pod, Some((name, id)), "Killing", text);
     state.update(|inner| inner.record.note_kill(name, id, reason));
     if reason.is_by_probe() {
         // However it exits then, the next agent must know why.
@@ -64,7 +64,7 @@ pub async fn kill(
         let ips = ips(state);
         let run = run_hook(&hook, &state.env.client, id, &ips, Some(grace));
         if let Some(Err(error)) = due.as_long_as(state, run).await {
-            state.env.tell(&pod, Some((name, id)), "FailedPreStopHook", error.to_string());
+            state.env.record_event(&pod, Some((name, id)), "FailedPreStopHook", error.to_string());
         }
     }
     due.as_long_as(state, turn).await;
@@ -75,9 +75,9 @@ pub async fn kill(
             false => grace.saturating_sub(begun.elapsed()).max(LEAST.min(grace)),
         };
         let stop = async {
-            let stop = in_place(&state.env.ends, PLACE, state.env.client.stop_container(id, left));
-            match places {
-                Some(places) => in_place(places, PLACE, stop).await,
+            let stop = with_permit(&state.env.ends, PERMIT, state.env.client.stop_container(id, left));
+            match permits {
+                Some(permits) => with_permit(permits, PERMIT, stop).await,
                 None => stop.await,
             }
         };
@@ -130,12 +130,12 @@ impl Due {
 
 /// Whether the container ran at the last look.
 pub fn runs(state: &PodState, id: &str) -> bool {
-    let inner = state.lock();
+    let inner = state.read();
     inner.observed.containers.iter().any(|seen| seen.id == id && seen.stage == ContainerStage::Running)
 }
 
 /// The pod's addresses, or the node's when it has none of its own.
 pub fn ips(state: &PodState) -> Vec<std::net::IpAddr> {
-    let own = state.lock().observed.sandboxes.first().map(|sandbox| sandbox.ips.clone()).unwrap_or_default();
+    let own = state.read().observed.sandboxes.first().map(|sandbox| sandbox.ips.clone()).unwrap_or_default();
     if own.is_empty() { state.env.host_ips.clone() } else { own }
 }

@@ -20,21 +20,21 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     let client = &state.env.client;
     let uid = state.pod().uid.clone();
     let listing = ours(client.list_pod(&uid).await?, &state.env.owner);
-    let mut told = std::mem::take(&mut state.lock().told);
-    let known = |told: &HashMap<String, ContainerSeen>, listed: &cri::Container| {
-        told.get(&listed.id).is_some_and(|seen| seen.stage == stage(listed.state))
+    let mut reported = state.set(|inner| std::mem::take(&mut inner.reported));
+    let known = |reported: &HashMap<String, ContainerSeen>, listed: &cri::Container| {
+        reported.get(&listed.id).is_some_and(|seen| seen.stage == stage(listed.state))
     };
-    told.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
+    reported.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
     for listed in &listing.containers {
-        if !known(&told, listed) {
+        if !known(&reported, listed) {
             match client.container_status(&listed.id).await {
                 Ok(status) => {
-                    drop(told.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)));
+                    drop(reported.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)));
                 }
                 // Removed meanwhile.
                 Err(error) if error.is_not_found() => {}
                 Err(error) => {
-                    state.lock().told = told;
+                    state.set(|inner| inner.reported = reported);
                     return Err(error);
                 }
             }
@@ -42,7 +42,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     }
     let mut sandboxes = Vec::new();
     for listed in &listing.sandboxes {
-        let before = state.lock().observed.sandboxes.iter().find(|s| s.id == listed.id).cloned();
+        let before = state.read().observed.sandboxes.iter().find(|s| s.id == listed.id).cloned();
         let ips = match before {
             Some(before) if before.ready => before.ips,
             _ if listed.state == cri::PodSandboxState::SandboxReady as i32 => {
@@ -50,7 +50,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
                     Ok(status) => ips(&status),
                     Err(error) if error.is_not_found() => continue,
                     Err(error) => {
-                        state.lock().told = told;
+                        state.set(|inner| inner.reported = reported);
                         return Err(error);
                     }
                 }
@@ -60,14 +60,13 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         sandboxes.push(sandbox(listed, ips));
     }
     sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created)));
-    let mut containers: Vec<_> = told.values().cloned().collect();
+    let mut containers: Vec<_> = reported.values().cloned().collect();
     containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
-    {
-        let mut inner = state.lock();
-        inner.told = told;
+    state.set(|inner| {
+        inner.reported = reported;
         inner.observed = Observed { sandboxes, containers };
-        exits::place_early_ooms(&mut inner);
-    }
+        exits::place_early_ooms(inner);
+    });
     probing::follow(state);
     exits::record(state).await;
     Ok(())
@@ -78,10 +77,11 @@ pub async fn at(state: &PodState, containers: &[ContainerSeen]) {
     for seen in containers {
         let Ok(status) = state.env.client.container_status(&seen.id).await else { continue };
         let now = container(&status, &seen.sandbox);
-        let mut inner = state.lock();
-        if let Some(known) = inner.observed.containers.iter_mut().find(|known| known.id == now.id) {
-            *known = now;
-        }
+        state.set(|inner| {
+            if let Some(known) = inner.observed.containers.iter_mut().find(|known| known.id == now.id) {
+                *known = now;
+            }
+        });
     }
     if !containers.is_empty() {
         exits::record(state).await;

@@ -1,20 +1,20 @@
-//! Places for calls to the runtime of which not all should be under way at once.
+//! Permits for calls to the runtime of which not all should be under way at once.
 
 use std::pin::pin;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-/// Makes the call once there is a place. One that takes longer than this gives its place away and goes on without, so that
+/// Makes the call once there is a permit. One that takes longer than this gives its permit away and goes on without, so that
 /// a container that does not heed its signal, or a runtime that is stuck with one pod, keeps nobody else waiting.
-pub async fn in_place<T>(places: &Semaphore, longest: Duration, call: impl Future<Output = T>) -> T {
+pub async fn with_permit<T>(permits: &Semaphore, longest: Duration, call: impl Future<Output = T>) -> T {
     // Closed never.
-    let place = places.acquire().await.ok();
+    let permit = permits.acquire().await.ok();
     let mut call = pin!(call);
     match tokio::time::timeout(longest, &mut call).await {
         Ok(done) => done,
         Err(_) => {
-            drop(place);
+            drop(permit);
             call.await
         }
     }
@@ -30,11 +30,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn so_many_at_a_time_and_none_waits_for_a_slow_one() {
-        let places = Semaphore::new(2);
+        let permits = Semaphore::new(2);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let call = |time: u64| {
             let (now, most) = (&now, &most);
-            in_place(&places, Duration::from_millis(250), async move {
+            with_permit(&permits, Duration::from_millis(250), async move {
                 most.fetch_max(now.fetch_add(1, Ordering::Relaxed) + 1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_millis(time)).await;
                 now.fetch_sub(1, Ordering::Relaxed);
@@ -43,7 +43,7 @@ mod tests {
         let begun = tokio::time::Instant::now();
         join_all([100, 100, 100, 100].map(call)).await;
         assert_eq!((most.load(Ordering::Relaxed), begun.elapsed().as_millis()), (2, 200));
-        // Two that hang keep the third waiting for as long as their places are theirs.
+        // Two that hang keep the third waiting for as long as their permits are theirs.
         let begun = tokio::time::Instant::now();
         let third = async {
             call(1).await;

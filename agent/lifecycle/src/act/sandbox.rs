@@ -66,7 +66,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     devices::guard(state)?;
     let config = container::sandbox_config(&pod, attempt, &parent, &env.host())?;
     for (reason, message) in container::warnings(&pod, &env.host()) {
-        env.tell(&pod, None, &reason, message);
+        env.record_event(&pod, None, &reason, message);
     }
     counters::container_started(ContainerType::Sandbox);
     let id = env.client.run_sandbox(config).await.inspect_err(|_| {

@@ -10,7 +10,7 @@ use tracing::warn;
 
 use super::kill;
 use super::kill::Kill;
-use super::permits::in_place;
+use super::permits::with_permit;
 use super::{evict, look, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::plan::KillReason;
@@ -29,7 +29,7 @@ const PATIENCE: u32 = 3;
 /// containerd's shim loses track of, and then nothing of the pod can be ended any more (its reaper's `bufferSize`).
 const KILLS: usize = 8;
 /// A sandbox that needs longer lets another one go.
-const SANDBOX_PLACE: Duration = Duration::from_secs(2);
+const SANDBOX_PERMIT: Duration = Duration::from_secs(2);
 
 /// The event's message when a pod has ended.
 pub const DONE: &str = "every container has ended, volumes are clean";
@@ -41,13 +41,13 @@ pub async fn terminate(state: &PodState) {
         let message = error.to_string();
         state.note(|inner| inner.trouble = Some(("FailedKillPod".into(), message.clone())));
         if failures == 0 {
-            state.env.tell(&state.pod(), None, "FailedKillPod", message);
+            state.env.record_event(&state.pod(), None, "FailedKillPod", message);
         }
         tokio::time::sleep(AGAIN * (1 << failures.min(3))).await;
         failures += 1;
         if failures >= PATIENCE
             && !error.is_unavailable()
-            && state.lock().record.left(Timestamp::now()).is_zero()
+            && state.read().record.left(Timestamp::now()).is_zero()
         {
             kill_rest(state).await;
         }
@@ -63,7 +63,7 @@ pub async fn terminate(state: &PodState) {
         };
         state.note(|inner| inner.trouble = Some(("FailedCleanVolumes".into(), message.clone())));
         if failures == 0 {
-            state.env.tell(&state.pod(), None, "FailedCleanVolumes", message);
+            state.env.record_event(&state.pod(), None, "FailedCleanVolumes", message);
         }
         tokio::time::sleep(AGAIN * (1 << failures.min(5))).await;
         failures += 1;
@@ -79,9 +79,9 @@ pub async fn forget(state: &PodState) {
     if let Ok(Err(error)) = removed {
         warn!("{error}");
     }
-    let was_away = state.lock().record.evicted().is_some_and(|evicted| evicted.gone.is_some());
+    let was_away = state.read().record.evicted().is_some_and(|evicted| evicted.gone.is_some());
     if !was_away {
-        state.env.tell(&state.pod(), None, "Terminated", DONE.to_owned());
+        state.env.record_event(&state.pod(), None, "Terminated", DONE.to_owned());
     }
     state.env.status.remove(&state.pod().uid);
 }
@@ -97,7 +97,7 @@ async fn kill_rest(state: &PodState) {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(processes)) => {
             let message = format!("{processes} processes that the runtime did not end were killed");
-            state.env.tell(&pod, None, "Killing", message);
+            state.env.record_event(&pod, None, "Killing", message);
         }
         Ok(Err(error)) => warn!("{error}"),
     }
@@ -107,7 +107,7 @@ async fn end(state: &PodState) -> Result<(), RuntimeError> {
     look::refresh(state).await?;
     evict::note_finished(state);
     let (pod, grace, observed) = {
-        let inner = state.lock();
+        let inner = state.read();
         (inner.pod.clone(), inner.record.left(Timestamp::now()), inner.observed.clone())
     };
     if !grace.is_zero() {
@@ -122,12 +122,12 @@ async fn end(state: &PodState) -> Result<(), RuntimeError> {
         .collect();
     kill_all(state, &pod, &running, grace).await?;
     for sandbox in &observed.sandboxes {
-        in_place(&state.env.ends, SANDBOX_PLACE, state.env.client.stop_sandbox(&sandbox.id)).await?;
+        with_permit(&state.env.ends, SANDBOX_PERMIT, state.env.client.stop_sandbox(&sandbox.id)).await?;
     }
     // How they ended is told before they are forgotten.
     look::at(state, &running).await;
     for sandbox in &observed.sandboxes {
-        in_place(&state.env.ends, SANDBOX_PLACE, state.env.client.remove_sandbox(&sandbox.id)).await?;
+        with_permit(&state.env.ends, SANDBOX_PERMIT, state.env.client.remove_sandbox(&sandbox.id)).await?;
     }
     Ok(())
 }
@@ -147,17 +147,17 @@ async fn kill_all(
         *left.entry(rank(seen)).or_default() += 1;
     }
     let (told, left) = watch::channel(left);
-    let places = Semaphore::new(KILLS);
+    let permits = Semaphore::new(KILLS);
     let kills = running.iter().map(|seen| {
         let own = rank(seen);
-        let (mut left, told, places) = (left.clone(), &told, Some(&places));
+        let (mut left, told, permits) = (left.clone(), &told, Some(&permits));
         async move {
             let turn = async {
                 let before = |left: &BTreeMap<usize, usize>| left.range(..own).all(|(_, count)| *count == 0);
                 let _ = tokio::time::timeout(grace, left.wait_for(before)).await;
             };
             let (id, name) = (seen.id.as_str(), seen.name.as_str());
-            let end = Kill { id, name, reason: KillReason::PodEnds, message: "", grace, places };
+            let end = Kill { id, name, reason: KillReason::PodEnds, message: "", grace, permits };
             let killed = kill::kill(state, &end, turn).await;
             told.send_modify(|left| {
                 if let Some(count) = left.get_mut(&own) {

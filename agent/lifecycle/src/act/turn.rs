@@ -37,13 +37,13 @@ pub enum Next {
 /// Carries a pod on by what is due now. `fresh`: the runtime is asked first.
 pub async fn turn(state: &PodState, fresh: bool) -> Next {
     let looked = if fresh { look::refresh(state).await } else { Ok(()) };
-    state.seen();
+    state.mark_seen();
     if let Err(error) = looked {
-        return away(state, &error);
+        return runtime_failed(state, &error);
     }
     let now = Timestamp::now();
     let (pod, decided) = {
-        let inner = state.lock();
+        let inner = state.read();
         let published = inner.published();
         let decided = plan::plan(&inner.pod, &inner.observed, &inner.record, published, &state.env.pods, now);
         (inner.pod.clone(), decided)
@@ -54,7 +54,7 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
             let news =
                 reason == "CrashLoopBackOff" && inner.plan.waiting.get(name).is_none_or(|(r, _)| r != reason);
             if news {
-                state.env.tell(&pod, Some((name, "")), "BackOff", message.clone());
+                state.env.record_event(&pod, Some((name, "")), "BackOff", message.clone());
             }
         }
         inner.plan.clone_from(&decided);
@@ -119,7 +119,7 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
                 }
             }
             let grace = grace::grace(&state.pod(), name, *reason);
-            let end = Kill { id, name, reason: *reason, message, grace, places: None };
+            let end = Kill { id, name, reason: *reason, message, grace, permits: None };
             let killed = Box::pin(kill::kill(state, &end, async {})).await;
             // How it ended tells the next look.
             return match killed {
@@ -149,7 +149,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
     }
     // Closed never; kept until its containers run too, or it waits for something.
     let place = state.unless_ending(state.env.starts.clone().acquire_owned()).await.and_then(Result::ok);
-    state.lock().starting = place;
+    state.set(|inner| inner.starting = place);
     match Box::pin(sandbox::create(state, attempt)).await {
         Ok(()) => {
             state.note(|inner| {
@@ -171,7 +171,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
                 inner.sandbox_failures += 1;
             });
             if news {
-                state.env.tell(&state.pod(), None, reason, message);
+                state.env.record_event(&state.pod(), None, reason, message);
             }
             // What is half there shows in a fresh look.
             let _ = look::refresh(state).await;
@@ -182,7 +182,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
 
 /// Starts a container, or finishes the start of one that is there.
 async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> Outcome {
-    if let Some(failed) = state.lock().failed.get(name) {
+    if let Some(failed) = state.read().failed.get(name) {
         let wait = failed.again.saturating_duration_since(Instant::now());
         if !wait.is_zero() {
             return Outcome::Later(wait);
@@ -206,8 +206,14 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
         Err(StartError::PostStart { id, source }) => {
             let message = source.to_string();
             let grace = nodewarden_manifest::grace(&state.pod());
-            let end =
-                Kill { id: &id, name, reason: KillReason::PostStart, message: &message, grace, places: None };
+            let end = Kill {
+                id: &id,
+                name,
+                reason: KillReason::PostStart,
+                message: &message,
+                grace,
+                permits: None,
+            };
             match Box::pin(kill::kill(state, &end, async {})).await {
                 Ok(()) => drop(look::refresh(state).await),
                 Err(error) => return failed(state, &error),
@@ -229,14 +235,14 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
 /// Notes a failed start; the time until it is tried again.
 async fn not_started(state: &PodState, name: &str, error: &StartError) -> Duration {
     let message = error.to_string();
-    let times = state.lock().failed.get(name).map_or(0, |failed| failed.times);
+    let times = state.read().failed.get(name).map_or(0, |failed| failed.times);
     let wait = backoff::delay(times + 1, &state.env.pods);
     let reason = match (error.reason(), times) {
         ("ErrImagePull", 1..) => "ImagePullBackOff",
         (reason, _) => reason,
     };
     let pod = state.pod();
-    state.env.tell(&pod, Some((name, "")), "Failed", format!("Error: {reason}: {message}"));
+    state.env.record_event(&pod, Some((name, "")), "Failed", format!("Error: {reason}: {message}"));
     let again = Instant::now() + wait;
     state.note(|inner| {
         inner
@@ -250,7 +256,7 @@ async fn not_started(state: &PodState, name: &str, error: &StartError) -> Durati
 
 async fn stop_sandbox(state: &PodState, id: &str) -> Result<(), RuntimeError> {
     let running: Vec<_> = {
-        let inner = state.lock();
+        let inner = state.read();
         let of_it = inner.observed.containers.iter().filter(|seen| seen.sandbox == *id);
         of_it.filter(|seen| seen.stage == ContainerStage::Running).cloned().collect()
     };
@@ -262,7 +268,7 @@ async fn stop_sandbox(state: &PodState, id: &str) -> Result<(), RuntimeError> {
             reason: KillReason::NotWanted,
             message: "its sandbox is gone or changed",
             grace,
-            places: None,
+            permits: None,
         };
         kill::kill(state, &end, async {}).await?;
     }
@@ -276,14 +282,14 @@ async fn stop_sandbox(state: &PodState, id: &str) -> Result<(), RuntimeError> {
 }
 
 fn failed(state: &PodState, error: &RuntimeError) -> Outcome {
-    match away(state, error) {
+    match runtime_failed(state, error) {
         Next::Wait(Some(wait)) => Outcome::Stop(wait),
         _ => Outcome::Stop(AWAY),
     }
 }
 
 /// Notes that the runtime did not do what it was asked.
-fn away(state: &PodState, error: &RuntimeError) -> Next {
+fn runtime_failed(state: &PodState, error: &RuntimeError) -> Next {
     let reason = if error.is_unavailable() { "RuntimeNotReady" } else { "RuntimeError" };
     let message = error.to_string();
     let mut news = false;
@@ -292,7 +298,7 @@ fn away(state: &PodState, error: &RuntimeError) -> Next {
         inner.trouble = Some((reason.to_owned(), message.clone()));
     });
     if news {
-        state.env.tell(&state.pod(), None, reason, message);
+        state.env.record_event(&state.pod(), None, reason, message);
     }
     Next::Wait(Some(AWAY * if error.is_unavailable() { 1 } else { 4 }))
 }

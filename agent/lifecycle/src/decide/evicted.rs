@@ -35,7 +35,7 @@ impl Evicted {
     }
 
     /// The time until its back-off is over; none if it never comes back, or is not gone yet.
-    pub fn stays_away(&self, settings: &EvictionSettings, now: Timestamp) -> Option<Duration> {
+    pub fn restart_delay(&self, settings: &EvictionSettings, now: Timestamp) -> Option<Duration> {
         let gone = self.gone.filter(|_| settings.restart_evicted && !self.finished)?;
         Some(self.back_off(settings).saturating_sub(between(gone, now)))
     }
@@ -53,7 +53,7 @@ impl Record {
     }
 
     /// Nothing of it is there, since it had to make way.
-    pub fn is_away(&self) -> bool {
+    pub fn is_evicted(&self) -> bool {
         self.evicted().is_some_and(|evicted| evicted.gone.is_some())
     }
 
@@ -137,7 +137,7 @@ impl Record {
     }
 
     /// The pod begins anew: as if it had just been accepted, but for its evictions.
-    pub fn come_back(&mut self, now: Timestamp) {
+    pub fn restart(&mut self, now: Timestamp) {
         self.accepted = now;
         self.containers.clear();
         self.admitted = false;

@@ -206,7 +206,7 @@ fn untraced() -> Ended {
 fn comes(facts: &Facts<'_>, container: &Container, own: &ContainerRecord, last: &Ended) -> bool {
     facts.plan.finished.is_none()
         && !facts.record.is_leaving()
-        && policy::comes_again(facts.pod, container, Some(own), &last.id, last.exit_code)
+        && policy::starts_again(facts.pod, container, Some(own), &last.id, last.exit_code)
 }
 
 /// `status.phase` of a pod that is not finished.
@@ -214,16 +214,16 @@ fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
     let (mut pending_init, mut pending_sidecars) = (false, false);
     let (mut running, mut waiting, mut stopped, mut succeeded) = (0, 0, 0, 0);
     let mut restarting = false;
-    let comes_again = |container: &Container, ended: &Ended| {
+    let starts_again = |container: &Container, ended: &Ended| {
         let own = record.container(&container.name);
-        policy::comes_again(pod, container, own, &ended.id, ended.exit_code)
+        policy::starts_again(pod, container, own, &ended.id, ended.exit_code)
     };
     let declared = pod.init_containers.iter().chain(&pod.containers);
     for (container, view) in declared.zip(containers) {
         let last = view.last.as_ref();
         match (container.kind, &view.state) {
             (ContainerKind::Init, ContainerState::Terminated(ended)) => {
-                if ended.exit_code != 0 && !comes_again(container, ended) {
+                if ended.exit_code != 0 && !starts_again(container, ended) {
                     return PodPhase::Failed;
                 }
             }
@@ -251,7 +251,7 @@ fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
                     None => waiting += 1,
                     Some(ended) => {
                         stopped += 1;
-                        restarting |= comes_again(container, ended);
+                        restarting |= starts_again(container, ended);
                         succeeded += u32::from(ended.exit_code == 0);
                     }
                 }

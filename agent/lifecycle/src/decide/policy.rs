@@ -39,7 +39,7 @@ pub const PROBE_KILLED: i32 = 137;
 
 /// Whether another one starts after the container `id`, which ended with `exit_code`: by its policy, or because the
 /// agent ended it for that.
-pub fn comes_again(
+pub fn starts_again(
     pod: &Pod,
     container: &Container,
     own: Option<&ContainerRecord>,

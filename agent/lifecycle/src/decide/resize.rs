@@ -14,6 +14,9 @@ use crate::decide::policy::spec_of;
 use nodewarden_manifest::names::{CPU, MEMORY};
 use nodewarden_manifest::{Container, ContainerKind, Pod, Quantity, ResourceList, Resources};
 
+/// The resources that are resized in place; a change of any other one makes another pod.
+const RESIZED: [&str; 2] = [CPU, MEMORY];
+
 /// What becomes of a pod that runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
@@ -37,9 +40,17 @@ pub struct Steps {
     pub after: Pod,
 }
 
+impl Steps {
+    /// While containers change, the pod's cgroup is sized as it is afterwards: none of them shrinks.
+    pub fn no_container_shrinks(&self) -> bool {
+        self.before.init_containers == self.after.init_containers
+            && self.before.containers == self.after.containers
+    }
+}
+
 /// How the resources of one running container get to be what they should.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Means {
+pub enum ResizeMethod {
     Update,
     /// Its `resizePolicy` wants a restart for something that changes.
     Restart,
@@ -54,7 +65,7 @@ pub fn change(old: &Pod, new: &Pod) -> Change {
     let resized = if new.resources.is_some() { Change::Replace } else { Change::Resize };
     let mut change = Change::Same;
     for (old, new) in resizable(old).zip(resizable(new)) {
-        for name in [CPU, MEMORY] {
+        for name in RESIZED {
             let lists = [
                 (&old.resources.requests, &new.resources.requests),
                 (&old.resources.limits, &new.resources.limits),
@@ -88,7 +99,7 @@ pub fn steps(old: &Pod, new: &Pod) -> Steps {
 
 /// How a running container that was told `told` gets what the manifest wants now; `None` if it has that, and for init
 /// containers, which are not resized.
-pub fn means(pod: &Pod, container: &Container, told: &v1::ResourceRequirements) -> Option<Means> {
+pub fn method(pod: &Pod, container: &Container, told: &v1::ResourceRequirements) -> Option<ResizeMethod> {
     if container.kind == ContainerKind::Init {
         return None;
     }
@@ -100,8 +111,8 @@ pub fn means(pod: &Pod, container: &Container, told: &v1::ResourceRequirements) 
         .any(|p| p.restart_policy == "RestartContainer" && changed.contains(p.resource_name.as_str()));
     match (changed.is_empty(), restart) {
         (true, _) => None,
-        (false, false) => Some(Means::Update),
-        (false, true) => Some(Means::Restart),
+        (false, false) => Some(ResizeMethod::Update),
+        (false, true) => Some(ResizeMethod::Restart),
     }
 }
 
@@ -111,7 +122,7 @@ fn differing(one: &Resources, other: &Resources) -> BTreeSet<&'static str> {
         one.requests.get(*name) != other.requests.get(*name)
             || one.limits.get(*name) != other.limits.get(*name)
     };
-    [CPU, MEMORY].into_iter().filter(differs).collect()
+    RESIZED.into_iter().filter(differs).collect()
 }
 
 fn list(text: Option<&BTreeMap<String, Text>>) -> ResourceList {
@@ -123,7 +134,7 @@ fn list(text: Option<&BTreeMap<String, Text>>) -> ResourceList {
 /// For each of CPU and memory the larger; without a limit in one of the two there is none.
 fn larger(old: &Resources, new: &Resources) -> Resources {
     let mut both = new.clone();
-    for name in [CPU, MEMORY] {
+    for name in RESIZED {
         if let Some(was) = old.requests.get(name)
             && both.requests.get(name).is_none_or(|is| was > is)
         {
@@ -170,7 +181,7 @@ fn without_sizes(pod: &Pod) -> Pod {
     for container in resizable_mut(&mut bare) {
         resizable_names.insert(container.name.clone());
         for list in [&mut container.resources.requests, &mut container.resources.limits] {
-            list.retain(|name, _| name != CPU && name != MEMORY);
+            list.retain(|name, _| !RESIZED.contains(&name.as_str()));
         }
     }
     // Amounts are compared as values; in the manifest they are text. Claims are only there.

@@ -12,7 +12,7 @@ use crate::record::store::Store;
 /// See the module. What was given is saved also after this is dropped. While nothing is to be saved it holds no
 /// record and no task. Cloning shares it.
 #[derive(Debug, Clone)]
-pub struct Saver(Arc<Shared>);
+pub struct RecordSaver(Arc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -34,7 +34,7 @@ struct Slot {
     writing: bool,
 }
 
-impl Saver {
+impl RecordSaver {
     pub fn new(store: Arc<Store>) -> Self {
         Self(Arc::new(Shared { store, slot: Mutex::default(), written: Notify::new() }))
     }
@@ -110,7 +110,7 @@ mod tests {
     #[tokio::test]
     async fn the_newest_is_on_disk_when_it_has_settled_and_nothing_is_held() {
         let (dir, store) = store();
-        let saver = Saver::new(store);
+        let saver = RecordSaver::new(store);
         saver.settled().await;
         for round in 0..3 {
             for n in 0..5 {
@@ -129,15 +129,15 @@ mod tests {
     #[tokio::test]
     async fn what_was_given_is_saved_without_the_saver_and_failing_settles_too() {
         let (dir, store) = store();
-        let saver = Saver::new(store);
+        let saver = RecordSaver::new(store);
         let shared = saver.0.clone();
         saver.save(record(1));
         drop(saver);
-        Saver(shared.clone()).settled().await;
+        RecordSaver(shared.clone()).settled().await;
         assert_eq!(Store::open(dir.path()).unwrap().1, [record(1)]);
 
         drop(dir);
-        let saver = Saver(shared);
+        let saver = RecordSaver(shared);
         saver.save(record(2));
         saver.settled().await;
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::mpsc;
 
-use super::Needs;
+use super::Deps;
 use crate::manager::Input;
 use nodewarden_admission as admission;
 use nodewarden_admission::amounts::capacity;
@@ -14,30 +14,30 @@ use nodewarden_config::Config;
 use nodewarden_hierarchy::node_name;
 
 /// Admission of this node, with victims told through `inputs`. Must be called inside a tokio runtime.
-pub fn start(config: &Config, needs: &Needs, inputs: &mpsc::UnboundedSender<Input>) -> Admission {
+pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>) -> Admission {
     let name = node_name(config);
     let node = Node {
         labels: node_labels(&name),
         name,
-        capacity: capacity(&needs.capacity, &config.node),
+        capacity: capacity(&deps.capacity, &config.node),
         manifests_critical: config.eviction.manifests_critical,
     };
-    let (devices, inputs) = (needs.devices.clone(), inputs.downgrade());
+    let (devices, inputs) = (deps.devices.clone(), inputs.downgrade());
     let admission = Admission::new(admission::Needs {
         node,
         devices: Arc::new(move |resource, admitted| {
             let usable = devices.usable(resource, admitted)?;
             Some(i64::try_from(usable).unwrap_or(i64::MAX))
         }),
-        pressure: needs.pressure.clone(),
+        pressure: deps.pressure.clone(),
         evict: Arc::new(move |uid, eviction| {
             // Nobody listens any more when the agent ends.
             if let Some(inputs) = inputs.upgrade() {
                 let _ = inputs.send(Input::Evict { uid: uid.to_owned(), eviction });
             }
         }),
-        explain: needs.explain.clone(),
+        explain: deps.explain.clone(),
     });
-    tokio::spawn(admission.clone().follow(needs.devices.changes()));
+    tokio::spawn(admission.clone().follow(deps.devices.changes()));
     admission
 }

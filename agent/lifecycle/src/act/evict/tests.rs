@@ -139,7 +139,7 @@ async fn without_its_manifest_it_is_gone() {
     until("it has failed", || has_failed(&node)).await;
     let ending = Ending { since: at(0), grace_seconds: 0, why: "its manifest is gone".into() };
     node.orders.send(Order::End(ending)).unwrap();
-    assert!(matches!(node.reports.recv().await, Some(Report::Away { uid }) if uid == "u"));
+    assert!(matches!(node.reports.recv().await, Some(Report::Evicted { uid }) if uid == "u"));
     assert!(matches!(node.reports.recv().await, Some(Report::Gone { uid }) if uid == "u"));
     assert!(node.pod().is_none() && !is_back(&node));
     assert_eq!(std::fs::read_dir(node.dir().join("records")).unwrap().count(), 0);

@@ -22,19 +22,18 @@ use nodewarden_pods::probes::{ProbeMemory, Target, Watched};
 pub fn follow(state: &PodState) {
     let pod = state.pod();
     let has_probes = policy::specs(&pod).any(policy::has_probes);
-    if !has_probes && state.lock().probing.is_none() {
+    if !has_probes && state.read().probing.is_none() {
         return;
     }
     let address = kill::ips(state).first().copied();
-    let (gone, new) = {
-        let mut inner = state.lock();
+    let (gone, new) = state.set(|inner| {
         let lives = |seen: &&ContainerSeen| seen.stage != ContainerStage::Exited;
         let living: Vec<String> =
             inner.observed.containers.iter().filter(lives).map(|seen| seen.id.clone()).collect();
         if let Some(probing) = &mut inner.probing {
             probing.published.retain(|id| living.iter().any(|own| own == id));
         }
-        let wanted = wanted(&pod, &inner, address);
+        let wanted = wanted(&pod, inner, address);
         let before = inner.probing.as_mut().map(|probing| std::mem::take(&mut probing.watched));
         let stays = |watched: &Watched| {
             watched.address() == address
@@ -43,9 +42,9 @@ pub fn follow(state: &PodState) {
         let (kept, gone): (Vec<_>, Vec<_>) = before.unwrap_or_default().into_iter().partition(stays);
         let is_new = |target: &Target| kept.iter().all(|own| own.container_id() != target.container_id);
         let new: Vec<_> = wanted.into_iter().filter(|(target, ..)| is_new(target)).collect();
-        put(&mut inner, kept);
+        put(inner, kept);
         (gone, new)
-    };
+    });
     // Outside of the lock, since the engine has one of its own.
     drop(gone);
     let ending = state.is_ending();
@@ -55,7 +54,7 @@ pub fn follow(state: &PodState) {
         if ending {
             watched.end();
         }
-        state.lock().probing_mut().watched.push(watched);
+        state.set(|inner| inner.probing_mut().watched.push(watched));
     }
 }
 
@@ -103,9 +102,8 @@ fn put(inner: &mut Inner, watched: Vec<Watched>) {
 
 /// The kernel saw the container end: it is neither probed nor ready from now on, whatever the runtime still says.
 pub fn exited(state: &PodState, id: &str) {
-    let mut gone = None;
-    let news = {
-        let mut inner = state.lock();
+    let (news, gone) = state.set(|inner| {
+        let mut gone = None;
         let lives = |seen: &ContainerSeen| seen.id == id && seen.stage == ContainerStage::Running;
         let news = inner.observed.containers.iter().any(lives) && inner.probing_mut().published.exit(id);
         if let Some(probing) = &mut inner.probing
@@ -113,8 +111,8 @@ pub fn exited(state: &PodState, id: &str) {
         {
             gone = Some(probing.watched.swap_remove(at));
         }
-        news
-    };
+        (news, gone)
+    });
     drop(gone);
     if news {
         state.show();
@@ -123,7 +121,8 @@ pub fn exited(state: &PodState, id: &str) {
 
 /// The runtime insists that a container runs which the kernel saw end: it counts as before.
 pub fn alive(state: &PodState, id: &str) {
-    let doubted = state.lock().probing.as_mut().is_some_and(|probing| probing.published.is_alive(id));
+    let doubted =
+        state.set(|inner| inner.probing.as_mut().is_some_and(|probing| probing.published.is_alive(id)));
     if doubted {
         follow(state);
         state.show();
@@ -132,15 +131,16 @@ pub fn alive(state: &PodState, id: &str) {
 
 /// The pod is to end: only readiness is probed from now on.
 pub fn stop(state: &PodState) {
-    let watched = state.lock().probing.as_mut().map(|probing| std::mem::take(&mut probing.watched));
+    let watched =
+        state.set(|inner| inner.probing.as_mut().map(|probing| std::mem::take(&mut probing.watched)));
     let Some(watched) = watched else { return };
     watched.iter().for_each(Watched::end);
-    state.lock().probing_mut().watched = watched;
+    state.set(|inner| inner.probing_mut().watched = watched);
 }
 
 /// Nothing of the pod is probed any more, for this worker.
 pub fn ended(state: &PodState) {
-    let probing: Option<Box<Probing>> = state.lock().probing.take();
+    let probing: Option<Box<Probing>> = state.set(|inner| inner.probing.take());
     drop(probing);
 }
 

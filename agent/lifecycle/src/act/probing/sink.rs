@@ -45,7 +45,7 @@ impl ProbeSink for Sink {
 
     fn tell(&self, reason: &'static str, message: String) {
         if let Some(state) = self.state.upgrade() {
-            state.env.tell(&state.pod(), Some((&self.name, &self.id)), reason, message);
+            state.env.record_event(&state.pod(), Some((&self.name, &self.id)), reason, message);
         }
     }
 }
@@ -59,12 +59,15 @@ impl Sink {
 
 /// Shown by the worker, as all else: two that show a pod at a time could leave the older view on the board.
 fn publish(state: &PodState, memory: &ProbeMemory, kind: ProbeKind) {
-    {
-        let mut inner = state.lock();
-        if !inner.observed.containers.iter().any(|seen| seen.id == memory.container) {
-            return;
+    let is_known = state.set(|inner| {
+        let is_known = inner.observed.containers.iter().any(|seen| seen.id == memory.container);
+        if is_known {
+            inner.probing_mut().published.publish(memory, kind);
         }
-        inner.probing_mut().published.publish(memory, kind);
+        is_known
+    });
+    if !is_known {
+        return;
     }
     // Whether the pod is ready is only shown; the others may ask for something to be done.
     state.order(Order::Probed { look: kind != ProbeKind::Readiness });

@@ -68,7 +68,7 @@ async fn a_failed_liveness_probe_ends_the_container_when_that_is_on_disk() {
     assert_eq!((ended.exit_code, ended.reason.as_str()), (137, "Error"));
     node.state.saved().await;
     assert_eq!(node.saved().failures, 1);
-    assert!(node.state.lock().probing.is_none());
+    assert!(node.state.read().probing.is_none());
 }
 
 #[tokio::test]
@@ -191,12 +191,12 @@ async fn of_a_pod_without_probes_nothing_is_held() {
     let node =
         Node::start(spec("Always", &[]), ContainerRecord::default(), Fake::new(1), Script::default()).await;
     until("it is ready", || node.is_ready()).await;
-    assert!(node.state.lock().probing.is_none());
+    assert!(node.state.read().probing.is_none());
     // Its end shows at once all the same.
     kernel_saw_it_end(&node);
     until("it is not ready", || !node.is_ready()).await;
     until("the runtime insists", || node.is_ready()).await;
-    until("nothing is held", || node.state.lock().probing.is_none()).await;
+    until("nothing is held", || node.state.read().probing.is_none()).await;
     node.state.saved().await;
     assert_eq!(node.saved().probes, None);
 }

@@ -58,7 +58,7 @@ fn a_clock_that_goes_back_gives_no_more_time() {
     record.evict(&eviction(Some(20)), seconds(30), false, at(1000));
     assert_eq!(record.left(at(0)), seconds(20));
     record.note_gone(at(1000));
-    let away = record.evicted().unwrap().stays_away(&EvictionSettings::default(), at(0));
+    let away = record.evicted().unwrap().restart_delay(&EvictionSettings::default(), at(0));
     assert_eq!(away, Some(seconds(10)));
 }
 
@@ -70,14 +70,14 @@ fn the_back_off_doubles_and_begins_anew_after_ten_quiet_minutes() {
     let mut away = |record: &mut Record, quiet: i64| {
         now += quiet;
         assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(now)), EndingChange::Started);
-        assert_eq!(record.evicted().unwrap().stays_away(&settings, at(now)), None);
+        assert_eq!(record.evicted().unwrap().restart_delay(&settings, at(now)), None);
         now += 7;
         assert!(record.note_gone(at(now)) && !record.note_gone(at(now + 1)));
         assert_eq!(record.evict(&eviction(Some(0)), seconds(30), false, at(now)), EndingChange::Unchanged);
-        let away = record.evicted().unwrap().stays_away(&settings, at(now)).unwrap();
+        let away = record.evicted().unwrap().restart_delay(&settings, at(now)).unwrap();
         now += i64::try_from(away.as_secs()).unwrap();
-        assert_eq!(record.evicted().unwrap().stays_away(&settings, at(now)), Some(Duration::ZERO));
-        record.come_back(at(now));
+        assert_eq!(record.evicted().unwrap().restart_delay(&settings, at(now)), Some(Duration::ZERO));
+        record.restart(at(now));
         assert!(!record.is_leaving() && record.due().is_none());
         away.as_secs()
     };
@@ -86,7 +86,7 @@ fn the_back_off_doubles_and_begins_anew_after_ten_quiet_minutes() {
 }
 
 #[test]
-fn who_had_finished_or_may_not_come_back_stays_away() {
+fn who_had_finished_or_may_not_come_back_restart_delay() {
     let settings = EvictionSettings::default();
     for (finished, restart_evicted) in [(true, true), (false, false)] {
         let mut record = fresh();
@@ -94,7 +94,7 @@ fn who_had_finished_or_may_not_come_back_stays_away() {
         record.note_gone(at(1));
         let settings = EvictionSettings { restart_evicted, ..settings.clone() };
         let evicted = record.evicted().unwrap();
-        assert_eq!((evicted.stays_away(&settings, at(9999)), evicted.has_failed()), (None, !finished));
+        assert_eq!((evicted.restart_delay(&settings, at(9999)), evicted.has_failed()), (None, !finished));
     }
 }
 
@@ -180,7 +180,7 @@ proptest! {
                 }
                 Step::Look { pressed } => {
                     let evicted = record.evicted().cloned();
-                    let due = evicted.as_ref().and_then(|evicted| evicted.stays_away(&settings, at(now)));
+                    let due = evicted.as_ref().and_then(|evicted| evicted.restart_delay(&settings, at(now)));
                     let held = pressed && evicted.as_ref().is_some_and(|evicted| evicted.condition.is_some());
                     if let Some(evicted) = evicted
                         && due == Some(Duration::ZERO)
@@ -191,7 +191,7 @@ proptest! {
                         let away = between(evicted.gone.unwrap(), at(now));
                         let back_off = 10_u64.saturating_mul(1 << (evicted.times - 1).min(10)).min(300);
                         prop_assert!(away >= seconds(back_off), "back after {away:?}");
-                        record.come_back(at(now));
+                        record.restart(at(now));
                         prop_assert!(!record.is_leaving() && record.containers.is_empty());
                     }
                 }

@@ -305,7 +305,7 @@ fn a_pod_that_had_to_make_way() {
         (PodPhase::Failed, "Terminating", Some(at(105)))
     );
     case.record.ending = None;
-    case.record.come_back(at(110));
+    case.record.restart(at(110));
     let view = case.view(110);
     assert_eq!((view.phase, view.reason.as_str(), view.started), (PodPhase::Pending, "", at(110)));
 }

@@ -8,7 +8,7 @@ use super::{Action, KillReason, Plan};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 use crate::decide::published::Published;
 use crate::decide::resize;
-use crate::decide::resize::Means;
+use crate::decide::resize::ResizeMethod;
 use crate::decide::{backoff, policy};
 use crate::record::{ContainerRecord, Record};
 use nodewarden_config::PodSettings;
@@ -179,13 +179,13 @@ impl<'a> Round<'a> {
 
     fn resize(&mut self, container: &Container, seen: &ContainerSeen) {
         let Some(told) = self.own(&container.name).and_then(|own| own.told.as_ref()) else { return };
-        match resize::means(self.pod, container, told) {
+        match resize::method(self.pod, container, told) {
             None => {}
-            Some(Means::Update) => {
+            Some(ResizeMethod::Update) => {
                 let (id, name) = (seen.id.clone(), seen.name.clone());
                 self.plan.actions.push(Action::UpdateResources { id, name });
             }
-            Some(Means::Restart) => {
+            Some(ResizeMethod::Restart) => {
                 let message = format!("Container {} resize requires restart, will be restarted", seen.name);
                 self.kill(seen, KillReason::Resize, message);
             }
@@ -237,7 +237,7 @@ impl<'a> Round<'a> {
     /// `None` for a container that never ran, or one that has not ended.
     fn last_end(&self, container: &Container) -> Option<LastEnd> {
         let own = self.own(&container.name);
-        let again = |id: &str, exit_code| policy::comes_again(self.pod, container, own, id, exit_code);
+        let again = |id: &str, exit_code| policy::starts_again(self.pod, container, own, id, exit_code);
         let Some(seen) = self.observed.newest(&container.name) else {
             let own = own?;
             let last = own.last.as_ref()?;

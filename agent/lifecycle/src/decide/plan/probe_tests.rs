@@ -109,7 +109,7 @@ fn a_probe_waits_for_the_hook() {
 }
 
 #[test]
-fn what_a_probe_ended_comes_again_however_it_exited() {
+fn what_a_probe_ended_starts_again_however_it_exited() {
     let never_but_137 = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [137]}}]);
     let own = |policy: Value, rules: Value| {
         let mut container = all(json!({"name": "c"}));

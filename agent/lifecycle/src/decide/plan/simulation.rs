@@ -18,18 +18,18 @@ use nodewarden_model::Verdict;
 
 /// A pod, how its containers end, and what is done to it from outside.
 #[derive(Debug, Clone)]
-struct Story {
+struct Scenario {
     spec: Value,
     /// Exit codes of each container's runs in turn; after the last one it runs on, or ends well if it is an init
     /// container.
     codes: BTreeMap<String, Vec<i32>>,
     /// How containers exit that the agent ends.
     stopped: i32,
-    blows: Vec<Blow>,
+    disturbances: Vec<Disturbance>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Blow {
+enum Disturbance {
     /// The agent dies after as many actions of a plan; the last one was done and not noted.
     AgentDies(usize),
     SandboxDies,
@@ -66,7 +66,7 @@ enum Then {
     DiesUnpublished,
 }
 
-fn story() -> impl Strategy<Value = Story> {
+fn scenario() -> impl Strategy<Value = Scenario> {
     let policy = || prop_oneof![Just("Always"), Just("OnFailure"), Just("Never")];
     let own = prop_oneof![3 => Just(Value::Null), 1 => Just(json!("Never")), 1 => Just(json!("OnFailure")),
         1 => Just(json!("Always"))];
@@ -90,26 +90,26 @@ fn story() -> impl Strategy<Value = Story> {
     let verdict = prop_oneof![1 => Just(Verdict::Success), 2 => Just(Verdict::Failure)];
     let then = prop_oneof![6 => Just(Then::Published), 1 => Just(Then::DiesUnsaved), 1 => Just(Then::DiesUnpublished)];
     let sidecar = (any::<bool>(), one());
-    let blow = prop_oneof![
-        3 => (0_usize..4).prop_map(Blow::AgentDies),
-        1 => Just(Blow::SandboxDies),
-        1 => Just(Blow::Unknown),
-        1 => Just(Blow::Created),
-        2 => Just(Blow::Ends),
-        1 => Just(Blow::Forgets),
+    let disturbance = prop_oneof![
+        3 => (0_usize..4).prop_map(Disturbance::AgentDies),
+        1 => Just(Disturbance::SandboxDies),
+        1 => Just(Disturbance::Unknown),
+        1 => Just(Disturbance::Created),
+        2 => Just(Disturbance::Ends),
+        1 => Just(Disturbance::Forgets),
         8 => (any::<usize>(), kind, verdict, then)
-            .prop_map(|(which, kind, verdict, then)| Blow::Probe { which, kind, verdict, then }),
-        1 => Just(Blow::KillCutOff),
-        1 => (any::<bool>(), any::<[bool; 3]>()).prop_map(|(killed, dies)| Blow::MakesWay { killed, dies }),
+            .prop_map(|(which, kind, verdict, then)| Disturbance::Probe { which, kind, verdict, then }),
+        1 => Just(Disturbance::KillCutOff),
+        1 => (any::<bool>(), any::<[bool; 3]>()).prop_map(|(killed, dies)| Disturbance::MakesWay { killed, dies }),
     ];
     let parts = (
         policy(),
         prop::collection::vec(sidecar, 0..4),
         prop::collection::vec(one(), 1..4),
         prop_oneof![Just(0), Just(137), Just(143)],
-        prop::collection::vec(blow, 0..24),
+        prop::collection::vec(disturbance, 0..24),
     );
-    parts.prop_map(|(policy, init, ordinary, stopped, blows)| {
+    parts.prop_map(|(policy, init, ordinary, stopped, disturbances)| {
         let mut codes = BTreeMap::new();
         let mut init_containers = Vec::new();
         for (index, (sidecar, (own, hook, runs, probes))) in init.into_iter().enumerate() {
@@ -135,7 +135,7 @@ fn story() -> impl Strategy<Value = Story> {
         }
         let spec =
             json!({"restartPolicy": policy, "initContainers": init_containers, "containers": containers});
-        Story { spec, codes, stopped, blows }
+        Scenario { spec, codes, stopped, disturbances }
     })
 }
 
@@ -150,10 +150,10 @@ fn with(mut container: Value, probes: Value) -> Value {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn every_story_ends_well(story in story()) {
-        let mut world = World::new(&story);
-        for blow in &story.blows {
-            world.strike(*blow);
+    fn every_story_ends_well(scenario in scenario()) {
+        let mut world = World::new(&scenario);
+        for disturbance in &scenario.disturbances {
+            world.strike(*disturbance);
         }
         let plan = world.settle();
         world.is_as_wanted(&plan);

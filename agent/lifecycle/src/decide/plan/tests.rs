@@ -129,7 +129,7 @@ fn a_finished_pod_gets_no_new_sandbox() {
 }
 
 #[test]
-fn what_has_not_ended_well_comes_again_in_the_new_sandbox() {
+fn what_has_not_ended_well_starts_again_in_the_new_sandbox() {
     let pod = plain("OnFailure");
     let ended = vec![exited("a", 0, 0), exited("b", 3, 1)];
     check(&pod, &seen(vec![sandbox(0, false)], ended.clone()), &["stop s0", "create 1"]);
@@ -274,7 +274,7 @@ fn crash_loop() {
 }
 
 #[test]
-fn a_container_that_the_agent_ended_comes_again_at_once() {
+fn a_container_that_the_agent_ended_starts_again_at_once() {
     let pod = plain("Never");
     let mut record = record(&pod);
     let settings = PodSettings::default();

@@ -115,10 +115,10 @@ fn by_the_containers_policy() {
     };
     let old = pod("1", "64Mi");
     let told = old.containers[0].resources.to_kubernetes();
-    let means = |new: &Pod| means(new, &new.containers[0], &told);
-    assert_eq!(means(&old), None);
-    assert_eq!(means(&pod("1000m", "65536Ki")), None);
-    assert_eq!(means(&pod("2", "64Mi")), Some(Means::Update));
-    assert_eq!(means(&pod("1", "65Mi")), Some(Means::Restart));
-    assert_eq!(means(&pod("2", "65Mi")), Some(Means::Restart));
+    let method = |new: &Pod| method(new, &new.containers[0], &told);
+    assert_eq!(method(&old), None);
+    assert_eq!(method(&pod("1000m", "65536Ki")), None);
+    assert_eq!(method(&pod("2", "64Mi")), Some(ResizeMethod::Update));
+    assert_eq!(method(&pod("1", "65Mi")), Some(ResizeMethod::Restart));
+    assert_eq!(method(&pod("2", "65Mi")), Some(ResizeMethod::Restart));
 }

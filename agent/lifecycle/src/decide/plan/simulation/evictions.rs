@@ -26,9 +26,9 @@ impl World {
         self.observed = Observed::default();
         assert!(self.record.note_gone(at(self.now)));
         self.nothing_starts(dies[2]);
-        let away = self.record.evicted().unwrap().stays_away(&EvictionSettings::default(), at(self.now));
+        let away = self.record.evicted().unwrap().restart_delay(&EvictionSettings::default(), at(self.now));
         self.now += i64::try_from(away.unwrap().as_secs()).unwrap();
-        self.record.come_back(at(self.now));
+        self.record.restart(at(self.now));
         // Another life: what was before counts for nothing.
         self.starts.clear();
         self.causes.clear();

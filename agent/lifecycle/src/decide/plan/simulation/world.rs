@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Blow, Story};
+use super::{Disturbance, Scenario};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 use crate::decide::plan::*;
 use crate::decide::policy;
@@ -34,19 +34,19 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(story: &Story) -> Self {
-        let pod = pod(story.spec.clone());
+    pub(super) fn new(scenario: &Scenario) -> Self {
+        let pod = pod(scenario.spec.clone());
         let record = record(&pod);
         Self {
             pod,
             record,
             observed: Observed::default(),
             published: Published::default(),
-            codes: story.codes.clone(),
+            codes: scenario.codes.clone(),
             now: 0,
             starts: BTreeMap::new(),
             causes: BTreeMap::new(),
-            stopped: story.stopped,
+            stopped: scenario.stopped,
             killed: BTreeSet::new(),
             passed: BTreeSet::new(),
         }
@@ -232,9 +232,9 @@ impl World {
         any
     }
 
-    pub(super) fn strike(&mut self, blow: Blow) {
-        match blow {
-            Blow::AgentDies(after) => {
+    pub(super) fn strike(&mut self, disturbance: Disturbance) {
+        match disturbance {
+            Disturbance::AgentDies(after) => {
                 let plan = self.plan();
                 let done: Vec<Action> = plan.actions.into_iter().take(after + 1).collect();
                 if let Some((last, before)) = done.split_last() {
@@ -252,7 +252,7 @@ impl World {
                 }
                 self.next_agent();
             }
-            Blow::SandboxDies => {
+            Disturbance::SandboxDies => {
                 for sandbox in &mut self.observed.sandboxes {
                     sandbox.ready = false;
                 }
@@ -261,13 +261,13 @@ impl World {
                     *self.causes.entry(container.name.clone()).or_default() += 1;
                 }
             }
-            Blow::Unknown => {
+            Disturbance::Unknown => {
                 let running = |c: &&mut ContainerSeen| c.stage == ContainerStage::Running;
                 if let Some(seen) = self.observed.containers.iter_mut().find(running) {
                     seen.stage = ContainerStage::Unknown;
                 }
             }
-            Blow::Created => {
+            Disturbance::Created => {
                 let start = self.plan().actions.into_iter().find_map(|action| match action {
                     Action::StartContainer { name, attempt } => Some((name, attempt)),
                     _ => None,
@@ -277,13 +277,13 @@ impl World {
                     self.create(&name, attempt);
                 }
             }
-            Blow::Probe { which, kind, verdict, then } => self.probe(which, kind, verdict, then),
-            Blow::KillCutOff => self.kill_is_cut_off(),
-            Blow::MakesWay { killed, dies } => self.makes_way(killed, dies),
-            Blow::Ends => {
+            Disturbance::Probe { which, kind, verdict, then } => self.probe(which, kind, verdict, then),
+            Disturbance::KillCutOff => self.kill_is_cut_off(),
+            Disturbance::MakesWay { killed, dies } => self.makes_way(killed, dies),
+            Disturbance::Ends => {
                 self.ends();
             }
-            Blow::Forgets => {
+            Disturbance::Forgets => {
                 // As a runtime's own clean-up: of the ordinary ones, whose end the record has.
                 let name = |c: &ContainerSeen| self.pod.containers.iter().any(|o| o.name == c.name);
                 let at = self
