@@ -1,4 +1,5 @@
-//! Decisions about pods: pure functions of what the manifests want, what the runtime has and what is on record.
+//! Decisions about pods: pure functions of what the manifests want, what the runtime has and what is on
+//! record.
 
 pub mod backoff;
 mod ends;

@@ -1,4 +1,5 @@
-//! Makes pods run: each has a worker that compares what its source wants with what the runtime has, decides, and acts.
+//! Makes pods run: each has a worker that compares what its source wants with what the runtime has, decides,
+//! and acts.
 //!
 //! Rooms from ground to top; each imports only those before it:
 //!

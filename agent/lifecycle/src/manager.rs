@@ -1,4 +1,5 @@
-//! Who has which worker: takes what the source wants and what the kernel and the runtime tell, and hands it on.
+//! The one that starts and ends workers: takes what the sources want and what the kernel and the runtime
+//! report, and sends orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -36,7 +37,7 @@ pub enum Input {
     Runtime {
         uid: String,
     },
-    /// A pod has to make way.
+    /// A pod is evicted or preempted.
     Evict {
         uid: String,
         eviction: Eviction,
@@ -52,12 +53,12 @@ struct WorkerEntry {
     ending: bool,
     /// How it was last ordered to end.
     deletion: Option<Deletion>,
-    /// It had to make way, and is not back: it has no cgroup.
+    /// It has ended by an eviction and has not started again: it has no cgroup.
     evicted: bool,
     resize: PodResize,
 }
 
-/// See the module.
+/// Starts a worker for each pod, sends it orders, and receives its reports.
 pub struct Manager {
     env: Arc<Environment>,
     sink: PodSink,
@@ -70,7 +71,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// With a worker for each record; those that nobody wants any more end.
+    /// A manager without workers.
     pub fn new(env: Arc<Environment>, sink: PodSink, housekeeping: Housekeeping) -> Self {
         let (reports, reported) = mpsc::unbounded_channel();
         Self {
@@ -85,7 +86,8 @@ impl Manager {
         }
     }
 
-    /// Goes on with what an earlier agent left; each worker keeps `unseen` until it has looked at its pod.
+    /// Starts a worker for each pod of an earlier agent. Each holds a clone of `unseen` until it has asked
+    /// the runtime about its pod.
     pub fn adopt(&mut self, records: Vec<(Record, Arc<Pod>)>, unseen: mpsc::Sender<Infallible>) {
         for (record, pod) in records {
             self.begin(pod, record, false, Some(unseen.clone()));
@@ -122,7 +124,7 @@ impl Manager {
         }
     }
 
-    /// What the source wants from now on.
+    /// Takes over what the sources want from now on.
     pub fn desire(&mut self, desired: Desired) {
         self.desired = desired;
         self.assign();
@@ -303,7 +305,7 @@ impl Manager {
         }
     }
 
-    /// Everything that has processes keeps its cgroup.
+    /// Sends the hierarchy which pods have a cgroup: everything that has processes keeps it.
     fn send(&self) {
         let here = self.workers.values().filter(|entry| !entry.evicted);
         self.sink.send(Keep {
@@ -325,7 +327,7 @@ impl Manager {
         }
     }
 
-    /// What the kernel told of a pod's cgroups.
+    /// Passes on what the kernel reported of a pod's cgroups.
     fn event(&self, event: &Event) {
         let Some(pod) = &event.pod else {
             if matches!(event.detail, Detail::Lost { .. }) {
@@ -337,14 +339,15 @@ impl Manager {
             return;
         }
         let container = pod.container_id.clone();
-        // What a container makes inside itself comes and goes without it.
+        // Cgroups that a container makes inside of its own say nothing of the container.
         let own = event.cgroup.rsplit('/').next().is_some_and(|last| last.contains(&container));
         match &event.detail {
             Detail::Oom(oom) => {
                 let victim = OomVictim { time: event.time, pid: oom.pid, command: oom.command.clone() };
                 self.order(&pod.uid, Order::Oom { container, victim });
             }
-            // In a pid namespace that it shares it may be a command that somebody ran in it.
+            // In a shared pid namespace it may be the first process of a command that was executed in the
+            // container.
             Detail::Exit(exit) if exit.main && own => {
                 self.order(&pod.uid, Order::Exited { container, sure: exit.namespace_pid == 1 });
             }
@@ -361,7 +364,8 @@ impl Manager {
             self.order(&uid, Order::Listed(Box::new(listed)));
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
-        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.
+        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right
+        // now.
         if self.desired.is_complete() {
             self.housekeeping.tidy(&self.env, &self.sink, &known, found.present);
         }
@@ -371,8 +375,8 @@ impl Manager {
     }
 }
 
-/// Before a worker that died of a fault of ours starts again.
+/// How long a worker that died of a fault in the agent waits before it starts again.
 const AFTER_A_FAULT: Duration = Duration::from_secs(10);
 
-/// How long the start waits for the runtime before it goes on without.
+/// How long the start waits for the runtime's first answer.
 pub const FIRST_LOOK: Duration = Duration::from_secs(2);

@@ -9,42 +9,42 @@ use nodewarden_eviction::Eviction;
 use nodewarden_manifest::Pod;
 use nodewarden_model::OomVictim;
 
-/// What a worker is told.
+/// What a worker is ordered to do, or should know.
 #[derive(Debug)]
 pub enum Order {
     /// Something may have changed at the runtime.
     Look,
-    /// What the runtime has of the pod now, which is looked at only if it is news.
+    /// What the runtime has of the pod now; nothing is done if that is known.
     Listed(Box<Listing>),
-    /// The kernel saw the container's last process end, or its first one: the runtime will say so in a moment.
-    /// Unless it is `sure`, it may have been another process that the runtime had started in it.
+    /// The kernel saw the container's last process end, or its first one: the runtime will say so in a
+    /// moment. Unless it is `sure`, it may have been another process that the runtime had started in it.
     Exited { container: String, sure: bool },
     /// The kernel killed a process of the container for memory.
     Oom { container: String, victim: OomVictim },
     /// A probe's result has changed; `look`: something may have to be done.
     Probed { look: bool },
-    /// Other resources; the pod level has grown for them when its place says `version`.
+    /// Other resources. The pod's cgroup has been sized for them when it is reported with `version`.
     Resize { pod: Arc<Pod>, version: u64 },
     /// Why it does not have the resources that it should, or that it should have no others.
     NotResized { why: Option<NoGrowth> },
-    /// The manifest is in another file now.
+    /// The pod has another origin now.
     Moved { origin: String },
-    /// The pod has to make way, and comes back later.
+    /// The pod is evicted or preempted, and starts again later.
     Evict(Eviction),
-    /// The pod is to go.
+    /// The pod is to end for good.
     End(Ending),
 }
 
-/// What a worker tells.
+/// What a worker reports.
 #[derive(Debug)]
 pub enum Report {
     /// Every container has the resources of the last order.
     Resized { uid: String },
     /// Nothing of the pod is left but its cgroup.
     Gone { uid: String },
-    /// Nothing of a pod that had to make way is left: it needs no cgroup for now.
+    /// Nothing of an evicted or preempted pod is left: it needs no cgroup for now.
     Evicted { uid: String },
-    /// It comes back, and needs one.
+    /// It starts again, and needs one.
     Restarted { uid: String },
     /// The worker died of a fault in the agent.
     Died { pod: Arc<Pod>, record: Box<Record> },

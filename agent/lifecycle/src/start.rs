@@ -1,4 +1,4 @@
-//! From the configuration to workers: what an earlier agent left first, then what the manifests want.
+//! Starts the lifecycle: first the pods of an earlier agent, then those that the sources want.
 
 mod admission;
 
@@ -43,7 +43,7 @@ const STARTS: usize = 2;
 const LEAST_STARTS: usize = 4;
 /// Calls that end something of a pod at a time, for each CPU.
 const ENDS: usize = 8;
-/// Between two tries to hear the runtime's events.
+/// How long to wait before subscribing to the runtime's events again.
 const HEAR_AGAIN: Duration = Duration::from_secs(1);
 
 /// Records of an earlier agent, and what the manifests say.
@@ -54,10 +54,10 @@ pub struct Recovered {
     desired: Desired,
 }
 
-/// Reads what an earlier agent left, and what of it is damaged, for people.
+/// Reads what an earlier agent left. Also returns what of it is damaged, as messages for people.
 ///
 /// # Errors
-/// Records cannot be kept at all.
+/// The directory of the records cannot be created or listed.
 pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
     let (store, records, damaged) = Store::open(&config.records_dir())?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
@@ -79,7 +79,7 @@ pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
 }
 
 impl Recovered {
-    /// Where the pods come from that run.
+    /// The origins of the pods that run.
     pub fn origins(&self) -> PodOrigins {
         let mut origins = PodOrigins::default();
         for (record, pod) in &self.records {
@@ -88,14 +88,14 @@ impl Recovered {
         origins
     }
 
-    /// What the manifests say.
+    /// With what the sources want.
     #[must_use]
     pub fn with(mut self, desired: Desired) -> Self {
         share(&mut self.records, &desired);
         Self { desired, ..self }
     }
 
-    /// Every pod that has or gets a cgroup.
+    /// Every pod that has a cgroup or gets one.
     pub fn keep(&self) -> Keep {
         let kept = |pod: &Arc<Pod>, origin: &str| Kept {
             pod: pod.clone(),
@@ -122,7 +122,7 @@ impl Recovered {
     }
 }
 
-/// Pods that run as their manifests want them are there once, not as the record's and the manifest's.
+/// Lets records and sources share the pods that are the same in both, so that each is in memory once.
 fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
     let wanted: BTreeMap<&str, &Arc<Pod>> =
         desired.pods.iter().map(|sourced| (sourced.pod.uid.as_str(), &sourced.pod)).collect();
@@ -134,7 +134,7 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
     }
 }
 
-/// What the lifecycle needs of others.
+/// What the lifecycle needs of other parts of the agent.
 #[derive(Debug)]
 pub struct Deps {
     pub facts: HierarchyFacts,
@@ -148,7 +148,7 @@ pub struct Deps {
     pub devices: Devices,
     pub guards: Option<Guards>,
     pub probes: Probes,
-    /// Shared with who removes images.
+    /// Shared with the garbage collector of images.
     pub holds: Holds,
     /// Conditions of the node that are true now.
     pub pressure: watch::Receiver<Pressure>,
@@ -158,29 +158,30 @@ pub struct Deps {
     pub explain: Explain,
 }
 
-/// Hands over what the source says; the workers end with the runtime that they run in.
+/// Sends orders to the lifecycle. Its tasks end with the tokio runtime that they run in. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Lifecycle(mpsc::UnboundedSender<Input>, Admission);
 
 impl Lifecycle {
+    /// Takes over what the sources want from now on.
     pub fn desire(&self, desired: Desired) {
-        // Nobody listens any more when the agent ends.
+        // The receiver is gone when the agent ends.
         let _ = self.0.send(Input::Desired(desired));
     }
 
-    /// Who holds what of the node, and who waits for it.
+    /// The admission of pods: which hold resources of the node, and which wait for them.
     pub fn admission(&self) -> &Admission {
         &self.1
     }
 
-    /// The pod with this uid has to make way; nothing happens to one that is not there. One that ends
-    /// already has no more time for it than this gives.
+    /// Evicts or preempts the pod with this uid; one that is not there is ignored. One that is being ended
+    /// already only gets less time.
     pub fn evict(&self, uid: &str, eviction: Eviction) {
         let _ = self.0.send(Input::Evict { uid: uid.to_owned(), eviction });
     }
 }
 
-/// Pods of an earlier agent of which it is not known yet how they stand.
+/// Pods of an earlier agent that the runtime has not been asked about yet.
 #[derive(Debug)]
 pub struct Adoption {
     unseen: mpsc::Receiver<Infallible>,
@@ -188,14 +189,14 @@ pub struct Adoption {
 }
 
 impl Adoption {
-    /// Waits until each of them was looked at once, or the runtime did not answer, or it took so long.
+    /// Waits until the runtime was asked about each of them or did not answer, at most for `longest`.
     pub async fn done(mut self, longest: Duration) {
         // Nothing is ever sent: it ends when every worker has dropped its sender.
         let _ = tokio::time::timeout(longest, self.unseen.recv()).await;
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether that has been waited for.
+    /// Whether [`Adoption::done`] has returned.
     pub fn is_over(&self) -> Arc<AtomicBool> {
         self.is_over.clone()
     }
@@ -265,7 +266,8 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     (Lifecycle(inputs, admission), Adoption { unseen: adoption, is_over: Arc::default() })
 }
 
-/// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.
+/// Closes devices that have turned unhealthy to their pods and opens healthy ones again, and has the pods'
+/// status updated.
 async fn follow_device_health(
     env: Arc<Environment>,
     mut health: mpsc::UnboundedReceiver<String>,
@@ -274,19 +276,19 @@ async fn follow_device_health(
     while let Some(uid) = health.recv().await {
         let guards = env.guards.as_ref();
         if let Some(Err(error)) = guards.map(|guards| guards.health_changed(&env.devices, &uid)) {
-            warn!(uid, "{error}: its devices are as they were");
+            warn!(uid, "{error}: its devices stay as they were");
         }
         let Some(inputs) = inputs.upgrade() else { return };
         let _ = inputs.send(Input::Runtime { uid });
     }
 }
 
-/// Hears the runtime's events where it has them, and listens again when the connection broke.
+/// Receives the runtime's events where it has them, and subscribes again when the connection broke.
 async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
     let mut heard_before = false;
     loop {
         match client.events().await {
-            Ok(None) => return info!("the runtime tells no events: it is asked"),
+            Ok(None) => return info!("the runtime sends no events: it is polled"),
             Ok(Some(events)) => {
                 if heard_before && let Some(inputs) = inputs.upgrade() {
                     let _ = inputs.send(Input::Everything);
@@ -319,7 +321,7 @@ mod tests {
     use nodewarden_pods::source::SourcedPod;
 
     #[test]
-    fn a_pod_that_runs_as_it_is_wanted_is_there_once() {
+    fn a_record_shares_the_pod_of_its_source_if_they_are_the_same() {
         let spec = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
         for (wanted, shared) in [("i", true), ("j", false)] {
             let runs = pod(spec("i"));

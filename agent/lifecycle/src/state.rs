@@ -1,5 +1,5 @@
-//! The state of one pod. It has one owner, [`PodState`], which the worker, the turn under way and the sinks of its probes
-//! share: they read views of it and change it by the methods here.
+//! The state of one pod. It has one owner, [`PodState`], which the worker, the turn under way and the sinks
+//! of its probes share: they read views of it and change it by the methods here.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
@@ -33,14 +33,14 @@ pub struct PodState {
     orders: mpsc::WeakUnboundedSender<Order>,
     inner: Mutex<Inner>,
     saver: RecordSaver,
-    /// Rings when the pod is to end, or sooner than before: whatever waits stops waiting.
+    /// Notified when the pod is to end, or sooner than before: everything that waits stops waiting.
     ending: Notify,
-    /// Kept until it was looked what the runtime has of an adopted pod.
+    /// Held until the runtime was asked about an adopted pod for the first time.
     unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
 }
 
-/// What is known of one pod. [`PodState`] owns it: everything else reads a view of it, and changes it by one of the methods
-/// of `PodState`, which also save and show what has changed.
+/// What is known of one pod. [`PodState`] owns it: everything else reads a view of it, and changes it by one
+/// of the methods of `PodState`, which also save and show what has changed.
 #[derive(Debug)]
 pub struct Inner {
     pub pod: Arc<Pod>,
@@ -52,17 +52,17 @@ pub struct Inner {
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
     pub plan: Plan,
-    /// Why the pod as a whole does not get on: reason and message.
+    /// What is wrong with the pod as a whole: reason and message.
     pub trouble: Option<(String, String)>,
     /// Sandboxes that could not be made, in a row.
     pub sandbox_failures: u32,
-    /// Of the pod level that containers wait for.
+    /// The version of the pod's cgroup that resized containers wait for (`Place::version`).
     pub version: u64,
-    /// Containers are on their way to other resources.
+    /// A resize of the containers is under way.
     pub resizing: bool,
     /// Why the pod does not have the resources that it should have.
     pub resize: Option<ResizePending>,
-    /// Its place among those that start, from its sandbox until there is nothing to do at once.
+    /// One of the permits to start, from the creation of its sandbox until there is nothing to do at once.
     pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
     pub early_ooms: Vec<(String, OomVictim)>,
@@ -70,7 +70,8 @@ pub struct Inner {
     pub probing: Option<Box<Probing>>,
 }
 
-/// Of a pod whose containers have probes, or of which the kernel has just seen one end.
+/// The probes of a pod. Only pods whose containers have probes, or of which the kernel has just seen one end,
+/// have it.
 #[derive(Debug, Default)]
 pub struct Probing {
     pub published: Published,
@@ -79,7 +80,7 @@ pub struct Probing {
 }
 
 impl Probing {
-    /// With what an earlier agent knew; none of most pods.
+    /// What an earlier agent has recorded; `None` for most pods.
     pub fn of(record: &Record) -> Option<Box<Self>> {
         let published = Published::of(record);
         (published != NOTHING).then(|| Box::new(Self { published, watched: Vec::new() }))
@@ -134,7 +135,7 @@ impl PodState {
         })
     }
 
-    /// It is shown as it stands from now on, as far as the runtime answers.
+    /// The runtime was asked about the pod, or does not answer: an adopted pod counts as seen from now on.
     pub fn mark_seen(&self) {
         self.unseen.lock().take();
     }
@@ -153,12 +154,12 @@ impl PodState {
         self.read().pod.clone()
     }
 
-    /// It is to end, for good or to come back, or is away.
+    /// The pod is being ended, for good or by an eviction, or has ended by an eviction.
     pub fn is_ending(&self) -> bool {
         self.read().record.is_leaving()
     }
 
-    /// Another pod may start in its place.
+    /// Lets another pod start: this one is started, or waits for something.
     pub fn release_start_permit(&self) {
         self.set(|inner| inner.starting = None);
     }
@@ -168,11 +169,12 @@ impl PodState {
         self.ending.notify_waiters();
     }
 
-    /// The future's result, or `None` as soon as the pod is to end. The future must be one that may be dropped.
+    /// The future's result, or `None` as soon as the pod is to end. The future must be one that may be
+    /// dropped.
     pub async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let ending = self.ending.notified();
         tokio::pin!(ending);
-        // Before looking, or a ring between the look and the wait would be missed.
+        // Before looking, or a notification between the look and the wait would be missed.
         ending.as_mut().enable();
         if self.is_ending() {
             return None;
@@ -205,7 +207,7 @@ impl PodState {
         self.read().record.due().map_or(due, |own| own.min(due))
     }
 
-    /// Waits so long; false when the pod is to end.
+    /// Waits for this time; false as soon as the pod is to end.
     pub async fn pause(&self, time: Duration) -> bool {
         self.unless_ending(tokio::time::sleep(time)).await.is_some()
     }
@@ -214,7 +216,7 @@ impl PodState {
         self.own.clone()
     }
 
-    /// Tells the pod's worker; nothing when the agent ends.
+    /// Sends an order to the pod's worker; does nothing when the agent ends.
     pub fn order(&self, order: Order) {
         if let Some(orders) = self.orders.upgrade() {
             let _ = orders.send(order);
@@ -241,7 +243,7 @@ impl PodState {
         changed
     }
 
-    /// Changes what is only in memory, and shows the pod.
+    /// Changes what is only in memory, and publishes the status.
     pub fn note(&self, change: impl FnOnce(&mut Inner)) {
         self.set(change);
         self.show();
@@ -252,7 +254,7 @@ impl PodState {
         if PodDemand::of(&pod).is_empty() { DeviceHealth::new() } else { self.env.devices.health(&pod.uid) }
     }
 
-    /// Hangs out how the pod stands.
+    /// Publishes the pod's status.
     pub fn show(&self) {
         // Asked for before the lock: the devices have one of their own.
         let devices = self.devices();

@@ -1,4 +1,4 @@
-//! One pod's worker: takes orders at any time, and carries the pod on turn by turn until it ends.
+//! One pod's worker: takes orders at any time, and does what is due turn by turn until the pod ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,8 @@ pub async fn run(
     let mut look = !fresh;
     loop {
         let Some(()) = live(&state, &mut orders, &reports, look).await else { return };
-        // What comes once in a pod's life is on the heap for as long as it takes, and no part of every worker.
+        // What happens once in a pod's life is on the heap while it lasts, so that it is no part of every
+        // worker.
         let Some(()) = Box::pin(leave(&state, &mut orders)).await else { return };
         if state.read().record.ending.is_some() {
             break;
@@ -38,14 +39,14 @@ pub async fn run(
     let _ = reports.send(Report::Gone { uid: state.pod().uid.clone() });
 }
 
-/// Carries the pod on until it is to end; `None` when the agent ends. `look`: the runtime is asked first.
+/// Does what is due until the pod is to end; `None` when the agent ends. `look`: the runtime is asked first.
 async fn live(
     state: &PodState,
     orders: &mut mpsc::UnboundedReceiver<Order>,
     reports: &mpsc::UnboundedSender<Report>,
     mut look: bool,
 ) -> Option<()> {
-    // Containers whose end the kernel saw and the runtime has not told yet.
+    // Containers whose end the kernel saw and the runtime has not reported yet.
     let mut expected: Vec<(String, Duration)> = Vec::new();
     while !state.is_ending() {
         let awaited = std::mem::take(&mut expected);
@@ -61,7 +62,7 @@ async fn live(
             let next = loop {
                 tokio::select! {
                     biased;
-                    // None: what is under way is dropped, the next agent goes on.
+                    // None: what is under way is dropped, and the next agent continues.
                     order = orders.recv() => news.take(state, order?),
                     next = &mut turn => break next,
                 }
@@ -72,7 +73,7 @@ async fn live(
         look = match next {
             Next::Again => false,
             Next::Wait(wait) => {
-                // With news it goes on at once.
+                // Something is due at once.
                 if wait != Some(Duration::ZERO) {
                     state.release_start_permit();
                 }
@@ -96,7 +97,8 @@ async fn live(
     Some(())
 }
 
-/// Ends the pod; `None` when the agent ends. Orders change little now, but kills for memory are told to the end.
+/// Ends the pod; `None` when the agent ends. Orders change little now, but kills for memory are still
+/// recorded.
 async fn leave(state: &PodState, orders: &mut mpsc::UnboundedReceiver<Order>) -> Option<()> {
     state.mark_seen();
     state.release_start_permit();
@@ -112,7 +114,8 @@ async fn leave(state: &PodState, orders: &mut mpsc::UnboundedReceiver<Order>) ->
     }
 }
 
-/// Waits until the runtime has noticed the end of a container that runs by its word; milliseconds, as a rule.
+/// Waits until the runtime has noticed the end of a container that it reports as running; milliseconds, as a
+/// rule.
 async fn noticed(state: &PodState, container: &str, longest: Duration) {
     if !kill::runs(state, container) {
         return;
@@ -121,7 +124,7 @@ async fn noticed(state: &PodState, container: &str, longest: Duration) {
     let mut pause = Duration::from_millis(1);
     while look::still_runs(state, container).await {
         if begun.elapsed() >= longest {
-            // Of the two the runtime is asked again and again.
+            // The runtime counts: it is asked again and again.
             return probing::alive(state, container);
         }
         if !state.pause(pause).await {

@@ -1,4 +1,5 @@
-//! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1 PodStatus).
+//! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1
+//! PodStatus).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -53,7 +54,8 @@ pub struct PodView {
 }
 
 impl PodView {
-    /// The pod is being ended because it was evicted or preempted, or has ended for that and has not started again.
+    /// The pod is being ended because it was evicted or preempted, or has ended for that and has not started
+    /// again.
     pub fn is_evicted_or_preempted(&self) -> bool {
         self.evicted.is_some()
             && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
@@ -71,8 +73,8 @@ pub enum EvictionCause {
     Preemption,
 }
 
-/// Why a pod does not have the resources that it should have (KEP-1287, condition `PodResizePending`). Shown as reason
-/// and message with a colon between them.
+/// Why a pod does not have the resources that it should have (KEP-1287, condition `PodResizePending`). Shown
+/// as reason and message with a colon between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResizePending {
     /// Not now; it is tried again.

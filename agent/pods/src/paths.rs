@@ -72,7 +72,8 @@ impl PodPaths {
         self.logs.join(container)
     }
 
-    /// The path of the log of one run below the pod's log directory, as it is passed to the runtime (CRI `log_path`).
+    /// The path of the log of one run below the pod's log directory, as it is passed to the runtime (CRI
+    /// `log_path`).
     pub fn log_name(container: &str, attempt: u32) -> String {
         format!("{container}/{attempt}.log")
     }

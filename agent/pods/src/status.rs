@@ -116,8 +116,8 @@ struct Subscriber {
     ring: Notify,
 }
 
-/// Which pods' status changed. A pod that changes several times before it is read is returned once, with its newest
-/// status: a slow subscriber holds one uid for each pod and delays nothing else.
+/// Which pods' status changed. A pod that changes several times before it is read is returned once, with its
+/// newest status: a slow subscriber holds one uid for each pod and delays nothing else.
 #[derive(Debug)]
 pub struct StatusChanges {
     cache: PodStatusCache,

@@ -11,7 +11,6 @@ use super::context::Context;
 use nodewarden_config::{Endpoint, LogRotation as Policy};
 use nodewarden_cri::logs::{LogError, rotation};
 use nodewarden_cri::{Client, RuntimeError};
-use nodewarden_lifecycle as lifecycle;
 use nodewarden_model::ContainerState;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::status::PodStatusCache;

@@ -1,4 +1,4 @@
-//! Admission in a pod's life: asked for before its sandbox is made, held until nothing of it runs any more.
+//! The admission of a pod: requested before its sandbox is made, held until nothing of it runs any more.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub async fn admit(state: &PodState) -> bool {
 /// The pod runs, or did when an earlier agent ended: what it holds is not checked.
 pub fn enter(env: &Environment, pod: &Arc<Pod>, record: &Record) {
     env.admission.enter(pod);
-    // Ordinary containers start when every init container has finished.
+    // Regular containers start when every init container has finished.
     if pod.containers.iter().any(|own| record.container(&own.name).is_some()) {
         env.admission.initialised(&pod.uid);
     }

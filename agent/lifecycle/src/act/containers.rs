@@ -15,10 +15,10 @@ use nodewarden_cri::RuntimeError;
 use nodewarden_devices::AdmissionError;
 use nodewarden_gc::Hold;
 use nodewarden_manifest::ContainerKind;
-use nodewarden_pods::spec as container;
+use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
 
-/// Why a container does not run. [`Self::reason`] is the kubelet's word for it.
+/// Why a container does not run. [`Self::reason`] is the kubelet's reason.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     #[error(transparent)]
@@ -81,7 +81,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let sandbox_config = sandbox::config(state, sandbox.attempt).await?;
     let image = spec.image.clone().unwrap_or_default();
     let policy = pull_policy::pull_policy(spec.image_pull_policy.as_deref(), &image);
-    // Until the container exists nobody removes the image.
+    // Until the container exists the image is not removed.
     let (present, hold) = held(state, name, &image, policy, &sandbox_config).await?;
     let injection = devices::for_container(state, name).await?;
     let beginning = Beginning {
@@ -91,7 +91,7 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         image_ref: &present.reference,
         injection: &injection,
     };
-    let config = container::container_config(&pod, name, &beginning, &env.host())?;
+    let config = spec::container_config(&pod, name, &beginning, &env.host())?;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
@@ -134,15 +134,16 @@ async fn held(
     loop {
         let present = images::ensure(state, container, image, policy, sandbox).await?;
         let waited = state.unless_ending(hold.also(&present.reference)).await;
-        // Under another name it was on its way out, and may be gone; now that it is held that happens no more.
+        // Under another name it was on its way out, and may be gone; now that it is held that happens no
+        // more.
         if !waited.ok_or(ImageError::Interrupted)? {
             return Ok((present, hold));
         }
     }
 }
 
-/// Goes on where an agent that died stopped: a container that is only created is started; a hook that is not known
-/// to be done runs (again: hooks run at least once).
+/// Finishes a start that an agent that died began: a container that is only created is started; a hook that
+/// is not known to be done runs (again: hooks run at least once).
 ///
 /// # Errors
 /// The runtime refuses, or the hook fails.
@@ -154,7 +155,7 @@ pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartE
     if !created {
         return hook(state, id, name).await;
     }
-    // It may have begun before it was cut off: whoever sees it begin twice finds here why.
+    // It may have run before: this event explains why it is seen to start twice.
     let message =
         format!("the start of container {name} was cut off with an earlier agent or runtime: started again");
     state.env.record_event(&state.pod(), Some((name, id)), "StartResumed", message);
@@ -190,7 +191,7 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
 /// The hook fails.
 pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
     let pod = state.pod();
-    if let Some(hook) = container::post_start(&pod, name) {
+    if let Some(hook) = spec::post_start(&pod, name) {
         state.release_start_permit();
         let ips = kill::ips(state);
         let done = state.unless_ending(run_hook(&hook, &state.env.client, id, &ips, None)).await;

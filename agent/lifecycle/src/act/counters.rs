@@ -1,4 +1,4 @@
-//! What only the worker can count, under the kubelet's names (pkg/kubelet/metrics).
+//! Metrics counted by workers, under the kubelet's names (pkg/kubelet/metrics).
 
 use nodewarden_manifest::ContainerKind;
 use nodewarden_metrics::Own;
@@ -41,7 +41,7 @@ pub fn pod_failed() {
     ::metrics::counter!(Own::StartedPodsErrors.name()).increment(1);
 }
 
-/// A pod that was ended begins anew with the same uid.
+/// A pod that was ended starts again with the same uid.
 pub fn pod_restarted() {
     ::metrics::counter!(Own::RestartedPods.name(), "static" => "true").increment(1);
 }
@@ -51,7 +51,8 @@ pub fn container_started(container: ContainerType) {
     ::metrics::counter!(Own::StartedContainers.name(), "container_type" => container.name()).increment(1);
 }
 
-/// It could not be: `code` is the kubelet's reason (`ErrImagePull`, `CreateContainerError`, `RunContainerError`, …).
+/// It could not be: `code` is the kubelet's reason (`ErrImagePull`, `CreateContainerError`,
+/// `RunContainerError`, …).
 pub fn container_failed(container: ContainerType, code: &'static str) {
     ::metrics::counter!(
         Own::StartedContainersErrors.name(), "code" => code, "container_type" => container.name()

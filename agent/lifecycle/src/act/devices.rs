@@ -1,4 +1,4 @@
-//! Devices in a pod's life: given before its sandbox is made, told to the kernel, taken back at its end.
+//! The devices of a pod: allocated before its sandbox is made, allowed in the kernel, released at its end.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ fn waits(state: &PodState, error: &AdmissionError) {
     }
 }
 
-/// What a container about to be made gets with its devices. It has them since the pod was admitted; only after a loss
-/// of the checkpoint are they asked for here.
+/// What a container about to be made gets with its devices. It has them since the pod was admitted; only
+/// after a loss of the checkpoint are they asked for here.
 ///
 /// # Errors
 /// It can't have them, or a plugin does not make them ready.
@@ -90,7 +90,8 @@ pub async fn for_container(state: &PodState, name: &str) -> Result<DeviceInjecti
     Ok(injection)
 }
 
-/// Tells the kernel what the pod may open, in its cgroup. Only in mode Enforce must a pod not go on without.
+/// Sets in the kernel which devices the pod's cgroup may open. Only in mode Enforce a failure keeps the pod
+/// from running.
 ///
 /// # Errors
 /// The kernel refuses, in mode Enforce.
@@ -160,7 +161,8 @@ pub fn initialised(state: &PodState) {
     }
 }
 
-/// Nothing of the pod is left, or nothing of it will run any more: what it was admitted with is for others, too.
+/// Nothing of the pod is left, or nothing of it will run any more: what it was admitted with is for others,
+/// too.
 pub fn release(env: &Environment, uid: &str) {
     env.admission.release(uid);
     env.devices.release(uid);
@@ -169,7 +171,8 @@ pub fn release(env: &Environment, uid: &str) {
     }
 }
 
-/// With a look at the runtime: what a damaged checkpoint has lost, and pods of the checkpoint that are no more.
+/// With a look at the runtime: what a damaged checkpoint has lost, and pods of the checkpoint that are no
+/// more.
 pub async fn reconcile(env: &Arc<Environment>, ours: &Listing) {
     if env.devices.is_recovering() {
         env.devices.recovered(ours.containers.iter().filter_map(devices_of).collect());
@@ -177,7 +180,7 @@ pub async fn reconcile(env: &Arc<Environment>, ours: &Listing) {
     if env.devices.stale().is_empty() {
         return;
     }
-    // Whoever runs them: a kubelet's pods have their devices for as long as they are there.
+    // Also those of a kubelet: its pods have their devices for as long as they exist.
     if let Ok(all) = env.client.list().await {
         let there = |uid: &str| {
             all.sandboxes.iter().any(|sandbox| sandbox.labels.get(POD_UID).is_some_and(|own| own == uid))

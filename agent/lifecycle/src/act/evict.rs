@@ -1,4 +1,5 @@
-//! A pod that had to make way, carried out: it is told to end, stays away, and begins anew.
+//! Carries out the end of a pod: for good, or by an eviction or preemption, after which it waits and starts
+//! again.
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -15,7 +16,8 @@ use crate::state::{Inner, PodState};
 use nodewarden_eviction::Eviction;
 use nodewarden_model::PodPhase;
 
-/// Takes the order to make way: from now on nothing of the pod is started, and what is under way for it stops.
+/// Takes the order to evict or preempt: from now on nothing of the pod is started, and what is under way for
+/// it stops.
 pub fn evict(state: &PodState, eviction: &Eviction) {
     let pod = state.pod();
     let own = nodewarden_manifest::grace(&pod);
@@ -56,7 +58,8 @@ pub fn end(state: &PodState, ending: Ending) {
     state.interrupt();
 }
 
-/// What ended well by itself before it had to make way has done what it was there for, though nobody had looked yet.
+/// Notes that a pod had succeeded before it was evicted, which only the look after the order shows: it does
+/// not start again.
 pub fn note_finished(state: &PodState) {
     state.save(|inner| {
         let finished = has_finished(inner, state);
@@ -84,7 +87,7 @@ fn has_finished(inner: &Inner, state: &PodState) -> bool {
     decided.finished == Some(PodPhase::Succeeded)
 }
 
-/// Nothing of the pod is left: what it held is for others, and it is shown as it was told to make way.
+/// Nothing of the pod is left: releases what it held, and shows it as evicted.
 fn gone(state: &PodState) {
     probing::forget(state);
     let pod = state.pod();
@@ -111,7 +114,8 @@ fn forget_troubles(inner: &mut Inner) {
     inner.early_ooms.clear();
 }
 
-/// Waits after the pod's end until it is back or there is something else to do; `None` when the agent ends.
+/// Waits after the pod's end until it starts again or there is something else to do; `None` when the agent
+/// ends.
 pub async fn wait(
     state: &PodState,
     orders: &mut mpsc::UnboundedReceiver<Order>,
@@ -141,7 +145,8 @@ pub async fn wait(
     }
 }
 
-/// Waits until its back-off is over and the pressure too that it had to make way for; for ever if it does not come back.
+/// Waits until its back-off and the condition of the node that it was evicted for are over; for ever if it
+/// does not start again.
 async fn restart_is_due(state: &PodState) {
     let waits = {
         let inner = state.read();
@@ -154,7 +159,7 @@ async fn restart_is_due(state: &PodState) {
     tokio::time::sleep(back_off).await;
     if let Some(condition) = condition {
         let mut pressure = state.env.pressure.clone();
-        // Held and nobody there who would ever say otherwise: the agent ends.
+        // True, and the sender is gone: the agent ends.
         if pressure.wait_for(|pressure| !pressure.has(condition)).await.is_err() {
             std::future::pending::<()>().await;
         }
@@ -175,7 +180,8 @@ async fn restart(state: &PodState) {
         forget_troubles(inner);
         inner.record.restart(now);
     });
-    // On disk before anything of it is made: the next agent would take that away as a rest of what was evicted.
+    // On disk before anything of it is made: the next agent would take that away as a rest of what was
+    // evicted.
     state.saved().await;
     state.env.record_event(&pod, None, "CameBack", message);
     counters::pod_restarted();

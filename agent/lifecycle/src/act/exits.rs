@@ -53,8 +53,8 @@ pub async fn record(state: &PodState) {
     }
 }
 
-/// What the container left at its terminationMessagePath, else the end of its log if its policy says so and it
-/// failed.
+/// What the container left at its terminationMessagePath, else the end of its log if its policy says so and
+/// it failed.
 fn message(pod: &Pod, seen: &ContainerSeen, paths: &PodPaths) -> String {
     let file = paths.termination_log(&seen.name, seen.attempt);
     let left = read_some(&file);
@@ -91,7 +91,7 @@ pub fn note_oom(state: &PodState, container_id: &str, victim: OomVictim) {
     });
 }
 
-/// Takes kills over that were told before their container was known.
+/// Takes over kills that were reported before their container was known.
 pub fn place_early_ooms(inner: &mut Inner) {
     let early = std::mem::take(&mut inner.early_ooms);
     for (id, victim) in early {
@@ -100,7 +100,7 @@ pub fn place_early_ooms(inner: &mut Inner) {
             None => inner.early_ooms.push((id, victim)),
         }
     }
-    // Those of containers that never show are few, and old ones tell nothing any more.
+    // Those of containers that never become known are few, and old ones are of no use.
     let now = Timestamp::now();
     inner.early_ooms.retain(|(_, victim)| now.duration_since(victim.time).as_secs() < 60);
 }

@@ -1,6 +1,6 @@
-//! Every two seconds and on demand: what the runtime has of ours, what changed there unseen, and what no pod owns
-//! (kubelet: HandlePodCleanups). Only sandboxes with this agent's label and directories below its own are ever
-//! touched.
+//! Every two seconds and on demand: lists what the runtime has of this agent, finds what changed, and removes
+//! what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this agent's label and directories
+//! below its own are ever touched.
 
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,7 +20,7 @@ use nodewarden_hierarchy::PodSink;
 use nodewarden_pods::spec::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
 use nodewarden_pods::volume;
 
-/// Grace of a container that tells none.
+/// Grace of a container without an annotation that says it.
 const GRACE: Duration = Duration::from_secs(30);
 
 /// What a look found.
@@ -29,7 +29,7 @@ pub struct LookResult {
     /// Pods of which the runtime has something else than at the last look.
     pub changed: Vec<String>,
     pub present: Present,
-    /// Told once, when the runtime goes away.
+    /// Set once, when the runtime becomes unavailable.
     pub problem: Option<String>,
 }
 
@@ -179,7 +179,7 @@ impl Housekeeping {
 }
 
 async fn look(env: &Arc<Environment>, news: bool) -> Look {
-    // Another runtime may stand there after it was away.
+    // It may be another runtime after it was unavailable.
     if news && let Ok(can) = env.client.recursive_read_only().await {
         env.recursive_read_only.store(can, Ordering::Relaxed);
     }

@@ -6,9 +6,9 @@ use super::{evict, exits, look, probing, resize};
 use crate::orders::Order;
 use crate::state::PodState;
 
-/// How long the runtime may take to notice what the kernel saw.
+/// How long the runtime may take to notice the end of a container that the kernel saw.
 const NOTICED: Duration = Duration::from_secs(2);
-/// The same where it may have been something else.
+/// The same where it may have been another process.
 const DOUBTED: Duration = Duration::from_millis(100);
 
 /// What orders ask of the next turn.
@@ -20,7 +20,7 @@ pub struct News {
 }
 
 impl News {
-    /// Carries out what does not wait for a turn.
+    /// Carries out what does not wait for a turn, and notes the rest.
     pub fn take(&mut self, state: &PodState, order: Order) {
         match order {
             Order::Look => self.look = true,
@@ -32,7 +32,7 @@ impl News {
                     probing::exited(state, &container);
                 }
                 let wait = if sure { NOTICED } else { DOUBTED };
-                // Told by its process and by its cgroup.
+                // Reported for its process and for its cgroup.
                 match self.expected.iter_mut().find(|(id, _)| *id == container) {
                     Some((_, longest)) => *longest = wait.max(*longest),
                     None => self.expected.push((container, wait)),

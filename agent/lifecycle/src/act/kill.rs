@@ -12,10 +12,11 @@ use crate::decide::observed::ContainerStage;
 use crate::decide::plan::KillReason;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
-use nodewarden_pods::spec as container;
+use nodewarden_pods::spec;
 use nodewarden_pods::spec::run_hook;
 
-/// However long the hook took, the container gets this long after its signal (kubelet: minimumGracePeriodInSeconds).
+/// However long the hook took, the container gets this long after its signal (kubelet:
+/// minimumGracePeriodInSeconds).
 const LEAST: Duration = Duration::from_secs(2);
 /// A container that needs longer lets the next one be asked.
 const PERMIT: Duration = Duration::from_millis(250);
@@ -31,8 +32,8 @@ pub struct Kill<'a> {
     pub permits: Option<&'a Semaphore>,
 }
 
-/// Ends a container and returns when it has ended. `turn` is waited for between the hook and the signal. When its pod gets
-/// less time meanwhile, so does the hook, the wait and what is left after the signal.
+/// Ends a container and returns when it has ended. `turn` is awaited between the hook and the signal. When
+/// the pod gets less time meanwhile, the hook, the wait and the time after the signal get shorter too.
 ///
 /// # Errors
 /// The runtime refuses or is away.
@@ -59,7 +60,7 @@ pub async fn kill(
     let mut due = Due::new(state, grace);
     if runs(state, id)
         && !grace.is_zero()
-        && let Some(hook) = container::pre_stop(&pod, name)
+        && let Some(hook) = spec::pre_stop(&pod, name)
     {
         let ips = ips(state);
         let run = run_hook(&hook, &state.env.client, id, &ips, Some(grace));
@@ -83,7 +84,7 @@ pub async fn kill(
         };
         match state.unless_sooner(due.at, stop).await {
             Some(stopped) => break stopped?,
-            // The runtime is asked anew: a shorter time takes the place of a longer one.
+            // Asked again with less time: the runtime takes the shorter one.
             None => due.cut(state),
         }
     }
@@ -91,10 +92,10 @@ pub async fn kill(
     Ok(())
 }
 
-/// Until when a container has, which gets sooner when its pod has to make way meanwhile.
+/// The time by which a container has to have ended; earlier when its pod is evicted meanwhile.
 struct Due {
     at: Timestamp,
-    /// It got sooner.
+    /// It was moved forward.
     cut: bool,
 }
 

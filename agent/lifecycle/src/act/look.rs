@@ -1,4 +1,4 @@
-//! A fresh look at what the runtime has of a pod.
+//! Asks the runtime what it has of a pod.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -72,7 +72,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Asks the runtime how these containers are, as far as it tells, and takes that over.
+/// Asks the runtime for the status of these containers and takes over what it answers.
 pub async fn at(state: &PodState, containers: &[ContainerSeen]) {
     for seen in containers {
         let Ok(status) = state.env.client.container_status(&seen.id).await else { continue };
@@ -88,8 +88,7 @@ pub async fn at(state: &PodState, containers: &[ContainerSeen]) {
     }
 }
 
-/// Whether a listing of the pod tells anything but what is known: most of what changes at the runtime is the worker's own
-/// doing.
+/// Whether a listing of the pod has anything new: most changes at the runtime are made by the worker itself.
 pub fn differs(observed: &Observed, listing: &Listing) -> bool {
     let sandbox = |seen: &SandboxSeen| {
         let listed = listing.sandboxes.iter().find(|listed| listed.id == seen.id);
@@ -106,7 +105,7 @@ pub fn differs(observed: &Observed, listing: &Listing) -> bool {
     !same
 }
 
-/// Whether a container runs by the runtime's word; not when it cannot be asked.
+/// Whether the runtime reports that a container runs; false when it cannot be asked.
 pub async fn still_runs(state: &PodState, container: &str) -> bool {
     let status = state.env.client.container_status(container).await;
     status.is_ok_and(|status| status.state == cri::ContainerState::ContainerRunning as i32)
@@ -178,7 +177,7 @@ mod tests {
     use crate::fixture::{container, sandbox};
 
     #[test]
-    fn what_is_known_is_no_news() {
+    fn a_listing_of_what_is_known_has_nothing_new() {
         let observed = Observed {
             sandboxes: vec![sandbox(0, true)],
             containers: vec![container("c", 0, ContainerStage::Running)],

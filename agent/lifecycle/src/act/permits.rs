@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
-/// Makes the call once there is a permit. One that takes longer than this gives its permit away and goes on without, so that
-/// a container that does not heed its signal, or a runtime that is stuck with one pod, keeps nobody else waiting.
+/// Makes the call once there is a permit. A call that takes longer than `longest` releases its permit and
+/// continues without one, so that a container that ignores its signal, or a runtime that hangs for one pod,
+/// does not delay the others.
 pub async fn with_permit<T>(permits: &Semaphore, longest: Duration, call: impl Future<Output = T>) -> T {
-    // Closed never.
+    // Never closed.
     let permit = permits.acquire().await.ok();
     let mut call = pin!(call);
     match tokio::time::timeout(longest, &mut call).await {
@@ -29,7 +30,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn so_many_at_a_time_and_none_waits_for_a_slow_one() {
+    async fn only_so_many_calls_run_at_a_time_and_a_slow_one_delays_no_other() {
         let permits = Semaphore::new(2);
         let (now, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let call = |time: u64| {

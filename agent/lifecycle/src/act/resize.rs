@@ -1,5 +1,6 @@
-//! Carries out an in-place resize: the pod's cgroup grows, the runtime resizes the containers, the cgroup shrinks
-//! (KEP-1287). What a resize is, and in which order it goes, is decided in [`resize`](crate::decide::resize).
+//! Carries out an in-place resize: the pod's cgroup grows, the runtime resizes the containers, the cgroup
+//! shrinks (KEP-1287). What a resize is, and in which order it goes, is decided in
+//! [`resize`](crate::decide::resize).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use nodewarden_admission::{Admission, NoGrowth};
 use nodewarden_hierarchy::Kept;
 use nodewarden_manifest::Pod;
 use nodewarden_model::ResizePending;
-use nodewarden_pods::spec as container;
+use nodewarden_pods::spec;
 
 /// Between two tries of what the runtime or the kernel refuses (a memory limit below what is in use).
 const AGAIN: Duration = Duration::from_secs(5);
-/// How long the pod's own level is waited for.
+/// How long to wait for the pod's cgroup.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The resize of one pod, as its manager knows it.
@@ -41,8 +42,8 @@ impl PodResize {
         self.refused.as_ref().map(|(pod, _)| pod)
     }
 
-    /// Gives the pod other resources, or remembers that there is no room for them. `version` is that of the pod's cgroup
-    /// from now on. False: there is no room, and the cgroup stays as it is.
+    /// Gives the pod other resources, or remembers that there is no room for them. `version` is that of the
+    /// pod's cgroup from now on. False: there is no room, and the cgroup stays as it is.
     pub fn start(
         &mut self,
         admission: &Admission,
@@ -60,7 +61,8 @@ impl PodResize {
         self.refused = None;
         let steps = resize::steps(&cgroup.pod, &pod);
         if !steps.no_container_shrinks() {
-            // As long as the two differ, the hierarchy leaves containers' limits alone that the runtime is about to change.
+            // As long as the two differ, the hierarchy leaves containers' limits alone that the runtime is
+            // about to change.
             cgroup.told = pod.clone();
         }
         cgroup.pod = Arc::new(steps.before);
@@ -87,7 +89,8 @@ impl PodResize {
     }
 }
 
-/// Takes the order to resize: the containers are resized by the next turns, once the pod's cgroup has `version`.
+/// Takes the order to resize: the containers are resized by the next turns, once the pod's cgroup has
+/// `version`.
 pub fn begin(state: &PodState, pod: Arc<Pod>, version: u64) {
     state.update(|inner| {
         inner.record.manifest = Manifest::of(&pod);
@@ -98,7 +101,7 @@ pub fn begin(state: &PodState, pod: Arc<Pod>, version: u64) {
     });
 }
 
-/// Waits until the pod's level has the limits of `version`.
+/// Waits until the pod's cgroup has the limits of `version`.
 ///
 /// # Errors
 /// It has not in time, or cannot; the time until the next try.
@@ -124,7 +127,7 @@ async fn level_is(state: &PodState, version: u64) -> Result<(), Duration> {
     }
 }
 
-/// Tells the runtime a running container's resources.
+/// Has the runtime change a running container's resources.
 ///
 /// # Errors
 /// Not now; the time until the next try, with the reason shown.
@@ -133,7 +136,7 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     level_is(state, version).await?;
     let pod = state.pod();
     let Some(own) = pod.container(name) else { return Ok(()) };
-    let resources = container::container_resources(&pod, own, &state.env.host());
+    let resources = spec::container_resources(&pod, own, &state.env.host());
     match state.env.client.update_resources(id, resources).await {
         Ok(()) => {
             state.update(|inner| {
@@ -159,8 +162,8 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     }
 }
 
-/// Shows why the pod does not have the resources that it should have; `None`: it has them. One event for each new reason,
-/// while the numbers in the message may change.
+/// Shows why the pod does not have the resources that it should have; `None`: it has them. One event for each
+/// new reason, while the numbers in the message may change.
 pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
     let pending = why.map(NoGrowth::pending);
     let before = state.read().resize.clone();
@@ -176,13 +179,13 @@ pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
     state.note(|inner| inner.resize = pending);
 }
 
-/// Tells the manager when every container has what the manifest says.
+/// Reports to the manager that every container has the resources of the last order.
 pub fn report_done(state: &PodState, reports: &mpsc::UnboundedSender<Report>) {
     let carried_out = state.set(|inner| std::mem::take(&mut inner.resizing));
     if !carried_out {
         return;
     }
     let uid = state.pod().uid.clone();
-    // Nobody listens any more when the agent ends.
+    // The receiver is gone when the agent ends.
     let _ = reports.send(Report::Resized { uid });
 }

@@ -12,15 +12,15 @@ use crate::decide::observed::SandboxSeen;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_devices::EnforceError;
-use nodewarden_pods::spec as container;
+use nodewarden_pods::spec;
 use nodewarden_pods::spec::SpecError;
 use nodewarden_pods::volume;
 use nodewarden_pods::volume::VolumeError;
 
-/// How long a pod's cgroup is waited for before the wait is told.
+/// How long to wait for a pod's cgroup before that is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why a pod has no sandbox. [`Self::reason`] is the kubelet's word.
+/// Why a pod has no sandbox. [`Self::reason`] is the kubelet's reason.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
     #[error("the pod's cgroup does not stand after {} s", PATIENCE.as_secs())]
@@ -64,8 +64,8 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
     devices::guard(state)?;
-    let config = container::sandbox_config(&pod, attempt, &parent, &env.host())?;
-    for (reason, message) in container::warnings(&pod, &env.host()) {
+    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host())?;
+    for (reason, message) in spec::warnings(&pod, &env.host()) {
         env.record_event(&pod, None, &reason, message);
     }
     counters::container_started(ContainerType::Sandbox);
@@ -85,14 +85,14 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     Ok(())
 }
 
-/// The configuration of the sandbox, which every container of it is made with; the same as when it was made, since the
-/// pod is.
+/// The configuration of the sandbox, which every container of it is made with; the same as when it was made,
+/// since the pod is.
 ///
 /// # Errors
-/// The pod's cgroup is gone, or the manifest cannot be told to the runtime.
+/// The pod's cgroup is gone, or the manifest cannot be translated for the runtime.
 pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
     let parent = cgroup_parent(state).await?;
-    Ok(container::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?)
+    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?)
 }
 
 /// The pod's directories and volumes.
@@ -103,7 +103,7 @@ async fn files(state: &PodState) -> Result<(), SandboxError> {
     Ok(made.await.unwrap_or(Ok(()))?)
 }
 
-/// What the runtime is told as the parent of the containers' cgroups, as soon as it stands.
+/// The parent of the containers' cgroups as the runtime takes it (`cgroup_parent`), once it has been created.
 async fn cgroup_parent(state: &PodState) -> Result<String, SandboxError> {
     if !state.env.settings.cgroups_per_qos {
         return Ok(state.env.settings.cgroup_root.clone());

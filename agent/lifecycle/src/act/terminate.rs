@@ -1,5 +1,5 @@
-//! The end of a pod: hooks, TERM, grace, KILL, sandbox, volumes (kubelet: SyncTerminatingPod, SyncTerminatedPod). Its
-//! logs stay for the garbage collector.
+//! The end of a pod: hooks, TERM, grace, KILL, sandbox, volumes (kubelet: SyncTerminatingPod,
+//! SyncTerminatedPod). Its logs stay for the garbage collector.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -23,10 +23,11 @@ use nodewarden_pods::volume;
 
 /// Between two tries of what failed, doubling to ten times as much.
 const AGAIN: Duration = Duration::from_millis(300);
-/// So many tries are the runtime's alone.
+/// After this many failures processes are killed without the runtime.
 const PATIENCE: u32 = 3;
-/// Containers of one pod whose end is asked for at a time. More than 32 processes that end at once in a pod are what
-/// containerd's shim loses track of, and then nothing of the pod can be ended any more (its reaper's `bufferSize`).
+/// Containers of one pod whose end is asked for at a time. More than 32 processes that end at once in a pod
+/// are what containerd's shim loses track of, and then nothing of the pod can be ended any more (its reaper's
+/// `bufferSize`).
 const KILLS: usize = 8;
 /// A sandbox that needs longer lets another one go.
 const SANDBOX_PERMIT: Duration = Duration::from_secs(2);
@@ -34,7 +35,8 @@ const SANDBOX_PERMIT: Duration = Duration::from_secs(2);
 /// The event's message when a pod has ended.
 pub const DONE: &str = "every container has ended, volumes are clean";
 
-/// Ends the pod, however long it takes, and returns when nothing of it is left but its cgroup, its record and its logs.
+/// Ends the pod, however long it takes, and returns when nothing of it is left but its cgroup, its record and
+/// its logs.
 pub async fn terminate(state: &PodState) {
     let mut failures: u32 = 0;
     while let Err(error) = end(state).await {
@@ -70,7 +72,7 @@ pub async fn terminate(state: &PodState) {
     }
 }
 
-/// Forgets a pod that has ended for good.
+/// Removes the record and the status of a pod that has ended for good.
 pub async fn forget(state: &PodState) {
     probing::forget(state);
     state.saved().await;
@@ -86,8 +88,8 @@ pub async fn forget(state: &PodState) {
     state.env.status.remove(&state.pod().uid);
 }
 
-/// A runtime that takes a container for ended and cannot remove it for its running task does not get out of that by
-/// itself (containerd 1.6): what runs in the pod's own cgroup has had its time and is killed there.
+/// A runtime that takes a container for ended and cannot remove it for its running task does not get out of
+/// that by itself (containerd 1.6): what runs in the pod's own cgroup has had its time and is killed there.
 async fn kill_rest(state: &PodState) {
     let pod = state.pod();
     let Some(place) = state.env.places.borrow().get(&pod.uid).map(|place| place.path.clone()) else { return };
@@ -124,7 +126,7 @@ async fn end(state: &PodState) -> Result<(), RuntimeError> {
     for sandbox in &observed.sandboxes {
         with_permit(&state.env.ends, SANDBOX_PERMIT, state.env.client.stop_sandbox(&sandbox.id)).await?;
     }
-    // How they ended is told before they are forgotten.
+    // How they ended is recorded before they are removed.
     look::at(state, &running).await;
     for sandbox in &observed.sandboxes {
         with_permit(&state.env.ends, SANDBOX_PERMIT, state.env.client.remove_sandbox(&sandbox.id)).await?;
@@ -132,7 +134,7 @@ async fn end(state: &PodState) -> Result<(), RuntimeError> {
     Ok(())
 }
 
-/// Ordinary and init containers at once; each sidecar after those that follow it (KEP-753).
+/// Regular and init containers at once; each sidecar after those that follow it (KEP-753).
 async fn kill_all(
     state: &PodState,
     pod: &Pod,

@@ -20,7 +20,7 @@ use crate::state::{Failed, PodState};
 use nodewarden_cri::RuntimeError;
 use nodewarden_manifest::ContainerKind;
 
-/// How long a runtime that is away is left alone before it is asked again.
+/// How long to wait before a runtime that is not available is asked again.
 const AWAY: Duration = Duration::from_millis(500);
 /// How long a sandbox that could not be made waits, doubling to ten times as much.
 const SANDBOX_AGAIN: Duration = Duration::from_secs(1);
@@ -34,7 +34,7 @@ pub enum Next {
     Wait(Option<Duration>),
 }
 
-/// Carries a pod on by what is due now. `fresh`: the runtime is asked first.
+/// Does what is due for the pod now. `fresh`: the runtime is asked first.
 pub async fn turn(state: &PodState, fresh: bool) -> Next {
     let looked = if fresh { look::refresh(state).await } else { Ok(()) };
     state.mark_seen();
@@ -59,7 +59,8 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
         }
         inner.plan.clone_from(&decided);
     });
-    // Nothing of it runs any more, and nothing will: its devices are for others (kubelet: only active pods have any).
+    // Nothing of it runs any more, and nothing will: its devices are for others (kubelet: only active pods
+    // have any).
     if decided.finished.is_some() && decided.actions.is_empty() {
         devices::release(&state.env, &pod.uid);
     }
@@ -93,7 +94,7 @@ enum Outcome {
 async fn carry_out(state: &PodState, action: &Action) -> Outcome {
     let client = &state.env.client;
     let result = match action {
-        // On the heap: together they are more than a thread's stack can take in, unoptimised.
+        // On the heap: in a debug build they are together larger than a thread's stack.
         Action::CreateSandbox { attempt } => return Box::pin(create_sandbox(state, *attempt)).await,
         Action::StartContainer { name, attempt } => {
             return Box::pin(start(state, name, Some(*attempt), "")).await;
@@ -111,7 +112,8 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
         }),
         Action::KillContainer { id, name, reason, message } => {
             if reason.is_by_probe() {
-                // Between the plan and this, others were started or ended: how it ends itself is another thing.
+                // Between the plan and this, others were started or ended: how it ends itself is another
+                // thing.
                 match look::refresh(state).await {
                     Ok(()) if kill::runs(state, id) => {}
                     Ok(()) => return Outcome::Done,
@@ -121,7 +123,7 @@ async fn carry_out(state: &PodState, action: &Action) -> Outcome {
             let grace = grace::grace(&state.pod(), name, *reason);
             let end = Kill { id, name, reason: *reason, message, grace, permits: None };
             let killed = Box::pin(kill::kill(state, &end, async {})).await;
-            // How it ended tells the next look.
+            // A look shows how it ended.
             return match killed {
                 Ok(()) => match look::refresh(state).await {
                     Ok(()) => Outcome::Done,
@@ -147,7 +149,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
     if !admitting::admit(state).await || !devices::admit(state).await {
         return Outcome::Done;
     }
-    // Closed never; kept until its containers run too, or it waits for something.
+    // Never closed; held until its containers run too, or it waits for something.
     let place = state.unless_ending(state.env.starts.clone().acquire_owned()).await.and_then(Result::ok);
     state.set(|inner| inner.starting = place);
     match Box::pin(sandbox::create(state, attempt)).await {
@@ -288,7 +290,7 @@ fn failed(state: &PodState, error: &RuntimeError) -> Outcome {
     }
 }
 
-/// Notes that the runtime did not do what it was asked.
+/// Notes that the runtime refused a call or is not available.
 fn runtime_failed(state: &PodState, error: &RuntimeError) -> Next {
     let reason = if error.is_unavailable() { "RuntimeNotReady" } else { "RuntimeError" };
     let message = error.to_string();

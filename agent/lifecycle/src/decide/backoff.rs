@@ -1,5 +1,5 @@
-//! CrashLoopBackOff: how long a container that keeps ending waits for its next start (kubelet `doBackOff`, client-go
-//! `flowcontrol.Backoff`).
+//! CrashLoopBackOff: how long a container that keeps ending waits for its next start (kubelet `doBackOff`,
+//! client-go `flowcontrol.Backoff`).
 
 use std::time::Duration;
 
@@ -7,8 +7,8 @@ use jiff::Timestamp;
 
 use nodewarden_config::PodSettings;
 
-/// Time between the end of a container and its next start, given how many ends in a row count, this one among them.
-/// After the first it starts at once; then the initial wait, doubled with each end up to the longest.
+/// Time between the end of a container and its next start, given how many ends in a row count, this one among
+/// them. After the first it starts at once; then the initial wait, doubled with each end up to the longest.
 pub fn delay(failures: u32, settings: &PodSettings) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
@@ -19,12 +19,12 @@ pub fn delay(failures: u32, settings: &PodSettings) -> Duration {
     }
 }
 
-/// The count after one more end. A container that ran long enough begins anew.
+/// The count after one more end. For a container that ran long enough it starts at one again.
 pub fn count(failures: u32, ran: Duration, settings: &PodSettings) -> u32 {
     if ran > settings.backoff_reset { 1 } else { failures.saturating_add(1) }
 }
 
-/// How long something lasted; nothing for clocks that went back.
+/// The time from one moment to another; zero where the clock went back.
 pub fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }
@@ -34,7 +34,7 @@ pub fn after(moment: Timestamp, wait: Duration) -> Timestamp {
     moment.checked_add(wait).unwrap_or(Timestamp::MAX)
 }
 
-/// The kubelet's words for a container that waits.
+/// The kubelet's message for a container that waits.
 pub fn message(wait: Duration, container: &str, namespace: &str, pod: &str, uid: &str) -> String {
     format!("back-off {} restarting failed container={container} pod={pod}_{namespace}({uid})", go(wait))
 }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn doubles_up_to_the_longest() {
+    fn the_delay_doubles_up_to_the_longest() {
         let settings = PodSettings::default();
         let waits: Vec<u64> = (0..10).map(|n| delay(n, &settings).as_secs()).collect();
         assert_eq!(waits, [0, 0, 10, 20, 40, 80, 160, 300, 300, 300]);
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn begins_anew_after_a_long_run() {
+    fn the_count_is_reset_after_a_long_run() {
         let settings = PodSettings::default();
         assert_eq!(count(0, Duration::ZERO, &settings), 1);
         assert_eq!(count(5, Duration::from_secs(600), &settings), 6);
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn words() {
+    fn the_message_is_the_kubelets() {
         let text = message(Duration::from_secs(160), "c", "default", "web", "u-1");
         assert_eq!(text, "back-off 2m40s restarting failed container=c pod=web_default(u-1)");
         for (ms, text) in [

@@ -1,4 +1,5 @@
-//! What is noted in a pod's [`Record`] when its containers are ended or have ended, and what follows from that.
+//! What is noted in a pod's [`Record`] when its containers are ended or have ended, and what follows from
+//! that.
 
 use super::observed::{ContainerSeen, Observed};
 use super::plan::KillReason;
@@ -96,8 +97,8 @@ impl ContainerRecord {
 
     /// How `seen` ended, with the process that the kernel killed in it.
     ///
-    /// The reason is `OOMKilled` where the runtime says so, and where any process of the container was killed for
-    /// memory: containerd says the same, but only if its own OOM event came in time.
+    /// The reason is `OOMKilled` where the runtime says so, and where any process of the container was killed
+    /// for memory: containerd says the same, but only if its own OOM event came in time.
     pub fn ended(&self, seen: &ContainerSeen) -> Ended {
         let oom = self.victim(&seen.id).cloned();
         let reason = match (&oom, seen.exit_code) {

@@ -1,8 +1,9 @@
-//! Pods that had to make way: they end like others, are shown as failed, and come back.
+//! Evicted and preempted pods: they end like others, are shown as failed, and start again after a back-off.
 //!
-//! What becomes of one is decided here, on its [`Record`]: first it is being ended, then it is away, then it is back, as a
-//! new run of the same pod. Nobody else starts it again: for a kubelet an evicted pod is done, and a controller makes
-//! another one (`pkg/kubelet/eviction`), which pods of manifests do not have.
+//! What happens to such a pod is decided here, on its [`Record`]: it is being ended, then it has ended, then
+//! it starts again as a new run of the same pod. Only this agent starts it again: for a kubelet an evicted
+//! pod is done, and a controller makes another one (`pkg/kubelet/eviction`), which pods of manifests do not
+//! have.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::record::{Ending, Evicted, Record};
 use nodewarden_config::EvictionSettings;
 use nodewarden_eviction::Eviction;
 
-/// A pod that was not evicted for so long since it came back begins its back-off anew.
+/// A pod that was not evicted for this long since it started again begins with the first back-off again.
 const QUIET: Duration = Duration::from_secs(600);
 
 /// What an order to end or to evict a pod changed.
@@ -28,36 +29,37 @@ pub enum EndingChange {
 }
 
 impl Evicted {
-    /// How long it stays away after its end: doubled with each eviction.
+    /// How long it waits after its end before it starts again: doubled with each eviction.
     fn back_off(&self, settings: &EvictionSettings) -> Duration {
         let factor = 1_u32.checked_shl(self.times.saturating_sub(1)).unwrap_or(u32::MAX);
         settings.back_off.saturating_mul(factor).min(settings.max_back_off)
     }
 
-    /// The time until its back-off is over; none if it never comes back, or is not gone yet.
+    /// The time until its back-off is over; `None` if it never starts again, or has not ended yet.
     pub fn restart_delay(&self, settings: &EvictionSettings, now: Timestamp) -> Option<Duration> {
         let gone = self.gone.filter(|_| settings.restart_evicted && !self.finished)?;
         Some(self.back_off(settings).saturating_sub(between(gone, now)))
     }
 
-    /// It is away, and failed by what was done to it.
+    /// It has ended, and not because it had finished before.
     pub fn has_failed(&self) -> bool {
         self.gone.is_some() && !self.finished
     }
 }
 
 impl Record {
-    /// The eviction of a pod that is not back from it.
+    /// The eviction of a pod that has not started again since.
     pub fn evicted(&self) -> Option<&Evicted> {
         self.eviction.as_deref().filter(|evicted| evicted.back.is_none())
     }
 
-    /// Nothing of it is there, since it had to make way.
+    /// It has ended by an eviction, and nothing of it runs.
     pub fn is_evicted(&self) -> bool {
         self.evicted().is_some_and(|evicted| evicted.gone.is_some())
     }
 
-    /// The pod is being ended, for good or to come back, or is away: nothing of it is to be started.
+    /// The pod is being ended, for good or by an eviction, or has ended by an eviction: nothing of it is to
+    /// be started.
     pub fn is_leaving(&self) -> bool {
         self.ending.is_some() || self.evicted().is_some()
     }
@@ -91,8 +93,8 @@ impl Record {
         }
     }
 
-    /// Takes over that the pod is evicted or preempted. `own`: its own grace; `finished`: nothing of it would run any more.
-    /// What it was first told stands: a later order only takes time from it.
+    /// Takes over that the pod is evicted or preempted. `own`: its own grace; `finished`: nothing of it would
+    /// run any more. The first order counts: a later one only takes time from it.
     pub fn evict(
         &mut self,
         eviction: &Eviction,
@@ -136,7 +138,7 @@ impl Record {
         under_way.is_some_and(|evicted| evicted.gone.replace(now).is_none())
     }
 
-    /// The pod begins anew: as if it had just been accepted, but for its evictions.
+    /// The pod starts again, as if it had just been accepted, but its evictions are still counted.
     pub fn restart(&mut self, now: Timestamp) {
         self.accepted = now;
         self.containers.clear();

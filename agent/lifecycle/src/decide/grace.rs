@@ -6,8 +6,8 @@ use super::plan::KillReason;
 use super::published::specs;
 use nodewarden_manifest::{Pod, ProbeKind};
 
-/// How long the container may take to end: as long as its probe says, else its pod; the probe's may be the longer one
-/// (kubelet `setTerminationGracePeriod`, KEP-2238).
+/// How long the container may take to end: as long as its probe says, else its pod; the probe's may be the
+/// longer one (kubelet `setTerminationGracePeriod`, KEP-2238).
 pub fn grace(pod: &Pod, name: &str, reason: KillReason) -> Duration {
     let kind = match reason {
         KillReason::Liveness => Some(ProbeKind::Liveness),

@@ -1,9 +1,9 @@
 //! Compares the pods that should run with those that do.
 //!
-//! A pod is its namespace and name; its uid tells one life of it from the next. The uid that is derived for a manifest
-//! changes with every change of it, so what a changed manifest means is decided by content: a pod that is resized in
-//! place keeps the uid that it runs with. Two pods of one name, or of one uid, never run at the same time: the new one
-//! waits until the old one is gone.
+//! A pod is its namespace and name; its uid distinguishes one run of it from the next. The uid that is
+//! derived for a manifest changes with every change of it, so what a changed manifest means is decided by
+//! content: a pod that is resized in place keeps the uid that it runs with. Two pods of one name, or of one
+//! uid, never run at the same time: the new one waits until the old one is gone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,8 +22,8 @@ pub struct Running {
     pub ending: bool,
 }
 
-/// What is to be done with pods. Each uid of what runs is in exactly one of `keep`, `resize`, `replace`, `end` and
-/// `delete`, except those that end already.
+/// What is to be done with pods. Each uid of what runs is in exactly one of `keep`, `resize`, `replace`,
+/// `end` and `delete`, except those that end already.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Assignment {
     /// New ones, in the source's order.
@@ -141,8 +141,8 @@ fn same_name(one: &Pod, other: &Pod) -> bool {
 }
 
 /// Whether a uid is one that is derived for a manifest without one: 32 hexadecimal digits without dashes
-/// ([`manifests`](nodewarden_pods::source::manifests)). A uid that a manifest gives itself usually has dashes; when it
-/// changes, it is another pod.
+/// ([`manifests`](nodewarden_pods::source::manifests)). A uid that a manifest gives itself usually has
+/// dashes; when it changes, it is another pod.
 fn is_derived(uid: &str) -> bool {
     const DIGITS: usize = 32;
     uid.len() == DIGITS && uid.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))

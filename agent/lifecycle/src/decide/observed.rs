@@ -1,4 +1,4 @@
-//! What the runtime has of one pod.
+//! What the runtime has of one pod: its sandboxes and containers.
 
 use std::net::IpAddr;
 
@@ -22,13 +22,13 @@ pub struct SandboxSeen {
     pub ips: Vec<IpAddr>,
 }
 
-/// How far a container is, by the runtime's word.
+/// The state of a container as the runtime reports it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContainerStage {
     Created,
     Running,
     Exited,
-    /// The runtime cannot tell.
+    /// The runtime does not know.
     Unknown,
 }
 

@@ -1,4 +1,4 @@
-//! A pod as it is shown, in the kubelet's words (`convertStatusToAPIStatus`, `getPhase`).
+//! The status of a pod, in the kubelet's words (`convertStatusToAPIStatus`, `getPhase`).
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -16,18 +16,18 @@ use nodewarden_model::{
     ContainerState, ContainerView, Ended, EvictionCause, PodPhase, PodView, ResizePending,
 };
 
-/// What a pod is shown by.
+/// What a pod's status is made of.
 #[derive(Debug, Clone, Copy)]
 pub struct Facts<'a> {
     /// What runs.
     pub pod: &'a Arc<Pod>,
     pub observed: &'a Observed,
     pub record: &'a Record,
-    /// How containers stand by their probes.
+    /// The results of the containers' probes.
     pub published: &'a Published,
     pub plan: &'a Plan,
-    /// Why containers could not be started just now: reason (`ErrImagePull`, `CreateContainerError`, …) and message by
-    /// name. Stands before what the plan has them wait for.
+    /// Why containers could not be started just now: reason (`ErrImagePull`, `CreateContainerError`, …) and
+    /// message by name. Shown instead of what the plan has them wait for.
     pub trouble: &'a BTreeMap<String, (String, String)>,
     /// Health of its devices by container, resource and id.
     pub devices: &'a DeviceHealth,
@@ -40,7 +40,7 @@ pub struct Facts<'a> {
     pub resize: Option<&'a ResizePending>,
 }
 
-/// The pod as it stands.
+/// The pod's status.
 pub fn view(facts: &Facts<'_>) -> PodView {
     let Facts { pod, observed, record, plan, .. } = *facts;
     let containers: Vec<ContainerView> =
@@ -153,7 +153,8 @@ fn state(
             Some(last) if waiting.is_none() && !comes(facts, container, own, last) => {
                 (ContainerState::Terminated(last.clone()), None)
             }
-            // As the kubelet says of containers that a pod left without a trace (status manager `TerminatePod`).
+            // As the kubelet says of containers that a pod left without a trace (status manager
+            // `TerminatePod`).
             None if has_failed(facts) && container.kind == ContainerKind::Regular => {
                 (ContainerState::Terminated(untraced()), None)
             }

@@ -30,7 +30,8 @@ pub enum KillReason {
     Startup,
     /// Its postStart hook failed.
     PostStart,
-    /// It runs though the pod no longer has it running (a sandbox that is gone, an init container out of turn).
+    /// It runs though the pod no longer has it running (a sandbox that is gone, an init container out of
+    /// turn).
     NotWanted,
     /// The runtime does not know its state: it is ended before another one starts.
     Unknown,
@@ -72,8 +73,8 @@ pub enum Action {
         name: String,
         attempt: u32,
     },
-    /// What an agent that died did not finish: start it if it is only created, then its postStart hook. It stands in
-    /// every plan until the hook is noted.
+    /// What an agent that died did not finish: start it if it is only created, then its postStart hook. It
+    /// stands in every plan until the hook is noted.
     FinishStart {
         id: String,
         name: String,
@@ -83,14 +84,14 @@ pub enum Action {
         id: String,
         name: String,
     },
-    /// An ended one that nobody needs any more.
+    /// Removes an ended container that is no longer kept.
     RemoveContainer {
         id: String,
     },
 }
 
-/// What to do now, in this order, and when to look again if nothing happens. Where an action fails, those after it are
-/// not done but decided anew.
+/// What to do now, in this order, and when to look again if nothing happens. Where an action fails, those
+/// after it are not done, and the plan is made again.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Plan {
     pub actions: Vec<Action>,

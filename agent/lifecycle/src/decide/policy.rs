@@ -14,8 +14,8 @@ enum Policy {
     Never,
 }
 
-/// Whether `container`, which ended with `exit_code`, starts again as long as the pod lasts. An init container that
-/// succeeded is done whatever the policy.
+/// Whether `container`, which ended with `exit_code`, starts again as long as the pod lasts. An init
+/// container that succeeded is done whatever the policy.
 pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     match container.kind {
         ContainerKind::Sidecar => return true,
@@ -37,8 +37,8 @@ pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
 /// What a container's end counts as that a probe has had ended: a failure (`KILL`), whatever its exit code.
 pub const PROBE_KILLED: i32 = 137;
 
-/// Whether another one starts after the container `id`, which ended with `exit_code`: by its policy, or because the
-/// agent ended it for that.
+/// Whether another one starts after the container `id`, which ended with `exit_code`: by its policy, or
+/// because the agent ended it for that.
 pub fn starts_again(
     pod: &Pod,
     container: &Container,
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_pod() {
+    fn the_pods_policy_decides() {
         let with = |policy: Value| json!({"restartPolicy": policy, "containers": [{"name": "c"}]});
         check(with(Value::Null), "c", &[0, 1, 137], &[]);
         check(with(json!("Always")), "c", &[0, 1], &[]);
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn of_init_containers() {
+    fn init_containers_restart_until_they_succeed() {
         let with = |policy: &str, own: Value| {
             json!({"restartPolicy": policy, "containers": [{"name": "c"}],
                    "initContainers": [{"name": "i", "restartPolicy": own}]})
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_container() {
+    fn the_containers_policy_and_rules_come_first() {
         let with = |own: &str, rules: Value| {
             json!({"restartPolicy": "OnFailure",
                    "containers": [{"name": "c", "restartPolicy": own, "restartPolicyRules": rules}]})

@@ -1,4 +1,4 @@
-//! How a pod's containers stand by their probes: plain values, for decisions and the board.
+//! The results of a pod's probes that decisions and its status are made of: plain values.
 
 use super::policy;
 use crate::decide::observed::ContainerSeen;
@@ -16,7 +16,7 @@ pub struct Published {
     exited: Vec<String>,
 }
 
-/// Of a pod without probes.
+/// What a pod without probes has.
 pub static NOTHING: Published = Published { memories: Vec::new(), exited: Vec::new() };
 
 impl Published {
@@ -46,7 +46,7 @@ impl Published {
         news
     }
 
-    /// The runtime insists that it runs; false if nobody doubted it.
+    /// The runtime still reports that it runs; false if the kernel had not seen it end.
     pub fn is_alive(&mut self, id: &str) -> bool {
         let before = self.exited.len();
         self.exited.retain(|own| own != id);
@@ -84,7 +84,7 @@ impl Published {
         self.memories.iter().find(|memory| memory.container == id)
     }
 
-    /// `None` of a container without probes.
+    /// `None` for a container without probes.
     fn judge<T>(
         &self,
         pod: &Pod,

@@ -18,7 +18,7 @@ mod tests {
     use super::pull_policy;
 
     #[test]
-    fn the_tag_decides() {
+    fn the_tag_decides_where_no_policy_is_given() {
         for (policy, image, expected) in [
             (None, "busybox", "Always"),
             (None, "busybox:latest", "Always"),

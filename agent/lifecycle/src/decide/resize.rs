@@ -1,8 +1,10 @@
-//! What a changed manifest means for a pod that runs: taken over in place, or another pod (KEP-1287).
+//! Whether a changed manifest resizes a running pod in place or replaces it, and in which order a resize is
+//! done (KEP-1287). It is carried out in [`act::resize`](crate::act::resize).
 //!
-//! In place go requests and limits of CPU and memory, of containers and sidecars, as far as the API server lets them
-//! be changed: the QoS class stays, and none is taken away. Everything else makes another pod of it, labels and
-//! annotations too: containers see them in their environment, and to the kubelet the pod has another uid then.
+//! In place go requests and limits of CPU and memory, of containers and sidecars, as far as the API server
+//! lets them be changed: the QoS class stays, and none is taken away. Everything else makes another pod of
+//! it, labels and annotations too: containers see them in their environment, and to the kubelet the pod has
+//! another uid then.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -24,15 +26,15 @@ pub enum Change {
     Same,
     /// CPU and memory only: the pod stays.
     Resize,
-    /// It is ended, and the other one started.
+    /// The pod is ended, and the new one started.
     Replace,
 }
 
 /// What a resize does to the levels, in order.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Steps {
-    /// What the pod's cgroup is sized by while containers change: the larger of old and new for each container, so
-    /// that none of them is ever larger than its pod.
+    /// What the pod's cgroup is sized by while containers change: the larger of old and new for each
+    /// container, so that none of them is ever larger than its pod.
     pub before: Pod,
     /// Whose resources differ, in the manifest's order.
     pub containers: Vec<String>,
@@ -48,7 +50,7 @@ impl Steps {
     }
 }
 
-/// How the resources of one running container get to be what they should.
+/// How one running container gets other resources.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResizeMethod {
     Update,
@@ -61,7 +63,8 @@ pub fn change(old: &Pod, new: &Pod) -> Change {
     if without_sizes(old) != without_sizes(new) || old.qos != new.qos {
         return Change::Replace;
     }
-    // Beside the pod's own resources none are resized (before InPlacePodLevelResourcesVerticalScaling).
+    // Where the pod has resources of its own none are resized (before
+    // InPlacePodLevelResourcesVerticalScaling).
     let resized = if new.resources.is_some() { Change::Replace } else { Change::Resize };
     let mut change = Change::Same;
     for (old, new) in resizable(old).zip(resizable(new)) {
@@ -97,8 +100,8 @@ pub fn steps(old: &Pod, new: &Pod) -> Steps {
     Steps { before, containers: changed, after: new.clone() }
 }
 
-/// How a running container that was told `told` gets what the manifest wants now; `None` if it has that, and for init
-/// containers, which are not resized.
+/// How a running container that was last given the resources `told` gets those that the manifest wants now;
+/// `None` if it has them, and for init containers, which are not resized.
 pub fn method(pod: &Pod, container: &Container, told: &v1::ResourceRequirements) -> Option<ResizeMethod> {
     if container.kind == ContainerKind::Init {
         return None;

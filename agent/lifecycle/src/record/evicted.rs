@@ -14,22 +14,22 @@ pub struct Evicted {
     #[serde(default, with = "condition", skip_serializing_if = "Option::is_none")]
     pub condition: Option<NodeCondition>,
     pub since: Timestamp,
-    /// Its containers have until then.
+    /// When its containers have to have ended.
     pub due: Timestamp,
     /// Evictions in a row that count for the back-off, this one among them.
     pub times: u32,
-    /// It had done all that it was there for before: it ends for good.
+    /// It had finished before: it does not start again.
     #[serde(default)]
     pub finished: bool,
-    /// Nothing of it is left since then; none as long as it is being ended.
+    /// When it had ended completely; `None` while it is being ended.
     #[serde(default)]
     pub gone: Option<Timestamp>,
-    /// When it came back.
+    /// When it started again.
     #[serde(default)]
     pub back: Option<Timestamp>,
 }
 
-/// By the kubelet's name; one that nobody knows any more holds nothing back.
+/// Written by the kubelet's name; an unknown name is read as no condition.
 mod condition {
     use serde::{Deserialize, Deserializer, Serializer};
 

@@ -1,4 +1,5 @@
-//! A pod's manifest as its record keeps it: Kubernetes' own form on disk, one spec with the [`Pod`] in memory.
+//! A pod's manifest as its record keeps it: Kubernetes' own form on disk, one spec with the [`Pod`] in
+//! memory.
 
 use std::sync::Arc;
 
@@ -69,7 +70,7 @@ mod tests {
     use crate::fixture::pod;
 
     #[test]
-    fn it_is_written_as_kubernetes_writes_the_pod_and_comes_back_the_same() {
+    fn a_manifest_is_written_as_a_kubernetes_pod_and_read_back() {
         let pod = pod(json!({"hostNetwork": true, "containers": [
             {"name": "c", "image": "i", "resources": {"limits": {"cpu": "0.5"}}}]}));
         let manifest = Manifest::of(&pod);
@@ -81,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn the_spec_is_there_once() {
+    fn the_spec_is_shared_with_the_pod() {
         let pod = pod(json!({"containers": [{"name": "c", "image": "i"}]}));
         let manifest = Manifest::of(&pod);
         assert!(Arc::ptr_eq(&manifest.clone().spec, &pod.spec));

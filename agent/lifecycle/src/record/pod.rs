@@ -1,5 +1,5 @@
-//! What of a pod must outlive the agent: the manifest that was accepted, restart counts, back-off, and how far its end
-//! is.
+//! What of a pod must outlive the agent: the manifest that was accepted, restart counts, back-off, and how
+//! far its end is.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use nodewarden_pods::probes::ProbeMemory;
 pub struct Record {
     /// The pod as it runs, its uid among it; an in-place resize replaces it.
     pub manifest: Manifest,
-    /// Path of the file that it came from.
+    /// See [`SourcedPod::origin`](nodewarden_pods::source::SourcedPod::origin).
     pub origin: String,
     pub accepted: Timestamp,
     /// By name. Boxed, since a map has room for eleven from the first on.
@@ -28,10 +28,11 @@ pub struct Record {
     /// Set when the pod is to go.
     #[serde(default)]
     pub ending: Option<Ending>,
-    /// It holds what it asks for. A record that does not say is of a pod that nobody checked.
+    /// It holds what it asks for. Records from before there was admission do not have it: such a pod runs,
+    /// and counts as admitted.
     #[serde(default = "admitted")]
     pub admitted: bool,
-    /// Its newest eviction, also when it is back from it. Boxed, since most pods have none.
+    /// Its newest eviction, also when it has started again since. Boxed, since most pods have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Box<Evicted>>,
 }
@@ -48,11 +49,11 @@ pub struct ContainerRecord {
     pub restarts: u32,
     /// Ends in a row that count for the back-off; none after it ran long enough.
     pub failures: u32,
-    /// What the newest one was told at its start or last update: `resources` as in the manifest. Set from before its
-    /// creation.
+    /// The resources that the runtime was given for the newest one at its start or last update, as in the
+    /// manifest. Set before its creation.
     pub told: Option<v1::ResourceRequirements>,
-    /// The newest one was about to be created, and it is not known that it was: its attempt was none if the runtime does
-    /// not have it.
+    /// The newest one was about to be created, and it is not known that it was: its attempt was none if the
+    /// runtime does not have it.
     pub pending: bool,
     /// How the newest one that ended did.
     pub last: Option<Ended>,
@@ -123,7 +124,7 @@ impl Record {
         self.containers.entry(name.to_owned()).or_default().pending = false;
     }
 
-    /// To be saved after a running container was given its resources anew.
+    /// To be saved after a running container was given other resources.
     pub fn note_update(&mut self, container: &Container) {
         self.containers.entry(container.name.clone()).or_default().told =
             Some(container.resources.to_kubernetes());
@@ -155,7 +156,8 @@ impl ContainerRecord {
         self.probes.as_ref().is_some_and(|probes| probes.ended == id)
     }
 
-    /// Takes over that the kernel killed a process of the container `id`: also of one whose end was noted before.
+    /// Takes over that the kernel killed a process of the container `id`: also of one whose end was noted
+    /// before.
     pub fn note_oom(&mut self, id: &str, victim: OomVictim) {
         if let Some(last) = self.last.as_mut().filter(|last| last.id == id) {
             OOM_KILLED.clone_into(&mut last.reason);

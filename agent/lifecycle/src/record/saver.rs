@@ -9,8 +9,8 @@ use tracing::warn;
 use super::Record;
 use crate::record::store::Store;
 
-/// See the module. What was given is saved also after this is dropped. While nothing is to be saved it holds no
-/// record and no task. Cloning shares it.
+/// See the module. What was given is saved also after this is dropped. While nothing is to be saved it holds
+/// no record and no task. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct RecordSaver(Arc<Shared>);
 
@@ -18,7 +18,7 @@ pub struct RecordSaver(Arc<Shared>);
 struct Shared {
     store: Arc<Store>,
     slot: Mutex<Slot>,
-    /// Rings after each write.
+    /// Notified after each write.
     written: Notify,
 }
 
@@ -28,7 +28,8 @@ struct Slot {
     newest: Option<Box<Record>>,
     /// Records given so far.
     given: u64,
-    /// Of these, how many are on disk or could not be written; one that a newer one replaced counts with that.
+    /// Of these, how many are on disk or could not be written; one that a newer one replaced counts with
+    /// that.
     done: u64,
     /// A task is on its way through what was given.
     writing: bool,
@@ -55,7 +56,7 @@ impl RecordSaver {
         loop {
             let written = self.0.written.notified();
             tokio::pin!(written);
-            // Before looking, or a ring between the look and the wait would be missed.
+            // Before looking, or a notification between the look and the wait would be missed.
             written.as_mut().enable();
             if self.0.slot().done >= given {
                 return;
@@ -70,7 +71,7 @@ impl Shared {
         self.slot.lock()
     }
 
-    /// What is to be written next, with its number; with `None` whoever saves next starts another task.
+    /// What is to be written next, with its number; with `None` the next save starts another task.
     fn take(&self) -> Option<(u64, Box<Record>)> {
         let mut slot = self.slot();
         let newest = slot.newest.take();
@@ -108,7 +109,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_newest_is_on_disk_when_it_has_settled_and_nothing_is_held() {
+    async fn the_newest_record_is_on_disk_once_settled_and_no_record_is_held() {
         let (dir, store) = store();
         let saver = RecordSaver::new(store);
         saver.settled().await;
@@ -127,7 +128,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_was_given_is_saved_without_the_saver_and_failing_settles_too() {
+    async fn a_record_is_saved_after_the_saver_is_dropped_and_a_failure_settles_too() {
         let (dir, store) = store();
         let saver = RecordSaver::new(store);
         let shared = saver.0.clone();

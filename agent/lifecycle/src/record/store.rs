@@ -9,7 +9,6 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Record;
-use nodewarden_storage::state_file as kept_file;
 use nodewarden_storage::state_file::{Format, KeptError, KeptFault, TEMPORARY};
 
 const FORMAT: Format = Format::new("record", 1);
@@ -34,8 +33,8 @@ pub struct Store {
 }
 
 impl Store {
-    /// The records in `dir`, which is made if it is not there, by uid; and what could not be read. Damaged files are
-    /// set aside, temporary ones of an agent that died are removed.
+    /// The records in `dir`, which is made if it is not there, by uid; and what could not be read. Damaged
+    /// files are set aside, temporary ones of an agent that died are removed.
     ///
     /// # Errors
     /// The directory cannot be made or listed.
@@ -67,7 +66,8 @@ impl Store {
         Ok((Self { dir: dir.to_owned(), saved: Mutex::new(saved) }, records, problems))
     }
 
-    /// Has the record on disk when it returns. What is there already is not written again: `false`.
+    /// Writes the record; it is on disk when this returns. What is there already is not written again:
+    /// `false`.
     ///
     /// # Errors
     /// The file cannot be written; the one before it stays.
@@ -92,7 +92,7 @@ impl Store {
         let path = self.path(uid)?;
         self.saved().remove(uid);
         match fs::remove_file(&path) {
-            Ok(()) => Ok(kept_file::sync(&self.dir)?),
+            Ok(()) => Ok(nodewarden_storage::state_file::sync(&self.dir)?),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(source) => Err(KeptError::at("remove", &path)(source).into()),
         }

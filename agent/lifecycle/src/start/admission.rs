@@ -13,7 +13,8 @@ use nodewarden_admission::{Admission, Node};
 use nodewarden_config::Config;
 use nodewarden_hierarchy::node_name;
 
-/// Admission of this node, with victims told through `inputs`. Must be called inside a tokio runtime.
+/// The admission of this node; pods that it preempts are reported through `inputs`. Must be called inside a
+/// tokio runtime.
 pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>) -> Admission {
     let name = node_name(config);
     let node = Node {
@@ -31,7 +32,7 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
         }),
         pressure: deps.pressure.clone(),
         evict: Arc::new(move |uid, eviction| {
-            // Nobody listens any more when the agent ends.
+            // The receiver is gone when the agent ends.
             if let Some(inputs) = inputs.upgrade() {
                 let _ = inputs.send(Input::Evict { uid: uid.to_owned(), eviction });
             }

@@ -26,8 +26,9 @@ pub struct Desired {
 pub struct SourcedPod {
     /// The pod, with its uid.
     pub pod: Arc<Pod>,
-    /// Identifies the place that the pod is written in. A manifest's is the path of its file; another source's is
-    /// `<name of the source>:<its own key>`. It is kept in the pod's record, so it must be the same after a restart.
+    /// Identifies the place that the pod is written in. A manifest's is the path of its file; another
+    /// source's is `<name of the source>:<its own key>`. It is kept in the pod's record, so it must be the
+    /// same after a restart.
     pub origin: String,
     /// The source has the pod still, and wants it to end.
     pub deletion: Option<Deletion>,

@@ -91,8 +91,8 @@ impl Manifests {
         one.desired()
     }
 
-    /// Reads every file again. A file that cannot be read or has a bad document keeps the pods that were known from it;
-    /// a directory that cannot be listed keeps all.
+    /// Reads every file again. A file that cannot be read or has a bad document keeps the pods that were
+    /// known from it; a directory that cannot be listed keeps all.
     pub fn scan(&mut self) {
         for name in self.list() {
             let look = self.look(&name);
@@ -100,8 +100,8 @@ impl Manifests {
         }
     }
 
-    /// The names in the directory that may be manifests. Files that are gone are forgotten, unless the directory cannot be
-    /// listed.
+    /// The names in the directory that may be manifests. Files that are gone are forgotten, unless the
+    /// directory cannot be listed.
     pub fn list(&mut self) -> BTreeSet<OsString> {
         match list(&self.dir) {
             Ok(names) => {
@@ -135,7 +135,8 @@ impl Manifests {
         self.files.insert(path, now);
     }
 
-    /// What the files want together. On a uid or name conflict the pod that already runs wins, else the first file.
+    /// What the files want together. On a uid or name conflict the pod that already runs wins, else the first
+    /// file.
     pub fn desired(&mut self) -> Desired {
         let mut desired = Desired::default();
         if let Some(problem) = &self.not_listed {
@@ -177,8 +178,8 @@ fn list(dir: &Path) -> Result<BTreeSet<OsString>, ManifestError> {
         .map_err(fail)
 }
 
-/// The text of a file, following links as the kubelet does. `None` if it is gone or not a regular file; a link to
-/// nowhere is an error.
+/// The text of a file, following links as the kubelet does. `None` if it is gone or not a regular file; a
+/// link to nowhere is an error.
 fn read(path: &Path) -> Result<Option<String>, ManifestError> {
     let fail = |call| move |source: io::Error| ManifestError::File { call, path: path.to_owned(), source };
     // Opening a FIFO would wait for its writer.
@@ -206,8 +207,8 @@ fn read(path: &Path) -> Result<Option<String>, ManifestError> {
         .map_err(|e| ManifestError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
 }
 
-/// The file's pods. If a document is bad, also the pods that were known before and are not in the others: the bad one
-/// may be about them.
+/// The file's pods. If a document is bad, also the pods that were known before and are not in the others: the
+/// bad one may be about them.
 fn parse(path: &Path, text: String, node: &str, before: KnownFile) -> KnownFile {
     let mut pods: Vec<Arc<Pod>> = Vec::new();
     let mut problems = Vec::new();

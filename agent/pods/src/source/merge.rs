@@ -15,8 +15,9 @@ pub struct Choice {
     pub origins: PodOrigins,
 }
 
-/// What all sources want together, in their order. Of pods with one uid or one name the one that already runs wins, else
-/// that of the first source. A source that could not be read keeps only pods of its own from being removed.
+/// What all sources want together, in their order. Of pods with one uid or one name the one that already runs
+/// wins, else that of the first source. A source that could not be read keeps only pods of its own from being
+/// removed.
 pub fn merge(all: &[Desired], running: &PodOrigins) -> (Desired, PodOrigins) {
     let choice = choose(all.iter().flat_map(|desired| desired.pods.iter().cloned()).collect(), running);
     let mut merged = Desired { pods: choice.pods, ..Desired::default() };
@@ -28,8 +29,8 @@ pub fn merge(all: &[Desired], running: &PodOrigins) -> (Desired, PodOrigins) {
     (merged, choice.origins)
 }
 
-/// Of candidates with one uid or one name takes the one that already runs, so that a new one never takes a running pod's
-/// place; else the first.
+/// Of candidates with one uid or one name takes the one that already runs, so that a new one never takes a
+/// running pod's place; else the first.
 pub fn choose(candidates: Vec<SourcedPod>, running: &PodOrigins) -> Choice {
     let mut choice = Choice::default();
     let mut uids: BTreeMap<&str, &str> = BTreeMap::new();

@@ -6,8 +6,8 @@ use std::sync::Arc;
 /// Name of the source whose origins are paths of files.
 pub const MANIFESTS: &str = "manifests";
 
-/// The name of the source that an origin belongs to. Manifests are known by their paths alone, as records of earlier
-/// versions have them; every other origin begins with the name of its source and a colon.
+/// The name of the source that an origin belongs to. Manifests are known by their paths alone, as records of
+/// earlier versions have them; every other origin begins with the name of its source and a colon.
 pub fn source_of(origin: &str) -> &str {
     match origin.split_once(':') {
         Some((source, _)) if !origin.starts_with('/') => source,

@@ -142,7 +142,8 @@ fn growth_waits_for_room() {
     let mut world = World::new();
     world.ask(&cpu("a", 0, 3));
     world.ask(&cpu("b", 0, 5));
-    let asked = |world: &World, pod: &Pod| world.book.no_growth(pod, &world.node).map(|no| no.word());
+    let asked =
+        |world: &World, pod: &Pod| world.book.no_growth(pod, &world.node).map(|no| no.pending().reason());
     assert_eq!(asked(&world, &cpu("a", 0, 5)), None);
     assert_eq!(asked(&world, &cpu("a", 0, 6)), Some("Deferred"));
     assert_eq!(asked(&world, &cpu("a", 0, 11)), Some("Infeasible"));

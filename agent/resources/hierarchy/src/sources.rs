@@ -8,8 +8,8 @@ use nodewarden_pods::source::manifests::ManifestSource;
 use nodewarden_pods::source::{PodSource, PodSources};
 use nodewarden_pods::status::PodStatusCache;
 
-/// The sources that the configuration asks for, in the order of their precedence. A source that reports the status of
-/// its pods back subscribes to `_status`.
+/// The sources that the configuration asks for, in the order of their precedence. A source that reports the
+/// status of its pods back subscribes to `_status`.
 pub fn sources(config: &Config, _status: &PodStatusCache) -> PodSources {
     let settings = &config.node;
     let mut sources: Vec<Box<dyn PodSource>> = Vec::new();

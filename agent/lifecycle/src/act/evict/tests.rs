@@ -48,7 +48,7 @@ fn press(node: &Node, pressed: bool) {
 }
 
 #[tokio::test]
-async fn an_evicted_pod_ends_at_once_is_shown_as_failed_and_begins_anew() {
+async fn an_evicted_pod_ends_at_once_is_shown_as_failed_and_starts_again() {
     let mut known = ContainerRecord { restarts: 0, failures: 3, ..ContainerRecord::default() };
     known.stopped = "other".into();
     let node = Node::start(spec("Always"), known, Fake::new(1), Script::default()).await;
@@ -77,7 +77,7 @@ async fn an_evicted_pod_ends_at_once_is_shown_as_failed_and_begins_anew() {
 }
 
 #[tokio::test]
-async fn less_time_cuts_short_what_waits_for_more() {
+async fn a_shorter_grace_cuts_a_longer_wait_short() {
     let runtime = Fake::new(0);
     let node = node(spec("Always"), runtime.clone()).await;
     evict(&node, None, None);
@@ -96,7 +96,7 @@ async fn less_time_cuts_short_what_waits_for_more() {
 }
 
 #[tokio::test]
-async fn hooks_run_as_long_as_there_is_time() {
+async fn hooks_run_while_there_is_time() {
     let mut spec = spec("Always");
     spec["containers"][0]["lifecycle"] = json!({"preStop": {"exec": {"command": ["sleep", "60"]}}});
     let runtime = Fake::new(1);
@@ -116,7 +116,7 @@ async fn hooks_run_as_long_as_there_is_time() {
 }
 
 #[tokio::test]
-async fn it_stays_away_while_the_pressure_lasts() {
+async fn an_evicted_pod_does_not_restart_while_the_pressure_lasts() {
     let node = node(spec("Always"), Fake::new(1)).await;
     press(&node, true);
     evict(&node, Some(0), Some(NodeCondition::MemoryPressure));
@@ -132,7 +132,7 @@ async fn it_stays_away_while_the_pressure_lasts() {
 }
 
 #[tokio::test]
-async fn without_its_manifest_it_is_gone() {
+async fn an_evicted_pod_without_a_manifest_is_removed() {
     let mut node = node(spec("Always"), Fake::new(1)).await;
     press(&node, true);
     evict(&node, Some(0), Some(NodeCondition::MemoryPressure));
@@ -146,7 +146,7 @@ async fn without_its_manifest_it_is_gone() {
 }
 
 #[tokio::test]
-async fn whatever_the_agent_was_killed_at_the_next_one_goes_on_with() {
+async fn the_next_agent_continues_an_eviction_from_any_point() {
     let runtime = Fake::new(0);
     let node = node(spec("Always"), runtime.clone()).await;
     evict(&node, Some(20), Some(NodeCondition::MemoryPressure));
@@ -176,10 +176,10 @@ async fn whatever_the_agent_was_killed_at_the_next_one_goes_on_with() {
 }
 
 #[tokio::test]
-async fn what_was_done_before_it_had_to_make_way_is_not_done_again() {
+async fn a_pod_that_had_succeeded_before_its_eviction_does_not_restart() {
     let runtime = Fake::new(1);
     let node = node(spec("Never"), runtime.clone()).await;
-    // Nobody has looked since.
+    // The runtime was not asked since.
     runtime.exit(0);
     evict(&node, Some(0), None);
     until("it is gone", || {

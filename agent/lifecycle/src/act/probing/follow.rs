@@ -1,5 +1,5 @@
-//! Which containers are probed: those that run by the runtime's and the kernel's word, once their postStart hook is
-//! done (kubelet prober `worker.doProbe`).
+//! Which containers are probed: those that run according to the runtime and the kernel, once their postStart
+//! hook is done (kubelet prober `worker.doProbe`).
 //!
 //! All of this is done by the pod's worker alone, one thing at a time.
 
@@ -18,7 +18,8 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::ProbeSpec;
 use nodewarden_pods::probes::{ProbeMemory, Target, Watched};
 
-/// Has those containers probed that are to be, and no others. After every look, and after every start.
+/// Starts and ends the probing of containers, so that exactly those are probed that should be. Called after
+/// every look at the runtime and after every start.
 pub fn follow(state: &PodState) {
     let pod = state.pod();
     let has_probes = policy::specs(&pod).any(policy::has_probes);
@@ -58,7 +59,7 @@ pub fn follow(state: &PodState) {
     }
 }
 
-/// What is to be probed, how, and how it stood last.
+/// What is to be probed, how, and the last results.
 fn wanted(pod: &Pod, inner: &Inner, address: Option<IpAddr>) -> Vec<(Target, Vec<ProbeSpec>, ProbeMemory)> {
     let published = inner.published();
     let mut wanted = Vec::new();
@@ -91,7 +92,7 @@ fn wanted(pod: &Pod, inner: &Inner, address: Option<IpAddr>) -> Vec<(Target, Vec
     wanted
 }
 
-/// A pod of which nothing is to be remembered holds nothing.
+/// Keeps what is probed; a pod of which nothing is to be remembered has no probing at all.
 fn put(inner: &mut Inner, watched: Vec<Watched>) {
     if watched.is_empty() && *inner.published() == NOTHING {
         inner.probing = None;
@@ -100,7 +101,8 @@ fn put(inner: &mut Inner, watched: Vec<Watched>) {
     }
 }
 
-/// The kernel saw the container end: it is neither probed nor ready from now on, whatever the runtime still says.
+/// The kernel saw the container end: it is neither probed nor ready from now on, whatever the runtime still
+/// says.
 pub fn exited(state: &PodState, id: &str) {
     let (news, gone) = state.set(|inner| {
         let mut gone = None;
@@ -119,7 +121,7 @@ pub fn exited(state: &PodState, id: &str) {
     }
 }
 
-/// The runtime insists that a container runs which the kernel saw end: it counts as before.
+/// The runtime still reports that a container runs which the kernel saw end: its probes count again.
 pub fn alive(state: &PodState, id: &str) {
     let doubted =
         state.set(|inner| inner.probing.as_mut().is_some_and(|probing| probing.published.is_alive(id)));

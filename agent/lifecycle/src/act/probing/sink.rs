@@ -1,4 +1,4 @@
-//! What the engine tells of one container: saved, published, and handed to the pod's worker.
+//! Receives the probe results of one container: saves and publishes them, and sends them to the pod's worker.
 
 use std::sync::Weak;
 
@@ -57,7 +57,7 @@ impl Sink {
     }
 }
 
-/// Shown by the worker, as all else: two that show a pod at a time could leave the older view on the board.
+/// The worker publishes the status: with two that do so at a time the older one could be the last.
 fn publish(state: &PodState, memory: &ProbeMemory, kind: ProbeKind) {
     let is_known = state.set(|inner| {
         let is_known = inner.observed.containers.iter().any(|seen| seen.id == memory.container);

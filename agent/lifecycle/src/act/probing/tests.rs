@@ -72,7 +72,7 @@ async fn a_failed_liveness_probe_ends_the_container_when_that_is_on_disk() {
 }
 
 #[tokio::test]
-async fn what_an_agent_began_to_end_the_next_one_ends_without_a_probe() {
+async fn the_next_agent_ends_what_an_earlier_one_began_to_end() {
     let mut known = known(&[(Liveness, Verdict::Failure)]);
     known.probes.as_mut().unwrap().ended = "c0".into();
     let runtime = Fake::new(1);
@@ -119,7 +119,7 @@ async fn a_container_that_ends_between_the_decision_and_its_end_is_left_alone() 
 }
 
 #[tokio::test]
-async fn a_change_of_readiness_is_on_disk_before_anybody_sees_it() {
+async fn a_change_of_readiness_is_on_disk_before_it_is_shown() {
     let script = Script::default();
     script.answer(Readiness, Success);
     let node =
@@ -135,7 +135,7 @@ async fn a_change_of_readiness_is_on_disk_before_anybody_sees_it() {
 }
 
 #[tokio::test]
-async fn across_a_restart_of_the_agent_the_last_result_stands() {
+async fn the_last_result_is_kept_across_a_restart_of_the_agent() {
     // Not one answer from the application.
     let node = Node::start(
         spec("Always", &[Readiness]),
@@ -164,7 +164,7 @@ async fn across_a_restart_of_the_agent_the_last_result_stands() {
 }
 
 #[tokio::test]
-async fn what_the_kernel_saw_end_is_neither_ready_nor_probed_until_the_runtime_insists() {
+async fn a_container_that_the_kernel_saw_end_is_neither_ready_nor_probed_unless_the_runtime_says_it_runs() {
     let script = Script::default();
     script.answer(Readiness, Success);
     let node =
@@ -187,7 +187,7 @@ async fn what_the_kernel_saw_end_is_neither_ready_nor_probed_until_the_runtime_i
 }
 
 #[tokio::test]
-async fn of_a_pod_without_probes_nothing_is_held() {
+async fn a_pod_without_probes_holds_no_probe_state() {
     let node =
         Node::start(spec("Always", &[]), ContainerRecord::default(), Fake::new(1), Script::default()).await;
     until("it is ready", || node.is_ready()).await;
@@ -202,7 +202,7 @@ async fn of_a_pod_without_probes_nothing_is_held() {
 }
 
 #[tokio::test]
-async fn at_the_end_of_a_pod_only_readiness_goes_on() {
+async fn only_readiness_is_probed_while_a_pod_ends() {
     let script = Script::default();
     script.answer(Readiness, Success);
     script.answer(Liveness, Success);

@@ -63,7 +63,7 @@ fn a_clock_that_goes_back_gives_no_more_time() {
 }
 
 #[test]
-fn the_back_off_doubles_and_begins_anew_after_ten_quiet_minutes() {
+fn the_back_off_doubles_and_is_reset_after_ten_minutes_without_eviction() {
     let settings = EvictionSettings::default();
     let mut record = fresh();
     let mut now = 0;
@@ -86,7 +86,7 @@ fn the_back_off_doubles_and_begins_anew_after_ten_quiet_minutes() {
 }
 
 #[test]
-fn who_had_finished_or_may_not_come_back_restart_delay() {
+fn a_pod_that_had_finished_or_may_not_restart_has_no_delay() {
     let settings = EvictionSettings::default();
     for (finished, restart_evicted) in [(true, true), (false, false)] {
         let mut record = fresh();
@@ -99,7 +99,7 @@ fn who_had_finished_or_may_not_come_back_restart_delay() {
 }
 
 #[test]
-fn as_it_is_on_disk() {
+fn an_eviction_is_written_and_read_as_json() {
     let mut record = fresh();
     let pids = Eviction { condition: Some(NodeCondition::PidPressure), ..eviction(Some(0)) };
     record.evict(&pids, seconds(30), false, at(0));

@@ -27,7 +27,7 @@ fn running(pods: Vec<(Arc<Pod>, &str, bool)>) -> BTreeMap<String, Running> {
 }
 
 /// What is done, by name of the list.
-fn told(a: &Assignment) -> Vec<String> {
+fn done(a: &Assignment) -> Vec<String> {
     let short = |uid: &str| uid.chars().take(3).collect::<String>();
     let mut told: Vec<String> = a.start.iter().map(|s| format!("start {}", short(&s.pod.uid))).collect();
     told.extend(a.keep.iter().map(|uid| format!("keep {}", short(uid))));
@@ -42,11 +42,11 @@ fn told(a: &Assignment) -> Vec<String> {
 
 #[track_caller]
 fn check(desired: &Desired, running: &BTreeMap<String, Running>, expected: &[&str]) {
-    assert_eq!(told(&assign(desired, running)), expected);
+    assert_eq!(done(&assign(desired, running)), expected);
 }
 
 #[test]
-fn by_content() {
+fn a_changed_manifest_is_compared_by_content() {
     let old = || running(vec![(pod("p", A, "1", "x"), "f", false)]);
     let now = |uid, cpu, image| desired(vec![(pod("p", uid, cpu, image), "f")]);
     check(&now(A, "1", "x"), &BTreeMap::new(), &["start aaa"]);
@@ -61,7 +61,7 @@ fn by_content() {
 }
 
 #[test]
-fn a_uid_that_the_manifest_names() {
+fn a_given_uid_distinguishes_pods() {
     let old = || running(vec![(pod("p", "u-1", "1", "x"), "f", false)]);
     let now = |uid, cpu, image| desired(vec![(pod("p", uid, cpu, image), "f")]);
     check(&now("u-1", "1", "x"), &old(), &["keep u-1"]);
@@ -77,7 +77,7 @@ fn a_uid_that_the_manifest_names() {
 }
 
 #[test]
-fn never_two_of_one_name() {
+fn a_second_pod_of_the_same_name_waits() {
     let ending = running(vec![(pod("p", A, "1", "x"), "f", true)]);
     for uid in [A, B] {
         check(&desired(vec![(pod("p", uid, "1", "x"), "f")]), &ending, &[&format!("wait {}", &uid[..3])]);
@@ -87,7 +87,7 @@ fn never_two_of_one_name() {
 }
 
 #[test]
-fn what_cannot_be_read_stays() {
+fn a_pod_whose_origin_cannot_be_read_stays() {
     let old = running(vec![(pod("p", A, "1", "x"), "f", false)]);
     let unreadable = |pods| Desired { unread: Unread::of_origin("f"), ..desired(pods) };
     check(&unreadable(vec![]), &old, &["keep aaa"]);
@@ -103,7 +103,7 @@ fn what_cannot_be_read_stays() {
 }
 
 #[test]
-fn a_file_that_was_renamed() {
+fn a_pod_moves_with_its_renamed_file() {
     let old = running(vec![(pod("p", A, "1", "x"), "f", false)]);
     check(&desired(vec![(pod("p", B, "1", "x"), "g")]), &old, &["keep aaa", "moved aaa g"]);
     check(&desired(vec![(pod("p", B, "2", "x"), "g")]), &old, &["moved aaa g", "resize aaa"]);

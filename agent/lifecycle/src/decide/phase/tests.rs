@@ -58,7 +58,7 @@ impl Case {
 }
 
 /// `i:Waiting/PodInitializing`, `c:Running`, `c:Terminated/Error`; `+` is ready, `last` follows in brackets.
-fn told(view: &PodView) -> String {
+fn shown(view: &PodView) -> String {
     let tell = |c: &ContainerView| {
         let state = match &c.state {
             ContainerState::Waiting { reason, .. } => format!("Waiting/{reason}"),
@@ -75,12 +75,12 @@ fn told(view: &PodView) -> String {
 #[track_caller]
 fn check(policy: &str, containers: Vec<ContainerSeen>, expected: &str) -> PodView {
     let view = Case::new(policy, containers).view(3600);
-    assert_eq!(told(&view), expected);
+    assert_eq!(shown(&view), expected);
     view
 }
 
 #[test]
-fn a_pod_from_its_beginning_to_its_end() {
+fn the_phases_of_a_pod_from_start_to_end() {
     let init = "i:Waiting/PodInitializing s:Waiting/PodInitializing c:Waiting/PodInitializing";
     check("Never", vec![], &format!("Pending {init}"));
     check("Never", vec![container("i", 0, Created)], &format!("Pending {init}"));
@@ -102,7 +102,7 @@ fn a_pod_from_its_beginning_to_its_end() {
 }
 
 #[test]
-fn restarts() {
+fn restarted_containers_are_shown_with_their_last_end() {
     let up = || vec![exited("i", 0, 0), container("s", 0, Running)];
     let with = |c: Vec<ContainerSeen>| up().into_iter().chain(c).collect::<Vec<_>>();
     let view = check(
@@ -116,10 +116,10 @@ fn restarts() {
     case.view(5);
     case.observed.containers = with(vec![exited("c", 1, 1)]);
     let view = case.view(16);
-    assert_eq!(told(&view), "Running i:Terminated/Completed+ s:Running+ c:Waiting/CrashLoopBackOff(c.1)");
+    assert_eq!(shown(&view), "Running i:Terminated/Completed+ s:Running+ c:Waiting/CrashLoopBackOff(c.1)");
     // The runtime's memory is lost; the record's is not.
     case.observed.containers = up();
-    assert_eq!(told(&case.view(16)), told(&view));
+    assert_eq!(shown(&case.view(16)), shown(&view));
     assert_eq!(case.view(16).containers[2].restarts, 1);
     // A failing sidecar and a failing init container.
     let mut failing = with(vec![container("c", 0, Running)]);
@@ -130,7 +130,7 @@ fn restarts() {
 }
 
 #[test]
-fn what_the_worker_could_not_do() {
+fn a_failed_start_is_shown_as_waiting() {
     let mut case = Case::new("Always", vec![]);
     case.trouble.insert("i".into(), ("ErrImagePull".into(), "no such image".into()));
     let view = case.view(0);
@@ -139,7 +139,7 @@ fn what_the_worker_could_not_do() {
 }
 
 #[test]
-fn a_state_that_the_runtime_does_not_know() {
+fn an_unknown_state_is_shown_as_terminated() {
     let view = check(
         "Always",
         vec![exited("i", 0, 0), container("s", 0, Running), container("c", 0, Unknown)],
@@ -150,7 +150,7 @@ fn a_state_that_the_runtime_does_not_know() {
 }
 
 #[test]
-fn killed_for_memory() {
+fn a_kill_for_memory_is_shown_as_oom_killed() {
     let victim = OomVictim { time: at(3), pid: 4711, command: "sleep".into() };
     let up = |c| vec![exited("i", 0, 0), container("s", 0, Running), c];
     let with = |stage: ContainerSeen| {
@@ -159,7 +159,7 @@ fn killed_for_memory() {
         own.oom = Some(("c.0".into(), victim.clone()));
         case.view(3600).containers[2].clone()
     };
-    // A child, the container goes on.
+    // A child process: the container still runs.
     let view = with(container("c", 0, Running));
     assert_eq!((view.oom.as_ref(), &view.state), (Some(&victim), &ContainerState::Running { since: at(0) }));
     let end = |code, reason: &str| {
@@ -180,7 +180,7 @@ fn killed_for_memory() {
 }
 
 #[test]
-fn a_kill_that_is_told_after_the_end() {
+fn a_kill_reported_after_the_end_is_shown() {
     let victim = OomVictim { time: at(3), pid: 4711, command: "sleep".into() };
     for (code, reason) in [(137, "OOMKilled"), (0, "OOMKilled")] {
         let mut case = Case::new("Never", vec![exited("i", 0, 0), exited("c", 0, code)]);
@@ -192,7 +192,7 @@ fn a_kill_that_is_told_after_the_end() {
 }
 
 #[test]
-fn ends_and_addresses() {
+fn endings_and_addresses_are_shown() {
     let mut case = Case::new("Always", vec![exited("i", 0, 0)]);
     case.observed.sandboxes[0].ips = vec!["10.0.0.7".parse().unwrap()];
     assert_eq!(case.view(0).ips, case.observed.sandboxes[0].ips);
@@ -221,7 +221,7 @@ fn probed(containers: Vec<ContainerSeen>) -> Case {
 }
 
 #[test]
-fn what_probes_make_of_a_container() {
+fn probes_decide_started_and_ready() {
     let up = || vec![container("s", 0, Running), container("c", 0, Running)];
     let of = |results: &[(ProbeKind, Verdict)], ended: bool| {
         let mut case = probed(up());
@@ -248,13 +248,13 @@ fn what_probes_make_of_a_container() {
 #[test]
 fn a_sidecar_that_has_not_started_keeps_the_pod_pending() {
     let mut case = probed(vec![container("s", 0, Running)]);
-    assert_eq!(told(&case.view(5)), "Pending s:Running c:Waiting/PodInitializing");
+    assert_eq!(shown(&case.view(5)), "Pending s:Running c:Waiting/PodInitializing");
     case.published = published("s.0", &[(Startup, Success), (Readiness, Success)]);
-    assert_eq!(told(&case.view(5)), "Pending s:Running+ c:Waiting/PodInitializing");
+    assert_eq!(shown(&case.view(5)), "Pending s:Running+ c:Waiting/PodInitializing");
 }
 
 #[test]
-fn a_pod_whose_container_a_probe_ended_goes_on() {
+fn a_pod_whose_container_a_probe_ended_stays_running() {
     let mut case = probed(vec![container("s", 0, Running), exited("c", 0, 0)]);
     case.record.note_kill("c", "c.0", KillReason::Liveness);
     case.view(5);
@@ -262,39 +262,39 @@ fn a_pod_whose_container_a_probe_ended_goes_on() {
     case.record.note_kill("c", "c.1", KillReason::Liveness);
     // It exited well, and comes again all the same.
     let view = case.view(16);
-    assert_eq!(told(&view), "Running s:Running c:Waiting/CrashLoopBackOff(c.1)");
+    assert_eq!(shown(&view), "Running s:Running c:Waiting/CrashLoopBackOff(c.1)");
     assert_eq!(view.containers[1].restarts, 1);
     // One that exited so by itself has done what it was there for.
     case.record.containers.get_mut("c").unwrap().probes = None;
-    assert_eq!(told(&case.view(16)), "Running s:Running c:Terminated/Completed");
+    assert_eq!(shown(&case.view(16)), "Running s:Running c:Terminated/Completed");
 }
 
 #[test]
-fn a_pod_that_had_to_make_way() {
+fn an_evicted_pod_is_shown_as_failed() {
     let running = vec![container("s", 0, Running), container("c", 1, Running)];
     let mut case = Case::new("Always", [running, vec![exited("i", 0, 0)]].concat());
     let low = "The node was low on resource: memory.";
     let eviction = Eviction { reason: "Evicted".into(), message: low.into(), grace: None, condition: None };
     case.record.evict(&eviction, std::time::Duration::from_secs(30), false, at(100));
     let view = case.view(101);
-    assert_eq!(told(&view), "Running i:Terminated/Completed+ s:Running+ c:Running+");
+    assert_eq!(shown(&view), "Running i:Terminated/Completed+ s:Running+ c:Running+");
     assert_eq!(
         (view.reason.as_str(), view.message.as_str(), view.terminating),
         ("Evicted", low, Some(at(100)))
     );
     // As long as anything of it is left it has not failed, and what has ended does not wait for a start.
     case.observed.containers[1] = exited("c", 1, 137);
-    assert_eq!(told(&case.view(102)), "Running i:Terminated/Completed+ s:Running+ c:Terminated/Error");
+    assert_eq!(shown(&case.view(102)), "Running i:Terminated/Completed+ s:Running+ c:Terminated/Error");
     case.record.note_gone(at(103));
     case.observed = Observed::default();
     let view = case.view(104);
-    assert_eq!(told(&view), "Failed i:Terminated/Completed+ s:Waiting/PodInitializing c:Terminated/Error");
+    assert_eq!(shown(&view), "Failed i:Terminated/Completed+ s:Waiting/PodInitializing c:Terminated/Error");
     assert_eq!((view.reason.as_str(), view.message.as_str(), view.terminating), ("Evicted", low, None));
     // One that never ran is not left waiting.
     case.record.containers.clear();
     let view = case.view(104);
     assert_eq!(
-        told(&view),
+        shown(&view),
         "Failed i:Waiting/PodInitializing s:Waiting/PodInitializing c:Terminated/ContainerStatusUnknown"
     );
     case.record.ending =

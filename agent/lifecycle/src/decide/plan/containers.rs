@@ -96,8 +96,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    /// The init containers' turn (kubelet `computeInitContainerActions`): the last one that is there tells how far they
-    /// are, since ended ones may be forgotten. Sidecars before it are kept running.
+    /// The init containers' turn (kubelet `computeInitContainerActions`): the last one that is there shows
+    /// how far they are, since ended ones may be forgotten. Sidecars before it are kept running.
     fn init(&mut self, here: &Here<'_>) -> Init {
         let pod = self.pod;
         let all = &pod.init_containers;
@@ -306,7 +306,7 @@ impl<'a> Round<'a> {
         Some(if succeeded { PodPhase::Succeeded } else { PodPhase::Failed })
     }
 
-    /// Containers whose sandbox nobody knows any more.
+    /// Containers whose sandbox the runtime no longer has.
     pub(super) fn clear_orphans(&mut self) {
         let listed = |id: &str| self.observed.sandboxes.iter().any(|s| s.id == id);
         let orphans = self.observed.containers.iter().filter(|c| !listed(&c.sandbox)).collect();
@@ -394,7 +394,8 @@ impl<'a> Here<'a> {
     }
 }
 
-/// How far the init containers are tells the last one that is there; how an ordinary one ended tells the record.
+/// The last init container that the runtime has shows how far they are, so one is kept; how a regular one
+/// ended is in the record.
 fn least(container: &Container) -> usize {
     usize::from(container.kind != ContainerKind::Regular)
 }

@@ -10,8 +10,8 @@ use crate::record::Record;
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::{ContainerKind, Pod};
 
-/// What is to be done for `pod`, given what the runtime has of it and how its probes stand. Depends on nothing else; once everything is done
-/// it is empty. A pod that ends or is away has no plan here.
+/// What is to be done for `pod`, given what the runtime has of it and how its probes stand. Depends on
+/// nothing else; once everything is done it is empty. A pod that ends or is away has no plan here.
 pub fn plan(
     pod: &Pod,
     observed: &Observed,
@@ -35,8 +35,8 @@ pub fn plan(
     round.plan
 }
 
-/// In which order a pod's containers are ended: those of one step together, each step when the one before is done.
-/// Sidecars go last, the first one of the manifest at the very end (KEP-753).
+/// In which order a pod's containers are ended: those of one step together, each step when the one before is
+/// done. Sidecars go last, the first one of the manifest at the very end (KEP-753).
 pub fn end_order(pod: &Pod) -> Vec<Vec<String>> {
     let (sidecars, others): (Vec<_>, Vec<_>) =
         pod.init_containers.iter().chain(&pod.containers).partition(|c| c.kind == ContainerKind::Sidecar);

@@ -61,7 +61,7 @@ fn liveness_and_startup_end_a_container_in_the_kubelets_words() {
 }
 
 #[test]
-fn nothing_else_ends_a_container() {
+fn no_other_result_ends_a_container() {
     let pod = probed("Always");
     let of = |published: &Published| {
         next(&pod, vec![container("c", 0, Running)], &record(&pod), published, 5).actions
@@ -84,7 +84,7 @@ fn nothing_else_ends_a_container() {
 }
 
 #[test]
-fn a_probe_goes_before_a_resize_that_restarts() {
+fn a_failed_probe_comes_before_a_resize_that_restarts() {
     let sized = |memory: &str| {
         pod(json!({"containers": [all(json!({"name": "c", "resources": {"requests": {"memory": memory}},
             "resizePolicy": [{"resourceName": "memory", "restartPolicy": "RestartContainer"}]}))]}))
@@ -109,7 +109,7 @@ fn a_probe_waits_for_the_hook() {
 }
 
 #[test]
-fn what_a_probe_ended_starts_again_however_it_exited() {
+fn a_container_ended_by_a_probe_starts_again_with_any_exit_code() {
     let never_but_137 = json!([{"action": "Restart", "exitCodes": {"operator": "In", "values": [137]}}]);
     let own = |policy: Value, rules: Value| {
         let mut container = all(json!({"name": "c"}));

@@ -17,7 +17,8 @@ impl Round<'_> {
             ProbeKind::Readiness => return,
         };
         let name = &container.name;
-        // The kubelet's words: of a sidecar it does not say that it comes again (`computeInitContainerActions`).
+        // The kubelet's words: of a sidecar it does not say that it comes again
+        // (`computeInitContainerActions`).
         let message = match container.kind {
             ContainerKind::Sidecar | ContainerKind::Init => {
                 format!("Init container {name} failed {probe} probe")

@@ -1,8 +1,8 @@
-//! Sandboxes: which are stopped and forgotten, and whether there is a new one (kubelet `PodSandboxChanged` and the first
-//! part of `computePodActions`).
+//! Sandboxes: which are stopped and forgotten, and whether there is a new one (kubelet `PodSandboxChanged`
+//! and the first part of `computePodActions`).
 //!
-//! Unlike the kubelet, two ready sandboxes do not end both: the newest stays. And a sandbox without an address is not
-//! replaced for it: one that could not be given a network is never ready.
+//! Unlike the kubelet, two ready sandboxes do not end both: the newest stays. And a sandbox without an
+//! address is not replaced for it: one that could not be given a network is never ready.
 
 use super::Action;
 use super::containers::Round;

@@ -1,7 +1,8 @@
-//! Random pods on a simulated runtime: a plan that is carried out, by an agent that dies at any step, leads to a pod
-//! that needs nothing more, and on the way nothing runs twice, out of turn or again without a cause. Probes succeed and
-//! fail in any order: no failure ends a container twice, and no sidecar is passed before it has started. The pod is
-//! evicted at any moment: nothing of it starts until it is back, and then it begins anew.
+//! Random pods on a simulated runtime: a plan that is carried out, by an agent that dies at any step, leads
+//! to a pod that needs nothing more, and on the way nothing runs twice, out of turn or again without a cause.
+//! Probes succeed and fail in any order: no failure ends a container twice, and no sidecar is passed before
+//! it has started. The pod is evicted at any moment: nothing of it starts until its back-off is over, and
+//! then it starts as a new pod does.
 
 mod evictions;
 mod probes;
@@ -20,8 +21,8 @@ use nodewarden_model::Verdict;
 #[derive(Debug, Clone)]
 struct Scenario {
     spec: Value,
-    /// Exit codes of each container's runs in turn; after the last one it runs on, or ends well if it is an init
-    /// container.
+    /// Exit codes of each container's runs in turn; after the last one it runs on, or ends well if it is an
+    /// init container.
     codes: BTreeMap<String, Vec<i32>>,
     /// How containers exit that the agent ends.
     stopped: i32,
@@ -33,7 +34,7 @@ enum Disturbance {
     /// The agent dies after as many actions of a plan; the last one was done and not noted.
     AgentDies(usize),
     SandboxDies,
-    /// A container's state cannot be told.
+    /// The runtime does not know a container's state.
     Unknown,
     /// The runtime made a container that the agent did not get to start.
     Created,
@@ -48,11 +49,11 @@ enum Disturbance {
         verdict: Verdict,
         then: Then,
     },
-    /// The agent dies after it has noted that it ends a container for a probe, which goes on.
+    /// The agent dies after it has noted that it ends a container for a probe, and the container still runs.
     KillCutOff,
-    /// The pod has to make way, and comes back; the agent dies at as many moments of it.
+    /// The pod is evicted and starts again; the agent dies at these moments of it.
     MakesWay {
-        /// By its cgroup, before anybody is told.
+        /// Its processes are killed by its cgroup before the worker knows of it.
         killed: bool,
         dies: [bool; 3],
     },

@@ -66,7 +66,7 @@ fn staged(policy: &str) -> std::sync::Arc<Pod> {
 }
 
 #[test]
-fn a_pod_begins() {
+fn a_new_pod_gets_a_sandbox() {
     let pod = plain("Always");
     check(&pod, &Observed::default(), &["create 0"]);
     check(&pod, &with(vec![]), &["start a.0", "start b.0"]);
@@ -129,7 +129,7 @@ fn a_finished_pod_gets_no_new_sandbox() {
 }
 
 #[test]
-fn what_has_not_ended_well_starts_again_in_the_new_sandbox() {
+fn failed_containers_start_again_in_the_new_sandbox() {
     let pod = plain("OnFailure");
     let ended = vec![exited("a", 0, 0), exited("b", 3, 1)];
     check(&pod, &seen(vec![sandbox(0, false)], ended.clone()), &["stop s0", "create 1"]);
@@ -139,7 +139,7 @@ fn what_has_not_ended_well_starts_again_in_the_new_sandbox() {
 }
 
 #[test]
-fn init_containers_in_order() {
+fn init_containers_run_in_order() {
     let pod = staged("Always");
     let waiting = |plan: &Plan| plan.waiting.keys().cloned().collect::<Vec<_>>().join(" ");
     let plan = check(&pod, &with(vec![]), &["start s.0"]);
@@ -201,7 +201,7 @@ fn sidecars_do_not_keep_a_pod_and_end_last() {
 }
 
 #[test]
-fn a_hook_is_awaited() {
+fn a_container_counts_as_started_after_its_hook() {
     let hook = json!({"postStart": {"exec": {"command": ["true"]}}});
     let pod = pod(json!({
         "initContainers": [{"name": "s", "restartPolicy": "Always", "lifecycle": hook}],
@@ -220,11 +220,11 @@ fn a_hook_is_awaited() {
 }
 
 #[test]
-fn what_an_agent_left_half_done() {
+fn what_an_earlier_agent_left_unfinished_is_finished() {
     let pod = plain("Never");
     check(&pod, &with(vec![container("a", 0, Created), exited("b", 0, 0)]), &["finish a.0"]);
     check(&pod, &with(vec![container("a", 0, Unknown), container("b", 0, Running)]), &["kill a.0 Unknown"]);
-    // An older one of a name must not run beside the newest.
+    // An older one of a name must not run at the same time as the newest.
     let doubled = vec![
         container("a", 0, Running),
         container("a", 1, Running),
@@ -246,7 +246,7 @@ fn one_ended_container_of_each_name_is_kept() {
 }
 
 #[test]
-fn crash_loop() {
+fn a_container_that_keeps_failing_waits_longer_each_time() {
     let pod = plain("Always");
     let mut record = record(&pod);
     let settings = PodSettings::default();
@@ -268,7 +268,7 @@ fn crash_loop() {
     assert_eq!(told(&at_second(&again, 25)), ["start a.2"]);
     let plan = at_second(&with(vec![exited("a", 2, 1), b()]), 25);
     assert_eq!(plan.wake, Some(at(25 + 20)));
-    // One that ran for longer than the reset begins anew.
+    // For one that ran for longer than the reset the count starts again.
     let long = ContainerSeen { finished: Some(at(631)), ..exited("a", 3, 1) };
     assert_eq!(told(&at_second(&with(vec![long, b()]), 631)), ["start a.4"]);
 }
@@ -286,7 +286,7 @@ fn a_container_that_the_agent_ended_starts_again_at_once() {
 }
 
 #[test]
-fn resources_that_changed() {
+fn changed_resources_are_updated_or_restart_the_container() {
     let sized = |cpu: &str, memory: &str| {
         let of = |name: &str, kind: Value| {
             json!({"name": name, "restartPolicy": kind,
@@ -314,7 +314,7 @@ fn resources_that_changed() {
 }
 
 #[test]
-fn an_attempt_that_was_never_created_is_none() {
+fn an_attempt_that_was_never_created_does_not_count() {
     let pod = plain("Always");
     let settings = PodSettings::default();
     let mut record = record(&pod);
@@ -343,7 +343,7 @@ fn a_pod_that_ends_has_no_plan() {
 }
 
 #[test]
-fn ended_containers_stay_as_the_settings_say() {
+fn ended_containers_are_kept_as_configured() {
     let pod = pod(json!({"restartPolicy": "Always", "containers": [{"name": "a", "image": "i"}]}));
     let containers = (0..3).map(|attempt| exited("a", attempt, 1)).collect();
     let observed = Observed { sandboxes: vec![sandbox(0, true)], containers };

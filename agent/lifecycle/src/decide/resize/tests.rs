@@ -13,7 +13,7 @@ fn check(old: Value, new: Value, expected: Change) {
 }
 
 #[test]
-fn changes_of_size() {
+fn changed_cpu_and_memory_resize() {
     let one = || json!({"cpu": "1", "memory": "64Mi"});
     let none = || json!({});
     check(sized(one(), none()), sized(one(), none()), Change::Same);
@@ -36,7 +36,7 @@ fn changes_of_size() {
 }
 
 #[test]
-fn of_init_containers_only_sidecars() {
+fn of_init_containers_only_sidecars_are_resized() {
     let with = |policy: Value, cpu: &str| {
         json!({"initContainers": [{"name": "i", "restartPolicy": policy, "resources": {"requests": {"cpu": cpu}}}],
                "containers": [{"name": "c"}]})
@@ -47,7 +47,7 @@ fn of_init_containers_only_sidecars() {
 }
 
 #[test]
-fn all_else_replaces() {
+fn any_other_change_replaces_the_pod() {
     let pod = |more: Value| {
         let mut manifest =
             json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "c", "image": "a"}]}});
@@ -94,7 +94,7 @@ fn the_pod_grows_first_and_shrinks_last() {
 }
 
 #[test]
-fn a_limit_that_comes_is_none_until_all_have_changed() {
+fn a_new_limit_is_set_when_all_containers_have_changed() {
     let of = |limits: Value| fixture::pod(sized(json!({"cpu": "100m", "memory": "64Mi"}), limits));
     let (old, new) = (of(json!({})), of(json!({"memory": "128Mi"})));
     let steps = steps(&old, &new);
@@ -103,7 +103,7 @@ fn a_limit_that_comes_is_none_until_all_have_changed() {
 }
 
 #[test]
-fn by_the_containers_policy() {
+fn the_resize_policy_decides_about_a_restart() {
     let pod = |cpu: &str, memory: &str| {
         fixture::pod(json!({"containers": [{
             "name": "c",

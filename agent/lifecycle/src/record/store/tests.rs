@@ -36,7 +36,7 @@ fn record() -> Record {
 }
 
 #[test]
-fn comes_back_the_same() {
+fn a_record_is_read_as_it_was_written() {
     let dir = tempfile::tempdir().unwrap();
     let dir = &dir.path().join("records");
     let (store, records, problems) = Store::open(dir).unwrap();
@@ -58,14 +58,14 @@ fn comes_back_the_same() {
 }
 
 #[test]
-fn a_pod_is_read_back_from_it() {
+fn a_pod_is_read_from_its_record() {
     let record = record();
     let read = record.manifest.pod().unwrap();
     assert_eq!(Manifest::of(&read), record.manifest);
 }
 
 #[test]
-fn what_is_damaged_is_set_aside_and_told() {
+fn a_damaged_file_is_set_aside_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     Store::open(dir).unwrap().0.save(&record()).unwrap();
@@ -82,7 +82,7 @@ fn what_is_damaged_is_set_aside_and_told() {
         let told = problems[0].to_string();
         assert!(told.contains(fault) && told.contains("u.json.damaged"), "{told}");
         assert!(dir.join("u.json.damaged").exists() && !dir.join("u.json").exists());
-        // The pod goes on, with a new record.
+        // The pod continues with a new record.
         assert!(store.save(&record()).unwrap());
     }
     fs::rename(dir.join("u.json"), dir.join("v.json")).unwrap();
@@ -96,7 +96,7 @@ fn what_is_damaged_is_set_aside_and_told() {
 }
 
 #[test]
-fn no_uid_leads_elsewhere() {
+fn a_uid_cannot_be_a_path() {
     let dir = tempfile::tempdir().unwrap();
     let (store, ..) = Store::open(dir.path()).unwrap();
     for uid in ["", "../x", "a/b", "."] {

@@ -1,7 +1,8 @@
-//! From what happens in the directory to what is to be read, and when. Pure.
+//! Decides from the events of the directory which files are to be read, and when. Pure.
 //!
-//! A file that was made or written to and not yet closed is being written: it is read when its writer closes it, or
-//! when nothing was written for a while. (A writer that keeps the file open is rare; a link has no writer at all.)
+//! A file that was made or written to and not yet closed is being written: it is read when its writer closes
+//! it, or when nothing was written for a while. (A writer that keeps the file open is rare; a link has no
+//! writer at all.)
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
@@ -17,7 +18,7 @@ pub const SILENT: Duration = Duration::from_secs(1);
 /// What is to be read.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Due {
-    /// Everything, because it cannot be told what changed.
+    /// Everything, because it is not known what changed.
     pub all: bool,
     /// These files, which may be gone.
     pub names: BTreeSet<OsString>,
@@ -54,7 +55,8 @@ impl Changes {
             return;
         }
         if !is_manifest(name) {
-            // A mounted volume is swapped whole by renaming its link `..data`, which the files' links go through.
+            // A mounted volume is swapped whole by renaming its link `..data`, which the files' links go
+            // through.
             let swapped = name.as_encoded_bytes().starts_with(b"..") && mask.contains(Mask::IN_MOVED_TO);
             self.due.all |= swapped;
             return;
@@ -69,14 +71,14 @@ impl Changes {
         }
     }
 
-    /// Nobody writes this file, whatever was seen of it: it is a link.
+    /// No process writes this file, whatever events there were: it is a link.
     pub fn complete(&mut self, name: &OsStr) {
         if self.writing.remove(name).is_some() {
             self.due.names.insert(name.to_owned());
         }
     }
 
-    /// What is to be read by now; it is not told again.
+    /// What is to be read by now; it is not returned again.
     pub fn take(&mut self, now: Instant) -> Due {
         let Self { due, writing } = self;
         writing.retain(|name, seen| {
@@ -113,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind() {
+    fn each_kind_of_event_makes_its_file_due() {
         let (create, modify, close) = (Mask::IN_CREATE, Mask::IN_MODIFY, Mask::IN_CLOSE_WRITE);
         let (to, from, delete) = (Mask::IN_MOVED_TO, Mask::IN_MOVED_FROM, Mask::IN_DELETE);
         for (events, all, names) in [

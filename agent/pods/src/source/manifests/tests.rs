@@ -46,7 +46,7 @@ fn names(desired: &Desired) -> Vec<String> {
 }
 
 #[test]
-fn several_documents_and_formats() {
+fn files_have_several_documents_and_formats() {
     let mut f = Fixture::new();
     f.write("b.yaml", format!("{}---\n{}", manifest("b1"), manifest("b2")));
     f.write("a.json", r#"{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":[{"name":"c","image":"i"}]}}"#);
@@ -109,7 +109,7 @@ fn a_bad_file_keeps_its_pods() {
 }
 
 #[test]
-fn the_first_of_two_stands() {
+fn the_first_of_two_files_wins() {
     let mut f = Fixture::new();
     f.write("a.yaml", manifest("same"));
     f.write("b.yaml", manifest("same"));
@@ -141,7 +141,7 @@ fn a_new_file_never_takes_a_running_pods_place() {
     let desired = f.scan();
     assert_eq!(desired.pods[0].origin, f.origin("b.yaml"));
     assert!(desired.problems[0].message.starts_with(&f.origin("a.yaml")), "{:?}", desired.problems);
-    // After a restart too, if it is told.
+    // After a restart too, if it knows what runs.
     let mut again = Manifests::new(f.dir.path(), "node");
     let mut running = PodOrigins::default();
     running.set("default", "same", &f.origin("b.yaml"));
@@ -169,7 +169,7 @@ fn one_file_is_read_alone() {
 
 /// A FIFO would be waited for; a link to nowhere may lead somewhere again.
 #[test]
-fn what_is_no_file() {
+fn fifos_sockets_and_dangling_links_are_no_manifests() {
     let mut f = Fixture::new();
     nix::unistd::mkfifo(&f.dir.path().join("fifo"), nix::sys::stat::Mode::S_IRWXU).unwrap();
     let _socket = std::os::unix::net::UnixListener::bind(f.dir.path().join("socket")).unwrap();

@@ -1,4 +1,5 @@
-//! Watches a manifest directory: inotify says which files to read, and everything is read again once in a while.
+//! Watches a manifest directory: inotify says which files to read, and everything is read again once in a
+//! while.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -42,8 +43,8 @@ impl Drop for Watching {
     }
 }
 
-/// Starts a thread that reads what changes in the directory, and everything every `relist`. `changes` is called on that
-/// thread with each value that differs from the one before, which is `before` at first.
+/// Starts a thread that reads what changes in the directory, and everything every `relist`. `changes` is
+/// called on that thread with each value that differs from the one before, which is `before` at first.
 ///
 /// # Errors
 /// The thread or its descriptors cannot be created.

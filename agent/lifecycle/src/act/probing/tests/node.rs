@@ -40,7 +40,7 @@ use nodewarden_storage::journal::{Journal, Limits};
 /// Of a pod that was evicted once.
 pub const BACK_OFF: Duration = Duration::from_millis(300);
 
-/// Answers as it is told to; what it is told nothing of never gets an answer.
+/// Answers as scripted; a probe without a scripted answer never gets one.
 #[derive(Default)]
 pub struct Script {
     answers: Mutex<BTreeMap<ProbeKind, Outcome>>,
@@ -212,7 +212,7 @@ fn records(dir: PathBuf) -> PathBuf {
     dir.join("records")
 }
 
-/// Read beside the agent, as the next one would.
+/// Read from the disk, as the next agent would.
 pub fn saved(dir: PathBuf) -> ContainerRecord {
     record(dir).container("c").cloned().unwrap_or_default()
 }

@@ -1,4 +1,4 @@
-//! A runtime with one sandbox and one container, which ends when it is told to.
+//! A runtime with one sandbox and one container, which ends when it is stopped.
 
 use parking_lot::Mutex;
 use std::pin::Pin;
@@ -77,7 +77,7 @@ impl Fake {
         self.state().exit_at = look;
     }
 
-    /// What it was told to change.
+    /// The resources that it was asked to set.
     pub fn calls(&self) -> Vec<String> {
         self.state().calls.clone()
     }
@@ -95,7 +95,8 @@ impl Fake {
     }
 }
 
-/// Calls that this runtime does not know; spelled out as `async_trait` would, which does not look into macros.
+/// Calls that this runtime does not know; spelled out as `async_trait` would, which does not look into
+/// macros.
 macro_rules! unknown {
     ($($name:ident($request:ident) -> $answer:ident),* $(,)?) => {
         $(fn $name<'s, 'f>(

@@ -110,7 +110,8 @@ impl World {
                 self.record.note_kill(name, id, *reason);
                 let index = self.observed.containers.iter().position(|c| c.id == *id).unwrap();
                 self.end(index, self.stopped);
-                // What is ended to be started again is a cause of its own; for a probe, if its policy ever restarts.
+                // What is ended to be started again is a cause of its own; for a probe, if its policy ever
+                // restarts.
                 let restarts = |code| policy::restarts(&self.pod, self.find(name), code);
                 let cause = *reason == KillReason::Unknown || reason.is_by_probe() && restarts(137);
                 if cause && !restarts(self.stopped) {

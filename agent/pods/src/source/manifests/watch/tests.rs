@@ -58,7 +58,7 @@ impl Fixture {
         self.next().pods.iter().map(|p| p.pod.name.clone()).collect()
     }
 
-    /// Nothing is told for so long.
+    /// Nothing is sent for this long.
     fn silent(&self, time: Duration) {
         match self.told.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => {}
@@ -67,7 +67,7 @@ impl Fixture {
     }
 }
 
-/// A watcher that stands still when this pod is the only one for the first time, until it is told to go on.
+/// A watcher that stops when this pod is the only one for the first time, until something is sent.
 fn held_at(name: &'static str) -> (Fixture, Sender<()>) {
     let (go, gone) = channel();
     let mut gone = Some(gone);
@@ -83,7 +83,7 @@ fn held_at(name: &'static str) -> (Fixture, Sender<()>) {
 }
 
 #[test]
-fn each_change_is_told() {
+fn each_change_is_sent() {
     let f = Fixture::new();
     f.write("a.yaml", &manifest("a"));
     assert_eq!(f.names(), ["a"]);
@@ -97,7 +97,7 @@ fn each_change_is_told() {
     fs::remove_file(f.path("b.yaml")).unwrap();
     assert_eq!(f.names(), ["a"]);
     fs::hard_link(f.path(".a.yaml"), f.path("b.yaml")).unwrap();
-    // Of two files with one pod the one that was there stands.
+    // Of two files with one pod the one that was there first wins.
     let desired = f.next();
     assert!(desired.pods[0].origin.ends_with("/link.yaml") && desired.problems.len() == 1, "{desired:?}");
 }
@@ -137,7 +137,7 @@ fn a_file_that_stays_open_and_half_written_is_reported() {
     assert_eq!(f.next().problems, []);
 }
 
-/// What has happened by the time that somebody looks is one change.
+/// Everything that has happened by the time of a read is one change.
 #[test]
 fn a_burst_is_one_change() {
     let (f, go) = held_at("first");
@@ -166,7 +166,7 @@ fn a_directory_that_vanishes_takes_no_pod_with_it() {
     fs::create_dir(&manifests).unwrap();
     f.write("b.yaml", &manifest("b"));
     assert_eq!(f.names(), ["b"]);
-    // Nobody looks at the old one any more; the new one is watched.
+    // The old one is no longer watched; the new one is.
     fs::remove_file(aside.join("a.yaml")).unwrap();
     fs::write(aside.join("b.yaml"), "").unwrap();
     f.write("c.yaml", &manifest("c"));
@@ -198,7 +198,8 @@ fn a_swapped_volume_is_read_whole() {
     assert_eq!(f.names(), ["new"]);
 }
 
-/// The kernel drops events when nobody takes them (fs.inotify.max_queued_events): then everything is read anew.
+/// The kernel drops events when nobody takes them (fs.inotify.max_queued_events): then everything is read
+/// anew.
 #[test]
 fn lost_events_lose_no_file() {
     let most: usize =
@@ -222,7 +223,8 @@ fn lost_events_lose_no_file() {
     }
 }
 
-/// Says how long it takes from the end of a write to the word: `cargo test -- --ignored --nocapture speed_of_the_source`.
+/// Says how long it takes from the end of a write to the word: `cargo test -- --ignored --nocapture
+/// speed_of_the_source`.
 #[test]
 #[ignore = "measures"]
 fn speed_of_the_source() {
