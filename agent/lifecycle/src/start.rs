@@ -44,7 +44,7 @@ const LEAST_STARTS: usize = 4;
 /// Calls that end something of a pod at a time, for each CPU.
 const ENDS: usize = 8;
 /// How long to wait before subscribing to the runtime's events again.
-const HEAR_AGAIN: Duration = Duration::from_secs(1);
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Records of an earlier agent, and what the manifests say.
 #[derive(Debug)]
@@ -137,16 +137,25 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
 /// What the lifecycle needs of other parts of the agent.
 #[derive(Debug)]
 pub struct Deps {
+    /// What limits the hierarchy has on this machine.
     pub facts: HierarchyFacts,
+    /// The capacity of the node.
     pub capacity: Capacity,
+    /// Where cgroups are mounted.
     pub layout: Layout,
+    /// Receives the events of pods.
     pub journal: Journal,
+    /// The cgroups of pods.
     pub places: Places,
+    /// Receives which pods have a cgroup.
     pub sink: PodSink,
     /// Where the pods' status is published.
     pub status: PodStatusCache,
+    /// The device manager.
     pub devices: Devices,
+    /// Restricts pods to their devices; `None` where nothing is enforced.
     pub guards: Option<Guards>,
+    /// Runs probes.
     pub probes: Probes,
     /// Shared with the garbage collector of images.
     pub holds: Holds,
@@ -285,15 +294,15 @@ async fn follow_device_health(
 
 /// Receives the runtime's events where it has them, and subscribes again when the connection broke.
 async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
-    let mut heard_before = false;
+    let mut subscribed_before = false;
     loop {
         match client.events().await {
             Ok(None) => return info!("the runtime sends no events: it is polled"),
             Ok(Some(events)) => {
-                if heard_before && let Some(inputs) = inputs.upgrade() {
+                if subscribed_before && let Some(inputs) = inputs.upgrade() {
                     let _ = inputs.send(Input::Everything);
                 }
-                heard_before = true;
+                subscribed_before = true;
                 let mut events = std::pin::pin!(events);
                 while let Some(Ok(event)) = events.next().await {
                     let Some(inputs) = inputs.upgrade() else { return };
@@ -305,7 +314,7 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
             }
             Err(_) => {}
         }
-        tokio::time::sleep(HEAR_AGAIN).await;
+        tokio::time::sleep(SUBSCRIBE_AGAIN).await;
         if inputs.upgrade().is_none() {
             return;
         }

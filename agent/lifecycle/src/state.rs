@@ -18,7 +18,7 @@ use crate::decide::published::{NOTHING, Published};
 use crate::environment::Environment;
 use crate::orders::Order;
 use crate::record::Record;
-use crate::record::saver::RecordSaver;
+use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{OomVictim, ResizePending};
@@ -106,7 +106,7 @@ impl PodState {
         orders: mpsc::WeakUnboundedSender<Order>,
         unseen: Option<mpsc::Sender<Infallible>>,
     ) -> Arc<Self> {
-        let saver = RecordSaver::new(env.store.clone());
+        let saver = saver(env.store.clone());
         let probing = Probing::of(&record);
         let inner = Inner {
             pod,
@@ -284,7 +284,8 @@ impl PodState {
 
     /// Waits until the record is on disk.
     pub async fn saved(&self) {
-        self.saver.settled().await;
+        // A failure is in the log, and the pod runs on with what is in memory.
+        drop(self.saver.settled().await);
     }
 
     /// To wait for the record without holding the pod.

@@ -10,6 +10,7 @@ use crate::act::turn::{Next, turn};
 use crate::act::{devices, evict, kill, look, probing, resize, terminate};
 use crate::orders::{Order, Report};
 use crate::state::PodState;
+use nodewarden_model::backoff::Backoff;
 
 /// Runs until the pod has ended for good. `fresh`: the runtime has nothing of this pod, as was just seen.
 pub async fn run(
@@ -121,15 +122,14 @@ async fn noticed(state: &PodState, container: &str, longest: Duration) {
         return;
     }
     let begun = std::time::Instant::now();
-    let mut pause = Duration::from_millis(1);
+    let mut pause = Backoff::doubling(Duration::from_millis(1), Duration::from_millis(50));
     while look::still_runs(state, container).await {
         if begun.elapsed() >= longest {
             // The runtime counts: it is asked again and again.
             return probing::alive(state, container);
         }
-        if !state.pause(pause).await {
+        if !state.pause(pause.advance()).await {
             return;
         }
-        pause = (pause * 2).min(Duration::from_millis(50));
     }
 }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Why a pod has no sandbox. [`Self::reason`] is the kubelet's reason.
 #[derive(Debug, thiserror::Error)]
 pub enum SandboxError {
-    #[error("the pod's cgroup does not stand after {} s", PATIENCE.as_secs())]
+    #[error("the pod's cgroup does not exist after {} s", PATIENCE.as_secs())]
     NoCgroup,
     #[error("the pod's cgroup: {problem}")]
     Cgroup { problem: String },

@@ -19,10 +19,13 @@ use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_eviction::kill::kill as kill_now;
 use nodewarden_manifest::Pod;
+use nodewarden_model::backoff::Backoff;
 use nodewarden_pods::volume;
 
-/// Between two tries of what failed, doubling to ten times as much.
-const AGAIN: Duration = Duration::from_millis(300);
+/// How long to wait after containers or sandboxes could not be ended.
+const END_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(2400));
+/// How long to wait after the pod's directory could not be removed.
+const CLEAN_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(9600));
 /// After this many failures processes are killed without the runtime.
 const PATIENCE: u32 = 3;
 /// Containers of one pod whose end is asked for at a time. More than 32 processes that end at once in a pod
@@ -45,7 +48,7 @@ pub async fn terminate(state: &PodState) {
         if failures == 0 {
             state.env.record_event(&state.pod(), None, "FailedKillPod", message);
         }
-        tokio::time::sleep(AGAIN * (1 << failures.min(3))).await;
+        tokio::time::sleep(END_AGAIN.nth(failures)).await;
         failures += 1;
         if failures >= PATIENCE
             && !error.is_unavailable()
@@ -67,7 +70,7 @@ pub async fn terminate(state: &PodState) {
         if failures == 0 {
             state.env.record_event(&state.pod(), None, "FailedCleanVolumes", message);
         }
-        tokio::time::sleep(AGAIN * (1 << failures.min(5))).await;
+        tokio::time::sleep(CLEAN_AGAIN.nth(failures)).await;
         failures += 1;
     }
 }

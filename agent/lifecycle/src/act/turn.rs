@@ -19,11 +19,12 @@ use crate::decide::{backoff, grace, plan};
 use crate::state::{Failed, PodState};
 use nodewarden_cri::RuntimeError;
 use nodewarden_manifest::ContainerKind;
+use nodewarden_model::backoff::Backoff;
 
 /// How long to wait before a runtime that is not available is asked again.
 const AWAY: Duration = Duration::from_millis(500);
-/// How long a sandbox that could not be made waits, doubling to ten times as much.
-const SANDBOX_AGAIN: Duration = Duration::from_secs(1);
+/// How long to wait after a sandbox could not be made.
+const SANDBOX_AGAIN: Backoff = Backoff::doubling(Duration::from_secs(1), Duration::from_secs(8));
 
 /// What follows a turn.
 #[derive(Debug, PartialEq, Eq)]
@@ -177,7 +178,7 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
             }
             // What is half there shows in a fresh look.
             let _ = look::refresh(state).await;
-            Outcome::Stop(SANDBOX_AGAIN * (1 << times.min(3)))
+            Outcome::Stop(SANDBOX_AGAIN.nth(times))
         }
     }
 }

@@ -6,16 +6,14 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use nodewarden_config::PodSettings;
+use nodewarden_model::backoff::Backoff;
 
 /// Time between the end of a container and its next start, given how many ends in a row count, this one among
 /// them. After the first it starts at once; then the initial wait, doubled with each end up to the longest.
 pub fn delay(failures: u32, settings: &PodSettings) -> Duration {
     match failures.checked_sub(2) {
         None => Duration::ZERO,
-        Some(doublings) => {
-            let factor = 1_u32.checked_shl(doublings).unwrap_or(u32::MAX);
-            settings.backoff_initial.saturating_mul(factor).min(settings.backoff_max)
-        }
+        Some(doublings) => Backoff::doubling(settings.backoff_initial, settings.backoff_max).nth(doublings),
     }
 }
 

@@ -13,6 +13,7 @@ use super::backoff::{after, between};
 use crate::record::{Ending, Evicted, Record};
 use nodewarden_config::EvictionSettings;
 use nodewarden_eviction::Eviction;
+use nodewarden_model::backoff::Backoff;
 
 /// A pod that was not evicted for this long since it started again begins with the first back-off again.
 const QUIET: Duration = Duration::from_secs(600);
@@ -31,8 +32,7 @@ pub enum EndingChange {
 impl Evicted {
     /// How long it waits after its end before it starts again: doubled with each eviction.
     fn back_off(&self, settings: &EvictionSettings) -> Duration {
-        let factor = 1_u32.checked_shl(self.times.saturating_sub(1)).unwrap_or(u32::MAX);
-        settings.back_off.saturating_mul(factor).min(settings.max_back_off)
+        Backoff::doubling(settings.back_off, settings.max_back_off).nth(self.times.saturating_sub(1))
     }
 
     /// The time until its back-off is over; `None` if it never starts again, or has not ended yet.

@@ -35,7 +35,8 @@ impl ProbeSink for Sink {
         // The pod is not held while this waits: with its last holder it would end inside of the engine.
         let (saver, state) = (state.saver(), self.state.clone());
         async move {
-            saver.settled().await;
+            // A failure is in the log.
+            drop(saver.settled().await);
             if let Some(state) = state.upgrade() {
                 publish(&state, &memory, kind);
             }
