@@ -230,7 +230,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use nodewarden_eviction::message::NODE_LOW;
+    use nodewarden_eviction::NODE_LOW;
     use nodewarden_model::{ResizePending, fixture};
 
     #[test]

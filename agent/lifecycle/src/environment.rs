@@ -18,7 +18,7 @@ use nodewarden_cri::Client;
 use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::Place;
+use nodewarden_hierarchy::PodCgroupState;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
@@ -32,7 +32,7 @@ use nodewarden_qos::{HierarchyFacts, Node};
 use nodewarden_storage::journal::Journal;
 
 /// The cgroups of pods by uid, as the hierarchy reports them.
-pub type Places = watch::Receiver<Arc<BTreeMap<String, Place>>>;
+pub type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
 
 /// See the module.
 #[derive(Debug)]

@@ -23,7 +23,7 @@ use crate::record::{Ending, Record};
 use crate::state::PodState;
 use crate::worker;
 use nodewarden_eviction::Eviction;
-use nodewarden_hierarchy::{Keep, Kept, PodSink};
+use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, Event, OomVictim};
 use nodewarden_pods::source::{Deletion, Desired, SourcedPod, removed_reason, replaced_reason};
@@ -49,7 +49,7 @@ pub enum Input {
 /// A pod that has a worker.
 struct WorkerEntry {
     orders: mpsc::UnboundedSender<Order>,
-    kept: Kept,
+    kept: DesiredCgroup,
     ending: bool,
     /// How it was last ordered to end.
     deletion: Option<Deletion>,
@@ -61,7 +61,7 @@ struct WorkerEntry {
 /// Starts a worker for each pod, sends it orders, and receives its reports.
 pub struct Manager {
     env: Arc<Environment>,
-    sink: PodSink,
+    sink: HierarchyHandle,
     desired: Desired,
     workers: BTreeMap<String, WorkerEntry>,
     reports: mpsc::UnboundedSender<Report>,
@@ -72,7 +72,7 @@ pub struct Manager {
 
 impl Manager {
     /// A manager without workers.
-    pub fn new(env: Arc<Environment>, sink: PodSink, housekeeping: Housekeeping) -> Self {
+    pub fn new(env: Arc<Environment>, sink: HierarchyHandle, housekeeping: Housekeeping) -> Self {
         let (reports, reported) = mpsc::unbounded_channel();
         Self {
             env,
@@ -192,7 +192,12 @@ impl Manager {
                 self.env.admission.leaving(&uid);
             }
         }
-        let kept = Kept { pod: pod.clone(), told: pod.clone(), version: 0, origin: record.origin.clone() };
+        let kept = DesiredCgroup {
+            pod: pod.clone(),
+            applied: pod.clone(),
+            version: 0,
+            origin: record.origin.clone(),
+        };
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
         let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);
@@ -292,7 +297,7 @@ impl Manager {
                 devices::release(&self.env, &uid);
                 // Another pod of its name may wait for this.
                 self.assign();
-                self.sink.look();
+                self.sink.volumes_changed();
             }
         }
     }
@@ -308,7 +313,7 @@ impl Manager {
     /// Sends the hierarchy which pods have a cgroup: everything that has processes keeps it.
     fn send(&self) {
         let here = self.workers.values().filter(|entry| !entry.evicted);
-        self.sink.send(Keep {
+        self.sink.send(DesiredCgroups {
             pods: here.map(|entry| entry.kept.clone()).collect(),
             problems: self.desired.problems.iter().map(ToString::to_string).collect(),
             unread: self.desired.unread.clone(),

@@ -26,7 +26,7 @@ use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Eviction;
 use nodewarden_eviction::Pressure;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::{Keep, Kept, PodSink, node_name};
+use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle, node_name};
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
@@ -96,10 +96,10 @@ impl Recovered {
     }
 
     /// Every pod that has a cgroup or gets one.
-    pub fn keep(&self) -> Keep {
-        let kept = |pod: &Arc<Pod>, origin: &str| Kept {
+    pub fn keep(&self) -> DesiredCgroups {
+        let kept = |pod: &Arc<Pod>, origin: &str| DesiredCgroup {
             pod: pod.clone(),
-            told: pod.clone(),
+            applied: pod.clone(),
             version: 0,
             origin: origin.to_owned(),
         };
@@ -108,7 +108,7 @@ impl Recovered {
             (pod.uid.clone(), identity::Running { pod: pod.clone(), origin: record.origin.clone(), ending })
         });
         let starting = identity::assign(&self.desired, &running.collect()).start;
-        Keep {
+        DesiredCgroups {
             pods: self
                 .records
                 .iter()
@@ -148,7 +148,7 @@ pub struct Deps {
     /// The cgroups of pods.
     pub places: Places,
     /// Receives which pods have a cgroup.
-    pub sink: PodSink,
+    pub sink: HierarchyHandle,
     /// Where the pods' status is published.
     pub status: PodStatusCache,
     /// The device manager.

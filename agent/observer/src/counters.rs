@@ -17,8 +17,8 @@ pub type TopicsOn = [bool; Topic::ALL.len()];
 pub(crate) struct LastWait([u32; LATENCY_BUCKETS]);
 
 impl LastWait {
-    /// Adds a reading to `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long as
-    /// fewer than 2^32 waits fall into a bucket between two readings.
+    /// Adds a reading to `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long
+    /// as fewer than 2^32 waits fall into a bucket between two readings.
     pub fn update(&mut self, totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
         for (i, now) in raw.wait.iter().enumerate() {
             totals.wait.buckets[i] += u64::from(now.wrapping_sub(self.0[i]));

@@ -37,8 +37,8 @@ impl Files {
         self.machine.read(&mut Vec::new())
     }
 
-    /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be read keeps its
-    /// value. Readers of other cgroups are dropped.
+    /// Reads the files of each group, and replaces the last reading that is passed with it; what cannot be
+    /// read keeps its value. Readers of other cgroups are dropped.
     pub(crate) fn read(&mut self, groups: Vec<(&Group, &mut Usage)>, asked: Asked) {
         let mut readers = HashMap::with_capacity(groups.len());
         let mut work: Vec<Work<'_>> = groups
@@ -99,8 +99,8 @@ fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
     });
 }
 
-/// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake each
-/// other on one CPU, and two readers there are no faster than one.
+/// The CPUs that this process may use, without the one this thread is on: some kernels pack threads that wake
+/// each other on one CPU, and two readers there are no faster than one.
 fn another_cpu() -> Option<CpuSet> {
     let mut cpus = sched_getaffinity(Pid::from_raw(0)).ok()?;
     cpus.unset(sched_getcpu().ok()?).ok()?;

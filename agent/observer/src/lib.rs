@@ -1,5 +1,5 @@
-//! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`], [`counters`]), and
-//! both joined to one reading ([`sampler`]).
+//! Watches the node's cgroups: which there are ([`registry`], [`tree`]), what they use ([`files`],
+//! [`counters`]), and both joined to one reading ([`sampler`]).
 
 pub mod counters;
 pub mod files;

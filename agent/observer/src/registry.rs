@@ -1,5 +1,5 @@
-//! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel programs'
-//! records and by walks of the tree. It reads no file, no eBPF map and no clock itself.
+//! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel
+//! programs' records and by walks of the tree. It reads no file, no eBPF map and no clock itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,8 +11,6 @@ use nodewarden_machine::cgroup::identify;
 use nodewarden_model::text::until_zero;
 use nodewarden_model::{Detail, Identity, Tree};
 
-/// Bytes of a page on the architectures this is built for.
-const PAGE: u64 = 4096;
 /// Removed cgroups that are kept at most, whatever the retention time.
 const MAX_REMOVED: usize = 4096;
 
@@ -103,7 +101,8 @@ impl Registry {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Takes the slots to give back whose cgroup was removed before `before` and that no group holds any more.
+    /// Takes the slots to give back whose cgroup was removed before `before` and that no group holds any
+    /// more.
     pub(crate) fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
         let (ripe, rest) = self.retired.iter().partition(|r| r.removed < before);
         self.retired = rest;
@@ -151,7 +150,8 @@ impl Registry {
         new.then(|| self.happened(&path, time, Detail::CgroupCreated {}))
     }
 
-    /// Adds a cgroup's directory in a hierarchy; a known one stays as it is. Returns true when its path is new.
+    /// Adds a cgroup's directory in a hierarchy; a known one stays as it is. Returns true when its path is
+    /// new.
     pub(crate) fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
         // The path is stored once for all hierarchies.
         let path = self.groups.get(&path).map_or(path, |group| group.path.clone());
@@ -275,7 +275,7 @@ impl Tree for Registry {
     }
 
     fn page_bytes(&self) -> u64 {
-        PAGE
+        nodewarden_machine::page::page_bytes()
     }
 }
 

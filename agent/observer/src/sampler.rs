@@ -1,4 +1,5 @@
-//! Readings of all cgroups: counters from the kernel programs, figures from the cgroups' files. Also gives slots back.
+//! Readings of all cgroups: counters from the kernel programs, figures from the cgroups' files. Also gives
+//! slots back.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -84,9 +85,9 @@ impl Sampler {
         Snapshot { time, machine, groups: views }
     }
 
-    /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that is removed
-    /// are known. `name` is called for each identity, so that its names can be looked up in time. Makes no snapshot,
-    /// which would take megabytes.
+    /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
+    /// is removed are known. `name` is called for each identity, so that its names can be looked up in time.
+    /// Makes no snapshot, which would take megabytes.
     pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
         let groups = groups(registry);
         self.read(&groups, Asked::Later);

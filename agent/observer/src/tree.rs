@@ -1,4 +1,5 @@
-//! Walks of the cgroup hierarchies: they find the cgroups that are older than the agent, and what the records missed.
+//! Walks of the cgroup hierarchies: they find the cgroups that are older than the agent, and what the records
+//! missed.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -29,13 +30,14 @@ pub struct Walked {
     pub happened: Vec<Happened>,
     /// Cgroups found that have no slot because all are taken.
     pub untracked: u64,
-    /// Space and kernel id of cgroups with a slot that neither the walk nor the registry knows: if that is still so at
-    /// the next walk, they came and went unseen.
+    /// Space and kernel id of cgroups with a slot that neither the walk nor the registry knows: if that is
+    /// still so at the next walk, they came and went unseen.
     pub suspects: HashSet<(usize, u64)>,
 }
 
-/// Walks every hierarchy and updates the registry. New cgroups get a slot from `pool`. With `after_loss` (records were
-/// lost) the slot table is searched too for cgroups that came and went unseen; `suspects` are those of the previous walk.
+/// Walks every hierarchy and updates the registry. New cgroups get a slot from `pool`. With `after_loss`
+/// (records were lost) the slot table is searched too for cgroups that came and went unseen; `suspects` are
+/// those of the previous walk.
 pub fn reconcile(
     hierarchies: &[&Hierarchy],
     registry: &Mutex<Registry>,

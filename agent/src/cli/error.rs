@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::daemon::DaemonError;
 use nodewarden_config::ConfigError;
-use nodewarden_hierarchy::ManageError;
+use nodewarden_hierarchy::HierarchyError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum CliError {
@@ -47,7 +47,7 @@ pub enum CliError {
     #[error(transparent)]
     Agent(#[from] DaemonError),
     #[error(transparent)]
-    Manage(#[from] ManageError),
+    Manage(#[from] HierarchyError),
     /// Every problem, one a line.
     #[error("the manifests are not valid:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
     Manifests { problems: Vec<String> },

@@ -1,4 +1,5 @@
-//! What runs between the start and the end of the agent, in which order it is started, and in which order it is ended.
+//! What runs between the start and the end of the agent, in which order it is started, and in which order it
+//! is ended.
 
 use jiff::Timestamp;
 use tokio::runtime::{Handle, Runtime};
@@ -14,7 +15,7 @@ use super::state::State;
 use super::upkeep::Upkeep;
 use super::{footprint, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::Wakeups;
 use nodewarden_model::{Detail, HookState};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
@@ -22,7 +23,8 @@ use nodewarden_storage::journal::Journal;
 /// Runs the agent until SIGINT or SIGTERM.
 ///
 /// # Errors
-/// When something that the agent cannot do without is missing. What it can do without only turns off a feature.
+/// When something that the agent cannot do without is missing. What it can do without only turns off a
+/// feature.
 pub fn run(config: Config) -> Result<(), DaemonError> {
     // First, or what is counted before the first scrape is lost.
     nodewarden_metrics::recorder::handle();
@@ -36,8 +38,8 @@ pub fn run(config: Config) -> Result<(), DaemonError> {
     App::start(&config, runtime.handle())?.run_until_signal(&runtime, signals)
 }
 
-/// Everything that runs. The fields stand in the order in which they end, the reverse of the order in which they are
-/// started; when the start fails half-way, what was started so far ends in this order too.
+/// Everything that runs. The fields stand in the order in which they end, the reverse of the order in which
+/// they are started; when the start fails half-way, what was started so far ends in this order too.
 struct App {
     servers: Servers,
     upkeep: Upkeep,
@@ -56,7 +58,7 @@ impl App {
         }
         // Kernel programs report memory events before eviction is started.
         let wakeups = Wakeups::default();
-        let observation = Observation::start(config, &journal, wakeups.teller())?;
+        let observation = Observation::start(config, &journal, wakeups.waker())?;
         record_start(config, &observation, &journal);
         let (observer, pods) = (&observation.observer, PodStatusCache::default());
         let context = Context { config, runtime, journal: &journal, observer, pods: &pods };

@@ -13,7 +13,7 @@ use nodewarden_storage::journal::Journal;
 #[derive(Clone, Copy)]
 pub struct Context<'a> {
     pub config: &'a Config,
-    /// The tokio runtime of the server threads; whoever starts parts is inside it.
+    /// The tokio runtime of the server threads, inside which the parts are started.
     pub runtime: &'a Handle,
     pub journal: &'a Journal,
     pub observer: &'a Arc<Observer>,

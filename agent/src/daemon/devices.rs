@@ -34,8 +34,8 @@ pub struct Started {
     pub health: mpsc::UnboundedReceiver<String>,
 }
 
-/// Starts the device manager, PodResources, and the enforcement for pods below the cgroup `kubepods`. What cannot be
-/// started is reported in the log.
+/// Starts the device manager, PodResources, and the enforcement for pods below the cgroup `kubepods`. What
+/// cannot be started is reported in the log.
 pub fn start(context: Context<'_>, kubepods: &str) -> Started {
     let Context { config, runtime, journal, pods, .. } = context;
     let (changed, health) = mpsc::unbounded_channel();
@@ -68,8 +68,8 @@ fn serve_pod_resources(context: Context<'_>, manager: &Devices, stopped: oneshot
     }
 }
 
-/// What restricts pods to their devices; `None` where nothing is to be enforced. If it does not work here, the log and
-/// the journal say why.
+/// What restricts pods to their devices; `None` where nothing is to be enforced. If it does not work here,
+/// the log and the journal say why.
 fn start_enforcer(context: Context<'_>, kubepods: &str) -> Option<Enforcer> {
     let (settings, observer) = (&context.config.devices, context.observer);
     if [settings.enforcement, settings.privileged_enforcement] == [Enforcement::Off; 2] {

@@ -5,11 +5,11 @@ use std::path::PathBuf;
 
 use nodewarden_api::grpc::GrpcError;
 use nodewarden_api::http::BindError;
-use nodewarden_hierarchy::ManageError;
+use nodewarden_hierarchy::HierarchyError;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::ebpf::KernelError;
 use nodewarden_storage::journal::JournalError;
-use nodewarden_throttle::FeedbackError;
+use nodewarden_throttle::ThrottleError;
 
 /// Why the agent cannot start or must end.
 #[derive(Debug, thiserror::Error)]
@@ -25,9 +25,9 @@ pub enum DaemonError {
     #[error(transparent)]
     Kernel(#[from] KernelError),
     #[error("mode manage: {0}")]
-    Manage(#[from] ManageError),
+    Manage(#[from] HierarchyError),
     #[error(transparent)]
-    Feedback(#[from] FeedbackError),
+    Throttle(#[from] ThrottleError),
     #[error("records of pods: {0}")]
     Records(nodewarden_lifecycle::StoreError),
     #[error("gRPC: {0}")]

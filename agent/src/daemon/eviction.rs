@@ -10,10 +10,10 @@ use tracing::warn;
 
 use super::context::Context;
 use nodewarden_cri::Client;
+use nodewarden_eviction::History;
 use nodewarden_eviction::Pressure;
-use nodewarden_eviction::engine::{Engine, Evict, Needs, Remembered, Running, Subjects};
-use nodewarden_eviction::history::History;
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::Wakeups;
+use nodewarden_eviction::engine::{Deps, Engine, Evict, RestoredState, Running, Subjects};
 use nodewarden_gc::Collector;
 use nodewarden_model::Detail;
 
@@ -33,7 +33,7 @@ pub struct Setup {
     pub pressure: watch::Sender<Pressure>,
     pub history: History,
     /// Thresholds and conditions as an earlier agent left them.
-    pub remembered: Remembered,
+    pub restored: RestoredState,
     pub wakeups: Wakeups,
 }
 
@@ -44,11 +44,11 @@ pub struct Eviction {
 }
 
 impl Eviction {
-    /// Starts the engine. `None`, with the reason in the log and in the journal, where the node cannot be read. Must be
-    /// called inside a tokio runtime.
+    /// Starts the engine. `None`, with the reason in the log and in the journal, where the node cannot be
+    /// read. Must be called inside a tokio runtime.
     pub fn start(context: Context<'_>, setup: Setup) -> Option<Self> {
         let config = context.config;
-        let needs = Needs {
+        let deps = Deps {
             settings: config.eviction.clone(),
             layout: context.observer.facts.layout.clone(),
             kubepods: setup.kubepods,
@@ -60,7 +60,7 @@ impl Eviction {
             journal: context.journal.clone(),
             pressure: setup.pressure,
         };
-        match Engine::start(needs, setup.remembered, setup.wakeups) {
+        match Engine::start(deps, setup.restored, setup.wakeups) {
             Ok((engine, running)) => Some(Self { engine, _running: running }),
             Err(error) => {
                 let message = format!("eviction is off: {error}");

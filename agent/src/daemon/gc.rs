@@ -8,8 +8,8 @@ use nodewarden_cri::Client;
 use nodewarden_gc::{Collector, Deps, Holds, StatVfs};
 use nodewarden_lifecycle as lifecycle;
 
-/// Starts the collector; in mode observe it removes nothing. Images in `holds` are kept. Must be called inside a tokio
-/// runtime, and ends with it.
+/// Starts the collector; in mode observe it removes nothing. Images in `holds` are kept. Must be called
+/// inside a tokio runtime, and ends with it.
 pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collector {
     let config = context.config;
     // A connection of its own: a removal that takes long holds up no other call.

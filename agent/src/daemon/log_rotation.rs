@@ -104,8 +104,8 @@ impl Rotator {
     }
 }
 
-/// Whether the log has reached its greatest size, or is missing: an agent that ended in the middle of a rotation has moved
-/// it away without having the runtime reopen it.
+/// Whether the log has reached its greatest size, or is missing: an agent that ended in the middle of a
+/// rotation has moved it away without having the runtime reopen it.
 fn is_due(path: &Path, max_size: u64) -> bool {
     match std::fs::metadata(path) {
         Ok(found) => found.len() >= max_size,

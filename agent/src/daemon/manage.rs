@@ -1,5 +1,5 @@
-//! Mode manage: the agent keeps the cgroups of the pods that the manifests name and, with a container runtime, runs
-//! them.
+//! Mode manage: the agent keeps the cgroups of the pods that the manifests name and, with a container
+//! runtime, runs them.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ use super::{gc, throttle};
 use nodewarden_admission::Explain;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::Client;
-use nodewarden_eviction::engine::Remembered;
-use nodewarden_eviction::history::History;
-use nodewarden_eviction::told;
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::History;
+use nodewarden_eviction::Wakeups;
+use nodewarden_eviction::engine::RestoredState;
+use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
-use nodewarden_hierarchy::{self as hierarchy, HasVolumes, ManageError, Namer, Prepared};
+use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{Detail, Identity};
@@ -30,8 +30,8 @@ use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::source::{Desired, Following, PodSources};
 use nodewarden_pods::volume;
 
-/// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each has been
-/// looked at. Must be called inside a tokio runtime.
+/// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each
+/// has been looked at. Must be called inside a tokio runtime.
 ///
 /// # Errors
 /// Something that mode manage cannot do without is missing.
@@ -53,7 +53,7 @@ fn keep_cgroups(context: Context<'_>) -> Result<NodeParts, DaemonError> {
     let prepared = prepare(context, Box::new(|_| false))?;
     let mut sources = hierarchy::sources(context.config, context.pods);
     let hierarchy = prepared.keep(sources.snapshot().into())?;
-    let sink = hierarchy.sink();
+    let sink = hierarchy.handle();
     let sources = Some(follow(sources, move |desired| sink.send(desired.into()))?);
     let throttle = throttle::start(context, &hierarchy)?;
     Ok(NodeParts { throttle, sources, hierarchy: Some(hierarchy), ..NodeParts::default() })
@@ -71,20 +71,20 @@ fn run_pods(
     let (found, sources) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
     let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
-    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(ManageError::from)?;
+    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(HierarchyError::from)?;
     let hierarchy = prepared.keep(found.keep())?;
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
-    let remembered = Remembered::open(&config.state_dir);
-    let (pressure, conditions) = watch::channel(remembered.pressure());
+    let restored = RestoredState::open(&config.state_dir);
+    let (pressure, conditions) = watch::channel(restored.pressure());
     let history = eviction::history(context);
     let deps = lifecycle::Deps {
         facts,
         capacity,
         layout: context.observer.facts.layout.clone(),
         journal: context.journal.clone(),
-        places: hierarchy.places(),
-        sink: hierarchy.sink(),
+        places: hierarchy.pod_cgroups(),
+        sink: hierarchy.handle(),
         status: context.pods.clone(),
         devices: devices.manager.clone(),
         guards,
@@ -101,12 +101,12 @@ fn run_pods(
         context,
         eviction::Setup {
             kubepods,
-            subjects: Box::new(ManagedPods::new(context, hierarchy.places(), &adoption)),
+            subjects: Box::new(ManagedPods::new(context, hierarchy.pod_cgroups(), &adoption)),
             collector: Some(gc.clone()),
             evict: Some(Box::new(move |uid, eviction| evict.evict(uid, eviction))),
             pressure,
             history,
-            remembered,
+            restored,
             wakeups,
         },
     );
@@ -129,7 +129,7 @@ fn run_pods(
 }
 
 /// Checks what the hierarchy needs, and creates the cgroup above all pods.
-fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, ManageError> {
+fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, HierarchyError> {
     let Context { config, runtime, journal, observer, .. } = context;
     let named = observer.clone();
     let namer: Namer = Box::new(move |identity: &Arc<Identity>| named.names.name(identity));
@@ -163,12 +163,15 @@ fn record_preemptions(history: History) -> Explain {
     Explain::new(move |decision| {
         let missing = decision.signals.first().map(|signal| signal.signal.clone()).unwrap_or_default();
         let victims = decision.candidates.iter().filter(|candidate| candidate.chosen);
-        victims.for_each(|_| told::preempted(&missing));
+        victims.for_each(|_| metrics::record_preemption(&missing));
         history.add(decision);
     })
 }
 
 /// Calls `to` whenever the sources want something else, until the result is dropped.
-fn follow(sources: PodSources, to: impl FnMut(Desired) + Send + 'static) -> Result<Following, ManageError> {
-    sources.follow(Box::new(to)).map_err(|source| ManageError::Start { what: "pod sources", source })
+fn follow(
+    sources: PodSources,
+    to: impl FnMut(Desired) + Send + 'static,
+) -> Result<Following, HierarchyError> {
+    sources.follow(Box::new(to)).map_err(|source| HierarchyError::Start { what: "pod sources", source })
 }

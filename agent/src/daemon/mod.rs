@@ -1,9 +1,9 @@
-//! The daemon behind `nodewarden agent`: starts every part of the agent, serves what they report, and ends them so that
-//! the machine is left clean.
+//! The daemon behind `nodewarden agent`: starts every part of the agent, serves what they report, and ends
+//! them so that the machine is left clean.
 //!
-//! [`app`] reads from top to bottom: what runs, in which order it is started, and in which order it is ended. In mode
-//! observe ([`observe`]) pods are only watched, in mode manage ([`manage`]) they are also run. What the API reads is one
-//! value, [`state::State`], built after the parts that it reads from.
+//! [`app`] reads from top to bottom: what runs, in which order it is started, and in which order it is ended.
+//! In mode observe ([`observe`]) pods are only watched, in mode manage ([`manage`]) they are also run. What
+//! the API reads is one value, [`state::State`], built after the parts that it reads from.
 
 mod app;
 mod context;

@@ -11,8 +11,8 @@ use nodewarden_model::Identity;
 pub struct Names(Option<cri::Names>);
 
 impl Names {
-    /// Names of the container runtime at `endpoint`, which is asked in the background. Must be called inside a tokio
-    /// runtime.
+    /// Names of the container runtime at `endpoint`, which is asked in the background. Must be called inside
+    /// a tokio runtime.
     pub fn new(endpoint: Option<&Endpoint>) -> Self {
         Self(endpoint.map(cri::Names::new))
     }

@@ -1,23 +1,23 @@
 //! The parts that depend on the mode.
 
 use nodewarden_gc::Collector;
-use nodewarden_hierarchy::Keeper;
+use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::source::Following;
-use nodewarden_throttle::Feedback;
+use nodewarden_throttle::Throttle;
 
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
 use super::log_rotation::LogRotation;
 
-/// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it. The fields
-/// stand in the order in which they end, the reverse of the order in which they are started.
+/// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it.
+/// The fields stand in the order in which they end, the reverse of the order in which they are started.
 #[derive(Default)]
 #[expect(dead_code, reason = "some parts are only held until they end")]
 pub struct NodeParts {
     /// Ended while the hierarchy still runs, which then writes the limits without throttling.
-    pub throttle: Option<Feedback>,
+    pub throttle: Option<Throttle>,
     /// Ended before everything that pods are handed to.
     pub sources: Option<Following>,
     pub log_rotation: Option<LogRotation>,
@@ -27,6 +27,6 @@ pub struct NodeParts {
     pub pods: Option<Lifecycle>,
     pub probes: Option<Probes>,
     /// Cgroups stay when this ends: pods outlive the agent.
-    pub hierarchy: Option<Keeper>,
+    pub hierarchy: Option<HierarchyManager>,
     pub devices: Option<NodeDevices>,
 }

@@ -1,4 +1,5 @@
-//! Observation of cgroups: the kernel programs, the registry of cgroups, and the events that the programs report.
+//! Observation of cgroups: the kernel programs, the registry of cgroups, and the events that the programs
+//! report.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -12,7 +13,7 @@ use super::error::DaemonError;
 use super::names::Names;
 use super::observer::{Facts, Observer};
 use nodewarden_config::{Config, Mode};
-use nodewarden_eviction::wake::Teller;
+use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::ebpf::{Kernel, KernelError, LoadOptions, Loaded, RingReader, Spaces};
 use nodewarden_model::{HookState, Topic, TopicStatus};
@@ -23,22 +24,23 @@ use nodewarden_observer::sampler::{KernelSide, Sampler};
 use nodewarden_observer::tree;
 use nodewarden_storage::journal::Journal;
 
-/// What observes cgroups. Dropping it ends the reading of events; the kernel programs are detached with the last clone of
-/// the observer.
+/// What observes cgroups. Dropping it ends the reading of events; the kernel programs are detached with the
+/// last clone of the observer.
 pub struct Observation {
     _events: Option<RingReader>,
     pub observer: Arc<Observer>,
 }
 
 impl Observation {
-    /// Detects the cgroup layout and loads the kernel programs, in the order that leaves no cgroup unseen: first the
-    /// programs that give new cgroups their slots, then the walk for those that were there, then the programs that count.
-    /// Events of memory pressure also wake eviction. Must be called inside a tokio runtime.
+    /// Detects the cgroup layout and loads the kernel programs, in the order that leaves no cgroup unseen:
+    /// first the programs that give new cgroups their slots, then the walk for those that were there, then
+    /// the programs that count. Events of memory pressure also wake eviction. Must be called inside a tokio
+    /// runtime.
     ///
     /// # Errors
-    /// There are no usable cgroup hierarchies, or a thread cannot be started. Without eBPF only the kernel's files are
-    /// read, which the log says.
-    pub fn start(config: &Config, journal: &Journal, eviction: Teller) -> Result<Self, DaemonError> {
+    /// There are no usable cgroup hierarchies, or a thread cannot be started. Without eBPF only the kernel's
+    /// files are read, which the log says.
+    pub fn start(config: &Config, journal: &Journal, eviction: Waker) -> Result<Self, DaemonError> {
         let layout = Layout::detect()?;
         let spaces = tree::spaces(&layout);
         info!(layout = %layout.kind(), controllers = layout.describe_controllers().join(", "), "cgroups");
@@ -85,7 +87,7 @@ fn load(config: &Config, layout: &Layout, spaces: &Spaces) -> (Option<Loaded>, V
     match Kernel::load(options) {
         Ok(loaded) => (Some(loaded), Vec::new()),
         Err(error) => {
-            warn!(%error, "no eBPF here: only what the kernel's files tell will be seen");
+            warn!(%error, "no eBPF here: only what the kernel's files show is observed");
             (None, all_off(&error))
         }
     }

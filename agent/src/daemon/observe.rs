@@ -4,15 +4,16 @@ use super::context::Context;
 use super::eviction::{self, Eviction, SeenPods};
 use super::gc;
 use super::node_parts::NodeParts;
-use nodewarden_eviction::engine::Remembered;
-use nodewarden_eviction::wake::Wakeups;
+use nodewarden_eviction::Wakeups;
+use nodewarden_eviction::engine::RestoredState;
 use nodewarden_gc::Holds;
 use nodewarden_model::Identity;
 use nodewarden_observer::registry::Group;
 use nodewarden_qos::Levels;
 use tokio::sync::watch;
 
-/// Starts eviction, and garbage collection if a container runtime is configured. Must be called inside a tokio runtime.
+/// Starts eviction, and garbage collection if a container runtime is configured. Must be called inside a
+/// tokio runtime.
 pub fn start(context: Context<'_>, wakeups: Wakeups) -> NodeParts {
     let endpoint = context.config.runtime_endpoint.as_ref();
     let gc = endpoint.map(|endpoint| gc::start(context, endpoint, Holds::default()));
@@ -25,7 +26,7 @@ pub fn start(context: Context<'_>, wakeups: Wakeups) -> NodeParts {
             evict: None,
             pressure: watch::Sender::default(),
             history: eviction::history(context),
-            remembered: Remembered::open(&context.config.state_dir),
+            restored: RestoredState::open(&context.config.state_dir),
             wakeups,
         },
     );

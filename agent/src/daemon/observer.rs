@@ -1,5 +1,5 @@
-//! What is observed of the node's cgroups: takes the kernel programs' records in, walks the tree, and reads counters and
-//! files.
+//! What is observed of the node's cgroups: takes the kernel programs' records in, walks the tree, and reads
+//! counters and files.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -11,7 +11,7 @@ use jiff::Timestamp;
 use nodewarden_ebpf_abi::{Kind, Record};
 
 use super::names::Names;
-use nodewarden_eviction::wake::Teller;
+use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::{Hierarchy, Layout};
 use nodewarden_machine::ebpf::{Cells, Kernel, MonotonicClock, Spaces};
 use nodewarden_model::{
@@ -48,7 +48,7 @@ pub struct Observer {
     pub names: Names,
     journal: Journal,
     /// Woken at OOM kills and when cgroups reclaim memory.
-    eviction: Teller,
+    eviction: Waker,
     received: EventCounters,
     /// Records of each kind that found the ring full, as of the last journal entry about it.
     reported_lost: Mutex<[u64; Kind::COUNT]>,
@@ -91,7 +91,7 @@ impl Observer {
         kernel: Option<Kernel>,
         journal: Journal,
         names: Names,
-        eviction: Teller,
+        eviction: Waker,
     ) -> Self {
         Self {
             cells: sampler.kernel.as_ref().map(|counters| counters.cells.clone()),
@@ -118,8 +118,8 @@ impl Observer {
     /// Takes one record of the kernel programs: into the registry, and into the journal if it is an event.
     pub fn on_record(&self, record: &Record) {
         match record {
-            Record::Oom(_) => self.eviction.tell("eBPF OOM"),
-            Record::Reclaim(_) => self.eviction.tell("eBPF reclaim"),
+            Record::Oom(_) => self.eviction.wake("eBPF OOM"),
+            Record::Reclaim(_) => self.eviction.wake("eBPF reclaim"),
             _ => {}
         }
         let time = MonotonicClock::wall(record.header().time_ns);
@@ -141,8 +141,8 @@ impl Observer {
         self.journal.append(happened.time, &*happened.path, pod, happened.detail);
     }
 
-    /// Walks the tree and records what the kernel programs' records missed. `after_loss`: records of cgroup life were
-    /// lost. Returns true when another walk is needed soon.
+    /// Walks the tree and records what the kernel programs' records missed. `after_loss`: records of cgroup
+    /// life were lost. Returns true when another walk is needed soon.
     pub fn reconcile(&self, after_loss: bool) -> bool {
         let hierarchies: Vec<&Hierarchy> = tree::hierarchies(&self.facts.layout, &self.facts.spaces);
         let mut suspects = self.suspects.lock();
@@ -160,8 +160,8 @@ impl Observer {
         !suspects.is_empty()
     }
 
-    /// Records how many events found the ring full since the last call. Returns true when creations or removals of
-    /// cgroups are among them.
+    /// Records how many events found the ring full since the last call. Returns true when creations or
+    /// removals of cgroups are among them.
     pub fn record_lost(&self) -> bool {
         let Some(cells) = &self.cells else { return false };
         let mut reported = self.reported_lost.lock();
@@ -179,7 +179,8 @@ impl Observer {
         tree_changed
     }
 
-    /// Reads every cgroup without making a snapshot, so that the last figures of one that is removed are known.
+    /// Reads every cgroup without making a snapshot, so that the last figures of one that is removed are
+    /// known.
     pub fn remember(&self) {
         self.sampler.lock().remember(&self.registry, |identity| self.names.name(identity));
     }

@@ -6,21 +6,21 @@ use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use procfs::process::{MMPermissions, MMapPath, MemoryMap, Process};
 use tracing::debug;
 
-/// Unmaps code and constants: half of them are only used at the start, and much of the rest once in hours. A page that is
-/// used again is mapped from the page cache (some hundred faults, well below a millisecond).
+/// Unmaps code and constants: half of them are only used at the start, and much of the rest once in hours. A
+/// page that is used again is mapped from the page cache (some hundred faults, well below a millisecond).
 pub fn unmap_code() {
     for (start, length) in mappings() {
-        // SAFETY: a private mapping of a file that is not writable and so has no page of its own: each page is read again
-        // as it was (madvise(2), MADV_DONTNEED).
+        // SAFETY: a private mapping of a file that is not writable and so has no page of its own: each page
+        // is read again as it was (madvise(2), MADV_DONTNEED).
         let _ = unsafe { libc::madvise(start as *mut libc::c_void, length, libc::MADV_DONTNEED) };
     }
 }
 
-/// Has the kernel map each page of code and constants only when that page is used. By default it maps 64 KiB around a
-/// used page (mm/memory.c, `do_fault_around`), which suits programs that start and end; an agent would keep nearly all of
-/// its 15 MB mapped for the few functions that run. Ranges that userfaultfd(2) may write-protect are exempt
-/// (`uffd_disable_fault_around`); nothing is ever protected here. Where the kernel cannot do that (before 6.7, or without
-/// `CONFIG_USERFAULTFD`), nothing changes.
+/// Has the kernel map each page of code and constants only when that page is used. By default it maps 64 KiB
+/// around a used page (mm/memory.c, `do_fault_around`), which suits programs that start and end; an agent
+/// would keep nearly all of its 15 MB mapped for the few functions that run. Ranges that userfaultfd(2) may
+/// write-protect are exempt (`uffd_disable_fault_around`); nothing is ever protected here. Where the kernel
+/// cannot do that (before 6.7, or without `CONFIG_USERFAULTFD`), nothing changes.
 pub fn map_page_by_page() {
     match page_by_page() {
         Ok(()) => unmap_code(),
@@ -44,7 +44,8 @@ fn page_by_page() -> Result<()> {
     Ok(())
 }
 
-/// Address and length in bytes of each mapping of the program and its libraries that is not written to and never was.
+/// Address and length in bytes of each mapping of the program and its libraries that is not written to and
+/// never was.
 fn mappings() -> Vec<(usize, usize)> {
     let Ok(maps) = Process::myself().and_then(|own| own.maps()) else { return Vec::new() };
     let Ok(program) = std::env::current_exe() else { return Vec::new() };
@@ -64,7 +65,8 @@ fn mappings() -> Vec<(usize, usize)> {
 }
 
 fn call<T>(fd: &OwnedFd, request: libc::c_ulong, argument: &mut T) -> Result<()> {
-    // SAFETY: both requests take a pointer to the structure whose size is in their number, which `argument` is.
+    // SAFETY: both requests take a pointer to the structure whose size is in their number, which `argument`
+    // is.
     match unsafe { libc::ioctl(fd.as_raw_fd(), request, std::ptr::from_mut(argument)) } {
         0 => Ok(()),
         _ => Err(Error::last_os_error()),
@@ -117,7 +119,7 @@ mod tests {
     #[test]
     fn code_that_does_not_run_is_not_mapped() {
         if let Err(error) = page_by_page() {
-            nodewarden_testing::skip(&format!("userfaultfd: {error}"));
+            nodewarden_testing::skip(format!("userfaultfd: {error}"));
             return;
         }
         // Other tests run at the same time.

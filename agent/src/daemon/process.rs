@@ -17,8 +17,8 @@ use super::error::DaemonError;
 const SERVERS: usize = 2;
 /// Threads for blocking work, such as readings of the node.
 const BLOCKING: usize = 4;
-/// Bytes of stack for each of them: a debug build needs more than 1 MiB for a pod's sync. Only pages that are touched
-/// use memory.
+/// Bytes of stack for each of them: a debug build needs more than 1 MiB for a pod's sync. Only pages that are
+/// touched use memory.
 const STACK: usize = 4 << 20;
 
 /// # Errors
@@ -37,8 +37,8 @@ pub fn create_state_dir(path: &Path) -> Result<(), DaemonError> {
     created.map_err(|source| DaemonError::StateDir { path: path.to_owned(), source })
 }
 
-/// Unblocks the signals that end the agent: the process that started it may have blocked them, and threads inherit
-/// that.
+/// Unblocks the signals that end the agent: the process that started it may have blocked them, and threads
+/// inherit that.
 ///
 /// # Errors
 /// As of pthread_sigmask(3).
@@ -63,9 +63,9 @@ pub fn server_threads() -> Result<Runtime, DaemonError> {
         .map_err(|source| DaemonError::Start { what: "server threads", source })
 }
 
-/// Lets the serving threads run before batch work: they sleep nearly always, and an event should reach its reader at
-/// once. They are the first threads that the runtime starts; those for blocking work come later and keep their
-/// priority.
+/// Lets the serving threads run before batch work: they sleep nearly always, and an event should reach its
+/// reader at once. They are the first threads that the runtime starts; those for blocking work come later and
+/// keep their priority.
 fn raise_priority() {
     static STARTED: AtomicUsize = AtomicUsize::new(0);
     if STARTED.fetch_add(1, Ordering::Relaxed) >= SERVERS {

@@ -58,7 +58,8 @@ pub struct Servers {
 }
 
 impl Servers {
-    /// Serves `state` at `endpoints`. The agent is ready at once, or after the `adoption` of an earlier agent's pods.
+    /// Serves `state` at `endpoints`. The agent is ready at once, or after the `adoption` of an earlier
+    /// agent's pods.
     pub fn start(
         context: Context<'_>,
         endpoints: Endpoints,
@@ -82,8 +83,8 @@ impl Servers {
         Self { grpc, http, ready, stop }
     }
 
-    /// Serves until a signal arrives or a server ends by itself, then ends the servers: they finish open answers, for
-    /// 2 s at most. After the early end of one server the other is not waited for.
+    /// Serves until a signal arrives or a server ends by itself, then ends the servers: they finish open
+    /// answers, for 2 s at most. After the early end of one server the other is not waited for.
     ///
     /// # Errors
     /// A server failed.

@@ -118,8 +118,8 @@ impl AgentState for State {
     }
 }
 
-/// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are reported
-/// separately.
+/// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are
+/// reported separately.
 fn cost(mapped_bytes: u64) -> AgentCost {
     let cpu_seconds = getrusage(UsageWho::RUSAGE_SELF).map_or(0.0, |usage| {
         [usage.user_time(), usage.system_time()]

@@ -1,5 +1,5 @@
-//! Throttling: reads from the kernel programs' counters how long pods wait for a CPU, and has the hierarchy limit the
-//! QoS levels below them.
+//! Throttling: reads from the kernel programs' counters how long pods wait for a CPU, and has the hierarchy
+//! limit the QoS levels below them.
 
 use std::collections::HashMap;
 
@@ -9,38 +9,38 @@ use super::context::Context;
 use super::error::DaemonError;
 use super::observer::Observer;
 use nodewarden_config::{EvictionThreshold, Signal, Threshold};
-use nodewarden_hierarchy::{Keeper, ManageError};
+use nodewarden_hierarchy::{HierarchyError, HierarchyManager};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{HookState, Identity, Topic};
-use nodewarden_throttle::{self as throttle, Feedback, Needs, Waited};
+use nodewarden_throttle::{self as throttle, Deps, Throttle, Waited};
 
 /// Starts throttling; `None` where it is not enabled.
 ///
 /// # Errors
 /// The machine cannot be read, or a thread cannot be started.
-pub fn start(context: Context<'_>, hierarchy: &Keeper) -> Result<Option<Feedback>, DaemonError> {
+pub fn start(context: Context<'_>, hierarchy: &HierarchyManager) -> Result<Option<Throttle>, DaemonError> {
     let Context { config, observer, .. } = context;
     if !config.throttle.enabled() {
         return Ok(None);
     }
-    let capacity = Sources::default().capacity(None).map_err(ManageError::from)?;
+    let capacity = Sources::default().capacity(None).map_err(HierarchyError::from)?;
     let cpu = observer.facts.topics.iter().find(|topic| topic.topic == Topic::Cpu);
     let no_waits = cpu.filter(|topic| topic.state == HookState::Off).map(|topic| topic.reason.clone());
     let watched = observer.clone();
-    let squeezable = hierarchy.squeezable().clone();
-    let level = &squeezable.best_effort;
+    let targets = hierarchy.throttle_targets().clone();
+    let level = &targets.best_effort;
     let below = format!("{}/", level.rsplit_once('/').map_or("", |(kubepods, _)| kubepods));
-    let needs = Needs {
+    let deps = Deps {
         waits: Box::new(move || waits(&watched, &below)),
         no_waits,
-        squeezable,
-        sink: hierarchy.sink(),
+        targets,
+        sink: hierarchy.handle(),
         journal: context.journal.clone(),
         machine_milli: capacity.cpu_milli,
         threshold: threshold(&config.eviction.thresholds, capacity.memory_bytes),
     };
-    Ok(throttle::start(&config.throttle, needs)?)
+    Ok(throttle::start(&config.throttle, deps)?)
 }
 
 /// The greatest threshold of `memory.available` in bytes, hard or soft: below it pods are evicted.
@@ -53,8 +53,8 @@ fn threshold(thresholds: &[EvictionThreshold], capacity: u64) -> u64 {
     memory.map(|threshold| bytes(&threshold.value)).max().unwrap_or(0)
 }
 
-/// How long the cgroups of Guaranteed and Burstable pods have waited for a CPU so far. Only those whose path starts with
-/// `below`, the agent's own kubepods: other agents' pods are not throttled for.
+/// How long the cgroups of Guaranteed and Burstable pods have waited for a CPU so far. Only those whose path
+/// starts with `below`, the agent's own kubepods: other agents' pods are not throttled for.
 fn waits(observer: &Observer, below: &str) -> Vec<Waited> {
     let (Some(cells), Some(space)) = (&observer.cells, observer.facts.spaces.of(Space::Cpu)) else {
         return Vec::new();

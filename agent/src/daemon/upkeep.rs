@@ -1,5 +1,5 @@
-//! What has to be done from time to time: give slots back, record losses of events, walk the cgroup tree, read the files
-//! so that a removed cgroup's last figures are known, and give memory back.
+//! What has to be done from time to time: give slots back, record losses of events, walk the cgroup tree,
+//! read the files so that a removed cgroup's last figures are known, and give memory back.
 
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
@@ -70,7 +70,8 @@ impl Drop for Upkeep {
 
 /// Runs until the sender of `stop` is dropped.
 fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>) {
-    // Where not every record of the cgroup lifecycle arrives, every reading begins with a walk.
+    // If not every record of the cgroup lifecycle can be received, each reading begins with a walk of the
+    // tree.
     let incomplete =
         observer.facts.topics.iter().any(|t| t.topic == Topic::CgroupLifecycle && t.state != HookState::On);
     let (mut walked, mut sampled) = (Instant::now(), Instant::now());

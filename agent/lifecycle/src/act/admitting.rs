@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::environment::Environment;
 use crate::record::Record;
 use crate::state::PodState;
-use nodewarden_admission::{Standing, Why};
+use nodewarden_admission::{AdmissionState, Why};
 use nodewarden_manifest::Pod;
 
 /// How long a pod waits before everything is looked at again, if nothing changes.
@@ -24,7 +24,7 @@ pub async fn admit(state: &PodState) -> bool {
             admission.asks(&pod);
             asked = pod;
         }
-        let Standing::Waits(why) = waiter.standing() else { break };
+        let AdmissionState::Waits(why) = waiter.state() else { break };
         waits(state, &why, &mut told);
         match state.unless_ending(tokio::time::timeout(AGAIN, waiter.news())).await {
             Some(Ok(())) => {}

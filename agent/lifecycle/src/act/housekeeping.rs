@@ -16,7 +16,7 @@ use tracing::{info, warn};
 use super::devices;
 use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
-use nodewarden_hierarchy::PodSink;
+use nodewarden_hierarchy::HierarchyHandle;
 use nodewarden_pods::spec::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
 use nodewarden_pods::volume;
 
@@ -145,7 +145,13 @@ impl Housekeeping {
 
     /// Removes what is there and has no worker, if it had none at the last look either: sandboxes first, then
     /// volumes.
-    pub fn tidy(&mut self, env: &Arc<Environment>, sink: &PodSink, known: &BTreeSet<&str>, present: Present) {
+    pub fn tidy(
+        &mut self,
+        env: &Arc<Environment>,
+        sink: &HierarchyHandle,
+        known: &BTreeSet<&str>,
+        present: Present,
+    ) {
         if !present.asked {
             return;
         }
@@ -170,7 +176,7 @@ impl Housekeeping {
                 if let Err(error) = remove(&env, &uid, left).await {
                     warn!(uid, "{error}; tried again");
                 }
-                sink.look();
+                sink.volumes_changed();
                 let _ = done.send(uid);
             });
         }

@@ -12,7 +12,7 @@ use crate::orders::{Order, Report};
 use crate::record::manifest::Manifest;
 use crate::state::PodState;
 use nodewarden_admission::{Admission, NoGrowth};
-use nodewarden_hierarchy::Kept;
+use nodewarden_hierarchy::DesiredCgroup;
 use nodewarden_manifest::Pod;
 use nodewarden_model::ResizePending;
 use nodewarden_pods::spec;
@@ -47,7 +47,7 @@ impl PodResize {
     pub fn start(
         &mut self,
         admission: &Admission,
-        cgroup: &mut Kept,
+        cgroup: &mut DesiredCgroup,
         orders: &mpsc::UnboundedSender<Order>,
         (pod, version): (Arc<Pod>, u64),
     ) -> bool {
@@ -63,7 +63,7 @@ impl PodResize {
         if !steps.no_container_shrinks() {
             // As long as the two differ, the hierarchy leaves containers' limits alone that the runtime is
             // about to change.
-            cgroup.told = pod.clone();
+            cgroup.applied = pod.clone();
         }
         cgroup.pod = Arc::new(steps.before);
         cgroup.version = version;
@@ -80,11 +80,11 @@ impl PodResize {
     }
 
     /// Every container has its new resources. True if the pod's cgroup changes with that.
-    pub fn finish(&mut self, admission: &Admission, cgroup: &mut Kept) -> bool {
+    pub fn finish(&mut self, admission: &Admission, cgroup: &mut DesiredCgroup) -> bool {
         let Some(target) = self.target.take() else { return false };
         admission.resized(&target);
         cgroup.pod = target.clone();
-        cgroup.told = target;
+        cgroup.applied = target;
         true
     }
 }

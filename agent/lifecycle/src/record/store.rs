@@ -18,7 +18,7 @@ const EXTENSION: &str = "json";
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error(transparent)]
-    Kept(#[from] KeptError),
+    DesiredCgroup(#[from] KeptError),
     /// Not a name for a file: no valid pod has such a uid.
     #[error("pod uid {uid:?} cannot be a file's name")]
     Uid { uid: String },

@@ -8,7 +8,7 @@ use super::Deps;
 use crate::manager::Input;
 use nodewarden_admission as admission;
 use nodewarden_admission::amounts::capacity;
-use nodewarden_admission::selector::node_labels;
+use nodewarden_admission::node_labels;
 use nodewarden_admission::{Admission, Node};
 use nodewarden_config::Config;
 use nodewarden_hierarchy::node_name;
@@ -24,7 +24,7 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
         manifests_critical: config.eviction.manifests_critical,
     };
     let (devices, inputs) = (deps.devices.clone(), inputs.downgrade());
-    let admission = Admission::new(admission::Needs {
+    let admission = Admission::new(admission::Deps {
         node,
         devices: Arc::new(move |resource, admitted| {
             let usable = devices.usable(resource, admitted)?;

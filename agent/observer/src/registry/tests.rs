@@ -51,7 +51,7 @@ fn types(happened: impl IntoIterator<Item = Option<Happened>>) -> Vec<(String, &
 }
 
 #[test]
-fn one_cgroup_in_two_hierarchies_is_told_once() {
+fn a_cgroup_in_two_hierarchies_has_each_event_once() {
     let mut r = hybrid();
     let records = [
         created(1, 10, 1, "a"),
@@ -64,9 +64,9 @@ fn one_cgroup_in_two_hierarchies_is_told_once() {
         removed(0, 20),
         removed(1, 10),
     ];
-    let told = types(records.iter().map(|record| r.apply(record, at(1))));
+    let events = types(records.iter().map(|record| r.apply(record, at(1))));
     let expected = ["cgroupCreated", "cgroupPopulated", "taskMoved", "cgroupEmptied", "cgroupRemoved"];
-    assert_eq!(told, expected.map(|t| ("/a".to_owned(), t)));
+    assert_eq!(events, expected.map(|t| ("/a".to_owned(), t)));
     assert_eq!(r.counted(), 1, "the roots stay");
 }
 
@@ -95,7 +95,7 @@ fn a_name_used_again_is_a_new_cgroup_and_its_old_slot_is_retired() {
 }
 
 #[test]
-fn removed_ones_stay_for_their_time() {
+fn removed_cgroups_stay_until_they_expire() {
     let mut r = hybrid();
     r.apply(&created(0, 2, 1, "a"), at(1));
     r.apply(&removed(0, 2), at(2));
@@ -103,11 +103,11 @@ fn removed_ones_stay_for_their_time() {
     assert!(r.groups().any(|g| &*g.path == "/a"));
     r.expire(at(3));
     assert!(!r.groups().any(|g| &*g.path == "/a"));
-    assert_eq!(r.take_retired(at(9)).len(), 1, "its slot is given back even if nobody read it");
+    assert_eq!(r.take_retired(at(9)).len(), 1, "its slot is given back even if it was never read");
 }
 
 #[test]
-fn an_oom_in_a_cgroup_removed_since_has_its_path_from_the_records_order() {
+fn an_oom_kill_has_the_path_of_a_cgroup_that_is_removed_afterwards() {
     let mut r = hybrid();
     r.apply(&created(0, 2, 1, "a"), at(1));
     let oom = Record::Oom(OomRecord {
@@ -126,17 +126,17 @@ fn an_oom_in_a_cgroup_removed_since_has_its_path_from_the_records_order() {
         command: *b"eat\0\0\0\0\0\0\0\0\0\0\0\0\0",
         trigger_command: [0; COMMAND_LEN],
     });
-    let told = r.apply(&oom, at(2)).unwrap();
+    let event = r.apply(&oom, at(2)).unwrap();
     r.apply(&removed(0, 2), at(3));
-    assert_eq!(&*told.path, "/a");
-    let Detail::Oom(kill) = told.detail else { panic!("{told:?}") };
+    assert_eq!(&*event.path, "/a");
+    let Detail::Oom(kill) = event.detail else { panic!("{event:?}") };
     assert_eq!((kill.limit_cgroup.as_str(), kill.limit_bytes), ("/", Some(40960)));
     assert_eq!((kill.pid, kill.command.as_str(), kill.oom_score_adj), (5, "eat", -7));
     assert_eq!((kill.anon_rss_bytes, kill.scope), (4096, LimitScope::Cgroup));
 }
 
 #[test]
-fn exit_status_as_wait_gives_it() {
+fn exit_code_and_signal_are_decoded_as_by_wait() {
     let mut r = hybrid();
     let exit = |status| {
         Record::Exit(ExitRecord {
@@ -155,7 +155,7 @@ fn exit_status_as_wait_gives_it() {
 }
 
 #[test]
-fn a_device_access_is_told_by_the_process_cgroup_or_its_pods() {
+fn a_device_access_has_the_path_of_the_process_cgroup_or_else_of_its_pod() {
     let mut r = hybrid();
     r.apply(&created(1, 2, 1, "pod"), at(1));
     let access = |cgroup, mode, wanted| {
@@ -171,7 +171,7 @@ fn a_device_access_is_told_by_the_process_cgroup_or_its_pods() {
         })
     };
     for cgroup in [2, 77] {
-        let told = r.apply(&access(cgroup, DEVICE_ENFORCE, DEVICE_READ | DEVICE_WRITE), at(2)).unwrap();
+        let event = r.apply(&access(cgroup, DEVICE_ENFORCE, DEVICE_READ | DEVICE_WRITE), at(2)).unwrap();
         let expected = DeviceAccess {
             pid: 5,
             command: "cat".into(),
@@ -182,17 +182,19 @@ fn a_device_access_is_told_by_the_process_cgroup_or_its_pods() {
             refused_by_runtime: false,
             count: 4,
         };
-        assert_eq!((&*told.path, told.detail), ("/pod", Detail::Device(expected)));
+        assert_eq!((&*event.path, event.detail), ("/pod", Detail::Device(expected)));
     }
     let audited = r.apply(&access(2, DEVICE_AUDIT, DEVICE_WRITE), at(3)).unwrap().detail;
-    let Detail::Device(told) = audited else { panic!("{audited:?}") };
-    assert_eq!((told.verdict, told.access.as_str()), (DeviceVerdict::Audited, "w"));
+    let Detail::Device(access) = audited else { panic!("{audited:?}") };
+    assert_eq!((access.verdict, access.access.as_str()), (DeviceVerdict::Audited, "w"));
 }
 
 proptest! {
     /// Whatever the order of creations and removals: no slot is in use twice, none is forgotten.
     #[test]
-    fn every_slot_is_held_or_retired_once(steps in prop::collection::vec((0u32..2, 2u64..8, any::<bool>()), 0..80)) {
+    fn every_slot_is_held_or_retired_once(
+        steps in prop::collection::vec((0u32..2, 2u64..8, any::<bool>()), 0..80)
+    ) {
         let mut r = hybrid();
         let mut ids = HashMap::new();
         let mut next = 100u64;

@@ -1,4 +1,4 @@
-//! How much of what: CPU in thousandths, everything else in whole units (bytes, devices, pods).
+//! Amounts of resources: CPU in thousandths, everything else in whole units (bytes, devices, pods).
 
 use std::collections::BTreeMap;
 
@@ -8,13 +8,13 @@ use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMOR
 use nodewarden_manifest::{ContainerKind, Pod, Quantity};
 use nodewarden_qos::allocatable::allocatable;
 
-/// Amounts by resource name; what is not there is 0.
+/// Amounts by resource name: CPU in thousandths, everything else in whole units. A missing resource is 0.
 pub type Amounts = BTreeMap<String, i64>;
 
-/// How many pods, as a resource (`v1.ResourcePods`).
+/// Name of the number of pods as a resource (`v1.ResourcePods`).
 pub const PODS: &str = "pods";
 
-/// What a pod takes as long as it is there: its requests, and one place.
+/// What a pod holds: its requests and 1 of [`PODS`].
 pub fn wants(pod: &Pod) -> Amounts {
     let requests = pod.requests();
     let positive = requests.iter().filter(|(_, quantity)| quantity.is_positive());
@@ -23,7 +23,7 @@ pub fn wants(pod: &Pod) -> Amounts {
     wants
 }
 
-/// The same once its init containers have finished: devices that only they had are free again.
+/// The same after its init containers have finished: devices that only they had are free again.
 pub fn wants_initialised(pod: &Pod) -> Amounts {
     let mut wants = wants(pod);
     let lasting = || {
@@ -36,7 +36,7 @@ pub fn wants_initialised(pod: &Pod) -> Amounts {
     wants
 }
 
-/// What pods can have together: allocatable, and `maxPods`. Devices are not in it: they come and go.
+/// What pods can have together: allocatable and `maxPods`. Without devices, whose number changes.
 pub fn capacity(capacity: &Capacity, settings: &NodeSettings) -> Amounts {
     let left = allocatable(capacity, settings);
     let signed = |amount: u64| i64::try_from(amount).unwrap_or(i64::MAX);
@@ -53,12 +53,12 @@ pub fn capacity(capacity: &Capacity, settings: &NodeSettings) -> Amounts {
     all
 }
 
-/// Of one resource.
+/// The amount of one resource; 0 if it is missing.
 pub fn amount(amounts: &Amounts, resource: &str) -> i64 {
     amounts.get(resource).copied().unwrap_or(0)
 }
 
-/// The larger of both, name by name.
+/// The larger amount of each resource.
 pub fn larger(one: &Amounts, other: &Amounts) -> Amounts {
     let mut both = one.clone();
     for (name, amount) in other {
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_in_their_units_and_one_place() {
+    fn requests_in_their_units_and_one_pod() {
         let requests = json!({"cpu": "0.5", "memory": "1Ki", "hugepages-2Mi": "4Mi", "a.b/c": 3, "ephemeral-storage": 0});
         let pod = pod(json!({"containers": [{"name": "c", "resources": {"requests": requests}}]}));
         let expected = [("a.b/c", 3), (CPU, 500), ("hugepages-2Mi", 4 << 20), (MEMORY, 1024), (PODS, 1)];
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there() {
+    fn capacity_is_allocatable_and_max_pods() {
         let machine = Capacity {
             cpu_milli: 4000,
             memory_bytes: 1 << 30,

@@ -1,6 +1,6 @@
-//! Whether a pod fits, as a function of what is there (kubelet: `predicateAdmitHandler.Admit`, the scheduler's
-//! `AdmissionCheck`, and the eviction manager's `Admit`). Taints play no part: a lone node has none, and the kubelet
-//! does not hold static pods to them.
+//! Whether a pod fits, as a function of what is available (kubelet: `predicateAdmitHandler.Admit`, the
+//! scheduler's `AdmissionCheck`, and the eviction manager's `Admit`). Taints are not checked: a standalone
+//! node has none, and the kubelet does not apply them to static pods.
 
 use std::collections::BTreeMap;
 
@@ -15,40 +15,40 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 use nodewarden_manifest::names::{CPU, EPHEMERAL_STORAGE, MEMORY};
 
-/// What the node's condition is called as a taint.
+/// Taint of the condition `MemoryPressure`.
 const MEMORY_PRESSURE_TAINT: &str = "node.kubernetes.io/memory-pressure";
 const NO_SCHEDULE: &str = "NoSchedule";
 
-/// What a pod asks for.
+/// A pod's request for admission.
 #[derive(Debug, Clone, Copy)]
-pub struct Asked<'a> {
+pub struct Request<'a> {
     pub pod: &'a Pod,
     pub wants: &'a Amounts,
     pub ports: &'a [HostPort],
-    /// Conditions of the node do not keep it away.
+    /// The pod is admitted under any node condition.
     pub critical: bool,
 }
 
-/// What it is held against.
+/// What the request is compared with.
 #[derive(Clone, Copy)]
-pub struct Ground<'a> {
+pub struct NodeState<'a> {
     pub node_name: &'a str,
     pub labels: &'a BTreeMap<String, String>,
     pub pressure: &'a Pressure,
-    /// How much of a resource pods can have together; `None` where nobody knows, and it is not checked.
+    /// How much of a resource pods can have together; `None` if unknown, then it is not checked.
     pub capacity: &'a dyn Fn(&str) -> Option<i64>,
-    /// How much of it is taken or kept for others.
+    /// How much of it is held by or reserved for others.
     pub used: &'a dyn Fn(&str) -> i64,
-    /// Whether others have this port.
+    /// Whether another pod has this port.
     pub port_taken: &'a dyn Fn(&HostPort) -> bool,
 }
 
-/// Every reason why the pod may not start; none: it may. The first one is the pod's reason.
-pub fn check(asked: &Asked<'_>, ground: &Ground<'_>) -> Vec<Refusal> {
-    let Asked { pod, wants, ports, critical } = *asked;
+/// Every reason why the pod may not start; empty if it may. The first one is the reason in its status.
+pub fn check(request: &Request<'_>, node: &NodeState<'_>) -> Vec<Refusal> {
+    let Request { pod, wants, ports, critical } = *request;
     let mut refusals = Vec::new();
     if !critical {
-        refusals.extend(pressed(pod, ground.pressure));
+        refusals.extend(pressed(pod, node.pressure));
     }
     if pod.labels.get(OS).is_some_and(|os| os != LINUX) {
         refusals.push(Refusal::OsLabel);
@@ -56,27 +56,27 @@ pub fn check(asked: &Asked<'_>, ground: &Ground<'_>) -> Vec<Refusal> {
     if pod.spec.os.as_ref().is_some_and(|os| os.name != LINUX) {
         refusals.push(Refusal::Os);
     }
-    refusals.extend(insufficient(wants, ground));
-    if !wants_node(pod, ground.node_name, ground.labels) {
+    refusals.extend(insufficient(wants, node));
+    if !wants_node(pod, node.node_name, node.labels) {
         refusals.push(Refusal::Affinity);
     }
     let named = pod.spec.node_name.as_deref().filter(|name| !name.is_empty());
-    if named.is_some_and(|name| name != ground.node_name) {
+    if named.is_some_and(|name| name != node.node_name) {
         refusals.push(Refusal::NodeName);
     }
-    if ports.iter().any(ground.port_taken) {
+    if ports.iter().any(node.port_taken) {
         refusals.push(Refusal::Ports);
     }
     refusals
 }
 
-/// In the order of the scheduler's `fitsRequest`.
-fn insufficient<'a>(wants: &'a Amounts, ground: &'a Ground<'_>) -> impl Iterator<Item = Refusal> + 'a {
+/// The insufficient resources, in the order of the scheduler's `fitsRequest`.
+fn insufficient<'a>(wants: &'a Amounts, node: &'a NodeState<'_>) -> impl Iterator<Item = Refusal> + 'a {
     const FIRST: [&str; 4] = [PODS, CPU, MEMORY, EPHEMERAL_STORAGE];
     let first = FIRST.into_iter().filter_map(|name| wants.get_key_value(name));
     let others = wants.iter().filter(|(name, _)| !FIRST.contains(&name.as_str()));
     first.chain(others).filter(|(_, wanted)| **wanted > 0).filter_map(|(name, wanted)| {
-        let (capacity, used) = ((ground.capacity)(name)?, (ground.used)(name));
+        let (capacity, used) = ((node.capacity)(name)?, (node.used)(name));
         (*wanted > capacity - used).then(|| Refusal::Insufficient {
             resource: name.clone(),
             requested: *wanted,
@@ -86,7 +86,8 @@ fn insufficient<'a>(wants: &'a Amounts, ground: &'a Ground<'_>) -> impl Iterator
     })
 }
 
-/// Memory alone keeps away pods that ask for nothing, unless they tolerate it; everything else all but critical ones.
+/// Memory pressure alone excludes BestEffort pods, unless they tolerate it; other conditions exclude every
+/// pod.
 fn pressed(pod: &Pod, pressure: &Pressure) -> Option<Refusal> {
     let conditions: Vec<_> = pressure.0.keys().copied().collect();
     let admitted = match conditions[..] {
@@ -100,7 +101,7 @@ fn pressed(pod: &Pod, pressure: &Pressure) -> Option<Refusal> {
     (!admitted).then_some(Refusal::Pressure(conditions))
 }
 
-/// `Toleration.ToleratesTaint`, of the taint of that condition.
+/// `Toleration.ToleratesTaint` for the taint of memory pressure.
 fn tolerates_memory_pressure(toleration: &v1::Toleration) -> bool {
     let is = |text: &Option<String>, expected: &str| {
         text.as_deref().is_none_or(|text| text.is_empty() || text == expected)
@@ -115,5 +116,4 @@ fn tolerates_memory_pressure(toleration: &v1::Toleration) -> bool {
 }
 
 #[cfg(test)]
-#[path = "check_tests.rs"]
 mod tests;

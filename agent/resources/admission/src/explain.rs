@@ -1,4 +1,4 @@
-//! What is told of a preemption: who was considered, who has to go, and for what.
+//! The decision record of a preemption: the candidates, the victims and the reason.
 
 use std::fmt;
 use std::sync::Arc;
@@ -7,23 +7,25 @@ use std::time::Duration;
 use jiff::Timestamp;
 
 use super::amounts::{Amounts, amount};
-use super::book::{Preempted, unable_text};
 use super::preempt::preemptable;
+use super::queue::{Preempted, unable_text};
 use super::refusal::Refusal;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{CandidateSeen, Decision, DecisionStep, SignalSeen};
 
-/// Takes decisions; by default nobody does.
+/// Receives decisions; by default they are dropped.
 #[derive(Clone)]
 pub struct Explain(Arc<dyn Fn(Decision) + Send + Sync>);
 
 impl Explain {
-    pub fn new(tell: impl Fn(Decision) + Send + Sync + 'static) -> Self {
-        Self(Arc::new(tell))
+    /// Calls `record` with each decision.
+    pub fn new(record: impl Fn(Decision) + Send + Sync + 'static) -> Self {
+        Self(Arc::new(record))
     }
 
-    pub fn tell(&self, decision: Decision) {
+    /// Passes a decision on.
+    pub fn record(&self, decision: Decision) {
         (self.0)(decision);
     }
 }
@@ -40,20 +42,20 @@ impl fmt::Debug for Explain {
     }
 }
 
-/// The decision, `took` after it was begun. Whoever keeps decisions gives it its number.
+/// The decision record; making it took `took`. It gets its number from the history.
 pub fn decision(preempted: &Preempted, took: Duration) -> Decision {
     let Preempted { pod, refusals, victims, unable, .. } = preempted;
     let outcome = if victims.is_empty() {
-        format!("nobody has to make way for {}: {}", name(pod), unable_text(unable))
+        format!("no pod is preempted for {}: {}", name(pod), unable_text(unable))
     } else {
         let names: Vec<String> = victims.iter().map(name).collect();
-        format!("{} make way for {}", names.join(", "), name(pod))
+        format!("{} preempted for {}", names.join(", "), name(pod))
     };
     let step = DecisionStep {
         what: "rank".to_owned(),
         after_us: 0,
         took_us: u64::try_from(took.as_micros()).unwrap_or(u64::MAX),
-        result: format!("{} of {} pods have to make way", victims.len(), preempted.candidates.len()),
+        result: format!("{} of {} pods are preempted", victims.len(), preempted.candidates.len()),
     };
     Decision {
         number: 0,
@@ -76,7 +78,7 @@ fn positive(amount: i64) -> u64 {
     u64::try_from(amount).unwrap_or(0)
 }
 
-/// A resource as a signal: its threshold is what the pod asks for.
+/// A resource as a signal: its threshold is the pod's request.
 fn signal(refusal: &Refusal) -> Option<SignalSeen> {
     let Refusal::Insufficient { resource, requested, used, capacity } = refusal else { return None };
     Some(SignalSeen {
@@ -91,7 +93,8 @@ fn signal(refusal: &Refusal) -> Option<SignalSeen> {
     })
 }
 
-/// Who goes, in order; who could have; who never would. Use and request are what they hold of what is missing first.
+/// The victims in order, then the pods that could have been chosen, then those that could not. Usage and
+/// request are what they hold of the first missing resource.
 fn candidates(preempted: &Preempted) -> Vec<CandidateSeen> {
     let resource = preempted.refusals.iter().find_map(|own| Some(own.missing()?.0)).unwrap_or_default();
     let seen = |(pod, held): &(Arc<Pod>, Amounts)| {

@@ -1,17 +1,25 @@
-//! Whether a pod that runs may have other resources now (KEP-1287; kubelet `canResizePod` of pkg/kubelet/allocation).
+//! Whether a running pod may have other resources now (KEP-1287; kubelet `canResizePod` of
+//! pkg/kubelet/allocation).
 //!
-//! Only what grows is checked: who gives something back may always.
+//! Only resources that grow are checked; a pod may always release some.
 
 use super::Refusal;
 use super::amounts::{Amounts, amount};
 use nodewarden_model::ResizePending;
 
-/// Why it may not. It keeps what it has.
+/// Why a running pod may not have more resources. It keeps what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NoGrowth {
-    /// The node has not as much even if it were empty.
-    Infeasible { resource: String, requested: i64, capacity: i64 },
-    /// Others have it.
+    /// The node would not have enough even without other pods.
+    Infeasible {
+        /// Name of the resource.
+        resource: String,
+        /// What the pod requests.
+        requested: i64,
+        /// What pods can have together.
+        capacity: i64,
+    },
+    /// Other pods hold it now.
     Deferred(Refusal),
 }
 
@@ -27,8 +35,8 @@ impl NoGrowth {
     }
 }
 
-/// What a pod that holds `held` may not have of what it wants. `capacity` is `None` where nobody knows; `used` is what
-/// others hold. What is never there comes before what is not there now.
+/// The first of the wanted amounts that a pod that holds `held` may not have. `capacity` is `None` where it
+/// is not known; `used` is what others hold. Infeasible requests come before deferred ones.
 pub fn refused(
     held: &Amounts,
     wants: &Amounts,
@@ -66,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn never_now_and_yes() {
+    fn infeasible_deferred_and_granted_requests() {
         let capacity = of(10, 20);
         let asked = |held: Amounts, wants: Amounts, others: Amounts| {
             let found =
@@ -91,12 +99,12 @@ mod tests {
         assert_eq!(
             asked(Amounts::new(), Amounts::from([("a/b".to_owned(), 7)]), of(0, 0)),
             None,
-            "nobody knows"
+            "the capacity is not known"
         );
     }
 
     proptest! {
-        /// What is granted fits beside the others, and what is refused for now would fit alone.
+        /// A granted request fits together with the others, and a deferred one would fit without them.
         #[test]
         fn granted_fits(held in (0i64..20, 0i64..20), wants in (0i64..20, 0i64..20), others in (0i64..20, 0i64..20)) {
             let (held, wants, others) = (of(held.0, held.1), of(wants.0, wants.1), of(others.0, others.1));

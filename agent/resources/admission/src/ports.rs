@@ -1,10 +1,10 @@
-//! Ports of the node that pods ask for (scheduler plugin NodePorts, `HostPortInfo`).
+//! Host ports of pods (scheduler plugin NodePorts, `HostPortInfo`).
 
 use k8s_openapi::api::core::v1;
 
 use nodewarden_manifest::{ContainerKind, Pod};
 
-/// The address that stands for every one.
+/// The wildcard address.
 const EVERY: &str = "0.0.0.0";
 
 /// One port of the node.
@@ -16,7 +16,7 @@ pub struct HostPort {
 }
 
 impl HostPort {
-    /// The same port of the same protocol, at the same address or at every one.
+    /// Whether both are the same port of the same protocol, at the same address or at the wildcard address.
     pub fn conflicts(&self, other: &Self) -> bool {
         let addresses = [self.address.as_str(), other.address.as_str()];
         (&self.protocol, self.port) == (&other.protocol, other.port)
@@ -24,8 +24,8 @@ impl HostPort {
     }
 }
 
-/// What a pod's sidecars and ordinary containers ask for by `hostPort`; on the node's network that is every
-/// `containerPort` (`SetDefaults_HostNetworkPods`).
+/// The `hostPort`s of a pod's sidecars and regular containers; with `hostNetwork`, every `containerPort`
+/// (`SetDefaults_HostNetworkPods`).
 pub fn host_ports(pod: &Pod) -> Vec<HostPort> {
     let on_node = pod.spec.host_network == Some(true);
     let sidecar = |own: &&v1::Container| {

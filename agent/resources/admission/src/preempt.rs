@@ -1,33 +1,35 @@
-//! Who makes way for a critical pod (kubelet pkg/kubelet/preemption): of Guaranteed pods those that are needed if every
-//! other one went, then of Burstable ones, then of BestEffort ones; in each class the nearest to what is missing first,
-//! and of two as near the one that asks for less, or that came later.
+//! Chooses the pods that are preempted for a critical pod (kubelet pkg/kubelet/preemption): Guaranteed pods
+//! that are needed even if all others ended, then Burstable ones, then BestEffort ones. In each class the pod
+//! nearest to what is missing comes first; of two equally near, the one that requests less, or that came
+//! later.
 //!
-//! What the kubelet does not do: one that those chosen after it make needless stays.
+//! Unlike in the kubelet, a pod that is not needed any more because of those chosen after it is not
+//! preempted.
 
 use super::amounts::{Amounts, amount};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 use nodewarden_manifest::names::{CPU, MEMORY};
 
-/// A pod that runs, with what it holds.
+/// A running pod and what it holds.
 #[derive(Debug, Clone, Copy)]
 pub struct Held<'a> {
     pub pod: &'a Pod,
     pub held: &'a Amounts,
 }
 
-/// Whether a critical pod of this priority may have that one make way. `types.Preemptable` also says so of any that is
-/// not critical, which is the same where priority makes a pod critical; where every manifest pod counts as critical,
-/// priority is all there is.
+/// Whether `pod` may be preempted for `preemptor`. `types.Preemptable` also allows any pod that is not
+/// critical, which is the same where priority makes a pod critical; where every manifest pod counts as
+/// critical, only priority decides.
 pub fn preemptable(preemptor: &Pod, pod: &Pod) -> bool {
     preemptor.priority > pod.priority
 }
 
-/// Indexes of those that make way, BestEffort ones first. `missing` has only what is above 0.
+/// Indexes of the victims, BestEffort pods first. `missing` holds positive amounts only.
 ///
 /// # Errors
-/// What would still be missing if all went that may: nobody has to.
-pub fn choose(preemptor: &Pod, pods: &[Held<'_>], missing: &Amounts) -> Result<Vec<usize>, Amounts> {
+/// What would still be missing if every pod that may be preempted ended; then there are no victims.
+pub fn select_victims(preemptor: &Pod, pods: &[Held<'_>], missing: &Amounts) -> Result<Vec<usize>, Amounts> {
     let class = |qos: QosClass| -> Vec<usize> {
         let of = |(_, own): &(usize, &Held<'_>)| own.pod.qos == qos && preemptable(preemptor, own.pod);
         pods.iter().enumerate().filter(of).map(|(index, _)| index).collect()
@@ -48,8 +50,9 @@ pub fn choose(preemptor: &Pod, pods: &[Held<'_>], missing: &Amounts) -> Result<V
     Ok([best_effort, burstable, guaranteed].concat())
 }
 
-/// Of one class (`getPodsToPreemptByDistance`). What it asks for is its memory, then its CPU (`smallerResourceRequest`),
-/// and then, since devices may be all there is to tell two apart, the rest of what is missing.
+/// Victims of one class (`getPodsToPreemptByDistance`). Requests are compared by memory, then CPU
+/// (`smallerResourceRequest`), and then, since two pods may differ in devices only, by the other missing
+/// resources.
 fn nearest(pods: &[Held<'_>], mut of: Vec<usize>, missing: Amounts) -> Result<Vec<usize>, Amounts> {
     let (mut left, mut chosen) = (missing.clone(), Vec::new());
     while !left.is_empty() {
@@ -82,7 +85,7 @@ fn nearest(pods: &[Held<'_>], mut of: Vec<usize>, missing: Amounts) -> Result<Ve
     Ok(chosen)
 }
 
-/// Sum over what is missing of the square of the part that would still be missing (`distance`).
+/// Sum over the missing resources of the square of the fraction that would still be missing (`distance`).
 pub fn distance(missing: &Amounts, held: &Amounts) -> f64 {
     let part = |(name, missing): (&String, &i64)| {
         let left = missing - amount(held, name);
@@ -98,5 +101,4 @@ pub fn subtract(missing: &Amounts, held: &Amounts) -> Amounts {
 }
 
 #[cfg(test)]
-#[path = "preempt_tests.rs"]
 mod tests;

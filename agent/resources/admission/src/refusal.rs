@@ -1,35 +1,47 @@
-//! Why a pod may not start now, in the kubelet's words (pkg/kubelet/lifecycle/predicate.go, `managerImpl.Admit` of
-//! pkg/kubelet/eviction).
+//! Why a pod may not start now, in the kubelet's words (pkg/kubelet/lifecycle/predicate.go,
+//! `managerImpl.Admit` of pkg/kubelet/eviction).
 
 use nodewarden_eviction::NodeCondition;
 
-/// One reason.
+/// One reason why a pod may not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// `InsufficientResourceError`: CPU in thousandths, everything else in whole units.
     #[error(
         "Node didn't have enough resource: {resource}, requested: {requested}, used: {used}, capacity: {capacity}"
     )]
-    Insufficient { resource: String, requested: i64, used: i64, capacity: i64 },
+    Insufficient {
+        /// Name of the resource.
+        resource: String,
+        /// What the pod requests.
+        requested: i64,
+        /// What other pods hold.
+        used: i64,
+        /// What pods can have together.
+        capacity: i64,
+    },
     /// `spec.nodeSelector` or the required terms of `spec.affinity.nodeAffinity`.
     #[error("Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector")]
     Affinity,
     /// `spec.nodeName` is another node's.
     #[error("Predicate NodeName failed: node(s) didn't match the requested node name")]
     NodeName,
+    /// A host port is taken.
     #[error("Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports")]
     Ports,
     /// The pod's own label `kubernetes.io/os`.
     #[error("Failed to admit pod as the `kubernetes.io/os` label doesn't match node label")]
     OsLabel,
+    /// `spec.os.name` is not `linux`.
     #[error("Failed to admit pod as the OS field doesn't match node OS")]
     Os,
+    /// Node conditions exclude the pod.
     #[error("The node had condition: [{}]. ", names(.0))]
     Pressure(Vec<NodeCondition>),
 }
 
 impl Refusal {
-    /// The word in the pod's status.
+    /// `status.reason` of the pod.
     pub fn reason(&self) -> String {
         let reason = match self {
             Self::Insufficient { resource, .. } => return format!("OutOf{resource}"),
@@ -43,7 +55,7 @@ impl Refusal {
         reason.to_owned()
     }
 
-    /// How much more there would have to be; `None` where more of something does not help.
+    /// Name and missing amount of an insufficient resource; `None` for other reasons.
     pub fn missing(&self) -> Option<(&str, i64)> {
         match self {
             Self::Insufficient { resource, requested, used, capacity } => {

@@ -1,4 +1,4 @@
-//! Whether a pod wants this node: `spec.nodeSelector` and the required node affinity (component-helpers
+//! Whether a pod selects this node: `spec.nodeSelector` and the required node affinity (component-helpers
 //! scheduling/corev1/nodeaffinity, apimachinery's labels.Requirement).
 
 use std::collections::BTreeMap;
@@ -12,12 +12,12 @@ pub const HOSTNAME: &str = "kubernetes.io/hostname";
 /// `kubernetes.io/os`.
 pub const OS: &str = "kubernetes.io/os";
 const ARCH: &str = "kubernetes.io/arch";
-/// What runs here.
+/// The operating system of this node.
 pub const LINUX: &str = "linux";
-/// The only field that terms know.
+/// The only field that terms can match.
 const NAME_FIELD: &str = "metadata.name";
 
-/// The labels that a kubelet gives its node.
+/// The labels that the kubelet gives its node.
 pub fn node_labels(node_name: &str) -> BTreeMap<String, String> {
     // Go's names of architectures.
     let arch = match std::env::consts::ARCH {
@@ -35,7 +35,7 @@ pub fn node_labels(node_name: &str) -> BTreeMap<String, String> {
     labels.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
-/// Whether both apply to the node; a pod that names none wants every node.
+/// Whether both match the node; a pod without either matches every node.
 pub fn wants_node(pod: &Pod, node_name: &str, labels: &BTreeMap<String, String>) -> bool {
     let selector = pod.spec.node_selector.iter().flatten();
     let mut selector = selector.map(|(name, value)| labels.get(name) == Some(value));
@@ -47,7 +47,7 @@ pub fn wants_node(pod: &Pod, node_name: &str, labels: &BTreeMap<String, String>)
             .is_none_or(|own| own.node_selector_terms.iter().any(|term| applies(term, labels, &fields)))
 }
 
-/// A term that asks nothing applies to no node.
+/// An empty term matches no node.
 fn applies(
     term: &v1::NodeSelectorTerm,
     labels: &BTreeMap<String, String>,

@@ -1,6 +1,7 @@
-//! Ending a pod at once, through its cgroup: what a hard threshold asks for.
+//! Kills a pod at once through its cgroup, as a hard threshold requires.
 //!
-//! The runtime sees its containers end as if they had been killed by somebody else; the pod's worker goes on from there.
+//! The runtime sees the containers exit as after any SIGKILL from outside; the pod's worker then continues as
+//! usual.
 
 use std::sync::Arc;
 use std::thread;
@@ -9,24 +10,25 @@ use std::time::Duration;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::cgroup::control::{DestroyError, GroupFiles, is_empty, kill_now};
 
-/// Rounds of killing what is made meanwhile end after this time.
+/// Processes that are forked meanwhile are killed in further rounds, for at most this time.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// Sends KILL to every process of the cgroup `path` and of those below it: `cgroup.kill` where v2 has it, else one by one
-/// with forks forbidden first. Returns how many there were as soon as all have it, while their memory is being given back
-/// on a thread of its own.
+/// Sends SIGKILL to every process of the cgroup `path` and of the cgroups below it: with `cgroup.kill` where
+/// v2 has it, else one by one after forbidding forks. Returns the number of processes as soon as all of them
+/// have the signal; their memory is released on a separate thread.
 ///
 /// # Errors
-/// It holds this process or process 1; more is made than can be killed; its files cannot be read.
+/// The cgroup holds this process or process 1; processes are forked faster than they can be killed; a file of
+/// the cgroup cannot be read.
 pub fn kill(layout: &Layout, path: &str) -> Result<usize, DestroyError> {
     let killed = kill_now(&files(layout), path, PATIENCE)?;
     let processes = killed.processes;
-    // Without a thread to be had they give it back themselves.
+    // Without the thread the exiting processes release their memory themselves.
     let _ = thread::Builder::new().name("release".into()).spawn(move || killed.release());
     Ok(processes)
 }
 
-/// Whether no process is left in it or below it. False as well when that cannot be read.
+/// Whether no process is left in the cgroup or below it. Also false when that cannot be read.
 pub fn empty(layout: &Layout, path: &str) -> bool {
     is_empty(&files(layout), path).unwrap_or(false)
 }
@@ -43,7 +45,7 @@ mod tests {
     use nodewarden_machine::cgroup::Controller;
     use nodewarden_machine::cgroup::fixture::TestTree;
 
-    /// Waits until it is so; how long that took.
+    /// Waits until `is` returns true, and returns how long that took.
     fn until(what: &str, mut is: impl FnMut() -> bool) -> Duration {
         let begun = Instant::now();
         while !is() {
@@ -54,33 +56,33 @@ mod tests {
     }
 
     #[test]
-    fn everything_in_it_and_below_and_nothing_beside() {
+    fn kills_the_cgroup_and_those_below_but_not_its_sibling() {
         let Some(tree) = TestTree::make("evict-kill") else { return };
         let path = tree.group("pod");
         tree.group("pod/a");
         tree.group("pod/b");
-        tree.group("beside");
+        tree.group("sibling");
         assert!(empty(&tree.layout, &path));
         assert_eq!(kill(&tree.layout, &path).unwrap(), 0);
         tree.run("pod/b", "sleep 60 & sleep 60");
         tree.run("pod/a", "trap '' TERM; while :; do sleep 0.1; done");
-        tree.run("beside", "sleep 60");
+        tree.run("sibling", "sleep 60");
         thread::sleep(Duration::from_millis(200));
         assert!(!empty(&tree.layout, &path));
         let begun = Instant::now();
         let killed = kill(&tree.layout, &path).unwrap();
         let took = begun.elapsed();
         let gone = until("gone", || empty(&tree.layout, &path));
-        println!("{killed} processes told in {took:?}, gone after {gone:?} more");
+        println!("{killed} processes signalled in {took:?}, gone after {gone:?} more");
         assert!(killed >= 4, "{killed}");
-        assert!(!empty(&tree.layout, &tree.path("beside")));
+        assert!(!empty(&tree.layout, &tree.path("sibling")));
     }
 
     #[test]
-    fn what_forks_as_fast_as_it_can() {
+    fn a_fork_bomb_is_killed() {
         let Some(tree) = TestTree::make("evict-forks") else { return };
         let path = tree.group("pod");
-        // With an end of its own, should the test fail.
+        // `wait` ends these loops when the test fails before the kill.
         tree.run("pod", "for i in 1 2 3; do (while :; do sleep 0.3 & sleep 0.001; done) & done; wait");
         thread::sleep(Duration::from_millis(300));
         let killed = kill(&tree.layout, &path).unwrap();
@@ -91,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_back_soon_even_without_a_share_of_the_cpu() {
+    fn memory_is_released_soon_even_with_the_lowest_cpu_share() {
         let Some(tree) = TestTree::make("evict-memory") else { return };
         let path = tree.group("pod");
         let least = if tree.layout.unified().is_some_and(|u| u.controllers.contains(&Controller::Cpu)) {

@@ -1,26 +1,33 @@
-//! Eviction: when the node runs out of memory, disk, inodes or processes, who goes, and in which order.
+//! Eviction: which pods end, and in which order, when the node runs out of memory, disk space, inodes or
+//! processes.
 //!
-//! Decided on plain values ([`types`]): [`assess`] says which thresholds are passed and which conditions that makes,
-//! [`rank`] orders the pods; [`limits`] says who is beyond a limit of its own. What they are decided on is read by [`gather`] in the same turn, whenever [`wake`] or the
-//! timer says so; [`engine`] puts it together. What was decided is kept by [`history`], and counted by [`told`].
+//! Decisions are made on plain values (`types`): `assess` finds the thresholds that are passed and the node
+//! conditions that follow, `rank` orders the pods, `limits` finds pods beyond a limit of their own. `gather`
+//! reads those values in the same pass, whenever `wake` or the timer asks for it; [`engine`] puts it
+//! together. Decisions are stored by `history` and counted by [`metrics`].
 
-pub mod assess;
+#![deny(missing_docs)]
+
+mod assess;
 pub mod engine;
-pub mod gather;
-pub mod history;
+mod gather;
+mod history;
 pub mod kill;
-pub mod limits;
-pub mod message;
+mod limits;
+mod message;
+pub mod metrics;
 mod order;
-pub mod pace;
-pub mod rank;
-pub mod told;
-pub mod types;
-pub mod wake;
+mod pace;
+mod rank;
+mod types;
+mod wake;
 
+pub use gather::Subject;
 pub use history::History;
+pub use message::NODE_LOW;
 pub use order::{EVICTED, Eviction};
-pub use types::{
-    Candidate, ContainerUse, DiskLayout, DiskUse, Needs, NodeCondition, Observations, Observed, PodDisk,
-    Pressure,
+pub(crate) use types::{
+    Candidate, ContainerUse, DiskLayout, DiskUse, Observations, Observed, PodDisk, RequiredStats,
 };
+pub use types::{NodeCondition, Pressure};
+pub use wake::{Waker, Wakeups};

@@ -1,9 +1,10 @@
-//! A pod's own limits of disk space: `emptyDir.sizeLimit` and limits of `ephemeral-storage`. Who is beyond one has to go,
-//! however much the node has left (kubelet `localStorageEviction`).
+//! Limits of disk space that pods have of their own: `emptyDir.sizeLimit` and limits of `ephemeral-storage`.
+//! A pod that exceeds one is evicted, however much the node has left (kubelet `localStorageEviction`).
 //!
-//! Three limits, in this order: each volume's, the pod's (its containers' limits together, against everything that it has
-//! on disk), each container's (against its writable layer and its logs). A volume in memory cannot grow beyond its limit and
-//! is not looked at. Unlike in a kubelet a container's layer counts wherever it is, also on an image file system of its own.
+//! Three limits, checked in this order: each volume's; the pod's (the sum of its containers' limits, against
+//! everything it has on disk); each container's (against its writable layer and its logs). A volume in memory
+//! cannot grow beyond its limit and is not checked. Unlike in the kubelet, a container's layer counts
+//! wherever it is, also on a separate image file system.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +13,7 @@ use nodewarden_manifest::names::EPHEMERAL_STORAGE;
 use nodewarden_manifest::volume_source::{Medium, Source};
 use nodewarden_manifest::{Pod, Quantity};
 
-/// The limits that a pod has, in the order in which they are looked at.
+/// The limits of a pod, in the order in which they are checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// Names of `emptyDir` volumes on disk.
@@ -22,7 +23,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// None for a pod without any: it is not read.
+    /// The pod's limits; `None` if it has none.
     pub fn of(pod: &Pod) -> Option<Self> {
         let volume = |volume| {
             let Some(Source::EmptyDir(Some(asked))) = Source::of(volume) else { return None };
@@ -35,7 +36,7 @@ impl Limits {
             let limit = container.resources.limits.get(EPHEMERAL_STORAGE)?;
             limit.is_positive().then(|| (container.name.clone(), limit.clone()))
         });
-        // Added up only where there is something: this is asked of every pod again and again.
+        // Summed only where a container has such a limit, since this runs for every pod at every check.
         let storage = all().any(|container| container.resources.limits.contains_key(EPHEMERAL_STORAGE));
         let limits = Self {
             volumes: pod.spec.volumes.iter().flatten().filter_map(volume).collect(),
@@ -46,16 +47,16 @@ impl Limits {
         has_any.then_some(limits)
     }
 
-    /// Whether more than volumes has a limit.
+    /// Whether the pod or a container has a limit, not only volumes.
     pub fn of_storage(&self) -> bool {
         self.pod.is_some() || !self.containers.is_empty()
     }
 }
 
-/// A limit that a pod is beyond.
+/// A limit that a pod exceeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Exceeded {
-    /// What a kubelet counts it as (`eviction_signal` of `kubelet_evictions`).
+    /// The kubelet's name of it (`eviction_signal` of `kubelet_evictions`).
     pub signal: &'static str,
     /// Bytes.
     pub used: u64,
@@ -64,7 +65,8 @@ pub struct Exceeded {
     pub message: String,
 }
 
-/// The first limit that this pod is beyond; `volumes` has bytes by name. What was not read is beyond nothing.
+/// The first limit that the pod exceeds. `volumes` holds bytes by volume name. What was not read exceeds no
+/// limit.
 pub fn exceeded(limits: &Limits, candidate: &Candidate, volumes: &BTreeMap<String, u64>) -> Option<Exceeded> {
     let beyond = |signal, used: u64, limit: &Quantity, message: String| {
         let is = Quantity::from_bytes(i64::try_from(used).unwrap_or(i64::MAX)) > *limit;
@@ -97,5 +99,4 @@ pub fn exceeded(limits: &Limits, candidate: &Candidate, volumes: &BTreeMap<Strin
 }
 
 #[cfg(test)]
-#[path = "limits_tests.rs"]
 mod tests;

@@ -1,4 +1,5 @@
-//! What a pod is told that has to go, in the kubelet's words (`evictionMessage`).
+//! `status.message` of a pod that is evicted for a node threshold, in the kubelet's words
+//! (`evictionMessage`).
 
 use std::fmt::Write as _;
 
@@ -10,10 +11,11 @@ use nodewarden_manifest::Quantity;
 const MEMORY: &str = "memory";
 const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 
-/// How the message begins of a pod that the node was short of something for; others are beyond a limit of their own.
+/// Prefix of the message of a pod evicted for a node threshold. Pods evicted for a limit of their own have
+/// another one.
 pub const NODE_LOW: &str = "The node was low on resource: ";
 
-/// What a signal's threshold stands for (kubelet `signalToResource`).
+/// The resource that a signal measures (kubelet `signalToResource`).
 pub fn resource(signal: Signal) -> &'static str {
     match signal {
         Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => MEMORY,
@@ -25,8 +27,9 @@ pub fn resource(signal: Signal) -> &'static str {
     }
 }
 
-/// Which threshold was passed by how much, and which containers used more than they requested. Of what no container can
-/// request, nothing is said of containers. Ends with a space, as the kubelet's does.
+/// Names the threshold, what is available, and the containers that use more than they requested. For a
+/// resource that no container can request, containers are not listed. Ends with a space, as the kubelet's
+/// does.
 pub fn message(due: &Due, candidate: &Candidate) -> String {
     let resource = resource(due.threshold.signal);
     let threshold = match &due.threshold.value {
@@ -73,5 +76,4 @@ fn bytes(amount: u64) -> Quantity {
 }
 
 #[cfg(test)]
-#[path = "message_tests.rs"]
 mod tests;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::NodeCondition;
 
-/// `status.reason` of a pod that the node was short of something for (kubelet `eviction.Reason`).
+/// `status.reason` of an evicted pod (kubelet `eviction.Reason`).
 pub const EVICTED: &str = "Evicted";
 
 /// An eviction or preemption order for one pod.
@@ -14,8 +14,8 @@ pub struct Eviction {
     pub reason: String,
     /// `status.message`, in the kubelet's words.
     pub message: String,
-    /// How long it may take to end at most; none: as long as it says itself.
+    /// Upper bound of the termination grace period; `None`: the pod's own.
     pub grace: Option<Duration>,
-    /// It does not come back as long as this is true.
+    /// The pod is not started again while this node condition is true.
     pub condition: Option<NodeCondition>,
 }

@@ -1,8 +1,9 @@
-//! How long until the next reading: far from every threshold seconds, close to one milliseconds.
+//! Time until the next reading: seconds far from every threshold, milliseconds close to one.
 //!
-//! The distance to the nearest threshold that is not passed yet, over twice the speed at which it may come closer, is the
-//! time that cannot be too long. That speed is the fastest that was seen lately, and at least one that a pod can reach
-//! from one reading to the next: who allocates as fast as a machine can is not to cross the threshold unseen.
+//! It is the distance to the nearest threshold that is not passed yet, divided by twice the expected
+//! consumption rate. That rate is the fastest seen lately, and at least one that a pod can reach from one
+//! reading to the next, so that a pod that allocates as fast as the machine can does not cross a threshold
+//! between two readings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,32 +12,32 @@ use super::Observations;
 use super::assess::limit;
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 
-/// So many times faster than expected it may be without a threshold being crossed unseen.
+/// Consumption may be this many times faster than expected without crossing a threshold between two readings.
 const MARGIN: f64 = 2.0;
-/// After so long without more, the fastest speed seen counts half.
+/// Half-life of the fastest rate seen.
 const HALF_LIFE: Duration = Duration::from_secs(10);
-/// File systems are not read more often for their own sake, and what cannot be read is not tried more often.
+/// Shortest time between readings of file systems, and before a failed reading is tried again.
 const SLOW: Duration = Duration::from_secs(1);
-/// While a threshold is passed, the next reading comes after this part of the time that it has been.
+/// While a threshold is passed, the next reading comes after 1/`PASSED_PART` of the time since it was passed.
 const PASSED_PART: u32 = 4;
 
-/// When to read next.
+/// Computes when to read next.
 #[derive(Debug, Clone)]
 pub struct Pace {
     min: Duration,
     max: Duration,
     signals: BTreeMap<Signal, Track>,
-    /// When memory and processes, and when file systems are to be read.
+    /// When memory and processes, and when file systems, have to be read next.
     quick: Duration,
     disks: Duration,
 }
 
-/// One signal's past.
+/// Last reading of a signal.
 #[derive(Debug, Clone, Copy)]
 struct Track {
     at: Duration,
     available: u64,
-    /// Consumption in units a second: the fastest seen, fading.
+    /// Consumption in units per second: the fastest seen, decaying with [`HALF_LIFE`].
     speed: f64,
     /// Since when a threshold of it is passed.
     passed: Option<Duration>,
@@ -53,9 +54,9 @@ impl Pace {
         }
     }
 
-    /// Takes in what was read `at` a moment of a clock that only goes forward, and says after how long to read again.
-    /// Only what was read now belongs in `observations`; file systems may be missing.
-    pub fn seen(
+    /// Takes the readings made at `at` (monotonic time) and returns the time until the next reading.
+    /// `observations` holds only what was read now; file systems may be missing.
+    pub fn next_reading(
         &mut self,
         at: Duration,
         observations: &Observations,
@@ -89,11 +90,11 @@ impl Pace {
             self.quick = at + wait;
         }
         if let Some(wait) = disks {
-            // An extra reading never puts off the one that is due.
+            // An extra reading never postpones the one that is due.
             let planned = Some(self.disks).filter(|planned| *planned > at);
             self.disks = planned.map_or(at + wait, |planned| planned.min(at + wait));
         }
-        // Where nothing could be read it is tried again soon; where nothing is to be watched it is not.
+        // If nothing could be read it is tried again soon; if there is nothing to watch it is not.
         let until = |next: Duration, disk: bool| match next.saturating_sub(at) {
             Duration::ZERO if thresholds.iter().any(|t| is_disk(t.signal) == disk) => SLOW,
             Duration::ZERO => self.max,
@@ -102,31 +103,26 @@ impl Pace {
         until(self.quick, false).min(until(self.disks, true)).max(self.min)
     }
 
-    /// Whether file systems are to be read along at this moment.
-    pub fn disks_due(&self, at: Duration) -> bool {
-        at >= self.disks
-    }
-
     fn track(&self, signal: Signal, at: Duration, available: u64) -> Track {
         let Some(before) = self.signals.get(&signal) else {
             return Track { at, available, speed: 0.0, passed: None };
         };
         let took = at.saturating_sub(before.at);
         let consumed = before.available.saturating_sub(available) as f64;
-        // Two readings at once tell a jump, not a speed.
+        // Two readings at the same moment show a jump, not a rate.
         let now = consumed / took.max(self.min).as_secs_f64().max(f64::EPSILON);
         let faded = before.speed * 0.5_f64.powf(took.as_secs_f64() / HALF_LIFE.as_secs_f64());
         Track { at, available, speed: now.max(faded), passed: before.passed }
     }
 }
 
-/// How long a distance may be left alone at a speed in units a second.
+/// Time to cover a distance at a rate in units per second, with the margin.
 fn time(distance: u64, speed: f64) -> Duration {
     Duration::try_from_secs_f64(distance as f64 / (speed * MARGIN)).unwrap_or(Duration::MAX)
 }
 
-/// Units a second that are always expected, however calm it was: memory that a thread touches for the first time, forks,
-/// writes to a fast disk, new files.
+/// Consumption in units per second that is always expected: memory that a thread touches for the first time,
+/// forks, writes to a fast disk, new files.
 fn least_speed(signal: Signal) -> f64 {
     const GIB: f64 = (1_u64 << 30) as f64;
     match signal {
@@ -142,5 +138,4 @@ fn is_disk(signal: Signal) -> bool {
 }
 
 #[cfg(test)]
-#[path = "pace_tests.rs"]
 mod tests;

@@ -1,55 +1,57 @@
-//! Who goes first, and what is tried before a pod goes (kubelet `buildSignalToRankFunc`,
-//! `buildSignalToNodeReclaimFuncs`).
+//! The order in which pods are evicted, and what is reclaimed before a pod is evicted (kubelet
+//! `buildSignalToRankFunc`, `buildSignalToNodeReclaimFuncs`).
 //!
 //! | signal | order |
 //! |---|---|
 //! | memory | pods above their request first, then by priority, then by how far they are above it |
-//! | disk space | the same with what they have on that file system and their request of `ephemeral-storage` |
-//! | inodes | by priority, then by inodes; nobody can request any |
+//! | disk space | the same with their use of that file system and their request of `ephemeral-storage` |
+//! | inodes | by priority, then by inodes, which cannot be requested |
 //! | processes | by priority, then by processes |
 //!
-//! Where the kubelet leaves it open, the pod that started last goes first. A pod whose figures could not be read goes
-//! last, other than with the kubelet, whose statistics lack a pod that they have not seen yet: here they are read in the
-//! same turn, and what cannot be read is not there yet or not any more.
+//! Between pods that the kubelet treats as equal, the one that started last is evicted first. A pod whose
+//! figures could not be read comes last. The kubelet puts it first, because its statistics may not have seen
+//! the pod yet; here they are read in the same pass, so a pod that cannot be read has not started yet or has
+//! ended.
 
 use std::cmp::Reverse;
 
-use super::{Candidate, DiskLayout, DiskUse, Needs, PodDisk};
+use super::{Candidate, DiskLayout, DiskUse, PodDisk, RequiredStats};
 use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_manifest::Pod;
 use nodewarden_model::CandidateSeen;
 
-/// Why a critical pod never goes.
+/// Why a critical pod is never evicted.
 const CRITICAL: &str = "critical";
 
-/// Indexes of candidates.
+/// The candidates in order, as indexes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Ranking {
-    /// Those that may go, in this order.
-    pub go: Vec<usize>,
-    /// Those that never do, and why.
-    pub spared: Vec<(usize, &'static str)>,
+    /// Those that may be evicted, first victim first.
+    pub order: Vec<usize>,
+    /// Those that are never evicted, with the reason.
+    pub exempt: Vec<(usize, &'static str)>,
 }
 
-/// What can be given back without a pod going.
+/// What can be reclaimed without evicting a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reclaim {
-    /// Of all pods.
+    /// Remove exited containers of all pods.
     DeadContainers,
+    /// Remove images that no container uses.
     UnusedImages,
 }
 
-/// What a signal watches.
+/// What a signal measures.
 #[derive(Debug, Clone, Copy)]
 enum Measure {
     Memory,
     Processes,
-    /// What lies on the file system.
+    /// Bytes of the parts that are on the file system.
     Bytes(Parts),
     Inodes(Parts),
 }
 
-/// Which parts of a pod lie on a file system (kubelet `fsStatsType`).
+/// Which parts of a pod are on a file system (kubelet `fsStatsType`).
 #[derive(Debug, Clone, Copy)]
 struct Parts {
     root: bool,
@@ -91,7 +93,8 @@ impl Measure {
             Signal::NodeFsInodesFree => Self::Inodes(nodefs),
             Signal::ContainerFsAvailable => Self::Bytes(containerfs),
             Signal::ContainerFsInodesFree => Self::Inodes(containerfs),
-            // Where only images are there, the kubelet still goes by the layers for space, and by nothing for inodes.
+            // Where only images are on it, the kubelet still ranks by the layers for space, and by nothing
+            // for inodes.
             Signal::ImageFsAvailable if alone => Self::Bytes(Parts::ROOT),
             Signal::ImageFsInodesFree if alone => Self::Inodes(Parts::NONE),
             Signal::ImageFsAvailable => Self::Bytes(containerfs),
@@ -121,7 +124,7 @@ impl Measure {
     }
 }
 
-/// Orders the candidates for one signal. The order is total: the same candidates in another order give the same.
+/// Orders the candidates for one signal. The order is total: it does not depend on the order of `candidates`.
 pub fn rank(
     signal: Signal,
     layout: DiskLayout,
@@ -132,8 +135,8 @@ pub fn rank(
     let mut ranking = Ranking::default();
     let mut order = Vec::with_capacity(candidates.len());
     for (index, candidate) in candidates.iter().enumerate() {
-        if let Some(why) = spared(settings, &candidate.pod) {
-            ranking.spared.push((index, why));
+        if let Some(why) = exemption(settings, &candidate.pod) {
+            ranking.exempt.push((index, why));
             continue;
         }
         let (usage, request) = (measure.usage(candidate), measure.request(candidate));
@@ -150,31 +153,32 @@ pub fn rank(
         order.push((key, index));
     }
     order.sort_unstable();
-    ranking.go = order.into_iter().map(|(_, index)| index).collect();
+    ranking.order = order.into_iter().map(|(_, index)| index).collect();
     ranking
 }
 
-/// Why a pod never goes.
-pub fn spared(settings: &EvictionSettings, pod: &Pod) -> Option<&'static str> {
+/// Why a pod is never evicted; `None` if it may be.
+pub fn exemption(settings: &EvictionSettings, pod: &Pod) -> Option<&'static str> {
     (pod.is_critical() || settings.manifests_critical).then_some(CRITICAL)
 }
 
-/// Use and request of what the signal watches: bytes, inodes or processes. Zero where the use could not be read.
+/// Usage and request of what the signal measures, in bytes, inodes or processes. Usage is 0 where it could
+/// not be read.
 pub fn figures(signal: Signal, layout: DiskLayout, candidate: &Candidate) -> (u64, u64) {
     let measure = Measure::of(signal, layout);
     (measure.usage(candidate).unwrap_or(0), measure.request(candidate))
 }
 
-/// The candidates as people are shown them: in the order in which they would go, those that never go at the end.
-pub fn seen(
+/// The candidates as shown to users: in the order of eviction, those that are exempt at the end.
+pub fn ranking_table(
     signal: Signal,
     layout: DiskLayout,
     ranking: &Ranking,
     candidates: &[Candidate],
     chosen: Option<usize>,
 ) -> Vec<CandidateSeen> {
-    let go = ranking.go.iter().map(|index| (*index, ""));
-    let all = go.chain(ranking.spared.iter().copied());
+    let go = ranking.order.iter().map(|index| (*index, ""));
+    let all = go.chain(ranking.exempt.iter().copied());
     all.filter_map(|(index, spared)| Some((index, spared, candidates.get(index)?)))
         .map(|(index, spared, candidate)| {
             CandidateSeen::new(
@@ -187,18 +191,18 @@ pub fn seen(
         .collect()
 }
 
-/// What candidates have to be read for to be ranked for a signal.
-pub fn needs(signal: Signal) -> Needs {
+/// The figures that a ranking for `signal` requires.
+pub fn required_stats(signal: Signal) -> RequiredStats {
     match signal {
         Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => {
-            Needs { memory: true, ..Needs::default() }
+            RequiredStats { memory: true, ..RequiredStats::default() }
         }
-        Signal::PidAvailable => Needs { processes: true, ..Needs::default() },
-        _ => Needs { disk: true, ..Needs::default() },
+        Signal::PidAvailable => RequiredStats { processes: true, ..RequiredStats::default() },
+        _ => RequiredStats { disk: true, ..RequiredStats::default() },
     }
 }
 
-/// What is given back before a pod goes, in this order.
+/// What is reclaimed before a pod is evicted, in this order.
 pub fn reclaims(signal: Signal, layout: DiskLayout) -> &'static [Reclaim] {
     const BOTH: &[Reclaim] = &[Reclaim::DeadContainers, Reclaim::UnusedImages];
     const CONTAINERS: &[Reclaim] = &[Reclaim::DeadContainers];
@@ -216,5 +220,4 @@ pub fn reclaims(signal: Signal, layout: DiskLayout) -> &'static [Reclaim] {
 }
 
 #[cfg(test)]
-#[path = "rank_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! The plain values that eviction decides on.
+//! Plain values that eviction decides on.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,29 +9,33 @@ use serde::{Deserialize, Serialize};
 use nodewarden_config::Signal;
 use nodewarden_manifest::Pod;
 
-/// How much there is of what a signal watches, at one moment: bytes, inodes or processes.
+/// Reading of a signal at one moment, in bytes, inodes or processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Observed {
     pub available: u64,
     pub capacity: u64,
 }
 
-/// What was read; a signal that could not be read is not in here, and acts on nothing.
+/// Readings by signal; a signal that could not be read is missing, and nothing is done for it.
 pub type Observations = BTreeMap<Signal, Observed>;
 
-/// `status.conditions[].type` of a node.
+/// Type of a node condition that eviction sets (`status.conditions[].type`).
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
 )]
 pub enum NodeCondition {
+    /// A memory signal is beyond its threshold.
     MemoryPressure,
+    /// A signal of disk space or inodes is beyond its threshold.
     DiskPressure,
+    /// `pid.available` is beyond its threshold.
     #[serde(rename = "PIDPressure")]
     #[strum(serialize = "PIDPressure")]
     PidPressure,
 }
 
 impl NodeCondition {
+    /// Every condition, in the order in which they are shown.
     pub const ALL: [Self; 3] = [Self::MemoryPressure, Self::DiskPressure, Self::PidPressure];
 
     /// The kubelet's name.
@@ -39,7 +43,7 @@ impl NodeCondition {
         self.into()
     }
 
-    /// What is pressed where this signal is beyond its threshold (kubelet `signalToNodeCondition`).
+    /// The condition that a signal beyond its threshold sets (kubelet `signalToNodeCondition`).
     pub fn of(signal: Signal) -> Self {
         match signal {
             Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => Self::MemoryPressure,
@@ -54,19 +58,20 @@ impl NodeCondition {
     }
 }
 
-/// Conditions that are true, each with the moment since when. What admission and the return of evicted pods go by.
+/// The conditions that are true, each with its start. Admission and the restart of evicted pods depend on it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Pressure(pub BTreeMap<NodeCondition, Timestamp>);
 
 impl Pressure {
+    /// Whether the condition is true.
     pub fn has(&self, condition: NodeCondition) -> bool {
         self.0.contains_key(&condition)
     }
 }
 
-/// What candidates have to be read for.
+/// The figures that have to be read of each candidate.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct RequiredStats {
     pub memory: bool,
     pub disk: bool,
     pub processes: bool,
@@ -79,35 +84,35 @@ pub struct DiskUse {
     pub inodes: u64,
 }
 
-/// What a pod takes of disks (kubelet `fsStatsRoot`, `fsStatsLogs`, `fsStatsLocalVolumeSource`).
+/// Disk use of a pod by part (kubelet `fsStatsRoot`, `fsStatsLogs`, `fsStatsLocalVolumeSource`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PodDisk {
-    /// Writable layers of its containers.
+    /// Writable layers of the containers.
     pub root: DiskUse,
     pub logs: DiskUse,
-    /// `emptyDir` volumes on disk, and what else is in its directory.
+    /// `emptyDir` volumes on disk, and everything else in the pod's directory.
     pub volumes: DiskUse,
 }
 
-/// A pod that runs, with what it uses as far as it was read: a figure that nobody needs or that cannot be read is
-/// `None`.
+/// A running pod and what it uses. A figure that was not required or could not be read is `None`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Candidate {
     pub pod: Arc<Pod>,
-    /// Path of its cgroup below the mounts.
+    /// Path of the pod's cgroup, relative to the mounts.
     pub cgroup: String,
     pub started: Timestamp,
     /// Working set in bytes (kubelet `WorkingSetBytes`: usage less inactive file pages).
     pub memory: Option<u64>,
     pub disk: Option<PodDisk>,
     pub processes: Option<u64>,
-    /// By name.
+    /// By container name.
     pub containers: BTreeMap<String, ContainerUse>,
-    /// In place of the pod's own where its manifest is not known (mode observe): bytes of memory by its `oom_score_adj`.
+    /// Memory request in bytes, derived from `oom_score_adj`, where the manifest is not known (mode observe).
+    /// Replaces the request of `pod`.
     pub memory_request: Option<u64>,
 }
 
-/// What one container of it uses.
+/// What one container uses.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ContainerUse {
     /// Working set in bytes.
@@ -116,15 +121,15 @@ pub struct ContainerUse {
     pub logs: Option<DiskUse>,
 }
 
-/// Which of the node's file systems are the same (KEP-4191).
+/// Which of `nodefs`, `imagefs` and `containerfs` are the same file system (KEP-4191).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DiskLayout {
-    /// Images and containers' layers are on the node's.
+    /// All three are one.
     One,
-    /// Images and layers are together on another one.
+    /// Images and writable layers are together on a file system other than `nodefs`.
     ImagesApart,
-    /// Layers are on the node's, images on another one.
+    /// Writable layers are on `nodefs`, images on another file system.
     ContainersOnNode,
-    /// Each on its own.
+    /// Each is a file system of its own.
     Three,
 }

@@ -1,5 +1,6 @@
-//! Containers' cgroups against what their runtime was told. The runtime makes them and sets their limits; here only
-//! what somebody changed behind its back is put right (`systemctl daemon-reload` sets `memory.oom.group` back, say).
+//! The limits of container cgroups. The runtime creates them and sets their limits; this only corrects limits
+//! that were changed from outside afterwards (for example, `systemctl daemon-reload` resets
+//! `memory.oom.group`).
 
 use std::sync::Arc;
 
@@ -11,54 +12,55 @@ use nodewarden_qos::container::{container_limits, parameters, sandbox_limits};
 use nodewarden_qos::weight::weight_is_true;
 use nodewarden_qos::{FormulaEvidence, Node, WeightFormula};
 
-/// Who a container is, by the runtime's word.
+/// Which container of a pod a cgroup is, as reported by the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Who {
+pub enum ContainerKind {
     Sandbox,
     Named(String),
 }
 
-/// Gives an identity the names that the runtime knows.
+/// Adds the names that the runtime reports to an identity.
 pub type Namer = Box<dyn Fn(&Arc<Identity>) -> Arc<Identity> + Send>;
 
-/// Who the cgroup at `path` is; `None` for what is no container, or one that the runtime has not named (yet).
-pub fn who(path: &str, namer: &Namer) -> Option<Who> {
+/// The container of the cgroup at `path`; `None` if it is not a container's or the runtime has not named it
+/// (yet).
+pub fn container_at(path: &str, namer: &Namer) -> Option<ContainerKind> {
     match &*namer(&Arc::new(identify(path))) {
-        Identity::Container { sandbox: true, .. } => Some(Who::Sandbox),
-        Identity::Container { names: Some(names), .. } => Some(Who::Named(names.name.clone())),
+        Identity::Container { sandbox: true, .. } => Some(ContainerKind::Sandbox),
+        Identity::Container { names: Some(names), .. } => Some(ContainerKind::Named(names.name.clone())),
         _ => None,
     }
 }
 
-/// What the files of one of the pod's containers should say, given what they say. `None` for a container that the pod
-/// does not have.
+/// The wanted limits of one of the pod's containers, given the `found` ones. `None` for a container that the
+/// pod does not have.
 ///
-/// A weight that either formula gives is right: the runtime's version decided, and a container keeps the weight it was
-/// started with when the runtime is replaced. Another one is put right by the formula that the node's runtime was seen
-/// to use; before one has been seen, it stays.
+/// A weight that either formula gives is accepted: it depends on the runtime's version, and a container keeps
+/// the weight it was started with when the runtime is replaced. Another weight is corrected by the formula
+/// that the node's runtime was seen to use; until one was seen, it is left alone.
 pub fn wanted(
     pod: &Pod,
-    who: &Who,
+    who: &ContainerKind,
     found: &Limits,
     evidence: &mut FormulaEvidence,
     node: Node<'_>,
 ) -> Option<Limits> {
     let name = match who {
-        Who::Sandbox => return Some(sandbox_limits(node)),
-        Who::Named(name) => name,
+        ContainerKind::Sandbox => return Some(sandbox_limits(node)),
+        ContainerKind::Named(name) => name,
     };
     let container = pod.init_containers.iter().chain(&pod.containers).find(|c| c.name == *name)?;
-    let told = parameters(pod, container, node);
+    let given = parameters(pod, container, node);
     let formula: Option<WeightFormula> = match found.cpu {
         Some(CpuShare::Weight(weight)) => {
-            evidence.observe(told.cpu_shares, weight);
+            evidence.observe(given.cpu_shares, weight);
             evidence.formula()
         }
         _ => None,
     };
-    let mut limits = container_limits(&told, formula, node);
+    let mut limits = container_limits(&given, formula, node);
     if let Some(CpuShare::Weight(weight)) = found.cpu
-        && weight_is_true(told.cpu_shares, weight)
+        && weight_is_true(given.cpu_shares, weight)
     {
         limits.cpu = found.cpu;
     }
@@ -66,5 +68,4 @@ pub fn wanted(
 }
 
 #[cfg(test)]
-#[path = "containers_tests.rs"]
 mod tests;

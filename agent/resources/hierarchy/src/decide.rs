@@ -1,37 +1,37 @@
-//! Which pod cgroups to have, which to remove, and which to leave alone. Pure.
+//! Decides which pod cgroups to remove and which to leave alone. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::keep::Keep;
+use super::desired::DesiredCgroups;
 
-/// What is known of pod cgroups.
+/// The state of the pod cgroups.
 #[derive(Debug)]
 pub struct Known<'a> {
     /// Paths wanted now.
     pub wanted: &'a BTreeSet<String>,
-    /// Ours: path to pod.
+    /// Recorded as ours, by path.
     pub owned: &'a BTreeMap<String, super::owned::Entry>,
-    /// There below kubepods, named like a pod's.
+    /// Existing below kubepods and named like a pod's cgroup.
     pub present: &'a BTreeSet<String>,
-    /// Being removed right now.
+    /// Being removed now.
     pub removing: &'a BTreeSet<String>,
 }
 
-/// What to do.
+/// The decision.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
     /// Ours, no longer wanted.
     pub remove: Vec<String>,
-    /// Ours and not wanted, but their manifest cannot be read right now.
+    /// Ours and not wanted, but desired because their manifest cannot be read now.
     pub withheld: Vec<String>,
-    /// There, and nobody here made them.
+    /// Existing, but not created by this agent.
     pub foreign: Vec<String>,
-    /// Ours, not wanted and gone already: to be struck out.
+    /// Ours, not wanted and already removed: their record is deleted.
     pub forget: Vec<String>,
 }
 
-/// Sorts every pod cgroup. Before the first word, nothing is removed.
-pub fn decide(known: &Known<'_>, keep: Option<&Keep>) -> Verdict {
+/// Sorts every pod cgroup. `keep` is `None` before the desired pods are known: then nothing is removed.
+pub fn decide(known: &Known<'_>, keep: Option<&DesiredCgroups>) -> Verdict {
     let mut verdict = Verdict::default();
     for (path, pod) in known.owned {
         if known.wanted.contains(path) || known.removing.contains(path) {
@@ -69,12 +69,12 @@ mod tests {
     }
 
     #[test]
-    fn each_kind() {
+    fn each_kind_of_pod_cgroup() {
         let (wanted, present) = (set(&["/a"]), set(&["/a", "/b", "/c", "/d", "/x"]));
         let owned = owned(&[("/a", "f"), ("/b", "f"), ("/c", "broken"), ("/d", "f"), ("/gone", "f")]);
         let removing = set(&["/d"]);
         let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-        let keep = Keep { unread: Unread::of_origin("broken"), ..Keep::default() };
+        let keep = DesiredCgroups { unread: Unread::of_origin("broken"), ..DesiredCgroups::default() };
         let expected = Verdict {
             remove: vec!["/b".into()],
             withheld: vec!["/c".into()],
@@ -82,7 +82,10 @@ mod tests {
             forget: vec!["/gone".into()],
         };
         assert_eq!(decide(&known, Some(&keep)), expected);
-        for blind in [None, Some(&Keep { unread: Unread::of_source("manifests"), ..Keep::default() })] {
+        for blind in [
+            None,
+            Some(&DesiredCgroups { unread: Unread::of_source("manifests"), ..DesiredCgroups::default() }),
+        ] {
             let verdict = decide(&known, blind);
             assert!(verdict.remove.is_empty() && verdict.forget.is_empty());
             assert_eq!(verdict.withheld, ["/b", "/c", "/gone"]);
@@ -101,7 +104,7 @@ mod tests {
             let owned = ours.iter().map(|p| (p.clone(), Entry { uid: "u".into(), origin: "o".into() })).collect();
             let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
             let unread = if blind { Unread::of_source("manifests") } else { Unread::default() };
-            let keep = Keep { unread, ..Keep::default() };
+            let keep = DesiredCgroups { unread, ..DesiredCgroups::default() };
             let verdict = decide(&known, Some(&keep));
             for path in &verdict.remove {
                 prop_assert!(!blind && ours.contains(path) && present.contains(path));

@@ -1,4 +1,4 @@
-//! Removing pod cgroups beside everything else: a pod whose processes take their time to die holds nobody up.
+//! Removes pod cgroups on threads of its own, so that a pod whose processes die slowly delays nothing else.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use super::timed::{Operation, timed};
 use nodewarden_machine::cgroup::control::Manager;
 
-/// How long one attempt goes on; the next one follows with the next reconcile.
+/// Duration of one attempt; the next one is made by the next reconcile.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// Removals at once.
+/// Number of removals at the same time.
 const WORKERS: usize = 4;
 
 /// How a removal ended.
@@ -25,7 +25,7 @@ pub struct Outcome {
     pub result: Result<usize, String>,
 }
 
-/// The workers. They end when this is dropped, each after the removal it is in.
+/// The workers. They end when this is dropped, each after its current removal.
 #[derive(Debug)]
 pub struct Destroyer {
     orders: Sender<String>,
@@ -33,10 +33,10 @@ pub struct Destroyer {
 }
 
 impl Destroyer {
-    /// Starts the workers; `done` gets what became of each removal, on their threads.
+    /// Starts the workers; they call `done` with the outcome of each removal.
     ///
     /// # Errors
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     pub fn start(
         manager: &Arc<Manager>,
         done: impl Fn(Outcome) + Clone + Send + 'static,
@@ -50,7 +50,7 @@ impl Destroyer {
         Ok(Self { orders, removing: BTreeSet::new() })
     }
 
-    /// Removes a cgroup and everything below; one attempt at a time for each.
+    /// Removes a cgroup and everything below it in the background. Does nothing if that is already under way.
     pub fn remove(&mut self, path: &str) {
         // The workers live as long as the sender.
         if self.removing.insert(path.to_owned()) && self.orders.send(path.to_owned()).is_err() {
@@ -58,12 +58,12 @@ impl Destroyer {
         }
     }
 
-    /// To be told when an outcome has been dealt with.
+    /// Call this when an outcome has been handled.
     pub fn finished(&mut self, path: &str) {
         self.removing.remove(path);
     }
 
-    /// What is being removed or waits for it.
+    /// Paths that are being removed or queued.
     pub fn removing(&self) -> &BTreeSet<String> {
         &self.removing
     }
@@ -71,7 +71,7 @@ impl Destroyer {
 
 fn work(manager: &Manager, orders: &Mutex<Receiver<String>>, done: &dyn Fn(Outcome)) {
     loop {
-        // In a statement of its own: the next worker waits for the lock, not for the removal.
+        // A separate statement, so that the lock is not held during the removal.
         let order = orders.lock().recv();
         let Ok(path) = order else { return };
         let started = Instant::now();

@@ -1,4 +1,4 @@
-//! Limits one by one: what a limit is called, and which way a change of it goes.
+//! Single limits: the file of each, and whether a change grants or takes resources.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -25,7 +25,7 @@ pub enum Limit {
     Hugetlb(PageSize),
 }
 
-/// Its value.
+/// Value of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Value {
     Cpu(CpuShare),
@@ -36,7 +36,7 @@ pub enum Value {
 }
 
 impl Limit {
-    /// Whose file it is.
+    /// The controller of the file.
     fn controller(self) -> Controller {
         match self {
             Self::Cpu | Self::CpuQuota | Self::CpuIdle => Controller::Cpu,
@@ -53,12 +53,12 @@ impl Limit {
         }
     }
 
-    /// The file that holds it on a machine laid out like this.
+    /// The file of the limit on a machine with this layout.
     pub fn file_in(self, layout: &Layout) -> String {
         self.file(layout.hierarchy(self.controller()).map_or(Version::V2, |h| h.version))
     }
 
-    /// The file that holds it, by the version of its controller's hierarchy.
+    /// The file of the limit, by the version of its controller's hierarchy.
     fn file(self, version: Version) -> String {
         let v1 = version == Version::V1;
         match self {
@@ -96,7 +96,7 @@ impl fmt::Display for Value {
 }
 
 impl Value {
-    /// Whether a cgroup with `self` has at least the room it has with `other`.
+    /// Whether a cgroup with `self` may use at least as much as with `other`.
     pub fn at_least(&self, other: &Self) -> bool {
         self.room(other) != Ordering::Less
     }
@@ -105,7 +105,8 @@ impl Value {
         match (self, other) {
             (Self::Cpu(a), Self::Cpu(b)) => share(*a).cmp(&share(*b)),
             (Self::Quota(a), Self::Quota(b)) => ratio(a).total_cmp(&ratio(b)),
-            // An idle cgroup has less; whether one dies whole is no matter of room.
+            // An idle cgroup gets less. Whether a cgroup is killed as a whole does not change what it may
+            // use.
             (Self::Flag(a), Self::Flag(b)) => b.cmp(a),
             (Self::List(a), Self::List(b)) => listed(a).cmp(&listed(b)),
             (Self::Bound(a), Self::Bound(b)) => a.cmp(b),
@@ -120,7 +121,7 @@ fn share(share: CpuShare) -> u64 {
     }
 }
 
-/// CPUs' worth of time.
+/// Number of CPUs.
 fn ratio(quota: &CpuQuota) -> f64 {
     match quota.quota_us {
         Bound::Max => f64::INFINITY,
@@ -136,7 +137,7 @@ fn listed(list: &str) -> u32 {
     CpuList::parse_cpuset(list).map_or(0, |list| list.count())
 }
 
-/// Every limit that is told, in a fixed order.
+/// Every limit that is set, in a fixed order.
 pub fn entries(limits: &Limits) -> Vec<(Limit, Value)> {
     let bytes = |n: Option<u64>| n.map(|n| Value::Bound(Bound::At(n)));
     let bound = |b: Option<Bound>| b.map(Value::Bound);
@@ -160,10 +161,10 @@ pub fn entries(limits: &Limits) -> Vec<(Limit, Value)> {
     .collect()
 }
 
-/// Limits that tell exactly these entries of `of`.
+/// A copy of `of` with only the limits for which `keep` returns true.
 pub fn only(of: &Limits, mut keep: impl FnMut(Limit) -> bool) -> Limits {
-    fn if_kept<T: Clone>(kept: bool, value: &Option<T>) -> Option<T> {
-        if kept { value.clone() } else { None }
+    fn if_kept<T: Clone>(desired: bool, value: &Option<T>) -> Option<T> {
+        if desired { value.clone() } else { None }
     }
     Limits {
         cpu: if_kept(keep(Limit::Cpu), &of.cpu),
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn only_keeps_what_it_is_told() {
+    fn only_keeps_the_selected_limits() {
         let all = Limits {
             cpu: Some(CpuShare::Shares(2)),
             memory_max: Some(Bound::Max),
@@ -220,9 +221,9 @@ mod tests {
         };
         assert_eq!(only(&all, |_| true), all);
         assert_eq!(only(&all, |_| false), Limits::default());
-        let kept = only(&all, |l| matches!(l, Limit::Hugetlb(_) | Limit::PidsMax));
+        let desired = only(&all, |l| matches!(l, Limit::Hugetlb(_) | Limit::PidsMax));
         let names: Vec<_> =
-            entries(&kept).into_iter().map(|(l, v)| (l.file(Version::V2), v.to_string())).collect();
+            entries(&desired).into_iter().map(|(l, v)| (l.file(Version::V2), v.to_string())).collect();
         assert_eq!(names, [("pids.max".to_owned(), "9".to_owned()), ("hugetlb.2MB.max".into(), "0".into())]);
     }
 }

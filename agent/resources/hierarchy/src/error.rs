@@ -1,4 +1,4 @@
-//! Why the hierarchy cannot be kept at all.
+//! Why the hierarchy cannot be managed.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,28 +9,62 @@ use nodewarden_machine::cgroup::control::NameError;
 use nodewarden_machine::node::gather::GatherError;
 use nodewarden_storage::state_file::StateFileError;
 
-/// Starting mode manage failed.
+/// The hierarchy manager cannot be started.
 #[derive(Debug, thiserror::Error)]
-pub enum ManageError {
+pub enum HierarchyError {
+    /// The cgroup hierarchies cannot be read or written.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
+    /// The capacity of the machine cannot be read.
     #[error(transparent)]
     Node(#[from] GatherError),
+    /// The record of pod cgroups cannot be read.
     #[error(transparent)]
     Owned(#[from] StateFileError),
+    /// The machine does not support the configuration.
     #[error("this machine cannot keep the configuration:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
-    Refused { problems: Vec<Problem> },
+    Refused {
+        /// What is not supported.
+        problems: Vec<Problem>,
+    },
+    /// A setting is not a valid cgroup name.
     #[error("{field}: {value}: {source}")]
-    Name { field: &'static str, value: String, source: NameError },
+    Name {
+        /// The setting.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// Why.
+        source: NameError,
+    },
     /// The kubelet ends with the same demand ("cgroup-root doesn't exist", "cgroup does not exist").
     #[error("{field}: {value}: there is no such cgroup ({}); make it first{hint}", list(missing))]
-    Missing { field: &'static str, value: String, missing: Vec<PathBuf>, hint: &'static str },
+    Missing {
+        /// The setting.
+        field: &'static str,
+        /// Its value.
+        value: String,
+        /// The directories that are missing.
+        missing: Vec<PathBuf>,
+        /// What else to do, for the message.
+        hint: &'static str,
+    },
+    /// The driver is systemd, but systemd does not run.
     #[error(
         "cgroupDriver is systemd (by {from}), but systemd is not process 1 here (no /run/systemd/system)"
     )]
-    NoSystemd { from: &'static str },
+    NoSystemd {
+        /// Where the driver setting comes from.
+        from: &'static str,
+    },
+    /// A thread cannot be started.
     #[error("cannot start the {what}: {source}")]
-    Start { what: &'static str, source: io::Error },
+    Start {
+        /// The thread.
+        what: &'static str,
+        /// Why.
+        source: io::Error,
+    },
 }
 
 fn list(paths: &[PathBuf]) -> String {

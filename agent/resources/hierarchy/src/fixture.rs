@@ -1,15 +1,15 @@
-//! A keeper on this machine's kernel, below a root of its own.
+//! A hierarchy manager on this machine's kernel, below a root cgroup of its own.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::keep::{Keep, Kept};
-use super::keeper::Keeper;
+use super::desired::{DesiredCgroup, DesiredCgroups};
 use super::machine::facts;
+use super::manager::HierarchyManager;
 use super::owned::Owned;
-use super::sync::{Setup, Syncer};
+use super::reconciler::{Reconciler, Setup};
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::control::{Cgroupfs, Limits, Manager};
 use nodewarden_machine::cgroup::fixture::TestTree;
@@ -18,21 +18,21 @@ use nodewarden_manifest::{Pod, manifest};
 use nodewarden_qos::Levels;
 use nodewarden_storage::journal::Journal;
 
-/// What a keeper works with and leaves behind.
+/// What a manager works with; removes the cgroups when dropped.
 pub struct Fixture {
     pub tree: TestTree,
     pub state: tempfile::TempDir,
     pub journal: Journal,
     pub manager: Arc<Manager>,
     pub runtime: tokio::runtime::Runtime,
-    /// Uids whose volumes are there.
+    /// Uids of pods that still have volumes.
     pub volumes: Arc<Mutex<BTreeSet<String>>>,
     pub settings: NodeSettings,
     levels: Levels,
 }
 
 impl Fixture {
-    /// `None` where no cgroups can be made.
+    /// `None` where cgroups cannot be created.
     pub fn make(name: &str) -> Option<Self> {
         let tree = TestTree::make(name)?;
         let state = tempfile::tempdir().unwrap();
@@ -47,18 +47,18 @@ impl Fixture {
         Some(Self { tree, state, journal, manager, runtime, volumes: Arc::default(), settings, levels })
     }
 
-    /// A keeper that compares everything only when something is wrong.
-    pub fn start(&self, first: Keep) -> Keeper {
-        let mut syncer = self.syncer();
-        syncer.begin(first);
-        Keeper::start(syncer, Duration::from_secs(600)).unwrap()
+    /// A manager that compares all cgroups only after a failure.
+    pub fn start(&self, first: DesiredCgroups) -> HierarchyManager {
+        let mut reconciler = self.reconciler();
+        reconciler.begin(first);
+        HierarchyManager::start(reconciler, Duration::from_secs(600)).unwrap()
     }
 
-    pub fn syncer(&self) -> Syncer {
+    pub fn reconciler(&self) -> Reconciler {
         let kubepods = self.manager.path(&self.levels.kubepods);
         self.manager.create(&kubepods, &Limits::default()).unwrap();
         let volumes = self.volumes.clone();
-        let mut syncer = Syncer::new(Setup {
+        let mut reconciler = Reconciler::new(Setup {
             settings: self.settings.clone(),
             facts: facts(&self.tree.layout, &kubepods),
             levels: self.levels.clone(),
@@ -73,11 +73,11 @@ impl Fixture {
             driver_from: "configuration",
             state_dir: self.state.path().to_owned(),
         });
-        syncer.made(&kubepods);
-        syncer
+        reconciler.made(&kubepods);
+        reconciler
     }
 
-    /// Where the pod's cgroup is.
+    /// Path of the pod's cgroup.
     pub fn path(&self, pod: &Pod) -> String {
         self.manager.path(&self.levels.pod(pod.qos, &pod.uid).unwrap())
     }
@@ -96,7 +96,7 @@ impl Drop for Fixture {
     }
 }
 
-/// A Burstable pod that asks for this much CPU.
+/// A Burstable pod that requests this much CPU.
 pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
     let text = format!(
         "apiVersion: v1\nkind: Pod\nmetadata: {{name: {uid}, uid: {uid}}}\nspec: {{containers: [{{name: c, image: i, \
@@ -105,13 +105,13 @@ pub fn pod(uid: &str, cpu: &str) -> Arc<Pod> {
     Arc::new(manifest::parse(&text).remove(0).unwrap())
 }
 
-/// These pods and no problem.
-pub fn keep<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> Keep {
-    let kept = |pod: &Arc<Pod>| Kept {
+/// Desired cgroups for these pods, without problems.
+pub fn keep<'a>(pods: impl IntoIterator<Item = &'a Arc<Pod>>) -> DesiredCgroups {
+    let desired = |pod: &Arc<Pod>| DesiredCgroup {
         pod: pod.clone(),
-        told: pod.clone(),
+        applied: pod.clone(),
         version: 0,
         origin: format!("/m/{}", pod.uid),
     };
-    Keep { pods: pods.into_iter().map(kept).collect(), ..Keep::default() }
+    DesiredCgroups { pods: pods.into_iter().map(desired).collect(), ..DesiredCgroups::default() }
 }

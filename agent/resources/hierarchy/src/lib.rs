@@ -1,41 +1,44 @@
-//! The daemon in manage mode: gathers pods and the state of the hierarchy, and carries out what `qos` decides.
+//! The cgroup hierarchy of pods (kubelet: pkg/kubelet/cm): reads the state of the cgroups and writes what
+//! `qos` decides.
 //!
-//! One thread keeps the hierarchy ([`keeper`]): woken by changed pods and once in a while, it reads what is, plans
-//! ([`steps`], a pure function) and writes. A change of the pods has it touch only what it is about; once in a while
-//! everything is compared. What it has made is noted on disk before it is made ([`owned`]), so that
-//! after a crash it finishes or removes its own and never touches what somebody else made.
+//! One thread reconciles the hierarchy (`manager`): woken by changed pods and by a timer, it reads the
+//! cgroups, plans (`steps`, a pure function) and writes. After a change of the pods it touches only the
+//! cgroups that are affected; periodically it compares all of them. Pod cgroups are recorded on disk before
+//! they are created (`owned`), so that after a crash the agent finishes or removes its own cgroups and never
+//! touches those of others.
+
+#![deny(missing_docs)]
 
 mod containers;
 mod decide;
+mod desired;
 mod destroyer;
 mod entry;
 mod error;
 #[cfg(test)]
 mod fixture;
-mod keep;
-mod keeper;
 mod machine;
-mod overlay;
+mod manager;
+mod node_cgroups;
 mod owned;
-mod places;
 mod plan;
 mod problems;
+mod reconciler;
 mod sources;
 #[cfg(test)]
 mod speed;
 mod start;
 mod steps;
-mod sync;
+mod throttle;
 mod timed;
 
 pub use containers::Namer;
-pub use error::ManageError;
-pub use keep::{Keep, Kept, Place, Places};
-pub use keeper::{Keeper, PodSink, Squeezable};
-
+pub use desired::{DesiredCgroup, DesiredCgroups, PodCgroupState, PodCgroupStates};
+pub use error::HierarchyError;
 pub use machine::{facts, node_name};
-pub use overlay::{Overlay, Squeeze};
+pub use manager::{HierarchyHandle, HierarchyManager, ThrottleTargets};
 pub use plan::{Plan, PlannedPod, file_values};
+pub use reconciler::HasVolumes;
 pub use sources::sources;
 pub use start::{Prepared, prepare};
-pub use sync::HasVolumes;
+pub use throttle::{ThrottleOverride, ThrottleOverrides};

@@ -1,35 +1,35 @@
-//! This machine: its driver, what limits it knows, its name.
+//! This machine: its cgroup driver, the limits that it supports, its node name.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ManageError;
+use super::HierarchyError;
 use nodewarden_config::Config;
 use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, GroupFiles, Systemd};
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
 use nodewarden_machine::page::page_bytes;
 use nodewarden_qos::{HierarchyFacts, OptionalFiles};
 
-/// The driver, which will be used.
+/// The driver that writes cgroups.
 ///
 /// # Errors
-/// systemd is asked for and is not running.
+/// systemd is configured and is not running.
 pub fn driver(
     kind: DriverKind,
     from: &'static str,
     layout: &Arc<Layout>,
-) -> Result<Arc<dyn Driver>, ManageError> {
+) -> Result<Arc<dyn Driver>, HierarchyError> {
     match kind {
         DriverKind::Cgroupfs => Ok(driver_to_name(kind, layout)),
         // sd_booted(3)
         DriverKind::Systemd if !Path::new("/run/systemd/system").is_dir() => {
-            Err(ManageError::NoSystemd { from })
+            Err(HierarchyError::NoSystemd { from })
         }
         DriverKind::Systemd => Ok(driver_to_name(kind, layout)),
     }
 }
 
-/// The driver, which is only asked for names and roundings.
+/// A driver that is used only to compute names and rounded values.
 pub fn driver_to_name(kind: DriverKind, layout: &Arc<Layout>) -> Arc<dyn Driver> {
     let files = Cgroupfs::new(layout.clone());
     match kind {
@@ -41,7 +41,8 @@ pub fn driver_to_name(kind: DriverKind, layout: &Arc<Layout>) -> Arc<dyn Driver>
     }
 }
 
-/// What limits there are, looked for where they will be set; before that place is made, at the top and right below it.
+/// The limits that this machine supports, found by their files in `kubepods`, or, before it is created, at
+/// the root and directly below it.
 pub fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
     let files = GroupFiles::new(layout.clone());
     let has = |controller, file: &str| {
@@ -57,14 +58,14 @@ pub fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
     HierarchyFacts::of(layout, optional, page_bytes())
 }
 
-/// `nodewarden.nodeName`, else the host's name.
+/// `nodewarden.nodeName`, else the host name.
 pub fn node_name(config: &Config) -> String {
     config.node_name.clone().unwrap_or_else(|| {
         nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).unwrap_or_default()
     })
 }
 
-/// v2's root lacks most files; any other cgroup has them.
+/// Looks below the root, since v2's root lacks most files that any other cgroup has.
 fn below_top(files: &GroupFiles, controller: Controller, file: &str) -> bool {
     let Some(top) = files.directory(controller, "/") else { return false };
     let entries = std::fs::read_dir(top).into_iter().flatten().flatten();

@@ -1,10 +1,10 @@
-//! What would be made of some pods on this machine, without making it.
+//! The cgroups that some pods would get on this machine, without creating them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use super::ManageError;
+use super::HierarchyError;
 use super::entry::{Value, entries};
 use super::machine;
 use nodewarden_config::Config;
@@ -17,43 +17,51 @@ use nodewarden_qos as qos;
 use nodewarden_qos::container::{parameters, sandbox};
 use nodewarden_qos::{ContainerParameters, Levels, Role};
 
-/// Every level and every pod.
+/// The planned cgroups.
 #[derive(Debug)]
 pub struct Plan {
+    /// The machine's cgroup hierarchies.
     pub layout: Arc<Layout>,
-    /// By path.
+    /// Limits of the node and QoS levels, by path.
     pub levels: BTreeMap<String, Limits>,
+    /// The pods.
     pub pods: Vec<PlannedPod>,
 }
 
-/// One pod.
+/// A pod and its planned cgroup.
 #[derive(Debug)]
 pub struct PlannedPod {
+    /// The pod.
     pub pod: Arc<Pod>,
+    /// Path of its cgroup, relative to the mounts.
     pub path: String,
+    /// Limits of its cgroup.
     pub limits: Limits,
-    /// What the runtime would be told, by container; `<sandbox>` among them.
+    /// The resources that the runtime would be given, by container; `<sandbox>` among them.
     pub containers: BTreeMap<String, ContainerParameters>,
 }
 
 impl Plan {
-    /// For the machine that this runs on, by its configured driver.
+    /// The plan for this machine with its configured driver.
     ///
     /// # Errors
-    /// The machine's cgroups or its capacity cannot be read, or a name cannot be one.
-    pub fn of_this_machine(config: &Config, desired: &Desired) -> Result<Self, ManageError> {
+    /// The machine's cgroups or its capacity cannot be read, or a cgroup name is invalid.
+    pub fn of_this_machine(config: &Config, desired: &Desired) -> Result<Self, HierarchyError> {
         let settings = &config.node;
         let layout = Arc::new(Layout::detect()?);
         let manager = Manager::new(machine::driver_to_name(settings.cgroup_driver, &layout), layout.clone());
-        let root =
-            |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
+        let root = |source| HierarchyError::Name {
+            field: "cgroupRoot",
+            value: settings.cgroup_root.clone(),
+            source,
+        };
         let levels = Levels::below(&settings.cgroup_root).map_err(root)?;
         let facts = machine::facts(&layout, &manager.path(&levels.kubepods));
         let capacity = Sources::default().capacity(existing(&config.state_dir))?;
         let node = qos::Node { settings, capacity: &capacity, facts: &facts };
         let pods: BTreeMap<&str, &Arc<Pod>> =
             desired.pods.iter().map(|s| (s.pod.uid.as_str(), &s.pod)).collect();
-        let name = |source| ManageError::Name { field: "metadata.uid", value: String::new(), source };
+        let name = |source| HierarchyError::Name { field: "metadata.uid", value: String::new(), source };
         let tree = qos::tree(pods.values().map(|p| &***p), node).map_err(name)?;
         let mut plan = Self { layout: layout.clone(), levels: BTreeMap::new(), pods: Vec::new() };
         for (name, group) in tree.groups {
@@ -81,7 +89,7 @@ fn containers(pod: &Pod, node: qos::Node<'_>) -> BTreeMap<String, ContainerParam
         .collect()
 }
 
-/// Limits as files and what is in them.
+/// Limits as pairs of file name and content.
 pub fn file_values(limits: &Limits, layout: &Layout) -> Vec<(String, String)> {
     entries(limits)
         .into_iter()
@@ -98,7 +106,7 @@ pub fn file_values(limits: &Limits, layout: &Layout) -> Vec<(String, String)> {
         .collect()
 }
 
-/// The nearest directory above that is there: the state directory may not have been made yet.
+/// The nearest existing directory at or above `path`: the state directory may not exist yet.
 fn existing(path: &Path) -> Option<&Path> {
     path.ancestors().find(|p| p.is_dir())
 }

@@ -1,8 +1,8 @@
-//! What is wrong now, and whether that is news.
+//! Current problems of the hierarchy, and which of them are new.
 
 use std::collections::BTreeMap;
 
-/// Problems by what they are about: a path, `manifests`, `state`, `node`.
+/// Problems by subject: a path, `manifests`, `state`, `node`, `processes`.
 #[derive(Debug, Default)]
 pub struct Problems {
     now: BTreeMap<String, Vec<String>>,
@@ -10,23 +10,23 @@ pub struct Problems {
 }
 
 impl Problems {
-    /// A new round: what is not added again is over.
+    /// Starts a full round: problems that are not added again are over.
     pub fn begin(&mut self) {
         self.before = std::mem::take(&mut self.now);
     }
 
-    /// A new round for some of them alone.
+    /// Starts a round for some subjects; the problems of the others stay.
     pub fn begin_some(&mut self, which: impl Fn(&str) -> bool) {
         self.before = self.now.clone();
         self.forget(which);
     }
 
-    /// These are looked at again in this round.
+    /// Drops the problems of subjects that are checked again in this round.
     pub fn forget(&mut self, which: impl Fn(&str) -> bool) {
         self.now.retain(|about, _| !which(about));
     }
 
-    /// Notes a problem.
+    /// Adds a problem.
     pub fn add(&mut self, about: &str, problem: String) {
         let list = self.now.entry(about.to_owned()).or_default();
         if !list.contains(&problem) {
@@ -34,17 +34,17 @@ impl Problems {
         }
     }
 
-    /// Whether the round before had none about the same.
+    /// Whether the previous round had no problem on this subject.
     pub fn is_news(&self, about: &str) -> bool {
         !self.before.contains_key(about)
     }
 
-    /// What is wrong about `about`, in one line; empty when nothing is.
+    /// The problems on a subject, in one line; empty if there are none.
     pub fn about(&self, about: &str) -> String {
         self.now.get(about).map(|p| p.join("; ")).unwrap_or_default()
     }
 
-    /// All but those about something in `except`.
+    /// All problems except those whose subject satisfies `except`, for users.
     pub fn all_but(&self, except: impl Fn(&str) -> bool) -> Vec<String> {
         let general = ["manifests", "state", "node", "processes"];
         self.now
@@ -65,7 +65,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn news_only_once() {
+    fn a_problem_is_new_only_once() {
         let mut problems = Problems::default();
         problems.begin();
         problems.add("/a", "x".into());

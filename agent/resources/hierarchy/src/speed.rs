@@ -1,5 +1,5 @@
-//! How long pods wait for their cgroups. Printed by
-//! `cargo test --release -p nodewarden --lib manage::speed -- --ignored --nocapture`.
+//! Measures how long pods wait for their cgroups. Printed by
+//! `cargo test --release -p nodewarden-hierarchy speed -- --ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 
@@ -7,14 +7,14 @@ use super::fixture::{Fixture, keep, pod};
 
 #[test]
 #[ignore = "a measurement: run it in release mode"]
-fn from_word_to_cgroup() {
+fn time_from_update_to_cgroup() {
     let Some(f) = Fixture::make("speed") else { return };
     let hundred: Vec<_> = (0..100).map(|i| pod(&format!("old{i}"), "100m")).collect();
     let started = Instant::now();
-    let keeper = f.start(keep(&hundred));
+    let hierarchy = f.start(keep(&hundred));
     println!("start with 100 pods: {:?}", started.elapsed());
-    let sink = keeper.sink();
-    let mut places = keeper.places();
+    let sink = hierarchy.handle();
+    let mut places = hierarchy.pod_cgroups();
     let mut wait = |uid: &str, there: bool| {
         while places.borrow_and_update().contains_key(uid) != there {
             f.runtime.block_on(places.changed()).unwrap();
@@ -35,8 +35,8 @@ fn from_word_to_cgroup() {
         wait(&uid, false);
         gone.push(started.elapsed());
     }
-    show("one more beside 100", &mut made);
-    show("one less beside 100", &mut gone);
+    show("one more than 100", &mut made);
+    show("one less again", &mut gone);
 
     let mut both = hundred.clone();
     both.extend((0..100).map(|i| pod(&format!("burst{i}"), "10m")));
@@ -54,11 +54,11 @@ fn from_word_to_cgroup() {
     std::thread::sleep(Duration::from_millis(200));
     let (before, started) = (own_cpu(), Instant::now());
     for _ in 0..10 {
-        sink.look();
+        sink.volumes_changed();
         std::thread::sleep(Duration::from_millis(100));
     }
     let _ = started;
-    println!("looking at nothing 10 times: {:?} of CPU", own_cpu() - before);
+    println!("reconciling without a change 10 times: {:?} of CPU", own_cpu() - before);
 }
 
 fn show(what: &str, times: &mut [Duration]) {

@@ -1,4 +1,4 @@
-//! From the configuration to a kept hierarchy.
+//! Prepares and starts the hierarchy manager from the configuration.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::keep::Keep;
-use super::keeper::Keeper;
+use super::desired::DesiredCgroups;
 use super::machine::{driver, facts};
+use super::manager::HierarchyManager;
+use super::node_cgroups;
 use super::owned::Owned;
-use super::places;
-use super::sync::{HasVolumes, Setup, Syncer};
-use super::{ManageError, Namer};
+use super::reconciler::{HasVolumes, Reconciler, Setup};
+use super::{HierarchyError, Namer};
 use nodewarden_config::{Config, Endpoint, Enforce, MachineFacts, NodeSettings};
 use nodewarden_cri::Client;
 use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
@@ -22,35 +22,35 @@ use nodewarden_model::Detail;
 use nodewarden_qos::{HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 
-/// A hierarchy that can be kept: everything that it needs is there.
+/// A hierarchy that can be managed: everything that it requires exists.
 pub struct Prepared {
-    /// Who makes the cgroups.
+    /// The driver that creates cgroups.
     pub driver: DriverKind,
     /// Path of the level above all pods.
     pub kubepods: String,
-    /// What limits there are on this machine.
+    /// The limits that this machine supports.
     pub facts: HierarchyFacts,
-    syncer: Syncer,
+    reconciler: Reconciler,
     reconcile: Duration,
 }
 
 impl Prepared {
-    /// Makes the levels and the cgroups of the `first` pods, and keeps them from then on. Levels that are computed
-    /// without the pods that run would starve those: all of them must be among the first.
+    /// Creates the levels and the cgroups of the `first` pods, and reconciles them from then on. `first` must
+    /// contain every running pod, since levels computed without one would starve it.
     ///
     /// # Errors
-    /// A thread cannot be had.
-    pub fn keep(mut self, first: Keep) -> Result<Keeper, ManageError> {
-        self.syncer.begin(first);
-        let failed = |source| ManageError::Start { what: "hierarchy thread", source };
-        Keeper::start(self.syncer, self.reconcile).map_err(failed)
+    /// A thread cannot be started.
+    pub fn keep(mut self, first: DesiredCgroups) -> Result<HierarchyManager, HierarchyError> {
+        self.reconciler.begin(first);
+        let failed = |source| HierarchyError::Start { what: "hierarchy thread", source };
+        HierarchyManager::start(self.reconciler, self.reconcile).map_err(failed)
     }
 }
 
-/// Checks what must be there, and asks the runtime for the driver. Nothing is written yet but `kubepods`.
+/// Checks the requirements and asks the runtime for its cgroup driver. Creates only `kubepods`.
 ///
 /// # Errors
-/// What the hierarchy cannot be kept without is missing, each with the setting that asks for it.
+/// A requirement is missing; the error names the setting that needs it.
 pub fn prepare(
     config: &Config,
     layout: &Layout,
@@ -58,7 +58,7 @@ pub fn prepare(
     runtime: &tokio::runtime::Handle,
     namer: Namer,
     has_volumes: HasVolumes,
-) -> Result<Prepared, ManageError> {
+) -> Result<Prepared, HierarchyError> {
     let settings = &config.node;
     let machine = MachineFacts {
         unified: layout.kind() == LayoutKind::V2,
@@ -66,13 +66,13 @@ pub fn prepare(
     };
     let problems = settings.refused_on(machine);
     if !problems.is_empty() {
-        return Err(ManageError::Refused { problems });
+        return Err(HierarchyError::Refused { problems });
     }
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
     let name =
-        |source| ManageError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
+        |source| HierarchyError::Name { field: "cgroupRoot", value: settings.cgroup_root.clone(), source };
     let levels = Levels::below(&settings.cgroup_root).map_err(name)?;
     if let Some(root) = levels.kubepods.parent() {
         must_exist(&manager, "cgroupRoot", &settings.cgroup_root, &manager.path(&root), "")?;
@@ -80,7 +80,7 @@ pub fn prepare(
     reserved_exist(settings, &manager)?;
 
     let kubepods = manager.path(&levels.kubepods);
-    let anew = settings.cgroups_per_qos && manager.presence(&kubepods) == Presence::Nowhere;
+    let is_new = settings.cgroups_per_qos && manager.presence(&kubepods) == Presence::Nowhere;
     if settings.cgroups_per_qos {
         manager.create(&kubepods, &Limits::default())?;
     }
@@ -94,7 +94,7 @@ pub fn prepare(
     info!(driver = %kind, from = driver_from, kubepods, "managing the hierarchy");
     let files: Arc<dyn Driver> = Arc::new(Cgroupfs::new(layout));
     let setup = Setup {
-        daemons: places::daemons(config, &manager, &*files)?,
+        daemons: node_cgroups::daemons(config, &manager, &*files)?,
         reconcile: config.reconcile,
         settings: settings.clone(),
         has_volumes,
@@ -108,14 +108,14 @@ pub fn prepare(
         driver_from,
         state_dir: config.state_dir.clone(),
     };
-    let mut syncer = Syncer::new(setup);
-    if anew {
-        syncer.made(&kubepods);
+    let mut reconciler = Reconciler::new(setup);
+    if is_new {
+        reconciler.made(&kubepods);
     }
-    Ok(Prepared { driver: kind, kubepods, facts, syncer, reconcile: config.reconcile })
+    Ok(Prepared { driver: kind, kubepods, facts, reconciler, reconcile: config.reconcile })
 }
 
-/// The runtime's word, if it has one (KEP-4033), else the configuration's.
+/// The driver that the runtime reports (KEP-4033), else the configured one, and where it comes from.
 fn driver_kind(
     settings: &NodeSettings,
     endpoint: Option<&Endpoint>,
@@ -132,7 +132,7 @@ fn driver_kind(
         }
         Ok(None) => (settings.cgroup_driver, "configuration"),
         Err(error) => {
-            warn!(%error, "the runtime does not tell its cgroup driver: taking the configured one");
+            warn!(%error, "the runtime does not report its cgroup driver: taking the configured one");
             (settings.cgroup_driver, "configuration")
         }
     }
@@ -144,17 +144,17 @@ fn must_exist(
     value: &str,
     path: &str,
     hint: &'static str,
-) -> Result<(), ManageError> {
+) -> Result<(), HierarchyError> {
     let missing = match manager.presence(path) {
         Presence::Everywhere => return Ok(()),
         Presence::Partly { missing } => missing,
         Presence::Nowhere => Vec::new(),
     };
-    Err(ManageError::Missing { field, value: value.to_owned(), missing, hint })
+    Err(HierarchyError::Missing { field, value: value.to_owned(), missing, hint })
 }
 
-/// The cgroups of `enforceNodeAllocatable`: they belong to others, who make them.
-fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), ManageError> {
+/// Checks that the cgroups of `enforceNodeAllocatable` exist: they are created outside the agent.
+fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), HierarchyError> {
     for enforce in &settings.enforce {
         let (field, value, hint) = match enforce {
             Enforce::Pods => continue,
@@ -171,7 +171,7 @@ fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), Mana
         };
         let Some(value) = value else { continue };
         let name = nodewarden_qos::reserved::name(value, manager.kind());
-        let name = name.map_err(|source| ManageError::Name { field, value: value.to_owned(), source })?;
+        let name = name.map_err(|source| HierarchyError::Name { field, value: value.to_owned(), source })?;
         must_exist(manager, field, value, &manager.path(&name), hint)?;
     }
     Ok(())

@@ -1,28 +1,28 @@
-//! From what should be and what is to the order in which it is written.
+//! Computes the writes that lead from the found to the wanted limits, in order.
 //!
-//! A parent is never below its children on the way: first, from the top down, what is missing is made and what grows
-//! is written; then, from the bottom up, what shrinks. Where both trees hold that order, every state between them
-//! does (cgroup v1 refuses a child's CPU quota above its parent's; memory.min and memory.low only protect as far as
-//! the parent's does).
+//! At no point is a parent's limit below its children's: first, from the top down, missing cgroups are
+//! created and growing limits written; then, from the bottom up, shrinking limits. If both trees satisfy
+//! that, every state between them does (cgroup v1 refuses a child's CPU quota above its parent's; memory.min
+//! and memory.low only protect as far as the parent's).
 
 use std::collections::BTreeMap;
 
 use super::entry::{Limit, Value, entries, only};
 use nodewarden_machine::cgroup::control::Limits;
 
-/// Limits by path. A parent's path is a prefix of its children's, so that it comes first.
+/// Limits by path. A parent's path is a prefix of its children's, so it comes first.
 pub type ByPath = BTreeMap<String, Limits>;
 
 /// One write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Step {
-    /// Make the cgroup and set all of it.
+    /// Create the cgroup and set all limits.
     Create { path: String, limits: Limits },
-    /// Set only these.
+    /// Set only these limits.
     Set { path: String, limits: Limits, pass: Pass },
 }
 
-/// In which of the two passes a change belongs.
+/// The pass to which a change belongs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pass {
     Grow,
@@ -37,7 +37,7 @@ impl Step {
     }
 }
 
-/// A limit that is not what it should be.
+/// A limit that differs from the wanted one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Difference {
     pub limit: Limit,
@@ -45,7 +45,8 @@ pub struct Difference {
     pub wanted: Value,
 }
 
-/// What differs. What could not be read is not compared: its controller or file is missing here.
+/// The limits that differ. One that was not read is not compared: its controller or file is missing on this
+/// machine.
 pub fn differences(wanted: &Limits, found: &Limits) -> Vec<Difference> {
     let found: BTreeMap<Limit, Value> = entries(found).into_iter().collect();
     entries(wanted)
@@ -57,7 +58,7 @@ pub fn differences(wanted: &Limits, found: &Limits) -> Vec<Difference> {
         .collect()
 }
 
-/// The writes that turn `found` into `wanted`. Cgroups in `found` alone are left alone.
+/// The writes that turn `found` into `wanted`. Cgroups that are only in `found` are left alone.
 pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut shrinking = Vec::new();
@@ -68,7 +69,8 @@ pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
         };
         let (mut grow, mut shrink): (Vec<_>, Vec<_>) =
             differences(limits, there).into_iter().partition(|d| d.wanted.at_least(&d.found));
-        // A cgroup that is idle no more has the default weight (sched_group_set_idle), whatever it shows before.
+        // A cgroup that stops being idle gets the default weight (sched_group_set_idle), whatever it showed
+        // before.
         let wakes = |d: &Difference| d.limit == Limit::CpuIdle && d.wanted == Value::Flag(false);
         if let Some((_, weight)) = entries(limits).into_iter().find(|(limit, _)| *limit == Limit::Cpu)
             && grow.iter().any(wakes)
@@ -90,5 +92,4 @@ pub fn steps(wanted: &ByPath, found: &ByPath) -> Vec<Step> {
 }
 
 #[cfg(test)]
-#[path = "steps_tests.rs"]
 mod tests;

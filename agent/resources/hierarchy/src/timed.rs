@@ -1,4 +1,4 @@
-//! How long the hierarchy's operations take, in the kubelet's own histogram.
+//! Duration of cgroup operations, in the kubelet's histogram.
 
 use std::time::Instant;
 

@@ -57,15 +57,15 @@ pub fn whole(capacity: &Capacity) -> Available {
     }
 }
 
-/// Capacity less kubeReserved and systemReserved, never below 0: the limits of kubepods, and what MemoryQoS and
-/// qosReserved compute with (kubelet `GetNodeAllocatableAbsolute`). Thresholds of eviction are not taken off: pods may
-/// reach them, and are then evicted.
+/// Capacity less kubeReserved and systemReserved, never below 0: the limits of kubepods, and what MemoryQoS
+/// and qosReserved compute with (kubelet `GetNodeAllocatableAbsolute`). Thresholds of eviction are not taken
+/// off: pods may reach them, and are then evicted.
 pub fn unreserved(capacity: &Capacity, settings: &NodeSettings) -> Available {
     less(capacity, |resource| reserved(settings, resource))
 }
 
-/// What pods can ask for (the node status's `allocatable`): [`unreserved`], less the hard eviction thresholds, and less
-/// preallocated huge pages in the case of memory; never below 0.
+/// What pods can ask for (the node status's `allocatable`): [`unreserved`], less the hard eviction
+/// thresholds, and less preallocated huge pages in the case of memory; never below 0.
 pub fn allocatable(capacity: &Capacity, settings: &NodeSettings) -> Available {
     let mut left =
         less(capacity, |resource| reserved(settings, resource) + evicted(capacity, settings, resource));
@@ -140,5 +140,4 @@ fn evicted(capacity: &Capacity, settings: &NodeSettings, resource: &str) -> Quan
 }
 
 #[cfg(test)]
-#[path = "allocatable_tests.rs"]
 mod tests;

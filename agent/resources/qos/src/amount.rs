@@ -9,8 +9,8 @@ const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
 const HUGEPAGES: &str = "hugepages-";
 
-/// Thousandths of a CPU; `None` where the list does not name it. What is below zero (no valid pod has it) counts as
-/// zero, here and below.
+/// Thousandths of a CPU; `None` where the list does not name it. What is below zero (no valid pod has it)
+/// counts as zero, here and below.
 pub(crate) fn cpu_milli(list: &ResourceList) -> Option<u64> {
     list.get(CPU).map(|q| whole(q.milli_value()))
 }
@@ -31,7 +31,8 @@ pub(crate) fn page_size(resource: &str) -> Option<PageSize> {
     Some(PageSize(whole(size.value())))
 }
 
-/// An upper limit as the kubelet understands it: zero is none (it is not written, and the kernel's own is none).
+/// An upper limit as in the kubelet: zero means no limit (it is not written, and the kernel's default is no
+/// limit).
 pub(crate) fn limit(amount: u64) -> Bound {
     if amount == 0 { Bound::Max } else { Bound::At(amount) }
 }

@@ -1,5 +1,5 @@
-//! What the runtime is told of a container's and a sandbox's resources, and what their files then say (kubelet
-//! kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
+//! The resources that the runtime is given for a container and a sandbox, and the content of their files
+//! afterwards (kubelet kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ const MEMORY_HIGH: &str = "memory.high";
 const SWAP_MAX: &str = "memory.swap.max";
 const OOM_GROUP: &str = "memory.oom.group";
 
-/// CRI `LinuxContainerResources`. What is `None` or empty is not told: zero on the wire.
+/// CRI `LinuxContainerResources`. A field that is `None` or empty is not set: zero on the wire.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerParameters {
     /// Microseconds.
@@ -37,7 +37,7 @@ pub struct ContainerParameters {
     pub unified: BTreeMap<String, String>,
 }
 
-/// What the runtime is told of one of the pod's containers.
+/// The resources that the runtime is given for one of the pod's containers.
 pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> ContainerParameters {
     let own = &container.resources;
     let of_pod = pod.resources.as_ref().map(|r| &r.limits);
@@ -51,18 +51,18 @@ pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> Container
         cpu_limit: effective(amount::cpu_milli).unwrap_or(0),
         memory_limit: effective(amount::memory_bytes).unwrap_or(0),
     };
-    let mut told = demand.parameters(node);
-    told.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
-    told.hugepage_limits = hugepage_limits(&own.limits, node);
-    set_swap(&mut told, pod, container, node);
+    let mut given = demand.parameters(node);
+    given.oom_score_adj = Some(oom::writable(oom::container(pod, container, node.capacity.memory_bytes)));
+    given.hugepage_limits = hugepage_limits(&own.limits, node);
+    set_swap(&mut given, pod, container, node);
     if node.memory_qos() {
-        set_memory_qos(&mut told, pod.qos, own, node);
+        set_memory_qos(&mut given, pod.qos, own, node);
     }
-    told
+    given
 }
 
-/// What the runtime is told of the pod's sandbox: the pod's resources, for runtimes that size a virtual machine by
-/// them. Others give the pause container no limit.
+/// The resources that the runtime is given for the pod's sandbox: those of the pod, for runtimes that size a
+/// virtual machine by them. Others give the pause container no limit.
 pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
     let bare = Pod { overhead: ResourceList::new(), ..pod.clone() };
     let (requests, limits) = (bare.requests(), bare.limits());
@@ -74,7 +74,7 @@ pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
     .parameters(node)
 }
 
-/// What the runtime is told of the pod's overhead; nothing for a pod without one.
+/// The overhead of the pod that the runtime is given; nothing for a pod without one.
 pub fn overhead(pod: &Pod, node: Node<'_>) -> Option<ContainerParameters> {
     let milli = amount::cpu_milli(&pod.overhead).unwrap_or(0);
     let demand = CpuAndMemory {
@@ -125,20 +125,22 @@ fn hugepage_limits(limits: &ResourceList, node: Node<'_>) -> BTreeMap<PageSize, 
 }
 
 /// KEP-2400.
-fn set_swap(told: &mut ContainerParameters, pod: &Pod, container: &Container, node: Node<'_>) {
+fn set_swap(given: &mut ContainerParameters, pod: &Pod, container: &Container, node: Node<'_>) {
     if !node.facts.swap {
         return;
     }
     if node.facts.v2() {
-        told.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
+        given.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
     } else {
-        // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no word for it.
-        told.memory_swap_limit_in_bytes = told.memory_limit_in_bytes;
+        // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no value for
+        // it.
+        given.memory_swap_limit_in_bytes = given.memory_limit_in_bytes;
     }
 }
 
-/// Bytes of swap that a container may use: a Burstable one's part of the machine's swap is that of its request in the
-/// machine's memory, unless the pod is critical or the container asks for no memory or for just its limit.
+/// Bytes of swap that a container may use: a Burstable one's part of the machine's swap is that of its
+/// request in the machine's memory, unless the pod is critical or the container asks for no memory or for
+/// just its limit.
 fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
     let capacity = node.capacity;
     let request = amount::memory_bytes(&container.resources.requests).unwrap_or(0);
@@ -154,13 +156,14 @@ fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
     (request as f64 / capacity.memory_bytes as f64 * capacity.swap_bytes as f64) as u64
 }
 
-fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resources, node: Node<'_>) {
+fn set_memory_qos(given: &mut ContainerParameters, class: QosClass, own: &Resources, node: Node<'_>) {
     let request = amount::memory_bytes(&own.requests).unwrap_or(0);
     let limit = amount::memory_bytes(&own.limits).unwrap_or(0);
     let policy = node.settings.memory_reservation;
     let protection = Protection::of(policy, class, request);
-    let mut write = |file: &str, bytes: u64| told.unified.insert(file.to_owned(), bytes.to_string());
-    // A policy may have been another one when the container began: zeros are told too. Kubernetes 1.35 had none.
+    let mut write = |file: &str, bytes: u64| given.unified.insert(file.to_owned(), bytes.to_string());
+    // The policy may have been another one when the container was started, so zeros are set too. Kubernetes
+    // 1.35 had none.
     let zeros = policy != MemoryReservation::Unset;
     if protection.min > 0 || zeros {
         write(MEMORY_MIN, protection.min);
@@ -174,35 +177,35 @@ fn set_memory_qos(told: &mut ContainerParameters, class: QosClass, own: &Resourc
     }
 }
 
-/// What a container's files say when its runtime has done as it was told.
+/// The content of a container's files after its runtime has applied its resources.
 ///
-/// Not told, since the runtime decides: the CPU weight on v2 while its `formula` is unknown (and a weight that
-/// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its DefaultTasksMax), huge
-/// pages (containerd leaves them alone unless configured otherwise), CPUs.
+/// Not set, since the runtime decides: the CPU weight on v2 while its `formula` is unknown (and a weight that
+/// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its
+/// DefaultTasksMax), huge pages (containerd leaves them alone unless configured otherwise), CPUs.
 pub fn container_limits(
-    told: &ContainerParameters,
+    given: &ContainerParameters,
     formula: Option<WeightFormula>,
     node: Node<'_>,
 ) -> Limits {
     let facts = node.facts;
-    let read = |file: &str| told.unified.get(file).and_then(|text| text.parse::<u64>().ok());
+    let read = |file: &str| given.unified.get(file).and_then(|text| text.parse::<u64>().ok());
     let base = unlimited(node);
     let at = |bytes: Option<u64>, otherwise: Option<Bound>| bytes.map(Bound::At).or(otherwise);
-    let shares = CpuShare::Shares(told.cpu_shares);
-    let weight = |f: WeightFormula| CpuShare::Weight(f.weight(told.cpu_shares));
+    let shares = CpuShare::Shares(given.cpu_shares);
+    let weight = |f: WeightFormula| CpuShare::Weight(f.weight(given.cpu_shares));
     let limits = Limits {
         cpu: if facts.v2() { formula.map(weight) } else { Some(shares) },
         cpu_quota: Some(CpuQuota {
-            quota_us: told.cpu_quota.map_or(Bound::Max, Bound::At),
-            period_us: told.cpu_period.unwrap_or(cpu::DEFAULT_PERIOD_US),
+            quota_us: given.cpu_quota.map_or(Bound::Max, Bound::At),
+            period_us: given.cpu_period.unwrap_or(cpu::DEFAULT_PERIOD_US),
         }),
-        memory_max: at(told.memory_limit_in_bytes, base.memory_max),
+        memory_max: at(given.memory_limit_in_bytes, base.memory_max),
         memory_min: read(MEMORY_MIN).or(base.memory_min),
         memory_low: read(MEMORY_LOW).or(base.memory_low),
         memory_high: at(read(MEMORY_HIGH), base.memory_high),
         swap_max: at(read(SWAP_MAX), base.swap_max),
-        memsw_max: base.memsw_max.map(|max| told.memory_swap_limit_in_bytes.map_or(max, Bound::At)),
-        oom_group: base.oom_group.map(|_| told.unified.get(OOM_GROUP).is_some_and(|v| v == "1")),
+        memsw_max: base.memsw_max.map(|max| given.memory_swap_limit_in_bytes.map_or(max, Bound::At)),
+        oom_group: base.oom_group.map(|_| given.unified.get(OOM_GROUP).is_some_and(|v| v == "1")),
         ..base
     };
     runtimes_own(limits)
@@ -224,5 +227,4 @@ fn runtimes_own(limits: Limits) -> Limits {
 }
 
 #[cfg(test)]
-#[path = "container_tests.rs"]
 mod tests;

@@ -22,8 +22,8 @@ pub fn shares_from_milli(milli: u64) -> u64 {
     shares.clamp(MIN_SHARES.into(), MAX_SHARES.into()) as u64
 }
 
-/// CFS quota in microseconds of a CPU limit (kubelet `MilliCPUToQuota`); `None` without a limit. `period_us` is the
-/// period in force, see [`effective_period_us`].
+/// CFS quota in microseconds of a CPU limit (kubelet `MilliCPUToQuota`); `None` without a limit. `period_us`
+/// is the period in force, see [`effective_period_us`].
 pub fn quota_from_milli(milli: u64, period_us: u64) -> Option<u64> {
     let quota = u128::from(milli) * u128::from(period_us) / MILLI_PER_CPU;
     (milli > 0).then(|| u64::try_from(quota).unwrap_or(u64::MAX).max(MIN_QUOTA_US))
@@ -31,9 +31,9 @@ pub fn quota_from_milli(milli: u64, period_us: u64) -> Option<u64> {
 
 /// The CFS period in force, in microseconds, of a configured `cpuCFSQuotaPeriod`.
 ///
-/// A kubelet ignores the configured one unless its feature gate `CustomCPUCFSQuotaPeriod` is on (and refuses the
-/// configuration, so that nobody meets this). Here there is no such gate: who sets the key gets the period, so the
-/// agent passes `custom: true`.
+/// A kubelet ignores the configured one unless its feature gate `CustomCPUCFSQuotaPeriod` is on (and refuses
+/// the configuration, so that nobody meets this). Here there is no such gate: who sets the key gets the
+/// period, so the agent passes `custom: true`.
 pub fn effective_period_us(configured: Duration, custom: bool) -> u64 {
     if !custom {
         return DEFAULT_PERIOD_US;

@@ -4,7 +4,8 @@ use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
 use nodewarden_machine::node::Capacity;
 
-/// What this machine's cgroups can limit. What they can't stays untold (`None`) in every [`nodewarden_machine::cgroup::control::Limits`].
+/// The limits that this machine's cgroups support. Unsupported ones are `None` in every
+/// [`nodewarden_machine::cgroup::control::Limits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HierarchyFacts {
     /// Of the hierarchy that has the memory controller: a hybrid machine is v1.

@@ -13,8 +13,8 @@ use nodewarden_machine::cgroup::control::{Bound, CpuShare, Limits, PageSize};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 
-/// The limit on huge pages of a level that does not limit them, in bytes: the kubelet's value. It may be more than
-/// there is, but is no `max`.
+/// The limit on huge pages of a level that does not limit them, in bytes: the kubelet's value. It may be more
+/// than there is, but is no `max`.
 pub const HUGETLB_UNBOUNDED: u64 = 1 << 62;
 
 /// What all pods together ask for.
@@ -66,8 +66,8 @@ pub fn available(node: Node<'_>) -> Available {
     }
 }
 
-/// kubepods: what is available for pods; with MemoryQoS all of its children's protection. The kubelet never lowers
-/// `memory.min` again when pods go: here it is always what the pods ask for now.
+/// kubepods: what is available for pods; with MemoryQoS all of its children's protection. The kubelet never
+/// lowers `memory.min` again when pods go: here it is always what the pods ask for now.
 pub fn kubepods(demand: &Demand, node: Node<'_>) -> Limits {
     let mut protection = demand.guaranteed_protection;
     protection += demand.burstable_protection;
@@ -77,8 +77,8 @@ pub fn kubepods(demand: &Demand, node: Node<'_>) -> Limits {
     limits
 }
 
-/// The cgroup root itself, when there are neither QoS classes nor kubepods (`cgroupsPerQOS: false`): the whole machine,
-/// nothing reserved, as the kubelet does it.
+/// The cgroup root itself, when there are neither QoS classes nor kubepods (`cgroupsPerQOS: false`): the
+/// whole machine, nothing reserved, as the kubelet does it.
 pub fn cgroup_root(node: Node<'_>) -> Limits {
     let mut limits = bounded_by(&allocatable::whole(node.capacity), node);
     if node.facts.hugetlb {
@@ -142,8 +142,8 @@ struct Reserve {
 }
 
 impl Reserve {
-    /// `None` where nothing is reserved. Where more is reserved than there is, nothing is left: a negative limit, which
-    /// the kubelet would compute, cannot be written.
+    /// `None` where nothing is reserved. Where more is reserved than there is, nothing is left: a negative
+    /// limit, which the kubelet would compute, cannot be written.
     fn of(demand: &Demand, node: Node<'_>) -> Option<Self> {
         let percent = node.settings.qos_reserved_memory_percent?;
         let allocatable = allocatable::unreserved(node.capacity, node.settings).memory_bytes;
@@ -155,12 +155,11 @@ impl Reserve {
     }
 }
 
-/// The second try at a memory limit that the class already exceeds: what it uses now, so that it grows no further
-/// (kubelet `retrySetMemoryReserve`). v1 would refuse the first try; v2 would kill for it.
+/// The second try at a memory limit that the class already exceeds: what it uses now, so that it grows no
+/// further (kubelet `retrySetMemoryReserve`). v1 would refuse the first try; v2 would kill for it.
 pub fn second_try(limit: Bound, usage_bytes: u64) -> Bound {
     limit.max(Bound::At(usage_bytes))
 }
 
 #[cfg(test)]
-#[path = "level_tests.rs"]
 mod tests;

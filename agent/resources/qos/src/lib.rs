@@ -1,11 +1,11 @@
 //! Limits of each level from pods, and nothing else: everything here is a function of plain values.
 //!
-//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is made of [`level`] (node, QoS classes), [`pod`]
-//!   and [`reserved`].
-//! - [`container`]: what the runtime is told of containers and sandboxes.
-//! - [`cpu`]: millicores to shares and quota. [`weight`]: shares to weight, by either formula. [`memory`]: MemoryQoS.
-//!   [`oom`]: `oom_score_adj`.
-//! - [`Node`], [`HierarchyFacts`]: what all of this is computed from, beside the pods.
+//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is made of [`level`] (node, QoS
+//!   classes), [`pod`] and [`reserved`].
+//! - [`container`]: the resources that the runtime is given for containers and sandboxes.
+//! - [`cpu`]: millicores to shares and quota. [`weight`]: shares to weight, by either formula. [`memory`]:
+//!   MemoryQoS. [`oom`]: `oom_score_adj`.
+//! - [`Node`], [`HierarchyFacts`]: the inputs of all computations, besides the pods.
 
 pub mod allocatable;
 mod amount;

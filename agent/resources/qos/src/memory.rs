@@ -12,8 +12,8 @@ pub struct Protection {
 }
 
 impl Protection {
-    /// What a request of `bytes` in a pod of this class gets. Kubernetes 1.35, before there was a policy, protects every
-    /// request hard.
+    /// What a request of `bytes` in a pod of this class gets. Kubernetes 1.35, before there was a policy,
+    /// protects every request hard.
     pub fn of(policy: MemoryReservation, class: QosClass, bytes: u64) -> Self {
         use MemoryReservation::{None, TieredReservation, Unset};
         match (policy, class) {
@@ -26,8 +26,9 @@ impl Protection {
 
 /// A parent that protects less than its children takes the protection from them (memory.min in the kernel's
 /// cgroup-v2.rst), so it has to have their sum: of `min` and of `low`, each for itself. A kubelet with
-/// `TieredReservation` gives kubepods the sum of both as `memory.min` and no `memory.low`; then Burstable's `memory.low`
-/// has no effect, or, mounted with `memory_recursiveprot`, everything below kubepods is protected hard.
+/// `TieredReservation` gives kubepods the sum of both as `memory.min` and no `memory.low`; then Burstable's
+/// `memory.low` has no effect, or, mounted with `memory_recursiveprot`, everything below kubepods is
+/// protected hard.
 impl std::ops::AddAssign for Protection {
     fn add_assign(&mut self, other: Self) {
         self.min = self.min.saturating_add(other.min);
@@ -35,12 +36,12 @@ impl std::ops::AddAssign for Protection {
     }
 }
 
-/// `memory.high` of a container, in bytes: `⌊(request + factor × (limit − request)) / page⌋ × page`, with the node's
-/// allocatable memory where there is no limit (`limit` 0); `None` where it would not be above the request, and for a
-/// request that equals its limit.
+/// `memory.high` of a container, in bytes: `⌊(request + factor × (limit − request)) / page⌋ × page`, with the
+/// node's allocatable memory where there is no limit (`limit` 0); `None` where it would not be above the
+/// request, and for a request that equals its limit.
 ///
-/// Neither request nor limit (BestEffort): Kubernetes 1.35 sets none; from 1.36 on, when the reservation policy came,
-/// a part of the allocatable memory, so a policy that is set asks for it here.
+/// Neither request nor limit (BestEffort): Kubernetes 1.35 sets none; from 1.36 on, when the reservation
+/// policy came, a part of the allocatable memory, so a policy that is set asks for it here.
 pub fn high(request: u64, limit: u64, allocatable: u64, node: Node<'_>) -> Option<u64> {
     let settings = node.settings;
     if request == limit && (request > 0 || settings.memory_reservation == MemoryReservation::Unset) {
@@ -58,5 +59,4 @@ pub fn high(request: u64, limit: u64, allocatable: u64, node: Node<'_>) -> Optio
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

@@ -8,18 +8,17 @@ use nodewarden_manifest::{Container, ContainerKind, Pod};
 pub const GUARANTEED: i32 = -997;
 /// Containers of BestEffort pods.
 pub const BEST_EFFORT: i32 = 1000;
-/// A pod's sandbox: when it is killed the whole pod goes. Set by the runtime itself.
+/// Score of a pod's sandbox, whose end ends the whole pod. Set by the runtime itself.
 pub const SANDBOX: i32 = -998;
-/// The agent and the daemons that pods depend on.
-pub const AGENT: i32 = -999;
 
 const LEAST_BURSTABLE: i64 = 1000 + GUARANTEED as i64;
 const MOST_BURSTABLE: i64 = BEST_EFFORT as i64 - 1;
 
-/// What one of the pod's containers gets on a machine with `capacity` bytes of memory, as the kubelet computes it.
+/// What one of the pod's containers gets on a machine with `capacity` bytes of memory, as the kubelet
+/// computes it.
 ///
-/// More than 1000 comes out where a pod asks for less memory than its containers do, which the API server refuses; see
-/// [`writable`].
+/// More than 1000 comes out where a pod asks for less memory than its containers do, which the API server
+/// refuses; see [`writable`].
 pub fn container(pod: &Pod, container: &Container, capacity: u64) -> i32 {
     if pod.is_node_critical() {
         return GUARANTEED;
@@ -60,14 +59,14 @@ fn share_of_pod_request(pod: &Pod) -> i128 {
     (i128::from(own) - i128::from(containers)) / count as i128
 }
 
-/// What a Burstable pod's container gets for a request of `request` bytes on a machine with `capacity` bytes: a
-/// container that asks for a tenth of the memory is spared until it uses a tenth more than others.
+/// What a Burstable pod's container gets for a request of `request` bytes on a machine with `capacity` bytes:
+/// a container that asks for a tenth of the memory is spared until it uses a tenth more than others.
 pub fn burstable(request: i128, capacity: u64) -> i32 {
     bounded(unbounded(request, capacity))
 }
 
-/// As [`burstable`] for a sidecar, which must not go before a container that needs it: at most what the ordinary
-/// container with the least request gets.
+/// As [`burstable`] for a sidecar, which must not go before a container that needs it: at most what the
+/// ordinary container with the least request gets.
 pub fn burstable_sidecar(request: i128, least_ordinary: i128, capacity: u64) -> i32 {
     bounded(unbounded(request, capacity).min(unbounded(least_ordinary, capacity)))
 }

@@ -7,7 +7,7 @@ use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
 use nodewarden_manifest::QosClass;
 use nodewarden_manifest::{ContainerKind, Pod, Quantity, ResourceList};
 
-/// The limits of a pod's cgroup. Every field that this machine can set is told, the unlimited ones too.
+/// The limits of a pod's cgroup. Every field that this machine supports is set, unlimited ones too.
 pub fn limits(pod: &Pod, node: Node<'_>) -> Limits {
     let requests = pod.requests();
     let of_pod = pod.limits();
@@ -55,7 +55,8 @@ fn quota(limit_milli: u64, node: Node<'_>) -> CpuQuota {
     }
 }
 
-/// For which resources the pod as a whole has a limit: where one container may use what it likes, so may the pod.
+/// For which resources the pod as a whole has a limit: where one container may use what it likes, so may the
+/// pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Declared {
     cpu: bool,
@@ -74,8 +75,8 @@ impl Declared {
 
 /// Whether the pod or all of its containers limit the resource.
 ///
-/// A sidecar, and an init container after sidecars, counts as limited when it or any sidecar before it is: the kubelet
-/// asks this while summing up, of the sum so far (component-helpers `AggregateContainerLimits`).
+/// A sidecar, and an init container after sidecars, counts as limited when it or any sidecar before it is:
+/// the kubelet asks this while summing up, of the sum so far (component-helpers `AggregateContainerLimits`).
 fn declared(pod: &Pod, resource: &str) -> bool {
     let set = |list: &ResourceList| list.get(resource).is_some_and(|q| *q != Quantity::default());
     if pod.resources.as_ref().is_some_and(|r| set(&r.limits)) {
@@ -91,5 +92,4 @@ fn declared(pod: &Pod, resource: &str) -> bool {
 }
 
 #[cfg(test)]
-#[path = "pod_tests.rs"]
 mod tests;

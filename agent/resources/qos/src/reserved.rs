@@ -1,5 +1,5 @@
-//! The limits of kubeReservedCgroup and systemReservedCgroup. These are not ours: they must exist, and only what is
-//! reserved is told.
+//! The limits of kubeReservedCgroup and systemReservedCgroup. These are not ours: they must exist, and only
+//! what is reserved is set.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ const PID: &str = "pid";
 /// A cgroup that limits what is reserved.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reserved {
-    /// The word of `enforceNodeAllocatable` that asks for it.
+    /// The value of `enforceNodeAllocatable` that enables it.
     pub enforce: Enforce,
     /// As configured.
     pub cgroup: String,
@@ -95,5 +95,4 @@ fn limits(reserved: &ResourceList, node: Node<'_>) -> Limits {
 }
 
 #[cfg(test)]
-#[path = "reserved_tests.rs"]
 mod tests;

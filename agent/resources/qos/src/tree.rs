@@ -79,8 +79,8 @@ impl Levels {
     }
 }
 
-/// The hierarchy for these pods. With `cgroupsPerQOS: false` pods have no cgroups of their own, and only a cgroup root
-/// other than `/` is limited.
+/// The hierarchy for these pods. With `cgroupsPerQOS: false` pods have no cgroups of their own, and only a
+/// cgroup root other than `/` is limited.
 ///
 /// # Errors
 /// When `cgroupRoot` or a pod's uid can't be a cgroup's name.
@@ -110,7 +110,7 @@ pub fn tree<'a>(pods: impl IntoIterator<Item = &'a Pod>, node: Node<'_>) -> Resu
 
 impl Tree {
     /// Raises the memory limits of the classes to what these use already, where that is more
-    /// ([`level::second_try`]): for `qosReserved`. `usage` tells the bytes in use, if known.
+    /// ([`level::second_try`]): for `qosReserved`. `usage` returns the bytes in use, if known.
     pub fn yield_to(&mut self, usage: impl Fn(&CgroupName) -> Option<u64>) {
         for (name, group) in &mut self.groups {
             if let (Role::Class(_), Some(used)) = (&group.role, usage(name)) {
@@ -121,5 +121,4 @@ impl Tree {
 }
 
 #[cfg(test)]
-#[path = "tree_tests.rs"]
 mod tests;

@@ -1,8 +1,9 @@
-//! `cpu.weight` (v2) of `cpu.shares`: two formulas are in use, and nobody tells which.
+//! `cpu.weight` (v2) from `cpu.shares`: two formulas are in use, and no interface reports which.
 //!
-//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear one; newer runtimes one that
-//! maps v1's default (1024) to v2's default (100). A container's weight is therefore never judged by one formula alone,
-//! and which one new containers get is learnt from containers that nobody touched.
+//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear one; newer runtimes
+//! one that maps v1's default (1024) to v2's default (100). A container's weight is therefore never judged by
+//! one formula alone, and which one new containers get is learnt from containers whose limits were not
+//! changed since.
 
 use super::cpu::{MAX_SHARES, MIN_SHARES};
 
@@ -11,7 +12,7 @@ pub const MIN_WEIGHT: u64 = 1;
 /// The greatest `cpu.weight`.
 pub const MAX_WEIGHT: u64 = 10_000;
 
-/// A way from shares to weight.
+/// A conversion from shares to weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WeightFormula {
     /// KEP-2254: [2, 262144] onto [1, 10000] in a straight line.
@@ -41,8 +42,9 @@ pub fn weight_linear(shares: u64) -> u64 {
 
 /// `⌈10^((l² + 125·l) / 612 − 7/34)⌉` with l = log₂ shares; 0 (unset) for 0.
 pub fn weight_quadratic(shares: u64) -> u64 {
-    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, save that of 1024, which is
-    /// 100 exactly; far more than the error of a `powf`. So no platform's rounding can change a result.
+    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, save that of 1024,
+    /// which is 100 exactly; far more than the error of a `powf`. So no platform's rounding can change a
+    /// result.
     const ROUNDING: f64 = 1e-9;
     match shares {
         0 => 0,
@@ -71,8 +73,8 @@ pub fn weight_is_true(shares: u64, weight: u64) -> bool {
     weight == weight_linear(shares) || weight == weight_quadratic(shares)
 }
 
-/// What containers show about the formula of the node's runtime. Feed it with containers that were just created: a
-/// runtime may be replaced while containers of the old one go on running.
+/// What containers show about the formula of the node's runtime. Feed it with containers that were just
+/// created: a runtime may be replaced while containers of the old one go on running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FormulaEvidence {
     latest: Option<WeightFormula>,
@@ -101,5 +103,4 @@ impl FormulaEvidence {
 }
 
 #[cfg(test)]
-#[path = "weight_tests.rs"]
 mod tests;

@@ -1,48 +1,48 @@
-//! How far BestEffort's CPU is held back: pure.
+//! How far BestEffort's CPU is throttled: pure.
 //!
-//! The level has the least weight of all already (kubelet `qosContainerManagerImpl`: 2 shares), and still its tasks hold a
-//! CPU that somebody else has just woken for until their slice is over. So the first rung is `cpu.idle` (its tasks give
-//! way at once, `SCHED_IDLE`), the others are quotas, each half of the one before.
+//! The level already has the lowest weight (kubelet `qosContainerManagerImpl`: 2 shares), but its tasks still
+//! keep a CPU until their slice ends when a task of another level wakes. So the first step is `cpu.idle` (its
+//! tasks yield at once, `SCHED_IDLE`), the others are quotas, each half of the one before.
 
 use std::time::Duration;
 
-use super::hold::Hold;
+use super::release_delay::ReleaseDelay;
 
-/// Periods in which pods wait too long before anything is done, and that a step is given to show an effect.
+/// Periods in which pods wait too long before a step is taken, and that each step gets to show an effect.
 const PATIENCE: u32 = 2;
-/// Calm is this part of the bound: between the two nothing changes.
+/// Waits below 1/`CALM` of the bound are calm; between the two nothing changes.
 const CALM: u64 = 2;
-/// Once a release has begun, its steps come faster than the first by this.
+/// Further steps of a release come this many times faster than the first.
 const FASTER: u32 = 3;
 
-/// One step of the ladder; those below it stay in force.
+/// One step of the ladder; lower steps stay in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Rung {
+pub enum LadderStep {
     /// `cpu.idle`.
     Idle,
-    /// So many thousandths of a CPU for the whole level.
+    /// A quota for the whole level, in thousandths of a CPU.
     Quota { milli: u64 },
 }
 
-/// What there is to step on: from the machine's CPU time to the least that the level keeps, both in thousandths.
-pub fn ladder(idle: bool, machine_milli: u64, least_milli: u64) -> Vec<Rung> {
+/// The steps from the machine's CPUs down to the least that the level keeps, both in thousandths.
+pub fn ladder(idle: bool, machine_milli: u64, least_milli: u64) -> Vec<LadderStep> {
     let least = least_milli.max(1);
-    let mut rungs: Vec<_> = idle.then_some(Rung::Idle).into_iter().collect();
+    let mut steps: Vec<_> = idle.then_some(LadderStep::Idle).into_iter().collect();
     let mut milli = machine_milli / 2;
     while milli > least {
-        rungs.push(Rung::Quota { milli });
+        steps.push(LadderStep::Quota { milli });
         milli /= 2;
     }
-    rungs.push(Rung::Quota { milli: least });
-    rungs
+    steps.push(LadderStep::Quota { milli: least });
+    steps
 }
 
 /// One reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// Of a clock that never goes back.
+pub struct Reading {
+    /// Monotonic time.
     pub at: Duration,
-    /// Nanoseconds a second that the pod of the upper levels waited that waited most.
+    /// The longest wait of a pod of the upper levels, in nanoseconds per second.
     pub waited: u64,
     /// What BestEffort used, in thousandths of a CPU.
     pub best_effort_milli: u64,
@@ -51,28 +51,28 @@ pub struct Seen {
 /// The controller.
 #[derive(Debug, Clone)]
 pub struct Control {
-    ladder: Vec<Rung>,
-    /// Nanoseconds a second.
+    ladder: Vec<LadderStep>,
+    /// In nanoseconds per second.
     bound: u64,
-    /// Less than this of BestEffort's is no load, in thousandths of a CPU.
+    /// BestEffort use below this counts as no load, in thousandths of a CPU.
     least_milli: u64,
-    hold: Hold,
-    /// How many rungs are in force.
+    hold: ReleaseDelay,
+    /// Number of steps in force.
     step: usize,
-    /// Periods in a row above the bound, since the last change.
+    /// Consecutive periods above the bound, since the last change.
     above: u32,
     calm: Option<Duration>,
     releasing: bool,
 }
 
 impl Control {
-    /// `bound` is how long a pod may wait in a second.
-    pub fn new(ladder: Vec<Rung>, bound: Duration, least_milli: u64, hold: Hold) -> Self {
+    /// `bound` is how long a pod may wait per second.
+    pub fn new(ladder: Vec<LadderStep>, bound: Duration, least_milli: u64, hold: ReleaseDelay) -> Self {
         let bound = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
         Self { ladder, bound, least_milli, hold, step: 0, above: 0, calm: None, releasing: false }
     }
 
-    pub fn ladder(&self) -> &[Rung] {
+    pub fn ladder(&self) -> &[LadderStep] {
         &self.ladder
     }
 
@@ -80,18 +80,18 @@ impl Control {
         self.step
     }
 
-    /// What is in force: whether idle, and the quota in thousandths of a CPU.
+    /// What is in force: whether the level is idle, and the quota in thousandths of a CPU.
     pub fn in_force(&self) -> (bool, Option<u64>) {
-        let rungs = self.ladder.get(..self.step).unwrap_or_default();
-        let quota = rungs.iter().rev().find_map(|rung| match rung {
-            Rung::Quota { milli } => Some(*milli),
-            Rung::Idle => None,
+        let steps = self.ladder.get(..self.step).unwrap_or_default();
+        let quota = steps.iter().rev().find_map(|step| match step {
+            LadderStep::Quota { milli } => Some(*milli),
+            LadderStep::Idle => None,
         });
-        (rungs.contains(&Rung::Idle), quota)
+        (steps.contains(&LadderStep::Idle), quota)
     }
 
-    /// Takes a reading in; the step changed if the answer is `Some`, to that.
-    pub fn turn(&mut self, seen: Seen) -> Option<usize> {
+    /// Takes a reading and returns the new step if it changed.
+    pub fn update(&mut self, seen: Reading) -> Option<usize> {
         let (waits, over) = (seen.waited > self.bound, self.is_over(seen));
         let to = if waits && !over {
             self.calm = None;
@@ -102,7 +102,7 @@ impl Control {
             up
         } else {
             self.above = 0;
-            // Who still waits when BestEffort does nothing any more waits for somebody else.
+            // If BestEffort no longer runs, pods that still wait do so for another reason.
             let calm = over || seen.waited <= self.bound / CALM;
             if !calm || self.step == 0 {
                 self.calm = None;
@@ -125,26 +125,25 @@ impl Control {
         Some(to)
     }
 
-    /// The next step that takes anything away from what BestEffort uses.
-    fn up(&self, seen: Seen) -> Option<usize> {
+    /// The next step that reduces what BestEffort uses.
+    fn up(&self, seen: Reading) -> Option<usize> {
         if seen.best_effort_milli < self.least_milli {
             return None;
         }
-        let binds = |rung: &Rung| match rung {
-            Rung::Idle => true,
-            Rung::Quota { milli } => *milli < seen.best_effort_milli,
+        let binds = |step: &LadderStep| match step {
+            LadderStep::Idle => true,
+            LadderStep::Quota { milli } => *milli < seen.best_effort_milli,
         };
         let above = self.ladder.iter().enumerate().skip(self.step);
-        above.into_iter().find(|(_, rung)| binds(rung)).map(|(at, _)| at + 1)
+        above.into_iter().find(|(_, step)| binds(step)).map(|(at, _)| at + 1)
     }
 
-    /// BestEffort uses so much less than it may that nothing holds it back.
-    fn is_over(&self, seen: Seen) -> bool {
+    /// Whether BestEffort uses so much less than it may that throttling has no effect.
+    fn is_over(&self, seen: Reading) -> bool {
         let may = self.in_force().1.map_or(self.least_milli, |milli| milli / 2);
         seen.best_effort_milli < may
     }
 }
 
 #[cfg(test)]
-#[path = "cpu_tests.rs"]
 mod tests;

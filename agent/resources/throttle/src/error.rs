@@ -1,27 +1,54 @@
-//! What can keep feedback from its work.
+//! Why throttling is not possible.
 
 use std::io;
 use std::path::PathBuf;
 
 use nodewarden_machine::cgroup::CgroupError;
 
-/// Something that it needs cannot be had.
+/// A requirement of throttling is missing, or cannot be read.
 #[derive(Debug, thiserror::Error)]
-pub enum FeedbackError {
-    #[error("no thread for feedback: {source}")]
-    Thread { source: io::Error },
-    #[error("nobody counts what pods wait for a CPU: {reason}")]
-    NoWaits { reason: String },
+pub enum ThrottleError {
+    /// The thread cannot be started.
+    #[error("cannot start the feedback thread: {source}")]
+    Thread {
+        /// Why.
+        source: io::Error,
+    },
+    /// The time that pods wait for a CPU is not counted.
+    #[error("the time that pods wait for a CPU is not counted: {reason}")]
+    NoWaits {
+        /// Why not.
+        reason: String,
+    },
+    /// There are no QoS levels.
     #[error("cgroupsPerQOS is off: there are no levels to hold back")]
     NoLevels,
+    /// Memory is on cgroup v1.
     #[error("memory.high is cgroup v2's, and memory is on v1 here")]
     NoMemoryHigh,
+    /// A file cannot be read.
     #[error("read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// `/proc/meminfo` cannot be read.
     #[error("/proc/meminfo: {source}")]
-    Meminfo { source: procfs::ProcError },
-    #[error("{} says nothing of {key}", path.display())]
-    Silent { path: PathBuf, key: &'static str },
+    Meminfo {
+        /// Why.
+        source: procfs::ProcError,
+    },
+    /// A file lacks a figure.
+    #[error("{} has no {key}", path.display())]
+    Missing {
+        /// The file or cgroup.
+        path: PathBuf,
+        /// The figure.
+        key: &'static str,
+    },
+    /// A cgroup cannot be read.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
 }

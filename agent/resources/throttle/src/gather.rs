@@ -1,4 +1,4 @@
-//! What the controllers decide on, read anew each period: few files, and counters that are mapped already.
+//! Reads the controllers' input each period: few files, and counters that are already mapped.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
@@ -7,44 +7,48 @@ use std::time::Duration;
 
 use procfs::Current;
 
-use super::FeedbackError;
+use super::ThrottleError;
 use nodewarden_machine::cgroup::control::Manager;
 use nodewarden_machine::cgroup::{Controller, join};
 
-/// What the tasks of one cgroup have waited in run queues so far, not counting its children.
+/// Total time that the tasks of one cgroup have waited in run queues, not counting its children.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Waited {
     /// The pod's uid.
     pub pod: String,
+    /// Path of the cgroup.
     pub path: Arc<str>,
-    /// Tells one cgroup of a path from the next of the same path.
+    /// Distinguishes cgroups that had the same path one after the other.
     pub generation: u64,
+    /// Time waited.
     pub nanoseconds: u64,
 }
 
 /// The pod that waited most.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Most {
-    /// Its uid; empty where there is none.
+    /// Its uid; empty if no pod waited.
     pub pod: String,
-    /// Nanoseconds a second.
+    /// In nanoseconds per second.
     pub waited: u64,
 }
 
-/// From totals to what was waited since the reading before.
+/// Computes waits since the previous reading from totals.
 #[derive(Debug, Default)]
 pub struct Waits {
     /// By path: generation and nanoseconds.
     before: HashMap<Arc<str>, (u64, u64)>,
-    /// Nanoseconds that pods' own quotas held them up, by path, of those that waited too long at the last reading.
+    /// Nanoseconds that pods' own quotas throttled them, by path, of those that waited too long at the last
+    /// reading.
     throttled: HashMap<Arc<str>, u64>,
 }
 
 impl Waits {
-    /// Takes a reading in, `elapsed` after the one before. Time that a pod's own CPU limit held it up counts as waiting
-    /// for the kernel (`sched_info`: throttled tasks stay runnable), and is nobody else's fault: `throttled` tells it of
-    /// a path, in nanoseconds so far, and is asked only of pods above `bound` (nanoseconds a second).
-    pub fn turn(
+    /// Takes a reading, `elapsed` after the previous one, and returns the pod that waited most. The kernel
+    /// counts time throttled by a pod's own CPU limit as waiting (`sched_info`: throttled tasks stay
+    /// runnable), so it is subtracted: `throttled` returns the total of a path in nanoseconds, and is called
+    /// only for pods above `bound` (nanoseconds per second).
+    pub fn update(
         &mut self,
         now: &[Waited],
         elapsed: Duration,
@@ -83,7 +87,7 @@ impl Waits {
     }
 }
 
-/// How long the CPU limit of a cgroup has held it up so far, in nanoseconds; none without one.
+/// Total time that a cgroup was throttled by its CPU limit, in nanoseconds; `None` without a limit.
 pub fn throttled(manager: &Manager, path: &str) -> Option<u64> {
     let directory = join(&manager.layout().hierarchy(Controller::Cpu)?.mount, path);
     let text = std::fs::read_to_string(directory.join("cpu.stat")).ok()?;
@@ -91,41 +95,41 @@ pub fn throttled(manager: &Manager, path: &str) -> Option<u64> {
     number(&text, "throttled_time").or_else(|| number(&text, "throttled_usec")?.checked_mul(1000))
 }
 
-/// CPU time that a cgroup has used so far, in nanoseconds.
+/// Total CPU time of a cgroup, in nanoseconds.
 ///
 /// # Errors
-/// It cannot be read, or has no figure of it.
-pub fn cpu_ns(manager: &Manager, path: &str) -> Result<u64, FeedbackError> {
-    let silent = || FeedbackError::Silent { path: PathBuf::from(path), key: "CPU time" };
-    manager.usage(path)?.cpu_ns.ok_or_else(silent)
+/// It cannot be read, or the cgroup has no such figure.
+pub fn cpu_ns(manager: &Manager, path: &str) -> Result<u64, ThrottleError> {
+    let missing = || ThrottleError::Missing { path: PathBuf::from(path), key: "CPU time" };
+    manager.usage(path)?.cpu_ns.ok_or_else(missing)
 }
 
-/// Bytes that a cgroup uses less inactive pages of files, as the kubelet counts its working set: v2.
+/// Working set of a cgroup in bytes as the kubelet counts it: use less inactive file pages. v2 only.
 ///
 /// # Errors
 /// It cannot be read.
-pub fn working_set(manager: &Manager, path: &str) -> Result<u64, FeedbackError> {
-    let silent = |path: PathBuf, key| FeedbackError::Silent { path, key };
-    let used = manager.usage(path)?.memory_bytes.ok_or_else(|| silent(path.into(), "memory"))?;
+pub fn working_set(manager: &Manager, path: &str) -> Result<u64, ThrottleError> {
+    let missing = |path: PathBuf, key| ThrottleError::Missing { path, key };
+    let used = manager.usage(path)?.memory_bytes.ok_or_else(|| missing(path.into(), "memory"))?;
     let hierarchy = manager.layout().hierarchy(Controller::Memory);
     let mount = hierarchy.map(|h| h.mount.clone()).unwrap_or_default();
     let file = join(&mount, path).join("memory.stat");
     let read = std::fs::read_to_string(&file);
-    let text = read.map_err(|source| FeedbackError::Read { path: file.clone(), source })?;
-    let inactive = number(&text, "inactive_file").ok_or_else(|| silent(file, "inactive_file"))?;
+    let text = read.map_err(|source| ThrottleError::Read { path: file.clone(), source })?;
+    let inactive = number(&text, "inactive_file").ok_or_else(|| missing(file, "inactive_file"))?;
     Ok(used.saturating_sub(inactive))
 }
 
-/// `memory.available` in bytes as the kubelet computes it on v2: what is free and inactive pages of files.
+/// `memory.available` in bytes as the kubelet computes it on v2: free memory and inactive file pages.
 ///
 /// # Errors
 /// `/proc/meminfo` cannot be read.
-pub fn available() -> Result<u64, FeedbackError> {
-    let memory = procfs::Meminfo::current().map_err(|source| FeedbackError::Meminfo { source })?;
+pub fn available() -> Result<u64, ThrottleError> {
+    let memory = procfs::Meminfo::current().map_err(|source| ThrottleError::Meminfo { source })?;
     Ok(memory.mem_free.saturating_add(memory.inactive_file.unwrap_or(0)))
 }
 
-/// The number after `key` in lines of a key and a number.
+/// The number after `key` in a file of lines with a key and a number.
 fn number(text: &str, key: &str) -> Option<u64> {
     let rest = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' '))?;
     rest.trim().parse().ok()
@@ -150,28 +154,28 @@ mod tests {
     fn the_containers_of_a_pod_count_together_and_the_worst_pod_counts() {
         let mut waits = Waits::default();
         let first = [waited("a", "/a/1", 1, 500), waited("a", "/a/2", 2, 0), waited("b", "/b/1", 3, 900)];
-        assert_eq!(waits.turn(&first, SECOND, BOUND, none), Most::default(), "nothing is known of before");
+        assert_eq!(waits.update(&first, SECOND, BOUND, none), Most::default(), "nothing is known of before");
         let then = [waited("a", "/a/1", 1, 520), waited("a", "/a/2", 2, 40), waited("b", "/b/1", 3, 959)];
-        let most = waits.turn(&then, SECOND * 2, BOUND, none);
+        let most = waits.update(&then, SECOND * 2, BOUND, none);
         assert_eq!(most, Most { pod: "a".into(), waited: 30_000_000 });
         // Another cgroup of the same path has its own total.
         let anew = [waited("a", "/a/1", 9, 2000), waited("b", "/b/1", 3, 960)];
-        assert_eq!(waits.turn(&anew, SECOND, BOUND, none), Most { pod: "b".into(), waited: 1_000_000 });
+        assert_eq!(waits.update(&anew, SECOND, BOUND, none), Most { pod: "b".into(), waited: 1_000_000 });
     }
 
     #[test]
-    fn what_its_own_limit_held_up_is_taken_off_from_the_second_reading_on() {
+    fn throttling_by_its_own_limit_is_subtracted_from_the_second_reading_on() {
         let mut waits = Waits::default();
         let mut at = |milliseconds, throttled_ms: u64| {
             let held = move |path: &str| (path == "/a").then_some(throttled_ms * 1_000_000);
-            waits.turn(&[waited("p", "/a", 1, milliseconds)], SECOND, BOUND, held).waited / 1_000_000
+            waits.update(&[waited("p", "/a", 1, milliseconds)], SECOND, BOUND, held).waited / 1_000_000
         };
         assert_eq!(at(0, 700), 0);
         assert_eq!(at(100, 790), 100, "not known how much of it");
         assert_eq!(at(200, 880), 10);
         assert_eq!(at(300, 1200), 0, "never less than nothing");
         assert_eq!(at(310, 1200), 10);
-        assert_eq!(at(400, 1290), 90, "asked anew");
+        assert_eq!(at(400, 1290), 90, "read again");
     }
 
     #[test]

@@ -1,18 +1,20 @@
-//! Feedback of what pods wait for to how they are limited, before anything has to die: the levels below are squeezed while
-//! those above wait, and released with hysteresis.
+//! Throttling under pressure, before a pod has to be evicted: lower QoS levels are throttled while pods of
+//! higher levels wait for CPU or memory is short, and released with hysteresis.
 //!
-//! [`cpu`] and [`memory`] decide, as functions of plain values and a time; [`run`] reads what they need once a period,
-//! lays what they decide over the levels' limits ([`nodewarden_hierarchy::PodSink::overlay`]) and writes each step into the
-//! journal. Off unless configured; undone when it ends.
+//! `cpu` and `memory` decide, as functions of plain values and a time. `run` reads their input once a period,
+//! overrides the levels' limits ([`nodewarden_hierarchy::HierarchyHandle::throttle`]) and writes each step
+//! into the journal. Off unless configured; undone when it ends.
 
+#![deny(missing_docs)]
+
+mod controllers;
 mod cpu;
 mod error;
 mod gather;
-mod hold;
 mod memory;
+mod release_delay;
 mod run;
-mod turn;
 
-pub use error::FeedbackError;
+pub use error::ThrottleError;
 pub use gather::Waited;
-pub use run::{Feedback, Needs, start};
+pub use run::{Deps, Throttle, start};

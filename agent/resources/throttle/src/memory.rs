@@ -1,24 +1,25 @@
-//! How far a level's memory is held back: pure.
+//! How far a level's memory is throttled: pure.
 //!
-//! Where less than a line is left, the level gets as `memory.high` what it uses less what lacks to the line. Beyond
-//! that the kernel reclaims from it and slows what allocates, and kills nothing (cgroup-v2.rst, memory.high). What it
-//! uses and what is left add up to the same whatever the level does, so that the target follows the rest of the machine
-//! alone: no oscillation by itself. BestEffort's line lies further from the threshold of eviction than Burstable's, whose
-//! `memory.high` is never below its requests (that is seen to where it is written).
+//! When less memory than `line` is available, the level's `memory.high` is set to its use less what is
+//! missing to the line. Above that the kernel reclaims from the level and slows its allocations, but kills
+//! nothing (cgroup-v2.rst, memory.high). The level's use and the available memory add up to the same whatever
+//! the level does, so the target depends on the rest of the machine only and does not oscillate. BestEffort's
+//! line is further from the eviction threshold than Burstable's, whose `memory.high` is never below its
+//! requests (ensured where it is written).
 
 use std::time::Duration;
 
-use super::hold::Hold;
+use super::release_delay::ReleaseDelay;
 
-/// Changes of less than this part of the distance are none.
+/// Changes of less than 1/`BAND` of the distance are ignored.
 const BAND: u64 = 8;
-/// Released when more than the line and this part of the distance is left.
+/// Released when more than the line and 1/`RELEASE` of the distance is available.
 const RELEASE: u64 = 2;
 
 /// One reading, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seen {
-    /// Of a clock that never goes back.
+pub struct Reading {
+    /// Monotonic time.
     pub at: Duration,
     /// `memory.available` as the kubelet computes it.
     pub available: u64,
@@ -26,24 +27,24 @@ pub struct Seen {
     pub used: u64,
 }
 
-/// What became of it.
+/// A change of the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// To so many bytes, which is less than before or the first.
+    /// To this many bytes, which is less than before or the first limit.
     Squeezed(u64),
-    /// To so many bytes, which is more than before; none: wholly.
+    /// To this many bytes, which is more than before; `None`: the limit is removed.
     Released(Option<u64>),
 }
 
 /// The controller of one level.
 #[derive(Debug, Clone)]
 pub struct Level {
-    /// Bytes that should be left.
+    /// Bytes that should be available.
     line: u64,
     distance: u64,
-    /// Never less.
+    /// Lower bound of the limit, in bytes.
     least: u64,
-    hold: Hold,
+    hold: ReleaseDelay,
     high: Option<u64>,
     calm: Option<Duration>,
 }
@@ -54,7 +55,7 @@ pub fn lines(threshold: u64, distance: u64) -> [u64; 2] {
 }
 
 impl Level {
-    pub fn new(line: u64, distance: u64, least: u64, hold: Hold) -> Self {
+    pub fn new(line: u64, distance: u64, least: u64, hold: ReleaseDelay) -> Self {
         Self { line, distance, least, hold, high: None, calm: None }
     }
 
@@ -63,8 +64,8 @@ impl Level {
         self.high
     }
 
-    /// Takes a reading in.
-    pub fn turn(&mut self, seen: Seen) -> Option<Change> {
+    /// Takes a reading and returns the change of the limit, if any.
+    pub fn update(&mut self, seen: Reading) -> Option<Change> {
         let short = seen.available < self.line;
         let target = seen.used.saturating_add(seen.available).saturating_sub(self.line).max(self.least);
         let Some(high) = self.high else {
@@ -100,5 +101,4 @@ impl Level {
 }
 
 #[cfg(test)]
-#[path = "memory_tests.rs"]
 mod tests;

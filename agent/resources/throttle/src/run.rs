@@ -1,4 +1,4 @@
-//! The thread: a turn each period, told and counted; everything given back at its end.
+//! The thread: reads and decides once a period, records each step, and undoes everything when it ends.
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -8,41 +8,44 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::FeedbackError;
+use super::ThrottleError;
+use super::controllers::{Controllers, Cpu, Memory, Step};
 use super::cpu::{Control, ladder};
 use super::gather::{Waited, Waits};
-use super::hold::Hold;
 use super::memory::{Level, lines};
-use super::turn::{Controllers, Cpu, Memory, Step};
+use super::release_delay::ReleaseDelay;
 use nodewarden_config::ThrottleSettings;
-use nodewarden_hierarchy::{Overlay, PodSink, Squeezable};
+use nodewarden_hierarchy::{HierarchyHandle, ThrottleOverrides, ThrottleTargets};
 use nodewarden_metrics::Own;
 use nodewarden_model::Detail;
 use nodewarden_storage::journal::Journal;
 
-/// What it works with.
-pub struct Needs {
-    /// What the cgroups of Guaranteed and Burstable pods have waited for a CPU so far.
+/// Configuration and dependencies.
+pub struct Deps {
+    /// Returns how long the cgroups of Guaranteed and Burstable pods have waited for a CPU so far.
     pub waits: Box<dyn Fn() -> Vec<Waited> + Send>,
-    /// Why nobody counts that, if so.
+    /// Why that is not counted, if it is not.
     pub no_waits: Option<String>,
-    pub squeezable: Squeezable,
-    pub sink: PodSink,
+    /// The levels that can be throttled.
+    pub targets: ThrottleTargets,
+    /// Sets the overrides.
+    pub sink: HierarchyHandle,
+    /// Where steps are recorded.
     pub journal: Journal,
-    /// CPU time of the machine, in thousandths.
+    /// CPUs of the machine, in thousandths.
     pub machine_milli: u64,
     /// The greatest threshold of `memory.available`, in bytes.
     pub threshold: u64,
 }
 
-/// Runs until it is dropped, which gives everything back.
+/// The running thread. Dropping it ends the thread, which undoes all overrides.
 #[derive(Debug)]
-pub struct Feedback {
+pub struct Throttle {
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Feedback {
+impl Drop for Throttle {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
@@ -51,21 +54,22 @@ impl Drop for Feedback {
     }
 }
 
-/// Starts what is enabled and possible here; what is not possible is told. Nothing runs where nothing is left of it.
+/// Starts the controllers that are enabled and possible on this machine; one that is not possible is
+/// reported. `None` if none is left.
 ///
 /// # Errors
-/// A thread cannot be had.
-pub fn start(settings: &ThrottleSettings, needs: Needs) -> Result<Option<Feedback>, FeedbackError> {
+/// A thread cannot be started.
+pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>, ThrottleError> {
     if !settings.enabled() {
         return Ok(None);
     }
     let mut off = Vec::new();
-    let controllers = controllers(settings, &needs, &mut off);
+    let controllers = controllers(settings, &deps, &mut off);
     for reason in off {
         let message = format!("feedback: {reason}");
         warn!("{message}");
         let detail = Detail::Agent { reason: "FeatureOff".into(), message };
-        needs.journal.append(Timestamp::now(), "", None, detail);
+        deps.journal.append(Timestamp::now(), "", None, detail);
     }
     if controllers.cpu.is_none() && controllers.memory.is_none() {
         return Ok(None);
@@ -74,24 +78,24 @@ pub fn start(settings: &ThrottleSettings, needs: Needs) -> Result<Option<Feedbac
     let period = settings.period;
     let thread = thread::Builder::new()
         .name("feedback".into())
-        .spawn(move || run(controllers, &needs, period, &stopped))
-        .map_err(|source| FeedbackError::Thread { source })?;
-    Ok(Some(Feedback { stop: Some(stop), thread: Some(thread) }))
+        .spawn(move || run(controllers, &deps, period, &stopped))
+        .map_err(|source| ThrottleError::Thread { source })?;
+    Ok(Some(Throttle { stop: Some(stop), thread: Some(thread) }))
 }
 
-/// What of the settings works here; why the rest does not is added to `off`.
-fn controllers(settings: &ThrottleSettings, needs: &Needs, off: &mut Vec<FeedbackError>) -> Controllers {
-    let Needs { squeezable, machine_milli, threshold, .. } = needs;
-    let hold = || Hold::new(settings.hold, settings.max_hold);
-    let mut possible = |enabled: bool, missing: Option<FeedbackError>| {
-        let missing = if squeezable.levels { missing } else { Some(FeedbackError::NoLevels) };
+/// The controllers that work here. Why an enabled one does not is added to `off`.
+fn controllers(settings: &ThrottleSettings, deps: &Deps, off: &mut Vec<ThrottleError>) -> Controllers {
+    let Deps { targets, machine_milli, threshold, .. } = deps;
+    let hold = || ReleaseDelay::new(settings.hold, settings.max_hold);
+    let mut possible = |enabled: bool, missing: Option<ThrottleError>| {
+        let missing = if targets.levels { missing } else { Some(ThrottleError::NoLevels) };
         let on = enabled && missing.is_none();
         off.extend(missing.filter(|_| enabled));
         on
     };
-    let no_waits = needs.no_waits.clone().map(|reason| FeedbackError::NoWaits { reason });
+    let no_waits = deps.no_waits.clone().map(|reason| ThrottleError::NoWaits { reason });
     let cpu = possible(settings.cpu.enabled, no_waits).then(|| {
-        let ladder = ladder(squeezable.idle, *machine_milli, settings.cpu.min_milli);
+        let ladder = ladder(targets.idle, *machine_milli, settings.cpu.min_milli);
         Cpu {
             control: Control::new(ladder, settings.cpu.wait, settings.cpu.min_milli, hold()),
             bound: u64::try_from(settings.cpu.wait.as_nanos()).unwrap_or(u64::MAX),
@@ -99,7 +103,7 @@ fn controllers(settings: &ThrottleSettings, needs: &Needs, off: &mut Vec<Feedbac
             before: None,
         }
     });
-    let no_high = (!squeezable.memory_high).then_some(FeedbackError::NoMemoryHigh);
+    let no_high = (!targets.memory_high).then_some(ThrottleError::NoMemoryHigh);
     let memory = possible(settings.memory.enabled, no_high).then(|| {
         let distance = settings.memory.distance;
         let [best_effort, burstable] = lines(*threshold, distance);
@@ -109,50 +113,50 @@ fn controllers(settings: &ThrottleSettings, needs: &Needs, off: &mut Vec<Feedbac
     Controllers { cpu, memory }
 }
 
-fn run(mut controllers: Controllers, needs: &Needs, period: Duration, stopped: &Receiver<()>) {
+fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Receiver<()>) {
     let begun = Instant::now();
-    let mut ails = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     loop {
-        let (steps, errors) = controllers.turn(begun.elapsed(), needs);
+        let (steps, errors) = controllers.update(begun.elapsed(), deps);
         if !steps.is_empty() {
-            needs.sink.overlay(controllers.overlay());
+            deps.sink.throttle(controllers.overrides());
         }
-        steps.iter().for_each(|step| tell(needs, step));
+        steps.iter().for_each(|step| record(deps, step));
         let errors: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
-        errors.difference(&ails).for_each(|error| warn!("feedback: {error}"));
-        ails = errors;
+        errors.difference(&reported).for_each(|error| warn!("feedback: {error}"));
+        reported = errors;
         if stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }
-    let overlay = controllers.overlay();
-    if overlay == Overlay::default() {
+    let overrides = controllers.overrides();
+    if overrides == ThrottleOverrides::default() {
         return;
     }
-    needs.sink.overlay(Overlay::default());
-    let Overlay { best_effort, burstable } = overlay;
+    deps.sink.throttle(ThrottleOverrides::default());
+    let ThrottleOverrides { best_effort, burstable } = overrides;
     let held = [
         (
             "BestEffort",
             "cpu",
-            &needs.squeezable.best_effort,
+            &deps.targets.best_effort,
             best_effort.cpu_idle || best_effort.cpu_quota.is_some(),
         ),
-        ("BestEffort", "memory", &needs.squeezable.best_effort, best_effort.memory_high.is_some()),
-        ("Burstable", "memory", &needs.squeezable.burstable, burstable.memory_high.is_some()),
+        ("BestEffort", "memory", &deps.targets.best_effort, best_effort.memory_high.is_some()),
+        ("Burstable", "memory", &deps.targets.burstable, burstable.memory_high.is_some()),
     ];
     for (level, resource, path, _) in held.into_iter().filter(|(.., held)| *held) {
         let message = format!("{level} has its {resource} back: feedback ends");
-        tell(needs, &Step { path: path.clone(), level, resource, squeezed: false, held: false, message });
+        record(deps, &Step { path: path.clone(), level, resource, squeezed: false, held: false, message });
     }
 }
 
-/// Into the journal, the log and the figures.
-fn tell(needs: &Needs, step: &Step) {
+/// Writes a step to the journal, the log and the metrics.
+fn record(deps: &Deps, step: &Step) {
     let (reason, direction) = if step.squeezed { ("Squeezed", "squeeze") } else { ("Released", "release") };
     info!("{reason}: {}", step.message);
     let detail = Detail::Hierarchy { reason: reason.into(), message: step.message.clone() };
-    needs.journal.append(Timestamp::now(), &*step.path, None, detail);
+    deps.journal.append(Timestamp::now(), &*step.path, None, detail);
     let (level, resource) = (step.level, step.resource);
     ::metrics::counter!(Own::FeedbackSteps.name(), "direction" => direction, "level" => level, "resource" => resource)
         .increment(1);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::daemon::context::Context;
+use nodewarden_eviction::Subject;
 use nodewarden_eviction::engine::Subjects;
-use nodewarden_eviction::gather::Subject;
 use nodewarden_lifecycle::{Adoption, Places};
 use nodewarden_model::{EvictionCause, PodPhase, PodView};
 use nodewarden_pods::paths::PodPaths;
@@ -49,7 +49,7 @@ impl Subjects for ManagedPods {
                 pod: view.pod.clone(),
                 cgroup: cgroup.path.clone(),
                 started: view.started,
-                home: paths.pod_dir,
+                pod_dir: paths.pod_dir,
                 logs: paths.logs,
                 containers: known.map(|c| (c.name.clone(), c.id.clone())).collect(),
             })

@@ -9,13 +9,13 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 use crate::daemon::observer::Observer;
+use nodewarden_eviction::Subject;
 use nodewarden_eviction::engine::Subjects;
-use nodewarden_eviction::gather::Subject;
 use nodewarden_manifest::Pod;
 use nodewarden_model::Identity;
 
-/// Every pod whose cgroup is seen. Manifests are not known: memory requests are read from `oom_score_adj`, and every
-/// priority counts as 0.
+/// Every pod whose cgroup is seen. Manifests are not known: memory requests are read from `oom_score_adj`,
+/// and every priority counts as 0.
 pub struct SeenPods(pub Arc<Observer>);
 
 impl Subjects for SeenPods {
@@ -45,7 +45,7 @@ impl Subjects for SeenPods {
                 pod: Arc::new(pod),
                 cgroup: path.to_string(),
                 started: *created,
-                home: PathBuf::new(),
+                pod_dir: PathBuf::new(),
                 logs: PathBuf::new(),
                 containers: own,
             })

@@ -1,10 +1,11 @@
-//! Thresholds of `containerfs`, which follow from where containers' layers are.
+//! Thresholds of `containerfs`, which follow from where writable layers are.
 
 use crate::DiskLayout;
 use nodewarden_config::{EvictionThreshold, Signal};
 
-/// The thresholds with those of `containerfs` replaced by those of the file system that it is part of, as the kubelet does
-/// (`UpdateContainerFsThresholds`): they cannot be set apart. On a file system of its own they stay as they were set.
+/// The thresholds with those of `containerfs` replaced by those of the file system that it is part of, as the
+/// kubelet does (`UpdateContainerFsThresholds`): they cannot be set separately. If `containerfs` is a file
+/// system of its own, they stay as configured.
 pub fn for_layout(thresholds: &[EvictionThreshold], layout: DiskLayout) -> Vec<EvictionThreshold> {
     let (bytes, inodes) = match layout {
         DiskLayout::One | DiskLayout::ContainersOnNode => (Signal::NodeFsAvailable, Signal::NodeFsInodesFree),

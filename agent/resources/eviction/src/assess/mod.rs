@@ -1,12 +1,14 @@
-//! Which thresholds are passed, which of them are to be acted on, and which conditions that makes of the node (kubelet
-//! `synchronize`: `thresholdsMet`, `thresholdsFirstObservedAt`, `thresholdsMetGracePeriod`, `nodeConditions…`).
+//! Which thresholds are passed, which of them have to be acted on, and which node conditions follow (kubelet
+//! `synchronize`: `thresholdsMet`, `thresholdsFirstObservedAt`, `thresholdsMetGracePeriod`,
+//! `nodeConditions…`).
 //!
-//! A threshold is passed when less than it is available. Once it is acted on, it stays passed until its minimum reclaim
-//! is available beyond it. A hard one is acted on at once, a soft one after its grace; a condition is true as soon as a
-//! threshold of it is passed, grace or not, and for the transition period after.
+//! A threshold is passed when less than it is available. Once it is acted on, it stays passed until its
+//! minimum reclaim is available beyond it. A hard one is acted on at once, a soft one after its grace; a
+//! condition is true as soon as a threshold of it is passed, grace or not, and for the transition period
+//! after.
 
 mod layout;
-mod standing;
+mod state;
 #[cfg(test)]
 mod tests;
 
@@ -19,55 +21,55 @@ use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal, Threshold};
 use nodewarden_model::SignalSeen;
 
 pub use layout::for_layout;
-pub use standing::Standing;
-use standing::{Held, Passed};
+pub use state::ThresholdState;
+use state::{Held, Passed};
 
-/// A threshold that is to be acted on.
+/// A threshold that has to be acted on.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Due {
     pub threshold: EvictionThreshold,
     pub observed: Observed,
-    /// What the threshold comes to: bytes, inodes or processes.
+    /// The threshold in bytes, inodes or processes.
     pub limit: u64,
-    /// How much more than `limit` is to be made free.
+    /// How much has to be freed beyond `limit`.
     pub reclaim: u64,
     pub passed_since: Timestamp,
 }
 
 impl Due {
-    /// Whether nothing more is to be done for it when so much is available.
+    /// Whether `available` is enough, minimum reclaim included.
     pub fn is_met_by(&self, available: u64) -> bool {
         available >= self.limit.saturating_add(self.reclaim)
     }
 }
 
-/// What one look at the node comes to.
+/// Result of comparing one reading of the node with the thresholds.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Assessment {
-    /// For the next time.
-    pub standing: Standing,
+    /// State to pass to the next assessment.
+    pub state: ThresholdState,
     pub pressure: Pressure,
     /// Hard ones first; among them memory, then processes, then disks.
     pub due: Vec<Due>,
     /// Every threshold whose signal was read, in the order of the settings.
     pub seen: Vec<SignalSeen>,
-    /// When a grace or a transition period ends: worth a look even when nothing else calls for one.
+    /// When the next grace or transition period ends: the node has to be assessed again then.
     pub again: Option<Timestamp>,
 }
 
-/// Compares what was read with the thresholds. A signal that was not read is left as it stood: nothing is done for it,
-/// and its grace goes on as long as the gap is short.
+/// Compares readings with the thresholds. The state of a signal that was not read is left as it was: nothing
+/// is done for it, and its grace period continues as long as the gap is short.
 pub fn assess(
     settings: &EvictionSettings,
     observations: &Observations,
-    standing: &Standing,
+    state: &ThresholdState,
     now: Timestamp,
 ) -> Assessment {
-    let mut next = Standing::default();
+    let mut next = ThresholdState::default();
     let (mut due, mut seen, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let mut pressed = Vec::new();
     for threshold in &settings.thresholds {
-        let before = standing.passed(threshold, now);
+        let before = state.passed(threshold, now);
         let Some(observed) = observations.get(&threshold.signal).copied() else {
             if let Some(before) = before {
                 next.pass(threshold, before);
@@ -92,7 +94,7 @@ pub fn assess(
         }
     }
     for condition in NodeCondition::ALL {
-        let before = standing.held(condition, settings.transition, now);
+        let before = state.held(condition, settings.transition, now);
         if pressed.contains(&condition) {
             next.hold(condition, Held { since: before.map_or(now, |held| held.since), seen: now });
         } else if let Some(held) = before {
@@ -102,10 +104,10 @@ pub fn assess(
     }
     due.sort_by_key(|due| (!due.threshold.is_hard(), urgency(due.threshold.signal)));
     let again = ends.into_iter().filter(|end| *end > now).min();
-    Assessment { pressure: next.pressure(), standing: next, due, seen, again }
+    Assessment { pressure: next.pressure(), state: next, due, seen, again }
 }
 
-/// What a threshold comes to (kubelet `GetThresholdQuantity`): bytes, inodes or processes.
+/// The threshold in bytes, inodes or processes (kubelet `GetThresholdQuantity`).
 pub fn limit(threshold: &Threshold, capacity: u64) -> u64 {
     match threshold {
         Threshold::Quantity(quantity) if quantity.fits_i64() => u64::try_from(quantity.value()).unwrap_or(0),
@@ -114,8 +116,9 @@ pub fn limit(threshold: &Threshold, capacity: u64) -> u64 {
     }
 }
 
-/// The kubelet puts memory before everything else (`byEvictionPriority`) and leaves the rest as it comes. Here processes
-/// go before disks: without a free process number nothing starts that could make room.
+/// Memory before everything else, as in the kubelet (`byEvictionPriority`), which leaves the rest unordered.
+/// Here processes come before disks: without a free process number, nothing can be started that frees disk
+/// space.
 fn urgency(signal: Signal) -> (u8, Signal) {
     let class = match signal {
         Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable => 0,
@@ -144,7 +147,7 @@ fn signal_seen(
     }
 }
 
-/// Zero where the clock was set back.
+/// Time between; zero if the clock was set back.
 fn between(from: Timestamp, to: Timestamp) -> Duration {
     Duration::try_from(to.duration_since(from)).unwrap_or_default()
 }

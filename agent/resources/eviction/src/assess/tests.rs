@@ -1,4 +1,4 @@
-//! Thresholds, graces, minimum reclaim and conditions, step by step, and what holds for every course of things.
+//! Thresholds, grace periods, minimum reclaim and conditions step by step, and properties of every sequence.
 
 use std::collections::BTreeMap;
 
@@ -50,29 +50,30 @@ fn due(assessment: &Assessment) -> Vec<(&'static str, bool)> {
     assessment.due.iter().map(|due| (due.threshold.signal.name(), due.threshold.is_hard())).collect()
 }
 
-/// Assesses one after the other, through the disk each time, as an agent does that is restarted.
-struct Course {
+/// Assesses readings one after the other, with the state serialized in between as across a restart of the
+/// agent.
+struct Sequence {
     settings: EvictionSettings,
-    standing: Standing,
+    state: ThresholdState,
 }
 
-impl Course {
+impl Sequence {
     fn new(settings: EvictionSettings) -> Self {
-        Self { settings, standing: Standing::default() }
+        Self { settings, state: ThresholdState::default() }
     }
 
     fn step(&mut self, seconds: i64, observations: &Observations) -> Assessment {
-        let assessment = assess(&self.settings, observations, &self.standing, at(seconds));
-        let text = serde_json::to_string(&assessment.standing).unwrap();
-        self.standing = serde_json::from_str(&text).unwrap();
-        assert_eq!(self.standing, assessment.standing);
+        let assessment = assess(&self.settings, observations, &self.state, at(seconds));
+        let text = serde_json::to_string(&assessment.state).unwrap();
+        self.state = serde_json::from_str(&text).unwrap();
+        assert_eq!(self.state, assessment.state);
         assessment
     }
 }
 
 /// GetThresholdQuantity.
 #[test]
-fn what_a_threshold_comes_to() {
+fn thresholds_as_quantities() {
     for (value, capacity, expected) in [
         ("100Mi", 16 * GI, 100 * MI),
         ("1", 16 * GI, 1),
@@ -92,7 +93,7 @@ fn what_a_threshold_comes_to() {
 
 /// thresholdsMet, without and with the minimum reclaim of a threshold that is being acted on.
 #[test]
-fn passed_or_not() {
+fn thresholds_passed_with_and_without_minimum_reclaim() {
     for (value, reclaim, reclaiming, available, passed) in [
         ("1Gi", "500Mi", false, 2 * GI, false),
         ("1Gi", "500Mi", false, GI, false),
@@ -107,11 +108,11 @@ fn passed_or_not() {
         ("1Gi", "0", true, GI, false),
     ] {
         let reclaim = [("memory.available", reclaim)];
-        let mut course = Course::new(settings(&[("memory.available", value)], &[], &reclaim));
+        let mut sequence = Sequence::new(settings(&[("memory.available", value)], &[], &reclaim));
         if reclaiming {
-            assert_eq!(due(&course.step(0, &memory(0))), [("memory.available", true)]);
+            assert_eq!(due(&sequence.step(0, &memory(0))), [("memory.available", true)]);
         }
-        let found = course.step(1, &memory(available));
+        let found = sequence.step(1, &memory(available));
         assert_eq!(!found.due.is_empty(), passed, "{value} {reclaim:?} {reclaiming} {available}");
         assert_eq!(found.seen[0].passed, passed);
         assert!(found.due.iter().all(|due| !due.is_met_by(available)));
@@ -119,42 +120,48 @@ fn passed_or_not() {
 }
 
 #[test]
-fn a_soft_one_waits_for_its_grace() {
-    let mut course =
-        Course::new(settings(&[("memory.available", "1Gi")], &[("memory.available", "2Gi", "1m")], &[]));
-    let first = course.step(0, &memory(GI));
+fn a_soft_threshold_waits_for_its_grace_period() {
+    let mut sequence =
+        Sequence::new(settings(&[("memory.available", "1Gi")], &[("memory.available", "2Gi", "1m")], &[]));
+    let first = sequence.step(0, &memory(GI));
     assert_eq!(due(&first), []);
     assert_eq!(first.again, Some(at(60)));
-    assert!(first.pressure.has(NodeCondition::MemoryPressure), "the grace is none of the condition's");
+    assert!(
+        first.pressure.has(NodeCondition::MemoryPressure),
+        "the condition does not wait for the grace period"
+    );
     let soft = &first.seen[1];
     assert_eq!(
         (soft.hard, soft.passed, soft.passed_for_ms, soft.grace_ms),
         (false, true, Some(0), Some(60_000))
     );
     assert_eq!((first.seen[0].passed, first.seen[0].grace_ms), (false, None));
-    assert_eq!(due(&course.step(59, &memory(GI))), []);
-    let over = course.step(60, &memory(GI));
+    assert_eq!(due(&sequence.step(59, &memory(GI))), []);
+    let over = sequence.step(60, &memory(GI));
     assert_eq!(due(&over), [("memory.available", false)]);
     assert_eq!((over.due[0].passed_since, over.due[0].limit), (at(0), 2 * GI));
     assert_eq!(over.seen[1].passed_for_ms, Some(60_000));
     // Hard before soft.
-    assert_eq!(due(&course.step(61, &memory(0))), [("memory.available", true), ("memory.available", false)]);
-    // Not passed for a moment: from the beginning.
-    assert_eq!(due(&course.step(62, &memory(2 * GI))), []);
-    assert_eq!(course.step(63, &memory(GI)).again, Some(at(123)));
-    assert_eq!(due(&course.step(122, &memory(GI))), []);
-    assert_eq!(due(&course.step(123, &memory(GI))), [("memory.available", false)]);
+    assert_eq!(
+        due(&sequence.step(61, &memory(0))),
+        [("memory.available", true), ("memory.available", false)]
+    );
+    // Not passed for a moment: the grace period starts again.
+    assert_eq!(due(&sequence.step(62, &memory(2 * GI))), []);
+    assert_eq!(sequence.step(63, &memory(GI)).again, Some(at(123)));
+    assert_eq!(due(&sequence.step(122, &memory(GI))), []);
+    assert_eq!(due(&sequence.step(123, &memory(GI))), [("memory.available", false)]);
 }
 
 #[test]
-fn memory_then_processes_then_disks() {
+fn memory_comes_before_processes_before_disks() {
     let names = ["imagefs.available", "memory.available", "nodefs.inodesFree", "pid.available"];
     let hard: Vec<_> =
         names.iter().map(|name| (*name, "50%")).chain([("allocatableMemory.available", "50%")]).collect();
     let soft: Vec<_> = names.iter().map(|name| (*name, "60%", "10s")).collect();
-    let mut course = Course::new(settings(&hard, &soft, &[]));
+    let mut sequence = Sequence::new(settings(&hard, &soft, &[]));
     let all: Vec<_> = Signal::iter().map(|signal| (signal, 1, 100)).collect();
-    assert_eq!(course.step(0, &read(&all)).due.len(), 5);
+    assert_eq!(sequence.step(0, &read(&all)).due.len(), 5);
     let order = [
         "memory.available",
         "allocatableMemory.available",
@@ -164,87 +171,88 @@ fn memory_then_processes_then_disks() {
     ];
     let hard = order.into_iter().map(|name| (name, true));
     let soft = order.into_iter().filter(|name| !name.starts_with('a')).map(|name| (name, false));
-    let found = course.step(10, &read(&all));
+    let found = sequence.step(10, &read(&all));
     assert_eq!(due(&found), hard.chain(soft).collect::<Vec<_>>());
     assert_eq!(found.pressure.0.keys().copied().collect::<Vec<_>>(), NodeCondition::ALL);
 }
 
 #[test]
 fn a_condition_outlasts_its_threshold() {
-    let mut course =
-        Course::new(settings(&[("memory.available", "1Gi"), ("nodefs.available", "10%")], &[], &[]));
+    let mut sequence =
+        Sequence::new(settings(&[("memory.available", "1Gi"), ("nodefs.available", "10%")], &[], &[]));
     let disk = |available| {
         read(&[(Signal::NodeFsAvailable, available, 100), (Signal::MemoryAvailable, 2 * GI, 4 * GI)])
     };
     assert_eq!(
-        course.step(0, &memory(0)).pressure.0,
+        sequence.step(0, &memory(0)).pressure.0,
         BTreeMap::from([(NodeCondition::MemoryPressure, at(0))])
     );
     assert_eq!(
-        course.step(5, &memory(0)).pressure.0,
+        sequence.step(5, &memory(0)).pressure.0,
         BTreeMap::from([(NodeCondition::MemoryPressure, at(0))])
     );
-    let both = course.step(10, &disk(9));
+    let both = sequence.step(10, &disk(9));
     assert_eq!(both.again, Some(at(305)));
     let expected =
         BTreeMap::from([(NodeCondition::MemoryPressure, at(0)), (NodeCondition::DiskPressure, at(10))]);
     assert_eq!(both.pressure.0, expected);
-    assert_eq!(course.step(304, &disk(10)).pressure.0, expected);
-    let one = course.step(305, &disk(10));
+    assert_eq!(sequence.step(304, &disk(10)).pressure.0, expected);
+    let one = sequence.step(305, &disk(10));
     assert_eq!(one.pressure.0, BTreeMap::from([(NodeCondition::DiskPressure, at(10))]));
     assert_eq!(one.again, Some(at(310)));
-    let none = course.step(310, &disk(10));
+    let none = sequence.step(310, &disk(10));
     assert_eq!((none.pressure, none.again), (Pressure::default(), None));
-    // Anew.
+    // Passed again.
     assert_eq!(
-        course.step(400, &disk(1)).pressure.0,
+        sequence.step(400, &disk(1)).pressure.0,
         BTreeMap::from([(NodeCondition::DiskPressure, at(400))])
     );
 }
 
-/// A period of zero is not what a kubelet can be told, but a condition is true at least while it is seen.
+/// The kubelet does not accept a period of zero, but a condition is true at least while its threshold is
+/// passed.
 #[test]
-fn without_a_transition_period() {
+fn without_a_transition_period_a_condition_ends_with_its_threshold() {
     let mut settings = settings(&[("memory.available", "1Gi")], &[], &[]);
     settings.transition = Duration::ZERO;
-    let mut course = Course::new(settings);
-    assert!(course.step(0, &memory(0)).pressure.has(NodeCondition::MemoryPressure));
-    assert_eq!(course.step(0, &memory(GI)).pressure, Pressure::default());
+    let mut sequence = Sequence::new(settings);
+    assert!(sequence.step(0, &memory(0)).pressure.has(NodeCondition::MemoryPressure));
+    assert_eq!(sequence.step(0, &memory(GI)).pressure, Pressure::default());
 }
 
 #[test]
-fn nobody_looked_for_long() {
+fn a_long_gap_between_readings_restarts_the_grace_period() {
     let thresholds = settings(&[], &[("memory.available", "1Gi", "2m")], &[]);
     for (gap, expected) in [(30, 120), (60, 120), (61, 91 + 120)] {
-        let mut course = Course::new(thresholds.clone());
-        course.step(0, &memory(0));
-        course.step(30, &memory(0));
-        // Without the signal nothing is known of it.
-        let blind = course.step(30 + gap, &Observations::new());
+        let mut sequence = Sequence::new(thresholds.clone());
+        sequence.step(0, &memory(0));
+        sequence.step(30, &memory(0));
+        // Without a reading of the signal nothing is reported.
+        let blind = sequence.step(30 + gap, &Observations::new());
         assert_eq!((blind.due.len(), blind.seen.len()), (0, 0));
-        assert_eq!(course.step(30 + gap, &memory(0)).again, Some(at(expected)), "{gap}");
+        assert_eq!(sequence.step(30 + gap, &memory(0)).again, Some(at(expected)), "{gap}");
     }
 }
 
-/// A threshold that is set otherwise is another one.
+/// A threshold with another value or grace period is a new one.
 #[test]
-fn a_changed_threshold_begins_anew() {
-    let mut course = Course::new(settings(&[], &[("memory.available", "1Gi", "1m")], &[]));
-    course.step(0, &memory(0));
+fn a_changed_threshold_restarts_its_grace_period() {
+    let mut sequence = Sequence::new(settings(&[], &[("memory.available", "1Gi", "1m")], &[]));
+    sequence.step(0, &memory(0));
     for changed in [("memory.available", "2Gi", "1m"), ("memory.available", "2Gi", "50s")] {
-        course.settings = settings(&[], &[changed], &[]);
-        assert_eq!(course.step(50, &memory(0)).due, []);
+        sequence.settings = settings(&[], &[changed], &[]);
+        assert_eq!(sequence.step(50, &memory(0)).due, []);
     }
 }
 
 #[test]
-fn a_clock_that_is_set_back_lengthens() {
-    let mut course = Course::new(settings(&[], &[("memory.available", "1Gi", "1m")], &[]));
-    course.step(0, &memory(0));
-    assert_eq!(course.step(-3600, &memory(0)).again, Some(at(-3540)));
-    assert_eq!(course.step(-3541, &memory(0)).due, []);
-    assert_eq!(course.step(-3540, &memory(0)).due.len(), 1);
-    assert_eq!(course.step(-3540, &memory(GI)).again, Some(at(-3240)));
+fn a_clock_that_is_set_back_lengthens_the_grace_period() {
+    let mut sequence = Sequence::new(settings(&[], &[("memory.available", "1Gi", "1m")], &[]));
+    sequence.step(0, &memory(0));
+    assert_eq!(sequence.step(-3600, &memory(0)).again, Some(at(-3540)));
+    assert_eq!(sequence.step(-3541, &memory(0)).due, []);
+    assert_eq!(sequence.step(-3540, &memory(0)).due.len(), 1);
+    assert_eq!(sequence.step(-3540, &memory(GI)).again, Some(at(-3240)));
 }
 
 /// UpdateContainerFsThresholds.
@@ -285,10 +293,11 @@ fn layers_are_where_they_are() {
 }
 
 proptest! {
-    /// Nothing is done for a signal that was not read; a soft threshold is acted on only when it was found passed
-    /// throughout its grace; a condition stays for the transition period after each time that it was found.
+    /// Nothing is done for a signal that was not read; a soft threshold is acted on only when it was passed
+    /// throughout its grace period; a condition stays true for the transition period after its threshold was
+    /// last passed.
     #[test]
-    fn every_course(
+    fn every_sequence_of_readings(
         steps in proptest::collection::vec((0..40i64, proptest::option::weighted(0.9, 0..40u64), proptest::option::of(0..40u64)), 1..60),
         grace in 1..90i64,
         transition in 1..200i64,
@@ -301,7 +310,7 @@ proptest! {
             &[("memory.available", &reclaim.to_string())],
         );
         settings.transition = Duration::from_secs(transition as u64);
-        let mut course = Course::new(settings);
+        let mut sequence = Sequence::new(settings);
         // Time and what was read of memory, and since when each condition was found last.
         let mut past: Vec<(i64, u64)> = Vec::new();
         let mut last: BTreeMap<NodeCondition, i64> = BTreeMap::new();
@@ -311,7 +320,7 @@ proptest! {
             let memory_read = memory.map(|n| (Signal::MemoryAvailable, n, 100));
             let pids_read = pids.map(|n| (Signal::PidAvailable, n, 100));
             let observations = read(&memory_read.into_iter().chain(pids_read).collect::<Vec<_>>());
-            let found = course.step(now, &observations);
+            let found = sequence.step(now, &observations);
             past.extend(memory.map(|n| (now, n)));
             for due in &found.due {
                 prop_assert!(observations.contains_key(&due.threshold.signal));
@@ -327,7 +336,8 @@ proptest! {
             if memory.is_some() {
                 acting = soft;
             }
-            // An amount within the minimum reclaim of what is being acted on counts, so `seen` says what was found.
+            // An amount within the minimum reclaim of what is being acted on counts, so `seen` says what was
+            // found.
             for seen in found.seen.iter().filter(|seen| seen.passed) {
                 last.insert(NodeCondition::of(Signal::parse(&seen.signal).expect("a signal")), now);
             }
@@ -338,13 +348,13 @@ proptest! {
         }
     }
 
-    /// Memory that is short is acted on in the same look, whatever else there is.
+    /// A hard memory threshold is acted on in the same assessment, whatever was read before.
     #[test]
-    fn hard_ones_at_once(available in 0..10u64, before in proptest::collection::vec(0..40u64, 0..5)) {
-        let mut course = Course::new(settings(&[("memory.available", "10")], &[("memory.available", "20", "1h")], &[]));
+    fn hard_thresholds_are_acted_on_at_once(available in 0..10u64, before in proptest::collection::vec(0..40u64, 0..5)) {
+        let mut sequence = Sequence::new(settings(&[("memory.available", "10")], &[("memory.available", "20", "1h")], &[]));
         for (i, available) in before.iter().enumerate() {
-            course.step(i as i64, &memory(*available));
+            sequence.step(i as i64, &memory(*available));
         }
-        prop_assert_eq!(due(&course.step(10, &memory(available))), [("memory.available", true)]);
+        prop_assert_eq!(due(&sequence.step(10, &memory(available))), [("memory.available", true)]);
     }
 }

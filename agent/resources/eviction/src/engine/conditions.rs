@@ -1,4 +1,4 @@
-//! The node's conditions in the kubelet's words (pkg/kubelet/nodestatus/setters.go).
+//! Node conditions in the kubelet's words (pkg/kubelet/nodestatus/setters.go).
 
 use jiff::Timestamp;
 
@@ -25,7 +25,7 @@ pub fn words(condition: NodeCondition, status: bool) -> (&'static str, &'static 
     }
 }
 
-/// The event of a condition that has changed.
+/// Reason of the event of a condition that has changed.
 pub fn event(condition: NodeCondition, status: bool) -> &'static str {
     match (condition, status) {
         (NodeCondition::MemoryPressure, true) => "NodeHasInsufficientMemory",
@@ -37,8 +37,8 @@ pub fn event(condition: NodeCondition, status: bool) -> &'static str {
     }
 }
 
-/// All of them; those that are false since they ended, or since the agent began.
-pub fn seen(pressure: &Pressure, ended: impl Fn(NodeCondition) -> Timestamp) -> Vec<ConditionSeen> {
+/// The state of every condition. `ended` returns since when a condition is false.
+pub fn statuses(pressure: &Pressure, ended: impl Fn(NodeCondition) -> Timestamp) -> Vec<ConditionSeen> {
     let one = |condition: NodeCondition| {
         let status = pressure.has(condition);
         let (reason, message) = words(condition, status);

@@ -1,4 +1,4 @@
-//! The task that watches disks: what nobody needs goes first, then a pod.
+//! The task that watches disks: unused containers and images are removed first, then a pod is evicted.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,44 +6,44 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::warn;
 
-use super::shared::{Part, Shared};
-use super::story::Story;
+use super::decision_log::DecisionLog;
+use super::shared::{Group, Shared};
 use crate::assess::{Assessment, Due, for_layout};
 use crate::gather;
 use crate::rank;
 use crate::rank::Reclaim;
-use crate::{Candidate, DiskLayout, NodeCondition, kill, message, told};
+use crate::{Candidate, DiskLayout, NodeCondition, kill, message, metrics};
 use crate::{EVICTED, Eviction};
 use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_gc::{Collector, GcError};
 use nodewarden_pods::volume;
 
-/// Between two looks as long as nothing is short (kubelet: monitoringInterval).
+/// Time between two readings as long as nothing is short (kubelet: monitoringInterval).
 const CALM: Duration = Duration::from_secs(10);
-/// Between two looks where something is, or is about to be.
+/// Time between two readings when a file system is short or nearly so.
 const SHORT: Duration = Duration::from_secs(1);
-/// A file system is about to be short below so many times its threshold.
+/// A file system is nearly short when less than this many times its threshold is available.
 const NEAR: u64 = 2;
-/// How long a pod's files are waited for (kubelet: podCleanupTimeout).
+/// Longest wait for an evicted pod's files to be removed (kubelet: podCleanupTimeout).
 const GONE: Duration = Duration::from_secs(30);
-/// What has not come back within this time of the last that did is not waited for.
+/// The wait for freed space ends when no more has been freed for this time.
 const STILL: Duration = Duration::from_secs(3);
-/// Between two looks whether they are gone.
+/// Time between two checks while waiting.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// A pod that was told to go with a grace: others that are soft wait for it.
+/// A pod that was evicted with a grace period. While it ends, soft thresholds evict no other.
 struct Leaving {
     uid: String,
     until: Instant,
 }
 
-struct Watch {
+struct DiskWatch {
     shared: Arc<Shared>,
     collector: Collector,
     leaving: Option<Leaving>,
 }
 
-/// Runs for as long as it is polled.
+/// Watches until the task is aborted.
 pub async fn run(shared: Arc<Shared>, collector: Collector) {
     if shared.disk.thresholds.is_empty() {
         return;
@@ -52,13 +52,13 @@ pub async fn run(shared: Arc<Shared>, collector: Collector) {
     while !shared.knows_pods(begun) {
         tokio::time::sleep(LOOK).await;
     }
-    let mut watch = Watch { shared, collector, leaving: None };
+    let mut watch = DiskWatch { shared, collector, leaving: None };
     loop {
-        let wait = match watch.turn().await {
+        let wait = match watch.check().await {
             Ok(wait) => wait,
             Err(error) => {
                 let problem = error.to_string();
-                if watch.shared.say("disks", &problem) {
+                if watch.shared.is_news("disks", &problem) {
                     warn!("disks cannot be watched: {problem}");
                 }
                 SHORT
@@ -68,20 +68,20 @@ pub async fn run(shared: Arc<Shared>, collector: Collector) {
     }
 }
 
-impl Watch {
-    async fn turn(&mut self) -> Result<Duration, GcError> {
+impl DiskWatch {
+    async fn check(&mut self) -> Result<Duration, GcError> {
         let woken = Instant::now();
-        let (assessment, layout) = self.look().await?;
-        let leaving = self.shared.needs.subjects.leaving();
+        let (assessment, layout) = self.read().await?;
+        let leaving = self.shared.deps.subjects.leaving();
         self.leaving.take_if(|one| Instant::now() >= one.until || !leaving.contains(&one.uid));
         for due in &assessment.due {
-            // A soft threshold waits for the grace of the pod that it chose; a hard one does not.
+            // A soft threshold waits for the grace period of the pod that it chose; a hard one does not.
             if self.leaving.is_some() && !due.threshold.is_hard() {
                 continue;
             }
-            let mut story = Story::new("eviction", "timer", woken, !self.shared.acts());
-            story.saw(&assessment.seen);
-            if self.relieve(due, layout, story).await? {
+            let mut log = DecisionLog::new("eviction", "timer", woken, !self.shared.acts());
+            log.record_signals(&assessment.seen);
+            if self.evict_for(due, layout, log).await? {
                 return Ok(Duration::ZERO.max(LOOK));
             }
         }
@@ -92,60 +92,66 @@ impl Watch {
         Ok(assessment.again.map_or(wait, |at| wait.min(until(at).max(LOOK))))
     }
 
-    async fn look(&self) -> Result<(Assessment, DiskLayout), GcError> {
+    async fn read(&self) -> Result<(Assessment, DiskLayout), GcError> {
         let systems = self.collector.file_systems().await?;
         let (observations, layout) = gather::disks(&systems);
         let own = &self.shared.disk;
         let settings = EvictionSettings { thresholds: for_layout(&own.thresholds, layout), ..own.clone() };
-        Ok((self.shared.assess(Part::Disk, &settings, &observations), layout))
+        Ok((self.shared.assess(Group::Disk, &settings, &observations), layout))
     }
 
-    /// What nobody needs, and then a pod; false where neither is of help.
-    async fn relieve(&mut self, due: &Due, layout: DiskLayout, mut story: Story) -> Result<bool, GcError> {
+    /// Reclaims unused containers and images, and evicts a pod if that is not enough. Returns false if
+    /// nothing was freed.
+    async fn evict_for(
+        &mut self,
+        due: &Due,
+        layout: DiskLayout,
+        mut log: DecisionLog,
+    ) -> Result<bool, GcError> {
         let shared = self.shared.clone();
         let signal = due.threshold.signal;
-        if shared.say(&format!("reclaim {}", signal.name()), "") {
-            // kubelet: the event of the threshold that is met.
+        if shared.is_news(&format!("reclaim {}", signal.name()), "") {
+            // The kubelet's event for a threshold that is met.
             let what = NodeCondition::of(signal).name();
             shared.event("EvictionThresholdMet", format!("{what}: attempting to reclaim {}", signal.name()));
         }
-        if shared.acts() && self.reclaim(due, layout, &mut story).await? {
-            shared.forget(&format!("reclaim {}", signal.name()));
-            shared.remember(story.end(format!("{}: enough came free without a pod's end", signal.name())));
+        if shared.acts() && self.reclaim(due, layout, &mut log).await? {
+            shared.clear_news(&format!("reclaim {}", signal.name()));
+            shared.record(log.finish(format!("{}: enough came free without a pod's end", signal.name())));
             return Ok(true);
         }
         let began = Instant::now();
         let candidates = self.candidates(due).await;
-        story.step("pods read", began, format!("{} pods", candidates.len()));
-        let ranking = rank::rank(signal, layout, &shared.needs.settings, &candidates);
+        log.record_step("pods read", began, format!("{} pods", candidates.len()));
+        let ranking = rank::rank(signal, layout, &shared.deps.settings, &candidates);
         let uses =
             |at: &&usize| candidates.get(**at).is_some_and(|one| rank::figures(signal, layout, one).0 > 0);
-        let chosen = ranking.go.iter().find(uses).copied();
-        story.ranked(rank::seen(signal, layout, &ranking, &candidates, chosen));
+        let chosen = ranking.order.iter().find(uses).copied();
+        log.record_candidates(rank::ranking_table(signal, layout, &ranking, &candidates, chosen));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)) else {
-            shared.nobody(signal, story);
+            shared.record_no_candidate(signal, log);
             return Ok(false);
         };
         let text = message::message(due, candidate);
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
         if !shared.acts() {
-            shared.would(signal.name(), &candidate.pod, &text, story);
+            shared.record_dry_run(signal.name(), &candidate.pod, &text, log);
             return Ok(false);
         }
         let outcome = format!("{name} evicted: {text}");
-        shared.forget(signal.name());
-        if self.evict(due, candidate, text, &mut story).await {
-            let number = shared.remember(story.so_far(&outcome));
-            self.await_end(due, layout, candidate, &mut story).await;
-            shared.complete(number, story.end(outcome));
+        shared.clear_news(signal.name());
+        if self.evict(due, candidate, text, &mut log).await {
+            let number = shared.record(log.snapshot(&outcome));
+            self.await_end(due, layout, candidate, &mut log).await;
+            shared.complete(number, log.finish(outcome));
         } else {
-            shared.remember(story.end(outcome));
+            shared.record(log.finish(outcome));
         }
         Ok(true)
     }
 
-    /// Node-level reclaim; whether it was enough.
-    async fn reclaim(&self, due: &Due, layout: DiskLayout, story: &mut Story) -> Result<bool, GcError> {
+    /// Node-level reclaim. Returns whether it was enough.
+    async fn reclaim(&self, due: &Due, layout: DiskLayout, log: &mut DecisionLog) -> Result<bool, GcError> {
         for reclaim in rank::reclaims(due.threshold.signal, layout) {
             let began = Instant::now();
             let (what, done) = match reclaim {
@@ -158,75 +164,75 @@ impl Watch {
                     ("unused images removed", done.map(|freed| format!("{freed} bytes came free")))
                 }
             };
-            story.step(what, began, done.unwrap_or_else(|error| error.to_string()));
+            log.record_step(what, began, done.unwrap_or_else(|error| error.to_string()));
         }
         let began = Instant::now();
-        let (assessment, _) = self.look().await?;
+        let (assessment, _) = self.read().await?;
         let short = assessment.due.iter().find(|one| one.threshold == due.threshold);
-        story.step("read again", began, if short.is_some() { "not enough" } else { "enough" });
+        log.record_step("read again", began, if short.is_some() { "not enough" } else { "enough" });
         Ok(short.is_none())
     }
 
     async fn candidates(&self, due: &Due) -> Vec<Candidate> {
-        let (shared, needs) = (self.shared.clone(), rank::needs(due.threshold.signal));
-        let written = match &shared.needs.runtime {
-            Some(runtime) => gather::written(runtime).await,
+        let (shared, needs) = (self.shared.clone(), rank::required_stats(due.threshold.signal));
+        let written = match &shared.deps.runtime {
+            Some(runtime) => gather::writable_layers(runtime).await,
             None => None,
         };
         let read = tokio::task::spawn_blocking(move || {
-            let subjects = shared.needs.subjects.pods();
-            gather::candidates(&shared.needs.layout, &subjects, needs, written.as_ref())
+            let subjects = shared.deps.subjects.pods();
+            gather::candidates(&shared.deps.layout, &subjects, needs, written.as_ref())
         });
         read.await.unwrap_or_default()
     }
 
-    /// Has it go; whether its end is to be waited for.
-    async fn evict(&mut self, due: &Due, candidate: &Candidate, text: String, story: &mut Story) -> bool {
+    /// Evicts the candidate. Returns whether to wait for its end.
+    async fn evict(&mut self, due: &Due, candidate: &Candidate, text: String, log: &mut DecisionLog) -> bool {
         let shared = self.shared.clone();
-        let Some(evict) = &shared.needs.evict else { return false };
+        let Some(evict) = &shared.deps.evict else { return false };
         let signal = due.threshold.signal;
         let hard = due.threshold.is_hard();
         let own = nodewarden_manifest::grace(&candidate.pod);
-        let grace = if hard { Duration::ZERO } else { shared.needs.settings.soft_grace(own) };
+        let grace = if hard { Duration::ZERO } else { shared.deps.settings.soft_grace(own) };
         let uid = &candidate.pod.uid;
         let began = Instant::now();
         let condition = Some(NodeCondition::of(signal));
         evict(uid, Eviction { reason: EVICTED.to_owned(), message: text, grace: Some(grace), condition });
-        told::evicted(signal.name());
+        metrics::record_eviction(signal.name());
         if !hard {
-            story.step("told to end", began, format!("with a grace of {grace:?}"));
+            log.record_step("asked to end", began, format!("with a grace of {grace:?}"));
             self.leaving = Some(Leaving { uid: uid.clone(), until: began + grace + GONE });
             return false;
         }
         let (own, cgroup) = (shared.clone(), candidate.cgroup.clone());
-        let killed = tokio::task::spawn_blocking(move || kill::kill(&own.needs.layout, &cgroup));
+        let killed = tokio::task::spawn_blocking(move || kill::kill(&own.deps.layout, &cgroup));
         let result = match killed.await {
             Ok(Ok(processes)) => format!("{processes} processes"),
             Ok(Err(error)) => error.to_string(),
             Err(_) => "a fault in the agent".to_owned(),
         };
-        story.step("kill", began, result);
+        log.record_step("kill", began, result);
         true
     }
 
-    /// Waits until it has ended, its files are gone, and the file system has what they took.
-    async fn await_end(&self, due: &Due, layout: DiskLayout, candidate: &Candidate, story: &mut Story) {
+    /// Waits until the pod has ended, its files are removed, and the file system shows the freed space.
+    async fn await_end(&self, due: &Due, layout: DiskLayout, candidate: &Candidate, log: &mut DecisionLog) {
         let (shared, uid) = (&self.shared, &candidate.pod.uid);
         let began = Instant::now();
-        let home =
-            shared.needs.subjects.pods().into_iter().find(|one| one.pod.uid == *uid).map(|one| one.home);
-        let has_files = || home.as_deref().is_some_and(volume::has_volumes);
-        while (has_files() || shared.needs.subjects.leaving().contains(uid)) && began.elapsed() < GONE {
+        let pod_dir =
+            shared.deps.subjects.pods().into_iter().find(|one| one.pod.uid == *uid).map(|one| one.pod_dir);
+        let has_files = || pod_dir.as_deref().is_some_and(volume::has_volumes);
+        while (has_files() || shared.deps.subjects.leaving().contains(uid)) && began.elapsed() < GONE {
             tokio::time::sleep(LOOK).await;
         }
-        // Its writable layers go with its containers.
+        // Its writable layers are removed with its containers.
         let done = self.collector.delete_all_unused_containers().await;
-        story.step("files gone", began, done.err().map(|error| error.to_string()).unwrap_or_default());
+        log.record_step("files gone", began, done.err().map(|error| error.to_string()).unwrap_or_default());
         let began = Instant::now();
         let used = rank::figures(due.threshold.signal, layout, candidate).0;
         let expected = due.observed.available.saturating_add(used / 10 * 9);
         let (mut last, mut grown) = (0, Instant::now());
-        // A file system gives back large files bit by bit, after their removal.
+        // A file system frees large files gradually after their removal.
         while began.elapsed() < GONE && grown.elapsed() < STILL {
             let available = self.available(due.threshold.signal).await.unwrap_or(last);
             if due.is_met_by(available) || available >= expected {
@@ -238,7 +244,7 @@ impl Watch {
             }
             tokio::time::sleep(LOOK).await;
         }
-        story.step("space back", began, format!("{last} available"));
+        log.record_step("space back", began, format!("{last} available"));
     }
 
     async fn available(&self, signal: Signal) -> Option<u64> {

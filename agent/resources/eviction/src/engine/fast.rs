@@ -1,4 +1,5 @@
-//! The thread that watches memory and processes: woken by the kernel or by its timer, it reads and decides in one turn.
+//! The thread that watches memory and processes: woken by the kernel or by its timer, it reads and decides in
+//! one pass.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -11,78 +12,80 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 use tracing::warn;
 
-use super::shared::{Part, Shared};
-use super::story::Story;
+use super::decision_log::DecisionLog;
+use super::shared::{Group, Shared};
 use crate::assess::{Due, limit};
 use crate::gather;
 use crate::gather::Node;
 use crate::pace::Pace;
 use crate::rank;
 use crate::rank::Ranking;
-use crate::wake::{Teller, Waker, Woken};
-use crate::{Candidate, DiskLayout, NodeCondition, Observations, kill, message, told};
+use crate::wake::{WakeSources, Waker, Woken};
+use crate::{Candidate, DiskLayout, NodeCondition, Observations, kill, message, metrics};
 use crate::{EVICTED, Eviction};
 use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::volume;
 
-/// A killed pod's processes are waited for so long, and then its memory, before the next decision is made anyway.
+/// An evicted pod counts as leaving for at most its grace period plus this time; then the next decision is
+/// made anyway.
 const GONE: Duration = Duration::from_secs(10);
-/// Between two looks at whether an earlier agent's pods are known.
+/// Time between two checks whether the pods of an earlier agent are known.
 const UNKNOWN: Duration = Duration::from_millis(5);
-/// Within this time most are gone: until then the thread looks every [`CLOSE`].
+/// Most killed pods are empty within this time: until then the thread checks every [`CLOSE`].
 const SOON: Duration = Duration::from_millis(500);
 const CLOSE: Duration = Duration::from_millis(1);
-/// Between two looks at a victim that takes its time.
+/// Time between two readings while a victim has not ended.
 const LATER: Duration = Duration::from_millis(20);
-/// How long memory may take to be counted as free once no process is left.
+/// How long the kernel may take to count memory as free once no process is left.
 const BACK: Duration = Duration::from_millis(200);
 
-/// What of the kernel's wake-ups works may change when cgroups come and go: looked at so often.
+/// How often the list of working wake-up sources is refreshed; it changes when cgroups are created and
+/// removed.
 const DESCRIBED: Duration = Duration::from_secs(10);
 
-/// Ends the thread when dropped.
+/// Stops the thread when dropped.
 pub struct Running {
     stop: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
-    teller: Teller,
+    waker: Waker,
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
         self.stop.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            self.teller.tell("the agent's end");
+            self.waker.wake("the agent's end");
             thread.thread().unpark();
             let _ = thread.join();
         }
     }
 }
 
-/// A pod that was told to go, and has not gone yet.
+/// An evicted pod that has not ended yet.
 struct Leaving {
     cgroup: String,
     hard: bool,
     condition: NodeCondition,
-    /// Not waited for any longer.
+    /// When to stop waiting for it.
     until: Instant,
-    /// Its directory, if what it has in volumes counts as memory.
-    home: Option<PathBuf>,
+    /// The pod's directory, if it has volumes in memory.
+    pod_dir: Option<PathBuf>,
 }
 
 impl Leaving {
     fn is_gone(&self, layout: &Layout) -> bool {
         kill::empty(layout, &self.cgroup)
-            && self.home.as_deref().is_none_or(|home| !volume::has_volumes(home))
+            && self.pod_dir.as_deref().is_none_or(|pod_dir| !volume::has_volumes(pod_dir))
     }
 }
 
-struct Watch {
+struct FastWatch {
     shared: Arc<Shared>,
     node: Node,
     pace: Pace,
-    waker: Waker,
+    sources: WakeSources,
     clock: Instant,
     leaving: BTreeMap<String, Leaving>,
 }
@@ -90,27 +93,28 @@ struct Watch {
 /// Starts the thread.
 ///
 /// # Errors
-/// It cannot be had.
+/// The thread cannot be started.
 pub fn start(
     shared: Arc<Shared>,
     node: Node,
-    waker: Waker,
+    sources: WakeSources,
     woken: Receiver<Woken>,
 ) -> std::io::Result<Running> {
     let stop = Arc::new(AtomicBool::new(false));
     let ends = stop.clone();
-    let (pace, teller) = (Pace::new(&shared.fast), waker.teller());
-    let mut watch = Watch { shared, node, pace, waker, clock: Instant::now(), leaving: BTreeMap::new() };
+    let (pace, waker) = (Pace::new(&shared.fast), sources.waker());
+    let mut watch =
+        FastWatch { shared, node, pace, sources, clock: Instant::now(), leaving: BTreeMap::new() };
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
         if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
             warn!(%error, "cannot raise the priority of eviction: it may come late under full load");
         }
         watch.run(&woken, &ends);
     })?;
-    Ok(Running { stop, thread: Some(thread), teller })
+    Ok(Running { stop, thread: Some(thread), waker })
 }
 
-impl Watch {
+impl FastWatch {
     fn run(&mut self, woken: &Receiver<Woken>, stop: &AtomicBool) {
         let mut by = String::from("start");
         let mut described: Option<Instant> = None;
@@ -120,14 +124,14 @@ impl Watch {
         }
         while !stop.load(Ordering::Relaxed) {
             if described.is_none_or(|at| at.elapsed() >= DESCRIBED) {
-                *self.shared.watching.lock() = self.waker.watching();
+                *self.shared.watching.lock() = self.sources.watching();
                 described = Some(Instant::now());
             }
             let began = Instant::now();
-            let wait = self.turn(&by, began);
+            let wait = self.check(&by, began);
             by = match woken.recv_timeout(wait) {
                 Ok(first) => {
-                    // What came meanwhile is answered by the same reading.
+                    // One reading answers all wake-ups that came meanwhile.
                     while woken.try_recv().is_ok() {}
                     first.to_string()
                 }
@@ -140,25 +144,29 @@ impl Watch {
         }
     }
 
-    /// Reads, decides, acts; how long until the next one at the latest.
-    fn turn(&mut self, by: &str, woken: Instant) -> Duration {
+    /// Reads, decides and acts. Returns the longest time until the next reading.
+    fn check(&mut self, by: &str, woken: Instant) -> Duration {
         let observations = self.node.read();
         let read = Instant::now();
-        let assessment = self.shared.assess(Part::Fast, &self.shared.fast, &observations);
-        self.see_off();
+        let assessment = self.shared.assess(Group::Fast, &self.shared.fast, &observations);
+        self.forget_terminated();
         for due in &assessment.due {
             if self.waits_for(due) {
                 continue;
             }
-            let mut story = Story::new("eviction", by, woken, !self.shared.acts());
-            story.saw(&assessment.seen);
-            story.step("node read", woken, format!("{} signals in {:?}", observations.len(), read - woken));
-            if self.relieve(due, woken, story) {
+            let mut log = DecisionLog::new("eviction", by, woken, !self.shared.acts());
+            log.record_signals(&assessment.seen);
+            log.record_step(
+                "node read",
+                woken,
+                format!("{} signals in {:?}", observations.len(), read - woken),
+            );
+            if self.evict_for(due, woken, log) {
                 break;
             }
         }
         self.arm(&observations);
-        let next = self.pace.seen(self.clock.elapsed(), &observations, &self.shared.fast.thresholds);
+        let next = self.pace.next_reading(self.clock.elapsed(), &observations, &self.shared.fast.thresholds);
         let until =
             |at: Timestamp| Duration::try_from(at.duration_since(Timestamp::now())).unwrap_or_default();
         let again = assessment.again.map_or(next, |at| until(at).max(CLOSE));
@@ -166,7 +174,7 @@ impl Watch {
         next.min(again)
     }
 
-    /// The kernel wakes where the nearest threshold of memory is crossed.
+    /// Asks the kernel to wake this thread when the nearest memory threshold is crossed.
     fn arm(&mut self, observations: &Observations) {
         for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
             let own = self.shared.fast.thresholds.iter().filter(|threshold| threshold.signal == signal);
@@ -177,50 +185,52 @@ impl Watch {
             let capacity = observations.get(&signal).map_or(0, |seen| seen.capacity);
             let usage = nearest.map(|limit| capacity.saturating_sub(limit));
             match signal {
-                Signal::MemoryAvailable => self.waker.arm(usage),
-                _ => self.waker.arm_pods(usage),
+                Signal::MemoryAvailable => self.sources.arm(usage),
+                _ => self.sources.arm_pods(usage),
             }
         }
     }
 
     /// Lets go of those that have gone.
-    fn see_off(&mut self) {
-        let layout = &self.shared.needs.layout;
+    fn forget_terminated(&mut self) {
+        let layout = &self.shared.deps.layout;
         self.leaving.retain(|_, leaving| Instant::now() < leaving.until && !leaving.is_gone(layout));
     }
 
-    /// Whether somebody is on the way out whose memory may be enough. A hard threshold does not wait for a grace.
+    /// Whether somebody is on the way out whose memory may be enough. A hard threshold does not wait for a
+    /// grace.
     fn waits_for(&self, due: &Due) -> bool {
         let condition = NodeCondition::of(due.threshold.signal);
         let hard = due.threshold.is_hard();
         self.leaving.values().any(|leaving| leaving.condition == condition && (leaving.hard || !hard))
     }
 
-    /// Has a pod go; false if there is none that may.
-    fn relieve(&mut self, due: &Due, woken: Instant, mut story: Story) -> bool {
+    /// Evicts a pod. Returns false if none may be evicted.
+    fn evict_for(&mut self, due: &Due, woken: Instant, mut log: DecisionLog) -> bool {
         let shared = self.shared.clone();
         let signal = due.threshold.signal;
         let began = Instant::now();
-        let subjects = shared.needs.subjects.pods();
-        let candidates = gather::candidates(&shared.needs.layout, &subjects, rank::needs(signal), None);
-        story.step("pods read", began, format!("{} pods", candidates.len()));
-        let ranking = rank::rank(signal, DiskLayout::One, &shared.needs.settings, &candidates);
-        let chosen = self.choose(signal, &ranking, &candidates);
-        story.ranked(rank::seen(signal, DiskLayout::One, &ranking, &candidates, chosen));
+        let subjects = shared.deps.subjects.pods();
+        let candidates =
+            gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal), None);
+        log.record_step("pods read", began, format!("{} pods", candidates.len()));
+        let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates);
+        let chosen = self.select_victim(signal, &ranking, &candidates);
+        log.record_candidates(rank::ranking_table(signal, DiskLayout::One, &ranking, &candidates, chosen));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)).cloned() else {
-            shared.nobody(signal, story);
+            shared.record_no_candidate(signal, log);
             return false;
         };
         let text = message::message(due, &candidate);
         let name = format!("{}/{}", candidate.pod.namespace, candidate.pod.name);
         let hard = due.threshold.is_hard();
-        let Some(evict) = &shared.needs.evict else {
-            shared.would(signal.name(), &candidate.pod, &text, story);
+        let Some(evict) = &shared.deps.evict else {
+            shared.record_dry_run(signal.name(), &candidate.pod, &text, log);
             return true;
         };
         let began = Instant::now();
         let own = nodewarden_manifest::grace(&candidate.pod);
-        let grace = if hard { Duration::ZERO } else { shared.needs.settings.soft_grace(own) };
+        let grace = if hard { Duration::ZERO } else { shared.deps.settings.soft_grace(own) };
         evict(
             &candidate.pod.uid,
             Eviction {
@@ -230,72 +240,72 @@ impl Watch {
                 condition: Some(NodeCondition::of(signal)),
             },
         );
-        told::evicted(signal.name());
-        told::stats_age(signal.name(), woken.elapsed());
+        metrics::record_eviction(signal.name());
+        metrics::record_stats_age(signal.name(), woken.elapsed());
         let until = Instant::now() + grace + GONE;
         let condition = NodeCondition::of(signal);
-        let home =
-            subjects.iter().find(|subject| subject.pod.uid == candidate.pod.uid).map(|s| s.home.clone());
-        let home = home.filter(|_| has_memory_volumes(&candidate.pod));
-        let leaving = Leaving { cgroup: candidate.cgroup.clone(), hard, condition, until, home };
+        let pod_dir =
+            subjects.iter().find(|subject| subject.pod.uid == candidate.pod.uid).map(|s| s.pod_dir.clone());
+        let pod_dir = pod_dir.filter(|_| has_memory_volumes(&candidate.pod));
+        let leaving = Leaving { cgroup: candidate.cgroup.clone(), hard, condition, until, pod_dir };
         self.leaving.insert(candidate.pod.uid.clone(), leaving);
         let outcome = format!("{name} evicted: {text}");
-        shared.forget(signal.name());
+        shared.clear_news(signal.name());
         if hard {
-            let killed = self.kill(&candidate, began, woken, &mut story);
-            let number = shared.remember(story.so_far(&outcome));
+            let killed = self.kill(&candidate, began, woken, &mut log);
+            let number = shared.record(log.snapshot(&outcome));
             if killed {
-                self.await_end(due, &candidate, woken, &mut story);
-                shared.complete(number, story.end(outcome));
+                self.await_end(due, &candidate, woken, &mut log);
+                shared.complete(number, log.finish(outcome));
             }
         } else {
-            story.step("told to end", began, format!("with a grace of {grace:?}"));
-            shared.remember(story.end(outcome));
+            log.record_step("asked to end", began, format!("with a grace of {grace:?}"));
+            shared.record(log.finish(outcome));
         }
         true
     }
 
-    /// One that is on its way out already comes first: cut short, it may be enough. One that uses nothing stays: its end
-    /// would help nobody.
-    fn choose(&self, signal: Signal, ranking: &Ranking, candidates: &[Candidate]) -> Option<usize> {
+    /// A pod that is already leaving comes first: killing it at once may be enough. A pod that uses nothing
+    /// is not chosen, since evicting it frees nothing.
+    fn select_victim(&self, signal: Signal, ranking: &Ranking, candidates: &[Candidate]) -> Option<usize> {
         let uses = |at: &&usize| {
             candidates.get(**at).is_some_and(|one| rank::figures(signal, DiskLayout::One, one).0 > 0)
         };
         let leaves =
             |at: &usize| candidates.get(*at).is_some_and(|one| self.leaving.contains_key(&one.pod.uid));
-        let go: Vec<usize> = ranking.go.iter().filter(uses).copied().collect();
+        let go: Vec<usize> = ranking.order.iter().filter(uses).copied().collect();
         go.iter().find(|at| leaves(at)).or(go.first()).copied()
     }
 
-    /// At once, through the cgroup; whether that was possible.
-    fn kill(&self, candidate: &Candidate, began: Instant, woken: Instant, story: &mut Story) -> bool {
-        match kill::kill(&self.shared.needs.layout, &candidate.cgroup) {
+    /// Kills the pod at once through its cgroup. Returns whether that succeeded.
+    fn kill(&self, candidate: &Candidate, began: Instant, woken: Instant, log: &mut DecisionLog) -> bool {
+        match kill::kill(&self.shared.deps.layout, &candidate.cgroup) {
             Ok(processes) => {
-                told::crossing_to_kill(woken.elapsed());
-                story.step("kill", began, format!("{processes} processes"));
+                metrics::record_crossing_to_kill(woken.elapsed());
+                log.record_step("kill", began, format!("{processes} processes"));
                 true
             }
             Err(error) => {
                 warn!("{error}");
-                story.step("kill", began, error.to_string());
+                log.record_step("kill", began, error.to_string());
                 false
             }
         }
     }
 
-    /// Waits until no process of it is left, and its memory is back.
-    fn await_end(&mut self, due: &Due, candidate: &Candidate, woken: Instant, story: &mut Story) {
-        let layout = &self.shared.needs.layout;
+    /// Waits until none of its processes is left and its memory is free.
+    fn await_end(&mut self, due: &Due, candidate: &Candidate, woken: Instant, log: &mut DecisionLog) {
+        let layout = &self.shared.deps.layout;
         let began = Instant::now();
         while !kill::empty(layout, &candidate.cgroup) && began.elapsed() < SOON {
             thread::sleep(CLOSE);
         }
         let gone = kill::empty(layout, &candidate.cgroup);
-        story.step("processes gone", began, if gone { "" } else { "not yet" });
+        log.record_step("processes gone", began, if gone { "" } else { "not yet" });
         if !gone {
             return;
         }
-        told::crossing_to_dead(woken.elapsed());
+        metrics::record_crossing_to_dead(woken.elapsed());
         let began = Instant::now();
         let signal = due.threshold.signal;
         let is_back =
@@ -306,15 +316,15 @@ impl Watch {
             seen = self.node.read();
         }
         if is_back(&seen) {
-            told::memory_back(began.elapsed());
+            metrics::record_memory_back(began.elapsed());
         }
-        self.see_off();
+        self.forget_terminated();
         let available = seen.get(&signal).map(|seen| seen.available);
-        story.step("memory back", began, format!("{} available", available.unwrap_or_default()));
+        log.record_step("memory back", began, format!("{} available", available.unwrap_or_default()));
     }
 }
 
-/// Whether something of its volumes is in memory (`emptyDir` of the medium `Memory`).
+/// Whether the pod has a volume in memory (`emptyDir` of the medium `Memory`).
 fn has_memory_volumes(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().flatten();
     let mut media = volumes.filter_map(|volume| volume.empty_dir.as_ref()?.medium.as_deref());

@@ -1,71 +1,71 @@
-//! The task that watches pods' own limits of disk space.
+//! The task that checks the limits of disk space that pods have of their own.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::decision_log::DecisionLog;
 use super::shared::Shared;
-use super::story::Story;
 use crate::limits::{Exceeded, Limits, exceeded};
-use crate::{Candidate, Needs, gather, rank, told};
+use crate::{Candidate, RequiredStats, gather, metrics, rank};
 use crate::{EVICTED, Eviction};
 use nodewarden_model::{CandidateSeen, SignalSeen};
 
-/// Between two looks (kubelet: monitoringInterval).
+/// Time between two checks (kubelet: monitoringInterval).
 const INTERVAL: Duration = Duration::from_secs(10);
-/// Counting files takes at most one part in so many of the time, unless that would make it rarer than [`RAREST`].
+/// Counting files may take 1/`PART` of the time, unless checks would then be rarer than [`RAREST`].
 const PART: u32 = 50;
-/// As often a kubelet counts volumes, however long it takes (volumeStatsAggPeriod).
+/// Longest time between two checks, however long counting takes (kubelet: volumeStatsAggPeriod).
 const RAREST: Duration = Duration::from_secs(60);
-/// What a pod has to end, if it does not say less (kubelet: immediateEvictionGracePeriodSeconds).
+/// Upper bound of the grace period of an evicted pod (kubelet: immediateEvictionGracePeriodSeconds).
 const GRACE: Duration = Duration::from_secs(1);
-/// Between two looks whether an earlier agent's pods are known.
+/// Time between two checks whether the pods of an earlier agent are known.
 const UNKNOWN: Duration = Duration::from_millis(50);
 
-/// A pod that is beyond a limit of its own.
-struct Beyond {
+/// A pod that exceeds a limit of its own.
+struct OverLimit {
     candidate: Candidate,
     exceeded: Exceeded,
 }
 
-/// Runs for as long as it is polled.
+/// Checks until the task is aborted.
 pub async fn run(shared: Arc<Shared>) {
     let begun = Instant::now();
     while !shared.knows_pods(begun) {
         tokio::time::sleep(UNKNOWN).await;
     }
     loop {
-        let took = turn(&shared).await;
+        let took = check(&shared).await;
         tokio::time::sleep(took.saturating_mul(PART).clamp(INTERVAL, RAREST)).await;
     }
 }
 
-/// Looks once; how long the looking took.
-async fn turn(shared: &Arc<Shared>) -> Duration {
+/// Checks every pod that has a limit, and returns how long reading took.
+async fn check(shared: &Arc<Shared>) -> Duration {
     let woken = Instant::now();
-    let leaving = shared.needs.subjects.leaving();
-    let pods = shared.needs.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
+    let leaving = shared.deps.subjects.leaving();
+    let pods = shared.deps.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
     let limited: Vec<_> = pods.filter_map(|one| Limits::of(&one.pod).map(|limits| (one, limits))).collect();
     if limited.is_empty() {
         return Duration::ZERO;
     }
-    let written = match &shared.needs.runtime {
+    let written = match &shared.deps.runtime {
         Some(runtime) if limited.iter().any(|(_, limits)| limits.of_storage()) => {
-            gather::written(runtime).await
+            gather::writable_layers(runtime).await
         }
         _ => None,
     };
-    let layout = shared.needs.layout.clone();
+    let layout = shared.deps.layout.clone();
     let read = tokio::task::spawn_blocking(move || {
         let began = Instant::now();
         let look = |(subject, limits): (gather::Subject, Limits)| {
-            let needs = Needs { disk: limits.of_storage(), ..Needs::default() };
+            let needs = RequiredStats { disk: limits.of_storage(), ..RequiredStats::default() };
             let volumes = limits.volumes.iter().map(|(name, _)| name.as_str());
             let volumes: BTreeMap<String, u64> = gather::empty_dirs(&subject, volumes);
             let found = gather::candidates(&layout, std::slice::from_ref(&subject), needs, written.as_ref());
             let candidate = found.into_iter().next()?;
             let exceeded = exceeded(&limits, &candidate, &volumes)?;
-            Some(Beyond { candidate, exceeded })
+            Some(OverLimit { candidate, exceeded })
         };
         (limited.into_iter().filter_map(look).collect::<Vec<_>>(), began.elapsed())
     });
@@ -76,11 +76,11 @@ async fn turn(shared: &Arc<Shared>) -> Duration {
     took
 }
 
-fn evict(shared: &Shared, beyond: &Beyond, woken: Instant) {
-    let Beyond { candidate, exceeded } = beyond;
+fn evict(shared: &Shared, beyond: &OverLimit, woken: Instant) {
+    let OverLimit { candidate, exceeded } = beyond;
     let pod = &candidate.pod;
-    let mut story = Story::new("eviction", "timer", woken, !shared.acts());
-    story.saw(&[SignalSeen {
+    let mut log = DecisionLog::new("eviction", "timer", woken, !shared.acts());
+    log.record_signals(&[SignalSeen {
         signal: exceeded.signal.to_owned(),
         available: 0,
         capacity: exceeded.limit,
@@ -91,8 +91,8 @@ fn evict(shared: &Shared, beyond: &Beyond, woken: Instant) {
         grace_ms: None,
     }]);
     let about = format!("{} {}", exceeded.signal, pod.uid);
-    let spared = rank::spared(&shared.needs.settings, pod);
-    story.ranked(vec![CandidateSeen::new(
+    let spared = rank::exemption(&shared.deps.settings, pod);
+    log.record_candidates(vec![CandidateSeen::new(
         pod,
         (exceeded.used, exceeded.limit),
         spared.is_none(),
@@ -100,15 +100,19 @@ fn evict(shared: &Shared, beyond: &Beyond, woken: Instant) {
     )]);
     let name = format!("{}/{}", pod.namespace, pod.name);
     if let Some(why) = spared {
-        return shared.blocked(&about, format!("{name} stays, being {why}: {}", exceeded.message), story);
+        return shared.record_blocked(
+            &about,
+            format!("{name} stays, being {why}: {}", exceeded.message),
+            log,
+        );
     }
-    let Some(evict) = &shared.needs.evict else {
-        return shared.would(&about, pod, &exceeded.message, story);
+    let Some(evict) = &shared.deps.evict else {
+        return shared.record_dry_run(&about, pod, &exceeded.message, log);
     };
     let began = Instant::now();
     let message = exceeded.message.clone();
     evict(&pod.uid, Eviction { reason: EVICTED.to_owned(), message, grace: Some(GRACE), condition: None });
-    told::evicted(exceeded.signal);
-    story.step("told to end", began, format!("with a grace of {GRACE:?}"));
-    shared.remember(story.end(format!("{name} evicted: {}", exceeded.message)));
+    metrics::record_eviction(exceeded.signal);
+    log.record_step("asked to end", began, format!("with a grace of {GRACE:?}"));
+    shared.record(log.finish(format!("{name} evicted: {}", exceeded.message)));
 }

@@ -1,17 +1,19 @@
-//! The engine: woken by the kernel or by its own timer it reads the node anew, decides, acts and tells.
+//! The engine: woken by the kernel or by its own timer, it reads the node, decides, evicts and records the
+//! decision.
 //!
-//! Memory and processes have a thread of their own at high priority ([`fast`]), disks a task ([`disk`]), since what frees
-//! a disk takes its time; neither waits for the other. Each has its own thresholds and conditions. Limits of disk space that
-//! pods have of their own are looked at by another task ([`limits`]), whatever the node has left.
+//! Memory and processes have a thread of their own at high priority (`fast`), disks a task (`disk`), since
+//! freeing disk space takes time; neither waits for the other. Each has its own thresholds and conditions.
+//! Limits of disk space that pods have of their own are checked by another task (`limits`), whatever the node
+//! has left.
 
 mod conditions;
+mod decision_log;
 mod disk;
 mod fast;
 mod limits;
 mod saver;
 mod shared;
 mod simulate;
-mod story;
 mod subjects;
 
 use std::sync::Arc;
@@ -22,7 +24,7 @@ use tracing::{info, warn};
 use super::Pressure;
 use super::gather::{GatherError, Node};
 use super::history::History;
-use super::wake::{Waker, Wakeups};
+use super::wake::{WakeSources, Wakeups};
 use crate::Eviction;
 use nodewarden_config::EvictionSettings;
 use nodewarden_cri::Client;
@@ -30,44 +32,54 @@ use nodewarden_gc::Collector;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_model::{ConditionSeen, Decision, EvictionStatus, SignalSeen};
 use nodewarden_storage::journal::Journal;
-pub use saver::Remembered;
+pub use saver::RestoredState;
 use shared::Shared;
 pub use subjects::Subjects;
 
-/// Who has a pod make way.
+/// Evicts the pod with a uid.
 pub type Evict = Box<dyn Fn(&str, Eviction) + Send + Sync>;
 
-/// What the engine needs of others.
-pub struct Needs {
+/// Configuration and dependencies of the engine.
+pub struct Deps {
+    /// Thresholds, intervals and grace periods.
     pub settings: EvictionSettings,
+    /// The machine's cgroup hierarchies.
     pub layout: Layout,
-    /// Path of the pods' cgroup below the mounts.
+    /// Path of the pods' cgroup, relative to the mounts.
     pub kubepods: String,
+    /// The pods to choose from.
     pub subjects: Box<dyn Subjects>,
-    /// None without a container runtime: disks are not watched then.
+    /// Reads file systems and reclaims disk space. `None` without a container runtime: disks are not watched
+    /// then.
     pub collector: Option<Collector>,
+    /// The container runtime, asked for the use of writable layers that cannot be counted here.
     pub runtime: Option<Client>,
-    /// None where nothing is to be done (mode observe).
+    /// Evicts a pod. `None` if decisions are only recorded (mode observe).
     pub evict: Option<Evict>,
+    /// Where decisions are stored.
     pub history: History,
+    /// Where events go.
     pub journal: Journal,
+    /// Where the node conditions are published.
     pub pressure: watch::Sender<Pressure>,
 }
 
-/// Why there is no engine.
+/// Why the engine did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
+    /// Memory of the node cannot be read.
     #[error(transparent)]
     Node(#[from] GatherError),
-    #[error("the thread of eviction: {0}")]
+    /// The thread cannot be started.
+    #[error("cannot start the eviction thread: {0}")]
     Thread(std::io::Error),
 }
 
-/// The running engine as its surfaces see it; cloning shares it.
+/// Handle to the running engine for the API; clones share it.
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
 
-/// Ends the engine when dropped.
+/// Stops the engine when dropped.
 pub struct Running {
     _fast: fast::Running,
     tasks: Vec<tokio::task::JoinHandle<()>>,
@@ -88,21 +100,21 @@ impl Engine {
     /// # Errors
     /// The node cannot be read, or a thread cannot be started.
     pub fn start(
-        needs: Needs,
-        remembered: Remembered,
+        deps: Deps,
+        restored: RestoredState,
         wakeups: Wakeups,
     ) -> Result<(Self, Running), EngineError> {
-        let node = Node::new(&needs.layout, &needs.kubepods)?;
-        let (waker, woken) = Waker::start(&needs.layout, &needs.kubepods, wakeups);
-        info!(by = waker.watching().join(", "), "eviction is woken");
-        let shared = Arc::new(Shared::new(needs, remembered));
-        let fast = fast::start(shared.clone(), node, waker, woken).map_err(EngineError::Thread)?;
+        let node = Node::new(&deps.layout, &deps.kubepods)?;
+        let (sources, woken) = WakeSources::start(&deps.layout, &deps.kubepods, wakeups);
+        info!(by = sources.watching().join(", "), "eviction is woken");
+        let shared = Arc::new(Shared::new(deps, restored));
+        let fast = fast::start(shared.clone(), node, sources, woken).map_err(EngineError::Thread)?;
         let mut tasks = Vec::new();
-        match shared.needs.collector.clone() {
+        match shared.deps.collector.clone() {
             Some(collector) => tasks.push(tokio::spawn(disk::run(shared.clone(), collector))),
             None => warn!("disks are not watched: there is no container runtime"),
         }
-        if shared.needs.settings.own_limits {
+        if shared.deps.settings.own_limits {
             tasks.push(tokio::spawn(limits::run(shared.clone())));
         }
         Ok((Self(shared), Running { _fast: fast, tasks }))
@@ -112,12 +124,12 @@ impl Engine {
 #[async_trait::async_trait]
 impl EvictionStatus for Engine {
     fn conditions(&self) -> Vec<ConditionSeen> {
-        let pressure = self.0.needs.pressure.borrow().clone();
-        conditions::seen(&pressure, |condition| self.0.ended(condition))
+        let pressure = self.0.deps.pressure.borrow().clone();
+        conditions::statuses(&pressure, |condition| self.0.ended(condition))
     }
 
     fn decisions(&self) -> Vec<Arc<Decision>> {
-        self.0.needs.history.newest()
+        self.0.deps.history.newest()
     }
 
     fn signals(&self) -> Vec<SignalSeen> {

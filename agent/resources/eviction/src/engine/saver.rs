@@ -16,21 +16,23 @@ const FORMAT: Format = Format::new("eviction", 1);
 /// See the module. What was given is written also after this is dropped.
 pub struct Saver(WriteBehind<Saved>);
 
-/// What an earlier agent left, for the engine to continue with.
-pub struct Remembered {
+/// What an earlier agent left, for the engine to go on with.
+pub struct RestoredState {
     pub(super) saver: Saver,
     pub(super) saved: Saved,
     /// Why it cannot be read, if it cannot.
     pub(super) problem: Option<String>,
 }
 
-impl Remembered {
+impl RestoredState {
+    /// Reads `eviction.json` of the state directory.
     pub fn open(state_dir: &Path) -> Self {
         let (saver, saved, problem) = Saver::open(state_dir);
         Self { saver, saved, problem }
     }
 
-    /// Conditions that were true when it was written: until they are read again, no evicted pod returns.
+    /// Conditions that were true when the state was written. Until the first assessment, evicted pods are not
+    /// restarted while one of them applies.
     pub fn pressure(&self) -> Pressure {
         let mut pressure = self.saved.fast.pressure();
         pressure.0.extend(self.saved.disk.pressure().0);

@@ -1,4 +1,5 @@
-//! What thread and task of the engine share: how the node stands, and how it is told.
+//! What the thread and the tasks of the engine share: the state of the thresholds, and how decisions are
+//! reported.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -8,42 +9,43 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tracing::{info, warn};
 
-use super::saver::{Remembered, Saver};
-use super::story::Story;
-use super::{Needs, conditions};
-use crate::assess::{Assessment, Standing, assess};
+use super::decision_log::DecisionLog;
+use super::saver::{RestoredState, Saver};
+use super::{Deps, conditions};
+use crate::assess::{Assessment, ThresholdState, assess};
 use crate::{NodeCondition, Observations};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Decision, Detail, SignalSeen};
 
-/// The same words are said again after so long.
-const SAID_AGAIN: Duration = Duration::from_secs(60);
+/// A message that has not changed is repeated after this time.
+const REPEAT_AFTER: Duration = Duration::from_secs(60);
 
-/// What stays as it is is saved again after so long: the next agent counts on what was seen within a minute.
-const SAVED_AGAIN: Duration = Duration::from_secs(10);
+/// State that has not changed is saved again after this time, since the next agent only uses what is under a
+/// minute old.
+const SAVE_AFTER: Duration = Duration::from_secs(10);
 
-/// An earlier agent's pods are waited for so long: a runtime that does not answer must not keep the node from getting memory
-/// back.
+/// Longest wait for the pods of an earlier agent: a runtime that does not answer must not prevent the node
+/// from getting memory back.
 const KNOWN: Duration = Duration::from_secs(5);
 
-/// What must outlive the agent.
+/// State that is saved across restarts of the agent.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Saved {
-    pub fast: Standing,
-    pub disk: Standing,
+    pub fast: ThresholdState,
+    pub disk: ThresholdState,
 }
 
-/// Which thresholds.
+/// A group of thresholds that is assessed together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Part {
+pub enum Group {
     /// Memory and processes.
     Fast,
     Disk,
 }
 
-impl Part {
+impl Group {
     fn has(self, condition: NodeCondition) -> bool {
         (condition == NodeCondition::DiskPressure) == (self == Self::Disk)
     }
@@ -57,9 +59,9 @@ impl Part {
     }
 }
 
-/// See the module.
+/// State shared by the thread and the tasks.
 pub struct Shared {
-    pub needs: Needs,
+    pub deps: Deps,
     pub fast: EvictionSettings,
     pub disk: EvictionSettings,
     began: Timestamp,
@@ -67,23 +69,23 @@ pub struct Shared {
     saver: Saver,
     /// When conditions last ended.
     ended: Mutex<BTreeMap<NodeCondition, Timestamp>>,
-    /// What was saved of each part last, and when.
+    /// What was last saved of each group, and when.
     last: Mutex<BTreeMap<&'static str, (Vec<String>, Instant)>>,
-    /// Thresholds as they were read last.
-    pub seen: Mutex<BTreeMap<Part, Vec<SignalSeen>>>,
-    /// What wakes the engine.
+    /// Thresholds as last read.
+    pub seen: Mutex<BTreeMap<Group, Vec<SignalSeen>>>,
+    /// The wake-up sources, as shown to users.
     pub watching: Mutex<Vec<String>>,
-    /// What was said of each thing last, and when.
-    said: Mutex<BTreeMap<String, (String, Instant)>>,
+    /// The last message on each subject, and when it was reported.
+    reported: Mutex<BTreeMap<String, (String, Instant)>>,
 }
 
 impl Shared {
-    /// Goes on with what an earlier agent left.
-    pub fn new(needs: Needs, remembered: Remembered) -> Self {
-        let Remembered { saver, saved, problem } = remembered;
+    /// Continues with the state that an earlier agent saved.
+    pub fn new(deps: Deps, restored: RestoredState) -> Self {
+        let RestoredState { saver, saved, problem } = restored;
         let this = Self {
-            fast: Part::Fast.thresholds(&needs.settings),
-            disk: Part::Disk.thresholds(&needs.settings),
+            fast: Group::Fast.thresholds(&deps.settings),
+            disk: Group::Disk.thresholds(&deps.settings),
             began: Timestamp::now(),
             saved: Mutex::new(saved),
             saver,
@@ -91,8 +93,8 @@ impl Shared {
             last: Mutex::default(),
             seen: Mutex::default(),
             watching: Mutex::default(),
-            said: Mutex::default(),
-            needs,
+            reported: Mutex::default(),
+            deps,
         };
         if let Some(problem) = problem {
             warn!("{problem}");
@@ -101,26 +103,31 @@ impl Shared {
         this
     }
 
-    /// Whether anything is done at all.
+    /// Whether pods are evicted, not only reported.
     pub fn acts(&self) -> bool {
-        self.needs.evict.is_some()
+        self.deps.evict.is_some()
     }
 
-    /// Whether the right one can be chosen: all pods are known, or that has been waited for since `begun`.
+    /// Whether a victim can be chosen: all pods are known, or waiting for them since `begun` has timed out.
     pub fn knows_pods(&self, begun: Instant) -> bool {
-        self.needs.subjects.are_known() || begun.elapsed() >= KNOWN
+        self.deps.subjects.are_known() || begun.elapsed() >= KNOWN
     }
 
-    /// What these readings mean for a part; its conditions are published, and how it stands is kept.
-    pub fn assess(&self, part: Part, settings: &EvictionSettings, observations: &Observations) -> Assessment {
+    /// Assesses the readings of a group, publishes its conditions and saves its state.
+    pub fn assess(
+        &self,
+        part: Group,
+        settings: &EvictionSettings,
+        observations: &Observations,
+    ) -> Assessment {
         let now = Timestamp::now();
         let mut saved = self.saved.lock();
         let own = match part {
-            Part::Fast => &mut saved.fast,
-            Part::Disk => &mut saved.disk,
+            Group::Fast => &mut saved.fast,
+            Group::Disk => &mut saved.disk,
         };
         let assessment = assess(settings, observations, own, now);
-        own.clone_from(&assessment.standing);
+        own.clone_from(&assessment.state);
         self.save(part, &saved, &assessment);
         drop(saved);
         self.seen.lock().insert(part, assessment.seen.clone());
@@ -128,27 +135,27 @@ impl Shared {
         assessment
     }
 
-    /// What has changed is saved at once; that it is still so, from time to time.
-    fn save(&self, part: Part, saved: &Saved, assessment: &Assessment) {
+    /// Saves changed state at once, unchanged state every [`SAVE_AFTER`].
+    fn save(&self, part: Group, saved: &Saved, assessment: &Assessment) {
         let passed = assessment.seen.iter().filter(|seen| seen.passed);
         let due = assessment.due.iter().map(|due| due.threshold.signal.name().to_owned());
         let conditions = assessment.pressure.0.keys().map(|condition| condition.name().to_owned());
         let now: Vec<String> = passed.map(|seen| seen.signal.clone()).chain(due).chain(conditions).collect();
         let about = match part {
-            Part::Fast => "saved fast",
-            Part::Disk => "saved disk",
+            Group::Fast => "saved fast",
+            Group::Disk => "saved disk",
         };
         let mut last = self.last.lock();
-        let is_old = |at: &Instant| !now.is_empty() && at.elapsed() >= SAVED_AGAIN;
+        let is_old = |at: &Instant| !now.is_empty() && at.elapsed() >= SAVE_AFTER;
         if last.get(about).is_none_or(|(before, at)| *before != now || is_old(at)) {
             last.insert(about, (now, Instant::now()));
             self.saver.save(saved.clone());
         }
     }
 
-    fn publish(&self, part: Part, assessment: &Assessment, now: Timestamp) {
+    fn publish(&self, part: Group, assessment: &Assessment, now: Timestamp) {
         let mut changed = Vec::new();
-        self.needs.pressure.send_if_modified(|pressure| {
+        self.deps.pressure.send_if_modified(|pressure| {
             for condition in NodeCondition::ALL.into_iter().filter(|condition| part.has(*condition)) {
                 let is = assessment.pressure.0.get(&condition);
                 let was = match is {
@@ -171,62 +178,65 @@ impl Shared {
         }
     }
 
-    /// When a condition that is false ended, as far as this agent knows.
+    /// When a condition that is false ended; the start of this agent if it was not true since.
     pub fn ended(&self, condition: NodeCondition) -> Timestamp {
         self.ended.lock().get(&condition).copied().unwrap_or(self.began)
     }
 
+    /// Writes an event of the agent to the journal.
     pub fn event(&self, reason: &str, message: String) {
         let detail = Detail::Agent { reason: reason.to_owned(), message };
-        self.needs.journal.append(Timestamp::now(), "", None, detail);
+        self.deps.journal.append(Timestamp::now(), "", None, detail);
     }
 
-    /// Says it unless it was said of the same thing within the last minute; whether it did.
-    pub fn say(&self, about: &str, message: &str) -> bool {
-        let mut said = self.said.lock();
-        let news = said.get(about).is_none_or(|(last, at)| last != message || at.elapsed() >= SAID_AGAIN);
+    /// Whether to report `message`: it differs from the last one on the same subject, or that was a minute
+    /// ago. Takes note of it if so.
+    pub fn is_news(&self, about: &str, message: &str) -> bool {
+        let mut reported = self.reported.lock();
+        let news =
+            reported.get(about).is_none_or(|(last, at)| last != message || at.elapsed() >= REPEAT_AFTER);
         if news {
-            said.insert(about.to_owned(), (message.to_owned(), Instant::now()));
+            reported.insert(about.to_owned(), (message.to_owned(), Instant::now()));
         }
         news
     }
 
-    /// The next time it is news again.
-    pub fn forget(&self, about: &str) {
-        self.said.lock().remove(about);
+    /// The next message on this subject is reported even if it is the same.
+    pub fn clear_news(&self, about: &str) {
+        self.reported.lock().remove(about);
     }
 
-    /// Nobody may go for a signal: told once as long as it stays so.
-    pub fn nobody(&self, signal: Signal, story: Story) {
-        self.blocked(signal.name(), format!("{}: no pod may be evicted", signal.name()), story);
+    /// Records that no pod may be evicted for a signal; reported once while it stays so.
+    pub fn record_no_candidate(&self, signal: Signal, log: DecisionLog) {
+        self.record_blocked(signal.name(), format!("{}: no pod may be evicted", signal.name()), log);
     }
 
-    /// Who should go may not: told once as long as it stays so.
-    pub fn blocked(&self, about: &str, outcome: String, story: Story) {
-        if self.say(about, &outcome) {
+    /// Reports once that the chosen pod cannot be evicted.
+    pub fn record_blocked(&self, about: &str, outcome: String, log: DecisionLog) {
+        if self.is_news(about, &outcome) {
             warn!("{outcome}");
             self.event("EvictionBlocked", outcome.clone());
-            self.remember(story.end(outcome));
+            self.record(log.finish(outcome));
         }
     }
 
-    /// In mode observe: who would have to go, told once as long as it is the same pod.
-    pub fn would(&self, about: &str, pod: &Pod, text: &str, story: Story) {
-        if self.say(about, &pod.uid) {
+    /// In mode observe, records the pod that would be evicted; reported once while it is the same pod.
+    pub fn record_dry_run(&self, about: &str, pod: &Pod, text: &str, log: DecisionLog) {
+        if self.is_news(about, &pod.uid) {
             let name = format!("{}/{}", pod.namespace, pod.name);
             self.event("WouldEvict", format!("{name}: {text}"));
-            self.remember(story.end(format!("{name} would be evicted: {text}")));
+            self.record(log.finish(format!("{name} would be evicted: {text}")));
         }
     }
 
-    /// Gives its number, with which more can be told of it later.
-    pub fn remember(&self, decision: Decision) -> u64 {
+    /// Stores a decision and returns its number, for [`Self::complete`].
+    pub fn record(&self, decision: Decision) -> u64 {
         info!("{} by {}: {}", decision.kind, decision.woken_by, decision.outcome);
-        self.needs.history.add(decision)
+        self.deps.history.add(decision)
     }
 
-    /// All that there is to tell of a decision that is remembered.
+    /// Replaces a stored decision with its complete record.
     pub fn complete(&self, number: u64, decision: Decision) {
-        self.needs.history.replace(Decision { number, ..decision });
+        self.deps.history.replace(Decision { number, ..decision });
     }
 }

@@ -1,13 +1,13 @@
-//! What would happen now with another threshold: everything is read anew, nothing is done.
+//! What would happen now with another threshold: everything is read, nothing is changed.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
+use super::decision_log::DecisionLog;
 use super::shared::Shared;
-use super::story::Story;
-use crate::assess::{Standing, assess};
+use crate::assess::{ThresholdState, assess};
 use crate::gather;
 use crate::gather::Node;
 use crate::rank;
@@ -16,57 +16,58 @@ use crate::{DiskLayout, NodeCondition, message};
 use nodewarden_config::{EvictionSettings, EvictionTexts, EvictionThreshold, Signal, parse_thresholds};
 use nodewarden_model::Decision;
 
-/// See the module.
+/// Assesses and ranks with `threshold` as the hard threshold of `signal`, and returns the decision that would
+/// follow.
 ///
 /// # Errors
-/// The signal or the threshold is none, or the node cannot be read.
+/// The signal or the threshold cannot be parsed, or the node cannot be read. Text for users.
 pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Result<Decision, String> {
     let threshold = parse(signal, threshold)?;
     let signal = threshold.signal;
     let woken = Instant::now();
-    let mut story = Story::new("eviction", "simulate", woken, true);
+    let mut log = DecisionLog::new("eviction", "simulate", woken, true);
     let (observations, layout) = if NodeCondition::of(signal) == NodeCondition::DiskPressure {
-        let collector = shared.needs.collector.as_ref();
+        let collector = shared.deps.collector.as_ref();
         let collector = collector.ok_or("nodewarden.runtimeEndpoint is not set: disks are not watched")?;
         let systems = collector.file_systems().await.map_err(|error| error.to_string())?;
         gather::disks(&systems)
     } else {
         let own = shared.clone();
         let read = tokio::task::spawn_blocking(move || {
-            Node::new(&own.needs.layout, &own.needs.kubepods).map(|mut node| node.read())
+            Node::new(&own.deps.layout, &own.deps.kubepods).map(|mut node| node.read())
         });
         let read = read.await.map_err(|_| "a fault in the agent")?.map_err(|error| error.to_string())?;
         (read, DiskLayout::One)
     };
-    story.step("node read", woken, "");
+    log.record_step("node read", woken, "");
     if !observations.contains_key(&signal) {
         return Err(format!("{} cannot be read here", signal.name()));
     }
-    // The others as they are set, for comparison.
-    let others = shared.needs.settings.thresholds.iter().filter(|other| other.signal != signal).cloned();
+    // The other thresholds as configured, for comparison.
+    let others = shared.deps.settings.thresholds.iter().filter(|other| other.signal != signal).cloned();
     let thresholds = std::iter::once(threshold).chain(others).collect();
-    let settings = EvictionSettings { thresholds, ..shared.needs.settings.clone() };
-    let assessment = assess(&settings, &observations, &Standing::default(), Timestamp::now());
-    story.saw(&assessment.seen);
+    let settings = EvictionSettings { thresholds, ..shared.deps.settings.clone() };
+    let assessment = assess(&settings, &observations, &ThresholdState::default(), Timestamp::now());
+    log.record_signals(&assessment.seen);
     let Some(due) = assessment.due.iter().find(|due| due.threshold.signal == signal) else {
-        return Ok(story.end("nothing: there is more than the threshold"));
+        return Ok(log.finish("nothing: there is more than the threshold"));
     };
     let began = Instant::now();
-    let written = match &shared.needs.runtime {
-        Some(runtime) if rank::needs(signal).disk => gather::written(runtime).await,
+    let written = match &shared.deps.runtime {
+        Some(runtime) if rank::required_stats(signal).disk => gather::writable_layers(runtime).await,
         _ => None,
     };
     let own = shared.clone();
     let read = tokio::task::spawn_blocking(move || {
-        let subjects = own.needs.subjects.pods();
-        gather::candidates(&own.needs.layout, &subjects, rank::needs(signal), written.as_ref())
+        let subjects = own.deps.subjects.pods();
+        gather::candidates(&own.deps.layout, &subjects, rank::required_stats(signal), written.as_ref())
     });
     let candidates = read.await.map_err(|_| "a fault in the agent")?;
-    story.step("pods read", began, format!("{} pods", candidates.len()));
+    log.record_step("pods read", began, format!("{} pods", candidates.len()));
     let ranking = rank::rank(signal, layout, &settings, &candidates);
     let uses = |at: &&usize| candidates.get(**at).is_some_and(|one| rank::figures(signal, layout, one).0 > 0);
-    let chosen = ranking.go.iter().find(uses).copied();
-    story.ranked(rank::seen(signal, layout, &ranking, &candidates, chosen));
+    let chosen = ranking.order.iter().find(uses).copied();
+    log.record_candidates(rank::ranking_table(signal, layout, &ranking, &candidates, chosen));
     let first: Vec<&str> = rank::reclaims(signal, layout).iter().map(words).collect();
     let first =
         if first.is_empty() { String::new() } else { format!("{} first; then ", first.join(" and ")) };
@@ -79,7 +80,7 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
         ),
         None => format!("{first}no pod may be evicted"),
     };
-    Ok(story.end(outcome))
+    Ok(log.finish(outcome))
 }
 
 fn words(reclaim: &Reclaim) -> &'static str {
@@ -89,7 +90,7 @@ fn words(reclaim: &Reclaim) -> &'static str {
     }
 }
 
-/// A hard threshold, as the configuration would have it.
+/// Parses a hard threshold as the configuration does.
 fn parse(signal: &str, threshold: &str) -> Result<EvictionThreshold, String> {
     let mut texts = EvictionTexts::default();
     texts.hard.insert(signal.to_owned(), threshold.to_owned());

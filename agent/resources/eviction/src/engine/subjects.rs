@@ -1,17 +1,17 @@
-//! Which pods there are to choose from.
+//! The pods that eviction may choose from.
 
 use crate::gather::Subject;
 
-/// Who knows the pods.
+/// Lists the pods of the node.
 pub trait Subjects: Send + Sync + 'static {
     /// Every pod that may have processes, files or volumes.
     fn pods(&self) -> Vec<Subject>;
 
-    /// Pods by uid that are on their way out because they were evicted.
+    /// Uids of the evicted pods that have not ended yet.
     fn leaving(&self) -> Vec<String>;
 
-    /// Whether those of an earlier agent are all among them. Until then nobody is chosen: it would be whoever happens to be
-    /// known first.
+    /// Whether the pods that an earlier agent started are all listed. Until then no victim is chosen, since
+    /// it would be any pod that happens to be listed first.
     fn are_known(&self) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! What pods use now.
+//! Reads what pods use now.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -10,44 +10,46 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::kept::Kept;
 use super::layers::{Layers, upper_directory};
 use super::memory::{GroupMemory, Memory, directory, text};
+use super::open_file::OpenFile;
 use super::walk::disk_use;
-use crate::{Candidate, ContainerUse, DiskUse, Needs, PodDisk};
+use crate::{Candidate, ContainerUse, DiskUse, PodDisk, RequiredStats};
 use nodewarden_machine::cgroup::parse::number;
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
 use nodewarden_manifest::Pod;
 use nodewarden_pods::paths::empty_dir;
 
-/// A pod that may have to go, and where its things are.
+/// A pod that may be evicted, with the paths of its cgroup and directories.
 #[derive(Debug, Clone)]
 pub struct Subject {
+    /// The pod.
     pub pod: Arc<Pod>,
-    /// Path of its cgroup below the mounts.
+    /// Path of its cgroup, relative to the mounts.
     pub cgroup: String,
+    /// When it started.
     pub started: Timestamp,
-    /// Directory with its volumes.
-    pub home: PathBuf,
-    /// Directory with its containers' logs, one directory each.
+    /// Its directory, with its volumes.
+    pub pod_dir: PathBuf,
+    /// Directory of its containers' logs, one directory each.
     pub logs: PathBuf,
-    /// Name and id of each that runs.
+    /// Name and id of each running container.
     pub containers: Vec<(String, String)>,
 }
 
-/// Time for the disk use of one pod; what was found by then counts.
+/// Time limit for counting the disk use of one pod; what was counted by then is used.
 const DISK_LIMIT: Duration = Duration::from_secs(2);
-/// Time for that of all pods; one whose turn does not come is left without figures.
+/// Time limit for all pods; a pod that is not reached by then has no figures.
 const DISKS_LIMIT: Duration = Duration::from_secs(10);
-/// File systems answer several at a time.
+/// Threads that count: file systems answer several requests at a time.
 const DISK_THREADS: usize = 4;
 
-/// Reads what `needs` tells of every pod and its containers, in the same order. Writable layers that are overlays are
-/// counted now; `layers` stands in for others.
+/// Reads the figures that `needs` asks for of every pod and its containers, in the order of `subjects`.
+/// Writable layers that are overlays are counted now; for others, `layers` is used.
 pub fn candidates(
     layout: &Layout,
     subjects: &[Subject],
-    needs: Needs,
+    needs: RequiredStats,
     layers: Option<&Layers>,
 ) -> Vec<Candidate> {
     let mut buffer = Vec::new();
@@ -82,7 +84,7 @@ pub fn candidates(
     found
 }
 
-/// The working sets of the pod and of each container.
+/// Sets the working sets of the pod and of each container.
 fn memory(layout: &Layout, subject: &Subject, candidate: &mut Candidate, buffer: &mut Vec<u8>) {
     let Some((dir, version)) = directory(layout, Controller::Memory, &subject.cgroup) else { return };
     candidate.memory = working_set(&dir, version, buffer);
@@ -100,15 +102,15 @@ fn working_set(dir: &Path, version: Version, buffer: &mut Vec<u8>) -> Option<u64
     GroupMemory::at(dir, version).read_use(buffer).map(Memory::working_set)
 }
 
-/// Threads, which is what a node runs out of, where the kubelet counts processes. Its cgroup has them at hand.
+/// Number of threads, since that is what a node runs out of, from the cgroup. The kubelet counts processes.
 fn threads(layout: &Layout, path: &str, buffer: &mut Vec<u8>) -> Option<u64> {
     let (dir, _) = directory(layout, Controller::Pids, path)?;
-    text(&mut Kept::new(dir.join("pids.current")), buffer).and_then(number)
+    text(&mut OpenFile::new(dir.join("pids.current")), buffer).and_then(number)
 }
 
 type DiskFound = (PodDisk, BTreeMap<String, ContainerUse>);
 
-/// In the order of the subjects; `None` where there was no time.
+/// Disk use in the order of the subjects; `None` for those that were not reached in time.
 fn disk(layout: &Layout, subjects: &[Subject], layers: Option<&Layers>) -> Vec<Option<DiskFound>> {
     let (next, until) = (AtomicUsize::new(0), Instant::now() + DISKS_LIMIT);
     let work = || {
@@ -123,8 +125,8 @@ fn disk(layout: &Layout, subjects: &[Subject], layers: Option<&Layers>) -> Vec<O
     let mut all: Vec<Option<DiskFound>> = subjects.iter().map(|_| None).collect();
     let mut keep = |found: Vec<(usize, DiskFound)>| {
         for (at, one) in found {
-            if let Some(place) = all.get_mut(at) {
-                *place = Some(one);
+            if let Some(slot) = all.get_mut(at) {
+                *slot = Some(one);
             }
         }
     };
@@ -144,7 +146,7 @@ fn disk_of(layout: &Layout, subject: &Subject, layers: Option<&Layers>) -> DiskF
     let mut disk = PodDisk {
         root: DiskUse::default(),
         logs: disk_use(&subject.logs, until),
-        volumes: disk_use(&subject.home, until),
+        volumes: disk_use(&subject.pod_dir, until),
     };
     let mut containers = BTreeMap::new();
     for (name, id) in &subject.containers {
@@ -163,14 +165,14 @@ fn disk_of(layout: &Layout, subject: &Subject, layers: Option<&Layers>) -> DiskF
     (disk, containers)
 }
 
-/// Bytes of these `emptyDir` volumes, by name.
+/// Bytes used by these `emptyDir` volumes, by name.
 pub fn empty_dirs<'n>(subject: &Subject, names: impl Iterator<Item = &'n str>) -> BTreeMap<String, u64> {
     let until = Instant::now() + DISK_LIMIT;
-    let used = |name: &str| disk_use(&empty_dir(&subject.home, name), until).bytes;
+    let used = |name: &str| disk_use(&empty_dir(&subject.pod_dir, name), until).bytes;
     names.map(|name| (name.to_owned(), used(name))).collect()
 }
 
-/// The cgroups right below one.
+/// The directories of the cgroups directly below one.
 fn children(dir: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(dir).into_iter().flatten().flatten();
     entries
@@ -179,7 +181,8 @@ fn children(dir: &Path) -> Vec<PathBuf> {
         .collect()
 }
 
-/// The one of a container: `<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`; not `crio-conmon-<id>.scope`.
+/// The cgroup of a container: `<id>`, `cri-containerd-<id>.scope`, `crio-<id>.scope`; not
+/// `crio-conmon-<id>.scope`.
 fn of_container<'d>(below: &'d [PathBuf], id: &str) -> Option<&'d Path> {
     let is_its = |dir: &&PathBuf| {
         let name = dir.file_name().and_then(|name| name.to_str()).unwrap_or_default();
@@ -188,7 +191,7 @@ fn of_container<'d>(below: &'d [PathBuf], id: &str) -> Option<&'d Path> {
     below.iter().find(is_its).map(PathBuf::as_path)
 }
 
-/// Reads the working set of one cgroup again and again.
+/// Returns a function that reads the working set of one cgroup.
 #[cfg(test)]
 pub fn candidate_memory(layout: &Layout, path: &str) -> impl FnMut() -> Option<u64> {
     let mut memory = GroupMemory::of(layout, path);
@@ -196,5 +199,4 @@ pub fn candidate_memory(layout: &Layout, path: &str) -> impl FnMut() -> Option<u
 }
 
 #[cfg(test)]
-#[path = "candidates_tests.rs"]
 mod tests;

@@ -1,12 +1,13 @@
-//! How full the node's file systems are, and which of them are the same.
+//! Use of the node's file systems, and which of them are the same.
 
 use crate::{DiskLayout, Observations, Observed};
 use nodewarden_config::Signal;
 use nodewarden_gc::FileSystems;
 use nodewarden_model::FsUse;
 
-/// `nodefs`, `imagefs` and `containerfs`, each whatever it is on: where they are the same file system they say the same
-/// (kubelet `makeSignalObservations`). A file system that does not count inodes, as btrfs, has no signal for them.
+/// Readings of `nodefs`, `imagefs` and `containerfs`; where they are the same file system they are equal
+/// (kubelet `makeSignalObservations`). A file system that does not count inodes, such as btrfs, has no
+/// reading for them.
 pub fn disks(systems: &FileSystems) -> (Observations, DiskLayout) {
     let signals = [
         (&systems.node, Signal::NodeFsAvailable, Signal::NodeFsInodesFree),
@@ -23,8 +24,8 @@ pub fn disks(systems: &FileSystems) -> (Observations, DiskLayout) {
     (observed, disk_layout(systems))
 }
 
-/// By the device numbers (KEP-4191). Layers apart from images that are on the node's file system, which no kubelet
-/// supports, count as each on its own.
+/// The layout by device numbers (KEP-4191). Writable layers on a separate file system with images on
+/// `nodefs`, which the kubelet does not support, count as three file systems.
 pub fn disk_layout(systems: &FileSystems) -> DiskLayout {
     let [node, image, container] = [&systems.node, &systems.image, &systems.container].map(|fs| fs.device);
     match (image == node, container == node, container == image) {
@@ -53,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn layouts() {
+    fn layouts_by_device_number() {
         for ([node, image, container], expected) in [
             ([1, 1, 1], DiskLayout::One),
             ([1, 2, 2], DiskLayout::ImagesApart),
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn no_inodes_no_signal() {
+    fn a_file_system_without_inodes_has_no_reading_for_them() {
         let systems = FileSystems { node: fs(1, 0), image: fs(1, 0), container: fs(2, 6) };
         let (observed, _) = disks(&systems);
         assert!(!observed.contains_key(&Signal::NodeFsInodesFree));

@@ -1,5 +1,5 @@
-//! Containers' writable layers, found where the kernel has them mounted: what a runtime tells of them is as old as its last
-//! look (containerd's `stats_collect_period` is 10 s).
+//! Writable layers of containers, found by their mounts: the runtime's figures are as old as its last
+//! collection (containerd's `stats_collect_period` is 10 s).
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,14 +11,14 @@ use crate::DiskUse;
 use nodewarden_cri::Client;
 use nodewarden_machine::mountinfo;
 
-/// What the runtime says of containers' writable layers, by container id.
+/// Disk use of writable layers as reported by the runtime, by container id.
 pub type Layers = BTreeMap<String, DiskUse>;
 
-/// Asks the runtime; `None` when it does not tell.
-pub async fn written(runtime: &Client) -> Option<Layers> {
+/// Asks the runtime; `None` if it does not answer, which is logged.
+pub async fn writable_layers(runtime: &Client) -> Option<Layers> {
     match runtime.container_stats().await {
         Err(error) => {
-            tracing::warn!(%error, "writable layers that are no overlays are not known");
+            tracing::warn!(%error, "writable layers that are not overlays are not known");
             None
         }
         Ok(stats) => {
@@ -33,8 +33,9 @@ pub async fn written(runtime: &Client) -> Option<Layers> {
     }
 }
 
-/// The upper directory of the overlay that a container has as its root: by the first process in its cgroup directory
-/// `dir`. `None` where no process runs, or its root is no overlay, or the directory cannot be seen from here.
+/// The upper directory of the overlay that is the root of a container, found by the first process in its
+/// cgroup directory `dir`. `None` if no process runs, its root is not an overlay, or the directory is not
+/// visible from here.
 pub fn upper_directory(dir: &Path) -> Option<PathBuf> {
     let procs = fs::read_to_string(dir.join("cgroup.procs")).ok()?;
     let pid: u32 = procs.lines().find_map(|line| line.trim().parse().ok().filter(|pid| *pid > 1))?;

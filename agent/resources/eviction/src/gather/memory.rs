@@ -1,47 +1,49 @@
-//! Memory of the node and of cgroups, from the kernel's texts.
+//! Memory of the node and of cgroups, from the kernel's text files.
 
 use std::path::{Path, PathBuf};
 
-use super::kept::Kept;
+use super::open_file::OpenFile;
 use crate::Observed;
 use nodewarden_machine::cgroup::parse::{lines, number, pairs};
 use nodewarden_machine::cgroup::{Controller, Layout, Version, join};
 
-/// From here on a limit is none: `maxMemorySize` of the kubelet's stats (pkg/kubelet/stats/helper.go). v1 writes the
-/// largest count of pages for none.
+/// A limit this large means no limit: `maxMemorySize` of the kubelet's stats (pkg/kubelet/stats/helper.go).
+/// v1 shows the largest number of pages.
 const NO_LIMIT: u64 = 1 << 62;
 
-/// Bytes of memory in use, of the node or of one cgroup.
+/// Memory in use of the node or of one cgroup, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Memory {
     pub usage: u64,
-    /// File pages that were not used lately: the first to be given back.
+    /// File pages that were not used lately, the first to be reclaimed.
     pub inactive_file: u64,
-    /// There is, or may be used; `None` for no limit.
+    /// Memory of the node or limit of the cgroup; `None` for no limit.
     pub limit: Option<u64>,
 }
 
 impl Memory {
+    /// Usage less inactive file pages (kubelet `WorkingSetBytes`).
     pub fn working_set(self) -> u64 {
         self.usage.saturating_sub(self.inactive_file)
     }
 
-    /// What the limit leaves, none without one (kubelet `cadvisorInfoToMemoryStats`).
+    /// What is available below the limit; `None` without a limit (kubelet `cadvisorInfoToMemoryStats`).
     pub fn observed(self) -> Option<Observed> {
         let capacity = self.limit?;
         Some(Observed { available: capacity.saturating_sub(self.working_set()), capacity })
     }
 
-    /// The usage that has this working set, as long as there are as many inactive file pages as now.
+    /// The usage at which the working set is `working_set`, with as many inactive file pages as now.
     pub fn usage_at(self, working_set: u64) -> u64 {
         working_set.saturating_add(self.inactive_file)
     }
 }
 
-/// The node's, from /proc/meminfo: usage is anonymous and file pages, swap cache among the latter. That is what a v1 root's
-/// `memory.usage_in_bytes` counts (`mem_cgroup_usage` in mm/memcontrol-v1.c), and what runc's library and with it the
-/// kubelet take for a v2 root, which has no such file (`rootStatsFromMeminfo`); these two read inactive file pages from
-/// `memory.stat`, which may be seconds behind. Or which line there is not.
+/// Memory of the node from /proc/meminfo: usage is anonymous and file pages, swap cache among the latter.
+/// That is what a v1 root's `memory.usage_in_bytes` counts (`mem_cgroup_usage` in mm/memcontrol-v1.c), and
+/// what runc's library, and with it the kubelet, take for a v2 root, which has no such file
+/// (`rootStatsFromMeminfo`). Those two read inactive file pages from `memory.stat`, which may be seconds
+/// behind. The error is the key of a missing line.
 pub fn of_node(meminfo: &[u8]) -> Result<Memory, &'static str> {
     let bytes = |key: &'static str| {
         let of_line = |line: &[u8]| {
@@ -58,41 +60,41 @@ pub fn of_node(meminfo: &[u8]) -> Result<Memory, &'static str> {
     })
 }
 
-/// The files that tell of one cgroup's memory.
+/// The memory files of one cgroup.
 #[derive(Debug)]
 pub struct GroupMemory {
-    usage: Kept,
-    stat: Kept,
-    limit: Kept,
-    /// Its line of `stat`, children included.
+    usage: OpenFile,
+    stat: OpenFile,
+    limit: OpenFile,
+    /// Key of the line in `stat` that includes descendants.
     inactive_file: &'static [u8],
 }
 
 impl GroupMemory {
-    /// None where no hierarchy has the memory controller.
+    /// The cgroup `path`; `None` if no hierarchy has the memory controller.
     pub fn of(layout: &Layout, path: &str) -> Option<Self> {
         let (dir, version) = directory(layout, Controller::Memory, path)?;
         Some(Self::at(&dir, version))
     }
 
-    /// In this directory.
+    /// The cgroup with this directory.
     pub fn at(dir: &Path, version: Version) -> Self {
         let (usage, limit, inactive_file): (_, _, &[u8]) = match version {
             Version::V1 => ("memory.usage_in_bytes", "memory.limit_in_bytes", b"total_inactive_file"),
             Version::V2 => ("memory.current", "memory.max", b"inactive_file"),
         };
-        let kept = |name| Kept::new(dir.join(name));
+        let kept = |name| OpenFile::new(dir.join(name));
         Self { usage: kept(usage), stat: kept("memory.stat"), limit: kept(limit), inactive_file }
     }
 
-    /// Reads it with its limit. `None` if it is not there; what cannot be read is told in the log.
+    /// Reads use and limit. `None` if the cgroup does not exist or cannot be read, which is logged.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Option<Memory> {
         let memory = self.read_use(buffer)?;
         let limit = text(&mut self.limit, buffer).and_then(number).filter(|bytes| *bytes < NO_LIMIT);
         Some(Memory { limit, ..memory })
     }
 
-    /// Reads it without its limit.
+    /// Reads use without the limit.
     pub fn read_use(&mut self, buffer: &mut Vec<u8>) -> Option<Memory> {
         let usage = text(&mut self.usage, buffer).and_then(number)?;
         let stat = text(&mut self.stat, buffer)?;
@@ -101,8 +103,8 @@ impl GroupMemory {
     }
 }
 
-/// The text of a file that is there.
-pub fn text<'b>(file: &mut Kept, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
+/// The content of a file; `None` if it does not exist or cannot be read, which is logged.
+pub fn text<'b>(file: &mut OpenFile, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     match file.read(buffer) {
         Ok(text) => text,
         Err(error) => {
@@ -112,7 +114,7 @@ pub fn text<'b>(file: &mut Kept, buffer: &'b mut Vec<u8>) -> Option<&'b [u8]> {
     }
 }
 
-/// The directory of one cgroup in the hierarchy of a controller.
+/// The directory of a cgroup in the hierarchy of a controller.
 pub fn directory(layout: &Layout, controller: Controller, path: &str) -> Option<(PathBuf, Version)> {
     let hierarchy = layout.hierarchy(controller)?;
     Some((join(&hierarchy.mount, path), hierarchy.version))
@@ -128,7 +130,7 @@ mod tests {
         SwapCached:  3 kB\nInactive:  900 kB\nInactive(file):  50 kB\nAnonPages:  400 kB\n";
 
     #[test]
-    fn the_nodes() {
+    fn the_nodes_memory_from_meminfo() {
         let memory = of_node(MEMINFO).unwrap();
         let expected = Memory { usage: 613 * 1024, inactive_file: 50 * 1024, limit: Some(1000 * 1024) };
         assert_eq!(memory, expected);
@@ -138,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_v1_and_a_v2_cgroup() {
+    fn memory_of_a_v1_and_a_v2_cgroup() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| std::fs::write(dir.path().join(name), text).unwrap();
         let mut buffer = Vec::new();
@@ -161,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// At the usage that it names, exactly that is the working set.
+        /// At the usage that `usage_at` returns, the working set is exactly the requested one.
         #[test]
         fn usage_at_is_where_it_crosses(working_set: u64, inactive_file in 0u64..1 << 40) {
             let memory = Memory { usage: 0, inactive_file, limit: None };

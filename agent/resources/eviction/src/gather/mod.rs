@@ -1,17 +1,17 @@
-//! What eviction decides on, read anew in the turn that decides.
+//! Reads the figures that eviction decides on, in the same pass that decides.
 //!
 //! - [`Node`]: memory and processes, through files that stay open: a reading takes some tens of microseconds.
-//! - [`disks`]: file systems, by the figures that collection reads too.
-//! - [`candidates`]: what pods and their containers use, as far as a ranking needs it.
+//! - [`disks`]: file systems, from the figures that garbage collection reads too.
+//! - [`candidates`]: what pods and their containers use, as far as a ranking requires it.
 //!
-//! Nothing here writes. All of it blocks on files: it is for a thread, not for an async task.
+//! Nothing here writes. Everything blocks on files: call it on a thread, not in an async task.
 
 mod candidates;
 mod disks;
-mod kept;
 mod layers;
 mod memory;
 mod node;
+mod open_file;
 mod walk;
 
 use std::io;
@@ -20,16 +20,28 @@ use std::path::PathBuf;
 #[cfg(test)]
 pub use candidates::candidate_memory;
 pub use candidates::{Subject, candidates, empty_dirs};
-pub use disks::{disk_layout, disks};
-pub use layers::{Layers, written};
+pub use disks::disks;
+pub use layers::writable_layers;
 pub(super) use memory::{GroupMemory, of_node};
 pub use node::Node;
 
-/// The node cannot be read.
+/// Memory of the node cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
+    /// A file cannot be read.
     #[error("read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
-    #[error("{} does not tell {missing}", path.display())]
-    Lacks { path: PathBuf, missing: &'static str },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A file lacks a line.
+    #[error("{} has no {missing}", path.display())]
+    Lacks {
+        /// The file.
+        path: PathBuf,
+        /// Key of the missing line.
+        missing: &'static str,
+    },
 }

@@ -1,35 +1,35 @@
-//! Memory and processes of the node.
+//! Reads memory and processes of the node.
 
 use std::path::PathBuf;
 
 use super::GatherError;
-use super::kept::Kept;
 use super::memory::{GroupMemory, Memory, of_node, text};
+use super::open_file::OpenFile;
 use crate::{Observations, Observed};
 use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::cgroup::parse::number;
 
-/// Reads `memory.available`, `allocatableMemory.available` and `pid.available`, as the kubelet's `makeSignalObservations`
-/// takes them from its summary, but now.
+/// Reads the current `memory.available`, `allocatableMemory.available` and `pid.available`. The kubelet's
+/// `makeSignalObservations` takes them from its summary.
 #[derive(Debug)]
 pub struct Node {
-    meminfo: Kept,
-    /// kubepods, whose limit is what pods may use.
+    meminfo: OpenFile,
+    /// The cgroup kubepods, whose limit is what pods may use.
     pods: Option<GroupMemory>,
-    loadavg: Kept,
-    pid_max: Kept,
-    threads_max: Kept,
+    loadavg: OpenFile,
+    pid_max: OpenFile,
+    threads_max: OpenFile,
     buffer: Vec<u8>,
 }
 
 impl Node {
-    /// `kubepods` is the path of the pods' cgroup below the mounts, which need not be there yet.
+    /// `kubepods` is the path of the pods' cgroup, relative to the mounts; it need not exist yet.
     ///
     /// # Errors
     /// /proc/meminfo cannot be read, or lacks a line.
     pub fn new(layout: &Layout, kubepods: &str) -> Result<Self, GatherError> {
-        let kept = |path: &str| Kept::new(PathBuf::from(path));
+        let kept = |path: &str| OpenFile::new(PathBuf::from(path));
         let mut node = Self {
             meminfo: kept("/proc/meminfo"),
             pods: GroupMemory::of(layout, kubepods),
@@ -42,8 +42,8 @@ impl Node {
         Ok(node)
     }
 
-    /// Reads all three; one that cannot be read is not in it, nor is `allocatableMemory.available` where kubepods has no
-    /// limit.
+    /// Reads all three. A signal that cannot be read is missing, as is `allocatableMemory.available` if
+    /// kubepods has no limit.
     pub fn read(&mut self) -> Observations {
         let memory = match self.node_memory() {
             Ok(memory) => Some(memory),
@@ -68,7 +68,7 @@ impl Node {
         of_node(text.unwrap_or_default()).map_err(|missing| GatherError::Lacks { path, missing })
     }
 
-    /// Threads that there are, of as many as there may be (kubelet pkg/kubelet/stats/pidlimit).
+    /// Existing threads and the largest possible number (kubelet pkg/kubelet/stats/pidlimit).
     fn pids(&mut self) -> Option<Observed> {
         let buffer = &mut self.buffer;
         let running = text(&mut self.loadavg, buffer).and_then(threads)?;
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn this_node_within_a_fraction_of_a_millisecond() {
+    fn reading_this_node_takes_a_fraction_of_a_millisecond() {
         let Some(tree) = TestTree::make("node") else { return };
         let path = tree.group("pods");
         let mut node = Node::new(&tree.layout, &path).unwrap();
@@ -126,7 +126,7 @@ mod tests {
             assert!(Instant::now() < deadline, "{pods:?}");
         };
         assert!(used < 67_108_864, "{used}");
-        // The v1 root counts the same by itself.
+        // The kernel's own figure for the v1 root is the same.
         if version == Version::V1 {
             let root = &tree.layout.hierarchy(Controller::Memory).unwrap().mount;
             let near = (0..100).any(|_| {

@@ -1,4 +1,4 @@
-//! What a directory takes of its disk, as du(1) counts it.
+//! Disk use of a directory, counted as du(1) does.
 
 use std::collections::HashSet;
 use std::ffi::{CStr, OsStr};
@@ -18,27 +18,27 @@ use crate::DiskUse;
 const DIRECTORY: OFlag =
     OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::O_NOFOLLOW).union(OFlag::O_CLOEXEC);
 
-/// Blocks and inodes of `top` and all below it: no link is followed, nothing is counted that is mounted there, and of
-/// several names of one file only one. Nothing if it is not there or
-/// no absolute path. Ends at `until` with what it has found so far, and so
-/// it does below a directory that cannot be opened (a path longer than the kernel takes).
+/// Bytes of blocks and number of inodes of `top` and everything below it. Links are not followed, other file
+/// systems mounted there are not counted, and a file with several names counts once. Zero if `top` does not
+/// exist or is not an absolute path. Stops at `until` and returns what was counted by then; a directory that
+/// cannot be opened (a path longer than the kernel accepts) is counted without its content.
 ///
-/// What is in there changes meanwhile, and may be made by somebody who wants other files to be read: whatever is opened
-/// is looked for from `top` on without links.
+/// The content may change meanwhile, also by a pod that tries to have other files read: everything is opened
+/// relative to `top` without following links.
 pub fn disk_use(top: &Path, until: Instant) -> DiskUse {
     if !top.is_absolute() {
         return DiskUse::default();
     }
     let mut walk = Walk { used: DiskUse::default(), linked: HashSet::new(), device: None, until };
     if let Err(error) = walk.all(top) {
-        tracing::debug!(directory = %top.display(), %error, "not counted to its end");
+        tracing::debug!(directory = %top.display(), %error, "not counted completely");
     }
     walk.used
 }
 
 struct Walk {
     used: DiskUse,
-    /// Inodes with several names that were counted.
+    /// Inodes with several names that were already counted.
     linked: HashSet<u64>,
     device: Option<(u32, u32)>,
     until: Instant,
@@ -50,16 +50,16 @@ impl Walk {
             Err(Errno::ENOENT) => return Ok(()),
             root => root?,
         };
-        if let Some(found) = Found::at(root.as_fd(), c"")? {
+        if let Some(found) = FileStat::at(root.as_fd(), c"")? {
             self.device = Some(found.device);
             self.add(&found);
         }
-        // Paths below `top`: a tree of any depth takes two descriptors.
+        // Paths relative to `top`, so that a tree of any depth takes two descriptors.
         let mut open_ones = vec![PathBuf::new()];
         while let Some(below) = open_ones.pop() {
             match below_root(&root, &below) {
                 Ok(fd) => self.directory(fd, &below, &mut open_ones)?,
-                // Gone meanwhile, or no directory any more.
+                // Removed meanwhile, or no longer a directory.
                 Err(Errno::ENOENT | Errno::ENOTDIR | Errno::ELOOP | Errno::EXDEV) => {}
                 Err(Errno::ENAMETOOLONG | Errno::EACCES) => {}
                 Err(error) => return Err(error),
@@ -73,7 +73,7 @@ impl Walk {
 
     fn directory(&mut self, fd: OwnedFd, path: &Path, open_ones: &mut Vec<PathBuf>) -> nix::Result<()> {
         let mut dir = Dir::from_fd(fd)?;
-        // The names first: the descriptor is the iterator's meanwhile.
+        // All names first: the iterator borrows the descriptor.
         let names: Vec<_> = dir.iter().flatten().map(|entry| entry.file_name().to_owned()).collect();
         for (n, name) in names.iter().enumerate() {
             if n % 1024 == 1023 && Instant::now() >= self.until {
@@ -82,7 +82,7 @@ impl Walk {
             if matches!(name.to_bytes(), b"." | b"..") {
                 continue;
             }
-            let Some(found) = Found::at(dir.as_fd(), name)? else { continue };
+            let Some(found) = FileStat::at(dir.as_fd(), name)? else { continue };
             if found.mounted || self.device.is_some_and(|device| device != found.device) {
                 continue;
             }
@@ -94,7 +94,7 @@ impl Walk {
         Ok(())
     }
 
-    fn add(&mut self, found: &Found) {
+    fn add(&mut self, found: &FileStat) {
         if found.directory || found.links < 2 || self.linked.insert(found.inode) {
             self.used.bytes = self.used.bytes.saturating_add(found.bytes);
             self.used.inodes += 1;
@@ -102,7 +102,7 @@ impl Walk {
     }
 }
 
-/// Opens a directory below `root`. Before Linux 5.6 only its last part is known not to be a link.
+/// Opens a directory below `root`. Before Linux 5.6 only the last component is checked not to be a link.
 fn below_root(root: &OwnedFd, below: &Path) -> nix::Result<OwnedFd> {
     let path = if below.as_os_str().is_empty() { Path::new(".") } else { below };
     let resolve =
@@ -113,40 +113,42 @@ fn below_root(root: &OwnedFd, below: &Path) -> nix::Result<OwnedFd> {
     }
 }
 
-/// One file.
-struct Found {
+/// What statx(2) returns of one file.
+struct FileStat {
     bytes: u64,
     inode: u64,
     device: (u32, u32),
     links: u32,
     directory: bool,
-    /// It is the root of what is mounted there (Linux 5.8; before, only another device number tells).
+    /// It is the root of a mount (Linux 5.8; before that, mounts are only recognised by another device
+    /// number).
     mounted: bool,
 }
 
-impl Found {
-    /// `name` in `dir`, or `dir` itself; `None` when it is gone.
+impl FileStat {
+    /// Status of `name` in `dir`, or of `dir` itself if empty; `None` if it does not exist.
     fn at(dir: BorrowedFd<'_>, name: &CStr) -> nix::Result<Option<Self>> {
-        let mut told = std::mem::MaybeUninit::<libc::statx>::zeroed();
+        let mut stat = std::mem::MaybeUninit::<libc::statx>::zeroed();
         let flags = libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH | libc::AT_NO_AUTOMOUNT;
         let mask = libc::STATX_BASIC_STATS;
-        // SAFETY: an open descriptor, a string that ends with 0, and a place of the right size that the kernel fills.
-        let result = unsafe { libc::statx(dir.as_raw_fd(), name.as_ptr(), flags, mask, told.as_mut_ptr()) };
+        // SAFETY: an open descriptor, a string that ends with 0, and a buffer of the right size that the
+        // kernel fills.
+        let result = unsafe { libc::statx(dir.as_raw_fd(), name.as_ptr(), flags, mask, stat.as_mut_ptr()) };
         if result != 0 {
             return match Errno::last() {
                 Errno::ENOENT => Ok(None),
                 error => Err(error),
             };
         }
-        // SAFETY: all zeroes is a value of it, and the kernel has filled it.
-        let told = unsafe { told.assume_init() };
+        // SAFETY: all zeroes is a valid value, and the kernel has filled it.
+        let stat = unsafe { stat.assume_init() };
         Ok(Some(Self {
-            bytes: told.stx_blocks.saturating_mul(512),
-            inode: told.stx_ino,
-            device: (told.stx_dev_major, told.stx_dev_minor),
-            links: told.stx_nlink,
-            directory: u32::from(told.stx_mode) & libc::S_IFMT == libc::S_IFDIR,
-            mounted: told.stx_attributes & MOUNT_ROOT != 0 && !name.is_empty(),
+            bytes: stat.stx_blocks.saturating_mul(512),
+            inode: stat.stx_ino,
+            device: (stat.stx_dev_major, stat.stx_dev_minor),
+            links: stat.stx_nlink,
+            directory: u32::from(stat.stx_mode) & libc::S_IFMT == libc::S_IFDIR,
+            mounted: stat.stx_attributes & MOUNT_ROOT != 0 && !name.is_empty(),
         }))
     }
 }
@@ -154,7 +156,7 @@ impl Found {
 /// `STATX_ATTR_MOUNT_ROOT` of linux/stat.h.
 const MOUNT_ROOT: u64 = 0x2000;
 
-/// Whether a directory is there and is one.
+/// Whether `path` exists and is a directory, not a link to one.
 pub fn is_directory(path: &Path) -> io::Result<bool> {
     match std::fs::symlink_metadata(path) {
         Ok(found) => Ok(found.is_dir()),
@@ -182,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn files_once_and_no_links() {
+    fn hard_links_count_once_and_links_are_not_followed() {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let top = dir.path();
         fs::create_dir_all(top.join("a/b")).unwrap();
@@ -194,11 +196,11 @@ mod tests {
             ["", "a", "a/b", "a/b/f", "link"].iter().map(|name| blocks(&top.join(name))).sum();
         assert_eq!(disk_use(top, soon()), DiskUse { bytes: expected, inodes: 5 });
         assert_eq!(disk_use(&top.join("none"), soon()), DiskUse::default());
-        assert_eq!(disk_use(&top.join("link"), soon()), DiskUse::default(), "a link is nobody's directory");
+        assert_eq!(disk_use(&top.join("link"), soon()), DiskUse::default(), "a link is not followed");
     }
 
     #[test]
-    fn time_is_bounded() {
+    fn counting_stops_at_the_deadline() {
         let dir = tempfile::tempdir().unwrap();
         fs::create_dir(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("a/f"), "x").unwrap();
@@ -206,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tree_deeper_than_descriptors_and_paths_go() {
+    fn a_tree_deeper_than_descriptors_and_paths_allow() {
         let dir = tempfile::tempdir().unwrap();
         let mut at = open(dir.path(), DIRECTORY, Mode::empty()).unwrap();
         for _ in 0..3000 {
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn mounts_are_others() {
+    fn mounts_are_not_counted() {
         let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         fs::write(other.path().join("large"), vec![1; 1_000_000]).unwrap();
         let (bound, bound_file, tmpfs) =

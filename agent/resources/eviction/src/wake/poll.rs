@@ -1,4 +1,4 @@
-//! The thread that waits for the kernel.
+//! The thread that polls the kernel's descriptors.
 
 use std::sync::mpsc::SyncSender;
 
@@ -8,7 +8,7 @@ use nix::sys::epoll::{EpollEvent, EpollTimeout};
 use super::Woken;
 use super::slots::{STOP, Slots};
 
-/// Until it is told to stop.
+/// Polls until [`Slots::stop`].
 pub fn run(slots: &Slots, tell: &SyncSender<Woken>) {
     let mut events = [EpollEvent::empty(); 16];
     loop {
@@ -16,7 +16,7 @@ pub fn run(slots: &Slots, tell: &SyncSender<Woken>) {
             Ok(ready) => ready,
             Err(Errno::EINTR) => continue,
             Err(error) => {
-                tracing::error!(%error, "epoll_wait: the kernel wakes nobody any more, the timer does");
+                tracing::error!(%error, "epoll_wait: the kernel's wake-ups are off, the timer still works");
                 return;
             }
         };
@@ -25,7 +25,7 @@ pub fn run(slots: &Slots, tell: &SyncSender<Woken>) {
                 return;
             }
             if let Some(woken) = slots.take(event.data(), event.events()) {
-                // Full: the reader has as many wake-ups before him and looks anew at the next one.
+                // Full: the reader has wake-ups pending and will read the node anyway.
                 let _ = tell.try_send(woken);
             }
         }

@@ -1,4 +1,4 @@
-//! Which descriptors are polled now.
+//! The sources and the descriptors that are open of them.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::io;
@@ -11,16 +11,16 @@ use nix::sys::eventfd::{EfdFlags, EventFd};
 use super::Woken;
 use super::source::{Kind, Open, Source};
 
-/// What the stopping descriptor is called in epoll; others by their place.
+/// Epoll data of the descriptor that stops the thread; that of a source is its index.
 pub const STOP: u64 = u64::MAX;
 
-/// A threshold that moves by less stays where it is.
+/// A threshold is not moved by less than this, in bytes.
 const STEP: u64 = 4 << 20;
 
-/// Between two wake-ups by one source: a reading that is younger says the same.
+/// Shortest time between two wake-ups by one source.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// All sources with what is open of them.
+/// All sources with their state.
 #[derive(Debug)]
 pub struct Slots {
     pub epoll: Epoll,
@@ -32,8 +32,8 @@ pub struct Slots {
 struct Slot {
     source: Source,
     state: State,
-    told: Option<Instant>,
-    /// Of a threshold, where it is to be.
+    last_wake: Option<Instant>,
+    /// Where a threshold is set, in bytes of use.
     usage: Option<u64>,
 }
 
@@ -49,7 +49,7 @@ impl Slots {
         let stop = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?;
         epoll.add(&stop, EpollEvent::new(EpollFlags::EPOLLIN, STOP))?;
         let new =
-            |source| Slot { source, state: State::Off("not tried yet".into()), told: None, usage: None };
+            |source| Slot { source, state: State::Off("not tried yet".into()), last_wake: None, usage: None };
         let slots = Mutex::new(sources.into_iter().map(new).collect());
         Ok(Self { epoll, stop, slots })
     }
@@ -60,11 +60,11 @@ impl Slots {
 
     /// Ends the polling thread.
     pub fn stop(&self) {
-        // Only a counter at its end could refuse.
+        // Fails only if the counter is at its maximum.
         let _ = self.stop.write(1);
     }
 
-    /// Takes what epoll told of one. `None` when there is nothing to say: its cgroup is gone, or it spoke just now.
+    /// Handles an epoll event of a source. `None` if its cgroup is gone or it woke within the last [`PAUSE`].
     pub fn take(&self, token: u64, flags: EpollFlags) -> Option<Woken> {
         let mut slots = self.lock();
         let slot = slots.get_mut(usize::try_from(token).ok()?)?;
@@ -74,14 +74,14 @@ impl Slots {
             return None;
         }
         let now = Instant::now();
-        if slot.told.is_some_and(|told| now.duration_since(told) < PAUSE) {
+        if slot.last_wake.is_some_and(|last| now.duration_since(last) < PAUSE) {
             return None;
         }
-        slot.told = Some(now);
+        slot.last_wake = Some(now);
         Some(slot.source.kind.woken())
     }
 
-    /// Opens what is not open, and closes what belongs to a cgroup that is gone.
+    /// Opens sources that are not open, and closes those whose cgroup is gone.
     pub fn renew(&self) {
         let count = self.lock().len();
         for at in 0..count {
@@ -92,7 +92,7 @@ impl Slots {
         }
     }
 
-    /// A source, and whether it is to be opened now.
+    /// A source, its threshold, and whether it has to be opened now.
     fn look(&self, at: usize) -> Option<(Source, Option<u64>, bool)> {
         let mut slots = self.lock();
         let slot = slots.get_mut(at)?;
@@ -104,7 +104,8 @@ impl Slots {
         Some((slot.source.clone(), slot.usage, matches!(slot.state, State::Off(_))))
     }
 
-    /// Moves a threshold to where there is this working set, in bytes. False if nothing had to be done.
+    /// Moves a threshold to the use that has this working set, in bytes. Returns false if nothing had to be
+    /// done.
     pub fn arm(&self, kind: Kind, working_set: Option<u64>) -> bool {
         let (at, source, usage) = {
             let mut slots = self.lock();
@@ -125,7 +126,7 @@ impl Slots {
         true
     }
 
-    /// Sets it up, which may take a while: without the lock, so that others go on being heard.
+    /// Opens a source, which may take a while: without the lock, so that other sources can wake meanwhile.
     fn open(&self, at: usize, source: &Source, usage: Option<u64>) {
         let state = match source.open(usage) {
             Ok(open) => {
@@ -138,11 +139,12 @@ impl Slots {
             Err(reason) => State::Off(reason),
         };
         if let Some(slot) = self.lock().get_mut(at) {
-            // What was open before is closed here, and with it gone from epoll.
+            // Closes the previous descriptor, which also removes it from epoll.
             slot.state = state;
         }
     }
 
+    /// One line per source: whether it works, and why not.
     pub fn describe(&self) -> Vec<String> {
         let one = |slot: &Slot| match &slot.state {
             State::On(open) => format!("{}: on{}", slot.source.kind.name(), open.detail()),

@@ -1,4 +1,4 @@
-//! Where the kernel speaks, and how it is asked to.
+//! The kernel files that signal memory pressure, and how they are armed.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -33,10 +33,12 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Name for users.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
+    /// The wake-up that this source causes.
     pub fn woken(self) -> Woken {
         match self {
             Self::NodePsi => Woken::Pressure { scope: "node" },
@@ -49,7 +51,7 @@ impl Kind {
         }
     }
 
-    /// What is polled for.
+    /// The epoll events to wait for.
     pub fn flags(self) -> EpollFlags {
         match self {
             Self::NodePsi | Self::PodsPsi | Self::PodsEvents => EpollFlags::EPOLLPRI,
@@ -58,18 +60,18 @@ impl Kind {
     }
 }
 
-/// A source with the directory of its cgroup (for the node's PSI that of the file), whether it is there or not.
+/// A source with the directory of its cgroup (for the node's PSI, of the file), which need not exist yet.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub kind: Kind,
     directory: PathBuf,
 }
 
-/// Those that this machine's cgroups can have.
+/// The sources that this machine's cgroups can have.
 pub fn sources(layout: &Layout, kubepods: &str) -> Vec<Source> {
     let mut found = vec![Source { kind: Kind::NodePsi, directory: "/proc/pressure".into() }];
     let mut add = |kind, mount: &Path, path| found.push(Source { kind, directory: join(mount, path) });
-    // The v2 tree of a hybrid machine has no controllers, but PSI.
+    // The v2 tree of a hybrid machine has no controllers, but it has PSI.
     if let Some(unified) = layout.unified() {
         add(Kind::PodsPsi, &unified.mount, kubepods);
     }
@@ -86,27 +88,29 @@ pub fn sources(layout: &Layout, kubepods: &str) -> Vec<Source> {
     found
 }
 
-/// PSI triggers, the first that the kernel takes: stalled for so long, in microseconds, of a window. The second is for one
-/// who lacks CAP_SYS_RESOURCE, to whom only whole multiples of 2 s are given (Documentation/accounting/psi.rst).
+/// PSI triggers, of which the first that the kernel accepts is used: stall time and window in microseconds.
+/// The second is for a process without CAP_SYS_RESOURCE, which may only use multiples of 2 s
+/// (Documentation/accounting/psi.rst).
 const TRIGGERS: [(&str, &str); 2] =
     [("some 10000 500000", ", 10 ms stalled in 500 ms"), ("some 40000 2000000", ", 40 ms stalled in 2 s")];
 
 impl Source {
-    /// Asks the kernel to tell. `usage` is a threshold's, in bytes.
+    /// Registers the source with the kernel. `usage` is the position of a threshold, in bytes of use.
     ///
     /// # Errors
-    /// Why it does not, for people.
+    /// The kernel refuses, or no threshold is set. Text for users.
     pub fn open(&self, usage: Option<u64>) -> Result<Open, String> {
-        let identity = identity(&self.directory).map_err(|error| self.said("", &error))?;
+        let identity = identity(&self.directory).map_err(|error| self.describe_error("", &error))?;
         let open = |watched, detail| Open { watched, directory: self.directory.clone(), identity, detail };
         let (watched, detail) = match self.kind {
             Kind::NodePsi => self.psi("memory")?,
             Kind::PodsPsi => self.psi("memory.pressure")?,
             Kind::PodsEvents => {
                 let name = "memory.events";
-                let file = File::open(self.directory.join(name)).map_err(|error| self.said(name, &error))?;
-                // Only what rises from here on is an event.
-                read_once(&file).map_err(|error| self.said(name, &error))?;
+                let file = File::open(self.directory.join(name))
+                    .map_err(|error| self.describe_error(name, &error))?;
+                // Only increases after this read are events.
+                read_once(&file).map_err(|error| self.describe_error(name, &error))?;
                 (Watched::Events(file), String::new())
             }
             Kind::NodeThreshold | Kind::PodsThreshold => {
@@ -114,15 +118,15 @@ impl Source {
                 let at = format!(", at {usage} bytes");
                 (self.event("memory.usage_in_bytes", &usage.to_string())?, at)
             }
-            // As `low` it would tell of any reclaim, which is most of the time where much is read from disk.
+            // `low` would signal any reclaim, which is nearly constant where much is read from disk.
             Kind::NodeLevel => (self.event("memory.pressure_level", "medium")?, String::new()),
             Kind::PodsOom => (self.event("memory.oom_control", "")?, String::new()),
         };
         Ok(open(watched, detail))
     }
 
-    /// The use in bytes, as the kernel counts it for its thresholds, that has this working set now. None when it cannot be
-    /// read, or nothing here has thresholds.
+    /// The use in bytes, as the kernel counts it for its thresholds, at which the working set would be this
+    /// large. `None` if it cannot be read or this kind of source has no threshold.
     pub fn usage_at(&self, working_set: u64) -> Option<u64> {
         let memory = match self.kind {
             Kind::NodeThreshold => of_node(&fs::read("/proc/meminfo").ok()?).ok(),
@@ -139,41 +143,44 @@ impl Source {
             let mut options = OpenOptions::new();
             options.read(true).write(true).custom_flags(libc::O_NONBLOCK);
             let file = options.open(&path);
-            // One descriptor takes one trigger. The kernel overwrites the last byte with the end of its string.
+            // One descriptor takes one trigger. The kernel overwrites the last byte with its string
+            // terminator.
             let set =
                 file.and_then(|mut file| file.write_all(format!("{trigger}\0").as_bytes()).map(|()| file));
             match set {
                 Ok(file) => return Ok((Watched::Psi(file), detail.to_owned())),
-                Err(error) => refused = self.said(name, &error),
+                Err(error) => refused = self.describe_error(name, &error),
             }
         }
         Err(refused)
     }
 
-    /// v1: an eventfd for a file (Documentation/admin-guide/cgroup-v1/memory.rst, 9 and following).
+    /// v1: registers an eventfd for a file (Documentation/admin-guide/cgroup-v1/memory.rst, 9 and following).
     fn event(&self, name: &str, arguments: &str) -> Result<Watched, String> {
-        let said = |error: &io::Error| self.said(name, error);
+        let describe = |error: &io::Error| self.describe_error(name, error);
         let event = EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK);
-        let event = event.map_err(|errno| said(&errno.into()))?;
-        let file = File::open(self.directory.join(name)).map_err(|error| said(&error))?;
+        let event = event.map_err(|errno| describe(&errno.into()))?;
+        let file = File::open(self.directory.join(name)).map_err(|error| describe(&error))?;
         let order = format!("{} {} {arguments}", event.as_fd().as_raw_fd(), file.as_raw_fd());
         let control = OpenOptions::new().write(true).open(self.directory.join("cgroup.event_control"));
-        control.and_then(|mut control| control.write_all(order.as_bytes())).map_err(|error| said(&error))?;
-        // `file` was only to name it: the kernel keeps the eventfd, and lets go of it when the cgroup goes.
+        control
+            .and_then(|mut control| control.write_all(order.as_bytes()))
+            .map_err(|error| describe(&error))?;
+        // `file` only named it: the kernel holds the eventfd and drops it when the cgroup is removed.
         Ok(Watched::Event(event))
     }
 
-    fn said(&self, name: &str, error: &io::Error) -> String {
+    fn describe_error(&self, name: &str, error: &io::Error) -> String {
         format!("{}: {error}", self.directory.join(name).display())
     }
 }
 
-/// What is polled of a source. Closing it ends it in the kernel too.
+/// The open descriptor of a source. Closing it also unregisters it in the kernel.
 #[derive(Debug)]
 pub struct Open {
     watched: Watched,
     directory: PathBuf,
-    /// Inode of the directory: a cgroup of the same name may be another one.
+    /// Inode of the directory, which distinguishes a re-created cgroup of the same name.
     identity: u64,
     detail: String,
 }
@@ -186,32 +193,33 @@ enum Watched {
 }
 
 impl Open {
-    /// Makes it ready for the next time.
+    /// Consumes the event, so that the next one can be seen.
     ///
     /// # Errors
-    /// Its cgroup is gone: it would tell for ever.
+    /// Its cgroup is gone: the descriptor would stay ready forever.
     pub fn take(&mut self, flags: EpollFlags) -> Result<(), String> {
         let gone = || "its cgroup was removed".to_owned();
         match &self.watched {
-            // A trigger that has lost its file answers so.
+            // A trigger whose file was removed reports this.
             Watched::Psi(_) if flags.contains(EpollFlags::EPOLLERR) => Err(gone()),
             Watched::Psi(_) => Ok(()),
-            // Told until it is read.
+            // Stays ready until it is read.
             Watched::Events(file) => read_once(file).map_err(|_| gone()),
             Watched::Event(event) => {
-                // EAGAIN: somebody has read it before, which is as good.
+                // EAGAIN: it was already read.
                 let _ = event.read();
-                // A cgroup that goes tells this way too.
+                // Removing the cgroup signals the eventfd too.
                 if self.is_current() { Ok(()) } else { Err(gone()) }
             }
         }
     }
 
-    /// Whether its cgroup is still the one of this name.
+    /// Whether the cgroup of this name is still the one that was opened.
     pub fn is_current(&self) -> bool {
         identity(&self.directory).is_ok_and(|now| now == self.identity)
     }
 
+    /// What the source waits for, for users; starts with a comma if not empty.
     pub fn detail(&self) -> &str {
         &self.detail
     }

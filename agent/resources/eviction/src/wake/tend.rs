@@ -1,4 +1,4 @@
-//! The thread that sets descriptors up.
+//! The thread that opens and moves the sources.
 
 use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
@@ -7,22 +7,22 @@ use std::time::{Duration, Instant};
 use super::slots::Slots;
 use super::source::Kind;
 
-/// A threshold's new point, or none.
+/// Sets or removes a threshold.
 #[derive(Debug, Clone, Copy)]
 pub struct Order {
     pub kind: Kind,
-    /// Bytes.
+    /// In bytes; `None` removes it.
     pub working_set: Option<u64>,
 }
 
-/// Time between two looks at what is missing or was made anew.
+/// Time between two checks for missing sources and re-created cgroups.
 const RENEW: Duration = Duration::from_secs(5);
 
-/// A threshold is moved so often at most: each move waits for all CPUs (synchronize_rcu in `memcg_event_remove` and
-/// `__mem_cgroup_usage_register_event`).
+/// Shortest time between two moves of a threshold: each move waits for all CPUs (synchronize_rcu in
+/// `memcg_event_remove` and `__mem_cgroup_usage_register_event`).
 const MOVE: Duration = Duration::from_millis(200);
 
-/// Until nobody can give orders any more.
+/// Runs until the sender of orders is dropped.
 pub fn run(slots: &Slots, orders: &Receiver<Order>) {
     let mut wanted = BTreeMap::new();
     let mut renew_at = Instant::now() + RENEW;

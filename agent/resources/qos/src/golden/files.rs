@@ -12,7 +12,7 @@ const PAGE: u64 = 4096;
 /// What v1 reads for no limit on memory.
 const V1_NO_LIMIT: u64 = (i64::MAX as u64) / PAGE * PAGE;
 
-/// The files that `limits` tells, with their content.
+/// The files that `limits` sets, with their content.
 pub(super) fn files(limits: &Limits, version: Version) -> BTreeMap<String, Value> {
     let mut files = match version {
         Version::V1 => v1(limits),

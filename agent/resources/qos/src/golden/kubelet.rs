@@ -13,7 +13,7 @@ use nodewarden_machine::cgroup::control::{Bound, CgroupName, CpuQuota, DriverKin
 use nodewarden_manifest::Pod;
 use nodewarden_testing::golden;
 
-/// What the recordings have beside limits.
+/// What the recordings contain other than limits.
 const NO_LIMITS: [&str; 5] = ["path", "present_in", "cpuset.mems", "cgroup.subtree_control", "systemd"];
 /// What the runtime decides about containers, not who asks it.
 const RUNTIMES_OWN: [&str; 4] = ["pids.max", "cpuset.cpus", "hugetlb.2MB.max", "hugetlb.1GB.max"];
@@ -144,16 +144,16 @@ impl Recording {
             }
             let mut containers = pod.init_containers.iter().chain(&pod.containers);
             let of_pod = containers.find(|c| c.name == *name).expect("the container");
-            let told = container::parameters(pod, of_pod, node);
-            self.check_container(&told, recorded, told.oom_score_adj.expect("told"), &what);
+            let given = container::parameters(pod, of_pod, node);
+            self.check_container(&given, recorded, given.oom_score_adj.expect("set"), &what);
             // runc 1.1.5.
-            let limits = container::container_limits(&told, Some(WeightFormula::Linear), node);
+            let limits = container::container_limits(&given, Some(WeightFormula::Linear), node);
             self.compare_container(&limits, &recorded["values"], &what);
         }
     }
 
-    fn check_container(&self, told: &ContainerParameters, recorded: &Value, adjust: i32, what: &str) {
-        assert_eq!(cri::json(told), recorded["cri_request"], "{what}");
+    fn check_container(&self, given: &ContainerParameters, recorded: &Value, adjust: i32, what: &str) {
+        assert_eq!(cri::json(given), recorded["cri_request"], "{what}");
         for read in recorded["oom_score_adj"].as_array().into_iter().flatten() {
             assert_eq!(read.as_i64(), Some(adjust.into()), "{what}");
         }
@@ -166,7 +166,7 @@ impl Recording {
         }
     }
 
-    /// Every recorded file is told with its value, and nothing else is told, save what is excepted.
+    /// Every recorded file is computed with its value, and nothing else, except for the listed exceptions.
     fn compare(&self, limits: &Limits, recorded: &Value, excepted: impl Fn(&str) -> bool, what: &str) {
         let ours = files(limits, self.version());
         let theirs: BTreeMap<&String, &Value> =
@@ -177,7 +177,7 @@ impl Recording {
     }
 
     fn check_path(&self, name: &CgroupName, recorded: &Value) {
-        // v1's recording tells no paths of levels.
+        // v1's recording has no paths of levels.
         if let Some(path) = recorded.as_str() {
             assert_eq!(path, format!("/sys/fs/cgroup{}", self.path(name)));
         }

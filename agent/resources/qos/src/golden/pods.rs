@@ -46,7 +46,7 @@ fn resource_config() {
             let name = &pod.name;
             assert_eq!(limits.cpu, Some(CpuShare::Shares(number(&wanted["cpu_shares"]))), "{name}");
             assert_eq!(limits.memory_max, Some(bound(&wanted["memory"])), "{name} {wanted}");
-            let quota = limits.cpu_quota.expect("told");
+            let quota = limits.cpu_quota.expect("set");
             assert_eq!(quota.quota_us, bound(&wanted["cpu_quota"]), "{name} {wanted}");
             // Without a quota the kernel's own period stays.
             let period = wanted["cpu_period"].as_u64().unwrap_or(100_000);

@@ -87,7 +87,7 @@ impl Prober for Script {
 /// Of a node with room for ten pods that ask for nothing.
 fn admission() -> Admission {
     let capacity = [(admission::amounts::PODS.to_owned(), 10)].into();
-    Admission::new(admission::Needs {
+    Admission::new(admission::Deps {
         node: admission::Node { capacity, ..admission::Node::default() },
         devices: Arc::new(|_, _| None),
         pressure: watch::channel(Pressure::default()).1,

@@ -1,0 +1,169 @@
+//! Figures of real cgroups and directories, and of a pod in a real containerd.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use nodewarden_proto::runtime::v1 as cri;
+use serde_json::json;
+
+use super::super::layers::writable_layers;
+use super::*;
+use crate::kill;
+use nodewarden_cri::Client;
+use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
+use nodewarden_machine::cgroup::fixture::TestTree;
+use nodewarden_manifest::fixture::pod;
+
+const ALL: RequiredStats = RequiredStats { memory: true, disk: true, processes: true };
+
+fn subject(cgroup: &str, dir: &Path, containers: &[(&str, &str)]) -> Subject {
+    Subject {
+        pod: pod(json!({"containers": [{"name": "c", "image": "i"}]})),
+        cgroup: cgroup.to_owned(),
+        started: Timestamp::UNIX_EPOCH,
+        pod_dir: dir.join("pod_dir"),
+        logs: dir.join("logs"),
+        containers: containers.iter().map(|(name, id)| ((*name).to_owned(), (*id).to_owned())).collect(),
+    }
+}
+
+#[test]
+fn containers_are_found_by_the_names_of_their_cgroups() {
+    let below: Vec<PathBuf> =
+        ["/p/crio-conmon-c1.scope", "/p/crio-c1.scope", "/p/cri-containerd-c2.scope", "/p/c3"]
+            .map(PathBuf::from)
+            .into();
+    for (id, expected) in [
+        ("c1", Some("/p/crio-c1.scope")),
+        ("c2", Some("/p/cri-containerd-c2.scope")),
+        ("c3", Some("/p/c3")),
+        ("c4", None),
+        ("", None),
+    ] {
+        assert_eq!(of_container(&below, id), expected.map(Path::new), "{id}");
+    }
+}
+
+#[test]
+fn figures_of_cgroups_and_directories() {
+    let Some(tree) = TestTree::make("candidates") else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let path = tree.group("pod1");
+    tree.group("pod1/cri-containerd-abc.scope");
+    tree.run("pod1/cri-containerd-abc.scope", "x=$(head -c 9000000 /dev/zero | tr '\\0' x); sleep 60");
+    let volume = dir.path().join("pod_dir/volumes/kubernetes.io~empty-dir/v");
+    fs::create_dir_all(&volume).unwrap();
+    fs::write(volume.join("f"), vec![1; 3 << 20]).unwrap();
+    fs::create_dir_all(dir.path().join("logs/c")).unwrap();
+    fs::write(dir.path().join("logs/c/0.log"), vec![1; 1 << 20]).unwrap();
+    let one = subject(&path, dir.path(), &[("c", "abc"), ("d", "none")]);
+    let gone = subject("/nodewarden-test-none", Path::new(""), &[("c", "other")]);
+    let subjects = [one, gone];
+    let layers: Layers = [("abc".to_owned(), DiskUse { bytes: 77, inodes: 7 })].into();
+
+    let deadline = Instant::now() + Duration::from_secs(20);
+    let found = loop {
+        let found = candidates(&tree.layout, &subjects, ALL, Some(&layers));
+        if found[0].memory.is_some_and(|bytes| bytes > 9_000_000) {
+            break found;
+        }
+        assert!(Instant::now() < deadline, "{:?}", found[0].memory);
+    };
+    let [one, gone] = &found[..] else { panic!("{} candidates", found.len()) };
+    assert!(one.processes.is_some_and(|n| n >= 1), "{:?}", one.processes);
+    let disk = one.disk.unwrap();
+    assert!((3 << 20..4 << 20).contains(&disk.volumes.bytes), "{disk:?}");
+    // pod_dir, volumes, its kind, its name, the file.
+    assert_eq!(disk.volumes.inodes, 5);
+    assert!((1 << 20..2 << 20).contains(&disk.logs.bytes) && disk.logs.inodes == 3, "{disk:?}");
+    let c = one.containers["c"];
+    assert!(c.memory.is_some_and(|bytes| bytes > 8_000_000), "{c:?}");
+    assert!(c.logs.is_some_and(|logs| logs.inodes == 2), "{c:?}");
+    // The root of the shell is that of this machine, usually not an overlay, so the runtime's figure is used.
+    assert!(c.root.is_some(), "{c:?}");
+    assert_eq!((one.containers["d"].memory, one.containers["d"].root), (None, None));
+
+    assert_eq!((gone.memory, gone.processes, gone.disk), (None, None, Some(PodDisk::default())));
+    let none = candidates(&tree.layout, &subjects, RequiredStats::default(), Some(&layers));
+    assert!(none.iter().all(|one| one.memory.is_none() && one.disk.is_none() && one.processes.is_none()));
+}
+
+/// As many pods as the kubelet allows by default, with two containers each.
+#[test]
+fn memory_of_a_full_node_takes_milliseconds() {
+    let Some(tree) = TestTree::make("many") else { return };
+    let subjects: Vec<Subject> = (0..110)
+        .map(|n| {
+            tree.group(&format!("pod{n}/a{n}"));
+            tree.group(&format!("pod{n}/b{n}"));
+            let ids = [format!("a{n}"), format!("b{n}")];
+            subject(&tree.path(&format!("pod{n}")), Path::new(""), &[("a", &ids[0]), ("b", &ids[1])])
+        })
+        .collect();
+    let needs = RequiredStats { memory: true, ..RequiredStats::default() };
+    let mut times: Vec<Duration> = (0..20)
+        .map(|_| {
+            let begun = Instant::now();
+            let found = candidates(&tree.layout, &subjects, needs, None);
+            let took = begun.elapsed();
+            assert!(found.iter().all(|one| one.memory.is_some() && one.containers["b"].memory.is_some()));
+            took
+        })
+        .collect();
+    times.sort();
+    println!("110 pods with 2 containers each: {:?}, at most {:?}", times[10], times[19]);
+    assert!(times[10] < Duration::from_millis(50), "{times:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
+    const UID: &str = "5a0c7a3e-0d1f-4c1e-8a53-5f3d0a0e77b2";
+    let Some(containerd) = Containerd::start() else { return };
+    let client = Client::new(&containerd.endpoint());
+    if !containerd.import_image() {
+        return;
+    }
+    assert!(client.image(IMAGE).await.unwrap().is_some());
+    let layout = Layout::detect().unwrap();
+    let cgroup = format!("{}/pod{UID}", containerd.cgroup_root());
+    let config = sandbox_config("filler", UID, &cgroup);
+    let sandbox = client.run_sandbox(config.clone()).await.unwrap();
+    let script = "dd if=/dev/zero of=/fill bs=1M count=5; while :; do sleep 1; done";
+    let command = ["/bin/busybox", "sh", "-c", script].map(String::from).to_vec();
+    let container = cri::ContainerConfig { command, ..container_config("c") };
+    let id = client.create_container(&sandbox, container, config.clone()).await.unwrap();
+    client.start_container(&id).await.unwrap();
+
+    let dir = tempfile::tempdir().unwrap();
+    let subjects = [subject(&cgroup, dir.path(), &[("c", &id)])];
+    // The fixture's layers are not overlays: the runtime reports them at its next collection.
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let root = loop {
+        let layers = writable_layers(&client).await;
+        let found = candidates(&layout, &subjects, ALL, layers.as_ref());
+        match found[0].containers.get("c").and_then(|c| c.root) {
+            Some(root) if root.bytes >= 5 << 20 => break root,
+            root => assert!(Instant::now() < deadline, "{root:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(200)).await;
+    };
+    assert!(root.inodes > 0, "{root:?}");
+
+    let killed = kill::kill(&layout, &cgroup).unwrap();
+    assert!(killed >= 2, "the sandbox's process and the container's: {killed}");
+    while !kill::empty(&layout, &cgroup) {
+        assert!(Instant::now() < deadline, "not empty");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    loop {
+        let status = client.container_status(&id).await.unwrap();
+        if status.state() == cri::ContainerState::ContainerExited {
+            assert_eq!(status.exit_code, 137);
+            break;
+        }
+        assert!(Instant::now() < deadline, "{status:?}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    client.stop_sandbox(&sandbox).await.unwrap();
+    client.remove_sandbox(&sandbox).await.unwrap();
+}

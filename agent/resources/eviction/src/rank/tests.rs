@@ -1,0 +1,276 @@
+//! The kubelet's orders, and properties of every ranking.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use proptest::prelude::*;
+use serde_json::json;
+use strum::IntoEnumIterator;
+
+use super::*;
+use nodewarden_manifest::{Pod, SYSTEM_CRITICAL_PRIORITY};
+
+const LAYOUTS: [DiskLayout; 4] =
+    [DiskLayout::One, DiskLayout::ImagesApart, DiskLayout::ContainersOnNode, DiskLayout::Three];
+
+/// A pod with requests of memory and of storage, in bytes; 0 is none.
+fn candidate(name: &str, priority: i32, memory: u64, storage: u64) -> Candidate {
+    let mut requests = serde_json::Map::new();
+    for (resource, amount) in [("memory", memory), ("ephemeral-storage", storage)] {
+        if amount > 0 {
+            requests.insert(resource.to_owned(), json!(amount.to_string()));
+        }
+    }
+    let pod = json!({
+        "metadata": {"name": name, "uid": name},
+        "spec": {"priority": priority, "containers": [{"name": "c", "image": "i", "resources": {"requests": requests}}]},
+    });
+    Candidate {
+        pod: Arc::new(Pod::unchecked(serde_json::from_value(pod).unwrap()).unwrap()),
+        cgroup: format!("/kubepods/{name}"),
+        started: Timestamp::UNIX_EPOCH,
+        memory: None,
+        disk: None,
+        processes: None,
+        containers: BTreeMap::new(),
+        memory_request: None,
+    }
+}
+
+fn with_memory(name: &str, priority: i32, request: u64, usage: u64) -> Candidate {
+    Candidate { memory: Some(usage), ..candidate(name, priority, request, 0) }
+}
+
+/// Root, logs and volumes.
+fn with_disk(name: &str, priority: i32, request: u64, parts: [u64; 3]) -> Candidate {
+    let [root, logs, volumes] = parts.map(|n| DiskUse { bytes: n, inodes: n });
+    Candidate { disk: Some(PodDisk { root, logs, volumes }), ..candidate(name, priority, 0, request) }
+}
+
+fn order(signal: Signal, layout: DiskLayout, candidates: &[Candidate]) -> Vec<&str> {
+    let ranking = rank(signal, layout, &EvictionSettings::default(), candidates);
+    assert_eq!(ranking.exempt, []);
+    ranking.order.iter().map(|index| candidates[*index].pod.name.as_str()).collect()
+}
+
+/// rankMemoryPressure: above the request or not, priority, how far above.
+#[test]
+fn memory_ranks_by_excess_over_request_then_priority() {
+    let candidates = [
+        with_memory("below high large", 100, 1000, 900),
+        with_memory("below low large", 0, 1000, 900),
+        with_memory("below low small", 0, 1000, 100),
+        with_memory("above high small", 100, 100, 200),
+        with_memory("above high large", 100, 100, 900),
+        with_memory("above low small", 0, 100, 200),
+        with_memory("above low large", 0, 100, 900),
+        with_memory("exactly", -5, 900, 900),
+        with_memory("best effort", 0, 0, 500),
+    ];
+    let expected = [
+        "above low large",
+        "best effort",
+        "above low small",
+        "above high large",
+        "above high small",
+        "exactly",
+        "below low large",
+        "below low small",
+        "below high large",
+    ];
+    for signal in [Signal::MemoryAvailable, Signal::AllocatableMemoryAvailable] {
+        assert_eq!(order(signal, DiskLayout::One, &candidates), expected);
+    }
+}
+
+/// rankPIDPressure: priority, processes.
+#[test]
+fn processes_rank_by_priority_then_count() {
+    let pod = |name, priority, processes| Candidate {
+        processes: Some(processes),
+        ..candidate(name, priority, 0, 0)
+    };
+    let candidates =
+        [pod("high few", 9, 1), pod("high many", 9, 90), pod("low few", 0, 0), pod("low many", 0, 50)];
+    assert_eq!(
+        order(Signal::PidAvailable, DiskLayout::One, &candidates),
+        ["low many", "low few", "high many", "high few"]
+    );
+}
+
+/// rankDiskPressureFunc for space and for inodes, which cannot be requested.
+#[test]
+fn disk_space_and_inodes_rank_as_in_the_kubelet() {
+    let candidates = [
+        with_disk("below low", 0, 1000, [200, 300, 100]),
+        with_disk("above high", 100, 100, [200, 300, 100]),
+        with_disk("above low", 0, 100, [20, 30, 100]),
+        with_disk("far above low", 0, 100, [20, 30, 101]),
+        with_disk("nothing", -9, 0, [0, 0, 0]),
+    ];
+    let space = ["far above low", "above low", "above high", "nothing", "below low"];
+    assert_eq!(order(Signal::NodeFsAvailable, DiskLayout::One, &candidates), space);
+    let inodes = ["below low", "far above low", "above low", "above high", "nothing"];
+    assert_eq!(order(Signal::NodeFsInodesFree, DiskLayout::One, &candidates), inodes);
+}
+
+/// buildSignalToRankFunc: which parts of a pod count for which signal. 1 is the layers, 10 the logs, 100 the
+/// volumes.
+#[test]
+fn parts_of_a_pod_that_count_for_each_signal_and_layout() {
+    let candidate = with_disk("p", 0, 7, [1, 10, 100]);
+    let figure = |signal, layout| figures(signal, layout, &candidate).0;
+    for (layout, nodefs, containerfs, imagefs, image_inodes) in [
+        (DiskLayout::One, 111, 111, 111, 111),
+        (DiskLayout::ImagesApart, 110, 1, 1, 1),
+        (DiskLayout::ContainersOnNode, 111, 111, 1, 0),
+        (DiskLayout::Three, 110, 1, 1, 0),
+    ] {
+        for (signal, expected) in [
+            (Signal::NodeFsAvailable, nodefs),
+            (Signal::NodeFsInodesFree, nodefs),
+            (Signal::ContainerFsAvailable, containerfs),
+            (Signal::ContainerFsInodesFree, containerfs),
+            (Signal::ImageFsAvailable, imagefs),
+            (Signal::ImageFsInodesFree, image_inodes),
+        ] {
+            assert_eq!(figure(signal, layout), expected, "{signal:?} {layout:?}");
+        }
+    }
+    assert_eq!(figures(Signal::ImageFsAvailable, DiskLayout::One, &candidate), (111, 7));
+    assert_eq!(figures(Signal::ImageFsInodesFree, DiskLayout::One, &candidate), (111, 0));
+}
+
+#[test]
+fn pod_level_requests_and_overhead_count_as_the_request() {
+    let pod = json!({"metadata": {"name": "p", "uid": "p"}, "spec": {
+        "overhead": {"memory": "5"},
+        "resources": {"requests": {"memory": "100"}, "limits": {"memory": "100"}},
+        "containers": [{"name": "c", "image": "i"}]}});
+    let mut candidate = with_memory("p", 0, 0, 50);
+    candidate.pod = Arc::new(Pod::unchecked(serde_json::from_value(pod).unwrap()).unwrap());
+    assert_eq!(figures(Signal::MemoryAvailable, DiskLayout::One, &candidate), (50, 105));
+    candidate.memory_request = Some(40);
+    assert_eq!(figures(Signal::MemoryAvailable, DiskLayout::One, &candidate), (50, 40));
+}
+
+#[test]
+fn pods_that_could_not_be_read_come_last_and_younger_pods_first() {
+    let started = |second| Timestamp::from_second(second).unwrap();
+    let candidates = [
+        candidate("not read", -9, 0, 0),
+        Candidate { started: started(5), ..with_memory("older", 0, 0, 10) },
+        Candidate { started: started(6), ..with_memory("younger", 0, 0, 10) },
+        Candidate { started: started(5), ..with_memory("name", 0, 0, 10) },
+        with_memory("idle", 0, 0, 0),
+    ];
+    let expected = ["younger", "name", "older", "idle", "not read"];
+    assert_eq!(order(Signal::MemoryAvailable, DiskLayout::One, &candidates), expected);
+}
+
+#[test]
+fn critical_pods_are_exempt() {
+    let candidates = [
+        with_memory("critical", SYSTEM_CRITICAL_PRIORITY, 0, 900),
+        with_memory("almost", SYSTEM_CRITICAL_PRIORITY - 1, 0, 1),
+    ];
+    let settings = EvictionSettings::default();
+    let (signal, layout) = (Signal::MemoryAvailable, DiskLayout::One);
+    let ranking = rank(signal, layout, &settings, &candidates);
+    assert_eq!(ranking, Ranking { order: vec![1], exempt: vec![(0, "critical")] });
+    let shown = ranking_table(signal, layout, &ranking, &candidates, Some(1));
+    let rows: Vec<_> =
+        shown.iter().map(|c| (c.name.as_str(), c.usage, c.chosen, c.spared.as_str())).collect();
+    assert_eq!(rows, [("almost", 1, true, ""), ("critical", 900, false, "critical")]);
+    assert_eq!((shown[0].qos.as_str(), shown[0].uid.as_str()), ("BestEffort", "almost"));
+    let all = EvictionSettings { manifests_critical: true, ..settings };
+    assert_eq!(rank(signal, layout, &all, &candidates).order, Vec::<usize>::new());
+}
+
+/// buildSignalToNodeReclaimFuncs.
+#[test]
+fn what_is_reclaimed_before_a_pod_is_evicted() {
+    use Reclaim::{DeadContainers, UnusedImages};
+    let both: &[Reclaim] = &[DeadContainers, UnusedImages];
+    for (layout, nodefs, containerfs, imagefs) in [
+        (DiskLayout::One, both, both, both),
+        (DiskLayout::ImagesApart, &[], both, both),
+        (DiskLayout::ContainersOnNode, &[DeadContainers], &[DeadContainers], &[UnusedImages]),
+        (DiskLayout::Three, &[], &[DeadContainers], &[UnusedImages]),
+    ] {
+        for (signals, expected) in [
+            ([Signal::NodeFsAvailable, Signal::NodeFsInodesFree], nodefs),
+            ([Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree], containerfs),
+            ([Signal::ImageFsAvailable, Signal::ImageFsInodesFree], imagefs),
+            ([Signal::MemoryAvailable, Signal::PidAvailable], &[]),
+        ] {
+            for signal in signals {
+                assert_eq!(reclaims(signal, layout), expected, "{signal:?} {layout:?}");
+            }
+        }
+    }
+}
+
+fn any_candidate() -> impl Strategy<Value = Candidate> {
+    let priority = prop_oneof![4 => -2..3i32, 1 => Just(SYSTEM_CRITICAL_PRIORITY), 1 => any::<i32>()];
+    let figure = || proptest::option::weighted(0.9, 0..6u64);
+    (priority, 0..4u64, 0..4u64, figure(), figure(), figure(), 0..3i64).prop_map(
+        |(priority, memory, storage, used, disk, processes, started)| Candidate {
+            memory: used,
+            disk: disk.map(|n| {
+                let parts = DiskUse { bytes: n, inodes: n };
+                PodDisk { root: parts, logs: DiskUse::default(), volumes: parts }
+            }),
+            processes,
+            started: Timestamp::from_second(started).unwrap(),
+            ..candidate("p", priority, memory, storage)
+        },
+    )
+}
+
+/// Candidates with a uid each.
+fn any_candidates() -> impl Strategy<Value = Vec<Candidate>> {
+    proptest::collection::vec(any_candidate(), 0..12).prop_map(|mut candidates| {
+        for (i, candidate) in candidates.iter_mut().enumerate() {
+            Arc::make_mut(&mut candidate.pod).uid = format!("{i:02}");
+        }
+        candidates
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_ranking_is_total_and_in_the_kubelets_order(
+        (candidates, shuffled) in any_candidates().prop_flat_map(|c| (Just(c.clone()), Just(c).prop_shuffle())),
+        signal in proptest::sample::select(Signal::iter().collect::<Vec<_>>()),
+        layout in proptest::sample::select(&LAYOUTS[..]),
+    ) {
+        let settings = EvictionSettings::default();
+        let ranking = rank(signal, layout, &settings, &candidates);
+        // No critical pod is ordered; every candidate is listed once.
+        prop_assert!(ranking.order.iter().all(|index| !candidates[*index].pod.is_critical()));
+        prop_assert!(ranking.exempt.iter().all(|(index, _)| candidates[*index].pod.is_critical()));
+        let mut all: Vec<_> = ranking.order.iter().copied().chain(ranking.exempt.iter().map(|(i, _)| *i)).collect();
+        all.sort_unstable();
+        prop_assert_eq!(all, (0..candidates.len()).collect::<Vec<_>>());
+        // The order of the candidates does not matter.
+        let again = rank(signal, layout, &settings, &shuffled);
+        let uids = |candidates: &[Candidate], go: &[usize]| {
+            go.iter().map(|index| candidates[*index].pod.uid.clone()).collect::<Vec<_>>()
+        };
+        prop_assert_eq!(uids(&candidates, &ranking.order), uids(&shuffled, &again.order));
+        // Each pair of candidates that were read is in the kubelet's order.
+        let measure = Measure::of(signal, layout);
+        let read: Vec<_> = ranking.order.iter().map(|i| &candidates[*i]).filter(|c| measure.usage(c).is_some()).collect();
+        prop_assert!(ranking.order.iter().map(|i| measure.usage(&candidates[*i]).is_none()).is_sorted());
+        for pair in read.windows(2) {
+            let of = |c: &Candidate| {
+                let (usage, request) = figures(signal, layout, c);
+                let above = usage > request || signal == Signal::PidAvailable;
+                (!above, c.pod.priority, -(i128::from(usage) - i128::from(request)))
+            };
+            prop_assert!(of(pair[0]) <= of(pair[1]), "{:?} before {:?}", of(pair[0]), of(pair[1]));
+        }
+    }
+}

@@ -1,0 +1,400 @@
+//! One reconcile: read the cgroups, decide, write, publish.
+//!
+//! A [`Reconcile::Full`] compares every cgroup with its wanted limits. A [`Reconcile::Partial`] follows a
+//! change of the pods: it computes the wanted limits of all cgroups, which reads no file, and reads and
+//! writes only those whose wanted limits changed.
+
+mod check;
+mod orphans;
+mod pod_cgroups;
+mod status;
+#[cfg(test)]
+mod tests;
+#[cfg(test)]
+mod throttled;
+mod wanted;
+mod write;
+
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::{Duration, Instant, SystemTime};
+
+use jiff::Timestamp;
+use tokio::sync::watch;
+use tracing::{info, warn};
+
+use super::containers::Namer;
+use super::desired::{DesiredCgroups, PodCgroupStates};
+use super::destroyer::Destroyer;
+use super::entry::only;
+use super::manager::ThrottleTargets;
+use super::owned::{Entry, Owned};
+use super::problems::Problems;
+use super::steps::{ByPath, Pass, Step, steps};
+use super::throttle::{ThrottleOverrides, can_idle};
+use nodewarden_config::NodeSettings;
+use nodewarden_machine::cgroup::control::{Driver, Limits, Manager};
+use nodewarden_machine::node::Capacity;
+use nodewarden_machine::node::daemons::Daemons;
+use nodewarden_machine::node::gather::Sources;
+use nodewarden_manifest::QosClass;
+use nodewarden_model::{Detail, HierarchyStatus, PodRef};
+use nodewarden_qos::{FormulaEvidence, HierarchyFacts, Levels};
+use nodewarden_storage::journal::Journal;
+use wanted::Wanted;
+
+/// Configuration and dependencies of the reconciler.
+pub struct Setup {
+    pub settings: NodeSettings,
+    pub facts: HierarchyFacts,
+    pub levels: Levels,
+    pub manager: Arc<Manager>,
+    /// Containers belong to their runtime: they are corrected through their files, whichever driver creates
+    /// the pods.
+    pub files: Arc<dyn Driver>,
+    pub namer: Namer,
+    pub daemons: Daemons,
+    /// How often the cgroups of daemons are checked.
+    pub reconcile: Duration,
+    pub owned: Owned,
+    pub journal: Journal,
+    /// Whether a pod, by uid, still has volumes: its cgroup is desired as long, with the lowest CPU share.
+    pub has_volumes: HasVolumes,
+    /// Where the driver setting comes from.
+    pub driver_from: &'static str,
+    /// A directory on the file system whose size is the node's ephemeral storage.
+    pub state_dir: PathBuf,
+}
+
+/// Returns whether a pod, by uid, still has volumes.
+pub type HasVolumes = Box<dyn Fn(&str) -> bool + Send>;
+
+/// Which cgroups are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reconcile {
+    /// All.
+    Full,
+    /// Those whose wanted limits changed.
+    Partial,
+}
+
+/// Reconciles the hierarchy; owned by the manager's thread.
+pub struct Reconciler {
+    setup: Setup,
+    keep: Option<DesiredCgroups>,
+    /// Reduced limits of the levels.
+    overrides: ThrottleOverrides,
+    /// Updates sent and applied. If they differ, container information is stale.
+    pending_updates: Arc<AtomicU64>,
+    applied_updates: u64,
+    /// As of the last full reconcile.
+    capacity: Option<Capacity>,
+    /// As of the last reconcile.
+    wanted: Arc<Wanted>,
+    /// The wanted limits before the current reconcile; empty between reconciles.
+    earlier: Arc<Wanted>,
+    /// To be compared in the next reconcile, changed or not.
+    again: BTreeSet<String>,
+    /// Limits as last written; a found difference from them is a correction.
+    written: ByPath,
+    corrections: u64,
+    problems: Problems,
+    evidence: FormulaEvidence,
+    /// Containers seen in the last full reconcile: the runtime may still be setting the limits of a newer
+    /// one.
+    containers: BTreeSet<String>,
+    /// When the daemons were last checked, and the problems found.
+    placed: Option<(Instant, Vec<String>)>,
+    /// Existing cgroups of pods and levels.
+    existing: BTreeSet<String>,
+    /// [`DesiredCgroup::version`] of the pod that each cgroup's limits were last written for, by path.
+    ///
+    /// [`DesiredCgroup::version`]: super::desired::DesiredCgroup::version
+    versions: BTreeMap<String, u64>,
+    /// Cgroups that could not be created, read or written, with the error.
+    failed: BTreeMap<String, String>,
+    /// Our cgroups that are not wanted any more but have volumes; they have the lowest CPU share until those
+    /// are gone.
+    held: BTreeSet<String>,
+    foreign: BTreeSet<String>,
+    pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,
+    reconciled: Option<SystemTime>,
+    status: Arc<Mutex<HierarchyStatus>>,
+}
+
+impl Reconciler {
+    pub fn new(setup: Setup) -> Self {
+        Self {
+            setup,
+            keep: None,
+            overrides: ThrottleOverrides::default(),
+            pending_updates: Arc::default(),
+            applied_updates: 0,
+            capacity: None,
+            wanted: Arc::default(),
+            earlier: Arc::default(),
+            again: BTreeSet::new(),
+            written: ByPath::new(),
+            corrections: 0,
+            problems: Problems::default(),
+            evidence: FormulaEvidence::default(),
+            containers: BTreeSet::new(),
+            placed: None,
+            existing: BTreeSet::new(),
+            versions: BTreeMap::new(),
+            failed: BTreeMap::new(),
+            held: BTreeSet::new(),
+            foreign: BTreeSet::new(),
+            pod_cgroups: watch::Sender::default(),
+            reconciled: None,
+            status: Arc::default(),
+        }
+    }
+
+    pub fn manager(&self) -> &Arc<Manager> {
+        &self.setup.manager
+    }
+
+    pub fn status(&self) -> Arc<Mutex<HierarchyStatus>> {
+        self.status.clone()
+    }
+
+    /// Registers a cgroup that was just created without limits: setting them is not a correction.
+    pub fn made(&mut self, path: &str) {
+        self.written.insert(path.to_owned(), self.setup.manager.read(path).unwrap_or_default());
+    }
+
+    /// Counter of the updates sent to [`Reconciler::keep`], shared with the senders.
+    pub fn pending_updates(&self) -> Arc<AtomicU64> {
+        self.pending_updates.clone()
+    }
+
+    /// Sets the desired cgroups at the start.
+    pub fn begin(&mut self, keep: DesiredCgroups) {
+        self.keep = Some(keep);
+    }
+
+    /// Applies an update of the desired cgroups.
+    pub fn keep(&mut self, keep: DesiredCgroups) {
+        self.keep = Some(keep);
+        self.applied_updates += 1;
+    }
+
+    /// Sets the throttle overrides.
+    pub fn throttle(&mut self, overrides: ThrottleOverrides) {
+        self.overrides = overrides;
+    }
+
+    /// Removes the throttle overrides, if there are any, and reconciles.
+    pub fn release(&mut self, destroyer: &mut Destroyer) {
+        if std::mem::take(&mut self.overrides) != ThrottleOverrides::default() {
+            self.reconcile(Reconcile::Partial, destroyer);
+        }
+    }
+
+    /// The levels that can be throttled.
+    pub fn throttle_targets(&self) -> ThrottleTargets {
+        let Setup { settings, facts, manager, .. } = &self.setup;
+        ThrottleTargets {
+            manager: manager.clone(),
+            best_effort: self.level(QosClass::BestEffort),
+            burstable: self.level(QosClass::Burstable),
+            levels: settings.cgroups_per_qos,
+            idle: can_idle(facts, manager.kind()),
+            memory_high: facts.v2(),
+        }
+    }
+
+    /// The state of every pod's cgroup, as of the last reconcile.
+    pub fn pod_cgroups(&self) -> watch::Receiver<Arc<PodCgroupStates>> {
+        self.pod_cgroups.subscribe()
+    }
+
+    /// Whether cgroups wait for the removal of volumes, which is not notified.
+    pub fn has_deferred(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    /// Whether something failed and has to be tried again.
+    pub fn has_failures(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
+    /// Reads, compares and writes cgroups.
+    pub fn reconcile(&mut self, scope: Reconcile, destroyer: &mut Destroyer) {
+        let whole = scope == Reconcile::Full || self.capacity.is_none();
+        if whole {
+            self.problems.begin();
+            self.failed.clear();
+            self.place_daemons();
+            self.measure();
+        } else {
+            self.problems.begin_some(|about| matches!(about, "manifests" | "state"));
+        }
+        for problem in self.keep.iter().flat_map(|keep| &keep.problems) {
+            self.problems.add("manifests", problem.clone());
+        }
+        let Some(wanted) = self.wanted() else { return self.publish_status(destroyer) };
+        let before = std::mem::replace(&mut self.wanted, wanted.clone());
+        self.earlier = before.clone();
+        let again = std::mem::take(&mut self.again);
+        let mut limits = match whole {
+            true => wanted.limits.clone(),
+            false => wanted.changed(&before, &again),
+        };
+        if !whole {
+            self.problems.forget(|about| limits.contains_key(about));
+            self.failed.retain(|path, _| !limits.contains_key(path) && wanted.limits.contains_key(path));
+        }
+        let may_make = self.record_pods(&wanted);
+        limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
+        let verdict = self.classify(&wanted, whole, destroyer);
+        let (found, unreadable) = self.read(limits.keys());
+        limits.retain(|path, _| !unreadable.contains(path));
+        self.existing.extend(found.keys().cloned().chain(unreadable));
+        let mut published = Instant::now();
+        for step in steps(&limits, &found) {
+            let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
+            // A level computed without some of its pods is too small for them.
+            let unknown = !verdict.withheld.is_empty() || !verdict.foreign.is_empty();
+            let unsure = unknown && !wanted.pods.contains_key(step.path());
+            match step {
+                Step::Create { .. } if new_pod && !may_make => {}
+                Step::Set { path, limits, pass: pass @ Pass::Shrink } if unsure => {
+                    // An override does not depend on the pods.
+                    let over = self.override_of(&path);
+                    let limits = only(&limits, |limit| over.holds(limit));
+                    if limits != Limits::default() {
+                        self.carry_out(&Step::Set { path, limits, pass }, &found, &wanted);
+                    }
+                }
+                step => self.carry_out(&step, &found, &wanted),
+            }
+            // Published in between, so that a pod among many does not wait for the last one.
+            if new_pod && published.elapsed() >= OFTEN {
+                self.publish_pod_cgroups(destroyer);
+                published = Instant::now();
+            }
+        }
+        self.earlier = Arc::default();
+        self.versions = wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
+        self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
+        if whole {
+            self.check_containers(&wanted);
+        }
+        self.remove_unwanted(verdict, destroyer);
+        if whole {
+            self.reconciled = Some(SystemTime::now());
+            self.sync_records();
+        }
+        self.publish_status(destroyer);
+    }
+
+    /// Records new pod cgroups before they are created. Returns false if that fails: then they are not
+    /// created.
+    fn record_pods(&mut self, wanted: &Wanted) -> bool {
+        let owned = self.setup.owned.pods();
+        let known = |path: &str, uid: &str, origin: &str| {
+            owned.get(path).is_some_and(|entry| entry.uid == uid && entry.origin == origin)
+        };
+        let news =
+            wanted.pods.iter().filter(|(path, desired)| !known(path, &desired.pod.uid, &desired.origin));
+        let entry = |uid: &String, origin: &String| Entry { uid: uid.clone(), origin: origin.clone() };
+        let news: Vec<_> =
+            news.map(|(path, desired)| (path.clone(), entry(&desired.pod.uid, &desired.origin))).collect();
+        let Err(error) = self.setup.owned.add(news) else { return true };
+        self.problems.add("state", error.to_string());
+        for path in wanted.pods.keys().filter(|path| !self.setup.manager.exists(path)) {
+            self.failed.insert(path.clone(), error.to_string());
+        }
+        false
+    }
+
+    /// Reads limits. Also returns the existing cgroups that cannot be read: those are not written either.
+    fn read<'a>(&mut self, paths: impl Iterator<Item = &'a String>) -> (ByPath, BTreeSet<String>) {
+        let (mut found, mut unreadable) = (ByPath::new(), BTreeSet::new());
+        for path in paths {
+            if !self.setup.manager.exists(path) {
+                self.existing.remove(path);
+                continue;
+            }
+            match self.setup.manager.read(path) {
+                Ok(limits) => drop(found.insert(path.clone(), limits)),
+                Err(error) => {
+                    self.failed.insert(path.clone(), error.to_string());
+                    self.problems.add(path, error.to_string());
+                    unreadable.insert(path.clone());
+                }
+            }
+        }
+        (found, unreadable)
+    }
+
+    /// Reads the machine's capacity; the previous one stays if that fails.
+    fn measure(&mut self) {
+        match Sources::default().capacity(Some(&self.setup.state_dir)) {
+            Ok(capacity) => self.capacity = Some(capacity),
+            Err(error) => self.problems.add("node", error.to_string()),
+        }
+    }
+
+    /// Moves daemons into their cgroups. Only in full reconciles: `systemCgroups` reads every process of the
+    /// root cgroup.
+    fn place_daemons(&mut self) {
+        let due = self.placed.as_ref().is_none_or(|(when, _)| when.elapsed() >= self.setup.reconcile / 2);
+        if due {
+            let report = self.setup.daemons.ensure();
+            for moved in &report.moved {
+                let message = format!("{} (pid {}) into {}", moved.name, moved.pid, moved.to.display());
+                self.node_event("ProcessMoved", message);
+            }
+            for adjusted in &report.adjusted {
+                let (from, to) = (adjusted.from, adjusted.to);
+                let message =
+                    format!("oom_score_adj of {} (pid {}) from {from} to {to}", adjusted.name, adjusted.pid);
+                self.node_event("ScoreAdjusted", message);
+            }
+            let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
+            self.placed = Some((Instant::now(), problems));
+        }
+        let Self { placed, problems, .. } = self;
+        for problem in placed.iter().flat_map(|(_, problems)| problems) {
+            if problems.is_news("processes") {
+                warn!("{problem}");
+            }
+            problems.add("processes", problem.clone());
+        }
+    }
+
+    fn node_event(&self, reason: &str, message: String) {
+        info!("{reason}: {message}");
+        let detail = Detail::Hierarchy { reason: reason.into(), message };
+        self.setup.journal.append(Timestamp::now(), "", None, detail);
+    }
+
+    fn event(&self, path: &str, wanted: &Wanted, reason: &str, message: String) {
+        let detail = Detail::Hierarchy { reason: reason.into(), message };
+        self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
+    }
+}
+
+/// Time between two publications while many cgroups are created.
+const OFTEN: Duration = Duration::from_millis(5);
+
+/// Whether `path` is equal to `above` or below it.
+fn within(path: &str, above: &str) -> bool {
+    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+fn pod_ref(wanted: &Wanted, path: &str) -> Option<PodRef> {
+    let pod = &wanted.pods.get(path)?.pod;
+    Some(PodRef {
+        uid: pod.uid.clone(),
+        namespace: pod.namespace.clone(),
+        name: pod.name.clone(),
+        ..PodRef::default()
+    })
+}

@@ -1,0 +1,61 @@
+//! Checks container limits in a full reconcile, and corrects those changed from outside.
+
+use std::sync::atomic::Ordering;
+
+use super::{Reconciler, Wanted, pod_ref};
+use crate::containers;
+use crate::desired::DesiredCgroup;
+use crate::entry::{entries, only};
+use crate::steps::differences;
+use crate::timed::{Operation, timed};
+use nodewarden_qos as qos;
+
+impl Reconciler {
+    /// Corrects the limits of containers, except those of pods that are being resized.
+    pub(super) fn check_containers(&mut self, wanted: &Wanted) {
+        let known = std::mem::take(&mut self.containers);
+        for (pod_path, desired) in &wanted.pods {
+            let checked = !desired.is_resized();
+            // An error here was already recorded as the pod's problem, or the cgroup is gone.
+            let children = self.setup.manager.children(pod_path).unwrap_or_default();
+            for path in children.iter().map(|name| format!("{pod_path}/{name}")) {
+                if checked && known.contains(&path) {
+                    self.check_container(&path, pod_path, desired, wanted);
+                }
+                self.containers.insert(path);
+            }
+        }
+    }
+
+    fn check_container(&mut self, path: &str, pod_path: &str, desired: &DesiredCgroup, wanted: &Wanted) {
+        let Some(container) = containers::container_at(path, &self.setup.namer) else { return };
+        let Ok(found) = self.setup.manager.read(path) else { return };
+        let setup = &self.setup;
+        let node = qos::Node { settings: &setup.settings, capacity: &wanted.capacity, facts: &setup.facts };
+        let Some(right) = containers::wanted(&desired.applied, &container, &found, &mut self.evidence, node)
+        else {
+            return;
+        };
+        let right = setup.files.settled(&right);
+        let wrong: Vec<_> = differences(&right, &found);
+        if wrong.is_empty() {
+            return;
+        }
+        let set = only(&right, |limit| wrong.iter().any(|d| d.limit == limit));
+        let set = self.without_deadly_limits(path, &set, &[(path.to_owned(), found)].into(), wanted);
+        // The limits read may be those that a resize has just written.
+        if self.pending_updates.load(Ordering::Acquire) != self.applied_updates {
+            return;
+        }
+        match timed(Operation::Update, || self.setup.files.set(path, &set)) {
+            Ok(()) => {
+                // Without deferred limits.
+                let set = entries(&set);
+                for difference in wrong.iter().filter(|d| set.iter().any(|(limit, _)| *limit == d.limit)) {
+                    self.record_correction(path, pod_ref(wanted, pod_path), difference);
+                }
+            }
+            Err(error) => self.problems.add(pod_path, error.to_string()),
+        }
+    }
+}

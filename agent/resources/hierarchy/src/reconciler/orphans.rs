@@ -1,0 +1,131 @@
+//! Pod cgroups that are not wanted any more, and those that are not ours.
+
+use std::collections::BTreeSet;
+
+use jiff::Timestamp;
+use tracing::info;
+
+use super::{Reconciler, Wanted};
+use crate::decide::{Known, Verdict, decide};
+use crate::destroyer::{Destroyer, Outcome};
+use crate::timed::{Operation, timed};
+use nodewarden_machine::cgroup::control::{CpuShare, Limits, Presence};
+use nodewarden_model::{Detail, PodRef};
+
+impl Reconciler {
+    /// Sorts the existing pod cgroups. Foreign ones are searched for only in a full reconcile.
+    pub(super) fn classify(&mut self, wanted: &Wanted, whole: bool, destroyer: &Destroyer) -> Verdict {
+        let paths: BTreeSet<String> = wanted.pods.keys().cloned().collect();
+        let mut present = if whole { self.pods_below_levels() } else { self.foreign.clone() };
+        let owned = self.setup.owned.pods().keys().filter(|path| !paths.contains(*path));
+        for path in owned {
+            if self.setup.manager.presence(path) == Presence::Nowhere {
+                self.existing.remove(path);
+            } else {
+                self.existing.insert(path.clone());
+                present.insert(path.clone());
+            }
+        }
+        let known = Known {
+            wanted: &paths,
+            owned: self.setup.owned.pods(),
+            present: &present,
+            removing: destroyer.removing(),
+        };
+        decide(&known, self.keep.as_ref())
+    }
+
+    /// Children of the levels that are named like pod cgroups.
+    fn pods_below_levels(&mut self) -> BTreeSet<String> {
+        let Self { setup, problems, .. } = self;
+        let mut present = BTreeSet::new();
+        let levels = [&setup.levels.kubepods, &setup.levels.burstable, &setup.levels.best_effort];
+        for level in levels.map(|level| setup.manager.path(level)) {
+            match setup.manager.children(&level) {
+                Ok(children) => {
+                    let pods = children.iter().filter(|name| is_pod(name));
+                    present.extend(pods.map(|name| format!("{level}/{name}")));
+                }
+                Err(error) => problems.add(&level, error.to_string()),
+            }
+        }
+        present
+    }
+
+    /// Removes our pod cgroups that are not wanted any more.
+    pub(super) fn remove_unwanted(&mut self, verdict: Verdict, destroyer: &mut Destroyer) {
+        let before = std::mem::take(&mut self.held);
+        for path in &verdict.remove {
+            let uid = self.setup.owned.pods().get(path).map(|e| e.uid.as_str());
+            if uid.is_some_and(|uid| (self.setup.has_volumes)(uid)) {
+                self.hold(path, before.contains(path));
+                continue;
+            }
+            info!(path, "removing a pod's cgroup");
+            destroyer.remove(path);
+        }
+        for path in &verdict.forget {
+            self.setup.owned.remove(path);
+        }
+        self.foreign = verdict.foreign.into_iter().collect();
+        if let Err(error) = self.setup.owned.flush() {
+            self.problems.add("state", error.to_string());
+        }
+    }
+
+    /// Syncs the record to disk, for a crash of the machine.
+    pub(super) fn sync_records(&mut self) {
+        if let Err(error) = self.setup.owned.sync() {
+            self.problems.add("state", error.to_string());
+        }
+    }
+
+    /// Keeps a cgroup, as the kubelet's `cleanupOrphanedPodCgroups` does: while volumes exist, a process may
+    /// still write to them.
+    fn hold(&mut self, path: &str, already: bool) {
+        if !already {
+            info!(path, "desired with the least CPU until the pod's volumes are gone");
+            if let Err(error) = timed(Operation::Update, || self.setup.manager.reduce_cpu(path)) {
+                self.problems.add(path, error.to_string());
+                return;
+            }
+            // If the pod comes back, restoring its share is not a correction.
+            let least = Limits { cpu: Some(CpuShare::Shares(2)), ..Limits::default() };
+            self.written.entry(path.to_owned()).or_default().cpu = self.setup.manager.settled(&least).cpu;
+        }
+        self.held.insert(path.to_owned());
+    }
+
+    /// Handles the end of a removal. Returns whether another reconcile is needed at once.
+    pub fn destroyed(&mut self, outcome: &Outcome, destroyer: &mut Destroyer) -> bool {
+        destroyer.finished(&outcome.path);
+        let uid = self.setup.owned.pods().get(&outcome.path).map(|e| e.uid.clone());
+        let pod = uid.map(|uid| PodRef { uid, ..PodRef::default() });
+        let (reason, message) = match &outcome.result {
+            Ok(killed) => {
+                self.written.remove(&outcome.path);
+                ("PodCgroupDestroyed", format!("gone after {:.0?}, {killed} processes killed", outcome.took))
+            }
+            Err(why) => ("DestroyFailed", why.clone()),
+        };
+        info!(path = outcome.path, "{reason}: {message}");
+        let detail = Detail::Hierarchy { reason: reason.into(), message: message.clone() };
+        self.setup.journal.append(Timestamp::now(), &*outcome.path, pod, detail);
+        if outcome.result.is_err() {
+            // The next reconcile tries again.
+            self.problems.add(&outcome.path, message);
+            self.publish_status(destroyer);
+            return false;
+        }
+        self.setup.owned.remove(&outcome.path);
+        self.existing.remove(&outcome.path);
+        // A pod of the same uid may wait for its cgroup.
+        self.again.insert(outcome.path.clone());
+        true
+    }
+}
+
+/// Whether a child of a level is named like a pod's cgroup, by either driver.
+fn is_pod(name: &str) -> bool {
+    name.starts_with("pod") || (name.ends_with(".slice") && name.contains("-pod"))
+}

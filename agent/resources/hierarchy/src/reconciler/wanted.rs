@@ -1,0 +1,114 @@
+//! Computes the wanted limits.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Reconciler;
+use crate::desired::DesiredCgroup;
+use crate::steps::ByPath;
+use crate::throttle::{ThrottleOverride, can_idle};
+use nodewarden_machine::cgroup::control::CgroupName;
+use nodewarden_machine::node::Capacity;
+use nodewarden_manifest::QosClass;
+use nodewarden_qos as qos;
+
+/// The wanted limits, by path.
+#[derive(Debug, Default)]
+pub struct Wanted {
+    pub capacity: Capacity,
+    /// As written.
+    pub exact: ByPath,
+    /// As read back afterwards (rounded by the kernel).
+    pub limits: ByPath,
+    /// Pods by path.
+    pub pods: BTreeMap<String, DesiredCgroup>,
+}
+
+impl Wanted {
+    /// The limits that differ from `before`, and those of the paths in `again`.
+    pub fn changed(&self, before: &Self, again: &BTreeSet<String>) -> ByPath {
+        let other = |path: &str| again.contains(path) || self.limits.get(path) != before.limits.get(path);
+        self.limits.iter().filter(|(path, _)| other(path)).map(|(p, l)| (p.clone(), l.clone())).collect()
+    }
+}
+
+impl Reconciler {
+    /// `None` if the limits cannot be computed, which is recorded as a problem.
+    pub(super) fn wanted(&mut self) -> Option<Arc<Wanted>> {
+        let capacity = self.capacity.clone()?;
+        let Self { setup, keep, problems, .. } = self;
+        let mut pods = BTreeMap::new();
+        // Without cgroupsPerQOS pods have no cgroup of their own.
+        for desired in keep.iter().flat_map(|k| &k.pods).filter(|_| setup.settings.cgroups_per_qos) {
+            match setup.levels.pod(desired.pod.qos, &desired.pod.uid) {
+                Ok(name) => drop(pods.insert(setup.manager.path(&name), desired.clone())),
+                Err(error) => problems.add("manifests", format!("{}: metadata.uid: {error}", desired.origin)),
+            }
+        }
+        let node = qos::Node { settings: &setup.settings, capacity: &capacity, facts: &setup.facts };
+        let mut tree = match qos::tree(pods.values().map(|desired| &*desired.pod), node) {
+            Ok(tree) => tree,
+            Err(error) => {
+                problems.add("node", error.to_string());
+                return None;
+            }
+        };
+        let usage = |name: &CgroupName| setup.manager.usage(&setup.manager.path(name)).ok()?.memory_bytes;
+        if setup.settings.qos_reserved_memory_percent.is_some() {
+            tree.yield_to(usage);
+        }
+        let groups = tree.groups.into_iter();
+        let mut exact: ByPath =
+            groups.map(|(name, group)| (setup.manager.path(&name), group.limits)).collect();
+        for reserved in tree.reserved {
+            let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
+            match path {
+                // Not ours: limits are set, but it is never created.
+                Ok(path) if setup.manager.exists(&path) => drop(exact.insert(path, reserved.limits)),
+                Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
+                Err(error) => problems.add(&reserved.cgroup, error.to_string()),
+            }
+        }
+        self.apply(&mut exact, &pods);
+        let Self { setup, .. } = self;
+        let limits = exact.iter().map(|(path, l)| (path.clone(), setup.manager.settled(l))).collect();
+        Some(Arc::new(Wanted { capacity, exact, limits, pods }))
+    }
+
+    /// Applies the throttle overrides to the levels.
+    fn apply(&self, exact: &mut ByPath, pods: &BTreeMap<String, DesiredCgroup>) {
+        let Self { setup, overrides, .. } = self;
+        let (best_effort, burstable) = (self.level(QosClass::BestEffort), self.level(QosClass::Burstable));
+        if let Some(limits) = exact.get_mut(&best_effort) {
+            // v1's levels have no such limit of their own, but an idle level must be reset.
+            if can_idle(&setup.facts, setup.manager.kind()) {
+                limits.cpu_idle = Some(false);
+            }
+            overrides.best_effort.apply(limits);
+        }
+        if let Some(limits) = exact.get_mut(&burstable) {
+            let requested = || pods.values().filter(|k| k.pod.qos == QosClass::Burstable).map(memory).sum();
+            let memory_high = overrides.burstable.memory_high.map(|high| high.max(requested()));
+            ThrottleOverride { memory_high, ..overrides.burstable }.apply(limits);
+        }
+    }
+
+    pub(super) fn level(&self, class: QosClass) -> String {
+        self.setup.manager.path(self.setup.levels.of(class))
+    }
+
+    /// The override of a cgroup.
+    pub(super) fn override_of(&self, path: &str) -> ThrottleOverride {
+        match path {
+            path if path == self.level(QosClass::BestEffort) => self.overrides.best_effort,
+            path if path == self.level(QosClass::Burstable) => self.overrides.burstable,
+            _ => ThrottleOverride::default(),
+        }
+    }
+}
+
+/// Memory request of a pod, in bytes.
+fn memory(desired: &DesiredCgroup) -> u64 {
+    let requests = desired.pod.requests();
+    requests.get("memory").and_then(|q| u64::try_from(q.value()).ok()).unwrap_or(0)
+}

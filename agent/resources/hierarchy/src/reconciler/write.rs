@@ -1,0 +1,130 @@
+//! Carries out one step, and records limits that were changed from outside.
+
+use jiff::Timestamp;
+use tracing::{debug, info, warn};
+
+use super::{Reconciler, Wanted, pod_ref};
+use crate::entry::{Limit, entries, only};
+use crate::steps::{ByPath, Difference, Step, differences};
+use crate::timed::{Operation, timed};
+use nodewarden_machine::cgroup::control::{Bound, Limits};
+use nodewarden_model::{Correction, Detail, PodRef};
+
+impl Reconciler {
+    pub(super) fn carry_out(&mut self, step: &Step, found: &ByPath, wanted: &Wanted) {
+        let path = step.path().to_owned();
+        let manager = self.setup.manager.clone();
+        // Limits read back are rounded; systemd's properties keep the exact value.
+        let exact = |limits: &Limits| {
+            let those = entries(limits);
+            let exact = wanted.exact.get(&path).map(|t| only(t, |l| those.iter().any(|(own, _)| *own == l)));
+            exact.unwrap_or_else(|| limits.clone())
+        };
+        let result = match step {
+            Step::Create { limits, .. } => {
+                debug!(path, "making a cgroup");
+                // A partly created cgroup may have processes.
+                let limits = self.without_deadly_limits(&path, limits, found, wanted);
+                timed(Operation::Create, || manager.create(&path, &exact(&limits))).map(|()| limits)
+            }
+            Step::Set { limits, .. } => {
+                let limits = self.without_deadly_limits(&path, limits, found, wanted);
+                timed(Operation::Update, || manager.set(&path, &exact(&limits))).map(|()| limits)
+            }
+        };
+        match result {
+            Ok(limits) => {
+                if let (Step::Set { .. }, Some(found)) = (step, found.get(&path)) {
+                    self.record_corrections(&path, &limits, found, wanted);
+                }
+                if matches!(step, Step::Create { .. }) {
+                    self.existing.insert(path.clone());
+                    self.versions
+                        .extend(wanted.pods.get(&path).map(|desired| (path.clone(), desired.version)));
+                }
+                let written = self.written.entry(path).or_default();
+                *written = merged(written, &limits);
+            }
+            Err(error) => {
+                warn!(path, "cannot set limits: {error}");
+                self.problems.add(&path, error.to_string());
+                self.failed.insert(path, error.to_string());
+            }
+        }
+    }
+
+    /// Removes a memory limit that is below current use: it would kill at once on v2 and is refused on v1. It
+    /// is tried again by every full reconcile until enough is free.
+    pub(super) fn without_deadly_limits(
+        &mut self,
+        path: &str,
+        limits: &Limits,
+        found: &ByPath,
+        wanted: &Wanted,
+    ) -> Limits {
+        let Some(Bound::At(new)) = limits.memory_max else { return limits.clone() };
+        let shrinks = found.get(path).and_then(|f| f.memory_max).is_none_or(|f| f > Bound::At(new));
+        let used = self.setup.manager.usage(path).ok().and_then(|u| u.memory_bytes);
+        match used {
+            Some(used) if shrinks && used > new => {
+                let message = format!("a memory limit of {new} bytes waits: {used} are in use");
+                if self.problems.is_news(path) {
+                    self.event(path, wanted, "LimitDeferred", message.clone());
+                }
+                self.problems.add(path, message);
+                Limits { memory_max: None, memsw_max: None, ..limits.clone() }
+            }
+            _ => limits.clone(),
+        }
+    }
+
+    /// Records each limit that was neither what this agent wrote nor what an earlier agent should have
+    /// written.
+    fn record_corrections(&mut self, path: &str, set: &Limits, found: &Limits, wanted: &Wanted) {
+        // A limit that already had its wanted value in the previous reconcile was not written, and not
+        // changed either.
+        let before = [self.written.get(path), self.earlier.limits.get(path)].map(|limits| limits.cloned());
+        for difference in differences(set, found) {
+            let ours = before.iter().flatten().any(|b| {
+                let is_set = entries(b).iter().any(|(limit, _)| *limit == difference.limit);
+                is_set && !differences(b, found).iter().any(|d| d.limit == difference.limit)
+            });
+            // The kernel shows this weight for an idle cgroup.
+            let idle = difference.limit == Limit::Cpu && found.cpu_idle == Some(true);
+            if ours || idle {
+                continue;
+            }
+            self.record_correction(path, pod_ref(wanted, path), &difference);
+        }
+    }
+
+    pub(super) fn record_correction(&mut self, path: &str, pod: Option<PodRef>, difference: &Difference) {
+        self.corrections += 1;
+        let limit = difference.limit.file_in(self.setup.manager.layout());
+        let (found, written) = (difference.found.to_string(), difference.wanted.to_string());
+        info!(path, limit, found, written, "limit put right");
+        let detail = Detail::LimitCorrected(Correction { limit, found, written });
+        self.setup.journal.append(Timestamp::now(), path, pod, detail);
+    }
+}
+
+/// The limits of `over` where set, else those of `under`.
+fn merged(under: &Limits, over: &Limits) -> Limits {
+    let mut hugetlb = under.hugetlb.clone();
+    hugetlb.extend(over.hugetlb.iter().map(|(size, bound)| (*size, *bound)));
+    Limits {
+        cpu: over.cpu.or(under.cpu),
+        cpu_quota: over.cpu_quota.or(under.cpu_quota),
+        cpu_idle: over.cpu_idle.or(under.cpu_idle),
+        cpuset_cpus: over.cpuset_cpus.clone().or_else(|| under.cpuset_cpus.clone()),
+        memory_max: over.memory_max.or(under.memory_max),
+        memory_min: over.memory_min.or(under.memory_min),
+        memory_low: over.memory_low.or(under.memory_low),
+        memory_high: over.memory_high.or(under.memory_high),
+        swap_max: over.swap_max.or(under.swap_max),
+        memsw_max: over.memsw_max.or(under.memsw_max),
+        oom_group: over.oom_group.or(under.oom_group),
+        pids_max: over.pids_max.or(under.pids_max),
+        hugetlb,
+    }
+}
