@@ -43,13 +43,13 @@ use nodewarden_machine::unix_socket::Socket;
 pub use error::GrpcError;
 use service::Service;
 
-/// How long a stop waits for clients that do not let go (a health watch never ends by itself).
+/// How long a shutdown waits for open streams (a health watch never ends by itself).
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Takes the socket at `path` and serves on it until `shutdown` is done, then removes it.
+/// Binds the socket at `path` and serves on it until `shutdown` completes, then removes it.
 ///
 /// # Errors
-/// The socket is in use or cannot be made, or the server fails.
+/// The socket is in use or cannot be created, or the server fails.
 pub async fn serve(
     path: &Path,
     state: Arc<dyn AgentState>,
@@ -60,7 +60,7 @@ pub async fn serve(
     serve_on(Socket::claim(path)?, state, journal, sources, shutdown).await
 }
 
-/// The same on a socket that was taken before: so that a second agent is refused before it does anything.
+/// The same on a socket that was bound earlier, so that a second agent is refused before it does anything.
 ///
 /// # Errors
 /// The server fails.
@@ -90,7 +90,7 @@ pub async fn serve_on(
         .add_service(garbage)
         .add_service(pressure)
         .serve_with_incoming_shutdown(incoming, async move {
-            // An error would mean that the sender is gone: stop as well.
+            // An error means that the sender was dropped: stop as well.
             let _ = stopped.wait_for(|stop| *stop).await;
         });
     let mut server = std::pin::pin!(server);
@@ -99,7 +99,7 @@ pub async fn serve_on(
         () = shutdown => {}
     }
     health.set_not_serving::<NodewardenServer<Service>>().await;
-    // Nobody new comes in; streams end with what they have.
+    // No new connections are accepted; streams end after their pending messages.
     socket.remove();
     let _ = stop.send(true);
     match tokio::time::timeout(GRACE, server).await {

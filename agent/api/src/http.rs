@@ -1,4 +1,4 @@
-//! HTTP for Prometheus, for who reads a kubelet's `/stats/summary`, and for health checks.
+//! The HTTP server for Prometheus, for clients of a kubelet's `/stats/summary`, and for health checks.
 //!
 //! | path | answer |
 //! |---|---|
@@ -7,10 +7,10 @@
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
 //! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's |
 //! | `/healthz` | 200 as long as the server answers |
-//! | `/readyz` | 200 once the agent watches and has looked at the pods of an earlier one, 503 before |
+//! | `/readyz` | 200 once the agent watches and has checked the pods of an earlier agent, 503 before |
 //!
-//! Nothing here asks who is there, so the address must be of the loopback unless the configuration says
-//! otherwise ([`bind`]).
+//! Clients are not authenticated, so the address must be a loopback address unless the configuration allows others
+//! ([`bind`]).
 
 mod bind;
 mod endpoint;
@@ -42,28 +42,27 @@ use nodewarden_metrics::summary::Readings;
 use nodewarden_metrics::{cadvisor, own, recorder, resource};
 use nodewarden_model::{AgentState, PressureView};
 
-/// Scrapes that are served at once; more wait. Each holds a thread while it encodes.
+/// Maximum number of concurrent scrapes; others wait. Each occupies a thread while it encodes.
 const CONCURRENT_SCRAPES: usize = 4;
 
-/// How long open connections may last after a shutdown was asked for.
+/// How long open connections may last after a shutdown was requested.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
-/// What every handler shares.
+/// State shared by all handlers.
 struct App {
     state: Arc<dyn AgentState>,
     ready: Arc<AtomicBool>,
     scrapes: Arc<Semaphore>,
-    /// What `/stats/summary` measures CPU rates from.
+    /// The earlier readings from which `/stats/summary` computes CPU rates.
     readings: Mutex<Readings>,
     images: images::Images,
 }
 
-/// Serves until `shutdown` is done and the open answers are sent (at most 2 s more). `ready` is what `/readyz`
-/// tells.
+/// Serves until `shutdown` completes and open responses are sent (at most 2 s more). `/readyz` returns `ready`.
 ///
 /// # Errors
 ///
-/// As of accepting connections.
+/// Accepting connections fails.
 pub async fn serve(
     listener: TcpListener,
     state: Arc<dyn AgentState>,
@@ -73,7 +72,7 @@ pub async fn serve(
     let (asked, wait_asked) = oneshot::channel();
     let graceful = async move {
         shutdown.await;
-        // Nobody listens when the server has ended by itself.
+        // Fails only if the server has already ended.
         let _ = asked.send(());
     };
     let grace = async {
@@ -214,7 +213,7 @@ async fn pods(State(app): State<Arc<App>>) -> Response {
     json(Endpoint::Pods, started, made)
 }
 
-/// The answer, or what kept it from being made.
+/// The response as JSON, or an error response.
 fn json<E: std::fmt::Display>(
     endpoint: Endpoint,
     started: Instant,

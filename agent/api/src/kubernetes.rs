@@ -1,7 +1,7 @@
-//! Managed pods as Kubernetes writes them: `v1` PodList with status, as a kubelet answers `/pods`. Pure.
+//! Managed pods as a Kubernetes `v1` PodList with status, as in a kubelet's response to `/pods`. Pure.
 //!
-//! As there, a static pod has the annotations `kubernetes.io/config.hash`, `.seen` and `.source`, and no `.mirror`: that
-//! is on the mirror pods of an API server, which are not listed.
+//! As there, a static pod has the annotations `kubernetes.io/config.hash`, `.seen` and `.source`, but not `.mirror`,
+//! which only mirror pods of an API server have.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::Health;
 use nodewarden_model::{ContainerState, ContainerView, Ended, EvictionCause, PodPhase, PodView};
 
-/// The one runtime that pods are run on.
+/// The name of the runtime.
 const RUNTIME: &str = "containerd";
 const TRUE: &str = "True";
 const FALSE: &str = "False";
@@ -33,7 +33,7 @@ pub fn pod(view: &PodView, node: &str) -> v1::Pod {
     annotations.insert("kubernetes.io/config.seen".into(), view.started.to_string());
     annotations.insert("kubernetes.io/config.source".into(), "file".into());
     pod.metadata.creation_timestamp = Some(seen);
-    // One that has to make way is not deleted.
+    // A pod that is evicted or preempted is not deleted.
     pod.metadata.deletion_timestamp = view.terminating.filter(|_| !view.is_evicted_or_preempted()).map(Time);
     if let Some(spec) = &mut pod.spec {
         default_spec(spec, &view.pod, node);
@@ -42,7 +42,7 @@ pub fn pod(view: &PodView, node: &str) -> v1::Pod {
     pod
 }
 
-/// What the API server fills in and what readers of a pod look for.
+/// Fills in fields as the API server does, because clients expect them.
 fn default_spec(spec: &mut v1::PodSpec, pod: &Pod, node: &str) {
     spec.node_name.get_or_insert_with(|| node.to_owned());
     spec.priority.get_or_insert(pod.priority);
@@ -69,13 +69,13 @@ fn status(view: &PodView) -> v1::PodStatus {
         .zip(declared)
         .map(|(shown, declared)| (shown.kind, container_status(shown, declared)))
         .collect();
-    let of = |ordinary: bool| {
-        let chosen = all.iter().filter(|(kind, _)| (*kind == ContainerKind::Regular) == ordinary);
+    let of = |regular: bool| {
+        let chosen = all.iter().filter(|(kind, _)| (*kind == ContainerKind::Regular) == regular);
         let chosen: Vec<_> = chosen.map(|(_, status)| status.clone()).collect();
         (!chosen.is_empty()).then_some(chosen)
     };
     let ips: Vec<String> = view.ips.iter().map(ToString::to_string).collect();
-    // The node's own addresses are only known from pods on its network.
+    // The node's addresses are known only from pods on the host network.
     let host_ip = ips.first().filter(|_| view.pod.spec.host_network == Some(true)).cloned();
     v1::PodStatus {
         conditions: Some(conditions(view)),
@@ -94,13 +94,13 @@ fn status(view: &PodView) -> v1::PodStatus {
     }
 }
 
-/// As `pkg/kubelet/status/generate.go` makes them.
+/// The conditions as in `pkg/kubelet/status/generate.go`.
 fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
     let names = |unfit: fn(&ContainerView) -> bool, kinds: &[ContainerKind]| {
         let unfit = view.containers.iter().filter(|c| kinds.contains(&c.kind) && unfit(c));
         unfit.map(|c| c.name.as_str()).collect::<Vec<_>>()
     };
-    // The next container waits for the start of a sidecar, not until it is ready.
+    // The next container waits until a sidecar has started, not until it is ready.
     let uninitialised = names(
         |c| if c.kind == ContainerKind::Sidecar { !c.started } else { !c.ready },
         &[ContainerKind::Init, ContainerKind::Sidecar],
@@ -119,7 +119,7 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
     let plain = |type_, status| condition(type_, status, "", String::new());
     let initialised = match view.phase {
         PodPhase::Succeeded => condition("Initialized", true, "PodCompleted", String::new()),
-        // Later ends of init containers and sidecars take nothing back.
+        // Once true, the condition stays true even if init containers or sidecars end later.
         _ if begun || uninitialised.is_empty() => plain("Initialized", true),
         _ => {
             let message = format!("containers with incomplete status: [{}]", uninitialised.join(" "));
@@ -142,7 +142,7 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
         ready("ContainersReady"),
         plain("PodScheduled", true),
     ];
-    // KEP-3329; not of limits that the pod has itself (kubelet `localStorageEviction`).
+    // KEP-3329; not for evictions because of the pod's own disk limits (kubelet `localStorageEviction`).
     if view.is_evicted_or_preempted() && view.evicted != Some(EvictionCause::OwnLimit) {
         conditions.push(condition("DisruptionTarget", true, "TerminationByKubelet", view.message.clone()));
     }
@@ -207,7 +207,8 @@ fn state(state: &ContainerState) -> v1::ContainerState {
     }
 }
 
-/// `signal` is left out, as the kubelet does: runtimes don't tell it apart from the exit code.
+/// The state of a terminated container. As in the kubelet `signal` is left out, because runtimes report only the exit
+/// code.
 fn terminated(ended: &Ended) -> v1::ContainerStateTerminated {
     v1::ContainerStateTerminated {
         container_id: id(&ended.id),
@@ -220,7 +221,7 @@ fn terminated(ended: &Ended) -> v1::ContainerStateTerminated {
     }
 }
 
-/// With the runtime's name before it, as everywhere in Kubernetes.
+/// The container ID with the runtime's name as prefix, as everywhere in Kubernetes; `None` if it is empty.
 fn id(id: &str) -> Option<String> {
     (!id.is_empty()).then(|| format!("{RUNTIME}://{id}"))
 }
@@ -274,13 +275,13 @@ mod tests {
     }
 
     fn conditions_of(status: &serde_json::Value) -> String {
-        let tell = |c: &serde_json::Value| {
+        let text_of = |c: &serde_json::Value| {
             let text = |key: &str| c[key].as_str().unwrap_or_default().to_owned();
             let why = [text("reason"), text("message")].join(" ").trim().to_owned();
             let why = if why.is_empty() { why } else { format!("({why})") };
             format!("{}={}{why}", text("type"), text("status"))
         };
-        let all: Vec<_> = status["conditions"].as_array().unwrap().iter().map(tell).collect();
+        let all: Vec<_> = status["conditions"].as_array().unwrap().iter().map(text_of).collect();
         all.join(" ")
     }
 
@@ -289,8 +290,8 @@ mod tests {
         let mut view = fixture::pod();
         view.containers[0].kind = ContainerKind::Sidecar;
         view.containers[0].state = view.containers[1].state.clone();
-        // What runs, by name: started and ready of the sidecar and of the container; whether the latter was made.
-        let mut told = |sidecar: (bool, bool), web: (bool, bool), made: bool| {
+        // Started and ready of the sidecar and of the container, and whether the latter was created.
+        let mut conditions = |sidecar: (bool, bool), web: (bool, bool), made: bool| {
             for (own, (started, ready)) in view.containers.iter_mut().zip([sidecar, web]) {
                 (own.started, own.ready) = (started, ready);
             }
@@ -309,18 +310,21 @@ mod tests {
         };
         let (new, started, ready) = ((false, false), (true, false), (true, true));
         assert_eq!(
-            told(new, new, false),
+            conditions(new, new, false),
             "Initialized=False(ContainersNotInitialized containers with incomplete status: [prepare]) "
                 .to_owned()
                 + &unready("prepare web")
         );
-        assert_eq!(told(started, new, false), format!("Initialized=True {}", unready("prepare web")));
-        assert_eq!(told(started, started, true), format!("Initialized=True {}", unready("prepare web")));
-        assert_eq!(told(started, ready, true), format!("Initialized=True {}", unready("prepare")));
-        assert_eq!(told(ready, new, true), format!("Initialized=True {}", unready("web")));
-        // A sidecar that a probe has restart takes the initialisation not back.
-        assert_eq!(told(new, ready, true), format!("Initialized=True {}", unready("prepare")));
-        assert_eq!(told(ready, ready, true), "Initialized=True Ready=True ContainersReady=True");
+        assert_eq!(conditions(started, new, false), format!("Initialized=True {}", unready("prepare web")));
+        assert_eq!(
+            conditions(started, started, true),
+            format!("Initialized=True {}", unready("prepare web"))
+        );
+        assert_eq!(conditions(started, ready, true), format!("Initialized=True {}", unready("prepare")));
+        assert_eq!(conditions(ready, new, true), format!("Initialized=True {}", unready("web")));
+        // A restart of a sidecar because of a probe does not revert the initialisation.
+        assert_eq!(conditions(new, ready, true), format!("Initialized=True {}", unready("prepare")));
+        assert_eq!(conditions(ready, ready, true), "Initialized=True Ready=True ContainersReady=True");
     }
 
     #[test]
@@ -333,9 +337,9 @@ mod tests {
             container.state =
                 ContainerState::Waiting { reason: "PodInitializing".into(), message: String::new() };
         }
-        let told = |view: &PodView| conditions_of(&serde_json::to_value(status(view)).unwrap());
+        let conditions = |view: &PodView| conditions_of(&serde_json::to_value(status(view)).unwrap());
         assert_eq!(
-            told(&view),
+            conditions(&view),
             "PodReadyToStartContainers=False \
              Initialized=False(ContainersNotInitialized containers with incomplete status: [prepare]) \
              Ready=False(ContainersNotReady containers with unready status: [web]) \
@@ -356,15 +360,17 @@ mod tests {
         ));
         view.message = "Usage of EmptyDir volume".into();
         view.evicted = Some(EvictionCause::OwnLimit);
-        assert!(told(&view).ends_with(" PodScheduled=True"), "its own limit");
+        assert!(conditions(&view).ends_with(" PodScheduled=True"), "its own limit");
         view.reason.clear();
         view.evicted = None;
         view.resize = Some(ResizePending::Deferred("no room: none".into()));
-        assert!(told(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)"));
+        assert!(
+            conditions(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)")
+        );
         view.resize = None;
         view.phase = PodPhase::Succeeded;
         assert_eq!(
-            told(&view),
+            conditions(&view),
             "PodReadyToStartContainers=False Initialized=True(PodCompleted) Ready=False(PodCompleted) \
              ContainersReady=False(PodCompleted) PodScheduled=True"
         );

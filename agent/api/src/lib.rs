@@ -1,4 +1,4 @@
-//! The surfaces: what other programs ask of the agent.
+//! The agent's interfaces for other programs: gRPC on a Unix socket, and HTTP.
 
 pub mod grpc;
 pub mod http;

@@ -1,13 +1,13 @@
-//! Names of cgroups as the kubelet's file has them.
+//! Parses paths of cgroups in the kubelet's configuration file.
 
 use crate::fields::Fields;
 
-/// What [`clean`] takes.
+/// Description of the texts that [`clean`] accepts.
 const EXPECTED: &str = "a cgroup as an absolute path like /system.slice";
 const EXPECTED_BELOW: &str = "a cgroup below the root as an absolute path like /system.slice";
 
-/// A cgroup's path with one slash before each part. The kubelet takes `a/b` for `/a/b` (`ParseCgroupfsToCgroupName`).
-/// None for what is no path of a cgroup.
+/// Normalizes a cgroup's path to one slash before each component. As in the kubelet, `a/b` means `/a/b`
+/// (`ParseCgroupfsToCgroupName`). `None` if the text is not a path of a cgroup.
 pub fn clean(text: &str) -> Option<String> {
     let mut path = String::new();
     for part in text.split('/').filter(|p| !p.is_empty()) {
@@ -20,12 +20,12 @@ pub fn clean(text: &str) -> Option<String> {
     Some(if path.is_empty() { "/".to_owned() } else { path })
 }
 
-/// Takes a cgroup's path; the empty text is none.
+/// Reads a cgroup's path; `None` for an empty text.
 pub fn take(fields: &mut Fields<'_>, key: &'static str) -> Option<String> {
     optional(fields, key, EXPECTED, clean)
 }
 
-/// The same, but not the root itself.
+/// Reads a cgroup's path, which must not be the root.
 pub fn take_below_root(fields: &mut Fields<'_>, key: &'static str) -> Option<String> {
     optional(fields, key, EXPECTED_BELOW, |t| clean(t).filter(|path| path != "/"))
 }

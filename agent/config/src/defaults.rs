@@ -19,26 +19,26 @@ pub const JOURNAL_MEMORY_BYTES_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 30;
 pub const JOURNAL_FILE_BYTES_RANGE: RangeInclusive<u64> = 64 << 10..=1 << 30;
 pub const JOURNAL_FILES_RANGE: RangeInclusive<u64> = 1..=100;
 
-/// Series of a removed container stay this long.
+/// How long the series of a removed container are kept.
 pub const RETENTION: Duration = Duration::from_secs(300);
 pub const RETENTION_SECONDS_RANGE: RangeInclusive<u64> = 0..=86_400;
 
-/// The kubelet's own housekeeping interval is 10 s too.
+/// Time between two readings; the kubelet's housekeeping interval is 10 s too.
 pub const SAMPLE: Duration = Duration::from_secs(10);
 pub const SAMPLE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
-/// The kubelet's `UpdateCgroups` and its retries of the node level run every minute.
+/// Time between two full comparisons of the limits. The kubelet's `UpdateCgroups` runs every minute too.
 pub const RECONCILE: Duration = Duration::from_secs(60);
 pub const RECONCILE_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
-/// As far as `crashLoopBackOff.maxContainerRestartPeriod` may go.
+/// The range of `crashLoopBackOff.maxContainerRestartPeriod`.
 pub const BACKOFF_SECONDS_RANGE: RangeInclusive<u64> = 1..=300;
 pub const BACKOFF_RESET_SECONDS_RANGE: RangeInclusive<u64> = 1..=86_400;
 pub const HOUSEKEEPING_SECONDS_RANGE: RangeInclusive<u64> = 1..=3600;
 
 /// The kubelet's `--root-dir`.
 pub const KUBELET_DIR: &str = "/var/lib/kubelet";
-/// Room for `/device-plugins/` and the name of a plugin's socket.
+/// Maximum length of `kubeletDir` in bytes, which leaves room for `/device-plugins/` and the name of a plugin's socket.
 pub const KUBELET_DIR_BYTES: usize = 74;
 
 /// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is

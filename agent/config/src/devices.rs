@@ -11,7 +11,7 @@ use crate::fields::{Fields, shown};
 use crate::show::{Map, pair};
 use crate::{Problem, defaults as d};
 
-/// Settings of device plugins and of who may open which device.
+/// Settings of device plugins and of device access control.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceSettings {
     /// `kubeletDir`, the kubelet's `--root-dir`: `device-plugins/`, `plugins_registry/` and `pod-resources/` are in it.
@@ -21,34 +21,34 @@ pub struct DeviceSettings {
     pub plugin_timeout: Duration,
     /// `graceSeconds`: how long a resource outlives its plugin (kubelet: `endpointStopGracePeriod`, 5 min).
     pub grace: Duration,
-    /// `enforcement`: what is done about accesses to devices that a pod was not given.
+    /// `enforcement`: what is done about accesses to devices that are not allocated to the pod.
     pub enforcement: Enforcement,
     /// `privilegedEnforcement`: the same for pods with a privileged container.
     pub privileged_enforcement: Enforcement,
     /// `cutUnhealthy`: a device that turns unhealthy is cut off from running pods until it is healthy again.
     pub cut_unhealthy: bool,
-    /// `extra`: paths of devices that come with a resource without its plugin saying so (a runtime's hook adds them);
-    /// the last part may have `*` in it. By resource name.
+    /// `extra`: paths of further devices of a resource that its plugin does not report (a runtime's hook adds them), by
+    /// resource name; the last component may contain `*`.
     pub extra: BTreeMap<String, Vec<String>>,
 }
 
 impl DeviceSettings {
-    /// Whether any pod's devices are guarded at all.
+    /// Whether device access is controlled for any pod.
     pub fn guards(&self) -> bool {
         self.enforcement != Enforcement::Off || self.privileged_enforcement != Enforcement::Off
     }
 
-    /// Where plugins have their sockets, and the kubelet's its checkpoint.
+    /// Directory of the plugins' sockets and of the kubelet's checkpoint.
     pub fn plugin_dir(&self) -> PathBuf {
         self.kubelet_dir.join("device-plugins")
     }
 
-    /// Where plugins of the plugin watcher have their sockets.
+    /// Directory of the sockets of plugins that use the plugin watcher.
     pub fn registry_dir(&self) -> PathBuf {
         self.kubelet_dir.join("plugins_registry")
     }
 
-    /// The socket of PodResources.
+    /// Path of the PodResources socket.
     pub fn pod_resources_socket(&self) -> PathBuf {
         self.kubelet_dir.join("pod-resources/kubelet.sock")
     }
@@ -68,16 +68,16 @@ impl Default for DeviceSettings {
     }
 }
 
-/// What is done about accesses to devices that a pod was not given.
+/// What is done about accesses to devices that are not allocated to the pod.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::EnumString, strum::IntoStaticStr,
 )]
 pub enum Enforcement {
-    /// Nothing: the runtime's own rules stand alone.
+    /// Nothing: only the runtime's own rules apply.
     Off,
-    /// Allowed, counted and told.
+    /// Accesses are allowed, counted and reported.
     Audit,
-    /// Refused, counted and told.
+    /// Accesses are denied, counted and reported.
     Enforce,
 }
 
@@ -90,7 +90,7 @@ impl Enforcement {
 const TIMEOUT_SECONDS: RangeInclusive<u64> = 1..=600;
 const GRACE_SECONDS: RangeInclusive<u64> = 0..=86_400;
 
-/// Takes it.
+/// Reads the section; adds problems to `problems`.
 pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> DeviceSettings {
     let default = DeviceSettings::default();
     let mut f = Fields::new("nodewarden.devices", map, Vec::new(), problems);

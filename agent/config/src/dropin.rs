@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use super::ConfigError;
 
-/// What a drop-in file's name ends with; others are left alone.
+/// Extension of drop-in files; other files are ignored.
 const EXTENSION: &str = "conf";
 
-/// Every `*.conf` below `directory`, each directory by file name, subdirectories at their place: the order of Go's
-/// `filepath.WalkDir`, which the kubelet uses. Symbolic links to directories are not followed.
+/// All `*.conf` files below `directory` in the order of Go's `filepath.WalkDir`, which the kubelet uses: entries of a
+/// directory by name, including subdirectories. Symbolic links to directories are not followed.
 ///
 /// # Errors
 /// A directory cannot be read.

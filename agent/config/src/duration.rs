@@ -1,8 +1,8 @@
-//! Times as the kubelet's file has them: `metav1.Duration`, a text that Go's `time.ParseDuration` reads.
+//! Durations in the kubelet's file: `metav1.Duration`, in the format of Go's `time.ParseDuration`.
 
 use std::time::Duration;
 
-/// Nanoseconds in each unit, the longer name first where one begins with another.
+/// Nanoseconds per unit; a unit comes before those that are prefixes of its name.
 const UNITS: [(&str, u64); 8] = [
     ("ns", 1),
     ("us", 1_000),
@@ -17,7 +17,7 @@ const UNITS: [(&str, u64); 8] = [
 /// The longest time that Go can hold: 2^63 - 1 nanoseconds.
 const LONGEST: u128 = i64::MAX as u128;
 
-/// Reads `300ms`, `1.5h`, `2h45m` or `0`. None for everything else, and for what is negative.
+/// Parses `300ms`, `1.5h`, `2h45m` or `0`. `None` for other texts and for negative durations.
 pub fn parse(text: &str) -> Option<Duration> {
     let negative = text.starts_with('-');
     let mut rest = text.strip_prefix(['-', '+']).unwrap_or(text);
@@ -39,7 +39,7 @@ pub fn parse(text: &str) -> Option<Duration> {
     u64::try_from(nanos).ok().map(Duration::from_nanos)
 }
 
-/// One number with its unit, in nanoseconds, and what follows it.
+/// One number with its unit in nanoseconds, and the rest of the text.
 fn term(text: &str) -> Option<(u128, &str)> {
     let (whole, rest) = digits(text);
     let (fraction, rest) = match rest.strip_prefix('.') {
@@ -52,7 +52,7 @@ fn term(text: &str) -> Option<(u128, &str)> {
     let (unit, rest) =
         UNITS.iter().find_map(|(name, nanos)| Some((u128::from(*nanos), rest.strip_prefix(name)?)))?;
     let whole: u128 = if whole.is_empty() { 0 } else { whole.parse().ok()? };
-    // More digits than a nanosecond needs change nothing: 18 are enough for hours.
+    // Further digits are below a nanosecond: 18 are enough even for hours.
     let fraction = &fraction[..fraction.len().min(18)];
     let part = match fraction {
         "" => 0,
@@ -61,13 +61,13 @@ fn term(text: &str) -> Option<(u128, &str)> {
     Some((whole.checked_mul(unit)?.checked_add(part)?, rest))
 }
 
-/// The digits that `text` begins with, and the rest.
+/// The leading digits of `text`, and the rest.
 fn digits(text: &str) -> (&str, &str) {
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     text.split_at(end)
 }
 
-/// A text that [`parse`] reads as `time`.
+/// Formats a duration such that [`parse`] returns it.
 pub fn show(time: Duration) -> String {
     let nanos = time.as_nanos();
     let (name, unit) = [("s", 1_000_000_000), ("ms", 1_000_000), ("us", 1_000)]

@@ -1,19 +1,19 @@
-//! What can be wrong with a configuration, all of it told at once.
+//! Errors of a configuration; all problems are reported together.
 
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// One field that cannot stand.
+/// An invalid field.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Which file says so, where there are several.
+    /// The file with the field, if there are several files.
     pub file: Option<PathBuf>,
     /// Path of the field (`nodewarden.journal.files`) or the flag (`--socket`).
     pub field: String,
-    /// What was given; empty if something is missing.
+    /// The value; empty if it is missing.
     pub value: String,
-    /// What would be right.
+    /// Description of valid values.
     pub expected: String,
 }
 
@@ -44,7 +44,7 @@ pub enum ConfigError {
     Directory { path: PathBuf, source: io::Error },
     #[error("{origin} is not YAML: {source}")]
     Yaml { origin: String, source: serde_yaml_ng::Error },
-    /// Every problem of the file and the flags, one a line.
+    /// All problems of the file and the flags, one per line.
     #[error("{origin} is not valid:{}", list(problems))]
     Invalid { origin: String, problems: Vec<Problem> },
 }

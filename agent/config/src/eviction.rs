@@ -18,21 +18,22 @@ use crate::{Problem, duration, threshold};
 pub struct EvictionSettings {
     /// Hard and soft thresholds, with those of `allocatableMemory.available` where pods are enforced.
     pub thresholds: Vec<EvictionThreshold>,
-    /// `evictionPressureTransitionPeriod`: a condition stays so long after its last threshold was passed (5 min).
+    /// `evictionPressureTransitionPeriod`: how long a condition is kept after its last threshold was crossed (5 min).
     pub transition: Duration,
-    /// `evictionMaxPodGracePeriod`: the longest grace of a pod that a soft threshold evicts (0); [`Duration::MAX`] for a
-    /// negative one, which is no bound. See [`Self::soft_grace`].
+    /// `evictionMaxPodGracePeriod`: maximum grace period of a pod evicted by a soft threshold (0); [`Duration::MAX`] for a
+    /// negative value, which means unlimited. See [`Self::soft_grace`].
     pub max_pod_grace: Duration,
-    /// `nodewarden.eviction.restartEvicted`: evicted pods start again when the pressure is over.
+    /// `nodewarden.eviction.restartEvicted`: whether evicted pods are restarted when the pressure is over.
     pub restart_evicted: bool,
-    /// `nodewarden.eviction.backOffSeconds`: after its first eviction a pod stays away so long; doubled with each (10 s).
+    /// `nodewarden.eviction.backOffSeconds`: time before the restart after a pod's first eviction, doubled with each
+    /// further one (10 s).
     pub back_off: Duration,
-    /// `nodewarden.eviction.maxBackOffSeconds` (5 min). Ten minutes without an eviction start it over.
+    /// `nodewarden.eviction.maxBackOffSeconds` (5 min). Ten minutes without an eviction reset the back-off.
     pub max_back_off: Duration,
     /// `nodewarden.eviction.manifestPodsCritical`: every pod of a manifest counts as critical, as static pods do for a
     /// kubelet. By default only their priority decides.
     pub manifests_critical: bool,
-    /// `localStorageCapacityIsolation`: pods beyond limits of disk space of their own have to go (true).
+    /// `localStorageCapacityIsolation`: whether pods beyond their own disk limits are evicted (true).
     pub own_limits: bool,
     /// Longest and shortest time between two readings of memory and processes (`maxIntervalMilliseconds` 10 s,
     /// `minIntervalMilliseconds` 10 ms).
@@ -41,7 +42,7 @@ pub struct EvictionSettings {
 }
 
 impl EvictionSettings {
-    /// How long a pod may take to end that a soft threshold evicts: what it says itself, up to the bound.
+    /// Grace period of a pod evicted by a soft threshold: its own, up to the maximum.
     pub fn soft_grace(&self, own: Duration) -> Duration {
         own.min(self.max_pod_grace)
     }
@@ -92,15 +93,15 @@ pub fn default_hard() -> BTreeMap<String, Threshold> {
     by_name(&texts)
 }
 
-/// Hard thresholds by the kubelet's name of their signal; what cannot be read is left out.
+/// Hard thresholds by the kubelet's name of their signal; invalid ones are left out.
 fn by_name(texts: &EvictionTexts) -> BTreeMap<String, Threshold> {
     let hard =
         threshold::parse(&EvictionTexts { hard: texts.hard.clone(), ..EvictionTexts::default() }, false);
     hard.unwrap_or_default().into_iter().map(|t| (t.signal.name().to_owned(), t.value)).collect()
 }
 
-/// The kubelet fills the defaults in before it lays drop-in files over its file, so that a signal in a drop-in file
-/// replaces one default and not all of them.
+/// Fills in the defaults. As in the kubelet this precedes the merging of drop-in files, so that a signal in a drop-in
+/// file replaces one default and not all of them.
 pub fn fill_in_defaults(map: &mut Mapping) {
     let merge = map.get(MERGE).and_then(Value::as_bool).unwrap_or(false);
     match map.get_mut(HARD) {
@@ -119,8 +120,8 @@ pub fn fill_in_defaults(map: &mut Mapping) {
     }
 }
 
-/// Takes the kubelet's keys: the hard thresholds by name, for what is allocatable, and everything that eviction goes by.
-/// Without `mergeDefaultEvictionSettings` the defaults stand for signals that are not named; a kubelet drops them.
+/// Reads the kubelet's keys: the hard thresholds by name (for the allocatable resources), and the eviction settings.
+/// If `mergeDefaultEvictionSettings` is not set, signals without a threshold have the default one; a kubelet drops it.
 pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Threshold>, EvictionSettings) {
     let given = top.text_map(HARD);
     let merge = top.flag(MERGE, true);
@@ -144,7 +145,7 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
     let grace = top.integer(MAX_POD_GRACE, "a whole number of seconds, -1 for no bound", &any);
     let settings = EvictionSettings {
         thresholds,
-        // As in the kubelet, 0 is none that was set.
+        // As in the kubelet, 0 means not set.
         transition: top.duration(TRANSITION).filter(|period| !period.is_zero()).unwrap_or(default.transition),
         max_pod_grace: match grace.map(u64::try_from) {
             None => default.max_pod_grace,
@@ -157,7 +158,7 @@ pub fn take(top: &mut Fields<'_>, pods_enforced: bool) -> (BTreeMap<String, Thre
     (by_name(&texts), settings)
 }
 
-/// The section, over what the kubelet's keys say.
+/// Reads the section, on top of the kubelet's keys.
 pub fn take_own(map: Mapping, eviction: EvictionSettings, problems: &mut Vec<Problem>) -> EvictionSettings {
     let mut f = Fields::new("nodewarden.eviction", map, Vec::new(), problems);
     let restart_evicted = f.flag("restartEvicted", eviction.restart_evicted);
@@ -185,7 +186,7 @@ pub fn take_own(map: Mapping, eviction: EvictionSettings, problems: &mut Vec<Pro
     }
 }
 
-/// Refuses a longest time that is shorter than the shortest.
+/// Refuses a maximum below the minimum.
 fn in_order(
     f: &mut Fields<'_>,
     (first, least): (&'static str, Duration),
@@ -197,11 +198,11 @@ fn in_order(
     }
 }
 
-/// The kubelet's keys about eviction.
+/// Writes the kubelet's keys about eviction.
 pub(crate) fn show(top: &mut Map, node: &NodeSettings, eviction: &EvictionSettings) {
     let hard = node.eviction_hard.iter().map(|(signal, value)| pair(signal, value.to_string()));
     top.put("evictionHard", hard.collect::<Mapping>());
-    // Every signal that has a threshold is above.
+    // All signals with a threshold are written above.
     top.put("mergeDefaultEvictionSettings", false);
     let pods = node.enforce.contains(&Enforce::Pods);
     let given = threshold::given(&eviction.thresholds, pods);

@@ -1,4 +1,4 @@
-//! Takes typed values out of a YAML mapping and notes every problem on the way instead of stopping at the first.
+//! Reads typed values from a YAML mapping and collects all problems instead of stopping at the first.
 
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -10,13 +10,13 @@ use serde_yaml_ng::{Mapping, Value};
 use super::kubelet::meant;
 use super::{Problem, duration};
 
-/// A mapping under inspection. What nobody took is unknown.
+/// A mapping being read. Keys that are never read are reported as unknown.
 pub struct Fields<'p> {
     /// Path of the mapping, empty at the top.
     prefix: String,
     map: Mapping,
     known: Vec<&'static str>,
-    /// Keys that come from a flag, with its name.
+    /// Keys set by a flag, with the flag's name.
     flags: Vec<(&'static str, &'static str)>,
     problems: &'p mut Vec<Problem>,
 }
@@ -38,30 +38,30 @@ impl<'p> Fields<'p> {
         join(&self.prefix, key)
     }
 
-    /// The raw value, none if absent or null.
+    /// The raw value; `None` if it is absent or null.
     pub fn take(&mut self, key: &'static str) -> Option<Value> {
         self.known.push(key);
         self.map.shift_remove(key).filter(|v| !v.is_null())
     }
 
-    /// Notes that the value of `key` cannot stand.
+    /// Records that the value of `key` is invalid.
     pub fn refuse(&mut self, key: &str, value: &str, expected: &str) {
         let field = self.field(key);
         self.problems.push(Problem::new(&field, value, expected));
     }
 
-    /// Whether something is wrong with `key` already.
+    /// Whether a problem of `key` was already recorded.
     pub fn has_problem(&self, key: &str) -> bool {
         let field = self.field(key);
         self.problems.iter().any(|p| p.field == field)
     }
 
-    /// Takes over problems that were found elsewhere.
+    /// Adds problems found elsewhere.
     pub fn refuse_all(&mut self, found: Vec<Problem>) {
         self.problems.extend(found);
     }
 
-    /// A value that `read` understands, or the default with a problem noted.
+    /// The value as read by `read`; if it is invalid, records a problem and returns the default.
     fn read<T>(
         &mut self,
         key: &'static str,
@@ -76,7 +76,7 @@ impl<'p> Fields<'p> {
         found
     }
 
-    /// A text that `parse` understands.
+    /// A text as parsed by `parse`.
     pub fn text<T>(
         &mut self,
         key: &'static str,
@@ -90,7 +90,7 @@ impl<'p> Fields<'p> {
         self.read(key, "true or false", Value::as_bool).unwrap_or(default)
     }
 
-    /// True or false; none if absent.
+    /// A boolean; `None` if it is absent.
     pub fn optional_flag(&mut self, key: &'static str) -> Option<bool> {
         self.read(key, "true or false", Value::as_bool)
     }
@@ -188,12 +188,12 @@ impl<'p> Fields<'p> {
         self.read(key, "a mapping", |v| v.as_mapping().cloned()).unwrap_or_default()
     }
 
-    /// What is left: keys that nobody took, with what was shown of their values.
+    /// The keys that were not read, with their values as shown in problems.
     pub fn rest(&self) -> Vec<(String, String)> {
         self.map.iter().map(|(k, v)| (shown(k), shown(v))).collect()
     }
 
-    /// Ends with a problem for every key that nobody took.
+    /// Ends the reading; records a problem for every key that was not read.
     pub fn finish(mut self) {
         for (key, _) in self.rest() {
             let expected = match meant(&key, self.known.iter().copied()) {

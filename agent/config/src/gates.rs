@@ -36,7 +36,7 @@ impl Default for FeatureGates {
     }
 }
 
-/// Sets every gate that is alpha and not named itself.
+/// Name that sets all alpha gates that are not set individually.
 const ALL_ALPHA: &str = "AllAlpha";
 
 const NAMES: [&str; 8] = [
@@ -51,7 +51,7 @@ const NAMES: [&str; 8] = [
 ];
 
 impl FeatureGates {
-    /// Name and state of each.
+    /// Name and state of each gate.
     pub fn list(self) -> [(&'static str, bool); 7] {
         [
             ("CustomCPUCFSQuotaPeriod", self.custom_cpu_cfs_quota_period),
@@ -64,7 +64,7 @@ impl FeatureGates {
         ]
     }
 
-    /// Takes `featureGates`; gates of others are added to `ignored`.
+    /// Reads `featureGates`; gates without effect here are added to `ignored`.
     pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> Self {
         let mut gates = Self::default();
         let given = top.switches("featureGates");

@@ -19,7 +19,7 @@ const PERCENT: RangeInclusive<u64> = 0..=100;
 const PERIOD_SECONDS: RangeInclusive<u64> = 1..=86_400;
 const AGE_SECONDS: RangeInclusive<u64> = 0..=31_536_000;
 
-/// The kubelet's keys. As there, a minimum age of 0 is none that was set, and the default counts.
+/// Reads the kubelet's keys. As there, a minimum age of 0 means not set, so the default is used.
 pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> GcSettings {
     let default = GcSettings::default();
     let percent = |top: &mut Fields<'_>, key, default: u8| top.number(key, default.into(), &PERCENT) as u8;
@@ -42,7 +42,7 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> GcSettings {
     GcSettings { high_percent, low_percent, min_age, max_age, ..default }
 }
 
-/// The section, over what the kubelet's keys say.
+/// Reads the section, on top of the kubelet's keys.
 pub fn take_own(map: Mapping, gc: GcSettings, problems: &mut Vec<Problem>) -> GcSettings {
     let mut f = Fields::new("nodewarden.gc", map, Vec::new(), problems);
     let settings = GcSettings {
@@ -56,13 +56,13 @@ pub fn take_own(map: Mapping, gc: GcSettings, problems: &mut Vec<Problem>) -> Gc
     settings
 }
 
-/// A number of containers; -1 for no bound, as in the kubelet's flags.
+/// A number of containers; -1 means unlimited, as in the kubelet's flags.
 fn bound(f: &mut Fields<'_>, key: &'static str, default: Option<u32>) -> Option<u32> {
     let expected = format!("a whole number from 0 to {}, or -1 for no bound", i32::MAX);
     f.integer(key, &expected, &(-1..=i64::from(i32::MAX))).map_or(default, |n| u32::try_from(n).ok())
 }
 
-/// The kubelet's keys about collecting images.
+/// Writes the kubelet's keys about image garbage collection.
 pub(crate) fn show(top: &mut Map, gc: &GcSettings) {
     top.put("imageGCHighThresholdPercent", gc.high_percent);
     top.put("imageGCLowThresholdPercent", gc.low_percent);

@@ -141,12 +141,12 @@ pub const KEYS: &[&str] = &[
     "volumeStatsAggPeriod",
 ];
 
-/// Whether a kubelet knows `key` at the top level.
+/// Whether `key` is a top-level key of the kubelet.
 pub fn knows(key: &str) -> bool {
     KEYS.binary_search(&key).is_ok()
 }
 
-/// The key of `known` that `key` was probably meant to be: the same but for case, or at most two letters off.
+/// The key of `known` that was probably meant by `key`: equal ignoring case, or with at most two different letters.
 pub fn meant<'a>(key: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()

@@ -1,4 +1,4 @@
-//! Every key of the kubelet that is acted on here.
+//! The keys of the kubelet that have an effect here.
 
 use nodewarden_model::GcSettings;
 
@@ -9,7 +9,7 @@ use crate::gc;
 use crate::node::{self, NodeSettings};
 use crate::pods::{self, PodSettings};
 
-/// What the kubelet's keys set.
+/// The settings made by the kubelet's keys.
 #[derive(Debug)]
 pub struct KubeletSettings {
     pub node: NodeSettings,
@@ -19,8 +19,7 @@ pub struct KubeletSettings {
     pub gates: FeatureGates,
 }
 
-/// Takes every key that is acted on here. A key that the kubelet would act on and that does nothing here is added to
-/// `ignored`.
+/// Reads all keys that have an effect here. Keys that have an effect only in the kubelet are added to `ignored`.
 pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> KubeletSettings {
     let gates = FeatureGates::take(top, ignored);
     let (node, eviction) = node::take(top, gates, ignored);

@@ -1,5 +1,5 @@
-//! What an operator may set: a `KubeletConfiguration` file with a `nodewarden:` section, and flags over it.
-//! Everything is checked once, here, and comes out as one [`Config`]; no other room parses a setting.
+//! The agent's configuration: a `KubeletConfiguration` file with a `nodewarden:` section, overridden by flags.
+//! All settings are parsed and validated here; the result is one [`Config`].
 
 mod cgroup_path;
 pub mod defaults;
@@ -14,8 +14,6 @@ mod gates;
 mod gc;
 mod kubelet;
 mod kubelet_keys;
-#[cfg(test)]
-mod layers_tests;
 mod machine;
 mod merge;
 mod node;
@@ -49,7 +47,7 @@ pub use probes::ProbeSettings;
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
 pub use throttle::{CpuThrottle, MemoryThrottle, ThrottleSettings};
 
-/// Everything the agent is told, valid and complete.
+/// The complete and valid configuration of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
     pub mode: Mode,
@@ -59,27 +57,27 @@ pub struct Config {
     pub http_address: SocketAddr,
     /// Allows `http_address` to be reachable from other machines.
     pub http_allow_remote: bool,
-    /// What must survive a restart is kept below it.
+    /// Directory for data that must survive a restart.
     pub state_dir: PathBuf,
-    /// The container runtime that is asked for names; without one the ids stand.
+    /// The container runtime; without one, pods and containers are shown by id instead of by name.
     pub runtime_endpoint: Option<Endpoint>,
-    /// Cgroups that get counters in the kernel.
+    /// Maximum number of cgroups with kernel counters.
     pub max_cgroups: u32,
     /// Size of the kernel's event ring.
     pub ring_bytes: u32,
     /// How much the journal keeps.
     pub journal: Limits,
-    /// How long the figures of a removed cgroup stay.
+    /// How long the figures of a removed cgroup are kept.
     pub retention: Duration,
-    /// Time between two readings when nobody asks.
+    /// Time between two readings if there are no requests.
     pub sample: Duration,
-    /// In mode manage: time between two comparisons of every limit with what it should be.
+    /// In mode manage: time between two full comparisons of all limits with their desired values.
     pub reconcile: Duration,
-    /// Name of the node in what is reported; the host name without it.
+    /// Name of the node in reports; the host name if it is not set.
     pub node_name: Option<String>,
     /// When the kernel measures the run time of each eBPF program.
     pub program_stats: ProgramStats,
-    /// Also attaches programs that do nothing, which `cargo xtask bench overhead` compares with.
+    /// Also attaches empty programs, as baseline for `cargo xtask bench overhead`.
     pub bench_empty_programs: bool,
     /// The node's cgroups: the kubelet's keys.
     pub node: NodeSettings,
@@ -87,19 +85,19 @@ pub struct Config {
     pub pods: PodSettings,
     /// Device plugins and device access.
     pub devices: DeviceSettings,
-    /// How many probes at a time.
+    /// Limits on concurrent probes.
     pub probes: ProbeSettings,
     /// Collection of images and dead containers.
     pub gc: GcSettings,
-    /// Eviction and how evicted pods come back.
+    /// Eviction and the restart of evicted pods.
     pub eviction: EvictionSettings,
     /// Throttling of lower QoS levels before anything has to be evicted.
     pub throttle: ThrottleSettings,
-    /// The kubelet's feature gates that matter here.
+    /// The kubelet's feature gates that have an effect here.
     pub gates: FeatureGates,
-    /// Keys of the file that a kubelet knows and that do nothing here.
+    /// Keys of the kubelet in the file that have no effect here.
     pub ignored: Vec<String>,
-    /// Keys of the file that have another name now, each as a sentence for people: they are still accepted.
+    /// One warning for each key of the file that was renamed; the old names are still accepted.
     pub renamed: Vec<String>,
 }
 
@@ -114,7 +112,7 @@ impl Config {
         self.state_dir.join("pods")
     }
 
-    /// Directory of what is remembered of each pod.
+    /// Directory of the agent's records of pods.
     pub fn records_dir(&self) -> PathBuf {
         self.state_dir.join("records")
     }
@@ -129,9 +127,9 @@ impl Config {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Mode {
-    /// Only watch and tell.
+    /// Only observe and report.
     Observe,
-    /// Own the pods of the manifest directory: their cgroups, and what runs in them.
+    /// Manage the pods of the manifest directory: their cgroups and containers.
     Manage,
 }
 
@@ -149,7 +147,7 @@ impl Mode {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum ProgramStats {
     Always,
-    /// A second in ten.
+    /// During one second in ten.
     Sampled,
     Off,
 }
@@ -165,7 +163,7 @@ impl ProgramStats {
 pub struct Endpoint(PathBuf);
 
 impl Endpoint {
-    /// Reads `unix://` with an absolute path, or the bare path that a kubelet also takes.
+    /// Parses `unix://` with an absolute path, or a bare absolute path, which the kubelet also accepts.
     pub fn parse(text: &str) -> Option<Self> {
         let path = text.strip_prefix("unix://").unwrap_or(text);
         (path.starts_with('/') && !path.contains('\0')).then(|| Self(PathBuf::from(path)))
@@ -189,13 +187,13 @@ pub struct Overrides {
     /// Unix socket of the gRPC interface
     #[arg(long, value_name = "PATH")]
     pub socket: Option<String>,
-    /// Where /metrics, /healthz and /readyz are served
+    /// Address of /metrics, /healthz and /readyz
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub http_address: Option<String>,
-    /// Directory for what must survive a restart
+    /// Directory for data that must survive a restart
     #[arg(long, value_name = "DIR")]
     pub state_dir: Option<String>,
-    /// Container runtime to ask for pod and container names
+    /// Socket of the container runtime, for names of pods and containers
     #[arg(long, value_name = "unix://PATH")]
     pub runtime_endpoint: Option<String>,
     /// What the agent may do: observe (write nothing) or manage (own the pods of staticPodPath)

@@ -1,20 +1,20 @@
-//! Settings that a machine may not be able to keep: what the kubelet refuses at its start, and not in its file
+//! Settings that a machine may not support: what the kubelet refuses at its start, not when it reads its file
 //! (pkg/kubelet/apis/config/validation/validation_linux.go, cmd/kubelet/app/server.go, NewContainerManager).
 
 use super::Problem;
 use super::node::{NodeSettings, SwapBehavior};
 
-/// What the settings depend on.
+/// The properties of the machine that settings depend on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct MachineFacts {
     /// cgroup v2 alone is mounted; hybrid counts as v1.
     pub unified: bool,
-    /// Some swap is on.
+    /// Whether swap is enabled.
     pub swap_on: bool,
 }
 
 impl NodeSettings {
-    /// What cannot be had on this machine; manage mode does not start with it.
+    /// The settings that this machine does not support; mode manage does not start with any.
     pub fn refused_on(&self, machine: MachineFacts) -> Vec<Problem> {
         let mut problems = Vec::new();
         let mut refuse = |field, value, expected| problems.push(Problem::new(field, value, expected));

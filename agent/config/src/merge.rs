@@ -1,5 +1,5 @@
-//! Laying drop-in files over the file, as the kubelet does (`mergeKubeletConfigurations`: JSON merge patch, RFC 7386):
-//! mappings are merged by key, everything else is replaced, and null takes a key away.
+//! Merges drop-in files over the configuration file like the kubelet (`mergeKubeletConfigurations`: JSON merge patch,
+//! RFC 7386): mappings are merged by key, other values are replaced, and null removes a key.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -8,11 +8,11 @@ use serde_yaml_ng::{Mapping, Value};
 
 use super::fields::{join, shown};
 
-/// A configuration of one file or several, and which of them said what.
+/// A configuration merged from several files, with the origin of each value.
 #[derive(Debug, Clone)]
 pub struct Layers {
     map: Mapping,
-    /// Where a field has its value from, by field path; what is not here is the first file's.
+    /// The file of a field's value, by field path; other values are from the first file.
     from: BTreeMap<String, PathBuf>,
     first: Option<PathBuf>,
 }
@@ -22,7 +22,7 @@ impl Layers {
         Self { map, from: BTreeMap::new(), first: first.map(Path::to_owned) }
     }
 
-    /// Lays the content of `file` over what is there.
+    /// Merges the content of `file` over the configuration.
     pub fn lay(&mut self, file: &Path, patch: Mapping) {
         merge(&mut self.map, patch, "", &mut |field| {
             let below = format!("{field}.");
@@ -31,7 +31,7 @@ impl Layers {
         });
     }
 
-    /// The file that said `field`, or the nearest mapping that holds it.
+    /// The file that set `field` or the innermost mapping around it.
     pub fn file_of(&self, field: &str) -> Option<&Path> {
         let mut path = field;
         loop {
@@ -54,7 +54,7 @@ impl Layers {
     }
 }
 
-/// Merges `patch` into `map` and tells `set` the path of each value that is now the patch's.
+/// Merges `patch` into `map` and calls `set` with the path of each value taken from the patch.
 fn merge(map: &mut Mapping, patch: Mapping, prefix: &str, set: &mut impl FnMut(&str)) {
     for (key, value) in patch {
         let field = join(prefix, &shown(&key));

@@ -24,11 +24,11 @@ use nodewarden_manifest::ResourceList;
 /// Settings of the hierarchy.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NodeSettings {
-    /// `cgroupRoot`: the cgroup under which everything is made, as an abstract path; `/` is the root.
+    /// `cgroupRoot`: the cgroup below which all cgroups are created, as an abstract path; `/` is the root.
     pub cgroup_root: String,
     /// `cgroupsPerQOS`.
     pub cgroups_per_qos: bool,
-    /// `cgroupDriver`, unless the runtime tells.
+    /// `cgroupDriver`, used if the runtime does not report its driver.
     pub cgroup_driver: DriverKind,
     /// `enforceNodeAllocatable`, in the order of [`Enforce`].
     pub enforce: Vec<Enforce>,
@@ -39,7 +39,7 @@ pub struct NodeSettings {
     pub system_reserved_cgroup: Option<String>,
     /// `evictionHard` by signal (`memory.available`), without those that are turned off.
     pub eviction_hard: BTreeMap<String, Threshold>,
-    /// `podPidsLimit`; none for -1.
+    /// `podPidsLimit`; `None` for -1.
     pub pod_pids_limit: Option<u64>,
     /// `cpuCFSQuota`.
     pub cpu_cfs_quota: bool,
@@ -49,16 +49,16 @@ pub struct NodeSettings {
     pub qos_reserved_memory_percent: Option<u8>,
     /// Feature gate `MemoryQoS` (KEP-2570).
     pub memory_qos: bool,
-    /// `memoryThrottlingFactor`, over 0 to 1.
+    /// `memoryThrottlingFactor`, above 0 and at most 1.
     pub memory_throttling_factor: f64,
     /// `memoryReservationPolicy`.
     pub memory_reservation: MemoryReservation,
     /// `memorySwap.swapBehavior`.
     pub swap_behavior: SwapBehavior,
     pub fail_swap_on: bool,
-    /// `failCgroupV1`: refuse to start where cgroup v2 is not alone.
+    /// `failCgroupV1`: refuse to start unless only cgroup v2 is mounted.
     pub fail_cgroup_v1: bool,
-    /// `singleProcessOOMKill`; none: false on v2, true on v1.
+    /// `singleProcessOOMKill`; `None` means false on v2 and true on v1.
     pub single_process_oom_kill: Option<bool>,
     /// `oomScoreAdj` of the agent itself.
     pub oom_score_adj: i32,
@@ -74,7 +74,7 @@ pub struct NodeSettings {
     pub max_pods: u32,
 }
 
-/// One word of `enforceNodeAllocatable`; `none` is the empty list.
+/// A value of `enforceNodeAllocatable`; `none` is the empty list.
 #[derive(
     Debug,
     Clone,
@@ -97,7 +97,7 @@ pub enum Enforce {
 }
 
 impl Enforce {
-    /// The kubelet's word.
+    /// The kubelet's name.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -155,8 +155,8 @@ impl Default for NodeSettings {
     }
 }
 
-/// Takes the kubelet's keys about the node and its cgroups. A key that the kubelet would act on and that does nothing
-/// here is added to `ignored`.
+/// Reads the kubelet's keys about the node and its cgroups. Keys that have an effect only in the kubelet are added to
+/// `ignored`.
 pub(crate) fn take(
     top: &mut Fields<'_>,
     gates: FeatureGates,
@@ -189,7 +189,7 @@ pub(crate) fn take(
     (settings, eviction)
 }
 
-/// Where cgroups are made, and by whom.
+/// Reads where cgroups are created, and by which driver.
 fn places(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     let root = cgroup_path::take(top, "cgroupRoot");
     settings.cgroups_per_qos = top.flag("cgroupsPerQOS", settings.cgroups_per_qos);
@@ -207,7 +207,7 @@ fn places(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     }
     settings.cgroup_root = root.unwrap_or_else(|| "/".to_owned());
 }
-/// The kubelet's keys.
+/// Writes the kubelet's keys.
 pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
     top.put("cgroupRoot", &*node.cgroup_root);
     top.put("cgroupsPerQOS", node.cgroups_per_qos);
@@ -233,7 +233,7 @@ pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
         MemoryReservation::TieredReservation => Some("TieredReservation"),
     };
     top.put_some("memoryReservationPolicy", policy);
-    // NoSwap is the default, and with the feature gate off nothing may be said.
+    // NoSwap is the default, and without the feature gate the key is not allowed.
     let swap = match node.swap_behavior {
         SwapBehavior::NoSwap => None,
         SwapBehavior::LimitedSwap => Some(Mapping::from_iter([pair("swapBehavior", "LimitedSwap")])),

@@ -20,31 +20,31 @@ pub struct PodSettings {
     /// `podLogsDir`.
     pub logs_dir: PathBuf,
     pub rotation: LogRotation,
-    /// First wait of CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; without it 10 s, or 1 s with the
-    /// feature gate ReduceDefaultCrashLoopBackOffDecay, and never over the longest.
+    /// Initial CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; by default 10 s, or 1 s with the feature
+    /// gate ReduceDefaultCrashLoopBackOffDecay, and at most the maximum.
     pub backoff_initial: Duration,
-    /// Longest: `crashLoopBackOff.maxContainerRestartPeriod`; without it 5 min, or 1 min with that gate.
+    /// Maximum: `crashLoopBackOff.maxContainerRestartPeriod`; by default 5 min, or 1 min with that gate.
     pub backoff_max: Duration,
-    /// A container that ran longer than this begins anew: `nodewarden.crashLoopBackOffResetSeconds`, the kubelet's 10
+    /// The back-off of a container that ran longer is reset: `nodewarden.crashLoopBackOffResetSeconds`, the kubelet's 10
     /// min (its `HasExpiredFunc`, whatever the longest wait is).
     pub backoff_reset: Duration,
     /// `clusterDNS`.
     pub cluster_dns: Vec<IpAddr>,
     /// `clusterDomain`; empty for none.
     pub cluster_domain: String,
-    /// `resolvConf`; `None` for the empty text: pods get none of the node's.
+    /// `resolvConf`; `None` for the empty text: pods do not get the node's resolver configuration.
     pub resolv_conf: Option<PathBuf>,
     /// `runtimeRequestTimeout`.
     pub runtime_request_timeout: Duration,
-    /// `serializeImagePulls` and `maxParallelImagePulls`: how many at a time; `None` for no bound.
+    /// `serializeImagePulls` and `maxParallelImagePulls`: maximum number of concurrent pulls; `None` for no limit.
     pub parallel_image_pulls: Option<u32>,
-    /// `seccompDefault`: RuntimeDefault for those that say nothing.
+    /// `seccompDefault`: RuntimeDefault for containers without a profile.
     pub seccomp_default: bool,
-    /// Time between two looks for what no pod owns: `nodewarden.housekeepingSeconds`, the kubelet's 2 s.
+    /// Time between two searches for objects without a pod: `nodewarden.housekeepingSeconds`, the kubelet's 2 s.
     pub housekeeping: Duration,
-    /// Ended containers of a name that stay in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
+    /// Number of dead containers of a name kept in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
     pub dead_kept: Option<u32>,
-    /// Younger ones stay beyond that: `nodewarden.gc.minAgeSeconds`.
+    /// Dead containers younger than this are kept in any case: `nodewarden.gc.minAgeSeconds`.
     pub dead_min_age: Duration,
 }
 
@@ -69,14 +69,14 @@ impl Default for PodSettings {
     }
 }
 
-/// When containers' logs are moved away, and how many files are kept of one.
+/// When containers' logs are rotated, and how many files of each are kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LogRotation {
-    /// `containerLogMaxSize`, in bytes; `None` for a negative one: never.
+    /// `containerLogMaxSize` in bytes; `None` for a negative value, which means never.
     pub max_size: Option<u64>,
-    /// `containerLogMaxFiles`: the one that is written to among them.
+    /// `containerLogMaxFiles`, including the current one.
     pub max_files: u32,
-    /// `containerLogMonitorInterval`: time between two looks at the sizes.
+    /// `containerLogMonitorInterval`: time between two checks of the sizes.
     pub interval: Duration,
 }
 
@@ -87,15 +87,15 @@ impl Default for LogRotation {
     }
 }
 
-/// The newest one and at least one that was moved away.
+/// The range of `containerLogMaxFiles`: the current file and at least one rotated file.
 const LOG_FILES: RangeInclusive<u64> = 2..=1000;
 const LEAST_LOG_INTERVAL: Duration = Duration::from_secs(3);
-/// What the kubelet takes for `crashLoopBackOff.maxContainerRestartPeriod`.
+/// The range of `crashLoopBackOff.maxContainerRestartPeriod` in the kubelet.
 const RESTART_PERIOD: RangeInclusive<Duration> = Duration::from_secs(1)..=Duration::from_secs(300);
-/// With `ReduceDefaultCrashLoopBackOffDecay` (KEP-4603): first wait and longest.
+/// Initial and maximum back-off with `ReduceDefaultCrashLoopBackOffDecay` (KEP-4603).
 const REDUCED: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
-/// The kubelet's keys.
+/// Reads the kubelet's keys.
 pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
     let default = PodSettings::default();
     let (initial, max) = match gates.reduce_crash_loop_back_off {
@@ -106,7 +106,7 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
     PodSettings {
         logs_dir: logs_dir(top).unwrap_or(default.logs_dir),
         rotation: rotation(top),
-        // newCrashLoopBackOff: the first wait is never over the longest.
+        // newCrashLoopBackOff: the initial back-off is at most the maximum.
         backoff_initial: initial.min(backoff_max),
         backoff_max,
         backoff_reset: default.backoff_reset,
@@ -134,7 +134,7 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
     }
 }
 
-/// Our own keys over it, for what the kubelet has in its source.
+/// Reads our own keys, for values that are constants in the kubelet.
 pub fn take_own(section: &mut Fields<'_>, pods: PodSettings) -> PodSettings {
     let initial = "crashLoopBackOffInitialSeconds";
     let backoff_initial = section.seconds(initial, pods.backoff_initial, &d::BACKOFF_SECONDS_RANGE);
@@ -159,7 +159,7 @@ pub fn take_own(section: &mut Fields<'_>, pods: PodSettings) -> PodSettings {
     }
 }
 
-/// `containerLogMaxWorkers` says how many at a time, which is one here.
+/// Reads the log rotation. `containerLogMaxWorkers` (concurrent rotations) has no effect: it is one here.
 fn rotation(top: &mut Fields<'_>) -> LogRotation {
     let default = LogRotation::default();
     let size =
@@ -173,12 +173,12 @@ fn rotation(top: &mut Fields<'_>) -> LogRotation {
     LogRotation {
         max_size: size.map_or(default.max_size, |bytes| u64::try_from(bytes).ok()),
         max_files: u32::try_from(files).unwrap_or(default.max_files),
-        // As in the kubelet, 0 is none that was set.
+        // As in the kubelet, 0 means not set.
         interval: interval.filter(|time| !time.is_zero()).unwrap_or(default.interval),
     }
 }
 
-/// The kubelet's checks: absolute, clean, and ASCII because it is in the names of metrics.
+/// Reads `podLogsDir` with the kubelet's checks: absolute, normalized, and ASCII because metrics contain it.
 fn logs_dir(top: &mut Fields<'_>) -> Option<PathBuf> {
     top.text("podLogsDir", "an absolute path in ASCII without //, . and ..", |t| match t {
         "" => Some(None),
@@ -231,7 +231,8 @@ fn cluster_dns(top: &mut Fields<'_>) -> Vec<IpAddr> {
     addresses
 }
 
-/// `serializeImagePulls` is true unless `maxParallelImagePulls` is over 1; `None` for no bound.
+/// Number of concurrent pulls: `serializeImagePulls` is true unless `maxParallelImagePulls` is above 1; `None` for no
+/// limit.
 fn parallel_image_pulls(top: &mut Fields<'_>) -> Option<u32> {
     let (serialize, most) = ("serializeImagePulls", "maxParallelImagePulls");
     let at_once = top
@@ -248,7 +249,7 @@ fn parallel_image_pulls(top: &mut Fields<'_>) -> Option<u32> {
     }
 }
 
-/// The kubelet's keys about running pods.
+/// Writes the kubelet's keys about running pods.
 pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("podLogsDir", &*pods.logs_dir.to_string_lossy());
     let LogRotation { max_size, max_files, interval } = pods.rotation;
@@ -256,7 +257,7 @@ pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("containerLogMaxSize", Quantity::from_bytes(size).to_string());
     top.put("containerLogMaxFiles", max_files);
     top.put("containerLogMonitorInterval", duration::show(interval));
-    // Without the gate nothing may be said.
+    // Without the gate the key is not allowed.
     let back_off = Mapping::from_iter([pair("maxContainerRestartPeriod", duration::show(pods.backoff_max))]);
     top.put_some("crashLoopBackOff", gates.crash_loop_back_off_max.then_some(back_off));
     let dns: Vec<Value> = pods.cluster_dns.iter().map(|ip| ip.to_string().into()).collect();

@@ -8,10 +8,10 @@ use crate::Problem;
 use crate::fields::Fields;
 use crate::show::Map;
 
-/// How many probes of each handler are under way at most; others wait for their turn.
+/// Maximum number of concurrent probes per handler; others wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeSettings {
-    /// `maxExec`: commands in containers, which cost the runtime a process each.
+    /// `maxExec`: commands in containers, each of which is a process of the runtime.
     pub max_exec: usize,
     /// `maxHttpGet`.
     pub max_http_get: usize,
@@ -27,10 +27,10 @@ impl Default for ProbeSettings {
     }
 }
 
-/// Each probe that is under way holds a socket, or a process of the runtime.
+/// The range of the limits. Each running probe needs a socket or a process of the runtime.
 const AT_ONCE: RangeInclusive<u64> = 1..=10_000;
 
-/// Takes it.
+/// Reads the section; adds problems to `problems`.
 pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> ProbeSettings {
     let default = ProbeSettings::default();
     let mut f = Fields::new("nodewarden.probes", map, Vec::new(), problems);

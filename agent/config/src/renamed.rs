@@ -1,4 +1,4 @@
-//! Keys of the `nodewarden:` section that have another name now. The old name is accepted, with a warning.
+//! Renamed keys of the `nodewarden:` section. The old name is accepted, with a warning.
 
 use serde_yaml_ng::{Mapping, Value};
 
@@ -12,8 +12,7 @@ const RENAMED: [(&[&str], &str, &str); 4] = [
     (&["eviction"], "comeBack", "restartEvicted"),
 ];
 
-/// Gives every key its new name. Returns one warning a key that had the old one; a key that stands under both names is
-/// a problem.
+/// Renames old keys. Returns one warning per old key; a key with both names is a problem.
 pub fn replace(section: &mut Mapping, problems: &mut Vec<Problem>) -> Vec<String> {
     let mut warnings = Vec::new();
     for (path, old, new) in RENAMED {

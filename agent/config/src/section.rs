@@ -1,4 +1,4 @@
-//! The `nodewarden:` section: what no kubelet's file has.
+//! The `nodewarden:` section, with settings that a kubelet does not have.
 
 use std::net::SocketAddr;
 
@@ -16,8 +16,8 @@ use nodewarden_storage::journal::Limits;
 /// Its key in the file.
 pub const SECTION: &str = "nodewarden";
 
-/// Takes the section with the flags over it, and over what the kubelet's keys say of pods, garbage collection and
-/// eviction. What else comes from those is left for the caller.
+/// Reads the section, overridden by flags, on top of the kubelet's keys about pods, garbage collection and eviction.
+/// The caller fills in the other settings of the kubelet's keys.
 pub fn take(
     mut map: Mapping,
     (pod_settings, gc_settings, eviction_settings): (PodSettings, GcSettings, EvictionSettings),
@@ -125,7 +125,7 @@ fn http_address(f: &mut Fields<'_>, allow_remote: bool) -> SocketAddr {
     address
 }
 
-/// A runtime endpoint; empty text is none, as for the kubelet.
+/// A runtime endpoint; an empty text means none, as in the kubelet.
 pub fn endpoint(f: &mut Fields<'_>, key: &'static str) -> Option<Endpoint> {
     f.text(key, "the runtime's Unix socket as unix:///path", |t| match t {
         "" => Some(None),
@@ -134,7 +134,7 @@ pub fn endpoint(f: &mut Fields<'_>, key: &'static str) -> Option<Endpoint> {
     .flatten()
 }
 
-/// A DNS-1123 subdomain, as a node's name must be.
+/// A node name, which must be a DNS-1123 subdomain.
 fn node_name(text: &str) -> Option<String> {
     let label = |l: &str| {
         !l.is_empty()

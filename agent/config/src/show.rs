@@ -1,11 +1,11 @@
-//! The effective configuration as a file that would give the same one.
+//! Writes the effective configuration as a file from which the same one is read.
 
 use serde_yaml_ng::{Mapping, Value};
 
 use super::{Config, devices, eviction, gc, kubelet, node, pods, probes, throttle};
 
 impl Config {
-    /// YAML with every setting spelled out; keys that would say "none" are left out.
+    /// YAML with all settings; keys without a value are left out.
     pub fn to_yaml(&self) -> String {
         let mut top = Map::default();
         top.put("apiVersion", kubelet::API_VERSION);
@@ -40,7 +40,7 @@ impl Config {
         map.put("retentionSeconds", self.retention.as_secs());
         map.put("sampleSeconds", self.sample.as_secs());
         map.put("reconcileSeconds", self.reconcile.as_secs());
-        // Parts of a second come from maxContainerRestartPeriod alone.
+        // Only maxContainerRestartPeriod can lead to fractions of a second.
         let initial = Some(self.pods.backoff_initial).filter(|time| time.subsec_nanos() == 0);
         map.put_some("crashLoopBackOffInitialSeconds", initial.map(|time| time.as_secs()));
         map.put("crashLoopBackOffResetSeconds", self.pods.backoff_reset.as_secs());
@@ -68,7 +68,7 @@ pub(crate) fn pair(key: &str, value: impl Into<Value>) -> (Value, Value) {
     (key.into(), value.into())
 }
 
-/// A mapping that is filled in order.
+/// A mapping that keeps the order of insertion.
 #[derive(Default)]
 pub(crate) struct Map(pub(crate) Mapping);
 

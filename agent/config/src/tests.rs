@@ -1,5 +1,7 @@
 //! The whole way from text and flags to a configuration or its problems.
 
+mod layers;
+
 use std::time::Duration;
 
 use proptest::prelude::*;

@@ -1,5 +1,5 @@
-//! Eviction thresholds, parsed as the kubelet parses them (pkg/kubelet/eviction/helpers.go, `ParseThresholdConfig`):
-//! how much of what must be left, for how long it may lack, and how much is then reclaimed at least.
+//! Eviction thresholds, parsed like in the kubelet (pkg/kubelet/eviction/helpers.go, `ParseThresholdConfig`): the
+//! signal, the value below which it acts, the grace period, and the minimum reclaim.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use super::{Problem, duration};
 use nodewarden_manifest::Quantity;
 use strum::VariantNames;
 
-/// What is watched for running out.
+/// An eviction signal: a resource whose available amount is watched.
 #[derive(
     Debug,
     Clone,
@@ -41,7 +41,7 @@ pub enum Signal {
     ContainerFsInodesFree,
     #[strum(serialize = "pid.available")]
     PidAvailable,
-    /// Memory that the pods' own limit leaves them.
+    /// Memory available below the limit of all pods.
     #[strum(serialize = "allocatableMemory.available")]
     AllocatableMemoryAvailable,
 }
@@ -61,11 +61,11 @@ impl Signal {
 #[derive(Debug, Clone, PartialEq)]
 pub enum Threshold {
     Quantity(Quantity),
-    /// 0 to 1 of the capacity. Always exactly a number of 32 bits, as in the kubelet, so that products agree with its.
+    /// Fraction of the capacity, 0 to 1. Always representable in 32 bits as in the kubelet, so that products are equal.
     Fraction(f64),
 }
 
-/// The text that is read back as the same threshold: `100Mi`, `1.5%`.
+/// The text from which the same threshold is parsed: `100Mi`, `1.5%`.
 impl fmt::Display for Threshold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -75,26 +75,26 @@ impl fmt::Display for Threshold {
     }
 }
 
-/// One limit and what to do beyond it.
+/// A threshold of a signal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvictionThreshold {
     pub signal: Signal,
-    /// Acts when less than this is left.
+    /// It is crossed when less than this is available.
     pub value: Threshold,
-    /// How long it may lack before something is evicted; zero for a hard threshold.
+    /// How long it must be crossed before pods are evicted; zero for a hard threshold.
     pub grace: Duration,
-    /// How much more than `value` is made free.
+    /// How much is reclaimed in addition to `value`.
     pub min_reclaim: Option<Threshold>,
 }
 
 impl EvictionThreshold {
-    /// Whether it is acted on at once (kubelet `isHardEvictionThreshold`).
+    /// Whether it acts at once (kubelet `isHardEvictionThreshold`).
     pub fn is_hard(&self) -> bool {
         self.grace.is_zero()
     }
 }
 
-/// The four mappings of the file.
+/// The four mappings of the file, unparsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EvictionTexts {
     pub hard: BTreeMap<String, String>,
@@ -103,11 +103,11 @@ pub struct EvictionTexts {
     pub minimum_reclaim: BTreeMap<String, String>,
 }
 
-/// Hard thresholds, soft ones, and, where `pods` is enforced, the hard memory threshold once more for the memory that
-/// the pods' own limit leaves.
+/// The hard thresholds, the soft ones, and, if `pods` is enforced, a copy of the hard memory threshold for the memory
+/// below the limit of all pods.
 ///
 /// # Errors
-/// Every text that cannot stand, with its path.
+/// All invalid texts with their paths.
 pub fn parse(texts: &EvictionTexts, pods_enforced: bool) -> Result<Vec<EvictionThreshold>, Vec<Problem>> {
     let mut problems = Vec::new();
     let hard = thresholds("evictionHard", &texts.hard, &mut problems);
@@ -127,7 +127,7 @@ pub fn parse(texts: &EvictionTexts, pods_enforced: bool) -> Result<Vec<EvictionT
     for (signal, value) in soft {
         match grace.get(&signal) {
             Some(grace) => add(signal, value, *grace),
-            // One that is there and wrong has been told already.
+            // An invalid value was already reported.
             None if texts.soft_grace.contains_key(signal.name()) => {}
             None => problems.push(Problem::new(
                 &join("evictionSoftGracePeriod", signal.name()),
@@ -147,18 +147,18 @@ pub fn parse(texts: &EvictionTexts, pods_enforced: bool) -> Result<Vec<EvictionT
     if problems.is_empty() { Ok(found) } else { Err(problems) }
 }
 
-/// Whether it stands once more for the pods' own limit (kubelet `addAllocatableThresholds`).
+/// Whether it is copied for the limit of all pods (kubelet `addAllocatableThresholds`).
 fn is_doubled(threshold: &EvictionThreshold) -> bool {
     threshold.signal == Signal::MemoryAvailable && threshold.is_hard()
 }
 
-/// What [`parse`] read without what it added: the hard thresholds, then the soft ones.
+/// The result of [`parse`] without the added copy: the hard thresholds, then the soft ones.
 pub fn given(thresholds: &[EvictionThreshold], pods_enforced: bool) -> &[EvictionThreshold] {
     let added = if pods_enforced { thresholds.iter().filter(|t| is_doubled(t)).count() } else { 0 };
     &thresholds[..thresholds.len().saturating_sub(added)]
 }
 
-/// Thresholds by signal, without those that are turned off.
+/// Thresholds by signal, without disabled ones.
 fn thresholds(
     field: &str,
     texts: &BTreeMap<String, String>,
@@ -167,7 +167,7 @@ fn thresholds(
     each(field, texts, problems, threshold).into_iter().filter_map(|(s, v)| Some((s, v?))).collect()
 }
 
-/// Reads every entry of a mapping by signal.
+/// Parses every entry of a mapping by signal.
 fn each<T>(
     field: &str,
     texts: &BTreeMap<String, String>,
@@ -195,7 +195,7 @@ fn each<T>(
     found
 }
 
-/// One threshold; none for `0%` and `100%`, which turn it off.
+/// One threshold; `None` for `0%` and `100%`, which disable it.
 fn threshold(text: &str) -> Result<Option<Threshold>, &'static str> {
     const EXPECTED: &str = "an amount over 0 like 100Mi, or 0% to 100%";
     if text.ends_with('%') {
@@ -211,7 +211,7 @@ fn threshold(text: &str) -> Result<Option<Threshold>, &'static str> {
     }
 }
 
-/// One least amount to reclaim.
+/// A minimum reclaim.
 fn min_reclaim(text: &str) -> Result<Threshold, &'static str> {
     const EXPECTED: &str = "an amount from 0 like 500Mi, or over 0%";
     if text.ends_with('%') {
@@ -224,12 +224,12 @@ fn min_reclaim(text: &str) -> Result<Threshold, &'static str> {
     }
 }
 
-/// The kubelet's `parsePercentage`: in 32 bits.
+/// Parses a percentage with 32 bits, like the kubelet's `parsePercentage`.
 fn fraction(text: &str) -> Option<f32> {
     text.trim_end_matches('%').parse::<f32>().ok().map(|p| p / 100.0)
 }
 
-/// A percentage that [`fraction`] reads as `fraction`. The nearest product is at most a step beside it, because both
+/// A percentage that [`fraction`] parses as `fraction`. The nearest product differs by at most one step, because both
 /// the division and the multiplication round.
 fn percent(fraction: f32) -> f32 {
     let near = fraction * 100.0;

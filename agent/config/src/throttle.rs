@@ -9,26 +9,26 @@ use crate::Problem;
 use crate::fields::Fields;
 use crate::show::Map;
 
-/// Squeezing of lower levels while upper ones wait.
+/// Settings of throttling lower QoS levels while higher ones wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ThrottleSettings {
     /// `periodMilliseconds`: time between two readings.
     pub period: Duration,
-    /// `holdSeconds`: how long it must be calm before something is released.
+    /// `holdSeconds`: how long there must be no pressure before throttling is reduced.
     pub hold: Duration,
-    /// `maxHoldSeconds`: the longest that this becomes, doubled each time that a release was too early.
+    /// `maxHoldSeconds`: the maximum of that time, which is doubled each time a release was too early.
     pub max_hold: Duration,
     pub cpu: CpuThrottle,
     pub memory: MemoryThrottle,
 }
 
-/// `cpu`: BestEffort is held back while a Guaranteed or Burstable pod waits for a CPU.
+/// `cpu`: BestEffort is throttled while a Guaranteed or Burstable pod waits for a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuThrottle {
     pub enabled: bool,
     /// `waitMilliseconds`: how long the tasks of one pod may wait in run queues together, in each second.
     pub wait: Duration,
-    /// `minMilliCPU`: what BestEffort keeps in any case, in thousandths of a CPU.
+    /// `minMilliCPU`: the minimum quota of BestEffort in thousandths of a CPU.
     pub min_milli: u64,
 }
 
@@ -36,10 +36,10 @@ pub struct CpuThrottle {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryThrottle {
     pub enabled: bool,
-    /// `distance`: how far above the threshold of `memory.available` BestEffort is held back, in bytes; Burstable from
-    /// half of it.
+    /// `distance`: throttling of BestEffort begins this many bytes above the threshold of `memory.available`, that of
+    /// Burstable at half of it.
     pub distance: u64,
-    /// `min`: what BestEffort keeps in any case, in bytes.
+    /// `min`: the minimum of BestEffort's `memory.high` in bytes.
     pub min: u64,
 }
 
@@ -61,15 +61,15 @@ impl Default for ThrottleSettings {
     }
 }
 
-/// Below, a reading costs more than it tells; above, the load is over before anything is done.
+/// The range of the period: shorter ones cost too much, longer ones react too late.
 const PERIOD_MS: RangeInclusive<u64> = 100..=60_000;
 const HOLD_SECONDS: RangeInclusive<u64> = 1..=86_400;
 const WAIT_MS: RangeInclusive<u64> = 1..=1_000_000;
-/// A quota of a period of 20 ms is at least a millisecond (`min_cfs_quota_period`).
+/// The range of the minimum quota: with a period of 20 ms it is at least one millisecond (`min_cfs_quota_period`).
 const LEAST_MILLI: RangeInclusive<u64> = 50..=1_000_000;
 const BYTES: RangeInclusive<u64> = (1 << 20)..=(1 << 50);
 
-/// Takes it.
+/// Reads the section; adds problems to `problems`.
 pub fn take(map: Mapping, problems: &mut Vec<Problem>) -> ThrottleSettings {
     let default = ThrottleSettings::default();
     let mut f = Fields::new("nodewarden.throttle", map, Vec::new(), problems);

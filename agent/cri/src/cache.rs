@@ -1,4 +1,4 @@
-//! The table and the identities enriched from it. No call waits here.
+//! A cache of identities enriched from the table of names. Its functions never block.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::table::KEPT;
 use super::{Listing, Table, enrich};
 use nodewarden_model::Identity;
 
-/// Enriched identities by container id or pod uid, made anew when the table changed.
+/// Enriched identities by container id or pod uid, recomputed when the table has changed.
 #[derive(Debug, Default)]
 pub struct Cache {
     table: Table,
@@ -21,17 +21,17 @@ pub struct Cache {
 
 #[derive(Debug)]
 struct Entry {
-    /// What it was made from: the same id may stand at several paths.
+    /// The identity that it was computed from: the same id may occur at several paths.
     of: Arc<Identity>,
     named: Arc<Identity>,
     generation: u64,
-    /// Kept while names are lacking.
+    /// Present while names are missing.
     misses: Option<Misses>,
     used: Instant,
 }
 
 impl Cache {
-    /// The identity with the names known now, and whether the runtime should be asked for more.
+    /// The identity with the names known now, and whether the runtime should be queried for more.
     pub fn name(&mut self, identity: &Arc<Identity>, now: Instant) -> (Arc<Identity>, bool) {
         let Some(key) = key(identity) else { return (identity.clone(), false) };
         if let Some(entry) = self.entries.get_mut(key) {
@@ -62,20 +62,20 @@ impl Cache {
         (named, ask)
     }
 
-    /// Takes a listing over.
+    /// Adds a listing of the runtime.
     pub fn learn(&mut self, listing: Listing, now: Instant) {
         if self.table.learn(listing, now) {
             self.generation += 1;
         }
     }
 
-    /// Drops identities that nobody asked for lately.
+    /// Drops identities that were not looked up recently.
     pub fn tidy(&mut self, now: Instant) {
         self.entries.retain(|_, entry| now.duration_since(entry.used) <= KEPT);
     }
 }
 
-/// What the runtime could name.
+/// The id under which the runtime could know a name.
 fn key(identity: &Identity) -> Option<&str> {
     match identity {
         Identity::Pod { uid, .. } => Some(uid),
@@ -109,7 +109,7 @@ mod tests {
         let (named, ask) = cache.name(&identity, now);
         assert!(!ask && *named != *identity);
         assert!(Arc::ptr_eq(&named, &cache.name(&identity, now).0), "made once");
-        // Another Arc of the same identity, and the same id in another place.
+        // Another Arc of the same identity, and the same id at another path.
         assert!(Arc::ptr_eq(&named, &cache.name(&Arc::new(container("uid-1", "c0c0c0c0c0c0")), now).0));
         let elsewhere = cache.name(&Arc::new(container("uid-2", "c0c0c0c0c0c0")), now).0;
         assert_eq!(elsewhere.pod_uid(), Some("uid-2"));

@@ -1,4 +1,4 @@
-//! A CRI v1 client over the runtime's Unix socket: the connection, and the calls that ask about all of it.
+//! A CRI v1 client over the runtime's Unix socket: the connection, and the calls about the runtime as a whole.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,11 +16,11 @@ use super::{Condition, Listing, RuntimeError};
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
 
-/// Time for a call that only asks, connecting included.
+/// Time limit of a read-only call, including connecting.
 const ASK_LIMIT: Duration = Duration::from_secs(5);
-/// Time for a call that changes something: the kubelet's `runtimeRequestTimeout`.
+/// Time limit of a call that changes something: the kubelet's `runtimeRequestTimeout`.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
-/// Largest answer in bytes: `maxMsgSize` of the kubelet's CRI client.
+/// Largest response in bytes: `maxMsgSize` of the kubelet's CRI client.
 const LARGEST_ANSWER: usize = 16 << 20;
 /// Label with the uid of a sandbox's or container's pod (`staging/…/kubelet/pkg/types/labels.go`).
 const POD_UID: &str = "io.kubernetes.pod.uid";
@@ -38,9 +38,9 @@ impl fmt::Display for Version {
     }
 }
 
-/// A connection to a runtime, made at the first call and made again when it broke.
+/// A connection to a runtime, opened by the first call and reopened after it broke.
 ///
-/// Every call has a limit of time, but those that wait for what a pod's author decides. Dropping a call's future
+/// Every call has a time limit, except those whose duration the pod's author determines. Dropping the future of a call
 /// cancels the call in the runtime too.
 #[derive(Debug, Clone)]
 pub struct Client {
@@ -52,7 +52,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Must be called inside a tokio runtime; does not connect yet.
+    /// A client of the runtime at `endpoint`. Must be called inside a tokio runtime; does not connect yet.
     pub fn new(endpoint: &Endpoint) -> Self {
         let channel = channel(endpoint);
         Self {
@@ -64,39 +64,39 @@ impl Client {
         }
     }
 
-    /// With another limit for calls that change something (`runtimeRequestTimeout`, 2 minutes by default).
+    /// Sets the time limit of calls that change something (`runtimeRequestTimeout`, 2 minutes by default).
     pub fn with_request_limit(mut self, limit: Duration) -> Self {
         self.request_limit = limit;
         self
     }
 
-    /// With another limit for calls that ask.
+    /// Sets the time limit of read-only calls.
     #[cfg(test)]
     pub(super) fn with_ask_limit(mut self, limit: Duration) -> Self {
         self.ask_limit = limit;
         self
     }
 
-    /// Where the runtime is.
+    /// The runtime's socket.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Who the runtime is.
+    /// Name and version of the runtime.
     pub async fn version(&self) -> Result<Version, RuntimeError> {
         let mut service = self.service.clone();
         let answer = self.ask("Version", "", service.version(cri::VersionRequest::default())).await?;
         Ok(Version { name: answer.runtime_name, version: answer.runtime_version })
     }
 
-    /// What the runtime says of itself: RuntimeReady and NetworkReady at least.
+    /// The conditions that the runtime reports: at least RuntimeReady and NetworkReady.
     pub async fn conditions(&self) -> Result<Vec<Condition>, RuntimeError> {
         let mut service = self.service.clone();
         let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
         Ok(answer.status.unwrap_or_default().conditions.into_iter().map(Condition::from).collect())
     }
 
-    /// Whether the default handler can mount read-only recursively; false from runtimes that do not tell.
+    /// Whether the default handler supports recursive read-only mounts; false for runtimes that do not report it.
     pub async fn recursive_read_only(&self) -> Result<bool, RuntimeError> {
         let mut service = self.service.clone();
         let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
@@ -104,8 +104,9 @@ impl Client {
         Ok(default.and_then(|handler| handler.features).is_some_and(|f| f.recursive_read_only_mounts))
     }
 
-    /// The cgroup driver that the runtime uses, so that the pods' cgroups are made by the same one (KEP-4033). None
-    /// from a runtime that does not tell: containerd before 2.0 does not know the call, and one may leave it empty.
+    /// The cgroup driver that the runtime uses, so that the pods' cgroups are created with the same one (KEP-4033).
+    /// `None` if the runtime does not report it: containerd before 2.0 does not implement the call, and the response may
+    /// lack it.
     pub async fn cgroup_driver(&self) -> Result<Option<DriverKind>, RuntimeError> {
         const CALL: &str = "RuntimeConfig";
         let mut service = self.service.clone();
@@ -113,7 +114,7 @@ impl Client {
             Err(e) if e.is_unimplemented() => return Ok(None),
             answer => answer?,
         };
-        // Without the message the enumeration's default would say systemd, which nobody said.
+        // Without the message the enumeration's default would be systemd, which the runtime did not report.
         let Some(linux) = answer.linux else { return Ok(None) };
         match cri::CgroupDriver::try_from(linux.cgroup_driver) {
             Ok(cri::CgroupDriver::Systemd) => Ok(Some(DriverKind::Systemd)),
@@ -158,7 +159,7 @@ impl Client {
         Ok(Listing { sandboxes: sandboxes.items, containers: containers.containers })
     }
 
-    /// A call that only asks.
+    /// A read-only call.
     pub(super) async fn ask<T>(
         &self,
         call: &'static str,
@@ -168,7 +169,7 @@ impl Client {
         self.call(call, about, Some(self.ask_limit), answer).await
     }
 
-    /// A call with this limit of time, or none.
+    /// A call with this time limit, or without one.
     pub(super) async fn call<T>(
         &self,
         call: &'static str,
@@ -191,13 +192,13 @@ impl Client {
         }
     }
 
-    /// An answer without the field that it is for.
+    /// The error for a response without its essential field.
     pub(super) fn empty(&self, call: &'static str, about: &str, lacks: &'static str) -> RuntimeError {
         RuntimeError::Empty { call, endpoint: self.endpoint.clone(), about: About(about.to_owned()), lacks }
     }
 }
 
-/// What is gone need not be stopped or removed.
+/// Turns "not found" into success, for calls that stop or remove something.
 pub(super) fn gone_is_well<T>(answer: Result<T, RuntimeError>) -> Result<(), RuntimeError> {
     match answer {
         Err(e) if !e.is_not_found() => Err(e),
@@ -211,7 +212,7 @@ fn channel(endpoint: &Endpoint) -> Channel {
         let path = path.clone();
         async move { UnixStream::connect(path).await.map(TokioIo::new) }
     });
-    // The name is only the :authority of the requests.
+    // The name is only used as :authority of the requests.
     Transport::from_static("http://localhost").connect_with_connector_lazy(connector)
 }
 
@@ -234,9 +235,9 @@ mod tests {
         assert_eq!(error.cause(), "Version: No such file or directory (os error 2)");
     }
 
-    /// A socket that accepts (the kernel does it) and says nothing.
+    /// A socket on which the kernel accepts connections, but nothing responds.
     #[tokio::test]
-    async fn a_silent_runtime_is_not_waited_for() {
+    async fn a_call_to_a_silent_runtime_times_out() {
         let dir = tempfile::tempdir().unwrap();
         let endpoint = endpoint(&dir);
         let _listener = UnixListener::bind(endpoint.path()).unwrap();

@@ -1,17 +1,17 @@
-//! What a runtime says of itself.
+//! Conditions that a runtime reports about itself.
 
 use std::fmt;
 
 use nodewarden_proto::runtime::v1 as cri;
 
-/// One statement of the runtime: `RuntimeReady`, `NetworkReady` or its own.
+/// A condition of the runtime: `RuntimeReady`, `NetworkReady` or one of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
     pub kind: String,
     pub holds: bool,
-    /// Why, in one word.
+    /// The reason in CamelCase.
     pub reason: String,
-    /// Why, for people.
+    /// The reason as text.
     pub message: String,
 }
 

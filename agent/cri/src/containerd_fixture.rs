@@ -1,5 +1,5 @@
-//! A containerd of the test's own: root, state and socket in a temporary folder, pods in cgroups under a root of
-//! the test's own. Ends its tasks and itself and removes the cgroups when dropped, also after a panic.
+//! A containerd for a single test: root, state and socket are in a temporary directory, the pods' cgroups below a
+//! separate root. On drop, also after a panic, it stops its tasks and itself and removes the cgroups.
 
 use std::collections::HashMap;
 use std::fs;
@@ -14,18 +14,18 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use nodewarden_config::Endpoint;
 
-/// The only image: busybox, which also is the pause program.
+/// The only image: busybox, which also serves as pause program.
 pub const IMAGE: &str = "nodewarden.test/busybox:1";
 
 pub struct Containerd {
     child: Child,
-    /// Which of this process.
+    /// Number of this instance in the process.
     number: usize,
     dir: tempfile::TempDir,
 }
 
 impl Containerd {
-    /// `None`, and a line that says so, where containerd cannot run.
+    /// Starts containerd; reports a skip and returns `None` if it cannot run here.
     pub fn start() -> Option<Self> {
         for program in ["containerd", "ctr", "runc"] {
             if Command::new(program).arg("--version").output().is_err() {
@@ -47,18 +47,18 @@ impl Containerd {
         Some(this)
     }
 
-    /// Ends it as nothing can refuse; its containers live on.
+    /// Kills containerd; its containers keep running.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again after [`Self::kill`], with what it had; does not wait until it answers.
+    /// Starts it again after [`Self::kill`] with the same state; does not wait until it responds.
     pub fn spawn_again(&mut self) {
         self.child = spawn(self.dir.path());
     }
 
-    /// Waits until it answers.
+    /// Waits until it responds.
     pub fn wait(&self) {
         let deadline = Instant::now() + Duration::from_secs(30);
         while !fs::metadata(self.socket()).is_ok_and(|m| m.file_type().is_socket())
@@ -69,12 +69,12 @@ impl Containerd {
         }
     }
 
-    /// The root of its pods' cgroups, below each hierarchy: tests run beside each other.
+    /// The root of its pods' cgroups in each hierarchy; it differs between tests, which run in parallel.
     pub fn cgroup_root(&self) -> String {
         format!("/nodewarden-test-{}-runtime-{}", std::process::id(), self.number)
     }
 
-    /// Where pods' logs go in tests.
+    /// The directory for pods' logs in tests.
     pub fn logs(&self) -> PathBuf {
         self.dir.path().join("logs")
     }
@@ -91,7 +91,7 @@ impl Containerd {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }
 
-    /// Makes [`IMAGE`] from the machine's busybox. `false`, and a line that says so, without a static one.
+    /// Creates [`IMAGE`] from the machine's busybox. Reports a skip and returns `false` without a static busybox.
     pub fn import_image(&self) -> bool {
         let busybox = Path::new("/bin/busybox");
         let dynamic = Command::new("ldd").arg(busybox).output().is_ok_and(|o| o.status.success());
@@ -134,7 +134,7 @@ impl Containerd {
 
 impl Drop for Containerd {
     fn drop(&mut self) {
-        // Its containers outlive it: a test that failed in between must not leave them.
+        // Containers outlive containerd; a failed test must not leave them behind.
         if !matches!(self.child.try_wait(), Ok(None)) {
             self.spawn_again();
             let deadline = Instant::now() + Duration::from_secs(10);
@@ -160,7 +160,7 @@ impl Drop for Containerd {
     }
 }
 
-/// A pod of namespace `shop` on the node's network and IPC.
+/// A pod of namespace `shop` on the host's network and IPC namespace.
 pub fn sandbox_config(name: &str, uid: &str, cgroup_parent: &str) -> cri::PodSandboxConfig {
     let node = cri::NamespaceMode::Node.into();
     let namespaces = cri::NamespaceOption { network: node, ipc: node, ..Default::default() };
@@ -194,7 +194,7 @@ pub fn container_config(name: &str) -> cri::ContainerConfig {
     }
 }
 
-/// Where a cgroup is, in every hierarchy that has it.
+/// The directories of a cgroup in all hierarchies that have it.
 pub fn group_directories(path: &str) -> Vec<PathBuf> {
     let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
     let mut found: Vec<PathBuf> = mounts
@@ -211,7 +211,7 @@ pub fn group_directories(path: &str) -> Vec<PathBuf> {
     found
 }
 
-/// From the leaves up; what still has processes stays.
+/// Removes cgroups from the leaves up, except those with processes.
 fn remove_groups(directory: &Path) {
     for child in fs::read_dir(directory).into_iter().flatten().flatten() {
         if child.file_type().is_ok_and(|t| t.is_dir()) {

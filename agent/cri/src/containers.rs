@@ -1,4 +1,4 @@
-//! CRI's calls for containers.
+//! CRI calls for containers.
 
 use std::time::Duration;
 
@@ -9,9 +9,9 @@ use super::{Client, RuntimeError};
 use nodewarden_model::{HostDevice, HostDeviceKind};
 
 impl Client {
-    /// Makes a container in a sandbox; gives its id. Nothing runs yet.
+    /// Creates a container in a sandbox without starting it; returns its id.
     ///
-    /// A call that was cut off may have left a container behind: a listing by its labels finds it.
+    /// An interrupted call may have created the container nevertheless: a listing by its labels finds it.
     pub async fn create_container(
         &self,
         sandbox: &str,
@@ -35,7 +35,7 @@ impl Client {
         Ok(answer.container_id)
     }
 
-    /// Runs a container that was made.
+    /// Starts a created container.
     pub async fn start_container(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let answer = service.start_container(cri::StartContainerRequest { container_id: id.to_owned() });
@@ -43,17 +43,17 @@ impl Client {
     }
 
     /// Sends the image's stop signal (TERM by default) and, after `grace` in whole seconds rounded up, KILL; returns
-    /// when the container has ended. Without grace it is killed at once. One that is gone is stopped.
+    /// when the container has ended. With a grace of zero it is killed at once. Succeeds if the container does not exist.
     pub async fn stop_container(&self, id: &str, grace: Duration) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request =
             cri::StopContainerRequest { container_id: id.to_owned(), timeout: whole_seconds(grace) };
-        // As `remoteRuntimeService.StopContainer` of the kubelet.
+        // As in `remoteRuntimeService.StopContainer` of the kubelet.
         let limit = Some(grace.saturating_add(self.request_limit));
         gone_is_well(self.call("StopContainer", id, limit, service.stop_container(request)).await)
     }
 
-    /// Removes a container; containerd kills it first when it runs. One that is gone is removed.
+    /// Removes a container; containerd kills it first if it runs. Succeeds if the container does not exist.
     pub async fn remove_container(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let answer = service.remove_container(cri::RemoveContainerRequest { container_id: id.to_owned() });
@@ -63,7 +63,7 @@ impl Client {
     /// State, times, exit code and labels of a container.
     ///
     /// # Errors
-    /// [`RuntimeError::is_not_found`] when it is gone.
+    /// [`RuntimeError::is_not_found`] if it does not exist.
     pub async fn container_status(&self, id: &str) -> Result<cri::ContainerStatus, RuntimeError> {
         const CALL: &str = "ContainerStatus";
         let mut service = self.service.clone();
@@ -72,18 +72,18 @@ impl Client {
         answer.status.ok_or_else(|| self.empty(CALL, id, "status"))
     }
 
-    /// What every running container has written, as of the runtime's last look.
+    /// Statistics of all running containers (disk usage of their writable layers), as of the runtime's last collection.
     pub async fn container_stats(&self) -> Result<Vec<cri::ContainerStats>, RuntimeError> {
         let mut service = self.service.clone();
         let answer = service.list_container_stats(cri::ListContainerStatsRequest {});
         Ok(self.ask("ListContainerStats", "", answer).await?.stats)
     }
 
-    /// The device nodes that the runtime gives a container, those of CDI among them: `linux.devices` of its OCI
-    /// configuration, which containerd and CRI-O tell in the verbose status. Empty where it does not tell.
+    /// The device nodes of a container, including those added by CDI: `linux.devices` of its OCI configuration, which
+    /// containerd and CRI-O report in the verbose status. Empty if the runtime does not report it.
     ///
     /// # Errors
-    /// [`RuntimeError::is_not_found`] when it is gone.
+    /// [`RuntimeError::is_not_found`] if it does not exist.
     pub async fn container_devices(&self, id: &str) -> Result<Vec<HostDevice>, RuntimeError> {
         const CALL: &str = "ContainerStatus";
         let mut service = self.service.clone();
@@ -92,7 +92,7 @@ impl Client {
         Ok(answer.info.get("info").map(|info| oci_devices(info)).unwrap_or_default())
     }
 
-    /// Changes the limits of a container that was made or runs. Fields that are 0 stay as they are.
+    /// Changes the limits of a created or running container. Fields that are 0 are not changed.
     pub async fn update_resources(
         &self,
         id: &str,
@@ -110,7 +110,7 @@ impl Client {
 }
 
 impl Client {
-    /// Has a running container write to a new file of its log's name, after that was moved away.
+    /// Makes the runtime reopen a running container's log file after it was renamed by the rotation.
     pub async fn reopen_log(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::ReopenContainerLogRequest { container_id: id.to_owned() };
@@ -119,7 +119,7 @@ impl Client {
     }
 }
 
-/// CRI's unit; a part of a second counts as one, since 0 means something else than little.
+/// Converts to CRI's unit, rounding up because 0 has a special meaning.
 pub(super) fn whole_seconds(time: Duration) -> i64 {
     let seconds = time.as_secs().saturating_add(u64::from(time.subsec_nanos() > 0));
     i64::try_from(seconds).unwrap_or(i64::MAX)

@@ -1,9 +1,9 @@
-//! Names into an identity. Pure.
+//! Adds names to an identity. Pure.
 
 use super::Table;
 use nodewarden_model::Identity;
 
-/// The identity with what the table knows of it; `None` when that is no more than the identity says already.
+/// The identity with the names in the table; `None` if the table adds nothing.
 pub fn enrich(identity: &Identity, table: &Table) -> Option<Identity> {
     let mut named = identity.clone();
     match &mut named {
@@ -26,7 +26,7 @@ pub fn enrich(identity: &Identity, table: &Table) -> Option<Identity> {
     (named != *identity).then_some(named)
 }
 
-/// Whether the runtime could still add something.
+/// Whether names are missing that the runtime could know.
 pub(super) fn lacks_names(identity: &Identity) -> bool {
     match identity {
         Identity::Pod { names, .. } => names.is_none(),

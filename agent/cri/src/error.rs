@@ -1,4 +1,4 @@
-//! Why the runtime gave no answer.
+//! Errors of calls to the runtime.
 
 use std::error::Error;
 use std::fmt;
@@ -8,28 +8,27 @@ use tonic::Code;
 
 use nodewarden_config::Endpoint;
 
-/// What containerd answers to every call until its CRI plugin has read its stores, as of 1.6 without a code that
-/// would tell it from other failures.
+/// containerd's error for every call until its CRI plugin has read its stores; as of 1.6 it has no specific code.
 const NOT_INITIALIZED: &str = "server is not initialized yet";
 
 /// A failed call of the container runtime interface.
 #[derive(Debug, thiserror::Error)]
 pub enum RuntimeError {
-    /// The runtime, or the connection to it, refused the call.
+    /// The runtime returned an error, or the connection failed.
     #[error("{endpoint}: {call}{about}: {}", reason(.status))]
     Call { call: &'static str, endpoint: Endpoint, about: About, status: Box<tonic::Status> },
-    /// No answer in time.
+    /// No response in time.
     #[error("{endpoint}: {call}{about}: no answer within {} s", .limit.as_secs_f64())]
     TimedOut { call: &'static str, endpoint: Endpoint, about: About, limit: Duration },
-    /// The answer lacks the one thing that it is for.
+    /// The response lacks its essential field.
     #[error("{endpoint}: {call}{about}: the answer has no {lacks}")]
     Empty { call: &'static str, endpoint: Endpoint, about: About, lacks: &'static str },
-    /// The answer to RuntimeConfig names a cgroup driver that is not known here.
+    /// The response to RuntimeConfig names an unknown cgroup driver.
     #[error("{endpoint}: RuntimeConfig: cgroup driver {driver} is neither systemd (0) nor cgroupfs (1)")]
     UnknownDriver { endpoint: Endpoint, driver: i32 },
 }
 
-/// What a call was about: a sandbox's, container's or pod's id, an image's name, or nothing.
+/// The object of a call: the id of a sandbox, container or pod, the name of an image, or empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct About(pub String);
 
@@ -40,7 +39,7 @@ impl fmt::Display for About {
 }
 
 impl RuntimeError {
-    /// The failure without the endpoint, for a text that has it already.
+    /// The error message without the endpoint, for texts that already contain it.
     pub fn cause(&self) -> String {
         match self {
             Self::Call { call, about, status, .. } => format!("{call}{about}: {}", reason(status)),
@@ -52,7 +51,7 @@ impl RuntimeError {
         }
     }
 
-    /// What the runtime itself said, or why the connection failed: for a pod's status, which names the rest.
+    /// Only the runtime's message or the failure of the connection, for a pod's status, which names the rest.
     pub fn message(&self) -> String {
         match self {
             Self::Call { status, .. } if status.source().is_none() && !status.message().is_empty() => {
@@ -63,16 +62,16 @@ impl RuntimeError {
         }
     }
 
-    /// The runtime does not have what the call was about.
+    /// Whether the object of the call does not exist in the runtime.
     pub fn is_not_found(&self) -> bool {
         self.code() == Some(Code::NotFound)
     }
 
-    /// There is no runtime to talk to, or not yet: no socket, nobody behind it, the connection broke during the
-    /// call, or the runtime is still starting. Whether a call that broke was carried out is not known.
+    /// Whether the runtime is unreachable or still starting: no socket, no process listens on it, or the connection broke
+    /// during the call. In the last case it is unknown whether the call was executed.
     pub fn is_unavailable(&self) -> bool {
         match self {
-            // Only the connection's own failures have a source; the runtime's have a code and a text.
+            // Only errors of the connection have a source; those of the runtime have a code and a message.
             Self::Call { status, .. } => {
                 status.code() == Code::Unavailable
                     || status.source().is_some()
@@ -82,17 +81,17 @@ impl RuntimeError {
         }
     }
 
-    /// The time was over: ours, or the one that the runtime was told (ExecSync).
+    /// Whether a time limit was exceeded: ours, or the one sent to the runtime (ExecSync).
     pub fn is_timed_out(&self) -> bool {
         matches!(self, Self::TimedOut { .. }) || self.code() == Some(Code::DeadlineExceeded)
     }
 
-    /// The runtime does not know the call.
+    /// Whether the runtime does not implement the call.
     pub fn is_unimplemented(&self) -> bool {
         self.code() == Some(Code::Unimplemented)
     }
 
-    /// The gRPC code, when the call was answered with one.
+    /// The gRPC code, if the runtime returned one.
     fn code(&self) -> Option<Code> {
         match self {
             Self::Call { status, .. } => Some(status.code()),
@@ -101,7 +100,7 @@ impl RuntimeError {
     }
 }
 
-/// The innermost cause where the connection failed (`No such file or directory`), else what the runtime said.
+/// The innermost cause if the connection failed (`No such file or directory`), else the runtime's message.
 pub fn reason(status: &tonic::Status) -> String {
     let mut source = status.source();
     let mut innermost = None;

@@ -1,4 +1,4 @@
-//! CRI's stream of what happens to containers (KEP-3386).
+//! CRI's stream of container events (KEP-3386).
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -13,30 +13,31 @@ use super::{Client, RuntimeError};
 use nodewarden_config::Endpoint;
 
 const CALL: &str = "GetContainerEvents";
-/// A runtime refuses the call at once or, as Go's gRPC server does, says nothing until the first event.
+/// Time to wait for a refusal. A runtime refuses the call at once; if it accepts, a gRPC server in Go sends nothing
+/// until the first event.
 const REFUSAL: Duration = Duration::from_millis(500);
 
 type Opening =
     Pin<Box<dyn Future<Output = Result<Response<Streaming<cri::ContainerEventResponse>>, Status>> + Send>>;
 
-/// What happens to containers, as it happens. Ends, mostly with an error, when the connection does: list anew then,
-/// since what happened in between is not told.
+/// A stream of container events. It ends, usually with an error, when the connection breaks; containers must then be
+/// listed again, because events in between are not reported.
 pub struct Events {
     endpoint: Endpoint,
     state: State,
 }
 
 enum State {
-    /// No event yet, and so no answer.
+    /// The call is pending: no event and no refusal yet.
     Opening(Opening),
     Open(Box<Streaming<cri::ContainerEventResponse>>),
     Ended,
 }
 
 impl Client {
-    /// The runtime's events from now on; `None` from a runtime that does not know the call (containerd before 1.7).
+    /// The runtime's events from now on; `None` if the runtime does not implement the call (containerd before 1.7).
     ///
-    /// Returns within half a second. What refuses the call later than that does it as the stream's first item,
+    /// Returns within half a second. A later refusal is the first item of the stream,
     /// [`RuntimeError::is_unimplemented`].
     pub async fn events(&self) -> Result<Option<Events>, RuntimeError> {
         let mut service = self.service.clone();

@@ -1,4 +1,4 @@
-//! CRI's calls that run a command in a container.
+//! CRI calls that run a command in a container.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use nodewarden_proto::runtime::v1 as cri;
 use super::containers::whole_seconds;
 use super::{Client, RuntimeError};
 
-/// How a command in a container ended.
+/// Result of a command in a container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ExecOutput {
-    /// 128 and the signal's number when a signal ended it.
+    /// The exit code; 128 plus the signal's number if a signal ended the command.
     pub exit_code: i32,
     pub stdout: Vec<u8>,
     pub stderr: Vec<u8>,
@@ -18,10 +18,10 @@ pub struct ExecOutput {
 
 impl Client {
     /// Runs a command in a container and waits for its end. After `limit`, in whole seconds rounded up, the runtime
-    /// kills it; without one it may take as long as it likes.
+    /// kills it; without a limit it may run forever.
     ///
     /// # Errors
-    /// [`RuntimeError::is_timed_out`] when the time was over; others when the command could not be started.
+    /// [`RuntimeError::is_timed_out`] after the limit; other errors if the command could not be started.
     pub async fn exec_sync(
         &self,
         id: &str,
@@ -34,14 +34,14 @@ impl Client {
             cmd: command.to_vec(),
             timeout: limit.map_or(0, |limit| whole_seconds(limit).max(1)),
         };
-        // As `remoteRuntimeService.ExecSync` of the kubelet.
+        // As in `remoteRuntimeService.ExecSync` of the kubelet.
         let wait = limit.map(|limit| limit.saturating_add(self.request_limit));
         let answer = self.call("ExecSync", id, wait, service.exec_sync(request)).await?;
         Ok(ExecOutput { exit_code: answer.exit_code, stdout: answer.stdout, stderr: answer.stderr })
     }
 
-    /// The address of the runtime's streaming server at which this command runs once somebody connects, once, within
-    /// a minute or so: `http://127.0.0.1:40000/exec/<token>`.
+    /// The URL of the runtime's streaming server for this command: `http://127.0.0.1:40000/exec/<token>`. The command
+    /// starts when a client connects. The URL is valid for one connection within about a minute.
     pub async fn exec_url(&self, request: cri::ExecRequest) -> Result<String, RuntimeError> {
         const CALL: &str = "Exec";
         let id = request.container_id.clone();

@@ -1,4 +1,4 @@
-//! CRI's calls for images.
+//! CRI calls for images.
 
 use std::time::Duration;
 
@@ -7,19 +7,19 @@ use nodewarden_proto::runtime::v1 as cri;
 use super::client::gone_is_well;
 use super::{Client, RuntimeError};
 
-/// The kubelet lets a pull take any time: runtimes give up on one that makes no progress
-/// (`image_pull_progress_timeout` of containerd). This only ends what they forgot.
+/// Time limit of a pull. The kubelet has none, because runtimes give up a pull without progress
+/// (`image_pull_progress_timeout` of containerd). This one is a safeguard.
 const PULL_LIMIT: Duration = Duration::from_secs(6 * 60 * 60);
 
 impl Client {
-    /// Every image that the runtime has.
+    /// All images of the runtime.
     pub async fn list_images(&self) -> Result<Vec<cri::Image>, RuntimeError> {
         let mut images = self.images.clone();
         let request = cri::ListImagesRequest::default();
         Ok(self.ask("ListImages", "", images.list_images(request)).await?.images)
     }
 
-    /// Removes an image with all its names; `reference` is its id or one of them. One that is gone is removed.
+    /// Removes an image with all its names; `reference` is its id or one of them. Succeeds if the image does not exist.
     pub async fn remove_image(&self, reference: &str) -> Result<(), RuntimeError> {
         let mut images = self.images.clone();
         let request = cri::RemoveImageRequest { image: Some(spec(reference)) };
@@ -27,15 +27,15 @@ impl Client {
         gone_is_well(self.call("RemoveImage", reference, Some(self.request_limit), answer).await)
     }
 
-    /// What images are on and take, and what containers do: the latter empty from runtimes that do not tell (containerd
-    /// before 2.0).
+    /// File systems of images and of containers, and the space used. The part about containers is empty if the runtime
+    /// does not report it (containerd before 2.0).
     pub async fn image_fs_info(&self) -> Result<cri::ImageFsInfoResponse, RuntimeError> {
         let mut images = self.images.clone();
         self.ask("ImageFsInfo", "", images.image_fs_info(cri::ImageFsInfoRequest {})).await
     }
 
-    /// The image that sandboxes are made of: by the runtime's configuration, or by one of these sandboxes, in the words
-    /// of containerd. None from a runtime that tells neither (CRI-O, containerd 2.0): those pin it.
+    /// The image of sandboxes: from the runtime's configuration, or from one of these sandboxes, in the format of
+    /// containerd. `None` if the runtime reports neither (CRI-O, containerd 2.0): those pin the image.
     pub async fn sandbox_image(&self, sandboxes: &[cri::PodSandbox]) -> Result<Option<String>, RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::StatusRequest { verbose: true };
@@ -46,26 +46,26 @@ impl Client {
         let Some(newest) = sandboxes.iter().max_by_key(|sandbox| sandbox.created_at) else { return Ok(None) };
         let request = cri::PodSandboxStatusRequest { pod_sandbox_id: newest.id.clone(), verbose: true };
         match self.ask("PodSandboxStatus", &newest.id, service.pod_sandbox_status(request)).await {
-            // Removed meanwhile.
+            // The sandbox was removed meanwhile.
             Err(error) if error.is_not_found() => Ok(None),
             answer => Ok(answer?.info.get("info").and_then(|info| text_of(info, "image"))),
         }
     }
 
-    /// The image that this reference names, if the runtime has it.
+    /// The image of this reference; `None` if the runtime does not have it.
     pub async fn image(&self, reference: &str) -> Result<Option<cri::Image>, RuntimeError> {
         let mut images = self.images.clone();
         let request = cri::ImageStatusRequest { image: Some(spec(reference)), verbose: false };
         let answer = self.ask("ImageStatus", reference, images.image_status(request)).await;
         match answer {
-            // CRI asks for an answer without an image; what says it so means the same.
+            // CRI specifies an empty response; this error has the same meaning.
             Err(e) if e.is_not_found() => Ok(None),
             answer => Ok(answer?.image),
         }
     }
 
-    /// Fetches an image; gives the reference to make containers with. Takes as long as it takes: drop the future to
-    /// give it up.
+    /// Pulls an image; returns the reference with which containers are created. May take hours; dropping the future
+    /// cancels the pull.
     pub async fn pull(
         &self,
         reference: &str,
@@ -94,7 +94,7 @@ fn spec(reference: &str) -> cri::ImageSpec {
     }
 }
 
-/// A text that is not empty, of a JSON object.
+/// A non-empty string field of a JSON object.
 fn text_of(json: &str, key: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(json).ok()?;
     value[key].as_str().filter(|text| !text.is_empty()).map(str::to_owned)

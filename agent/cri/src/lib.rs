@@ -1,22 +1,16 @@
-//! The container runtime, spoken to over CRI v1: how it is, which cgroup driver it uses, the sandboxes, containers and
-//! images of pods, and the names behind the ids in cgroup paths.
+//! Client of the container runtime over CRI v1: its status and cgroup driver, the sandboxes, containers and images of
+//! pods, and the names for the ids in cgroup paths.
 //!
-//! - [`Client`]: the calls that are used, each with a time limit; one file a kind of thing they are about.
-//! - [`Table`]: which pod and container an id is, kept for a while after the runtime forgot it.
-//! - [`enrich`]: an identity with the names of a table.
-//! - [`Names`]: a table kept up to date in the background and looked up without waiting.
+//! - [`Client`]: the calls, each with a time limit; one file per kind of object.
+//! - [`Table`]: pod and container names by id, kept for a while after the runtime has removed the object.
+//! - [`enrich`]: adds the names of a table to an identity.
+//! - [`Names`]: a table that is updated in the background and looked up without blocking.
 
 mod cache;
 mod client;
 mod condition;
 #[cfg(any(test, feature = "testing"))]
 pub mod containerd_fixture;
-#[cfg(test)]
-mod containerd_image_tests;
-#[cfg(test)]
-mod containerd_life_tests;
-#[cfg(test)]
-mod containerd_tests;
 mod containers;
 mod enrich;
 mod error;
@@ -28,10 +22,10 @@ pub mod logs;
 mod names;
 mod pace;
 mod sandboxes;
-#[cfg(test)]
-mod server_tests;
 mod streaming;
 mod table;
+#[cfg(test)]
+mod tests;
 
 pub use client::{Client, Version};
 pub use condition::Condition;

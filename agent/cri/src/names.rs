@@ -1,4 +1,4 @@
-//! Names kept up to date in the background: one task asks the runtime, lookups take what it has learnt.
+//! Names kept up to date in the background: a task queries the runtime, look-ups use its results without blocking.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use super::{Client, Listing, RuntimeError, Version};
 use nodewarden_config::Endpoint;
 use nodewarden_model::Identity;
 
-/// What is known of the runtime.
+/// State of the connection to the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
-    /// The first answer is still out.
+    /// The first response is pending.
     Asking,
     Reached(Version),
     /// The last refresh failed, with its cause.
     Away(String),
 }
 
-/// The names of one runtime. The refreshing ends when this is dropped.
+/// The names known to one runtime. The background task ends when this is dropped.
 #[derive(Debug)]
 pub struct Names {
     shared: Arc<Shared>,
@@ -36,13 +36,13 @@ struct Shared {
     endpoint: Endpoint,
     cache: Mutex<Cache>,
     state: Mutex<State>,
-    /// Somebody asked for a name that is not known.
+    /// Notified when an unknown name is looked up.
     wanted: Notify,
 }
 
 impl Names {
-    /// Starts asking the runtime at `endpoint`: at once, when an unknown pod or container is looked up (at most
-    /// once a second), and every minute. While the runtime is away, after 1 s doubling to a minute.
+    /// Starts to query the runtime at `endpoint`: at once, when an unknown pod or container is looked up (at most once a
+    /// second), and every minute. While the runtime is unreachable, after 1 s doubling to a minute.
     ///
     /// Must be called inside a tokio runtime, which runs the refreshing.
     pub fn new(endpoint: &Endpoint) -> Self {
@@ -56,7 +56,7 @@ impl Names {
         Self { shared, task }
     }
 
-    /// The identity with the names known now; the same `Arc` when there are none. Never waits for the runtime;
+    /// The identity with the names known now; the same `Arc` if there are none. Never waits for the runtime;
     /// may be called from any thread.
     pub fn name(&self, identity: &Arc<Identity>) -> Arc<Identity> {
         let (named, ask) = self.shared.cache.lock().name(identity, Instant::now());
@@ -66,7 +66,7 @@ impl Names {
         named
     }
 
-    /// Whether the runtime answers.
+    /// Whether the runtime responds.
     pub fn state(&self) -> State {
         self.shared.state.lock().clone()
     }
@@ -96,20 +96,20 @@ async fn keep(shared: Arc<Shared>) {
             Err(error) => {
                 failures = failures.saturating_add(1);
                 shared.set_state(State::Away(error.cause()));
-                // A connection that hangs in its handshake would hang the next call as well.
+                // A new client, because a connection that hangs in its handshake would block the next call as well.
                 client = Client::new(&shared.endpoint);
             }
         }
         shared.cache.lock().tidy(Instant::now());
         tokio::time::sleep(pause(failures, started.elapsed())).await;
         if failures == 0 {
-            // Wanted or not, a refresh follows.
+            // A refresh follows in both cases.
             let _elapsed = tokio::time::timeout(REGULAR, shared.wanted.notified()).await;
         }
     }
 }
 
-/// Time to the earliest next refresh.
+/// Minimum time until the next refresh.
 fn pause(failures: u32, took: Duration) -> Duration {
     if failures > 0 { back_off(failures) } else { LEAST.saturating_sub(took) }
 }
@@ -119,7 +119,7 @@ async fn refresh(client: &Client) -> Result<(Version, Listing), RuntimeError> {
 }
 
 impl Shared {
-    /// Notes the state, and logs it when it is another kind than before.
+    /// Sets the state, and logs it if its kind has changed.
     fn set_state(&self, state: State) {
         let before = std::mem::replace(&mut *self.state.lock(), state.clone());
         match (&before, &state) {

@@ -1,19 +1,19 @@
-//! How often the runtime is asked. Pure.
+//! Intervals between queries to the runtime. Pure.
 
 use std::time::{Duration, Instant};
 
-/// Refreshes start at least this far apart.
+/// Minimum time between the starts of two refreshes.
 pub const LEAST: Duration = Duration::from_secs(1);
-/// A refresh nobody asked for.
+/// Time between regular refreshes.
 pub const REGULAR: Duration = Duration::from_secs(60);
 
-/// Pause after the `n`th failure (or vain question) in a row, from 1: 1 s doubling to 60 s.
+/// Pause after the `n`th failure (or unsuccessful look-up) in a row, from 1: 1 s doubling to 60 s.
 pub fn back_off(n: u32) -> Duration {
     LEAST.saturating_mul(1 << n.saturating_sub(1).min(6)).min(REGULAR)
 }
 
-/// Names asked for in vain: a pod's cgroup exists before its sandbox does, and some containers are not the
-/// runtime's at all; neither may keep the runtime busy.
+/// Unsuccessful look-ups of a name: a pod's cgroup exists before its sandbox, and some containers do not belong to the
+/// runtime; neither may cause constant queries.
 #[derive(Debug, Default)]
 pub struct Misses {
     count: u32,
@@ -21,7 +21,7 @@ pub struct Misses {
 }
 
 impl Misses {
-    /// Notes the question; says whether the runtime should be asked again.
+    /// Records a look-up; returns whether the runtime should be queried again.
     pub fn ask(&mut self, now: Instant) -> bool {
         if self.next.is_some_and(|next| now < next) {
             return false;

@@ -1,4 +1,4 @@
-//! CRI's calls for pod sandboxes.
+//! CRI calls for pod sandboxes.
 
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -6,10 +6,10 @@ use super::client::gone_is_well;
 use super::{Client, RuntimeError};
 
 impl Client {
-    /// Makes a sandbox and starts it; gives its id. Has twice the limit, as in the kubelet
-    /// (`remoteRuntimeService.RunPodSandbox`): a network may have to be set up.
+    /// Creates and starts a sandbox; returns its id. The time limit is doubled as in the kubelet
+    /// (`remoteRuntimeService.RunPodSandbox`), because a network may have to be set up.
     ///
-    /// A call that was cut off may have left a sandbox behind: a listing by its labels finds it.
+    /// An interrupted call may have created the sandbox nevertheless: a listing by its labels finds it.
     pub async fn run_sandbox(&self, config: cri::PodSandboxConfig) -> Result<String, RuntimeError> {
         const CALL: &str = "RunPodSandbox";
         let about = config
@@ -27,7 +27,7 @@ impl Client {
         Ok(answer.pod_sandbox_id)
     }
 
-    /// Kills what runs in the sandbox and gives its network back. One that is gone is stopped.
+    /// Kills the containers of the sandbox and releases its network. Succeeds if the sandbox does not exist.
     pub async fn stop_sandbox(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::StopPodSandboxRequest { pod_sandbox_id: id.to_owned() };
@@ -35,8 +35,8 @@ impl Client {
         gone_is_well(self.call("StopPodSandbox", id, Some(self.request_limit), answer).await)
     }
 
-    /// Removes the sandbox and its containers; containerd stops it first when it is not. One that is gone is
-    /// removed.
+    /// Removes the sandbox and its containers; containerd stops it first if necessary. Succeeds if the sandbox does not
+    /// exist.
     pub async fn remove_sandbox(&self, id: &str) -> Result<(), RuntimeError> {
         let mut service = self.service.clone();
         let request = cri::RemovePodSandboxRequest { pod_sandbox_id: id.to_owned() };
@@ -47,7 +47,7 @@ impl Client {
     /// State, addresses and labels of a sandbox.
     ///
     /// # Errors
-    /// [`RuntimeError::is_not_found`] when it is gone.
+    /// [`RuntimeError::is_not_found`] if it does not exist.
     pub async fn sandbox_status(&self, id: &str) -> Result<cri::PodSandboxStatus, RuntimeError> {
         const CALL: &str = "PodSandboxStatus";
         let mut service = self.service.clone();

@@ -1,4 +1,4 @@
-//! What the runtime's listings said, by the ids that cgroup paths hold.
+//! Names from the runtime's listings, by the ids in cgroup paths.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -7,20 +7,20 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use nodewarden_model::{ContainerNames, PodNames};
 
-/// How long the names of what is gone are kept, so that events and series of removed cgroups still have them.
+/// How long the names of removed objects are kept, so that events and series of removed cgroups still have them.
 pub const KEPT: Duration = Duration::from_secs(600);
 
 /// Label with the container's name in its pod (`ContainerNameLabel`, `staging/…/kubelet/pkg/types/labels.go`).
 const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 
-/// One answer of the runtime to both lists.
+/// One response of the runtime to both list calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listing {
     pub sandboxes: Vec<cri::PodSandbox>,
     pub containers: Vec<cri::Container>,
 }
 
-/// A value and when a listing last had it.
+/// A value and the time of the last listing that contained it.
 #[derive(Debug, Clone)]
 struct Seen<T> {
     value: T,
@@ -31,14 +31,14 @@ struct Seen<T> {
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     pods: HashMap<String, Seen<PodNames>>,
-    /// Sandbox id to nothing: that it is one is what matters.
+    /// The ids of sandboxes.
     sandboxes: HashMap<String, Seen<()>>,
     containers: HashMap<String, Seen<ContainerNames>>,
 }
 
 impl Table {
-    /// Takes a listing over and drops what no listing of the last [`KEPT`] had. Says whether anything is now
-    /// answered differently.
+    /// Adds a listing and drops what no listing of the last [`KEPT`] contained. Returns whether any look-up now has a
+    /// different result.
     pub fn learn(&mut self, listing: Listing, now: Instant) -> bool {
         let mut changed = false;
         for sandbox in listing.sandboxes {
@@ -64,7 +64,7 @@ impl Table {
         self.pods.get(uid).map(|seen| &seen.value)
     }
 
-    /// Whether the id is a pod sandbox's.
+    /// Whether the id is that of a pod sandbox.
     pub fn is_sandbox(&self, id: &str) -> bool {
         self.sandboxes.contains_key(id)
     }
@@ -75,8 +75,8 @@ impl Table {
     }
 }
 
-/// The reference as the pod's author wrote it; runtimes without it have what the kubelet resolved it to, which
-/// may be an image id.
+/// The reference as the pod's author wrote it; some runtimes have only the one that the kubelet resolved, which may be
+/// an image id.
 fn image(spec: Option<cri::ImageSpec>, reference: String) -> String {
     let spec = spec.unwrap_or_default();
     [spec.user_specified_image, spec.image].into_iter().find(|image| !image.is_empty()).unwrap_or(reference)

@@ -8,7 +8,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::ProbeKind;
 pub(crate) use nodewarden_manifest::fixture::pod;
 use nodewarden_model::Verdict;
-use nodewarden_pods::probes::{ProbeMemory, Standing};
+use nodewarden_pods::probes::{ProbeMemory, ProbeState};
 
 pub(crate) fn record(pod: &Pod) -> Record {
     Record::new(pod, "/manifests/p.yaml", at(0))
@@ -66,7 +66,7 @@ pub(crate) fn published(id: &str, results: &[(ProbeKind, Verdict)]) -> Published
 pub(crate) fn memory(id: &str, results: &[(ProbeKind, Verdict)]) -> ProbeMemory {
     let mut memory = ProbeMemory::new(id);
     for (kind, verdict) in results {
-        *memory.of_mut(*kind) = Standing { result: Some(*verdict), last: Some(*verdict), run: 1 };
+        *memory.of_mut(*kind) = ProbeState { result: Some(*verdict), last: Some(*verdict), run: 1 };
     }
     memory
 }

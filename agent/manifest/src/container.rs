@@ -1,4 +1,4 @@
-//! A container as far as resources go.
+//! A container and its resources.
 
 use super::Resources;
 
@@ -9,7 +9,7 @@ pub enum ContainerKind {
     Init,
     /// An init container with `restartPolicy: Always`: starts in its turn and stays (KEP-753).
     Sidecar,
-    /// One of `spec.containers`.
+    /// A container of `spec.containers`.
     Regular,
 }
 
@@ -18,6 +18,6 @@ pub enum ContainerKind {
 pub struct Container {
     pub name: String,
     pub kind: ContainerKind,
-    /// After defaulting: a limit without a request is its request.
+    /// After defaulting: a limit without a request is also the request.
     pub resources: Resources,
 }

@@ -1,11 +1,11 @@
-//! What the API server fills in of resources (pkg/apis/core/v1/defaults.go, `SetDefaults_Pod`).
+//! The API server's defaults of resources (pkg/apis/core/v1/defaults.go, `SetDefaults_Pod`).
 
 use super::effective::aggregate;
 use super::names::{is_hugepages, is_overcommit_allowed, is_pod_level};
 use super::{Container, ResourceList, Resources};
 
-/// Defaults of a whole pod, then the rounding to thousandths; in the API server's order, which shows where amounts are
-/// finer.
+/// Fills in the defaults of a pod, then rounds to thousandths; the order is that of the API server and matters for
+/// finer amounts.
 pub(super) fn fill_in(
     containers: &mut [Container],
     init_containers: &mut [Container],
@@ -28,14 +28,14 @@ pub(super) fn fill_in(
     round(overhead);
 }
 
-/// A limit without a request is the request.
+/// A limit without a request is also the request.
 fn requests_from_limits(resources: &mut Resources) {
     for (name, limit) in &resources.limits {
         resources.requests.entry(name.clone()).or_insert_with(|| limit.clone());
     }
 }
 
-/// Containers' huge pages are the pod's limit where the pod says something, but nothing of them.
+/// If the pod has resources but none for huge pages, the sum of the containers' huge pages is the pod's limit.
 fn hugepage_limits(pod: &mut Resources, containers: &ResourceList) {
     if pod.is_empty() {
         return;
@@ -47,7 +47,7 @@ fn hugepage_limits(pod: &mut Resources, containers: &ResourceList) {
     }
 }
 
-/// A pod with limits requests what its containers do together, and its limits of what they don't.
+/// A pod with limits has as requests the sum of its containers' requests; for other resources, its limits.
 fn pod_requests(pod: &mut Resources, containers: &ResourceList) {
     if pod.limits.is_empty() {
         return;

@@ -1,8 +1,8 @@
-//! What a resolver takes (kubelet `formDNSConfigFitsLimits`; pkg/apis/core/validation).
+//! Limits of a resolver configuration (kubelet `formDNSConfigFitsLimits`; pkg/apis/core/validation).
 
 pub const MOST_NAMESERVERS: usize = 3;
 pub const MOST_SEARCHES: usize = 32;
-/// Of all search domains together, with the blanks between them.
+/// Maximum length of all search domains together, including the spaces between them.
 pub const LONGEST_SEARCHES: usize = 2048;
-/// Of one domain.
+/// Maximum length of one domain.
 pub const LONGEST_DOMAIN: usize = 253;

@@ -1,12 +1,12 @@
-//! What a whole pod counts for (component-helpers `resource.PodRequests` and `PodLimits`).
+//! Requests and limits of a whole pod (component-helpers `resource.PodRequests` and `PodLimits`).
 
 use super::names::is_pod_level;
 use super::resources::{add, raise};
 use super::{Container, ContainerKind, Pod, ResourceList, Resources};
 
 impl Pod {
-    /// What the scheduler sets aside for the pod and its cgroup's weight comes from: the containers together, or the
-    /// pod's own requests for the resources that it names, and the overhead.
+    /// The pod's requests, which the scheduler reserves and from which the cgroup's weight is computed: the sum of the
+    /// containers, or the pod's own requests for resources that it names, plus the overhead.
     pub fn requests(&self) -> ResourceList {
         let mut total = self.containers_requests();
         if let Some(own) = self.resources.as_ref().filter(|own| own.requests.keys().any(|n| is_pod_level(n)))
@@ -17,8 +17,8 @@ impl Pod {
         total
     }
 
-    /// The most the pod may use of each resource that has a limit. The overhead adds to limits that are there and not
-    /// zero. A container without a limit does not show here: see whether all have one before a limit is set.
+    /// The pod's limits by resource. The overhead is added to existing nonzero limits. Containers without a limit are not
+    /// visible here: check that all have one before setting a limit.
     pub fn limits(&self) -> ResourceList {
         let mut total = self.containers_limits();
         if let Some(own) = self.resources.as_ref().filter(|own| names_pod_level(own)) {
@@ -32,17 +32,17 @@ impl Pod {
         total
     }
 
-    /// The containers' requests together, without the pod's own and the overhead.
+    /// The sum of the containers' requests, without the pod's own and the overhead.
     pub fn containers_requests(&self) -> ResourceList {
         aggregate(&self.containers, &self.init_containers, |c| &c.resources.requests)
     }
 
-    /// The containers' limits together, without the pod's own and the overhead.
+    /// The sum of the containers' limits, without the pod's own and the overhead.
     pub fn containers_limits(&self) -> ResourceList {
         aggregate(&self.containers, &self.init_containers, |c| &c.resources.limits)
     }
 
-    /// Whether the pod itself, not only its containers, sets resources that count there (KEP-2837).
+    /// Whether the pod itself sets resources that are supported at pod level (KEP-2837).
     pub fn sets_pod_level_resources(&self) -> bool {
         self.resources.as_ref().is_some_and(names_pod_level)
     }
@@ -57,8 +57,8 @@ fn replace(total: &mut ResourceList, own: &ResourceList) {
     total.extend(counted.map(|(name, quantity)| (name.clone(), quantity.clone())));
 }
 
-/// The larger of what runs in the end (containers and sidecars) and the most that starting takes: each init container
-/// beside the sidecars before it (KEP-753, "Resources calculation for scheduling and pod admission").
+/// The maximum of the running containers and sidecars, and of each init container with the sidecars before it (KEP-753,
+/// "Resources calculation for scheduling and pod admission").
 pub(super) fn aggregate(
     containers: &[Container],
     init_containers: &[Container],

@@ -1,6 +1,6 @@
-//! `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion).
+//! Expands `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion).
 
-/// Puts in what `value` knows; what it does not know stays as it is written, `$$` is one `$`.
+/// Replaces references by their values; unknown references are kept, `$$` becomes `$`.
 pub fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -25,7 +25,7 @@ pub fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     out
 }
 
-/// `(NAME)` and what follows.
+/// The name of a reference `(NAME)`, and the rest of the text.
 fn reference(text: &str) -> Option<(&str, &str)> {
     text.strip_prefix('(')?.split_once(')')
 }

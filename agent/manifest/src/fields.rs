@@ -1,10 +1,10 @@
-//! Parts of a manifest by name: its containers, and the paths of `fieldRef`.
+//! Finds parts of a manifest by name: containers, and paths of `fieldRef`.
 
 use k8s_openapi::api::core::v1;
 
 use super::{Container, Pod};
 
-/// A container by its name: as the manifest has it, and what it asks for.
+/// The container of this name: its part of the manifest, and its resources.
 pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a v1::Container, &'a Container)> {
     let init = pod.spec.init_containers.iter().flatten().zip(&pod.init_containers);
     init.chain(pod.spec.containers.iter().zip(&pod.containers)).find(|(manifest, _)| manifest.name == name)
@@ -15,7 +15,7 @@ pub fn all(pod: &Pod) -> impl Iterator<Item = &v1::Container> {
     pod.spec.init_containers.iter().flatten().chain(&pod.spec.containers)
 }
 
-/// Those that a file of a `downwardAPI` volume can have; the API server allows no other there.
+/// Whether the API server allows this field in a `downwardAPI` volume.
 pub fn is_volume_field(path: &str) -> bool {
     matches!(
         path,
@@ -23,7 +23,7 @@ pub fn is_volume_field(path: &str) -> bool {
     ) || subscript(path).is_some()
 }
 
-/// `metadata.labels['key']`: the map's name and the key.
+/// Splits `metadata.labels['key']` into the name of the map and the key.
 pub fn subscript(path: &str) -> Option<(&str, &str)> {
     let (map, key) = path.strip_suffix("']")?.split_once("['")?;
     matches!(map, "metadata.labels" | "metadata.annotations").then_some((map, key))

@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use super::Pod;
 
-/// Pod `default/p` of this spec, uid `u`.
+/// The pod `default/p` with uid `u` and this spec.
 ///
 /// # Panics
-/// When the spec is none of a pod.
+/// If the spec is not that of a pod.
 pub fn pod(spec: Value) -> Arc<Pod> {
     let manifest = json!({"metadata": {"name": "p", "uid": "u"}, "spec": spec});
     let pod = serde_json::from_value(manifest).expect("a pod's fields");

@@ -1,4 +1,4 @@
-//! Against what a kubelet's own functions made of 500 pods, and the class a real kubelet gave its pods.
+//! Compares with recordings: results of a kubelet's functions for 500 pods, and QoS classes set by a real kubelet.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::{Pod, ResourceList, Resources};
 
-/// A recording as `T`.
+/// Reads a recording.
 pub(super) fn load<T: DeserializeOwned>(file: &str) -> Option<T> {
     nodewarden_testing::golden::load(file)
         .map(|value| serde_json::from_value(value).expect("the recording's form"))

@@ -1,4 +1,4 @@
-//! How long a pod's end may take.
+//! The termination grace period of a pod.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use crate::Pod;
 
 const DEFAULT_SECONDS: i64 = 30;
 
-/// `spec.terminationGracePeriodSeconds`. The API server makes 1 of what is below 0 (registry/core/pod strategy).
+/// `spec.terminationGracePeriodSeconds`. As in the API server, negative values mean 1 s (registry/core/pod strategy).
 pub fn grace(pod: &Pod) -> Duration {
     let seconds = pod.spec.termination_grace_period_seconds.unwrap_or(DEFAULT_SECONDS);
     Duration::from_secs(u64::try_from(seconds).unwrap_or(1))

@@ -1,22 +1,22 @@
-//! What a manifest asks of an HTTP server.
+//! The action `httpGet` of a manifest.
 
 use k8s_openapi::api::core::v1;
 
 use crate::resolve_port;
 
-/// `httpGet` of a probe or a hook.
+/// `httpGet` of a probe or lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpGetAction {
     pub scheme: Scheme,
-    /// None: the pod's address.
+    /// `None` for the pod's address.
     pub host: Option<String>,
     pub port: u16,
-    /// With its query.
+    /// Path with query.
     pub path: String,
     pub headers: Vec<(String, String)>,
 }
 
-/// How it is spoken to; certificates are not verified.
+/// The scheme of the request; certificates are not verified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Scheme {
@@ -25,7 +25,7 @@ pub enum Scheme {
 }
 
 impl HttpGetAction {
-    /// None: it names a port that the container does not have.
+    /// The action of a manifest; `None` if it names a port that the container does not have.
     pub fn of(asked: &v1::HTTPGetAction, container: &v1::Container) -> Option<Self> {
         let headers = asked.http_headers.iter().flatten().map(|h| (h.name.clone(), h.value.clone()));
         Some(Self {
@@ -39,7 +39,7 @@ impl HttpGetAction {
 }
 
 impl Scheme {
-    /// As in a URL.
+    /// The name in a URL.
     pub fn name(self) -> &'static str {
         self.into()
     }

@@ -1,8 +1,8 @@
-//! What a pod is here: parsed and checked once, from Kubernetes' own types, into values that every other room uses.
+//! Pods and their manifests: parsed and validated once, from Kubernetes' types into the values that other crates use.
 //!
 //! - [`Quantity`]: exact, with the rounding of apimachinery's `resource.Quantity`.
-//! - [`Pod::from_kubernetes`]: every problem at once, each with its field path.
-//! - [`Pod::requests`], [`Pod::limits`]: what the scheduler and the kubelet count for the whole pod.
+//! - [`Pod::from_kubernetes`]: validates a pod and returns all problems, each with its field path.
+//! - [`Pod::requests`], [`Pod::limits`]: requests and limits of the whole pod, as in the scheduler and kubelet.
 
 mod container;
 mod defaults;
@@ -54,7 +54,7 @@ pub use resources::{ResourceList, Resources};
 pub use signal::signal;
 pub use sysctl::dotted;
 
-/// One pod, valid and with the API server's defaults.
+/// A valid pod with the API server's defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
     pub uid: String,
@@ -65,38 +65,38 @@ pub struct Pod {
     /// `spec.priority`, else that of the system class named in `spec.priorityClassName`, else 0.
     pub priority: i32,
     pub qos: QosClass,
-    /// In the order of the manifest; sidecars among them.
+    /// In the order of the manifest, including sidecars.
     pub init_containers: Vec<Container>,
     pub containers: Vec<Container>,
     /// `spec.overhead`.
     pub overhead: ResourceList,
-    /// `spec.resources` after defaulting (KEP-2837); `None` where the pod sets none.
+    /// `spec.resources` after defaulting (KEP-2837); `None` if the pod sets none.
     pub resources: Option<Resources>,
-    /// The rest of the manifest, for those who start the pod.
+    /// The whole spec of the manifest, for starting the pod.
     pub spec: Arc<PodSpec>,
 }
 
 impl Pod {
-    /// A pod as the API server would take it: with defaults, by its rules for identity and resources.
+    /// Validates a pod by the API server's rules for identity and resources, and fills in the defaults.
     ///
     /// # Errors
-    /// Every problem at once.
+    /// All problems.
     pub fn from_kubernetes(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
         let (pod, mut problems) = read::read(pod);
         problems.extend(validate::problems(&pod, &problems));
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
     }
 
-    /// The container of this name, init containers among them.
+    /// The container or init container of this name.
     pub fn container(&self, name: &str) -> Option<&Container> {
         self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
     }
 
-    /// A pod with defaults that is held to no rule but well-formed quantities: what kubelets' functions are compared
-    /// with, on pods that no API server would take.
+    /// A pod with defaults, of which only the quantities are validated: for comparisons with kubelet functions, on pods
+    /// that an API server would refuse.
     ///
     /// # Errors
-    /// The quantities that could not be read.
+    /// The invalid quantities.
     #[cfg(any(test, feature = "testing"))]
     pub fn unchecked(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
         let (pod, problems) = read::read(pod);

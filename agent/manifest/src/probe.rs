@@ -1,4 +1,4 @@
-//! What a manifest asks of a probe, with the kubelet's defaults (pkg/apis/core/v1 `SetDefaults_Probe`).
+//! Probes of a manifest, with the kubelet's defaults (pkg/apis/core/v1 `SetDefaults_Probe`).
 
 use std::time::Duration;
 
@@ -28,38 +28,38 @@ const DEFAULT_FAILURES: u32 = 3;
 pub struct ProbeSpec {
     pub kind: ProbeKind,
     pub handler: ProbeHandler,
-    /// After the container's start.
+    /// Time from the container's start to the first run.
     pub initial_delay: Duration,
     pub timeout: Duration,
     pub period: Duration,
-    /// Successes in a row.
+    /// Number of successes in a row for a success.
     pub success_threshold: u32,
-    /// Failures in a row.
+    /// Number of failures in a row for a failure.
     pub failure_threshold: u32,
-    /// Instead of the pod's, for a container that this probe ends.
+    /// Grace period of a container killed because of this probe, instead of the pod's.
     pub grace: Option<Duration>,
 }
 
-/// How it is made.
+/// The action of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeHandler {
     Exec(Vec<String>),
     HttpGet(HttpGetProbe),
     TcpSocket {
-        /// None: the pod's address.
+        /// `None` for the pod's address.
         host: Option<String>,
         port: u16,
     },
     Grpc {
         port: u16,
-        /// Empty: the server as a whole.
+        /// Name of the service; empty for the server as a whole.
         service: String,
     },
 }
 
 impl ProbeSpec {
-    /// Those of a container, in the order of [`ProbeKind::ALL`]. One without a handler, or with a port that nobody has,
-    /// is refused by validation and left out here.
+    /// The probes of a container, in the order of [`ProbeKind::ALL`]. Probes without a handler or with an unknown port name
+    /// are refused by validation and left out here.
     pub fn of(container: &Container) -> Vec<Self> {
         let asked = |kind| match kind {
             ProbeKind::Startup => container.startup_probe.as_ref(),
@@ -86,13 +86,13 @@ impl ProbeSpec {
     }
 }
 
-/// Nothing below 1 has a meaning: it stands for the default, as 0 does with the API server.
+/// Values below 1 mean the default, as 0 does in the API server.
 fn at_least_one(value: Option<i32>, default: u32) -> u32 {
     value.and_then(|value| u32::try_from(value).ok()).filter(|value| *value > 0).unwrap_or(default)
 }
 
 impl ProbeHandler {
-    /// In the order in which the kubelet's prober looks for one.
+    /// The handler of a probe; if there are several, the first in the kubelet's order.
     fn of(probe: &Probe, container: &Container) -> Option<Self> {
         if let Some(exec) = &probe.exec {
             let env = container.env.as_deref().unwrap_or_default();
@@ -121,8 +121,8 @@ impl ProbeHandler {
     }
 }
 
-/// What the manifest itself sets a variable to (kubelet `ExpandContainerCommandOnlyStatic`): as it is written, nothing
-/// for one from elsewhere, the last of several.
+/// The literal value of a variable in the manifest (kubelet `ExpandContainerCommandOnlyStatic`), the last of several;
+/// `None` for a variable with another source.
 fn variable(env: &[EnvVar], name: &str) -> Option<String> {
     let set = env.iter().rev().find(|variable| variable.name == name)?;
     Some(set.value.clone().unwrap_or_default())

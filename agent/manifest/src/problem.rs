@@ -1,14 +1,14 @@
-//! What is wrong with a pod.
+//! Problems of a pod's manifest.
 
-/// One thing that keeps a pod from being taken.
+/// A reason to refuse a pod.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {}{expected}", shown(value))]
 pub struct Problem {
-    /// Where: `spec.containers[1].resources.limits[cpu]`.
+    /// Path of the field: `spec.containers[1].resources.limits[cpu]`.
     pub field: String,
-    /// What is there; empty where nothing is.
+    /// The value; empty if it is missing.
     pub value: String,
-    /// What should be: `must be …`, `is required`.
+    /// What is expected: `must be …`, `is required`.
     pub expected: String,
 }
 

@@ -1,4 +1,4 @@
-//! From Kubernetes' types: quantities read, defaults filled in, nothing judged yet.
+//! Converts from Kubernetes' types: parses quantities and fills in defaults, without validation.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,8 +11,7 @@ use super::{
 };
 use crate::QosClass;
 
-/// The pod, without the quantities that could not be read, and these as problems. A pod without a spec is one without
-/// containers.
+/// The pod without its invalid quantities, which are returned as problems. A pod without a spec has no containers.
 pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
     let spec = pod.spec.unwrap_or_default();
     let mut problems = Vec::new();
@@ -67,7 +66,7 @@ fn resources(text: &v1::ResourceRequirements, at: &str, problems: &mut Vec<Probl
 fn list(text: Option<&BTreeMap<String, Text>>, at: &str, problems: &mut Vec<Problem>) -> ResourceList {
     let mut list = ResourceList::new();
     for (name, Text(text)) in text.into_iter().flatten() {
-        // Kubernetes lets white space pass around a quantity.
+        // Kubernetes accepts white space around a quantity.
         match Quantity::parse(text.trim()) {
             Ok(quantity) => {
                 list.insert(name.clone(), quantity);

@@ -7,7 +7,7 @@ use super::Quantity;
 /// Amounts by resource name (`cpu`, `memory`, `hugepages-2Mi`, `example.com/gpu`).
 pub type ResourceList = BTreeMap<String, Quantity>;
 
-/// What a container or a pod asks for and may use.
+/// Requests and limits of a container or pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resources {
     pub requests: ResourceList,
@@ -20,7 +20,7 @@ impl Resources {
     }
 }
 
-/// Adds what `more` has, name by name.
+/// Adds the amounts of `more` by name.
 pub(super) fn add(list: &mut ResourceList, more: &ResourceList) {
     for (name, quantity) in more {
         match list.get_mut(name) {
@@ -32,7 +32,7 @@ pub(super) fn add(list: &mut ResourceList, more: &ResourceList) {
     }
 }
 
-/// Raises `list` to what `other` has, name by name.
+/// Raises the amounts of `list` to those of `other` by name.
 pub(super) fn raise(list: &mut ResourceList, other: &ResourceList) {
     for (name, quantity) in other {
         if list.get(name).is_none_or(|own| quantity > own) {

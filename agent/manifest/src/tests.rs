@@ -35,11 +35,11 @@ fn starting_may_take_more_than_running() {
     assert_eq!(total(&[]), "1");
     assert_eq!(total(&[request("i", "3", false)]), "3");
     assert_eq!(total(&[request("s", "2", true)]), "3");
-    // An init container runs beside the sidecars before it, not those after it.
+    // An init container runs together with the sidecars before it, not with those after it.
     assert_eq!(total(&[request("s", "2", true), request("i", "3", false)]), "5");
     assert_eq!(total(&[request("i", "3", false), request("s", "2", true)]), "3");
     assert_eq!(total(&[request("a", "1", true), request("i", "4", false), request("b", "5", true)]), "7");
-    // All sidecars, in the end, beside the containers.
+    // In the end all sidecars run together with the containers.
     assert_eq!(total(&[request("a", "500m", true), request("b", "250m", true)]), "1750m");
 }
 
@@ -84,7 +84,7 @@ fn huge_pages_at_the_pod() {
             format!("a.b/c=1 cpu=1 {pages}"),
         ]
     );
-    // A request for the size stands for itself.
+    // A request for the page size is kept.
     assert_eq!(
         at_pod(json!({"requests": {"hugepages-2Mi": "8Mi", "hugepages-1Gi": "1Gi"}}))[..2],
         ["hugepages-1Gi=1Gi hugepages-2Mi=8Mi", ""]

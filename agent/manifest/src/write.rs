@@ -12,7 +12,7 @@ impl Pod {
         v1::Pod { metadata: self.metadata(), spec: Some((*self.spec).clone()), status: None }
     }
 
-    /// What stands beside the spec in the manifest, with the uid.
+    /// The parts of the manifest other than the spec, with the uid.
     pub fn metadata(&self) -> ObjectMeta {
         let some = |map: &std::collections::BTreeMap<String, String>| (!map.is_empty()).then(|| map.clone());
         ObjectMeta {

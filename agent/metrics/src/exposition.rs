@@ -38,13 +38,13 @@ impl<'a> Exposition<'a> {
         self.family(desc).sample(&[], &[], value.into(), &[]);
     }
 
-    /// Appends text that is in the format already, ending in a line feed.
+    /// Appends text that already has the exposition format and ends in a line feed.
     pub fn raw(&mut self, text: &[u8]) {
         self.buffer.extend_from_slice(text);
         self.hand_on(CHUNK_BYTES);
     }
 
-    /// Hands on what is left.
+    /// Passes the rest of the text on.
     pub fn finish(mut self) {
         self.hand_on(1);
     }
@@ -67,7 +67,7 @@ pub fn to_vec(write: impl FnOnce(&mut Exposition<'_>)) -> Vec<u8> {
     all
 }
 
-/// One family being written.
+/// A family that is being written.
 pub struct Family<'e, 'a> {
     desc: &'static Desc,
     begun: bool,
@@ -191,7 +191,7 @@ pub fn push_stamp(out: &mut Vec<u8>, millis: u64) {
     number::int(out, millis);
 }
 
-/// A label value: backslash, quote and line feed are escaped, all else stands as it is.
+/// Appends a label value with backslash, quote and line feed escaped.
 fn escape(out: &mut Vec<u8>, value: &str) {
     let mut rest = value.as_bytes();
     while let Some(i) = rest.iter().position(|b| matches!(b, b'\\' | b'"' | b'\n')) {

@@ -20,7 +20,7 @@ macro_rules! families {
             /// Every family of this table.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// What is fixed about the family.
+            /// The constant description of the family.
             pub fn desc(self) -> &'static $crate::family::Desc {
                 use $crate::family::{Desc, Kind};
                 match self {
@@ -44,7 +44,7 @@ mod tests {
     fn check(table: &[&'static Desc]) {
         let mut names = HashSet::new();
         for desc in table {
-            assert!(names.insert(desc.name), "{} stands twice", desc.name);
+            assert!(names.insert(desc.name), "{} is defined twice", desc.name);
             assert!(!desc.help.is_empty() && !desc.help.contains(['\\', '\n']), "help of {}", desc.name);
             let mut keys = HashSet::new();
             assert!(desc.labels.iter().all(|k| keys.insert(k)), "label keys of {}", desc.name);
@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn every_table_is_sound() {
+    fn every_table_is_valid() {
         check(&Cadvisor::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         check(&Resource::ALL.iter().map(|f| f.desc()).collect::<Vec<_>>());
         let topics = nodewarden_model::Topic::ALL.into_iter().flat_map(|topic| topic.spec().families);
@@ -62,7 +62,7 @@ mod tests {
             let ours = ["nodewarden_", "process_", "kubelet_", "prober_"];
             assert!(
                 ours.iter().any(|space| desc.name.starts_with(space)),
-                "{} is in no name space of ours",
+                "{} has none of the agent's name prefixes",
                 desc.name
             );
         }

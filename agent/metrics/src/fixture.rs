@@ -14,7 +14,7 @@ use nodewarden_model::{
     Snapshot, Status, Topic, TopicStatus, Usage,
 };
 
-/// When the fixture's files were read.
+/// Time at which the fixture's files were read, in milliseconds since 1970.
 pub const READ_MILLIS: u64 = 1_700_000_500_125;
 
 fn at(millis: u64) -> SystemTime {
@@ -40,7 +40,7 @@ pub fn snapshot(pods: usize) -> Snapshot {
         group("/kubepods", Identity::Kubepods),
         group("/kubepods/burstable", Identity::Qos(QosClass::Burstable)),
     ];
-    // Levels, pods and units hold no tasks of their own in the places the kernel programs count.
+    // Levels, pods and units have no tasks of their own, so the kernel programs count nothing for them.
     for group in &mut groups {
         group.kernel = KernelCounters::idle();
     }
@@ -179,7 +179,7 @@ fn machine() -> Machine {
     }
 }
 
-/// As without a container runtime: paths tell uids and ids, and nobody tells a name.
+/// Removes the names, as without a container runtime: uids and ids are known from paths, names are unknown.
 pub fn forget_names(snapshot: &mut Snapshot) {
     snapshot.groups.retain(|g| !matches!(&*g.identity, Identity::Container { sandbox: true, .. }));
     for group in &mut snapshot.groups {
@@ -247,7 +247,7 @@ pub fn status() -> Status {
     }
 }
 
-/// Answers every question with the fixture.
+/// An agent state that always returns the fixture.
 pub struct Still(pub Arc<Snapshot>);
 
 impl AgentState for Still {
@@ -272,7 +272,7 @@ impl AgentState for Still {
     }
 }
 
-/// One pod that runs, with a container that was started again and had a process killed for memory.
+/// One running pod with a container that was restarted and had a process killed by the OOM killer.
 pub fn pods() -> Vec<Arc<PodView>> {
     let runs = nodewarden_model::fixture::pod();
     let mut pod = (*runs.pod).clone();
@@ -289,12 +289,12 @@ pub fn pods() -> Vec<Arc<PodView>> {
     vec![Arc::new(runs), Arc::new(waits)]
 }
 
-/// Probes of that pod: one that is done, one that ran often and one that never did.
+/// Probes of that pod: one that is finished, one that ran often and one that never ran.
 pub fn probes() -> ProbesView {
     nodewarden_model::fixture::probes()
 }
 
-/// Writes `/metrics` of everything here, without what is counted through the facade.
+/// Writes `/metrics` with the whole fixture, without the families counted through the facade.
 pub fn write_own(out: &mut Exposition<'_>, groups: usize) {
     let (snapshot, status, pods) = (snapshot(groups), status(), pods());
     let (devices, probes, images, pressure) = (devices(), probes(), images(), pressure());
@@ -320,7 +320,7 @@ pub fn images() -> ImagesView {
     nodewarden_model::fixture::images()
 }
 
-/// A resource with two devices, of which one is unhealthy and given away, and one whose plugin is away.
+/// A resource with two devices, one of them unhealthy and allocated, and a resource whose plugin is disconnected.
 pub fn devices() -> DevicesView {
     let device = |id: &str, health, owner| DeviceView { id: id.into(), health, numa: vec![0], owner };
     let owner = DeviceOwner {

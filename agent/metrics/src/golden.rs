@@ -1,5 +1,5 @@
-//! Against the families that a real kubelet showed: whatever is written under a kubelet's name has its type and
-//! its label keys, and whatever is missing is missing on purpose.
+//! Compares our families with those recorded from a real kubelet: a family with a kubelet's name has the same type
+//! and label keys, and every missing family is listed as missing on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn recorded(endpoint: &str) -> Option<Recorded> {
     Some(families.iter().map(family).collect())
 }
 
-/// Compares `shown` with the recording; `extra` names are allowed beside it, `left_out` may be missing.
+/// Compares `shown` with the recording; names in `extra` may be added, those in `left_out` may be missing.
 fn compare(shown: &BTreeMap<String, parsed::Family>, recorded: &Recorded, extra: &[&str], left_out: &[&str]) {
     for (name, family) in shown {
         let Some((kind, sets)) = recorded.get(name) else {
@@ -67,8 +67,8 @@ fn resource_families() {
     compare(&shown, &golden, &[], &[]);
 }
 
-/// Families that the recorded kubelet had no occasion to show: no start of its containers had failed, it had no device
-/// plugins, its pods no probes, and no image and no pod had to go.
+/// Families missing from the recording for lack of an occasion: no container start failed, there were no device
+/// plugins and no probes, no image was collected and no pod evicted.
 const NO_OCCASION: [Own; 9] = [
     Own::StartedContainersErrors,
     Own::DevicePluginRegistrations,
@@ -81,7 +81,7 @@ const NO_OCCASION: [Own; 9] = [
     Own::Preemptions,
 ];
 
-/// What a kubelet shows of itself and we show as well has its type and its label keys.
+/// The families that both a kubelet and this agent show have the same type and label keys.
 #[test]
 fn kubelet_families() {
     let Some(recorded) = recorded("/metrics (kubelet's own, the families that concern this agent)") else {
@@ -99,11 +99,11 @@ fn kubelet_families() {
     }
 }
 
-/// Keys of ours that the recorded node had no occasion to show: it limited no swap at these levels.
+/// Keys of ours that are missing from the recording, because that node had no swap limit at these levels.
 const ONLY_WITH_A_SWAP_LIMIT: [&str; 2] =
     [".node.systemContainers.swap.swapAvailableBytes: number", ".pods.swap.swapAvailableBytes: number"];
 
-/// What no value of the node's cgroups tells.
+/// Keys whose values cannot be read from the node's cgroups.
 const SUMMARY_LEFT_OUT: [&str; 6] = [
     ".node.runtime.",
     ".pods.containers.logs.",

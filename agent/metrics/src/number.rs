@@ -5,7 +5,7 @@ use std::io::Write;
 /// A sample's value in the unit it was counted in. Nano- and microseconds come out as seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Value {
-    /// As it is.
+    /// Written unchanged.
     Int(u64),
     /// Nanoseconds, written as seconds.
     Nanos(u64),
@@ -21,7 +21,7 @@ impl From<u64> for Value {
 }
 
 impl Value {
-    /// Appends the value in the form that Go's `ParseFloat` (Prometheus) takes.
+    /// Appends the value in the form that Go's `ParseFloat` (Prometheus) accepts.
     pub fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Int(n) => int(out, n),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn forms() {
+    fn numbers_have_the_form_that_prometheus_reads() {
         let cases = [
             (Value::Int(0), "0"),
             (Value::Int(u64::MAX), "18446744073709551615"),

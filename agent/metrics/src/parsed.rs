@@ -1,5 +1,4 @@
-//! A strict reader of the exposition format, for tests: what is written must read back, each family in one piece
-//! and each series once.
+//! A strict parser of the exposition format for tests: each family must be in one piece and each series occur once.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
@@ -16,7 +15,7 @@ pub struct Family {
 ///
 /// # Panics
 ///
-/// When it is not well formed.
+/// If the text is not well formed.
 pub fn families(text: &[u8]) -> BTreeMap<String, Family> {
     let text = std::str::from_utf8(text).expect("UTF-8");
     assert!(text.ends_with('\n'));

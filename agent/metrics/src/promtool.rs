@@ -1,4 +1,4 @@
-//! `promtool check metrics` over the three documents. Skipped, and said so, where there is no promtool.
+//! Runs `promtool check metrics` on the three documents. Skipped if promtool is not installed.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -7,13 +7,13 @@ use std::process::{Command, Stdio};
 use super::exposition::to_vec;
 use super::{Own, cadvisor, fixture, recorder, resource};
 
-/// What its linter dislikes about names that cAdvisor set (exit code 3; a text that does not parse gives 1).
+/// The linter's complaints about names that cAdvisor defines (exit code 3; a text that does not parse gives 1).
 const CADVISORS_OWN: [&str; 2] = [
     "cadvisor_version_info label names should be written in 'snake_case' not 'camelCase'",
     "container_memory_failcnt counter metrics should have \"_total\" suffix",
 ];
 
-/// The same of the kubelet's.
+/// The linter's complaints about names that the kubelet defines.
 const KUBELETS_OWN: [&str; 2] = [
     "kubelet_evictions counter metrics should have \"_total\" suffix",
     "kubelet_preemptions counter metrics should have \"_total\" suffix",
@@ -32,7 +32,7 @@ fn promtool() -> Option<PathBuf> {
     found
 }
 
-/// Exit code and the lines said.
+/// Exit code and output lines.
 fn check(tool: &Path, text: &[u8]) -> (Option<i32>, Vec<String>) {
     let mut child = Command::new(tool)
         .args(["check", "metrics"])
@@ -48,7 +48,7 @@ fn check(tool: &Path, text: &[u8]) -> (Option<i32>, Vec<String>) {
 }
 
 #[test]
-fn own_metrics_parse_and_only_the_kubelets_names_are_disliked() {
+fn own_metrics_parse_and_the_linter_rejects_only_names_of_the_kubelet() {
     let Some(tool) = promtool() else { return };
     recorder::handle();
     ::metrics::counter!(Own::HttpRequests.name(), "path" => "/metrics", "code" => "200").increment(1);
@@ -75,7 +75,7 @@ fn resource_metrics_are_clean() {
 }
 
 #[test]
-fn cadvisor_metrics_parse_and_only_cadvisors_names_are_disliked() {
+fn cadvisor_metrics_parse_and_the_linter_rejects_only_names_of_cadvisor() {
     let Some(tool) = promtool() else { return };
     let text = to_vec(|e| cadvisor::write(e, &fixture::snapshot(3)));
     let (code, mut said) = check(&tool, &text);

@@ -1,6 +1,6 @@
-//! The `metrics` facade's recorder: counters that other rooms keep while they work, such as HTTP durations.
+//! The recorder of the `metrics` facade, for values that other crates count while they work, such as HTTP durations.
 //!
-//! Whoever counts through the facade takes the name from [`Own`] and lists it in [`Own::FACADE`].
+//! A family counted through the facade takes its name from [`Own`] and is listed in [`Own::FACADE`].
 
 use std::sync::OnceLock;
 
@@ -14,8 +14,8 @@ const DURATION_BOUNDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0
 
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// The process' recorder, installed on the first call. When something else has installed a recorder before, the
-/// facade's counts go there and what is rendered here stays empty: said once in the log.
+/// The recorder of the process, installed at the first call. If another recorder was installed before, the counts go
+/// there and [`render`] returns nothing; a warning is logged once.
 pub fn handle() -> &'static PrometheusHandle {
     RECORDER.get_or_init(|| {
         let builder = PrometheusBuilder::new().set_buckets(&DURATION_BOUNDS).unwrap_or_else(|error| {
@@ -43,7 +43,7 @@ fn describe() {
     }
 }
 
-/// What has been counted through the facade, in the exposition format.
+/// The values counted through the facade, in the exposition format.
 pub fn render() -> Vec<u8> {
     let mut text = handle().render().into_bytes();
     if text.last().is_some_and(|&b| b != b'\n') {

@@ -1,12 +1,12 @@
 //! `/metrics/resource`: what metrics-server reads of a kubelet (`pkg/kubelet/metrics/collectors/resource_metrics.go`).
 //!
-//! Its labels carry no id, so what they say must be one thing only:
+//! Its labels contain no id, so they have to identify a cgroup by themselves:
 //!
-//! - Where no runtime told the names, `container` is the container's id, `pod` the pod's uid and `namespace` is
-//!   empty: told apart and found again, yet not mistaken for names (no pod has an empty namespace).
-//! - Of several cgroups with the same labels (a restarted container, a static pod made anew) the living one is
+//! - If the names are unknown because there is no runtime, `container` is the container's id, `pod` the pod's uid
+//!   and `namespace` is empty: unique and stable, yet not mistaken for names (no pod has an empty namespace).
+//! - Of several cgroups with the same labels (a restarted container, a recreated static pod) the existing one is
 //!   shown, else the youngest.
-//! - Sandboxes are no containers here, as in the kubelet. A removed cgroup keeps its counter, without gauges.
+//! - Sandboxes do not count as containers, as in the kubelet. A removed cgroup keeps its counters, without gauges.
 
 use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
@@ -57,7 +57,7 @@ pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot) {
                 continue;
             }
             if let Some(value) = entry.value(family) {
-                // As in the kubelet, these two say nothing of a reading and carry no time.
+                // As in the kubelet, these two do not come from a reading and have no timestamp.
                 let timeless = matches!(family, Resource::ContainerStart | Resource::ScrapeError);
                 writer.sample(&entry.labels, &[], value, if timeless { &[] } else { &entry.stamp });
             }
@@ -100,7 +100,7 @@ impl Entry<'_> {
             Resource::ContainerSwap | Resource::NodeSwap | Resource::PodSwap => {
                 usage.memory.as_ref()?.swap_bytes.map(Value::Int)
             }
-            // Without a limit the kubelet shows none.
+            // As in the kubelet, there is no sample without a limit.
             Resource::ContainerSwapLimit => usage.memory.as_ref()?.swap_limit_bytes.map(Value::Int),
             Resource::ContainerStart => match self.source {
                 Source::Group(group) => {
@@ -122,7 +122,7 @@ fn stamp(usage: &Usage) -> Vec<u8> {
     text
 }
 
-/// Containers and pods, one for each set of labels.
+/// Containers and pods, one per set of labels.
 fn entries<'a>(groups: &[&'a GroupView]) -> (Vec<Entry<'a>>, Vec<Entry<'a>>) {
     let names = Names::of(groups);
     let (mut containers, mut pods) = (Unique::default(), Unique::default());
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_values() {
+    fn samples_have_the_kubelets_names_and_labels() {
         let snapshot = fixture::snapshot(1);
         let lines = shown(&snapshot);
         let millis = fixture::READ_MILLIS;
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_ids_stand() {
+    fn ids_replace_names_without_a_runtime() {
         let mut snapshot = fixture::snapshot(1);
         fixture::forget_names(&mut snapshot);
         let lines = shown(&snapshot);

@@ -1,4 +1,4 @@
-//! The cgroups of a snapshot, ready to be written: names resolved, doubles dropped, labels rendered once.
+//! The cgroups of a snapshot prepared for writing: names resolved, duplicates removed, labels rendered once.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -10,7 +10,7 @@ use nodewarden_model::{
     Snapshot,
 };
 
-/// Which labels a line about a cgroup carries.
+/// Which labels a sample of a cgroup has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     /// `container, id, image, name, namespace, pod`, as the kubelet's `containerPrometheusLabelsFunc` fills them.
@@ -19,7 +19,7 @@ pub(super) enum Style {
     Own,
 }
 
-/// One cgroup with what every line about it repeats.
+/// One cgroup with the parts that all its samples share.
 pub(super) struct Row<'a> {
     pub group: &'a GroupView,
     pub cpu: Option<&'a CpuUsage>,
@@ -27,13 +27,13 @@ pub(super) struct Row<'a> {
     pub processes: Option<&'a ProcessUsage>,
     pub io: &'a [IoUsage],
     pub pressures: &'a Pressures,
-    /// No cgroup below it in the snapshot.
+    /// Whether the snapshot has no cgroup below it.
     pub leaf: bool,
     labels: Range<usize>,
     stamp: Range<usize>,
 }
 
-/// All rows and the text that they share.
+/// All rows and the buffer that holds their labels.
 pub(super) struct Rows<'a> {
     pub rows: Vec<Row<'a>>,
     text: Vec<u8>,
@@ -45,7 +45,7 @@ impl Rows<'_> {
         &self.text[row.labels.clone()]
     }
 
-    /// A space and the time of the row's reading; empty when it was never read.
+    /// A space and the time of the row's reading in milliseconds since 1970; empty if it was never read.
     pub fn stamp(&self, row: &Row<'_>) -> &[u8] {
         &self.text[row.stamp.clone()]
     }
@@ -67,7 +67,7 @@ impl<'a> Rows<'a> {
                     Style::Own => own_labels(&mut text, group, &names),
                 }
                 let labels = start..text.len();
-                // The root's totals may be known from /proc alone, and then only the machine has them.
+                // The root's totals may be known only from /proc, in which case they are in the machine's part of the snapshot.
                 let machine = (*group.identity == Identity::Root).then_some(&snapshot.machine.usage);
                 let usage = &group.usage;
                 let time = usage.time.or(machine.and_then(|m| m.time));
@@ -93,13 +93,13 @@ impl<'a> Rows<'a> {
     }
 }
 
-/// Milliseconds since 1970; `None` before.
+/// Milliseconds since 1970; `None` for an earlier time.
 pub(super) fn unix_millis(time: SystemTime) -> Option<u64> {
     u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// One group a path, in the given order. A removed cgroup that was made again stands twice in a snapshot, and a
-/// series must not: the living one wins, then the younger one.
+/// One group per path, in the given order. A cgroup that was removed and created again is twice in a snapshot, but a
+/// series may occur only once: the existing one is taken, else the younger one.
 pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
     let mut kept: Vec<&GroupView> = Vec::with_capacity(groups.len());
     let mut place: HashMap<&str, usize> = HashMap::with_capacity(groups.len());
@@ -116,12 +116,12 @@ pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
     kept
 }
 
-/// Whether `a` rather than `b` stands for what they both claim to be.
+/// Whether `a` takes precedence over `b` if both have the same path or labels.
 pub(super) fn succeeds(a: &GroupView, b: &GroupView) -> bool {
     (a.removed.is_none(), a.created) > (b.removed.is_none(), b.created)
 }
 
-/// Names by uid and container id, from whichever cgroup knows them.
+/// Names by uid and container id, collected from all cgroups.
 pub(super) struct Names<'a> {
     pods: HashMap<&'a str, &'a PodNames>,
     containers: HashMap<&'a str, (bool, Option<&'a ContainerNames>)>,
@@ -131,7 +131,7 @@ pub(super) struct Names<'a> {
 pub(super) const SANDBOX: &str = "POD";
 
 impl<'a> Names<'a> {
-    /// Collects what `groups` know.
+    /// Collects the names known in `groups`.
     pub fn of(groups: &[&'a GroupView]) -> Self {
         let mut found = Self { pods: HashMap::new(), containers: HashMap::new() };
         for group in groups {
@@ -151,12 +151,12 @@ impl<'a> Names<'a> {
         found
     }
 
-    /// Namespace and name of a pod, if a runtime told them.
+    /// Namespace and name of a pod, if the runtime reported them.
     pub fn pod(&self, uid: &str) -> Option<&'a PodNames> {
         self.pods.get(uid).copied()
     }
 
-    /// Name of a container, `POD` for a sandbox, if a runtime told it.
+    /// Name of a container (`POD` for a sandbox), if the runtime reported it.
     pub fn container(&self, id: &str) -> Option<&'a str> {
         match self.containers.get(id)? {
             (true, _) => Some(SANDBOX),
@@ -255,13 +255,13 @@ mod tests {
     }
 
     #[test]
-    fn own_labels_name_what_is_nested() {
+    fn nested_cgroups_have_the_labels_of_their_container() {
         let nested = labels_of(Style::Own, "/inner");
         assert!(nested.contains(r#"container="app""#) && nested.contains(r#"pod="web-0""#), "{nested}");
     }
 
     #[test]
-    fn a_path_made_again_stands_once() {
+    fn a_recreated_path_is_written_once() {
         let snapshot = fixture::snapshot(1);
         let old = GroupView { removed: Some(snapshot.time), ..snapshot.groups[3].clone() };
         let young = GroupView { created: old.created + Duration::from_secs(9), ..old.clone() };

@@ -1,12 +1,12 @@
-//! What encoding costs. Printed by
-//! `cargo test --release -p nodewarden --lib metrics::speed -- --ignored --nocapture`.
+//! Measures the time that encoding takes. Run with
+//! `cargo test --release -p nodewarden-metrics speed -- --ignored --nocapture`.
 
 use std::time::{Duration, Instant};
 
 use super::exposition::Exposition;
 use super::{cadvisor, fixture, own, resource};
 
-/// Median and slowest of the runs, and the document's size.
+/// Median and maximum duration of the runs, and the document's size in bytes.
 fn measure(write: impl Fn(&mut Exposition<'_>)) -> (Duration, Duration, usize) {
     let mut bytes = 0;
     let mut times: Vec<Duration> = (0..101)

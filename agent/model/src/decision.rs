@@ -1,32 +1,32 @@
-//! What was decided under pressure, and why: what `nodewarden explain` shows.
+//! Eviction and preemption decisions, as shown by `nodewarden explain`.
 
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
 use nodewarden_manifest::Pod;
 
-/// One decision, whole: what was seen, who could have gone and in which order, what was done and how long it took.
+/// A decision: the readings, the candidates in order, the steps taken and their duration.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
-    /// Grows by one with each; also across restarts.
+    /// Sequence number, continued across restarts.
     pub number: u64,
     pub time: Timestamp,
     /// `eviction`, `preemption`.
     pub kind: String,
-    /// Nothing was done: mode observe, or somebody asked what would happen.
+    /// Whether nothing was done: in mode observe, or in a simulation.
     pub would: bool,
-    /// What woke it: `psi kubepods`, `memory.events`, `timer 40ms`, `simulate`, ….
+    /// What triggered it: `psi kubepods`, `memory.events`, `timer 40ms`, `simulate`, ….
     pub woken_by: String,
     pub signals: Vec<SignalSeen>,
-    /// In the order in which they would go; those that never go at the end.
+    /// In the order of eviction; exempt pods at the end.
     pub candidates: Vec<CandidateSeen>,
     pub steps: Vec<DecisionStep>,
-    /// What it came to, in words.
+    /// The outcome as text.
     pub outcome: String,
 }
 
-/// A threshold and what was read for it; bytes, inodes or processes.
+/// A threshold and the reading compared with it, in bytes, inodes or processes.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SignalSeen {
@@ -36,17 +36,17 @@ pub struct SignalSeen {
     pub capacity: u64,
     pub threshold: u64,
     pub hard: bool,
-    /// Less is available than the threshold, or than it and the minimum reclaim while that is being made.
+    /// Whether less is available than the threshold (plus the minimum reclaim while that is being reclaimed).
     pub passed: bool,
-    /// Milliseconds since it was passed first.
+    /// Milliseconds since it was first crossed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub passed_for_ms: Option<u64>,
-    /// Of a soft threshold, milliseconds.
+    /// Grace period of a soft threshold in milliseconds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grace_ms: Option<u64>,
 }
 
-/// A pod that could go.
+/// A candidate for eviction.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CandidateSeen {
@@ -55,16 +55,16 @@ pub struct CandidateSeen {
     pub name: String,
     pub qos: String,
     pub priority: i32,
-    /// Of what the signal watches: bytes, inodes or processes.
+    /// Usage of the signal's resource in bytes, inodes or processes.
     pub usage: u64,
-    /// In place of the request the limit, where a pod was beyond one of its own.
+    /// Its request; if the pod exceeded a limit of its own, that limit.
     pub request: u64,
     pub chosen: bool,
-    /// Why it stays where it would be its turn: `critical`; empty otherwise.
+    /// Why it is exempt: `critical`; empty otherwise.
     pub spared: String,
 }
 
-/// One thing that was done.
+/// A step of a decision.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DecisionStep {
@@ -77,7 +77,7 @@ pub struct DecisionStep {
     pub result: String,
 }
 
-/// How the node stands at one moment.
+/// The node's pressure conditions and signals at one moment.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct PressureView {
     pub conditions: Vec<ConditionSeen>,
@@ -102,7 +102,7 @@ impl CandidateSeen {
         }
     }
 
-    /// Whether a uid, a name or namespace/name stands for it.
+    /// Whether `reference`, a uid, name or namespace/name, is this pod.
     pub fn is(&self, reference: &str) -> bool {
         match reference.split_once('/') {
             Some((namespace, name)) => self.namespace == namespace && self.name == name,

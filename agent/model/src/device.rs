@@ -24,7 +24,7 @@ pub struct DeviceResource {
     pub allocatable: usize,
     /// Those that containers have, healthy or not.
     pub allocated: usize,
-    /// Since when its plugin is away; `None` while it is connected.
+    /// Time since which its plugin is disconnected; `None` while it is connected.
     pub away_since: Option<SystemTime>,
     /// By id.
     pub devices: Vec<DeviceView>,

@@ -1,4 +1,4 @@
-//! The managed hierarchy as it stands.
+//! The state of the managed hierarchy.
 
 use std::time::SystemTime;
 
@@ -16,10 +16,10 @@ pub struct HierarchyStatus {
     pub pods: Vec<PodCgroup>,
     /// Pod cgroups that are being removed.
     pub removing: Vec<PodCgroup>,
-    /// Paths of pod cgroups that somebody else made; they are left alone.
+    /// Paths of pod cgroups that the agent did not create; they are left alone.
     pub foreign: Vec<String>,
     pub last_reconcile: Option<SystemTime>,
-    /// Limits put right since start.
+    /// Number of limits corrected since start.
     pub corrections: u64,
     /// What is not as it should be now.
     pub problems: Vec<String>,

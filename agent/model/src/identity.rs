@@ -2,14 +2,14 @@
 
 use nodewarden_manifest::QosClass;
 
-/// Names of a pod, known only when a container runtime told them.
+/// Names of a pod, known only if a container runtime reported them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodNames {
     pub namespace: String,
     pub name: String,
 }
 
-/// Names of a container, known only when a container runtime told them.
+/// Names of a container, known only if a container runtime reported them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct ContainerNames {
     /// `io.kubernetes.container.name`.

@@ -10,9 +10,9 @@ use tokio::sync::mpsc::UnboundedSender;
 /// The node's images and what they are on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImagesView {
-    /// In the order in which they would go, those that stay at the end.
+    /// In the order of removal, kept ones at the end.
     pub images: Vec<ImageView>,
-    /// Of the images; none where it cannot be told.
+    /// The file system of the images; `None` if it is unknown.
     pub fs: Option<FsUse>,
     /// Bytes to free now for the low threshold; 0 while the use is below the high one.
     pub wanted: u64,
@@ -25,13 +25,13 @@ pub struct ImagesView {
 pub struct ImageView {
     pub image: ImageSeen,
     pub known: Option<ImageUse>,
-    /// None: it would go.
+    /// `None` if it would be removed.
     pub keep: Option<Keep>,
     /// What uses it: pods and containers, manifests.
     pub users: Vec<String>,
 }
 
-/// One step of a collection, as `nodewarden gc` tells it.
+/// One step of a collection, as printed by `nodewarden gc`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcStep {
     pub time: Timestamp,
@@ -97,14 +97,14 @@ pub trait ImageGc: Send + Sync + 'static {
     async fn collect(&self, dry: bool, steps: UnboundedSender<GcStep>) -> Result<GcOutcome, String>;
 }
 
-/// An image as the runtime tells it: one, whatever number of names it has.
+/// An image as reported by the runtime, with all its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageSeen {
     /// As the runtime identifies it.
     pub id: String,
     /// Tags, then digests.
     pub names: Vec<String>,
-    /// Bytes by the runtime's word: with layers that other images share.
+    /// Bytes reported by the runtime, including layers shared with other images.
     pub size: u64,
     /// The runtime itself keeps it.
     pub pinned: bool,
@@ -149,14 +149,14 @@ pub enum Keep {
 pub struct FsUse {
     /// A directory on it.
     pub path: PathBuf,
-    /// Its device number, which tells file systems apart.
+    /// Its device number, which identifies the file system.
     pub device: u64,
     pub capacity: u64,
     /// To unprivileged users.
     pub available: u64,
     pub inodes: u64,
     pub inodes_free: u64,
-    /// What images or containers take by the runtime's word.
+    /// Bytes used by images or containers, as reported by the runtime.
     pub used: Option<u64>,
     pub inodes_used: Option<u64>,
 }

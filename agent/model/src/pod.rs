@@ -1,5 +1,4 @@
-//! A managed pod as it stands: what `nodewarden pods` and `/pods` show. Words are the kubelet's (v1
-//! PodStatus).
+//! The state of a managed pod, as shown by `nodewarden pods` and `/pods`, in the kubelet's terms (v1 PodStatus).
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,7 +44,7 @@ pub struct PodView {
     /// Empty until the sandbox is there; the node's own for `hostNetwork`.
     pub ips: Vec<IpAddr>,
     pub sandbox_id: String,
-    /// In the manifest's order: init containers (sidecars among them) and then the ordinary ones.
+    /// In the manifest's order: init containers (sidecars among them) and then the regular ones.
     pub containers: Vec<ContainerView>,
     /// Why the pod does not have the resources that it should have; none when it has them.
     pub resize: Option<ResizePending>,

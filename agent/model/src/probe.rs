@@ -36,7 +36,7 @@ pub struct ProbeView {
     pub in_a_row: u32,
     /// When it is due; none while it is not due by the clock.
     pub next: Option<Timestamp>,
-    /// What it waits for beside the clock, in words that follow "waits for"; empty when nothing.
+    /// What it waits for besides its schedule, as text after "waits for"; empty if nothing.
     pub waits_for: &'static str,
     /// Since the pod is there, through restarts of its container.
     pub counts: ProbeCounts,
@@ -50,7 +50,7 @@ pub struct ProbeView {
 pub struct ProbeRun {
     pub begun: Timestamp,
     pub took: Duration,
-    /// `Err`: the prober itself failed, with its words; the run counts for nothing, and there is no output.
+    /// `Err` with a message if the prober itself failed; the run is not counted, and there is no output.
     pub outcome: Result<Outcome, String>,
     pub output: String,
 }

@@ -79,7 +79,7 @@ pub struct Status {
     /// How long the kernel has measured the programs' runs: their counts and times are of that time.
     pub programs_measured_seconds: f64,
     pub events: Vec<EventCounts>,
-    /// Cgroups with counters now, how many there can be, and how many had to be left out so far.
+    /// Number of cgroups with counters, their maximum, and the number of cgroups left out so far.
     pub cgroups: u64,
     pub cgroup_capacity: u64,
     pub cgroups_untracked: u64,
@@ -99,7 +99,7 @@ pub struct Status {
     pub hierarchy: Option<HierarchyStatus>,
 }
 
-/// Accesses of a pod to a device that nobody gave it, since it is guarded.
+/// Accesses of a pod to a device that was not allocated to it, since its access control began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenialCount {
     /// The pod's.

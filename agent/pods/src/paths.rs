@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 
-/// Directories of one pod.
+/// The directories of one pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPaths {
     /// `<state>/pods/<uid>`.
@@ -14,13 +14,13 @@ pub struct PodPaths {
     pub logs: PathBuf,
 }
 
-/// An `emptyDir` volume of the pod whose directory is `pod_dir`.
+/// Path of an `emptyDir` volume of the pod whose directory is `pod_dir`.
 pub fn empty_dir(pod_dir: &Path, volume: &str) -> PathBuf {
     pod_dir.join("volumes/kubernetes.io~empty-dir").join(volume)
 }
 
 impl PodPaths {
-    /// The pod's paths; `pods_dir` is `<state>/pods`, `logs` the `podLogsDir`.
+    /// The paths of `pod`; `pods_dir` is `<state>/pods`, `logs` the log directory of all pods.
     pub fn new(pods_dir: &Path, logs: &Path, pod: &Pod) -> Self {
         Self {
             pod_dir: pods_dir.join(&pod.uid),
@@ -38,12 +38,12 @@ impl PodPaths {
         self.volumes().join("kubernetes.io~downward-api").join(volume)
     }
 
-    /// The mount point of a `subPath` of a volume, for the container's volume mount with this index.
+    /// Path at which the `subPath` of a container's mount with this index is bound.
     pub fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
         self.pod_dir.join("volume-subpaths").join(volume).join(container).join(index.to_string())
     }
 
-    /// The path on the node of what the volume `name` contains.
+    /// Path of the content of the volume `name` on the node.
     pub fn source(&self, source: Source<'_>, name: &str) -> PathBuf {
         match source {
             Source::EmptyDir(_) => self.empty_dir(name),
@@ -72,8 +72,7 @@ impl PodPaths {
         self.logs.join(container)
     }
 
-    /// The path of the log of one run below the pod's log directory, as it is passed to the runtime (CRI
-    /// `log_path`).
+    /// Path of the log of one run relative to the pod's log directory, as CRI expects it.
     pub fn log_name(container: &str, attempt: u32) -> String {
         format!("{container}/{attempt}.log")
     }

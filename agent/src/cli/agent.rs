@@ -13,8 +13,8 @@ use nodewarden_config::Overrides;
 /// Start the agent in the foreground (needs root)
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Everything has a default, so a file is needed only to change something. Flags go before the file.
-A kubelet's own configuration file can be used; its keys that do nothing here are listed at start.
+Every setting has a default, so a file is needed only to change one. Flags take precedence over the file.
+A kubelet's own configuration file can be used; its keys that have no effect here are listed at start.
 Set NODEWARDEN_LOG to change what is logged: error, warn, info (default), debug, trace, or by module.
 
 Examples:
@@ -36,7 +36,7 @@ pub fn run(args: &AgentArgs) -> Result<(), CliError> {
     let config = config::load(args.config.as_deref(), args.config_dir.as_deref(), &args.overrides)?;
     log_to_stderr();
     if !config.ignored.is_empty() {
-        tracing::info!("the kubelet's keys that do nothing here: {}", config.ignored.join(", "));
+        tracing::info!("keys of the kubelet without effect here: {}", config.ignored.join(", "));
     }
     for renamed in &config.renamed {
         tracing::warn!("{renamed}");
@@ -54,6 +54,6 @@ fn log_to_stderr() {
     let logger =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color);
     if let Err(e) = logger.try_init() {
-        eprintln!("nodewarden: logging is set up already: {e}");
+        eprintln!("nodewarden: logging is already set up: {e}");
     }
 }

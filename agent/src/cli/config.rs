@@ -1,4 +1,4 @@
-//! `nodewarden config`: is a file right, and what would the agent run with.
+//! `nodewarden config`: checks a configuration file, and prints the settings that the agent would run with.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use super::output::stdout;
 use nodewarden_config as config;
 use nodewarden_config::Overrides;
 
-/// Check a configuration file or show what the agent would run with
+/// Check a configuration file, or print the settings that the agent would run with
 #[derive(Debug, Args)]
 pub struct ConfigArgs {
     #[command(subcommand)]
@@ -19,20 +19,20 @@ pub struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 enum ConfigCommand {
-    /// Tell every problem of a file at once; fails if there is one
+    /// Report all problems of a file at once; fails if there is one
     Check {
         /// KubeletConfiguration file with a `nodewarden:` section
         file: PathBuf,
-        /// Directory of drop-in files (*.conf), merged over the file in lexical order
+        /// Directory of drop-in files (*.conf), merged over the file in lexical order of their names
         #[arg(long, value_name = "DIR")]
         config_dir: Option<PathBuf>,
     },
-    /// Print every setting, from defaults, file and flags, as a file
+    /// Print every setting as a configuration file: the defaults, overridden by the file and the flags
     Show {
         /// KubeletConfiguration file with a `nodewarden:` section
         #[arg(long, value_name = "FILE")]
         config: Option<PathBuf>,
-        /// Directory of drop-in files (*.conf), merged over the file in lexical order
+        /// Directory of drop-in files (*.conf), merged over the file in lexical order of their names
         #[arg(long, value_name = "DIR")]
         config_dir: Option<PathBuf>,
         #[command(flatten)]
@@ -53,7 +53,7 @@ pub fn run(args: &ConfigArgs) -> Result<(), CliError> {
                 writeln!(out, "{renamed}")?;
             }
             if !config.ignored.is_empty() {
-                writeln!(out, "the kubelet's keys that do nothing here: {}", config.ignored.join(", "))?;
+                writeln!(out, "keys of the kubelet without effect here: {}", config.ignored.join(", "))?;
             }
         }
         ConfigCommand::Show { config, config_dir, overrides } => {

@@ -1,4 +1,4 @@
-//! A decision as people read it. Pure.
+//! Text of an eviction or preemption decision. Pure.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -9,27 +9,27 @@ use super::format::{bytes, count, nanos, printable, span, time};
 use super::table::{Align, table};
 use nodewarden_model::{CandidateSeen, Decision, DecisionStep, SignalSeen};
 
-/// Candidates that are shown after the last one that had to go; others are counted.
+/// Number of candidates shown after the last one that was chosen; the others are only counted.
 const AFTER: usize = 5;
 
-/// What the kubelet calls signals of limits that pods have themselves ends so.
+/// Suffix of the signals for a pod's own disk limits, as the kubelet names them.
 const OWN_LIMIT: &str = "fs.limit";
 
-/// What of a decision is shown.
+/// Which candidates of a decision are shown.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Detail<'a> {
-    /// Every candidate.
+    /// All of them.
     pub all: bool,
-    /// This pod in any case: uid, name or namespace/name.
+    /// This pod in any case: its uid, name or namespace/name.
     pub pod: Option<&'a str>,
 }
 
-/// All about one decision.
+/// The whole decision: time, outcome, signals, candidates and steps.
 pub fn text(own: &Decision, detail: Detail<'_>, now: Timestamp) -> String {
     let (kind, woken) = (printable(&own.kind), printable(&own.woken_by));
     let at = time(own.time);
     let mut out = match own.number {
-        0 => format!("Simulated at {at}, nothing is done: {kind}\n"),
+        0 => format!("Simulated at {at}, nothing was done: {kind}\n"),
         number => {
             let would = if own.would { ", nothing was done" } else { "" };
             format!(
@@ -52,7 +52,7 @@ pub fn text(own: &Decision, detail: Detail<'_>, now: Timestamp) -> String {
     out
 }
 
-/// Thresholds and what was read for them.
+/// A table of the thresholds and the readings compared with them.
 pub fn signals(signals: &[SignalSeen]) -> String {
     let head = ["SIGNAL", "AVAILABLE", "THRESHOLD", "CAPACITY", "KIND", "PASSED"].map(str::to_owned).to_vec();
     let row = |own: &SignalSeen| {
@@ -96,7 +96,7 @@ fn candidates(out: &mut String, own: &Decision, detail: Detail<'_>) {
     for (at, candidate) in own.candidates.iter().enumerate() {
         order += usize::from(candidate.spared.is_empty());
         if shown(at, candidate) {
-            rows.push(row(candidate, order, signal, own.would));
+            rows.push(row(candidate, order, signal, own));
         }
     }
     let left_out = own.candidates.len() + 1 - rows.len();
@@ -108,7 +108,7 @@ fn candidates(out: &mut String, own: &Decision, detail: Detail<'_>) {
     }
 }
 
-fn row(own: &CandidateSeen, order: usize, signal: &str, would: bool) -> Vec<String> {
+fn row(own: &CandidateSeen, order: usize, signal: &str, decision: &Decision) -> Vec<String> {
     let name = match own.name.is_empty() {
         true => own.uid.clone(),
         false => format!("{}/{}", own.namespace, own.name),
@@ -117,11 +117,12 @@ fn row(own: &CandidateSeen, order: usize, signal: &str, would: bool) -> Vec<Stri
         0 => "-".to_owned(),
         over => amount(signal, over),
     };
+    let verb = if decision.kind == "preemption" { "preempted" } else { "evicted" };
     let decision = match (own.chosen, own.spared.as_str()) {
-        (true, _) if would => "would go".to_owned(),
-        (true, _) => "had to go".to_owned(),
-        (false, "") => "stays".to_owned(),
-        (false, why) => format!("stays: {why}"),
+        (true, _) if decision.would => format!("would be {verb}"),
+        (true, _) => verb.to_owned(),
+        (false, "") => "kept".to_owned(),
+        (false, why) => format!("kept: {why}"),
     };
     vec![
         if own.spared.is_empty() { order.to_string() } else { "-".to_owned() },
@@ -140,14 +141,15 @@ fn step(own: &DecisionStep) -> Vec<String> {
     vec![printable(&own.what), micros(own.after_us), micros(own.took_us), printable(&own.result)]
 }
 
-/// The signal that the candidates' figures are of: one whose grace is over, hard before soft and memory first.
+/// The signal that the candidates' figures belong to: one whose grace period is over, hard before soft, memory
+/// before others.
 fn acted_on(own: &Decision) -> Option<&SignalSeen> {
     let due = |signal: &SignalSeen| signal.hard || signal.passed_for_ms >= signal.grace_ms;
     let passed = own.signals.iter().filter(|signal| signal.passed);
     passed.min_by_key(|own| (!due(own), !own.hard, !own.signal.to_lowercase().contains("memory")))
 }
 
-/// A figure in the unit of a signal or of a resource: bytes, millicores, or a count.
+/// Formats a figure in the unit of a signal or resource: bytes, millicores, or a count.
 pub fn amount(of: &str, n: u64) -> String {
     let is_bytes = (of.ends_with(".available") && of != "pid.available")
         || of.ends_with(OWN_LIMIT)
@@ -162,7 +164,7 @@ pub fn amount(of: &str, n: u64) -> String {
     }
 }
 
-/// How long ago something was; nothing where the clock has been set back.
+/// Time since `at`; zero if the clock has been set back.
 pub fn since(at: Timestamp, now: Timestamp) -> String {
     span(Duration::try_from(now.duration_since(at)).unwrap_or_default())
 }

@@ -1,4 +1,4 @@
-//! `nodewarden devices`: what device plugins offer, and who has it.
+//! `nodewarden devices`: the devices that plugins offer, and the containers they are allocated to.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -14,20 +14,20 @@ use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
 use nodewarden_api::grpc::time;
 
-/// Print the devices that plugins offer, their health, and which container has them
+/// Print the devices of all plugins, their health, and which container each is allocated to
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A resource is there as long as its plugin is connected and some minutes more (nodewarden.devices.graceSeconds). A
-device of which nothing is known any more is Unknown; containers that have it keep it.
+A resource is listed while its plugin is connected and for nodewarden.devices.graceSeconds after it disconnected. A
+device whose plugin no longer reports it has the health Unknown; containers keep the devices allocated to them.
 
 Examples:
-  nodewarden devices                     every resource with its devices
+  nodewarden devices                     all resources with their devices
   nodewarden devices nvidia.com/gpu      one of them
   nodewarden devices --output json | jq '.resources[] | {name, capacity, allocatable, allocated}'")]
 pub struct DevicesArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// Only this resource
+    /// Print only this resource
     resource: Option<String>,
     /// Text for people or one JSON object for programs
     #[arg(long, short, value_enum, default_value_t = Output::Text)]

@@ -1,4 +1,4 @@
-//! What a subcommand can end with, and the exit status of each.
+//! Errors of the subcommands, and the exit status of each.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,28 +15,28 @@ pub enum CliError {
     )]
     NoAgent { socket: PathBuf },
     #[error(
-        "no nodewarden agent is running (nobody listens on {}, an agent that died left it behind): start it \
+        "no nodewarden agent is running (no process listens on {}: the socket is left over from an agent that died): start it \
          with `cargo xtask run` or `nodewarden agent`",
         socket.display()
     )]
     DeadAgent { socket: PathBuf },
-    #[error("permission denied for {}: the agent answers root only, try with sudo", socket.display())]
+    #[error("permission denied for {}: only root may connect to the agent, try with sudo", socket.display())]
     Permission { socket: PathBuf },
     #[error("cannot connect to {}: {source}", socket.display())]
     Connect { socket: PathBuf, source: io::Error },
-    #[error("cannot speak with the agent on {}: {source}", socket.display())]
+    #[error("cannot talk to the agent on {}: {source}", socket.display())]
     Transport { socket: PathBuf, source: tonic::transport::Error },
     #[error("the agent did not answer {call}: {}", status.message())]
     Call { call: &'static str, status: Box<tonic::Status> },
     #[error("the agent on {} stopped", socket.display())]
     Stopped { socket: PathBuf },
-    /// The agent refused what was asked of it: its own words say all.
+    /// The agent refused the request; its message says why.
     #[error("{}", .0.message())]
     Refused(Box<tonic::Status>),
-    /// The end of what was run is the end of the command line.
+    /// The command that `exec` ran ended with this code, which is passed on.
     #[error("command terminated with exit code {code}")]
     Exited { code: i32 },
-    #[error("ended by a signal before the command was")]
+    #[error("ended by a signal before the command in the container ended")]
     Interrupted,
     #[error("the terminal: {call}: {source}")]
     Terminal { call: &'static str, source: io::Error },
@@ -53,7 +53,7 @@ pub enum CliError {
     Manifests { problems: Vec<String> },
     #[error("the agent runs no pod {pod:?}: `nodewarden pods` lists those that it runs")]
     NoPod { pod: String },
-    /// What of a collection did not come about.
+    /// Problems of a garbage collection.
     #[error("{}", problems.join("; "))]
     Collection { problems: Vec<String> },
     #[error("cannot start the runtime: {source}")]
@@ -61,7 +61,7 @@ pub enum CliError {
 }
 
 impl CliError {
-    /// Why a connection to the socket failed, in the user's terms.
+    /// The error for a failed connection to the socket: no agent, a dead agent, no permission, or another I/O error.
     pub fn connecting(socket: &Path, source: io::Error) -> Self {
         let socket = socket.to_owned();
         match source.kind() {
@@ -72,7 +72,7 @@ impl CliError {
         }
     }
 
-    /// For `map_err`: a call that failed.
+    /// For `map_err`: the error for a failed call.
     pub fn call(call: &'static str) -> impl FnOnce(tonic::Status) -> Self {
         move |status| Self::Call { call, status: Box::new(status) }
     }
@@ -85,7 +85,7 @@ impl CliError {
         match self {
             Self::NoAgent { .. } | Self::DeadAgent { .. } | Self::Stopped { .. } => 3,
             Self::Permission { .. } => 4,
-            // What the shell can hold of it, and never a success.
+            // Limited to what a shell can represent, and never 0.
             Self::Exited { code } => u8::try_from(*code).unwrap_or(1).max(1),
             Self::Refused(status) if status.code() == tonic::Code::PermissionDenied => 4,
             Self::Call { status, .. } if status.code() == tonic::Code::PermissionDenied => 4,

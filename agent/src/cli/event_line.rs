@@ -4,7 +4,7 @@
 use super::format::{printable, time};
 use nodewarden_model::{Detail, Event, Place};
 
-/// The line, without its end.
+/// The line without a newline.
 pub fn line(event: &Event) -> String {
     let (when, what) = (time(event.time), event.detail.event_type().name());
     let place = Place { cgroup: &event.cgroup, pod: event.pod.as_ref() };

@@ -1,4 +1,4 @@
-//! `nodewarden events`: what happened and what happens.
+//! `nodewarden events`: prints events of the journal and new ones as they happen.
 
 use std::io::Write;
 use std::time::Duration;
@@ -13,34 +13,33 @@ use super::{CliError, SocketArg, client, event_line, since};
 use nodewarden_api::grpc::{event, time};
 use nodewarden_model::{Event, EventType};
 
-/// Print events: out-of-memory kills, crashes, cgroups that come and go
+/// Print events: out-of-memory kills, crashes, cgroups created and removed
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without --since only what happens from now on is shown. With --no-follow and without --since, all of the
-journal.
+Without --since only new events are shown. With --no-follow and without --since, the whole journal is shown.
 
 Examples:
   nodewarden events                                   follow everything
-  nodewarden events --since 1h --type oom,exit        who died in the last hour, and follow
+  nodewarden events --since 1h --type oom,exit        what ended in the last hour, then follow
   nodewarden events --since 2026-11-21T04:00:00Z --pod shop/cart --no-follow
   nodewarden events --no-follow --output json | jq 'select(.type == \"oom\") | .cgroup'")]
 pub struct EventsArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// First the journal's events since then: a span before now (10m, 1h30m, 2d) or an RFC 3339 time
+    /// Start with the events recorded since then: a duration before now (10m, 1h30m, 2d) or an RFC 3339 time
     #[arg(long, value_name = "WHEN", value_parser = |t: &str| since::parse(t, Timestamp::now()))]
     since: Option<Timestamp>,
-    /// Only these types, separated by commas
+    /// Only events of these types, separated by commas
     #[arg(long = "type", value_name = "TYPES", value_delimiter = ',',
           value_parser = EventType::ALL.map(EventType::name))]
     types: Vec<String>,
-    /// Only events of this pod: its uid, its name or namespace/name
+    /// Only events of this pod: its uid, name or namespace/name
     #[arg(long)]
     pod: Option<String>,
-    /// End after what the journal holds
+    /// End after the recorded events
     #[arg(long)]
     no_follow: bool,
-    /// A line for people or a JSON object for programs, one an event
+    /// One line of text or one JSON object per event
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -61,7 +60,7 @@ pub async fn run(args: EventsArgs) -> Result<(), CliError> {
     };
     let mut client = client::connect(&socket).await?;
     let mut stream = client.watch_events(request).await.map_err(CliError::call("WatchEvents"))?.into_inner();
-    // A reader that went away is noticed also when nothing happens.
+    // A closed pipe is noticed even if no event occurs.
     let mut check = tokio::time::interval(Duration::from_secs(1));
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -76,7 +75,7 @@ pub async fn run(args: EventsArgs) -> Result<(), CliError> {
     }
 }
 
-/// Writes one event and flushes: whoever waits for it gets it now.
+/// Writes one event and flushes, so that a reader of the pipe gets it at once.
 fn print(message: WatchEventsResponse, output: Output) -> Result<(), CliError> {
     let Some(message) = message.event else { return Ok(()) };
     match event::from_proto(message) {
@@ -85,7 +84,7 @@ fn print(message: WatchEventsResponse, output: Output) -> Result<(), CliError> {
             writeln!(out, "{}", text(&event, output))?;
             out.flush()?;
         }
-        // A newer agent's event: say so, go on.
+        // An event type of a newer agent: report it and continue.
         Err(e) => eprintln!("nodewarden: {e}"),
     }
     Ok(())
@@ -94,7 +93,7 @@ fn print(message: WatchEventsResponse, output: Output) -> Result<(), CliError> {
 fn text(event: &Event, output: Output) -> String {
     match output {
         Output::Text => event_line::line(event),
-        // Only a map with keys that are no texts could fail, and an event has none.
+        // Serializing fails only for maps with non-string keys, and an event has none.
         Output::Json => serde_json::to_string(event).unwrap_or_default(),
     }
 }

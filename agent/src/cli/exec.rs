@@ -1,10 +1,10 @@
-//! `nodewarden exec`: a command in a container.
+//! `nodewarden exec`: runs a command in a container.
 
 use std::future::pending;
 use std::io::{self, Write};
 
 use clap::Args;
-use nodewarden_proto::nodewarden::v1::exec_request::Message as Told;
+use nodewarden_proto::nodewarden::v1::exec_request::Message as Input;
 use nodewarden_proto::nodewarden::v1::exec_response::Message as Said;
 use nodewarden_proto::nodewarden::v1::{CloseStdin, ExecRequest, ExecStart};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -17,10 +17,11 @@ use super::{CliError, terminal};
 /// Run a command in a container of a managed pod
 #[derive(Debug, Args)]
 #[command(after_help = "\
-No shell is put before the command: for pipes and variables run one. The exit
-status is the command's, or 1 when it could not be run. With -i the command
-reads what comes in here, and its end. Ctrl-C without -t ends this program;
-the command in the container goes on until it ends, or writes.
+The command is run without a shell: for pipes and variables run one. The exit
+status is that of the command, or 1 if it could not be run. With -i the command
+reads the standard input of this program, including its end. Without -t, Ctrl-C
+ends only this program; the command in the container continues until it ends or
+writes to its closed output.
 
 Examples:
   nodewarden exec shop/cart -- cat /etc/hosts
@@ -30,10 +31,10 @@ Examples:
 pub struct ExecArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Pass standard input on to the command
+    /// Pass standard input to the command
     #[arg(long, short = 'i')]
     stdin: bool,
-    /// Give the command a terminal; needs -i, and a terminal here
+    /// Run the command in a terminal; needs -i, and this program must run in a terminal
     #[arg(long, short = 't')]
     tty: bool,
     /// The program and its arguments
@@ -44,14 +45,14 @@ pub struct ExecArgs {
 pub async fn run(args: ExecArgs) -> Result<(), CliError> {
     let ExecArgs { target, stdin, tty, command } = args;
     let tty = tty && {
-        // As kubectl does it.
+        // The same message as kubectl's.
         if stdin && !terminal::is_input() {
             eprintln!("Unable to use a TTY - input is not a terminal or the right kind of file");
         }
         stdin && terminal::is_input()
     };
     let mut client = target.connect().await?;
-    let (told, requests) = mpsc::channel(16);
+    let (sender, requests) = mpsc::channel(16);
     let start = ExecStart {
         pod: target.pod(),
         container: target.container(),
@@ -60,14 +61,14 @@ pub async fn run(args: ExecArgs) -> Result<(), CliError> {
         tty,
         size: if tty { terminal::size() } else { None },
     };
-    let _room = told.send(request(Told::Start(start))).await;
+    let _room = sender.send(request(Input::Start(start))).await;
     let refused = target::refused(&target);
     let mut answers = client.exec(ReceiverStream::new(requests)).await.map_err(&refused)?.into_inner();
     let mut ends = Ends::new(tty)?;
-    // From the first answer on: until then Ctrl-C is the user's.
+    // Set to raw mode at the first response; until then Ctrl-C ends this program.
     let mut raw = None;
     let feed = async {
-        feed(told, stdin, tty).await?;
+        feed(sender, stdin, tty).await?;
         pending().await
     };
     let listen = async {
@@ -107,34 +108,34 @@ fn put(mut out: impl Write, bytes: &[u8]) -> Result<(), CliError> {
     Ok(())
 }
 
-fn request(message: Told) -> ExecRequest {
+fn request(message: Input) -> ExecRequest {
     ExecRequest { message: Some(message) }
 }
 
-/// Passes on what is typed or piped in, and the terminal's changes of size.
-async fn feed(told: mpsc::Sender<ExecRequest>, stdin: bool, tty: bool) -> Result<(), CliError> {
+/// Sends standard input and changes of the terminal's size to the agent.
+async fn feed(sender: mpsc::Sender<ExecRequest>, stdin: bool, tty: bool) -> Result<(), CliError> {
     let mut input = if stdin { Some(terminal::input()) } else { None };
     let mut resized = if tty { Some(listen_to(SignalKind::window_change())?) } else { None };
     while input.is_some() || resized.is_some() {
         let message = tokio::select! {
             bytes = next(&mut input) => match bytes {
-                Some(bytes) => Told::Stdin(bytes),
+                Some(bytes) => Input::Stdin(bytes),
                 None => {
                     input = None;
-                    Told::CloseStdin(CloseStdin {})
+                    Input::CloseStdin(CloseStdin {})
                 }
             },
             () = changed(&mut resized) => match terminal::size() {
-                Some(size) => Told::Resize(size),
+                Some(size) => Input::Resize(size),
                 None => continue,
             },
         };
-        // The command has ended: how, is being told.
-        if told.send(request(message)).await.is_err() {
+        // The command has ended; its exit code arrives on the other half of the stream.
+        if sender.send(request(message)).await.is_err() {
             return Ok(());
         }
     }
-    // Kept open: the end of the messages would be no news.
+    // Never returns, so that the stream of requests stays open until the command ends.
     pending().await
 }
 
@@ -156,7 +157,7 @@ fn listen_to(kind: SignalKind) -> Result<Signal, CliError> {
     signal(kind).map_err(|source| CliError::Terminal { call: "sigaction", source })
 }
 
-/// The signals that end the program while the terminal is not as it was: it is restored first.
+/// The signals that end the program while the terminal is in raw mode, so that it is restored first.
 struct Ends(Option<(Signal, Signal)>);
 
 impl Ends {

@@ -1,4 +1,4 @@
-//! `nodewarden explain`: what was decided under pressure, and why.
+//! `nodewarden explain`: prints eviction and preemption decisions and what led to them.
 
 #[cfg(test)]
 mod tests;
@@ -18,45 +18,45 @@ use super::{CliError, SocketArg, client};
 use nodewarden_api::grpc::pressure::convert;
 use nodewarden_model::Decision;
 
-/// Decisions in a text for people, if nobody says how many.
+/// Number of decisions in text output without `--limit`.
 const LIMIT: u32 = 3;
 
-/// Explain what was decided under pressure: evictions, preemptions, and what had to make way for whom
+/// Explain evictions and preemptions: why each was decided, and which pod was chosen
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Of each decision, newest first: what woke it; every signal with what was read and
-its threshold; the pods in the order in which they would have gone, with what
-they used and requested of what was short; what was done, when after the wake
-and for how long. OVER is the use above the request, by which pods are ranked
-first. Pods at the end of the order never go: they are critical.
+Each decision, newest first, shows what triggered it; every signal with its
+reading and threshold; the pods in the order of eviction, with their usage and
+request of the resource that was short; and every step with its time after the
+trigger and its duration. OVER is the usage above the request, which the ranking
+compares first. Pods without a number are exempt because they are critical.
 
-With POD, those decisions in which it had to go; --considered adds those in which
-it was only among the candidates. The agent keeps the last 256 decisions, also
-over its restarts. In mode observe nothing is done, and each says what would have
-been.
+With POD, only decisions that chose this pod are shown; --considered adds those
+in which it was a candidate and was not chosen. The agent keeps the last 256
+decisions, also across restarts. In mode observe no pod is evicted; a decision
+then shows what mode manage would have done.
 
 Examples:
   nodewarden explain node                  the last three decisions
-  nodewarden explain shop/cart             why it had to go, or why it waits
+  nodewarden explain shop/cart             why it was evicted, or why it waits
   nodewarden explain shop/cart --considered --limit 0
   nodewarden explain node --output json | jq '.[] | {number, time, outcome}'
   nodewarden simulate --signal memory.available=4Gi    what would happen now")]
 pub struct ExplainArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// `node` for all decisions, or a pod: its name, namespace/name or uid
+    /// `node` for all decisions, or one pod: its name, namespace/name or uid
     #[arg(value_name = "POD|node")]
     subject: String,
-    /// Of a pod: also decisions in which it did not have to go
+    /// With a pod: also decisions in which it was a candidate but was not chosen
     #[arg(long)]
     considered: bool,
-    /// At most so many decisions, 0 for all [default: 3, all with --output json]
+    /// Maximum number of decisions, 0 for all [default: 3, all with --output json]
     #[arg(long, short = 'n', value_name = "COUNT")]
     limit: Option<u32>,
-    /// Every candidate, also those far from having to go
+    /// Show every candidate, not only those next in order
     #[arg(long)]
     all: bool,
-    /// Text for people or a JSON list of the decisions for programs
+    /// Text, or a JSON list of the decisions
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -80,27 +80,27 @@ pub async fn run(args: ExplainArgs) -> Result<(), CliError> {
             client::pods(channel).list(request).await.map_err(&refused)?.into_inner().pods
         }
     };
-    let told = Told::new(pod, args.considered, answer, pods);
+    let explanation = Explanation::new(pod, args.considered, answer, pods);
     let text = match args.output {
-        Output::Text => told.text(args.all, Timestamp::now()),
-        Output::Json => format!("{}\n", told.json()),
+        Output::Text => explanation.text(args.all, Timestamp::now()),
+        Output::Json => format!("{}\n", explanation.json()),
     };
     Ok(print(&text)?)
 }
 
-/// What is told. Pure.
-struct Told {
-    /// Empty: the node.
+/// The content of the explanation: the decisions and the pods concerned. Pure.
+struct Explanation {
+    /// Empty for the whole node.
     pod: String,
     with_considered: bool,
     decisions: Vec<Decision>,
     total: u32,
     considered: u32,
-    /// What the agent runs of that name.
+    /// The pods of that name that the agent runs.
     pods: Vec<Pod>,
 }
 
-impl Told {
+impl Explanation {
     fn new(pod: String, with_considered: bool, answer: ListDecisionsResponse, pods: Vec<Pod>) -> Self {
         Self {
             pod,
@@ -124,16 +124,16 @@ impl Told {
         let pod = printable(&self.pod);
         // Writing to a String cannot fail.
         let _ = match (self.decisions.is_empty(), pod.is_empty()) {
-            _ if older > 0 => writeln!(end, "{older} older: --limit 0 shows all"),
-            (true, true) => writeln!(end, "Nothing was decided yet: the node was not under pressure"),
-            (true, false) if self.considered == 0 => writeln!(end, "Nothing was decided about {pod}"),
-            (true, false) => writeln!(end, "{pod} did not have to go in any decision that is kept"),
+            _ if older > 0 => writeln!(end, "{older} older decisions: --limit 0 shows all"),
+            (true, true) => writeln!(end, "No decisions yet: the node was not under pressure"),
+            (true, false) if self.considered == 0 => writeln!(end, "No decisions about {pod}"),
+            (true, false) => writeln!(end, "{pod} was chosen in none of the recorded decisions"),
             (false, _) => Ok(()),
         };
         if self.considered > 0 && !self.with_considered {
             let _ = writeln!(
                 end,
-                "{pod} was among the candidates of {} and stayed: --considered shows them",
+                "{pod} was a candidate in {} and was not chosen: --considered shows them",
                 decisions(self.considered)
             );
         }
@@ -143,13 +143,13 @@ impl Told {
         parts.join("\n")
     }
 
-    /// The decisions alone, so that programs read one list whoever is asked about.
+    /// Only the list of decisions, so that its form does not depend on the subject.
     fn json(&self) -> Value {
         json!(self.decisions)
     }
 }
 
-/// How a pod stands now, in a line.
+/// The state of a pod in one line.
 fn state(own: &Pod) -> String {
     let reason = match own.reason.as_str() {
         "" => String::new(),

@@ -1,4 +1,4 @@
-//! Numbers and times as people read them. Pure.
+//! Formats numbers and times for display. Pure.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 
 pub use nodewarden_model::text::{bytes, count};
 
-/// Nanoseconds in the unit that fits: `850ns`, `1.25ms`.
+/// Nanoseconds in a suitable unit: `850ns`, `1.25ms`.
 pub fn nanos(n: u64) -> String {
     match n {
         0..1_000 => format!("{n}ns"),
@@ -16,7 +16,7 @@ pub fn nanos(n: u64) -> String {
     }
 }
 
-/// A span as its two largest units: `3d4h`, `90s` as `1m30s`.
+/// A duration as its two largest units: `3d4h`, `90s` as `1m30s`.
 pub fn span(d: Duration) -> String {
     let s = d.as_secs();
     match s {
@@ -32,7 +32,7 @@ pub fn time(t: Timestamp) -> String {
     format!("{t:.3}")
 }
 
-/// Shortened in the middle to at most `width` characters: the ends of a path or name tell most.
+/// Shortens a text in the middle to at most `width` characters, because the ends of a path or name say most.
 pub fn shorten(text: &str, width: usize) -> String {
     let length = text.chars().count();
     if length <= width {
@@ -48,7 +48,7 @@ pub fn shorten(text: &str, width: usize) -> String {
     format!("{start}…{end}")
 }
 
-/// Text from elsewhere without what would move the cursor: command names and paths may hold any byte.
+/// Replaces control characters by `?`: command names and paths may hold any byte and could move the cursor.
 pub fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { '?' } else { c }).collect()
 }
@@ -60,7 +60,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn units() {
+    fn values_are_shown_with_a_unit() {
         for (n, expected) in [
             (0, "0"),
             (999, "999"),
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_moves_the_cursor() {
+    fn control_characters_are_replaced() {
         assert_eq!(printable("a\x1b[2Jb\nc"), "a?[2Jb?c");
     }
 

@@ -1,6 +1,6 @@
-//! `nodewarden gc`: a collection of images and dead containers now, or its plan.
+//! `nodewarden gc`: removes unused images and dead containers now, or prints the plan.
 
-mod told;
+mod progress;
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -13,24 +13,25 @@ use super::events::Output;
 use super::format::printable;
 use super::output::stdout;
 use super::{CliError, SocketArg, client};
-use told::Told;
+use progress::Progress;
 
-/// Remove dead containers, their logs and unused images that are due now
+/// Remove the dead containers, logs and unused images that are due
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What is due: dead containers beyond those that are kept, sandboxes without
-containers, logs of what is gone; images unused for longer than
-imageMaximumGCAge; and when imageGCHighThresholdPercent of their file system are
-in use, unused ones until imageGCLowThresholdPercent are. Nothing in use goes. A
-plan goes by the sizes that the runtime tells; a collection looks at the file
-system after each image.
+Due are dead containers beyond the number that is kept, sandboxes without
+containers, and logs of removed containers and pods; images unused for longer
+than imageMaximumGCAge; and, if more than imageGCHighThresholdPercent of the
+images' file system is in use, unused images until usage falls to
+imageGCLowThresholdPercent. Nothing that is in use is removed. A plan adds up the
+image sizes reported by the runtime; a collection measures the file system after
+each image.
 
-The collection goes on when this program is interrupted. Exit status 1: a
-removal failed, or not enough could be freed.
+The agent finishes the collection even if this program is interrupted. Exit
+status 1: a removal failed, or not enough could be freed.
 
 Examples:
-  nodewarden gc --dry-run                what would go
-  nodewarden gc                          remove it, and tell each step
+  nodewarden gc --dry-run                what would be removed
+  nodewarden gc                          remove it and print each step
   nodewarden gc --output json | jq 'select(.error and .error != \"\")'")]
 pub struct GcArgs {
     #[command(flatten)]
@@ -38,7 +39,7 @@ pub struct GcArgs {
     /// Only print the plan
     #[arg(long)]
     dry_run: bool,
-    /// A line for people or a JSON object for programs, one a step, and the outcome last
+    /// One line of text or one JSON object per step, and the outcome last
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -47,30 +48,30 @@ pub async fn run(args: GcArgs) -> Result<(), CliError> {
     let socket = args.socket.socket;
     let refused = client::refused(socket.clone());
     let mut client = client::garbage(client::channel(&socket).await?);
-    // What a step does not tell: sizes, and how much is wanted.
+    // The steps contain neither the sizes of images nor the number of bytes wanted.
     let known = client.list_images(ListImagesRequest {}).await.map_err(&refused)?.into_inner();
     let sizes: HashMap<_, _> = known.images.into_iter().map(|own| (own.id, own.size_bytes)).collect();
     if !known.problem.is_empty() {
         eprintln!("nodewarden: {}", printable(&known.problem));
     }
-    let mut told = Told::new(sizes, known.wanted_bytes, args.dry_run);
+    let mut progress = Progress::new(sizes, known.wanted_bytes, args.dry_run);
     let request = CollectGarbageRequest { dry_run: args.dry_run };
     let mut stream = client.collect_garbage(request).await.map_err(&refused)?.into_inner();
     while let Some(answer) = stream.message().await.map_err(&refused)? {
         match answer.message {
             Some(Message::Step(step)) => print(&match args.output {
-                Output::Text => told.step(&step),
+                Output::Text => progress.step(&step),
                 Output::Json => {
-                    told.count(&step);
-                    told::step_json(&step).to_string()
+                    progress.count(&step);
+                    progress::step_json(&step).to_string()
                 }
             })?,
             Some(Message::Outcome(outcome)) => {
                 print(&match args.output {
-                    Output::Text => told.summary(&outcome),
-                    Output::Json => told::outcome_json(&outcome).to_string(),
+                    Output::Text => progress.summary(&outcome),
+                    Output::Json => progress::outcome_json(&outcome).to_string(),
                 })?;
-                let problems = told.problems(&outcome);
+                let problems = progress.problems(&outcome);
                 return if problems.is_empty() { Ok(()) } else { Err(CliError::Collection { problems }) };
             }
             None => {}
@@ -79,7 +80,7 @@ pub async fn run(args: GcArgs) -> Result<(), CliError> {
     Err(CliError::Stopped { socket })
 }
 
-/// Writes a line and flushes: each step is shown as it is done.
+/// Writes a line and flushes, so that each step is shown when it is done.
 fn print(line: &str) -> Result<(), CliError> {
     let mut out = stdout();
     writeln!(out, "{line}")?;

@@ -1,4 +1,4 @@
-//! `nodewarden images`: what images are there, and why each stays or would go.
+//! `nodewarden images`: the images, and why each is kept or would be removed.
 
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
 use nodewarden_api::grpc::time;
 
-/// Users of an image that are named; others are counted.
+/// Number of users of an image that are named; the others are counted.
 const NAMED: usize = 2;
 
-/// Print the images at the runtime, and why each of them stays or would go
+/// Print the runtime's images, and why each is kept or would be removed
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Images stand in the order in which they would go, those that stay at the end.
-SIZE is the runtime's word: layers that several images share are in each.
+Images are listed in the order in which they would be removed, kept ones at the end.
+SIZE is reported by the runtime: layers shared by several images are counted in each.
 
 Examples:
   nodewarden images                      all of them, and how full their file system is
@@ -32,7 +32,7 @@ Examples:
 pub struct ImagesArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// Text for people or one JSON object for programs
+    /// Text or one JSON object
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -55,7 +55,7 @@ fn text(answer: &ListImagesResponse, now: Timestamp) -> String {
         out.push_str(&format!("warning: {}\n", printable(&answer.problem)));
     }
     if answer.images.is_empty() {
-        // With a problem it is not known whether there are any.
+        // If there is a problem, an empty list does not mean that there are no images.
         if answer.problem.is_empty() {
             out.push_str("No images.\n");
         }
@@ -66,7 +66,7 @@ fn text(answer: &ListImagesResponse, now: Timestamp) -> String {
         use Align::{Left, Right};
         out.push_str(&table(&rows, &[Left, Left, Right, Right, Right, Left]));
         let total = answer.images.iter().map(|own| own.size_bytes).sum();
-        out.push_str(&format!("\n{}, {} by the runtime's word\n", images(answer.images.len()), bytes(total)));
+        out.push_str(&format!("\n{}, {} (runtime-reported)\n", images(answer.images.len()), bytes(total)));
     }
     if let Some(fs) = &answer.filesystem {
         out.push_str(&format!("{}\n", filesystem(fs)));
@@ -97,7 +97,7 @@ fn since(at: Timestamp, now: Timestamp) -> String {
     span(Duration::try_from(now.duration_since(at)).unwrap_or_default())
 }
 
-/// The first name, and how many tags more there are.
+/// The first name, and the number of further tags.
 fn name(own: &Image) -> String {
     let tags = own.names.iter().filter(|name| !name.contains('@')).count();
     match own.names.first() {
@@ -107,7 +107,7 @@ fn name(own: &Image) -> String {
     }
 }
 
-/// As people know it: without the algorithm, and only the beginning of a digest.
+/// Shortens an ID for display: without the algorithm, and only the first characters of a digest.
 pub fn short(id: &str) -> String {
     let digits = id.strip_prefix("sha256:").unwrap_or(id);
     match digits.get(..12) {
@@ -116,7 +116,7 @@ pub fn short(id: &str) -> String {
     }
 }
 
-/// Why it stays, or that it would go.
+/// Why the image is kept, or that it would be removed.
 fn state(own: &Image) -> String {
     let (named, more) = own.users.split_at(own.users.len().min(NAMED));
     let users = match more.len() {
@@ -125,15 +125,15 @@ fn state(own: &Image) -> String {
         more => format!(": {} and {more} more", named.join(", ")),
     };
     let word = match own.state.as_str() {
-        "removable" => "would go",
+        "removable" => "would be removed",
         "container" => "in use",
         "sandbox" => "in use by sandboxes",
         "pinned" => "pinned by the runtime",
         "manifest" => "needed",
         "just_used" => "just used",
         "young" => "too young",
-        "not_needed" => "unused; enough is free",
-        // A newer agent's.
+        "not_needed" => "unused; enough space is free",
+        // A state of a newer agent.
         other => other,
     };
     printable(&format!("{word}{users}"))
@@ -143,7 +143,7 @@ fn images(count: usize) -> String {
     format!("{count} image{}", if count == 1 { "" } else { "s" })
 }
 
-/// Parts of a whole in percent, as the kubelet rounds its usage: what is available is rounded down.
+/// Usage in percent, rounded as the kubelet does it: the available share is rounded down.
 fn percent_used(available: u64, capacity: u64) -> Option<u128> {
     let free = (u128::from(available.min(capacity)) * 100).checked_div(capacity.into())?;
     Some(100 - free)
@@ -152,9 +152,9 @@ fn percent_used(available: u64, capacity: u64) -> Option<u128> {
 fn filesystem(fs: &FileSystem) -> String {
     let path = printable(&fs.path);
     let Some(used) = percent_used(fs.available_bytes, fs.capacity_bytes) else {
-        return format!("{path} has no capacity by its own word");
+        return format!("{path} reports no capacity");
     };
-    // Some file systems count no inodes.
+    // Some file systems report no inodes.
     let inodes = percent_used(fs.inodes_free, fs.inodes)
         .map(|used| format!(", {used}% of {} inodes", count(fs.inodes)))
         .unwrap_or_default();
@@ -169,15 +169,20 @@ fn thresholds(settings: &GarbageSettings, answer: &ListImagesResponse) -> String
     let GarbageSettings { high_percent, low_percent, .. } = settings;
     let wanted = match answer.wanted_bytes {
         _ if answer.filesystem.is_none() => String::new(),
-        0 => ", so nothing is to be freed now".to_owned(),
-        wanted => format!(", so {} are to be freed now", bytes(wanted)),
+        0 => "; nothing is to be freed now".to_owned(),
+        wanted => format!("; {} are to be freed now", bytes(wanted)),
     };
     let mut line = match *high_percent {
-        100 => "Images are not collected for want of space (imageGCHighThresholdPercent is 100)".to_owned(),
-        _ => format!("From {high_percent}% on unused images go, down to {low_percent}%{wanted}"),
+        100 => "Images are never removed to free space (imageGCHighThresholdPercent is 100)".to_owned(),
+        _ => {
+            format!("Above {high_percent}% unused images are removed until {low_percent}% is in use{wanted}")
+        }
     };
     if let Some(age) = settings.maximum_age_seconds {
-        line.push_str(&format!("; those unused for {} go anyway", span(Duration::from_secs(age))));
+        line.push_str(&format!(
+            "; images unused for {} are removed in any case",
+            span(Duration::from_secs(age))
+        ));
     }
     if answer.mode == "observe" {
         line.push_str(". In mode observe nothing is removed");
@@ -234,24 +239,24 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_and_why_it_stays() {
+    fn every_image_is_listed_with_the_reason_why_it_is_kept() {
         let expected = "\
 IMAGE       ID      SIZE  FIRST SEEN  LAST USED  STATE
-shop/old:1  0a0a   120Mi   1m40s ago  1m31s ago  would go
-shop/old:2  0b0b  80.0Mi   1m35s ago      never  would go
+shop/old:1  0a0a   120Mi   1m40s ago  1m31s ago  would be removed
+shop/old:2  0b0b  80.0Mi   1m35s ago      never  would be removed
 <none>      0c0c  8.00Mi           -          -  too young
 shop/web:1  0d0d  64.0Mi   1m37s ago    10s ago  in use: shop/cart [web]
 pause:3     0e0e  1.00Mi   1m40s ago    10s ago  in use by sandboxes
 
-5 images, 273Mi by the runtime's word
+5 images, 273Mi (runtime-reported)
 /var/lib/containerd: 90% of 20.0Gi in use, 10% of 1.00M inodes; 2.00Gi available
-From 85% on unused images go, down to 80%, so 2.00Gi are to be freed now
+Above 85% unused images are removed until 80% is in use; 2.00Gi are to be freed now
 ";
         assert_eq!(text(&answer(), now()), expected);
     }
 
     #[test]
-    fn what_cannot_be_told() {
+    fn missing_times_and_capacity_are_shown_as_unknown() {
         let away = ListImagesResponse {
             images: Vec::new(),
             filesystem: None,
@@ -262,17 +267,17 @@ From 85% on unused images go, down to 80%, so 2.00Gi are to be freed now
         };
         let expected = "\
 warning: the runtime is?away
-From 85% on unused images go, down to 80%. In mode observe nothing is removed
+Above 85% unused images are removed until 80% is in use. In mode observe nothing is removed
 ";
         assert_eq!(text(&away, now()), expected);
         let fs = FileSystem { path: "/x".into(), ..FileSystem::default() };
-        assert_eq!(filesystem(&fs), "/x has no capacity by its own word");
+        assert_eq!(filesystem(&fs), "/x reports no capacity");
         let none = text(&ListImagesResponse::default(), now());
         assert_eq!(none, "No images.\n");
     }
 
     #[test]
-    fn thresholds_as_set() {
+    fn the_thresholds_line_states_the_configuration() {
         let settings = |high_percent, maximum_age_seconds| GarbageSettings {
             high_percent,
             low_percent: 80,
@@ -282,16 +287,16 @@ From 85% on unused images go, down to 80%. In mode observe nothing is removed
         let idle = ListImagesResponse { wanted_bytes: 0, ..answer() };
         assert_eq!(
             thresholds(&settings(90, Some(86_400)), &idle),
-            "From 90% on unused images go, down to 80%, so nothing is to be freed now; those unused for 1d0h go anyway"
+            "Above 90% unused images are removed until 80% is in use; nothing is to be freed now; images unused for 1d0h are removed in any case"
         );
         assert_eq!(
             thresholds(&settings(100, None), &idle),
-            "Images are not collected for want of space (imageGCHighThresholdPercent is 100)"
+            "Images are never removed to free space (imageGCHighThresholdPercent is 100)"
         );
     }
 
     #[test]
-    fn names_ids_and_users_in_short() {
+    fn names_ids_and_users_are_shortened() {
         let names = |names: &[&str]| {
             name(&Image { names: names.iter().map(ToString::to_string).collect(), ..Image::default() })
         };

@@ -1,4 +1,4 @@
-//! `nodewarden logs`: what a container wrote and writes.
+//! `nodewarden logs`: prints the output of a container.
 
 use std::io::Write;
 use std::time::Duration;
@@ -14,39 +14,39 @@ use super::target::{self, TargetArgs};
 use super::{CliError, since};
 use nodewarden_api::grpc::time;
 
-/// Print what a container of a managed pod has written
+/// Print the logs of a container of a managed pod
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Both of the container's streams are printed on standard output, in the order in
-which they were written. Files that were rotated away are read too, unless they
-were compressed. --follow ends with the container.
+Standard output and standard error of the container are both printed on standard
+output, in the order of writing. Rotated files are read too, unless they are
+compressed. --follow ends when the container ends.
 
 Examples:
-  nodewarden logs shop/cart                       all that the pod's first container has written
-  nodewarden logs -f --tail 20 cart               its last 20 lines, and what comes
+  nodewarden logs shop/cart                       the whole log of the pod's first container
+  nodewarden logs -f --tail 20 cart               its last 20 lines, then new ones
   nodewarden logs -c setup --timestamps cart      of another container, each line with its time
-  nodewarden logs --previous cart                 of the run before: why did it crash?
+  nodewarden logs --previous cart                 the run before the last restart: why did it crash?
   nodewarden logs --since 10m cart | grep error")]
 pub struct LogsArgs {
     #[command(flatten)]
     target: TargetArgs,
-    /// Go on with what is written from now on
+    /// Continue with new lines as they are written
     #[arg(long, short)]
     follow: bool,
     /// Only the last N lines; -1 for all
     #[arg(long, value_name = "N", default_value_t = -1, allow_negative_numbers = true,
           value_parser = clap::value_parser!(i64).range(-1..))]
     tail: i64,
-    /// Only lines since then: a span before now (10m, 1h30m, 2d) or an RFC 3339 time
+    /// Only lines since then: a duration before now (10m, 1h30m, 2d) or an RFC 3339 time
     #[arg(long, value_name = "WHEN", value_parser = |t: &str| since::parse(t, Timestamp::now()))]
     since: Option<Timestamp>,
-    /// The container's run before the newest one
+    /// Logs of the container's previous run, before its last restart
     #[arg(long, short, conflicts_with = "follow")]
     previous: bool,
-    /// Begin each line with the time at which it was written
+    /// Prefix each line with the time at which it was written
     #[arg(long)]
     timestamps: bool,
-    /// No more bytes than so
+    /// Maximum number of bytes
     #[arg(long, value_name = "BYTES")]
     limit_bytes: Option<u64>,
 }
@@ -58,7 +58,7 @@ pub async fn run(args: LogsArgs) -> Result<(), CliError> {
         container: target.container(),
         previous: args.previous,
         follow: args.follow,
-        // -1: all of them.
+        // -1 means all lines.
         tail_lines: u64::try_from(args.tail).ok(),
         since: args.since.map(time::from_timestamp),
         timestamps: args.timestamps,
@@ -67,7 +67,7 @@ pub async fn run(args: LogsArgs) -> Result<(), CliError> {
     let refused = target::refused(&target);
     let mut client = target.connect().await?;
     let mut stream = client.logs(request).await.map_err(&refused)?.into_inner();
-    // A reader that went away is noticed also when nothing is written.
+    // A closed pipe is noticed even if nothing is written.
     let mut check = tokio::time::interval(Duration::from_secs(1));
     check.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {

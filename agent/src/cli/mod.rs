@@ -1,5 +1,5 @@
-//! The command line: one module a subcommand. Texts come from pure functions; printing and asking the agent
-//! stand beside them.
+//! The command line: one module per subcommand. Pure functions build the texts; the calls to the agent and the
+//! printing are separate.
 
 mod agent;
 
@@ -41,22 +41,23 @@ use nodewarden_config::defaults;
 const HELP: &str = "\
 Examples:
   nodewarden agent --config /etc/nodewarden/config.yaml   start the agent (as root)
-  nodewarden top                                          which pod or service uses what, live
-  nodewarden events --since 10m --type oom                who was killed for memory, and follow
-  nodewarden tree /kubepods                               limits and use, level by level
+  nodewarden top                                          resource usage of pods and services, live
+  nodewarden events --since 10m --type oom                out-of-memory kills of the last ten minutes, then follow
+  nodewarden tree /kubepods                               limits and usage, level by level
   nodewarden status                                       what works here, what is off and why
-  nodewarden logs -f shop/cart                            what a container writes
-  nodewarden exec -it shop/cart -- sh                     a shell in it
+  nodewarden logs -f shop/cart                            the output of a container
+  nodewarden exec -it shop/cart -- sh                     a shell in a container
   nodewarden pods                                         the pods that the agent runs
-  nodewarden pods describe shop/cart                      all about one of them, with its events
-  nodewarden devices                                      what device plugins offer, and who has it
-  nodewarden images                                       what images are there, and why each stays or would go
+  nodewarden pods describe shop/cart                      details of one pod, with its events
+  nodewarden devices                                      devices of plugins, and the containers that use them
+  nodewarden images                                       the images, and why each is kept or would be removed
   nodewarden gc --dry-run                                 what a collection would remove now
-  nodewarden explain shop/cart                            why a pod had to go, or why it waits
-  nodewarden simulate --signal memory.available=4Gi       who would have to go now
+  nodewarden explain shop/cart                            why a pod was evicted, or why it waits
+  nodewarden simulate --signal memory.available=4Gi       which pods would be evicted below this threshold
   nodewarden plan pod.yaml                                the cgroups and limits a manifest leads to
 
-Exit status: 0 done, 1 failed, 2 wrong arguments, 3 no agent is running, 4 permission denied; of exec: the command's.";
+Exit status: 0 success, 1 failure, 2 wrong arguments, 3 no agent is running, 4 permission denied; exec returns the
+exit status of its command.";
 
 /// Watches what the kernel does to each pod and cgroup of this machine
 #[derive(Debug, Parser)]
@@ -93,12 +94,12 @@ struct SocketArg {
     socket: PathBuf,
 }
 
-/// The version, with the commit if the build knows it.
+/// The version, with the commit if it was known at build time.
 pub fn version() -> &'static str {
     option_env!("NODEWARDEN_VERSION").unwrap_or(env!("CARGO_PKG_VERSION"))
 }
 
-/// Runs what the arguments say and gives the exit status.
+/// Runs the subcommand that the arguments name and returns its exit status.
 pub fn main() -> ExitCode {
     nodewarden_model::set_version(version());
     let result = match Cli::parse().command {
@@ -120,7 +121,7 @@ pub fn main() -> ExitCode {
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        // Whoever read us has seen enough.
+        // The reader of our output closed the pipe: that is not an error.
         Err(e) if e.is_broken_pipe() => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("nodewarden: {e}");

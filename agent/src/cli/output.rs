@@ -1,16 +1,16 @@
-//! Standard output: locked, buffered, and watched for a reader that went away.
+//! Standard output: locked, buffered, with a check for a closed pipe.
 
 use std::io::{BufWriter, IsTerminal, Write};
 use std::os::fd::AsFd;
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 
-/// Buffered: the caller flushes.
+/// Standard output, buffered: the caller has to flush.
 pub fn stdout() -> impl Write {
     BufWriter::new(std::io::stdout().lock())
 }
 
-/// Writes all of it at once.
+/// Writes the text and flushes.
 pub fn print(text: &str) -> std::io::Result<()> {
     let mut out = stdout();
     out.write_all(text.as_bytes())?;
@@ -21,7 +21,7 @@ pub fn is_terminal() -> bool {
     std::io::stdout().is_terminal()
 }
 
-/// Whether the reader of our pipe is gone: seen without having anything to write.
+/// Whether the reader of our pipe has closed it, found without writing.
 pub fn reader_is_gone() -> bool {
     let out = std::io::stdout();
     let mut fds = [PollFd::new(out.as_fd(), PollFlags::empty())];

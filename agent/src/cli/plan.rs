@@ -1,4 +1,4 @@
-//! `nodewarden plan`: what the agent would make of some manifests, without making anything.
+//! `nodewarden plan`: the cgroups and runtime parameters for some manifests; changes nothing.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -31,10 +31,10 @@ pub struct PlanArgs {
     /// KubeletConfiguration file with a `nodewarden:` section
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Drop-in files (*.conf) merged over it
+    /// Directory of drop-in files (*.conf), merged over the file in lexical order of their names
     #[arg(long, value_name = "DIR")]
     config_dir: Option<PathBuf>,
-    /// Text for people or one JSON object for programs
+    /// Text or one JSON object
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -50,7 +50,7 @@ pub fn run(args: &PlanArgs) -> Result<(), CliError> {
     Ok(print(&text)?)
 }
 
-/// The pods of all manifests; any problem ends it.
+/// The pods of all manifests. Fails with all problems if there is one.
 fn read(manifests: &[PathBuf], node: &str) -> Result<Desired, CliError> {
     let mut all = Desired::default();
     for path in manifests {
@@ -112,7 +112,7 @@ fn json(plan: &Plan) -> Value {
     json!({ "levels": levels, "pods": plan.pods.iter().map(pod).collect::<Vec<_>>() })
 }
 
-/// CRI's `LinuxContainerResources` by its field names; what is zero on the wire is left out.
+/// CRI's `LinuxContainerResources` as JSON with its field names; fields that are zero are left out.
 fn runtime(p: &ContainerParameters) -> Value {
     let mut fields = Map::new();
     let mut put = |name: &str, value: Option<Value>| {

@@ -1,4 +1,4 @@
-//! `nodewarden simulate`: what would happen now with another threshold, without doing it.
+//! `nodewarden simulate`: which pods would be evicted now with another threshold; evicts nothing.
 
 use clap::Args;
 use jiff::Timestamp;
@@ -13,34 +13,35 @@ use nodewarden_api::grpc::pressure::convert;
 use nodewarden_config::Signal;
 use nodewarden_model::Decision;
 
-/// Show what would happen now if a signal had another threshold; nothing is done
+/// Show which pods would be evicted now if a signal had another threshold; evicts nothing
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The agent reads the node, takes the threshold as a hard one in place of the
-configured, and tells which pods would go and in which order. So a threshold can
-be tried before it is set, and the order of pods seen before the node is short:
-with a threshold above what is available now, somebody would have to go.
+The agent reads the node, uses the threshold as a hard one in place of the
+configured one, and reports which pods it would evict and in which order. This
+tries a threshold before it is configured, and shows the order of eviction before
+the node is short: with a threshold above what is available now, pods would be
+evicted.
 
 Signals: memory.available, allocatableMemory.available, nodefs.available,
 nodefs.inodesFree, imagefs.available, imagefs.inodesFree, containerfs.available,
 containerfs.inodesFree, pid.available.
 
 Examples:
-  nodewarden simulate --signal memory.available=80Mi      who would go below 80Mi, if there is less now
-  nodewarden simulate --signal memory.available=100Gi     who would be the first, whatever is free
-  nodewarden simulate --signal 'nodefs.available<15%'     as the kubelet's flag has it
+  nodewarden simulate --signal memory.available=80Mi      evictions below 80Mi, if less is available now
+  nodewarden simulate --signal memory.available=100Gi     the first pod in order, however much is free
+  nodewarden simulate --signal 'nodefs.available<15%'     in the notation of the kubelet's flag
   nodewarden simulate --signal pid.available=90% --output json | jq -r '.candidates[] | select(.chosen) | .name'
   nodewarden explain node                                 what really was decided")]
 pub struct SimulateArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// The signal and its threshold: an amount, or a percentage of the capacity
+    /// The signal and its threshold: a quantity, or a percentage of the capacity
     #[arg(long, value_name = "SIGNAL=THRESHOLD", value_parser = parse)]
     signal: (Signal, String),
-    /// Every candidate, also those far from having to go
+    /// Show every candidate, not only those next in order
     #[arg(long)]
     all: bool,
-    /// Text for people or one JSON object for programs
+    /// Text or one JSON object
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -66,13 +67,13 @@ fn text(decision: &Decision, all: bool) -> String {
     decision::text(decision, Detail { all, pod: None }, Timestamp::now())
 }
 
-/// `memory.available=80Mi`, or with the kubelet's `<`. Whether the threshold can stand the agent knows.
+/// Parses `memory.available=80Mi`, or the kubelet's `memory.available<80Mi`. The agent validates the threshold.
 fn parse(text: &str) -> Result<(Signal, String), String> {
     let (name, threshold) = text
         .split_once(['=', '<'])
         .ok_or("expected a signal and its threshold, like memory.available=80Mi")?;
     let signal = Signal::parse(name)
-        .ok_or_else(|| format!("unknown signal {name:?}: there is {}", Signal::VARIANTS.join(", ")))?;
+        .ok_or_else(|| format!("unknown signal {name:?}: expected one of {}", Signal::VARIANTS.join(", ")))?;
     match threshold {
         "" => Err("expected a threshold like 80Mi or 5%".into()),
         threshold => Ok((signal, threshold.to_owned())),
@@ -90,12 +91,12 @@ mod tests {
         let memory = |threshold: &str| Ok((Signal::MemoryAvailable, threshold.to_owned()));
         assert_eq!(parse("memory.available=80Mi"), memory("80Mi"));
         assert_eq!(parse("memory.available<5%"), memory("5%"));
-        for (text, told) in [
+        for (text, message) in [
             ("memory.available", "expected a signal and its threshold"),
             ("memory.available=", "expected a threshold"),
-            ("memory.free=1Gi", "unknown signal \"memory.free\": there is memory.available, nodefs"),
+            ("memory.free=1Gi", "unknown signal \"memory.free\": expected one of memory.available, nodefs"),
         ] {
-            assert!(parse(text).unwrap_err().contains(told), "{text}");
+            assert!(parse(text).unwrap_err().contains(message), "{text}");
         }
     }
 
@@ -107,7 +108,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_the_agent_says_is_the_end() {
+    async fn an_error_of_the_agent_is_returned() {
         for output in [Output::Text, Output::Json] {
             simulated(Node::under_pressure(), "80Mi", output).await.unwrap();
         }
@@ -119,13 +120,13 @@ mod tests {
     }
 
     #[test]
-    fn as_a_decision_that_nobody_took() {
+    fn a_simulation_is_shown_as_a_decision() {
         use nodewarden_model::Decision;
         let own = (*nodewarden_model::fixture::decisions()[0]).clone();
         let own = Decision { number: 0, would: true, steps: Vec::new(), ..own };
-        let told = text(&own, false);
-        let lines: Vec<_> = told.lines().take(2).collect();
-        assert_eq!(lines[0], "Simulated at 2023-11-14T22:14:30.000Z, nothing is done: eviction");
-        assert!(told.contains("800Mi  would go\n"), "{told}");
+        let shown = text(&own, false);
+        let lines: Vec<_> = shown.lines().take(2).collect();
+        assert_eq!(lines[0], "Simulated at 2023-11-14T22:14:30.000Z, nothing was done: eviction");
+        assert!(shown.contains("800Mi  would be evicted\n"), "{shown}");
     }
 }

@@ -1,13 +1,14 @@
-//! `--since`: a span before now or a point in time. Pure.
+//! The argument of `--since`: a duration before now, or a point in time. Pure.
 
 use jiff::{SignedDuration, Timestamp};
 
 /// Reads `10m`, `1h30m`, `2d`, `45s` or an RFC 3339 time.
 ///
 /// # Errors
-/// What would have been right.
+/// A message that shows the accepted forms.
 pub fn parse(text: &str, now: Timestamp) -> Result<Timestamp, String> {
-    const EXPECTED: &str = "expected a span like 45s, 10m, 1h30m or 2d, or a time like 2026-11-21T04:30:00Z";
+    const EXPECTED: &str =
+        "expected a duration like 45s, 10m, 1h30m or 2d, or a time like 2026-11-21T04:30:00Z";
     if let Ok(time) = text.parse::<Timestamp>() {
         return Ok(time);
     }
@@ -39,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn spans_and_times() {
+    fn durations_and_times_are_parsed() {
         let now = Timestamp::new(1_000_000, 0).unwrap();
         for (text, expected) in [
             ("45s", 999_955),

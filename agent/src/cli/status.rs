@@ -1,4 +1,4 @@
-//! `nodewarden status`: what works, what is off and why, what the agent costs.
+//! `nodewarden status`: which parts work, which are off and why, and the agent's own resource usage.
 
 mod pressure;
 
@@ -18,7 +18,7 @@ use super::table::{Align, table};
 use super::{CliError, SocketArg, client};
 use nodewarden_api::grpc::time;
 
-/// Print what works here, what is off and why, and what the agent itself costs
+/// Print which parts of the agent work, which are off and why, and its own resource usage
 #[derive(Debug, Args)]
 #[command(after_help = "\
 Examples:
@@ -28,7 +28,7 @@ Examples:
 pub struct StatusArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// Text for people or one JSON object for programs
+    /// Text or one JSON object
     #[arg(long, short, value_enum, default_value_t = Output::Text)]
     output: Output,
 }
@@ -44,7 +44,7 @@ pub async fn run(args: StatusArgs) -> Result<(), CliError> {
     Ok(print(&text)?)
 }
 
-/// Mean run time in nanoseconds; `None` before the first run (or where the kernel does not measure).
+/// Mean run time in nanoseconds; `None` before the first run, or if the kernel does not measure it.
 fn mean_ns(program: &ProgramCost) -> Option<u64> {
     (program.run_time_ns > 0).then(|| program.run_time_ns.checked_div(program.run_count)).flatten()
 }
@@ -62,7 +62,10 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     let _ = writeln!(out, "counted    {} of at most {} cgroups", s.cgroups, s.cgroup_capacity);
     if s.cgroups_untracked > 0 || s.untracked_counts > 0 {
         let (groups, counts) = (s.cgroups_untracked, count(s.untracked_counts));
-        let _ = writeln!(out, "           {groups} left out so far, with {counts} counts: raise maxCgroups");
+        let _ = writeln!(
+            out,
+            "           {groups} cgroups not counted so far ({counts} counts lost): raise maxCgroups"
+        );
     }
     let _ = writeln!(out, "names      {}", s.runtime);
     if let Some(h) = &s.hierarchy {
@@ -73,7 +76,7 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     }
     for (at, own) in s.devices.iter().enumerate() {
         let head = if at == 0 { "devices" } else { "" };
-        let away = if own.away_since.is_some() { ", its plugin is away" } else { "" };
+        let away = if own.away_since.is_some() { ", plugin disconnected" } else { "" };
         let _ = writeln!(
             out,
             "{head:<11}{}: {} of {} allocatable, {} allocated{away}",
@@ -85,7 +88,7 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     }
     let errors = match s.journal_write_errors {
         0 => String::new(),
-        n => format!(", {n} could not be written at once"),
+        n => format!(", {n} write errors"),
     };
     let _ = writeln!(out, "journal    {} events in memory{errors}", s.journal_events);
     let (cpu, rss, maps) = (s.cpu_seconds, bytes(s.resident_bytes), bytes(s.map_bytes));
@@ -110,8 +113,11 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
         row(&[&p.name, &p.topic, &p.hook, &count(p.run_count), &mean, &bytes(p.memory_bytes)])
     }));
     let _ = write!(out, "\n{}", table(&programs, &[left, left, left, right, right, right]));
-    let _ =
-        writeln!(out, "(runs of the {:.0} s in which the kernel measured them)", s.programs_measured_seconds);
+    let _ = writeln!(
+        out,
+        "(runs during the {:.0} s in which the kernel measured them)",
+        s.programs_measured_seconds
+    );
 
     let mut events = vec![row(&["EVENT", "SEEN", "LOST"])];
     events.extend(s.events.iter().map(|e| row(&[&e.r#type, &e.seen.to_string(), &e.lost.to_string()])));
@@ -119,17 +125,18 @@ fn text(s: &GetStatusResponse, now: SystemTime) -> String {
     out
 }
 
-/// What of the pods runs; what there is none of is left out.
+/// Number of pods by state; states without pods are left out.
 fn pod_counts(out: &mut String, pods: &PodCounts) {
     let counts = [
         (pods.running, "running"),
         (pods.pending, "pending"),
         (pods.succeeded, "succeeded"),
         (pods.failed, "failed"),
-        (pods.ending, "being ended"),
+        (pods.ending, "terminating"),
     ];
-    let told: Vec<_> = counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
-    let _ = writeln!(out, "           {}", told.join(", "));
+    let nonzero: Vec<_> =
+        counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+    let _ = writeln!(out, "           {}", nonzero.join(", "));
 }
 
 fn hierarchy(out: &mut String, h: &HierarchyStatus) {
@@ -141,7 +148,7 @@ fn hierarchy(out: &mut String, h: &HierarchyStatus) {
     };
     let _ = writeln!(
         out,
-        "pods       {}{removing}; {} limits put right since start",
+        "pods       {}{removing}; {} limits corrected since start",
         h.pods.len(),
         h.corrections
     );
@@ -151,7 +158,7 @@ fn hierarchy(out: &mut String, h: &HierarchyStatus) {
         let _ = writeln!(out, "           {name} [{}]: {}", pod.path, pod.problem);
     }
     for path in &h.foreign {
-        let _ = writeln!(out, "           {path} is somebody else's and left alone");
+        let _ = writeln!(out, "           {path} is not the agent's and is left alone");
     }
     for problem in &h.problems {
         let _ = writeln!(out, "warning    {problem}");
@@ -231,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_off_and_why() {
+    fn the_text_shows_what_is_off_and_why() {
         let status = Node::default().status();
         let now = status.started + Duration::from_secs(90);
         let text = text(&answer(status, &Node::default().pods(), devices()), now);
@@ -243,18 +250,18 @@ mod tests {
             "network  off    cgroup_skb: operation not permitted\n",
             "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
             "oom       3     0\n",
-            "hierarchy  /kubepods by cgroupfs (configuration)\npods       1, 1 being removed; 4 limits put right since start\n",
+            "hierarchy  /kubepods by cgroupfs (configuration)\npods       1, 1 being removed; 4 limits corrected since start\n",
             "           1 running\n",
-            "devices    a.b/c: 1 of 2 allocatable, 1 allocated\n           x.y/z: 0 of 0 allocatable, 0 allocated, its plugin is away\n",
+            "devices    a.b/c: 1 of 2 allocatable, 1 allocated\n           x.y/z: 0 of 0 allocatable, 0 allocated, plugin disconnected\n",
             "           u2 [/kubepods/podu2]: pid 7 does not die\n",
-            "           /kubepods/podx is somebody else's and left alone\nwarning    the manifest directory is gone\n",
+            "           /kubepods/podx is not the agent's and is left alone\nwarning    the manifest directory is gone\n",
         ] {
             assert!(text.contains(part), "{part:?} in\n{text}");
         }
     }
 
     #[test]
-    fn json_has_the_same() {
+    fn the_json_has_the_same_content() {
         let json = json(&answer(Node::default().status(), &Node::default().pods(), devices()));
         assert_eq!((&json["pods"]["running"], &json["pods"]["ending"]), (&1.into(), &0.into()));
         assert_eq!(json["programs"][0]["meanNs"], 150);
@@ -263,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn no_mean_without_a_measure() {
+    fn there_is_no_mean_without_a_measurement() {
         let program = ProgramCost { run_count: 5, ..ProgramCost::default() };
         assert_eq!(mean_ns(&program), None);
     }

@@ -1,13 +1,13 @@
-//! Aligned columns of plain text. Pure.
+//! Tables of plain text with aligned columns. Pure.
 
-/// How a column's cells stand.
+/// Alignment of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Align {
     Left,
     Right,
 }
 
-/// Lines of a table with two spaces between columns and none at the end of a line. The first row is the head.
+/// The lines of a table, with two spaces between columns and no trailing ones. The first row is the header.
 pub fn table(rows: &[Vec<String>], aligns: &[Align]) -> String {
     let width = |c: usize| rows.iter().filter_map(|r| r.get(c)).map(|t| t.chars().count()).max().unwrap_or(0);
     let widths: Vec<usize> = (0..aligns.len()).map(width).collect();
@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn aligned() {
+    fn columns_are_aligned() {
         let rows = [["NAME", "CPU"], ["a", "1.25"], ["longer é", "0"]].map(|r| r.map(str::to_owned).to_vec());
         assert_eq!(
             table(&rows, &[Align::Left, Align::Right]),

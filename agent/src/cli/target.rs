@@ -1,4 +1,4 @@
-//! The pod and the container that a command is for.
+//! Arguments that name a pod and a container.
 
 use std::path::PathBuf;
 
@@ -9,7 +9,7 @@ use tonic::transport::Channel;
 
 use super::{CliError, SocketArg, client};
 
-/// What is meant.
+/// The pod and container that a command acts on.
 #[derive(Debug, Args)]
 pub struct TargetArgs {
     #[command(flatten)]
@@ -17,17 +17,17 @@ pub struct TargetArgs {
     /// The pod: its name, namespace/name or uid
     #[arg(value_name = "POD")]
     pod: String,
-    /// The pod's namespace, if POD is a name that several have
+    /// The pod's namespace, if several pods have the name POD
     #[arg(long, short, value_name = "NAME")]
     namespace: Option<String>,
-    /// The container; without it the one that the pod's annotation kubectl.kubernetes.io/default-container names, else
-    /// its first
+    /// The container [default: the one named by the pod's annotation kubectl.kubernetes.io/default-container, else the
+    /// first]
     #[arg(long, short, value_name = "NAME")]
     container: Option<String>,
 }
 
 impl TargetArgs {
-    /// As the agent takes it.
+    /// The pod in the form that the agent accepts: name, namespace/name or uid.
     pub fn pod(&self) -> String {
         match &self.namespace {
             Some(namespace) => format!("{namespace}/{}", self.pod),
@@ -35,7 +35,7 @@ impl TargetArgs {
         }
     }
 
-    /// Empty for the default.
+    /// The container's name; empty for the default.
     pub fn container(&self) -> String {
         self.container.clone().unwrap_or_default()
     }
@@ -49,14 +49,14 @@ impl TargetArgs {
     }
 }
 
-/// kubectl's line, where there was a choice.
+/// The line that kubectl prints if the default container was one of several.
 pub fn defaulted(chosen: &ChosenContainer) -> Option<String> {
     let among = &chosen.candidates;
     (!among.is_empty())
         .then(|| format!("Defaulted container {:?} out of: {}", chosen.container, among.join(", ")))
 }
 
-/// What a stream that ended too early is reported as.
+/// Turns the status of a stream that ended early into an error.
 pub fn refused(target: &TargetArgs) -> impl Fn(tonic::Status) -> CliError + use<> {
     client::refused(target.socket())
 }
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_choice_is_told_where_there_was_one() {
+    fn the_default_container_is_reported_if_there_are_several() {
         let chosen = |candidates: &[&str]| ChosenContainer {
             container: "web".into(),
             candidates: candidates.iter().map(ToString::to_string).collect(),

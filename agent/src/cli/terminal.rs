@@ -1,4 +1,4 @@
-//! The user's terminal while a command elsewhere has it.
+//! The user's terminal while a command in a container uses it.
 
 use std::io::{IsTerminal, Read};
 
@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 use super::CliError;
 
-/// Keys are handed over as they are typed; restored when dropped.
+/// Raw mode: keys are passed on as they are typed. The previous mode is restored on drop.
 #[derive(Debug)]
 pub struct Raw(());
 
@@ -25,18 +25,19 @@ impl Drop for Raw {
     }
 }
 
-/// Whether keys are read.
+/// Whether standard input is a terminal.
 pub fn is_input() -> bool {
     std::io::stdin().is_terminal()
 }
 
-/// `None` where there is none.
+/// Size of the terminal; `None` if there is none.
 pub fn size() -> Option<TerminalSize> {
     let (columns, rows) = crossterm::terminal::size().ok()?;
     Some(TerminalSize { columns: columns.into(), rows: rows.into() })
 }
 
-/// Standard input until its end, on a thread that ends with the program: a read cannot be called back.
+/// Standard input until its end, read on a thread that lives until the program ends, because a blocked read cannot
+/// be cancelled.
 pub fn input() -> mpsc::Receiver<Vec<u8>> {
     let (sender, receiver) = mpsc::channel(4);
     std::thread::spawn(move || {
@@ -45,7 +46,7 @@ pub fn input() -> mpsc::Receiver<Vec<u8>> {
         loop {
             match stdin.read(&mut buffer) {
                 Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                // An input that cannot be read has no more to give.
+                // A read error is treated as the end of input.
                 Ok(0) | Err(_) => return,
                 Ok(n) => {
                     if sender.blocking_send(buffer[..n].to_vec()).is_err() {

@@ -27,7 +27,7 @@ fn wrong_arguments_are_refused_with_what_is_right() {
         (vec!["events", "--since", "soon"], "expected a span like"),
         (vec!["top", "--interval", "0"], "expected seconds from 0.25 to 60"),
         (vec!["top", "--iterations", "0"], "1.."),
-        (vec!["simulate", "--signal", "memory.free=1Gi"], "there is memory.available"),
+        (vec!["simulate", "--signal", "memory.free=1Gi"], "expected one of memory.available"),
         (vec!["explain"], "POD|node"),
     ] {
         let args = std::iter::once("nodewarden").chain(args);
@@ -57,7 +57,7 @@ async fn says_why_there_is_no_agent() {
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let dead = refusal(&socket).await;
     assert_eq!(dead.exit_status(), 3);
-    assert!(dead.to_string().contains("nobody listens"), "{dead}");
+    assert!(dead.to_string().contains("no process listens"), "{dead}");
     let denied = CliError::connecting(&socket, std::io::ErrorKind::PermissionDenied.into());
     assert_eq!((denied.exit_status(), denied.to_string().contains("sudo")), (4, true));
 }

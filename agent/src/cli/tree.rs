@@ -1,4 +1,4 @@
-//! `nodewarden tree`: the hierarchy with what each level uses and may use.
+//! `nodewarden tree`: the cgroup hierarchy with usage and limits of each level.
 
 use std::time::Duration;
 
@@ -11,29 +11,29 @@ use super::table::{Align, table};
 use super::top::rates::{Row, rows};
 use super::{CliError, SocketArg, client};
 
-/// CPU use is what was used between two readings this far apart.
+/// Time between the two readings from which CPU usage is computed.
 const BETWEEN: Duration = Duration::from_millis(500);
 
-/// Print the cgroup hierarchy with limits and use
+/// Print the cgroup hierarchy with limits and usage
 #[derive(Debug, Args)]
 #[command(after_help = "\
-CPU is in cores, used in the last half second, with its limit behind the slash and its share (v1) or weight
-(v2); memory is the working set. A dash stands for what is not known or not limited.
+CPU is the usage of the last half second in cores, with the limit behind the slash; SHARE is the CPU shares (v1)
+or weight (v2); MEMORY is the working set. A dash means unknown or unlimited.
 
 Examples:
   nodewarden tree                       everything
   nodewarden tree /kubepods --depth 2   pods by QoS class
-  nodewarden tree --pods                pods and what is in them, nothing else")]
+  nodewarden tree --pods                only pods and the cgroups in them")]
 pub struct TreeArgs {
     #[command(flatten)]
     socket: SocketArg,
-    /// Only this cgroup and what is below it
+    /// Only this cgroup and its descendants
     #[arg(default_value = "/")]
     path: String,
-    /// Only so many levels
+    /// Maximum number of levels
     #[arg(long, value_name = "N")]
     depth: Option<usize>,
-    /// Only pods, containers and what is in them
+    /// Only pods, containers and cgroups below them
     #[arg(long)]
     pods: bool,
 }
@@ -56,7 +56,7 @@ fn text(before: &ListCgroupsResponse, now: &ListCgroupsResponse, depth: Option<u
     let rows = rows(Some(before), now);
     let top = rows.iter().map(|r| level(&r.path)).min().unwrap_or(0);
     let mut lines = vec![head];
-    // The rows are in the order of the cgroups that are not gone.
+    // The rows are in the order of the cgroups that still exist.
     let alive = now.cgroups.iter().filter(|c| c.removed.is_none());
     for (row, cgroup) in rows.iter().zip(alive) {
         let below = level(&row.path).saturating_sub(top);
@@ -67,14 +67,14 @@ fn text(before: &ListCgroupsResponse, now: &ListCgroupsResponse, depth: Option<u
     table(&lines, &[Align::Left, Align::Right, Align::Right, Align::Right, Align::Right, Align::Right])
 }
 
-/// Steps below the root.
+/// Number of levels below the root.
 fn level(path: &str) -> usize {
     path.split('/').filter(|p| !p.is_empty()).count()
 }
 
 fn line(row: &Row, cgroup: &Cgroup, below: usize) -> Vec<String> {
     let last = row.path.rsplit('/').next().unwrap_or_default();
-    // The first one is shown with its whole path.
+    // The first row shows the whole path.
     let own = if below == 0 || last.is_empty() { row.path.as_str() } else { last };
     let who = match row.kind.as_str() {
         "pod" | "container" | "sandbox" if row.name != row.path => format!("  ({})", row.name),
@@ -115,7 +115,7 @@ mod tests {
     use nodewarden_model::fixture::Node;
 
     #[test]
-    fn levels_limits_and_use() {
+    fn levels_limits_and_usage_are_shown() {
         let node = Node::default();
         let [before, now] = [(); 2].map(|()| list(&node.snapshot(), "", false));
         assert_eq!(

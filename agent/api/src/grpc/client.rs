@@ -1,4 +1,4 @@
-//! A connection to the agent's socket, for clients in this repository.
+//! Connects to the agent's socket, for clients in this repository.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::UnixStream;
 use tonic::transport::{Channel, Endpoint, Error, Uri};
 
-/// Connects to the agent that serves on `socket`. The connection renews itself when the agent is restarted.
+/// Connects to the agent that serves on `socket`. The connection is renewed when the agent restarts.
 ///
 /// # Errors
 /// The first connection fails.
@@ -16,6 +16,6 @@ pub async fn channel(socket: &Path) -> Result<Channel, Error> {
         let path = path.clone();
         async move { UnixStream::connect(path).await.map(TokioIo::new) }
     });
-    // The address is not used: the connector knows where to go.
+    // The address is not used: the connector opens the socket.
     Endpoint::from_static("http://nodewarden").connect_with_connector(connector).await
 }

@@ -1,11 +1,11 @@
-//! Devices in `nodewarden.v1`.
+//! Converts devices into messages of `nodewarden.v1`.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::time;
 use nodewarden_model::{DeviceOwner, DeviceResource, DeviceView, DevicesView};
 
-/// All of them.
+/// The response with all resources and devices.
 pub fn list(view: DevicesView) -> proto::ListDevicesResponse {
     let removed = view.removed.into_iter();
     proto::ListDevicesResponse {

@@ -1,4 +1,4 @@
-//! What can keep the gRPC interface from running.
+//! Errors of the gRPC server.
 
 use nodewarden_machine::unix_socket::SocketError;
 

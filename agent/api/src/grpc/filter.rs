@@ -1,16 +1,16 @@
-//! Which events and cgroups a client asked for. Pure.
+//! Filters for the events and cgroups that a client requested. Pure.
 
 use nodewarden_model::{Detail, Event, EventType, Identity, PodRef};
 use nodewarden_storage::journal::LOST_SUBSCRIBER;
 
-/// Which events a client wants.
+/// The events that a client requested.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventFilter {
     types: Vec<EventType>,
     pod: String,
 }
 
-/// A name that is no type of event.
+/// A name that is not an event type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type {name:?}: known are {}", known())]
 pub struct UnknownType {
@@ -25,7 +25,7 @@ impl EventFilter {
     /// Types by name (none for all) and a pod's uid, name or namespace/name (empty for all).
     ///
     /// # Errors
-    /// A name is no type.
+    /// A name is not an event type.
     pub fn new(types: &[String], pod: &str) -> Result<Self, UnknownType> {
         let types = types
             .iter()
@@ -34,7 +34,7 @@ impl EventFilter {
         Ok(Self { types, pod: pod.to_owned() })
     }
 
-    /// Whether the client gets it. That it missed events it always learns: they may have been its.
+    /// Whether the client gets the event. Events about lost events always pass, because lost ones may have matched.
     pub fn wants(&self, event: &Event) -> bool {
         if matches!(&event.detail, Detail::Lost { lost_type, .. } if lost_type == LOST_SUBSCRIBER) {
             return true;
@@ -52,7 +52,7 @@ fn names(text: &str, pod: &PodRef) -> bool {
     }
 }
 
-/// Whether `path` is `prefix` or below it; an empty prefix and `/` are above all.
+/// Whether `path` is `prefix` or below it; an empty prefix and `/` match every path.
 pub fn below(path: &str, prefix: &str) -> bool {
     let prefix = prefix.trim_matches('/');
     let path = path.trim_start_matches('/');
@@ -60,7 +60,7 @@ pub fn below(path: &str, prefix: &str) -> bool {
         || path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// A pod, a container or what is inside one.
+/// Whether the cgroup is that of a pod or container, or below one.
 pub fn is_of_pod(identity: &Identity) -> bool {
     identity.pod_uid().is_some()
 }
@@ -155,7 +155,7 @@ mod tests {
     }
 
     proptest! {
-        /// Types and pod are independent conditions, and no condition lets all pass.
+        /// Types and pod are independent conditions; without conditions all events pass.
         #[test]
         fn conditions_are_independent(
             types in proptest::collection::vec(any_type(), 0..4),

@@ -11,7 +11,7 @@ use super::GrpcError;
 use nodewarden_model::fixture::Node;
 use nodewarden_storage::journal::{Journal, Limits};
 
-/// A running server; ends when dropped or stopped.
+/// A running server; it ends when it is dropped or stopped.
 pub struct Running {
     pub dir: tempfile::TempDir,
     pub socket: PathBuf,
@@ -21,12 +21,12 @@ pub struct Running {
 }
 
 impl Running {
-    /// Serves a [`Node`] in a directory of its own.
+    /// Serves a [`Node`] in a temporary directory.
     pub async fn start() -> Self {
         Self::serving(Node::default()).await
     }
 
-    /// The same with a node that was made for it.
+    /// Serves this node in a temporary directory.
     pub async fn serving(node: Node) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let socket = dir.path().join("run/nodewarden.sock");

@@ -41,7 +41,7 @@ impl Service {
 
     async fn mode(&self) -> Result<String, Status> {
         let state = Arc::clone(&self.state);
-        // A status reads what every program costs.
+        // Reading the status blocks, because it reads the cost of every program.
         let mode = tokio::task::spawn_blocking(move || state.status().mode).await;
         mode.map_err(|e| Status::internal(format!("reading the agent's status failed: {e}")))
     }
@@ -71,7 +71,7 @@ impl proto::garbage_server::Garbage for Service {
         // Nothing is changed in this mode.
         if self.mode().await? == "observe" {
             return Err(Status::failed_precondition(
-                "the agent is in mode observe, where nothing is removed: `nodewarden images` shows what would go",
+                "the agent is in mode observe, where nothing is removed: `nodewarden images` shows what would be removed",
             ));
         }
         let images = self.image_gc()?;
@@ -103,7 +103,7 @@ async fn run(
                 send(answer(Message::Step(convert::step(step))));
             }
         };
-        // The steps end with the sender, which the collection has: none comes after the outcome.
+        // The collection owns the sender of steps, so none comes after the outcome.
         let (outcome, ()) = tokio::join!(images.collect(dry, steps), passing);
         send(match outcome {
             Ok(outcome) => answer(Message::Outcome(convert::outcome(outcome))),
@@ -112,7 +112,7 @@ async fn run(
     };
     tokio::select! {
         () = work => {}
-        // An error would mean that the server is gone.
+        // An error means that the server has ended.
         _ = stopping.wait_for(|stop| *stop) => send(Err(Status::unavailable("the agent is stopping"))),
     }
 }

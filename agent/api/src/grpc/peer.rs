@@ -1,4 +1,4 @@
-//! Who may ask: root, by the credentials that the kernel took when the peer connected.
+//! Access control: only root may call, by the credentials that the kernel recorded when the peer connected.
 
 use tonic::transport::server::UdsConnectInfo;
 use tonic::{Request, Status};
@@ -12,7 +12,7 @@ pub fn check(request: Request<()>) -> Result<Request<()>, Status> {
     }
 }
 
-/// Root passes; anyone else, or someone unknown, learns why not.
+/// Allows root; for other or unknown users the error says why not.
 fn allowed(uid: Option<u32>) -> Result<(), String> {
     match uid {
         Some(0) => Ok(()),

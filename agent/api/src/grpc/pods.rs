@@ -1,4 +1,4 @@
-//! The calls of `nodewarden.v1.Pods`: managed pods with what they use.
+//! The calls of `nodewarden.v1.Pods`: managed pods with their resource usage.
 
 mod convert;
 mod probe;
@@ -40,7 +40,7 @@ impl Pods for Service {
     }
 }
 
-/// The pods asked for, sorted by namespace and name, with those of `probes` that are theirs.
+/// The requested pods, sorted by namespace and name, with their probes from `probes`.
 pub fn list(
     views: &[Arc<PodView>],
     snapshot: &Snapshot,

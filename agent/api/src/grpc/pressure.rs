@@ -1,4 +1,4 @@
-//! The calls of `nodewarden.v1.Pressure`: how the node stands, what was decided, what would be.
+//! The calls of `nodewarden.v1.Pressure`: node conditions, past decisions, and simulated ones.
 
 pub mod convert;
 #[cfg(test)]
@@ -27,7 +27,7 @@ impl Service {
     fn eviction(&self) -> Result<Arc<dyn EvictionStatus>, Status> {
         self.state.eviction().ok_or_else(|| {
             Status::failed_precondition(
-                "the agent does not watch this node for pressure: `nodewarden status` tells why",
+                "the agent does not watch this node for pressure: `nodewarden status` shows why",
             )
         })
     }
@@ -71,8 +71,8 @@ impl proto::pressure_server::Pressure for Service {
         let (request, eviction) = (request.into_inner(), self.eviction()?);
         if Signal::parse(&request.signal).is_none() {
             let names = Signal::VARIANTS.join(", ");
-            let told = format!("unknown signal {:?}: there is {names}", request.signal);
-            return Err(Status::invalid_argument(told));
+            let message = format!("unknown signal {:?}: expected one of {names}", request.signal);
+            return Err(Status::invalid_argument(message));
         }
         let decision = eviction.simulate(&request.signal, &request.threshold).await;
         let decision = decision.map_err(Status::failed_precondition)?;
@@ -80,12 +80,12 @@ impl proto::pressure_server::Pressure for Service {
     }
 }
 
-/// The decisions that are asked for, newest first.
+/// The requested decisions, newest first.
 struct About {
     decisions: Vec<Arc<Decision>>,
-    /// Of a pod: in how many it was only considered.
+    /// For a pod: the number of decisions in which it was only a candidate.
     considered: usize,
-    /// All are asked for.
+    /// Whether the decisions of the whole node are requested.
     of_node: bool,
 }
 
@@ -107,7 +107,7 @@ impl About {
         Self { decisions, considered: only_considered, of_node: false }
     }
 
-    /// A pod that is in none.
+    /// Whether the pod occurs in no decision.
     fn never_seen(&self) -> bool {
         !self.of_node && self.decisions.is_empty() && self.considered == 0
     }
@@ -123,7 +123,7 @@ impl About {
     }
 }
 
-/// Whether a pod that a uid, a name or namespace/name stands for is managed or has a cgroup.
+/// Whether the pod of this uid, name or namespace/name is managed or has a cgroup.
 fn is_here(state: &dyn AgentState, reference: &str) -> bool {
     let is = |uid: &str, namespace: &str, name: &str| match reference.split_once('/') {
         Some((a, b)) => (namespace, name) == (a, b),

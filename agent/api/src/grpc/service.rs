@@ -81,7 +81,7 @@ impl Nodewarden for Service {
         };
         let mut subscription = self.journal.subscribe(since);
         if request.no_follow {
-            // All of the journal, unless a time is given.
+            // The whole journal, unless a time is given.
             if since.is_none() {
                 subscription = self.journal.subscribe(Some(jiff::Timestamp::MIN));
             }

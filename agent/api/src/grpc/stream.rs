@@ -1,5 +1,5 @@
-//! A subscription to the journal as a stream of messages. No queue and no task in between: what is appended
-//! wakes the connection itself.
+//! A subscription to the journal as a stream of messages, without a queue or task in between: an appended event wakes
+//! the connection directly.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,7 +16,7 @@ use nodewarden_storage::journal::Subscription;
 
 type Next = Pin<Box<dyn Future<Output = Option<(Source, WatchEventsResponse)>> + Send>>;
 
-/// Ends with the journal, with the server, or after the backlog if no more was asked for.
+/// A stream of events that ends with the journal or the server, or after the backlog if it does not follow.
 pub struct EventStream {
     /// `None` once it has ended.
     next: Option<Next>,
@@ -40,7 +40,7 @@ impl Source {
             let event = tokio::select! {
                 biased;
                 event = self.subscription.next() => event?,
-                // An error would mean that the server is gone.
+                // An error means that the server has ended.
                 _ = self.stopping.wait_for(|stop| *stop) => return None,
             };
             if self.filter.wants(&event) {

@@ -1,4 +1,4 @@
-//! The interface over a real socket.
+//! Tests of the interface over a real socket.
 
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream as StdUnixStream;
@@ -140,7 +140,7 @@ async fn a_stop_ends_streams_and_removes_the_socket() {
     drop(watched);
 }
 
-/// Connects as another user, really: a thread with that uid, and a socket opened wide for the purpose.
+/// Connects as another user: from a thread with that uid, to a socket that all users may open.
 #[tokio::test]
 async fn others_are_refused() {
     const NOBODY: u32 = 65_534;
@@ -176,8 +176,8 @@ async fn others_are_refused() {
     assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
-/// From append to the client's hands over the socket. The bound is far above what is measured (tens of
-/// microseconds), for the sake of loaded machines.
+/// Measures the time from appending an event until the client has it. The limit is far above the usual tens of
+/// microseconds, because the machine may be loaded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_arrive_at_once() {
     let running = Running::start().await;

@@ -1,4 +1,4 @@
-//! Points in time between our types and protobuf's.
+//! Converts points in time between our types and those of protobuf.
 
 use std::time::{Duration, SystemTime};
 
@@ -6,7 +6,7 @@ use jiff::Timestamp;
 use prost_types::Timestamp as Proto;
 
 pub fn from_timestamp(time: Timestamp) -> Proto {
-    // jiff gives both parts the same sign; protobuf wants nanoseconds that count forward.
+    // jiff gives both parts the same sign; protobuf requires nonnegative nanoseconds.
     let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
     if nanos < 0 {
         Proto { seconds: seconds - 1, nanos: nanos + 1_000_000_000 }
@@ -15,7 +15,7 @@ pub fn from_timestamp(time: Timestamp) -> Proto {
     }
 }
 
-/// `None` if it is out of range.
+/// The point in time; `None` if it is out of range.
 pub fn to_timestamp(time: &Proto) -> Option<Timestamp> {
     Timestamp::new(time.seconds, time.nanos).ok()
 }
@@ -24,7 +24,7 @@ pub fn from_system_time(time: SystemTime) -> Proto {
     Proto::from(time)
 }
 
-/// Time from `a` to `b`; `None` if it runs backwards.
+/// Time from `a` to `b`; `None` if it is negative.
 pub fn between(a: &Proto, b: &Proto) -> Option<Duration> {
     let nanos = |t: &Proto| i128::from(t.seconds) * 1_000_000_000 + i128::from(t.nanos);
     u64::try_from(nanos(b) - nanos(a)).ok().map(Duration::from_nanos)

@@ -1,17 +1,17 @@
-//! Where the server may listen.
+//! Binds the address of the HTTP server.
 
 use std::io;
 use std::net::SocketAddr;
 
 use tokio::net::TcpListener;
 
-/// Who may reach the server.
+/// From where the server may be reachable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Exposure {
-    /// Processes of this machine.
+    /// Only from this machine.
     #[default]
     Loopback,
-    /// Everyone who can reach the address: only by explicit configuration, as nothing is asked of a caller.
+    /// From other machines: only by explicit configuration, because clients are not authenticated.
     Network,
 }
 
@@ -28,7 +28,7 @@ pub enum BindError {
 ///
 /// # Errors
 ///
-/// When `address` is not of the loopback and `exposure` does not allow that, and as of bind(2) and listen(2).
+/// `address` is not a loopback address and `exposure` does not allow that, or bind(2) or listen(2) fails.
 pub async fn bind(address: SocketAddr, exposure: Exposure) -> Result<TcpListener, BindError> {
     if exposure == Exposure::Loopback && !address.ip().to_canonical().is_loopback() {
         return Err(BindError::NotLoopback { address });

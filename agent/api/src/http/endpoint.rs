@@ -1,4 +1,4 @@
-//! The paths, and what is counted of each.
+//! The paths of the HTTP server, and the metrics of each.
 
 use std::time::Instant;
 
@@ -6,7 +6,7 @@ use axum::http::StatusCode;
 
 use nodewarden_metrics::Own as Name;
 
-/// A path that is served; `Other` stands for every path that is not.
+/// A path that is served; `Other` stands for all other paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Endpoint {
     Index,
@@ -39,7 +39,7 @@ impl Endpoint {
         }
     }
 
-    /// Counts an answer of `bytes` bytes to a request that came at `started`.
+    /// Counts a response of `bytes` bytes to a request received at `started`.
     pub fn answered(self, status: StatusCode, started: Instant, bytes: usize) {
         let (path, code) = (self.path(), status.as_u16().to_string());
         ::metrics::counter!(Name::HttpRequests.name(), "path" => path, "code" => code).increment(1);

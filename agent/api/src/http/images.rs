@@ -1,5 +1,5 @@
-//! The images that a scrape tells of. They are asked of the runtime, which may take its time or hang: a scrape takes
-//! what was last seen and waits for nobody.
+//! The images for a scrape. Listing them may take long or hang in the runtime, so a scrape uses the last known list and
+//! never waits.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use nodewarden_model::{ImageGc, ImagesView};
 
-/// A look of this age is followed by another.
+/// A list of this age is refreshed.
 const FRESH: Duration = Duration::from_secs(30);
 
-/// A look of this age tells nothing any more.
+/// A list of this age is no longer used.
 const STALE: Duration = Duration::from_secs(600);
 
-/// The last look, and whether another is under way.
+/// The last list, and whether a refresh is running.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Images(Arc<Mutex<State>>);
 
@@ -25,11 +25,11 @@ struct State {
     looking: bool,
 }
 
-/// Ends a look, whole or given up.
+/// Marks a refresh as ended, also if it is cancelled.
 struct Looking(Images);
 
 impl Images {
-    /// What was last seen, if that is not too long ago. Has another look made behind the caller's back when it is time.
+    /// The last known list, if it is not too old. Starts a refresh in the background if it is due.
     pub fn last(&self, image_gc: Option<Arc<dyn ImageGc>>) -> Option<Arc<ImagesView>> {
         let mut state = self.lock();
         let fresh = state.last.as_ref().is_some_and(|(when, _)| when.elapsed() < FRESH);
@@ -67,7 +67,7 @@ mod tests {
     use nodewarden_model::GcSettings;
     use nodewarden_model::{GcOutcome, GcStep};
 
-    /// A runtime that answers when it is let, with the number of the answer.
+    /// A runtime that waits for permission to respond, and responds with a sequence number.
     #[derive(Default)]
     struct Slow {
         asked: AtomicU64,
@@ -87,7 +87,7 @@ mod tests {
         }
 
         async fn collect(&self, _: bool, _: UnboundedSender<GcStep>) -> Result<GcOutcome, String> {
-            unreachable!("nobody collects here")
+            unreachable!("the tests do not collect")
         }
     }
 
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(last(), Some(1));
         settle().await;
         assert_eq!((last(), slow.asked.load(Ordering::Relaxed)), (Some(1), 2));
-        // The runtime hangs: one look is under way, and what was seen is too old one day.
+        // The runtime hangs: one refresh is running, and the last list becomes too old.
         tokio::time::sleep(STALE).await;
         assert_eq!((last(), slow.asked.load(Ordering::Relaxed)), (None, 2));
         slow.answer.notify_one();

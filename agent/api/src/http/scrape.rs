@@ -1,5 +1,5 @@
-//! Answering a scrape: the node is read and the text made on a blocking thread, and sent on while it is made, so
-//! that an answer of any size costs a few chunks of memory.
+//! Responds to a scrape: a blocking thread reads the node and produces the text, which is sent at the same time, so
+//! that a response of any size needs the memory of a few chunks.
 
 use std::fmt::Display;
 use std::io;
@@ -16,13 +16,13 @@ use tokio_stream::wrappers::ReceiverStream;
 use super::{App, Endpoint};
 use nodewarden_metrics::exposition::{CHUNK_BYTES, CONTENT_TYPE, Exposition};
 
-/// Chunks that wait for a client.
+/// Maximum number of chunks waiting for a client.
 const WAITING_CHUNKS: usize = 4;
 
-/// A client that takes nothing for so long is given up.
+/// A client that reads nothing for this long is disconnected.
 const STALL_LIMIT: Duration = Duration::from_secs(10);
 
-/// Why no answer was made.
+/// Why there is no response.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum ScrapeError {
     #[error("no more requests are served: {0}")]
@@ -31,7 +31,7 @@ pub(super) enum ScrapeError {
     Task(#[from] JoinError),
 }
 
-/// Why an answer was cut.
+/// Why a response was cut off.
 #[derive(Debug, thiserror::Error)]
 enum Cut {
     #[error("the client took nothing for {STALL_LIMIT:?}")]
@@ -42,7 +42,7 @@ enum Cut {
     Task(#[from] JoinError),
 }
 
-/// Does `work` on a blocking thread, when one of the places for scrapes is free.
+/// Runs `work` on a blocking thread when one of the permits for scrapes is free.
 pub(super) async fn blocking<T: Send + 'static>(
     app: &App,
     work: impl FnOnce() -> T + Send + 'static,
@@ -52,7 +52,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     Ok(made)
 }
 
-/// A 500 that says why.
+/// A response with status 500 and the error as text.
 pub(super) fn failed(endpoint: Endpoint, started: Instant, error: &dyn Display) -> Response {
     tracing::error!(path = endpoint.path(), %error, "HTTP request failed");
     let text = format!("{error}\n");
@@ -60,8 +60,8 @@ pub(super) fn failed(endpoint: Endpoint, started: Instant, error: &dyn Display) 
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 
-/// Answers with the text that `read`'s result writes. A failure of `read` is a 500; one of the writing, which may
-/// have been sent in part, breaks the connection off, so that no client takes a part for the whole.
+/// Responds with the text that the result of `read` writes. If `read` fails, the status is 500. If writing fails after
+/// a part was sent, the connection is aborted, so that no client takes the part for a whole response.
 pub(super) async fn text<R, W>(app: &App, endpoint: Endpoint, read: R) -> Response
 where
     R: FnOnce() -> W + Send + 'static,
@@ -80,11 +80,11 @@ where
     tokio::spawn(async move {
         match send(write, place, sender.clone()).await {
             Ok(bytes) => endpoint.answered(StatusCode::OK, started, bytes),
-            // Also a HEAD request, which wants no body.
+            // Also after a HEAD request, which has no body.
             Err(Cut::Gone) => tracing::debug!(path = endpoint.path(), "{}", Cut::Gone),
             Err(error) => {
                 tracing::warn!(path = endpoint.path(), %error, "HTTP answer cut");
-                // Waits until the client takes what was sent before, or is gone.
+                // Waits until the client has read the previous chunks or disconnected.
                 let _ = sender.send(Err(io::Error::other(error))).await;
             }
         }
@@ -95,7 +95,7 @@ where
 
 type Chunk = io::Result<Bytes>;
 
-/// Writes and sends on a blocking thread; the number of bytes sent.
+/// Writes and sends on a blocking thread; returns the number of bytes sent.
 async fn send(
     write: impl FnOnce(&mut Exposition<'_>) + Send + 'static,
     place: OwnedSemaphorePermit,

@@ -8,7 +8,7 @@ use super::*;
 use nodewarden_metrics::{fixture, parsed};
 use nodewarden_model::{Snapshot, Status};
 
-/// A server on a port of the loopback, and what stops it.
+/// A server on a loopback port, and its shutdown signal.
 struct Server {
     address: SocketAddr,
     ready: Arc<AtomicBool>,
@@ -26,7 +26,7 @@ impl Server {
         Self { address, ready, stop, ended }
     }
 
-    /// Head and body of the answer.
+    /// Head and body of the response.
     async fn get(&self, path: &str) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
         stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
@@ -59,7 +59,7 @@ async fn every_listed_path_answers_and_is_counted() {
             assert!(families.len() > 10, "{path}");
         }
     }
-    // The chunks of a large answer are counted together when it has been sent.
+    // A large response is counted after all of its chunks were sent.
     let own = loop {
         let (_, own) = server.get("/metrics").await;
         let own = String::from_utf8(own).unwrap();
@@ -170,15 +170,15 @@ async fn a_client_that_leaves_frees_its_place() {
         }
     })
     .await;
-    assert_eq!(app.scrapes.available_permits(), 0, "nobody reads, so the writer waits");
+    assert_eq!(app.scrapes.available_permits(), 0, "the client does not read, so the writer waits");
     drop(response);
     let free = tokio::time::timeout(Duration::from_secs(5), app.scrapes.acquire()).await;
     drop(free.expect("in time").unwrap());
 }
 
-/// Writing that fails after some chunks must not look complete.
+/// A response whose writing fails after some chunks must not look complete.
 #[tokio::test]
-async fn a_broken_answer_breaks_the_connection() {
+async fn a_failed_response_aborts_the_connection() {
     let app = one_place();
     let response = scrape::text(&app, Endpoint::Own, || {
         |out: &mut nodewarden_metrics::exposition::Exposition<'_>| {

@@ -1,4 +1,4 @@
-//! What is set aside for the system and for Kubernetes, and what is held to it.
+//! Reservations for the system and for Kubernetes, and their enforcement.
 
 use crate::cgroup_path;
 use crate::fields::{Fields, shown};
@@ -24,7 +24,7 @@ pub fn take(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     check(top, settings);
 }
 
-/// `kubeReserved` or `systemReserved`.
+/// Reads `kubeReserved` or `systemReserved`.
 fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
     let mut list = ResourceList::new();
     for (name, text) in top.text_map(key).unwrap_or_default() {
@@ -43,7 +43,7 @@ fn reserved(top: &mut Fields<'_>, key: &'static str) -> ResourceList {
     list
 }
 
-/// `reservedSystemCPUs`: the number of its CPUs stands for both reservations of CPU, as in the kubelet.
+/// Reads `reservedSystemCPUs`: as in the kubelet, the number of its CPUs replaces both reservations of CPU.
 fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     let key = "reservedSystemCPUs";
     let cpus = top.text(key, "CPUs as a list like 0-1,4", |t| match t {
@@ -64,7 +64,7 @@ fn reserved_cpus(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     settings.system_reserved.insert("cpu".to_owned(), Quantity::from_whole(cpus.into()));
 }
 
-/// The words of `enforceNodeAllocatable`, in the order of [`Enforce`].
+/// The values of `enforceNodeAllocatable`, in the order of [`Enforce`].
 fn enforce(top: &mut Fields<'_>, words: &[String]) -> Vec<Enforce> {
     const NONE: &str = "none";
     let mut found = Vec::new();
@@ -86,7 +86,7 @@ fn enforce(top: &mut Fields<'_>, words: &[String]) -> Vec<Enforce> {
     found
 }
 
-/// What the words need from other keys.
+/// Checks the keys that the values of `enforceNodeAllocatable` require.
 fn check(top: &mut Fields<'_>, settings: &NodeSettings) {
     let has = |word| settings.enforce.contains(&word);
     for (whole, compressible, key, cgroup) in [
@@ -104,7 +104,7 @@ fn check(top: &mut Fields<'_>, settings: &NodeSettings) {
         ),
     ] {
         if has(whole) && has(compressible) {
-            top.refuse(ENFORCE, compressible.name(), &format!("not beside {}", whole.name()));
+            top.refuse(ENFORCE, compressible.name(), &format!("not together with {}", whole.name()));
         }
         for word in [whole, compressible] {
             if has(word) && cgroup.is_none() && !top.has_problem(key) {

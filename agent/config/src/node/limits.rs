@@ -7,7 +7,7 @@ use crate::fields::Fields;
 use crate::gates::FeatureGates;
 use crate::node::{MemoryReservation, NodeSettings, SwapBehavior};
 
-/// What the kernel takes for a CFS period, and the kubelet for `cpuCFSQuotaPeriod`.
+/// The range of a CFS period in the kernel, and of `cpuCFSQuotaPeriod` in the kubelet.
 const PERIOD: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_secs(1);
 
 pub fn take(
@@ -28,7 +28,7 @@ pub fn take(
     settings.fail_swap_on = top.flag("failSwapOn", settings.fail_swap_on);
     settings.fail_cgroup_v1 = top.flag("failCgroupV1", settings.fail_cgroup_v1);
     settings.single_process_oom_kill = top.optional_flag("singleProcessOOMKill");
-    // Negative and 0: no limit beyond the node's.
+    // Negative values and 0 mean no limit except that of the node.
     settings.pod_pids_limit = top
         .integer("podPidsLimit", "a whole number, -1 for none", &(i64::MIN..=i64::MAX))
         .and_then(|n| u64::try_from(n).ok())
@@ -48,7 +48,7 @@ fn period(top: &mut Fields<'_>, gates: FeatureGates, default: Duration) -> Durat
     top.text(key, expected, |t| crate::duration::parse(t).filter(fits)).unwrap_or(default)
 }
 
-/// `qosReserved`: the kubelet knows `memory`, and looks at it only with the gate.
+/// Reads `qosReserved`: the kubelet accepts `memory`, and uses it only with the feature gate.
 fn qos_reserved(top: &mut Fields<'_>, gates: FeatureGates, ignored: &mut Vec<String>) -> Option<u8> {
     let key = "qosReserved";
     let given = top.text_map(key)?;

@@ -227,7 +227,7 @@ fn one_problem_each() {
         ),
         (
             "enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k",
-            "enforceNodeAllocatable: kube-reserved-compressible: expected not beside kube-reserved",
+            "enforceNodeAllocatable: kube-reserved-compressible: expected not together with kube-reserved",
         ),
         ("enforceNodeAllocatable: pods", "enforceNodeAllocatable: pods: expected a list of texts"),
         (

@@ -1,4 +1,4 @@
-//! Where the last lines of a log begin, found from its end.
+//! Finds the start of the last lines of a log by reading backwards.
 
 use std::fs::File;
 use std::io;
@@ -10,23 +10,23 @@ use super::entry::{HEAD, ends_line};
 
 const BLOCK: u64 = 64 << 10;
 
-/// The end of a log file.
+/// The last lines of a log file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Last {
-    /// Where its last lines begin.
+    /// Offset at which the last lines begin.
     pub offset: u64,
-    /// How many there are; fewer than asked for when the file has no more.
+    /// Number of lines; fewer than requested if the file has no more.
     pub lines: u64,
 }
 
-/// Finds the last `wanted` lines of the container's output below `end`. Entries that are parts of one line are one
-/// line; so the count is of what is shown, where the kubelet counts entries.
+/// Finds the last `wanted` lines of the container's output before `end`. Several partial entries of one line count as
+/// one, whereas the kubelet counts entries.
 pub fn last_lines(file: &File, end: u64, wanted: u64) -> io::Result<Last> {
     let mut last = Last { offset: end, lines: 0 };
     if wanted == 0 || end == 0 {
         return Ok(last);
     }
-    // One more than a block: the head of an entry that begins at the block's end is seen whole.
+    // Longer than a block, so that the head of an entry at the end of the block is complete.
     let mut buffer = vec![0; BLOCK as usize + HEAD];
     let mut upper = end;
     while upper > 0 {
@@ -40,7 +40,7 @@ pub fn last_lines(file: &File, end: u64, wanted: u64) -> io::Result<Last> {
             if offset == end {
                 continue;
             }
-            // The file's last entry ends a line in any case.
+            // The last entry of the file is taken as the end of a line in any case.
             if last.lines == 0 || ends_line(&buffer[start..seen.min(start + HEAD)]) {
                 if last.lines == wanted {
                     return Ok(last);
@@ -68,7 +68,7 @@ mod tests {
         file
     }
 
-    /// From the beginning: what the other way round must find too.
+    /// The same result by reading from the beginning.
     fn naive(text: &str, wanted: u64) -> Last {
         let mut starts = Vec::new();
         let (mut offset, mut inside) = (0, false);

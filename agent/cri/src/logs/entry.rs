@@ -1,13 +1,13 @@
 //! One line of a log file: `2016-10-06T00:17:09.669794202Z stdout F text`. Pure.
 //!
 //! The format is CRI's (`parseCRILog`, `staging/…/cri-client/pkg/logs/logs.go`): time, stream, tags separated by
-//! colons, text. The first tag is `P` when the runtime had to cut a long line: more of it follows in a later entry
-//! of the same stream, and the end of this entry is no end of a line.
+//! colons, text. The first tag is `P` if the runtime split a long line: the rest follows in a later entry of the same
+//! stream, and this entry does not end a line.
 
 use jiff::Timestamp;
 use memchr::memchr;
 
-/// Where a container wrote.
+/// The stream to which a container wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     Stdout,
@@ -18,17 +18,17 @@ pub enum Stream {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
     pub time: Timestamp,
-    /// The time as it is written: runtimes write it in the node's time zone.
+    /// The time as written in the file; runtimes use the node's time zone.
     pub stamp: &'a str,
     pub stream: Stream,
-    /// The line goes on in another entry.
+    /// Whether the line continues in another entry.
     pub partial: bool,
-    /// Without the end of the line.
+    /// The text without the newline.
     pub text: &'a [u8],
 }
 
 impl<'a> Entry<'a> {
-    /// Reads a line, with or without its end; `None` if it has another form.
+    /// Parses a line with or without newline; `None` if it has another format.
     pub fn parse(line: &'a [u8]) -> Option<Self> {
         let line = line.strip_suffix(b"\n").unwrap_or(line);
         let (stamp, rest) = field(line)?;
@@ -47,7 +47,7 @@ impl<'a> Entry<'a> {
 /// Longest head of an entry that [`ends_line`] needs to see: time with zone, stream, tags.
 pub(super) const HEAD: usize = 128;
 
-/// Whether the entry that begins so ends a line of the container's output; what has another form does.
+/// Whether the entry with this head ends a line of the container's output; true for other formats.
 pub(super) fn ends_line(head: &[u8]) -> bool {
     let tags = field(head).and_then(|(_, rest)| field(rest)).and_then(|(_, rest)| field(rest));
     !tags.is_some_and(|(tags, _)| is_partial(tags))
@@ -57,7 +57,7 @@ fn is_partial(tags: &[u8]) -> bool {
     tags.split(|b| *b == b':').next() == Some(b"P")
 }
 
-/// What is before the next space, and what is behind it.
+/// The texts before and after the next space.
 fn field(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let space = memchr(b' ', text)?;
     Some((&text[..space], &text[space + 1..]))

@@ -1,9 +1,9 @@
-//! Why a log could not be read.
+//! Errors of reading logs.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A failed call on a log file.
+/// A failed system call on a log file.
 #[derive(Debug, thiserror::Error)]
 #[error("{call} {}: {source}", path.display())]
 pub struct LogError {
@@ -13,7 +13,7 @@ pub struct LogError {
 }
 
 impl LogError {
-    /// For `map_err`: names the call and the path.
+    /// For `map_err`: adds the name of the call and the path.
     pub(super) fn at<E: Into<io::Error>>(call: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         let path = path.to_owned();
         move |source| Self { call, path, source: source.into() }

@@ -1,4 +1,4 @@
-//! Which files are a container's logs: `<n>.log` for its nth run, and `<n>.log.<time>` for what was rotated away
+//! The log files of a container: `<n>.log` for its nth run, and `<n>.log.<time>` for rotated files
 //! (`pkg/kubelet/logs/container_log_manager.go`).
 
 use std::ffi::OsStr;
@@ -10,18 +10,18 @@ use std::time::SystemTime;
 
 use super::LogError;
 
-/// A log file that is there.
+/// An existing log file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
     pub path: PathBuf,
-    /// Device and inode: a renamed file is still the same.
+    /// Device and inode, which identify a file after it was renamed.
     pub id: (u64, u64),
-    /// When it was last written.
+    /// Time of the last write.
     pub written: SystemTime,
 }
 
-/// The runs of a container that have a log in its directory, newest first, each with its log's path. None if the
-/// directory is not there.
+/// The runs of a container that have a log in its directory, newest first, each with its log's path. Empty if the
+/// directory does not exist.
 pub fn runs(directory: &Path) -> Result<Vec<(u32, PathBuf)>, LogError> {
     let mut found: Vec<(u32, PathBuf)> = names(directory)?
         .into_iter()
@@ -31,7 +31,7 @@ pub fn runs(directory: &Path) -> Result<Vec<(u32, PathBuf)>, LogError> {
     Ok(found)
 }
 
-/// The files of one run's log, oldest first and `path` last if it is there. Compressed ones are left out.
+/// The files of one run's log, oldest first and `path` last if it exists. Compressed ones are left out.
 pub(super) fn chain(path: &Path) -> Result<Vec<Found>, LogError> {
     let (directory, name) =
         (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or(OsStr::new("")));
@@ -40,7 +40,7 @@ pub(super) fn chain(path: &Path) -> Result<Vec<Found>, LogError> {
         .into_iter()
         .filter(|name| name.strip_prefix(&prefix).is_some_and(is_time))
         .collect();
-    // The times sort as text.
+    // The times sort lexically.
     rotated.sort_unstable();
     let paths = rotated.into_iter().map(|name| directory.join(name)).chain([path.to_owned()]);
     let mut found = Vec::new();
@@ -50,7 +50,7 @@ pub(super) fn chain(path: &Path) -> Result<Vec<Found>, LogError> {
                 let written = m.modified().map_err(LogError::at("stat", &path))?;
                 found.push(Found { id: (m.dev(), m.ino()), written, path });
             }
-            // Rotated or removed in between.
+            // Rotated or removed meanwhile.
             Err(e) if e.kind() == ErrorKind::NotFound => {}
             Err(e) => return Err(LogError::at("stat", &path)(e)),
         }
@@ -58,13 +58,13 @@ pub(super) fn chain(path: &Path) -> Result<Vec<Found>, LogError> {
     Ok(found)
 }
 
-/// `20261121-040001`.
+/// Whether the text has the form `20261121-040001`.
 pub(super) fn is_time(text: &str) -> bool {
     text.len() == 15
         && text.bytes().enumerate().all(|(i, b)| if i == 8 { b == b'-' } else { b.is_ascii_digit() })
 }
 
-/// Names in UTF-8: others are none of ours.
+/// The file names in UTF-8; others cannot be log files.
 pub(super) fn names(directory: &Path) -> Result<Vec<String>, LogError> {
     let entries = match fs::read_dir(directory) {
         Ok(entries) => entries,

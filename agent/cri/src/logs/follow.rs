@@ -1,4 +1,4 @@
-//! A log as a stream, which follows what is written if so asked.
+//! A log as a stream, which optionally follows new output.
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use super::reader::Step;
 use super::{LogError, Piece, Reader, Request};
 use nodewarden_machine::inotify::Watch;
 
-/// Looked again after this long also when nothing was told: `logForceCheckPeriod` of the kubelet.
+/// The file is read again after this time even without a notification: `logForceCheckPeriod` of the kubelet.
 const CHECK: Duration = Duration::from_secs(1);
-/// The kernel tells of a container's end before the runtime has written the last of its output.
+/// Time to continue after a container's end, because the runtime may write its last output after the end is known.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Sends a log's pieces until its end; with `alive`, follows it as long as that is true and the receiver is there.
+/// Sends a log's pieces until its end; with `alive`, follows it while `alive` is true and the receiver exists.
 ///
 /// # Errors
 /// A call failed.
@@ -26,7 +26,7 @@ pub async fn send(
     out: mpsc::Sender<Piece>,
 ) -> Result<(), LogError> {
     let (owned, request) = (path.to_owned(), *request);
-    // Watched before it is read, so that nothing is missed.
+    // The watch is created before reading, so that no change is missed.
     let changes = match &alive {
         Some(_) => Some(watch(path.parent().unwrap_or(Path::new("/")))?),
         None => None,
@@ -53,7 +53,7 @@ pub async fn send(
         tokio::select! {
             changed = tokio::time::timeout(limit, changes.changed()) => match changed {
                 Ok(changed) => changed.map_err(LogError::at("read", path))?,
-                // Quiet after the end: read once more, and that is all.
+                // No change after the container's end: read once more, then end.
                 Err(_) => ending = limit == LINGER,
             },
             () = out.closed() => return Ok(()),
@@ -65,7 +65,7 @@ pub async fn send(
     Ok(())
 }
 
-/// `false` when nobody listens any more.
+/// Sends pieces; `false` if the receiver was dropped.
 async fn deliver(pieces: Vec<Piece>, out: &mpsc::Sender<Piece>) -> bool {
     for piece in pieces {
         if out.send(piece).await.is_err() {
@@ -79,11 +79,11 @@ async fn blocking<T: Send + 'static>(
     path: &Path,
     work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, LogError> {
-    // It fails only where the program is being ended.
+    // Fails only while the program is shutting down.
     tokio::task::spawn_blocking(work).await.map_err(LogError::at("read", path))?
 }
 
-/// Watches for what is written, made, renamed or removed in a directory.
+/// Watches for files that are written, created, renamed or removed in a directory.
 fn watch(directory: &Path) -> Result<Watch, LogError> {
     let watch = Watch::new().map_err(LogError::at("inotify_init1", directory))?;
     let kinds = AddWatchFlags::IN_MODIFY

@@ -1,12 +1,12 @@
-//! Container logs, in the files and the format that CRI runtimes write them.
+//! Container logs in the files and format of CRI runtimes.
 //!
 //! - [`Entry`]: one line of a log file.
-//! - [`Selection`]: what of the entries is shown, and how.
+//! - [`Selection`]: which entries are shown, and how.
 //! - [`runs`]: which runs of a container have a log.
-//! - [`Reader`]: one run's log from where it was asked for, through the files it was rotated to.
-//! - [`send`]: the same as a stream that follows what is written.
-//! - [`rotation`]: moving a log away that has become too large.
-//! - [`tail`]: the end of a log, as a termination message has it.
+//! - [`Reader`]: reads one run's log from the requested position, across rotated files.
+//! - [`send`]: the same as a stream that can follow new output.
+//! - [`rotation`]: rotates a log that has become too large.
+//! - [`tail`]: the end of a log, for termination messages.
 
 mod back;
 mod entry;

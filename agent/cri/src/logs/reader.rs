@@ -1,4 +1,4 @@
-//! One run's log from where it was asked for, through the files that it was rotated to.
+//! Reads one run's log from the requested position, across rotated files.
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
@@ -13,44 +13,44 @@ use super::back::last_lines;
 use super::files::{Found, chain};
 use super::{Entry, LogError, Piece, Selection};
 
-/// Read at a time.
+/// Bytes per read.
 const CHUNK: usize = 64 << 10;
-/// Longer lines are no log entries: runtimes cut at 16 KiB or so.
+/// Longer lines cannot be log entries, because runtimes split lines at about 16 KiB.
 const LONGEST: usize = 8 << 20;
 
-/// What is asked of a log.
+/// Which part of a log is requested.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Request {
-    /// Only the last so many lines; what is written later comes in addition.
+    /// Only this many lines at the end; lines written later are added.
     pub tail: Option<u64>,
-    /// Nothing older.
+    /// Only entries since then.
     pub since: Option<Timestamp>,
-    /// Each line with its time before it.
+    /// Whether each line is prefixed with its time.
     pub timestamps: bool,
-    /// No more bytes than so.
+    /// Maximum number of bytes.
     pub limit_bytes: Option<u64>,
 }
 
-/// What [`Reader::read`] came to.
+/// Result of [`Reader::read`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Step {
-    /// There may be more.
+    /// There may be more to read.
     More,
-    /// All that is written has been read.
+    /// Everything written so far has been read.
     End,
-    /// Nothing more will be shown: the limit is reached.
+    /// The limit of bytes is reached.
     Full,
 }
 
-/// Reads a log; calls block.
+/// Reads a log; its functions block.
 #[derive(Debug)]
 pub struct Reader {
-    /// The run's log: where the newest file is.
+    /// Path of the newest file of the run's log.
     path: PathBuf,
-    /// The file that is being read; `None` until there is one.
+    /// The file being read; `None` until one exists.
     current: Option<Current>,
     selection: Selection,
-    /// Read, not yet a whole line.
+    /// Bytes that are not yet a whole line.
     rest: Vec<u8>,
 }
 
@@ -60,21 +60,21 @@ struct Current {
     path: PathBuf,
     id: (u64, u64),
     offset: u64,
-    /// The runtime writes to another file by now: what is here after that is all.
+    /// Whether the runtime already writes to another file, so that this one is complete.
     left: bool,
 }
 
 impl Reader {
-    /// Finds the place to begin. A file that is not there yet is waited for.
+    /// Finds the position to begin at. The file does not have to exist yet.
     ///
     /// # Errors
-    /// A file is there and cannot be read.
+    /// An existing file cannot be read.
     pub fn open(path: &Path, request: &Request) -> Result<Self, LogError> {
         let selection = Selection::new(request.since, request.timestamps, request.limit_bytes);
         let mut this = Self { path: path.to_owned(), current: None, selection, rest: Vec::new() };
         let mut files = chain(path)?;
         if let Some(since) = request.since {
-            // The newest is kept: it is where more will come.
+            // The newest file is kept, because new output goes there.
             let since = SystemTime::from(since);
             let kept = files.iter().position(|f| f.written >= since).unwrap_or(files.len());
             files.drain(..kept.min(files.len().saturating_sub(1)));
@@ -109,12 +109,12 @@ impl Reader {
         Ok(this)
     }
 
-    /// Whether there is a file at all.
+    /// Whether a file exists.
     pub fn found(&self) -> bool {
         self.current.is_some()
     }
 
-    /// Reads on by one step and adds what is to be shown.
+    /// Reads one chunk and adds the selected output.
     ///
     /// # Errors
     /// A call failed.
@@ -147,20 +147,20 @@ impl Reader {
         }
     }
 
-    /// Shows what is there of a line without an end: for one that reads no further.
+    /// Adds an unfinished last line, for callers that do not continue reading.
     pub fn finish(&mut self, out: &mut Vec<Piece>) {
         if !self.selection.is_exhausted() {
             self.show_rest(out);
         }
     }
 
-    /// Takes the whole lines of what was read. Says whether the limit is reached.
+    /// Processes the whole lines that were read. Returns whether the limit is reached.
     fn show(&mut self, out: &mut Vec<Piece>) -> bool {
         let mut begin = 0;
         while let Some(length) = memchr(b'\n', &self.rest[begin..]) {
             let line = &self.rest[begin..begin + length];
             begin += length + 1;
-            // What has another form is left out, as the kubelet does.
+            // Lines of another format are left out, as in the kubelet.
             let Some(entry) = Entry::parse(line) else { continue };
             if self.selection.take(&entry, out).is_break() {
                 return true;
@@ -178,12 +178,12 @@ impl Reader {
         Entry::parse(&rest).is_some_and(|entry| self.selection.take(&entry, out).is_break())
     }
 
-    /// At the end of the file: whether there is more to read all the same, since it was rotated away or cut.
+    /// At the end of the file: whether there is more to read because it was rotated or truncated.
     fn moved(&mut self) -> Result<bool, LogError> {
         let Some(current) = &mut self.current else { return Ok(false) };
         let length = current.file.metadata().map_err(LogError::at("stat", &current.path))?.len();
         if length < current.offset {
-            // Copied away and truncated.
+            // The file was copied and truncated.
             current.offset = 0;
             current.seek()?;
             self.rest.clear();
@@ -191,23 +191,23 @@ impl Reader {
         }
         match std::fs::metadata(&self.path) {
             Ok(m) if (m.dev(), m.ino()) != current.id => {
-                // What was written before the runtime let go of it may have come since the last read.
+                // The runtime may have written to the old file since the last read.
                 current.left = true;
                 Ok(true)
             }
             Ok(_) => Ok(false),
-            // Renamed, and the new one not made yet.
+            // Renamed, and the new file does not exist yet.
             Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
             Err(e) => Err(LogError::at("stat", &self.path)(e)),
         }
     }
 
-    /// Goes to the next file. Says whether there was one.
+    /// Goes to the next file. Returns whether there is one.
     fn advance(&mut self) -> Result<bool, LogError> {
         let files = chain(&self.path)?;
         let next = match &self.current {
             None => 0,
-            // Removed or compressed: only the newest is sure to be newer.
+            // The file was removed or compressed: only the newest file is certainly newer.
             Some(current) => match files.iter().position(|f| f.id == current.id) {
                 Some(at) => at + 1,
                 None => files.len().saturating_sub(1),
@@ -221,7 +221,7 @@ impl Reader {
         Ok(false)
     }
 
-    /// Reads on at the beginning of a file. `false` if it is gone.
+    /// Continues at the beginning of a file. `false` if it no longer exists.
     fn enter(&mut self, found: &Found) -> Result<bool, LogError> {
         let file = match File::open(&found.path) {
             Ok(file) => file,

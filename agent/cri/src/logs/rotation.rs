@@ -1,8 +1,8 @@
-//! Moving a log away that has become too large, and keeping only so many of those (kubelet
+//! Log rotation: renames a log that has become too large and limits the number of rotated files (kubelet
 //! pkg/kubelet/logs/container_log_manager.go).
 //!
-//! `0.log` becomes `0.log.<time>`; at the next rotation that one is compressed, `0.log.<time>.gz`, and those beyond the
-//! count go, oldest first. Whoever reads `0.log` meanwhile goes on in the file that it was.
+//! `0.log` becomes `0.log.<time>`; at the next rotation that one is compressed to `0.log.<time>.gz`, and files beyond
+//! the limit are removed, oldest first. A process that reads `0.log` meanwhile continues in the renamed file.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -21,18 +21,18 @@ use super::files::{is_time, names};
 
 const COMPRESSED: &str = ".gz";
 const UNFINISHED: &str = ".tmp";
-/// Beside those that were moved away before there are the one that is written to and the newest moved one.
+/// Number of files in addition to the older rotated ones: the current one and the newest rotated one.
 const OTHERS: u32 = 2;
 
-/// What is to be done with the files of one log before it is moved away; names, oldest first.
+/// The file names to remove and compress before a log is rotated, oldest first.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Tidying {
     remove: Vec<String>,
     compress: Vec<String>,
 }
 
-/// Of the log `name`, beside which there are these names, so that `max_files` are left once it is moved away. Names of
-/// another form are nobody's here.
+/// Plans the tidying of the log `name` in a directory with these names, so that `max_files` are left after the rotation.
+/// Other names are ignored.
 fn tidying(name: &str, names: &[String], max_files: u32) -> Tidying {
     let stem = |own: &str| -> Option<String> {
         let rest = own.strip_prefix(name)?.strip_prefix('.')?;
@@ -50,10 +50,10 @@ fn tidying(name: &str, names: &[String], max_files: u32) -> Tidying {
     Tidying { remove, compress }
 }
 
-/// Makes room among the files of the log at `path`. Blocks for as long as compressing takes.
+/// Removes and compresses rotated files of the log at `path`. Blocks while compressing.
 ///
 /// # Errors
-/// The first call that failed; what could be done is done.
+/// The first failed call; the other files are processed nevertheless.
 pub fn tidy(path: &Path, max_files: u32) -> Result<(), LogError> {
     let (directory, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
     let tidying = tidying(&name.to_string_lossy(), &names(directory)?, max_files);
@@ -72,7 +72,7 @@ fn absent(error: io::Error) -> io::Result<()> {
     if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
 }
 
-/// `path` becomes `path.gz`, readable for the same and as old. Never half of it under its name.
+/// Replaces `path` by `path.gz` with the same permissions and time. An incomplete file never has the final name.
 fn compress(path: &Path) -> io::Result<()> {
     let to = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
     let (unfinished, compressed) = (to(UNFINISHED), to(COMPRESSED));
@@ -98,10 +98,11 @@ fn compress(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Moves the log at `path` away, with the time in its name. Whoever writes goes on in the moved file until he is told.
+/// Renames the log at `path`, adding the time. The runtime continues to write to the renamed file until it reopens the
+/// log.
 ///
 /// # Errors
-/// It is not there, or another one was moved away in this second.
+/// The file does not exist, or the log was already rotated in this second.
 pub fn move_away(path: &Path, now: Timestamp) -> Result<PathBuf, LogError> {
     let time = Zoned::new(now, TimeZone::system()).strftime("%Y%m%d-%H%M%S").to_string();
     let moved = PathBuf::from(format!("{}.{time}", path.display()));
@@ -109,20 +110,19 @@ pub fn move_away(path: &Path, now: Timestamp) -> Result<PathBuf, LogError> {
     Ok(moved)
 }
 
-/// Undoes [`move_away`] where the writer could not be told.
+/// Undoes [`move_away`] if the runtime could not be made to reopen the log.
 ///
 /// # Errors
-/// There is another file by now, or it cannot be renamed.
+/// Another file exists by now, or it cannot be renamed.
 pub fn move_back(moved: &Path, path: &Path) -> Result<(), LogError> {
     rename(moved, path)
 }
 
-/// Replaces nothing.
+/// Renames without replacing an existing file.
 fn rename(from: &Path, to: &Path) -> Result<(), LogError> {
     let renamed = renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE);
     renamed.map_err(LogError::at("rename", from))
 }
 
 #[cfg(test)]
-#[path = "rotation_tests.rs"]
 mod tests;

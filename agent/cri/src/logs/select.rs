@@ -1,4 +1,4 @@
-//! What of a log's entries is shown, and how. Pure.
+//! Selects and formats entries of a log. Pure.
 
 use std::ops::ControlFlow;
 
@@ -6,32 +6,32 @@ use jiff::Timestamp;
 
 use super::{Entry, Stream};
 
-/// Some output of a container.
+/// A piece of a container's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     pub stream: Stream,
     pub bytes: Vec<u8>,
 }
 
-/// Turns entries into pieces; remembers what it must between entries.
+/// Converts entries into pieces and keeps the state between entries.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     since: Option<Timestamp>,
     timestamps: bool,
     /// Bytes that may still be shown.
     remaining: Option<u64>,
-    /// Streams whose line has been begun and not ended.
+    /// For each stream, whether a line has begun and not ended.
     inside: [bool; 2],
 }
 
 impl Selection {
-    /// `since`: nothing older. `timestamps`: before each line the time at which it was begun. `limit`: no more bytes
-    /// than so, times included; the last line may be cut.
+    /// `since`: only entries since then. `timestamps`: prefix each line with the time at which it began. `limit`: maximum
+    /// number of bytes, including times; the last line may be cut.
     pub fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
         Self { since, timestamps, remaining: limit, inside: [false; 2] }
     }
 
-    /// Shows one entry. Break: the limit is reached.
+    /// Adds one entry. Returns `Break` when the limit is reached.
     pub fn take(&mut self, entry: &Entry<'_>, out: &mut Vec<Piece>) -> ControlFlow<()> {
         if self.since.is_some_and(|since| entry.time < since) {
             return ControlFlow::Continue(());
@@ -47,7 +47,7 @@ impl Selection {
         ControlFlow::Continue(())
     }
 
-    /// Whether anything may still be shown.
+    /// Whether the limit of bytes is reached.
     pub fn is_exhausted(&self) -> bool {
         self.remaining == Some(0)
     }

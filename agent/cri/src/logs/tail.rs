@@ -5,8 +5,8 @@ use std::path::Path;
 use super::reader::Step;
 use super::{LogError, Reader, Request};
 
-/// The last `lines` lines of a log, both streams as they were written, and of them the last `bytes` bytes. Empty if
-/// there is no log.
+/// The last `lines` lines of a log, with both streams in order of writing, cut to the last `bytes` bytes. Empty if there
+/// is no log.
 ///
 /// For `terminationMessagePolicy: FallbackToLogsOnError` the kubelet takes 80 lines and 2048 bytes
 /// (`readLastStringFromContainerLogs`, `pkg/kubelet/kuberuntime`).

@@ -1,4 +1,4 @@
-//! Logs as files that grow and are rotated.
+//! Tests with log files that grow and are rotated.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -36,7 +36,7 @@ impl Log {
         self.append(&self.path(), lines);
     }
 
-    /// As the kubelet rotates; the runtime still writes to the old file until it is told.
+    /// Rotates like the kubelet; the runtime writes to the old file until it reopens the log.
     fn rotate(&self, time: &str) -> PathBuf {
         let old = self.dir.path().join(format!("0.log.{time}"));
         fs::rename(self.path(), &old).unwrap();
@@ -131,7 +131,7 @@ fn old_files_are_not_read_for_since() {
     let since = jiff::Timestamp::now() - Duration::from_secs(60);
     let mut reader =
         Reader::open(&log.path(), &Request { since: Some(since), ..Request::default() }).unwrap();
-    // The lines themselves are of long ago too.
+    // The lines themselves are old too.
     assert_eq!(read(&mut reader), "");
 }
 

@@ -1,21 +1,21 @@
-//! Where the runtime's streaming server is.
+//! Address of the runtime's streaming server.
 
 use hyper::Uri;
 use tokio::net::TcpStream;
 
 use super::ExecError;
 
-/// A parsed address from CRI's Exec.
+/// The parsed URL from CRI's Exec.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Address {
-    /// `127.0.0.1:40123`.
+    /// Host and port: `127.0.0.1:40123`.
     pub server: String,
-    /// `/exec/<token>`.
+    /// The path: `/exec/<token>`.
     pub path: String,
 }
 
 impl Address {
-    /// Takes `http://<host>:<port>/…`; a server that wants TLS is none that we speak with.
+    /// Parses `http://<host>:<port>/…`; servers with TLS are not supported.
     pub fn parse(url: &str) -> Result<Self, ExecError> {
         let unknown = || ExecError::Address { url: url.to_owned() };
         let uri: Uri = url.parse().map_err(|_| unknown())?;
@@ -31,7 +31,7 @@ impl Address {
     pub async fn connect(&self) -> Result<TcpStream, ExecError> {
         let failed = |source| ExecError::Connect { server: self.server.clone(), source };
         let stream = TcpStream::connect(&self.server).await.map_err(failed)?;
-        // What is typed goes out at once.
+        // Typed input is sent at once.
         stream.set_nodelay(true).map_err(failed)?;
         Ok(stream)
     }

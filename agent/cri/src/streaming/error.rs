@@ -1,4 +1,4 @@
-//! Why a command in a container gave no exit code.
+//! Why a command in a container has no exit code.
 
 use std::io;
 
@@ -6,14 +6,14 @@ use crate::RuntimeError;
 
 #[derive(Debug, thiserror::Error)]
 pub enum ExecError {
-    /// The runtime refused it.
+    /// The runtime refused the call.
     #[error(transparent)]
     Runtime(#[from] RuntimeError),
     #[error("the runtime's streaming address {url} is not understood: expected http://<host>:<port>/…")]
     Address { url: String },
     #[error("the runtime's streaming server {server}: connect: {source}")]
     Connect { server: String, source: io::Error },
-    /// The server answered with a page instead of a stream.
+    /// The server sent an HTTP response instead of a stream.
     #[error("the runtime's streaming server {server} does not speak {protocol}: HTTP status {status}")]
     NotSpoken { server: String, protocol: &'static str, status: u16 },
     #[error("the runtime's streaming server {server}: HTTP: {source}")]

@@ -1,31 +1,31 @@
-//! SPDY/3.1 frames, as few as a client of a runtime's streaming server needs. Pure.
+//! The SPDY/3.1 frames that a client of a runtime's streaming server needs. Pure.
 //!
-//! Headers are compressed with zlib in SPDY. Ours go in stored blocks, which every inflater reads; the server's are
-//! not read, since only the stream's number matters.
+//! Headers are compressed with zlib in SPDY. Ours are sent in stored blocks, which every decoder reads; the server's
+//! are not decoded, because only the number of the stream matters.
 
-/// What a server sends.
+/// A frame of the server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Frame {
     Data {
         stream: u32,
         bytes: Vec<u8>,
-        /// Nothing more comes on this stream.
+        /// Whether the stream ends with this frame.
         end: bool,
     },
-    /// The server wants no more of a stream.
+    /// The server aborts a stream.
     Reset {
         stream: u32,
     },
-    /// To be sent back as it is.
+    /// A ping, to be sent back unchanged.
     Ping {
         id: u32,
     },
     GoAway,
-    /// Replies, settings, windows: nothing to do.
+    /// Replies, settings and window updates, which are ignored.
     Other,
 }
 
-/// A frame's first bytes say how long it is.
+/// Length of the head of a frame, which contains the length of the frame.
 pub const HEAD: usize = 8;
 /// Bit of the first byte of a control frame.
 const CONTROL: u8 = 0x80;
@@ -34,19 +34,19 @@ const SYN_STREAM: u16 = 1;
 const RST_STREAM: u16 = 3;
 const PING: u16 = 6;
 const GOAWAY: u16 = 7;
-/// Flag: the sender sends no more on this stream.
+/// Flag: the sender ends this stream.
 const FIN: u8 = 1;
 /// zlib: deflate with a window of 32 KiB, no preset dictionary.
 const ZLIB: [u8; 2] = [0x78, 0x01];
-/// An empty stored block: all before it can be read now.
+/// An empty stored block, which flushes the decoder.
 const FLUSH: [u8; 5] = [0, 0, 0, 0xff, 0xff];
 
-/// Bytes after the head.
+/// Number of bytes after the head.
 pub fn length(head: [u8; HEAD]) -> usize {
     usize::from(head[5]) << 16 | usize::from(head[6]) << 8 | usize::from(head[7])
 }
 
-/// Reads a whole frame.
+/// Parses a whole frame.
 pub fn read(head: [u8; HEAD], body: Vec<u8>) -> Frame {
     let number = |bytes: &[u8]| -> Option<u32> {
         Some(u32::from_be_bytes(bytes.first_chunk::<4>().copied()?) & 0x7fff_ffff)
@@ -57,14 +57,14 @@ pub fn read(head: [u8; HEAD], body: Vec<u8>) -> Frame {
     }
     match (u16::from_be_bytes([head[2], head[3]]), number(&body)) {
         (RST_STREAM, Some(stream)) => Frame::Reset { stream },
-        // The whole 32 bits are the number.
+        // All 32 bits are the number.
         (PING, Some(_)) => Frame::Ping { id: u32::from_be_bytes([body[0], body[1], body[2], body[3]]) },
         (GOAWAY, _) => Frame::GoAway,
         _ => Frame::Other,
     }
 }
 
-/// Opens a stream with one header. `first`: no other was opened on this connection before.
+/// A frame that opens a stream with one header. `first`: whether it is the first stream of the connection.
 pub fn open(stream: u32, name: &str, value: &str, first: bool) -> Vec<u8> {
     let mut headers = 1u32.to_be_bytes().to_vec();
     for text in [name, value] {
@@ -73,7 +73,7 @@ pub fn open(stream: u32, name: &str, value: &str, first: bool) -> Vec<u8> {
     }
     let stored = headers.len() as u16;
     let mut body = stream.to_be_bytes().to_vec();
-    // Associated with no stream; neither priority nor slot.
+    // No associated stream, no priority, no slot.
     body.extend([0; 6]);
     if first {
         body.extend(ZLIB);
@@ -86,7 +86,7 @@ pub fn open(stream: u32, name: &str, value: &str, first: bool) -> Vec<u8> {
     control(SYN_STREAM, &body)
 }
 
-/// Bytes on a stream, at most 2^24 − 1; `end`: the last ones.
+/// A frame with data for a stream, at most 2^24 − 1 bytes; `end`: whether it is the last one.
 pub fn data(stream: u32, bytes: &[u8], end: bool) -> Vec<u8> {
     let [_, length @ ..] = (bytes.len() as u32).to_be_bytes();
     let mut frame = stream.to_be_bytes().to_vec();
@@ -96,7 +96,7 @@ pub fn data(stream: u32, bytes: &[u8], end: bool) -> Vec<u8> {
     frame
 }
 
-/// The answer to a ping.
+/// The response to a ping.
 pub fn pong(id: u32) -> Vec<u8> {
     control(PING, &id.to_be_bytes())
 }

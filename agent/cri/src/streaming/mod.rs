@@ -1,11 +1,11 @@
-//! Commands in containers whose input and output stream: CRI's Exec gives the address of a server of the runtime's,
-//! and that speaks the kubelet's remote command protocol.
+//! Commands in containers with streamed input and output: CRI's Exec returns the URL of a server of the runtime that
+//! implements the kubelet's remote command protocol.
 //!
-//! - [`websocket`]: over WebSocket, subprotocol v5.channel.k8s.io or v4.channel.k8s.io. v4 has no way to say that the
-//!   input is over, and containerd (1.6 as much as 2.2) knows no other.
-//! - [`spdy`]: over SPDY/3.1, which every runtime speaks and which does have one. So it is taken for a command that
-//!   reads input other than from a terminal, and WebSocket v5 where a runtime no longer speaks it.
-//! - [`status`]: how the command ended.
+//! - [`websocket`]: over WebSocket, subprotocol v5.channel.k8s.io or v4.channel.k8s.io. v4 cannot signal the end of the
+//!   input, and containerd (1.6 as well as 2.2) implements no other.
+//! - [`spdy`]: over SPDY/3.1, which every runtime implements and which can signal it. It is used for commands with
+//!   input that is not a terminal; WebSocket v5 is used if a runtime no longer supports SPDY.
+//! - [`status`]: the result of the command.
 
 mod address;
 mod error;
@@ -24,7 +24,7 @@ use crate::logs::Piece;
 use address::Address;
 pub use error::ExecError;
 
-/// Bytes of input in one message.
+/// Maximum number of bytes of input in one message.
 const LARGEST_INPUT: usize = 32 << 10;
 
 /// A command in a container.
@@ -33,19 +33,19 @@ pub struct ExecCommand {
     pub container_id: String,
     /// Program and arguments.
     pub command: Vec<String>,
-    /// Input is passed on.
+    /// Whether the command has input.
     pub stdin: bool,
-    /// With a terminal; its stderr is part of stdout then.
+    /// Whether it runs in a terminal; then its stderr is part of stdout.
     pub tty: bool,
 }
 
-/// What a running command is told.
+/// Input for a running command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecInput {
     Stdin(Vec<u8>),
-    /// Nothing more comes.
+    /// The end of the input.
     Close,
-    /// The terminal's size.
+    /// The new size of the terminal.
     Resize {
         columns: u16,
         rows: u16,
@@ -53,14 +53,14 @@ pub enum ExecInput {
 }
 
 impl Client {
-    /// Runs a command and passes its input and output on; gives its exit code (128 and the signal's number when a
-    /// signal ended it). An `input` whose sender is gone says nothing more, and does not close the command's.
+    /// Runs a command and passes on its input and output; returns its exit code (128 plus the signal's number if a signal
+    /// ended it). Dropping the sender of `input` does not close the command's input.
     ///
-    /// Dropping the future closes the connection, not the command: it goes on until it reads or writes what is
-    /// closed, as with the kubelet.
+    /// Dropping the future closes the connection and does not end the command: it continues until it reads from or writes
+    /// to a closed stream, as with the kubelet.
     ///
     /// # Errors
-    /// The command could not be started, or the connection broke before its end.
+    /// The command could not be started, or the connection broke before the command ended.
     pub async fn exec(
         &self,
         command: &ExecCommand,
@@ -74,7 +74,7 @@ impl Client {
         let address = self.exec_address(command).await?;
         match spdy::run(&address, &mut input, &output).await {
             Err(ExecError::NotSpoken { .. }) => {
-                // An address is good for one connection.
+                // A URL is valid for one connection.
                 let address = self.exec_address(command).await?;
                 websocket::run(&address, &websocket::WITH_CLOSE, &mut input, &output).await
             }

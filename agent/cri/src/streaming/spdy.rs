@@ -1,4 +1,4 @@
-//! The remote command protocol over SPDY/3.1: a stream for each of the command's, one of which can be ended.
+//! The remote command protocol over SPDY/3.1: one SPDY stream per stream of the command; stdin can be ended.
 
 use hyper::header::{CONNECTION, HOST, HeaderName, UPGRADE};
 use hyper::{Request, StatusCode};
@@ -16,16 +16,16 @@ const SPDY: &str = "SPDY/3.1";
 const V4: &str = "v4.channel.k8s.io";
 const VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
-/// A client's streams have odd numbers, in the order in which they are opened.
+/// The streams of a client have odd numbers in the order of opening.
 const ERROR: u32 = 1;
 const STDIN: u32 = 3;
 const STDOUT: u32 = 5;
 const STDERR: u32 = 7;
-/// Each with its header `streamType`; the server waits until all are open.
+/// The streams with their header `streamType`; the server waits until all are open.
 const STREAMS: [(u32, &str); 4] =
     [(ERROR, "error"), (STDIN, "stdin"), (STDOUT, "stdout"), (STDERR, "stderr")];
 
-/// Runs the command that the address stands for: one with stdin, stdout and stderr.
+/// Runs the command of this URL, with stdin, stdout and stderr.
 pub async fn run(
     address: &Address,
     input: &mut mpsc::Receiver<ExecInput>,
@@ -41,19 +41,19 @@ pub async fn run(
             Ok(None) => Err(ExecError::Broken { server: address.server.clone() }),
             Err(source) => Err(broken(source)),
         },
-        // Why writing broke is what reading finds out.
+        // If writing fails, the reader returns the reason.
         () = async { let _ = feed(writer, input, pings).await; std::future::pending().await } => {
             Err(ExecError::Broken { server: address.server.clone() })
         }
     }
 }
 
-/// From HTTP to SPDY.
+/// Upgrades an HTTP connection to SPDY.
 async fn upgrade(address: &Address) -> Result<hyper::upgrade::Upgraded, ExecError> {
     let failed = |source| ExecError::Http { server: address.server.clone(), source };
     let stream = TokioIo::new(address.connect().await?);
     let (mut sender, connection) = hyper::client::conn::http1::handshake(stream).await.map_err(failed)?;
-    // Ends when the connection was handed over, or failed: then the request says so.
+    // Ends when the connection was upgraded or failed; in the latter case the request returns the error.
     tokio::spawn(connection.with_upgrades());
     let request = Request::post(&address.path)
         .header(HOST, &address.server)
@@ -70,7 +70,7 @@ async fn upgrade(address: &Address) -> Result<hyper::upgrade::Upgraded, ExecErro
     hyper::upgrade::on(answer).await.map_err(failed)
 }
 
-/// Opens the streams and passes the input on.
+/// Opens the streams and sends the input.
 async fn feed(
     mut writer: impl AsyncWrite + Unpin,
     input: &mut mpsc::Receiver<ExecInput>,
@@ -84,7 +84,7 @@ async fn feed(
     loop {
         tokio::select! {
             Some(id) = pings.recv() => writer.write_all(&frame::pong(id)).await?,
-            told = input.recv(), if open => match told {
+            item = input.recv(), if open => match item {
                 Some(ExecInput::Stdin(bytes)) => {
                     for part in bytes.chunks(LARGEST_INPUT) {
                         writer.write_all(&frame::data(STDIN, part, false)).await?;
@@ -94,7 +94,7 @@ async fn feed(
                     writer.write_all(&frame::data(STDIN, &[], true)).await?;
                     open = false;
                 }
-                // There is no terminal.
+                // This command has no terminal.
                 Some(ExecInput::Resize { .. }) => {}
                 None => open = false,
             },
@@ -104,7 +104,7 @@ async fn feed(
     }
 }
 
-/// Passes the output on until the status comes; `None` if the connection ends before.
+/// Passes on the output until the status arrives; `None` if the connection ends before.
 async fn listen(
     reader: impl AsyncRead + Unpin,
     output: &mpsc::Sender<Piece>,
@@ -131,14 +131,14 @@ async fn listen(
             Frame::Data { stream: STDOUT, bytes, .. } => (Stream::Stdout, bytes),
             Frame::Data { stream: STDERR, bytes, .. } => (Stream::Stderr, bytes),
             Frame::Ping { id } => {
-                // One that is not answered costs at most the connection, whose end is then seen.
+                // Without a response the server may close the connection, which is noticed.
                 let _ = ping.try_send(id);
                 continue;
             }
             Frame::Reset { stream: ERROR } | Frame::GoAway => return Ok(None),
             _ => continue,
         };
-        // Nobody listens: the command may write on, and its end is still told.
+        // The receiver was dropped: further output is discarded, but the exit code is still returned.
         if !bytes.is_empty() {
             let _ = output.send(Piece { stream, bytes }).await;
         }

@@ -1,4 +1,4 @@
-//! How a command ended: a `metav1.Status` in JSON on the error channel (`v4WriteStatusFunc`,
+//! The result of a command: a `metav1.Status` in JSON on the error channel (`v4WriteStatusFunc`,
 //! `staging/…/kubelet/pkg/cri/streaming/remotecommand`). Pure.
 
 use serde::Deserialize;
@@ -30,7 +30,7 @@ struct Cause {
     message: String,
 }
 
-/// The exit code; `None` while the status is not whole yet.
+/// The exit code; `None` while the status is incomplete.
 pub fn read(text: &[u8]) -> Option<Result<i32, ExecError>> {
     let status: Status = serde_json::from_slice(text).ok()?;
     if status.status == "Success" {
@@ -43,7 +43,7 @@ pub fn read(text: &[u8]) -> Option<Result<i32, ExecError>> {
             return Some(Ok(code));
         }
     }
-    // The API server's words before the runtime's say nothing.
+    // The prefix of the API server adds nothing to the runtime's message.
     let message = status.message.strip_prefix("Internal error occurred: ").unwrap_or(&status.message);
     Some(Err(ExecError::NotRun { message: message.to_owned() }))
 }

@@ -1,4 +1,4 @@
-//! The remote command protocol over WebSocket: each message is a channel's number and what goes over it.
+//! The remote command protocol over WebSocket: each message is the number of a channel followed by data.
 
 use futures_util::{SinkExt, StreamExt};
 use tokio::sync::mpsc;
@@ -10,14 +10,14 @@ use super::address::Address;
 use super::{ExecError, ExecInput, LARGEST_INPUT, size_message, status};
 use crate::logs::{Piece, Stream};
 
-/// KEP-4006: as v4, and [`CLOSE`].
+/// KEP-4006: like v4, with [`CLOSE`].
 const V5: &str = "v5.channel.k8s.io";
 /// The status is JSON.
 const V4: &str = "v4.channel.k8s.io";
 
-/// The protocols for a command whose input need not end.
+/// The protocols for a command whose input does not have to end.
 pub const ANY: [&str; 2] = [V5, V4];
-/// Those that can say that the input is over.
+/// The protocols that can signal the end of the input.
 pub const WITH_CLOSE: [&str; 1] = [V5];
 
 /// Channels (`staging/…/apimachinery/pkg/util/remotecommand`).
@@ -26,10 +26,10 @@ const STDOUT: u8 = 1;
 const STDERR: u8 = 2;
 const ERROR: u8 = 3;
 const RESIZE: u8 = 4;
-/// v5: the channel whose number follows is over.
+/// v5: closes the channel whose number follows.
 const CLOSE: u8 = 255;
 
-/// Runs the command that the address stands for.
+/// Runs the command of this URL.
 pub async fn run(
     address: &Address,
     protocols: &[&str],
@@ -53,12 +53,12 @@ pub async fn run(
     let (socket, answer) =
         tokio_tungstenite::client_async(request, address.connect().await?).await.map_err(failed)?;
     let closes = answer.headers().get("sec-websocket-protocol").is_some_and(|protocol| protocol == V5);
-    // Apart: a command that is not read from need not be written to, and the other way round.
+    // Both directions are independent: one may stall while the other continues.
     let (mut sink, mut stream) = socket.split();
     let feed = async {
-        while let Some(told) = input.recv().await {
-            for message in messages(told, closes) {
-                // Why it broke is what the other half finds out.
+        while let Some(item) = input.recv().await {
+            for message in messages(item, closes) {
+                // The reading half returns the reason.
                 if sink.send(Message::binary(message)).await.is_err() {
                     return;
                 }
@@ -86,7 +86,7 @@ pub async fn run(
                 }
                 _ => continue,
             };
-            // Nobody listens: the command may write on, and its end is still told.
+            // The receiver was dropped: further output is discarded, but the exit code is still returned.
             if !bytes.is_empty() {
                 let _ = output.send(Piece { stream, bytes: bytes.to_vec() }).await;
             }
@@ -99,10 +99,10 @@ pub async fn run(
     }
 }
 
-/// What goes over the wire.
-fn messages(told: ExecInput, closes: bool) -> Vec<Vec<u8>> {
+/// The messages to send for an input.
+fn messages(input: ExecInput, closes: bool) -> Vec<Vec<u8>> {
     let on = |channel: u8, bytes: &[u8]| [&[channel], bytes].concat();
-    match told {
+    match input {
         ExecInput::Stdin(bytes) => bytes.chunks(LARGEST_INPUT).map(|part| on(STDIN, part)).collect(),
         ExecInput::Close if closes => vec![vec![CLOSE, STDIN]],
         ExecInput::Close => Vec::new(),

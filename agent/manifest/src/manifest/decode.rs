@@ -1,4 +1,4 @@
-//! A document into a type, and on failure the field and the line of the file.
+//! Decodes a document into a type; errors contain the field and the line of the file.
 
 use std::fmt::Display;
 
@@ -6,14 +6,14 @@ use serde::de::DeserializeOwned;
 
 use super::split::{Document, Language};
 
-/// Where a document is not what it should be.
+/// A document that does not match the type.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Mismatch {
-    /// In the file, from 1.
+    /// Line of the file, from 1.
     pub(super) line: usize,
-    /// `None`: the document as a whole.
+    /// The field; `None` for the document as a whole.
     pub(super) field: Option<String>,
-    /// The parser's words, without field and line.
+    /// The parser's message without field and line.
     pub(super) reason: String,
 }
 
@@ -24,7 +24,7 @@ pub(super) fn decode<T: DeserializeOwned>(document: &Document<'_>) -> Result<T, 
             serde_path_to_error::deserialize(&mut json)
                 .map_err(|error| mismatch(document, &error, Some(error.inner().line())))
         }
-        // `<<` takes over the keys of an anchor; to serde it is a key like any other.
+        // `<<` merges the keys of an anchor; to serde it is a normal key.
         Language::Yaml if document.text.contains("<<") => {
             let yaml = serde_yaml_ng::Deserializer::from_str(document.text);
             let mut value: serde_yaml_ng::Value = serde_path_to_error::deserialize(yaml)
@@ -60,7 +60,7 @@ fn mismatch<E: Display>(
     Mismatch { line: document.line + line.unwrap_or(1).saturating_sub(1), field, reason }
 }
 
-/// The parser's words without the places in them, which count from the document's beginning.
+/// The parser's message without its positions, which are relative to the document.
 pub(super) fn reason(error: &impl Display) -> String {
     let text = error.to_string();
     let mut parts = text.split(" at line ");
@@ -77,7 +77,7 @@ pub(super) fn reason(error: &impl Display) -> String {
     reason
 }
 
-/// What follows `3 column 14`.
+/// The text after `3 column 14`.
 fn after_place(text: &str) -> Option<&str> {
     let digits = |text: &str| text.len() - text.trim_start_matches(|c: char| c.is_ascii_digit()).len();
     let line = digits(text);

@@ -1,33 +1,32 @@
-//! Why a document of a manifest is no pod.
+//! Errors of documents in a manifest file.
 
 use std::fmt::Write as _;
 
 use super::Problem;
 use super::decode::Mismatch;
 
-/// A document of a file that is no pod, and why. The file is the reader's to name.
+/// A document that is not a valid pod, and why. The caller adds the name of the file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("document {document}, line {line}: {fault}")]
 pub struct ManifestError {
-    /// Counted from 1; empty documents do not count.
+    /// Number of the document from 1, not counting empty ones.
     pub document: usize,
-    /// In the file, from 1: of the fault (of the first, if there are more) where it can be told, else of the document's
-    /// beginning.
+    /// Line of the file, from 1: that of the first fault if known, else the first line of the document.
     pub line: usize,
     pub fault: ManifestFault,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestFault {
-    /// No YAML or JSON at all.
+    /// Neither YAML nor JSON.
     #[error("{reason}")]
     Syntax { reason: String },
-    /// Something else than Kubernetes has there.
+    /// A field has the wrong type.
     #[error("{field}: {reason}")]
     Malformed { field: String, reason: String },
     #[error("apiVersion {api_version:?} and kind {kind:?} must be \"v1\" and \"Pod\", or a list of these")]
     Kind { api_version: String, kind: String },
-    /// Each with its line of the file.
+    /// The problems, each with its line of the file.
     #[error("{}", joined(problems))]
     Invalid { problems: Vec<(usize, Problem)> },
 }
@@ -42,7 +41,7 @@ impl From<Mismatch> for ManifestFault {
     }
 }
 
-/// By line; a line is told where it is another one than that of the problem before.
+/// Joins the problems in order of lines; a line number is written if it differs from that of the previous problem.
 fn joined(problems: &[(usize, Problem)]) -> String {
     let mut sorted: Vec<_> = problems.iter().collect();
     sorted.sort_by_key(|(line, _)| *line);

@@ -1,7 +1,7 @@
-//! On which line of the file a field stands.
+//! Finds the line of the file on which a field is.
 //!
-//! serde's data model has no places, but its parsers tell where an error happened: the document is read once more by
-//! something that wants nothing but the field, and fails there.
+//! serde's data model has no positions, but its parsers report the position of an error. So the document is parsed again
+//! by a deserializer that fails at the field.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,8 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::split::{Document, Language};
 
-/// The line of the file, from 1: of the field, else of the innermost one around it that is there, else of the
-/// document's beginning.
+/// The line of the file, from 1: that of the field, else that of the innermost existing field around it, else the first
+/// line of the document.
 pub(super) fn line(document: &Document<'_>, field: &str) -> usize {
     let path = segments(field);
     let found = (1..=path.len()).rev().find_map(|length| seek(document, &path[..length]));
@@ -24,7 +24,7 @@ enum Segment<'a> {
     Index(usize),
 }
 
-/// `spec.containers[1].resources.limits[example.com/gpu]`: numbers in brackets are places in a list, others keys.
+/// Splits `spec.containers[1].resources.limits[example.com/gpu]`: numbers in brackets are indexes, other texts keys.
 fn segments(field: &str) -> Vec<Segment<'_>> {
     let mut all = Vec::new();
     let mut rest = field;
@@ -41,10 +41,10 @@ fn segments(field: &str) -> Vec<Segment<'_>> {
     all
 }
 
-/// The line in the document, if it has the field.
+/// The line in the document; `None` if it does not have the field.
 fn seek(document: &Document<'_>, path: &[Segment<'_>]) -> Option<usize> {
     let found = Cell::new(false);
-    let seeker = Seeker { path, found: &found };
+    let seeker = FieldLocator { path, found: &found };
     let line = match document.language {
         Language::Json => {
             let mut json = serde_json::Deserializer::from_str(document.text);
@@ -59,26 +59,26 @@ fn seek(document: &Document<'_>, path: &[Segment<'_>]) -> Option<usize> {
     line.filter(|line| found.get() && *line > 0)
 }
 
-/// Fails at the end of its path.
+/// A deserializer that fails at the end of its path.
 #[derive(Clone, Copy)]
-struct Seeker<'a> {
+struct FieldLocator<'a> {
     path: &'a [Segment<'a>],
     found: &'a Cell<bool>,
 }
 
-impl Seeker<'_> {
+impl FieldLocator<'_> {
     fn here<E: Error>(self) -> E {
         self.found.set(true);
         E::custom("here")
     }
 
-    /// What is neither a list nor has fields: it is there, if nothing below it is wanted.
+    /// A value without elements or fields: found if it is the end of the path.
     fn leaf<E: Error>(self) -> Result<(), E> {
         if self.path.is_empty() { Err(self.here()) } else { Ok(()) }
     }
 }
 
-impl<'de> DeserializeSeed<'de> for Seeker<'_> {
+impl<'de> DeserializeSeed<'de> for FieldLocator<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -86,7 +86,7 @@ impl<'de> DeserializeSeed<'de> for Seeker<'_> {
     }
 }
 
-impl<'de> Visitor<'de> for Seeker<'_> {
+impl<'de> Visitor<'de> for FieldLocator<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -133,7 +133,7 @@ impl<'de> Visitor<'de> for Seeker<'_> {
         };
         for at in 0.. {
             let more = if Some(at) == index {
-                list.next_element_seed(Seeker { path: &self.path[1..], ..self })?.is_some()
+                list.next_element_seed(FieldLocator { path: &self.path[1..], ..self })?.is_some()
             } else {
                 list.next_element::<IgnoredAny>()?.is_some()
             };
@@ -150,7 +150,7 @@ impl<'de> Visitor<'de> for Seeker<'_> {
         }
         while let Some(wanted) = map.next_key_seed(Key(self))? {
             if wanted {
-                map.next_value_seed(Seeker { path: &self.path[1..], ..self })?;
+                map.next_value_seed(FieldLocator { path: &self.path[1..], ..self })?;
             } else {
                 map.next_value::<IgnoredAny>()?;
             }
@@ -159,8 +159,8 @@ impl<'de> Visitor<'de> for Seeker<'_> {
     }
 }
 
-/// Whether a key is on the way; fails at the last one, whose value may begin on another line.
-struct Key<'a>(Seeker<'a>);
+/// Compares a key with the path; fails at the last key, because its value may begin on another line.
+struct Key<'a>(FieldLocator<'a>);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
     type Value = bool;
@@ -181,7 +181,7 @@ impl Visitor<'_> for Key<'_> {
         match self.0.path {
             [Segment::Key(wanted)] if *wanted == key => Err(self.0.here()),
             [Segment::Key(wanted), ..] => Ok(*wanted == key),
-            // A name of digits in brackets may be a key as well.
+            // Digits in brackets may also be a key.
             [Segment::Index(wanted), ..] => Ok(wanted.to_string() == key),
             [] => Ok(false),
         }
@@ -242,7 +242,7 @@ spec:
             ("spec.containers[1].name", 13),
             ("spec.containers[1].image", 14),
             ("spec.hostPID", 15),
-            // What is not there: where it would be.
+            // A missing field has the line of the field around it.
             ("spec.containers[0].image", 8),
             ("spec.containers[0].env[0].valueFrom.fieldRef", 10),
             ("spec.containers[7].name", 7),

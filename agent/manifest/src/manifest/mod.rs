@@ -17,11 +17,11 @@ use super::{Pod, Problem};
 use decode::{Mismatch, decode};
 use split::{Document, split};
 
-/// How many bytes are read for the lines of a document's problems; beyond that they have the document's.
+/// Maximum number of bytes parsed to find the lines of a document's problems; further problems get the document's line.
 const LOOKED_THROUGH: usize = 4 << 20;
 
-/// The pods of a file in its order, each as it stands there: without a uid where the manifest has none. A document
-/// that is no pod takes none of the others away. Empty documents are passed over, as the kubelet does.
+/// The pods of a file in order, unchanged: without a uid if the manifest has none. An invalid document does not affect
+/// the others. Empty documents are skipped, as in the kubelet.
 pub fn parse(text: &str) -> Vec<Result<Pod, ManifestError>> {
     let mut pods = Vec::new();
     for (index, document) in split(text).into_iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn parse(text: &str) -> Vec<Result<Pod, ManifestError>> {
     pods
 }
 
-/// What every Kubernetes object begins with.
+/// `apiVersion` and `kind` of a Kubernetes object.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase", expecting = "a Kubernetes object")]
 struct Head {
@@ -79,7 +79,7 @@ fn pods_of(document: &Document<'_>) -> Vec<Found> {
     }
 }
 
-/// An item of a list; where it does not say what it is, it is a pod.
+/// An item of a list; without a kind it is taken as a pod.
 fn item(index: usize, value: Value, document: &Document<'_>) -> Found {
     let place = format!("items[{index}]");
     let said = |key, default: &str| match value.get(key) {

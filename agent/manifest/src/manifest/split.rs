@@ -1,4 +1,4 @@
-//! A file into its documents, so that a broken one hides none after it.
+//! Splits a file into documents, so that a broken one does not hide those after it.
 
 use serde::de::IgnoredAny;
 
@@ -6,11 +6,11 @@ use super::decode::{Mismatch, decode, reason};
 
 const DEEPEST: usize = 1000;
 
-/// One document, not empty.
+/// A non-empty document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Document<'a> {
     pub(super) text: &'a str,
-    /// The line of the file on which the text begins, from 1.
+    /// Line of the file on which the text begins, from 1.
     pub(super) line: usize,
     pub(super) language: Language,
 }
@@ -35,8 +35,8 @@ pub(super) fn split(text: &str) -> Vec<Result<Document<'_>, Mismatch>> {
         .collect()
 }
 
-/// Whether brackets stay open that no manifest has: the YAML scanner's time grows with the square of their number.
-/// Those in strings count too.
+/// Whether there are more open brackets (including those in strings) than in any manifest: the time of the YAML scanner
+/// grows with the square of their number.
 fn is_deep(text: &str) -> bool {
     let mut open = 0_usize;
     text.bytes().any(|byte| {
@@ -49,8 +49,8 @@ fn is_deep(text: &str) -> bool {
     })
 }
 
-/// The texts between `---` lines that hold more than comments, each with its first line. No scalar of YAML holds a line
-/// that begins so, and no string of JSON holds a line break.
+/// The texts between `---` lines that contain more than comments, each with its first line number. No YAML scalar
+/// contains a line that begins so, and no JSON string a line break.
 fn between_markers(text: &str) -> Vec<(&str, usize)> {
     let mut parts = Vec::new();
     let (mut begin, mut first) = (0, 1);
@@ -61,7 +61,7 @@ fn between_markers(text: &str) -> Vec<(&str, usize)> {
             text_line.strip_prefix("---").filter(|r| r.is_empty() || r.starts_with([' ', '\t', '\r', '\n']))
         {
             parts.push((&text[begin..at], first));
-            // `--- {kind: Pod}` begins a document on the marker's own line.
+            // `--- {kind: Pod}` begins a document on the line of the marker.
             let bare = is_empty(rest);
             (begin, first) = if bare { (at + text_line.len(), line + 1) } else { (at, line) };
         }
@@ -72,13 +72,14 @@ fn between_markers(text: &str) -> Vec<(&str, usize)> {
     parts
 }
 
-/// Blank, a comment, a directive or the mark of a document's end.
+/// Whether the line is blank, a comment, a directive or the marker of a document's end.
 fn is_empty(line: &str) -> bool {
     let line = line.trim();
     line.is_empty() || line == "..." || line.starts_with(['#', '%'])
 }
 
-/// JSON may follow JSON without any mark. What begins like JSON and is not may be YAML in braces.
+/// Splits a text further: JSON documents may follow each other without a marker. A text that begins like JSON may still
+/// be YAML in flow style.
 fn documents(text: &str, line: usize) -> Vec<Result<Document<'_>, Mismatch>> {
     let yaml = Document { text, line, language: Language::Yaml };
     let Some(inside) = text.trim_start().strip_prefix('{') else { return vec![Ok(yaml)] };

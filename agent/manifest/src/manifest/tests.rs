@@ -13,15 +13,16 @@ fn json_pod(name: &str) -> String {
     )
 }
 
-/// The names of pods and the texts of errors, in order.
-fn told(text: &str) -> Vec<String> {
-    let tell = |one: Result<Pod, ManifestError>| one.map_or_else(|error| error.to_string(), |pod| pod.name);
-    parse(text).into_iter().map(tell).collect()
+/// The names of pods and the messages of errors, in order.
+fn parsed(text: &str) -> Vec<String> {
+    let text_of =
+        |one: Result<Pod, ManifestError>| one.map_or_else(|error| error.to_string(), |pod| pod.name);
+    parse(text).into_iter().map(text_of).collect()
 }
 
 #[track_caller]
 fn check(text: &str, expected: &[&str]) {
-    assert_eq!(told(text), expected, "{text}");
+    assert_eq!(parsed(text), expected, "{text}");
 }
 
 #[test]
@@ -132,8 +133,8 @@ fn faults_and_their_places() {
 fn every_problem_has_its_line() {
     let pod = "apiVersion: v1\nkind: Pod\nmetadata:\n  name: A\nspec:\n  serviceAccountName: x\n  hostUsers: false\n  \
                containers:\n  - name: c\n    env:\n    - name: A\n      valueFrom: {secretKeyRef: {name: s, key: k}}\n";
-    let told = told(&format!("---\n{pod}"));
-    let parts: Vec<_> = told[0].split("; ").map(|part| part.split(" must").next().unwrap()).collect();
+    let parsed = parsed(&format!("---\n{pod}"));
+    let parts: Vec<_> = parsed[0].split("; ").map(|part| part.split(" must").next().unwrap()).collect();
     assert_eq!(
         parts,
         [
@@ -146,14 +147,14 @@ fn every_problem_has_its_line() {
     );
 }
 
-/// Looking for places takes no longer than a manifest is worth.
+/// Finding the lines of many problems takes bounded time.
 #[test]
 fn many_problems_of_a_long_manifest() {
     let containers: String = (0..4000).map(|n| format!("  - name: C{n}\n")).collect();
     let text =
         format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n{containers}");
     let begun = std::time::Instant::now();
-    assert_eq!(told(&text).len(), 1);
+    assert_eq!(parsed(&text).len(), 1);
     assert!(begun.elapsed() < std::time::Duration::from_secs(30));
 }
 
@@ -188,7 +189,7 @@ fn what_would_take_all_memory_is_refused() {
         let refs = vec![format!("*a{}", n - 1); 9].join(",");
         text += &format!("a{n}: &a{n} [{refs}]\n");
     }
-    let refused = told(&(text + POD + "# <<\n"));
+    let refused = parsed(&(text + POD + "# <<\n"));
     assert!(refused[0].contains("repetition limit"), "{refused:?}");
     let deep = "[".repeat(100_000);
     let a = pod("a");
@@ -208,15 +209,15 @@ proptest::proptest! {
     }
 }
 
-/// A file that is read while it is written.
+/// A file that is read while it is being written.
 #[test]
 fn a_text_that_ends_too_early() {
     let full =
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec: {containers: [{name: c, image: 'i'}]}\n";
     for text in [full.to_owned(), json_pod("a") + "\n", format!("# <<\n{full}")] {
         for end in 0..text.len() - 1 {
-            let told = told(&text[..end]);
-            assert!(told.len() <= 1 && told != ["a"], "{:?}: {told:?}", &text[..end]);
+            let parsed = parsed(&text[..end]);
+            assert!(parsed.len() <= 1 && parsed != ["a"], "{:?}: {parsed:?}", &text[..end]);
         }
     }
 }

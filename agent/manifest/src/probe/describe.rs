@@ -1,4 +1,4 @@
-//! A probe in one line, as `kubectl describe` has it (kubectl pkg/describe `DescribeProbe`).
+//! Describes a probe in one line, as `kubectl describe` does (kubectl pkg/describe `DescribeProbe`).
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl fmt::Display for ProbeHandler {
 }
 
 impl HttpGetProbe {
-    /// For people to read; `default` is the host where the manifest names none.
+    /// The URL for display; `default` is the host if the manifest names none.
     pub fn url(&self, default: &str) -> String {
         let slash = if self.path.starts_with('/') { "" } else { "/" };
         let host = self.host.as_deref().unwrap_or(default);
@@ -42,7 +42,7 @@ impl HttpGetProbe {
     }
 }
 
-/// With brackets around what has colons of its own.
+/// Host and port, with brackets around an IPv6 address.
 pub fn host_port(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }

@@ -1,8 +1,8 @@
-//! Kinds of probes and of their handlers, in the kubelet's words (pkg/kubelet/prober, pkg/probe).
+//! Kinds of probes and handlers, with the kubelet's names (pkg/kubelet/prober, pkg/probe).
 
 use serde::{Deserialize, Serialize};
 
-/// What a probe is for.
+/// The kind of a probe.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, strum::IntoStaticStr,
 )]
@@ -15,12 +15,12 @@ pub enum ProbeKind {
 impl ProbeKind {
     pub const ALL: [Self; 3] = [Self::Startup, Self::Readiness, Self::Liveness];
 
-    /// As in the kubelet's events and in the label `probe_type`.
+    /// The name in the kubelet's events and in the label `probe_type`.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
-    /// The manifest's field.
+    /// The field of the manifest.
     pub fn field(self) -> &'static str {
         match self {
             Self::Startup => "startupProbe",
@@ -30,7 +30,7 @@ impl ProbeKind {
     }
 }
 
-/// How a probe is made; each has a bound of its own on how many are under way.
+/// The kind of a probe's action; each kind has its own limit on concurrent runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "camelCase")]
 pub enum HandlerKind {
@@ -43,7 +43,7 @@ pub enum HandlerKind {
 impl HandlerKind {
     pub const ALL: [Self; 4] = [Self::Exec, Self::HttpGet, Self::TcpSocket, Self::Grpc];
 
-    /// The manifest's field.
+    /// The field of the manifest.
     pub fn name(self) -> &'static str {
         self.into()
     }

@@ -1,4 +1,4 @@
-//! To text: the largest suffix that leaves no fraction (apimachinery's `CanonicalizeBytes`).
+//! Formats quantities: with the largest suffix that leaves no fraction (apimachinery's `CanonicalizeBytes`).
 
 use std::fmt;
 
@@ -30,7 +30,7 @@ fn canonical(amount: &Amount, format: Format) -> String {
     }
 }
 
-/// Small numbers and fractions are written in decimal, whatever they were written in.
+/// Whether the binary format can be used: small numbers and fractions are always written in decimal.
 fn fits_binary(amount: &Amount) -> bool {
     let beyond = |bound: i64| amount.compare(&Amount::Small { digits: bound, exponent: 0 });
     (beyond(1024).is_ge() || beyond(-1024).is_le()) && amount.is_multiple_of(0)

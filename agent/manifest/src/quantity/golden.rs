@@ -1,4 +1,4 @@
-//! Against what apimachinery made of the same texts.
+//! Compares with a recording of apimachinery's results for the same texts.
 
 use serde::Deserialize;
 

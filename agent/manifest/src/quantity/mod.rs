@@ -27,7 +27,7 @@ pub struct Quantity {
     text: Option<Arc<str>>,
 }
 
-/// In which of its three ways a quantity was written, and is written again.
+/// The format in which a quantity was written and is written again.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
     /// `12M`
@@ -39,7 +39,7 @@ pub enum Format {
     DecimalExponent,
 }
 
-/// A text that is no quantity.
+/// A text that is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a quantity: {fault}")]
 pub struct QuantityError {
@@ -47,7 +47,7 @@ pub struct QuantityError {
     pub fault: QuantityFault,
 }
 
-/// Why a text is no quantity.
+/// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityFault {
     #[error("it is empty")]
@@ -81,10 +81,10 @@ const DECIMAL: [(&str, i32); 10] = [
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    /// As Kubernetes reads it: finer than a billionth is rounded up, binary amounts beyond an `i64` are capped.
+    /// Parses like Kubernetes: amounts finer than a billionth are rounded up, binary ones beyond an `i64` are capped.
     ///
     /// # Errors
-    /// A text that is no quantity, and why.
+    /// The text is not a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }
@@ -118,12 +118,12 @@ impl Quantity {
         self.amount.in_units(MILLI)
     }
 
-    /// Whether [`Self::value`] says the truth.
+    /// Whether [`Self::value`] is exact, not wrapped.
     pub fn fits_i64(&self) -> bool {
         self.within(0)
     }
 
-    /// Whether [`Self::milli_value`] says the truth.
+    /// Whether [`Self::milli_value`] is exact, not wrapped.
     pub fn fits_i64_milli(&self) -> bool {
         self.within(MILLI)
     }
@@ -154,8 +154,8 @@ impl Quantity {
         self.amount.is_multiple_of(0)
     }
 
-    /// Nothing finer than a thousandth: what the API server makes of every amount of a pod
-    /// (`SetDefaults_ResourceList`). Rounds away from zero.
+    /// Rounds to thousandths, away from zero, as the API server does with every amount of a pod
+    /// (`SetDefaults_ResourceList`).
     #[must_use]
     pub fn rounded_up_to_milli(self) -> Self {
         match self.amount {

@@ -1,4 +1,4 @@
-//! From text: apimachinery's `ParseQuantity`, with all that it lets pass (`-`, `.`, `k` are zero there).
+//! Parses texts like apimachinery's `ParseQuantity`, including what it accepts by mistake (`-`, `.`, `k` are zero).
 
 use num_bigint::BigInt;
 
@@ -9,11 +9,11 @@ use super::{Format, Quantity, QuantityError, QuantityFault};
 const NANO: i32 = -9;
 /// Decimal digits that always fit an `i64`.
 const SMALL_DIGITS: usize = 18;
-/// No text is longer and no exponent larger: not apimachinery's bound, which has none and lets `1e999999999`
-/// cost whoever compares it a gigabyte.
+/// Maximum length of a text and maximum exponent. apimachinery has no limit, and comparing `1e999999999` needs a
+/// gigabyte there.
 const LONGEST: usize = 512;
 
-/// The parts of a text, unjudged.
+/// The parts of a text, not yet validated.
 #[derive(Debug, PartialEq, Eq)]
 struct Parts<'a> {
     negative: bool,

@@ -32,7 +32,7 @@ pub(super) fn problems(container: &Container, place: &str, report: &mut Report) 
         if let Some(source) = &variable.value_from {
             let place = format!("{place}.valueFrom");
             if variable.value.as_deref().is_some_and(|value| !value.is_empty()) {
-                report.add(&place, "", "must not be set beside value");
+                report.add(&place, "", "must not be set together with value");
             }
             self::source(source, &place, report);
         }

@@ -10,16 +10,12 @@ mod identity;
 mod labels;
 mod metadata;
 mod pod_level;
-#[cfg(test)]
-mod probe_tests;
 mod refused;
 mod report;
 mod resources;
 mod restart;
 mod security;
 mod spec;
-#[cfg(test)]
-mod spec_tests;
 #[cfg(test)]
 mod tests;
 mod volumes;
@@ -57,7 +53,7 @@ pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
     problems
 }
 
-/// What the manifest says beside names and resources.
+/// Validates everything except names and resources.
 fn manifest(pod: &Pod) -> Vec<Problem> {
     let mut report = Report::default();
     let spec = &pod.spec;
@@ -89,9 +85,9 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
 }
 
 /// Containers with their places (`spec.containers[0]`); init containers first.
-fn placed<'a, T>(init: &'a [T], ordinary: &'a [T]) -> impl Iterator<Item = (&'a T, String)> {
+fn placed<'a, T>(init: &'a [T], regular: &'a [T]) -> impl Iterator<Item = (&'a T, String)> {
     let at = |list: &'a [T], field: &'static str| {
         list.iter().enumerate().map(move |(index, container)| (container, format!("{field}[{index}]")))
     };
-    at(init, "spec.initContainers").chain(at(ordinary, "spec.containers"))
+    at(init, "spec.initContainers").chain(at(regular, "spec.containers"))
 }

@@ -33,11 +33,11 @@ pub(super) fn pod(spec: &PodSpec, report: &mut Report) {
         report.add(format!("spec.resourceClaims[{index}]"), &claim.name, expected);
     }
     for (index, gate) in spec.readiness_gates.iter().flatten().enumerate() {
-        let expected = "needs a cluster: nobody here sets the condition";
+        let expected = "needs a cluster: the agent does not set the condition";
         report.add(format!("spec.readinessGates[{index}]"), &gate.condition_type, expected);
     }
     for (index, gate) in spec.scheduling_gates.iter().flatten().enumerate() {
-        let expected = "needs a cluster: nobody here takes the gate away";
+        let expected = "needs a cluster: the agent does not remove the gate";
         report.add(format!("spec.schedulingGates[{index}]"), &gate.name, expected);
     }
     if let Some(seconds) = spec.active_deadline_seconds {
@@ -98,7 +98,7 @@ pub(super) fn environment(
 pub(super) fn volume(volume: &Volume, place: &str, report: &mut Report) -> bool {
     let refused = Source::of(volume).is_none();
     if refused {
-        // Kinds are told by the names of the manifest's own fields.
+        // Kinds are named like the fields of the manifest.
         let kinds = serde_json::to_value(volume).unwrap_or_default();
         let kinds = kinds.as_object().into_iter().flatten().filter(|(name, _)| *name != "name");
         for (kind, _) in kinds {

@@ -66,7 +66,7 @@ pub(super) fn relations(resources: &Resources, place: &str) -> Vec<Problem> {
                 problems.push(Problem::new(field, request.to_string(), expected));
             }
             None if !overcommit => {
-                let expected = format!("is required beside a request: {name} can't be overcommitted");
+                let expected = format!("is required together with a request: {name} can't be overcommitted");
                 problems.push(Problem::new(format!("{place}.limits[{name}]"), "", expected));
             }
             _ => {}
@@ -75,17 +75,17 @@ pub(super) fn relations(resources: &Resources, place: &str) -> Vec<Problem> {
     let mut names = resources.requests.keys().chain(resources.limits.keys());
     let hugepages = names.clone().find(|name| is_hugepages(name));
     if let Some(name) = hugepages.filter(|_| !names.any(|name| is_compute(name))) {
-        problems.push(Problem::new(place, name, "must have cpu or memory beside huge pages"));
+        problems.push(Problem::new(place, name, "must have cpu or memory in addition to huge pages"));
     }
     problems
 }
 
-/// What the whole pod comes to must be a number that the kernel can be told.
+/// The sums over the pod must be numbers that the kernel accepts.
 pub(super) fn totals(pod: &Pod) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (what, list) in [("requests", pod.requests()), ("limits", pod.limits())] {
         for (name, quantity) in list.iter().filter(|(name, quantity)| !fits(name, quantity)) {
-            let expected = format!("is more than can be told the kernel, summed over the {what} of {name}");
+            let expected = format!("exceeds what the kernel accepts, summed over the {what} of {name}");
             problems.push(Problem::new("spec", quantity.to_string(), expected));
         }
     }
@@ -109,7 +109,7 @@ fn wrong_amount(name: &str, quantity: &Quantity) -> Option<String> {
         return Some("must not be negative".to_owned());
     }
     if !fits(name, quantity) {
-        return Some("is more than can be told the kernel".to_owned());
+        return Some("exceeds what the kernel accepts".to_owned());
     }
     if !is_native(name) && !quantity.is_whole() {
         return Some("must be a whole number".to_owned());

@@ -72,11 +72,11 @@ pub(super) fn container(context: &SecurityContext, place: &str, report: &mut Rep
     if context.allow_privilege_escalation == Some(false) {
         let field = format!("{place}.allowPrivilegeEscalation");
         if context.privileged == Some(true) {
-            report.add(&field, "false", "must not be false beside privileged: true");
+            report.add(&field, "false", "must not be false together with privileged: true");
         }
         let added = context.capabilities.as_ref().and_then(|all| all.add.as_deref()).unwrap_or_default();
         if added.iter().any(|name| name == "CAP_SYS_ADMIN") {
-            report.add(field, "false", "must not be false beside capability CAP_SYS_ADMIN");
+            report.add(field, "false", "must not be false together with capability CAP_SYS_ADMIN");
         }
     }
 }
@@ -123,9 +123,9 @@ fn sysctls(context: &PodSecurityContext, spec: &PodSpec, report: &mut Report) {
         } else if !seen.insert(name.clone()) {
             report.add(field, &sysctl.name, "must be named once");
         } else if network {
-            report.add(field, &sysctl.name, "must not be set beside spec.hostNetwork");
+            report.add(field, &sysctl.name, "must not be set together with spec.hostNetwork");
         } else if ipc {
-            report.add(field, &sysctl.name, "must not be set beside spec.hostIPC");
+            report.add(field, &sysctl.name, "must not be set together with spec.hostIPC");
         } else if !SAFE.contains(&name.as_str()) {
             let expected = "must be a safe sysctl: no other is allowed on this node";
             report.add(field, &sysctl.name, expected);

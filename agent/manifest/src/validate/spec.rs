@@ -17,7 +17,7 @@ pub(super) fn problems(spec: &PodSpec, report: &mut Report) {
     let policies = ["Never", "PreemptLowerPriority"];
     report.word("spec.preemptionPolicy", spec.preemption_policy.as_deref(), &policies);
     if set(spec.host_pid) && set(spec.share_process_namespace) {
-        let expected = "must not be true beside spec.hostPID";
+        let expected = "must not be true together with spec.hostPID";
         report.add("spec.shareProcessNamespace", "true", expected);
     }
     names(spec, report);
@@ -38,10 +38,10 @@ fn names(spec: &PodSpec, report: &mut Report) {
         report.add(field, name, "must be a DNS subdomain of at most 64 characters");
     }
     if spec.host_network.unwrap_or(false) {
-        report.add(field, name, "must not be set beside spec.hostNetwork");
+        report.add(field, name, "must not be set together with spec.hostNetwork");
     }
     if spec.set_hostname_as_fqdn.unwrap_or(false) {
-        report.add(field, name, "must not be set beside spec.setHostnameAsFQDN");
+        report.add(field, name, "must not be set together with spec.setHostnameAsFQDN");
     }
 }
 
@@ -62,8 +62,8 @@ pub(super) fn host_ports(spec: &PodSpec, report: &mut Report) {
     let mut taken = BTreeSet::new();
     let init = spec.init_containers.as_deref().unwrap_or_default();
     for (container, place) in super::placed(init, &spec.containers) {
-        // Ordinary init containers run one after the other, and not beside the others.
-        let beside =
+        // Init containers that are not sidecars run one after the other and not together with other containers.
+        let concurrent =
             place.starts_with("spec.containers") || container.restart_policy.as_deref() == Some("Always");
         for (index, port) in container.ports.iter().flatten().enumerate() {
             let field = format!("{place}.ports[{index}].hostPort");
@@ -79,7 +79,7 @@ pub(super) fn host_ports(spec: &PodSpec, report: &mut Report) {
                 port.host_ip.as_deref().unwrap_or_default().to_owned(),
                 asked,
             );
-            if asked != 0 && beside && !taken.insert(key) {
+            if asked != 0 && concurrent && !taken.insert(key) {
                 report.add(field, asked.to_string(), "must be asked for only once in a pod");
             }
         }

@@ -1,3 +1,6 @@
+mod probe;
+mod spec;
+
 use serde_json::{Value, json};
 
 use crate::Pod;
@@ -85,7 +88,7 @@ fn amounts() {
         at("limits[hugepages-]: \"1\" must be of a page size"),
         at("limits[hugepages-2Mi]: \"3Mi\" must be a multiple of the page size, 2Mi"),
         at("limits[hugepages-x]: \"1\" must be of a page size"),
-        at("limits[memory]: \"1e30\" is more than can be told the kernel"),
+        at("limits[memory]: \"1e30\" exceeds what the kernel accepts"),
         at("limits[nvidia.com/gpu]: \"1500m\" must be a whole number"),
         at("limits[pods]: \"pods\" must be cpu"),
         at("requests[cpu]: \"-2\" must not be negative"),
@@ -99,8 +102,8 @@ fn amounts() {
         pod(json!({"containers": [{"name": "a", "resources": {"limits": {"memory": "7Ei"}}},
                                   {"name": "b", "resources": {"limits": {"memory": "7Ei"}}}]})),
         &[
-            "spec: \"14Ei\" is more than can be told the kernel, summed over the requests of memory",
-            "spec: \"14Ei\" is more than can be told the kernel, summed over the limits of memory",
+            "spec: \"14Ei\" exceeds what the kernel accepts, summed over the requests of memory",
+            "spec: \"14Ei\" exceeds what the kernel accepts, summed over the limits of memory",
         ],
     );
 }
@@ -132,12 +135,12 @@ fn relations() {
     case(
         json!({"cpu": "1"}),
         json!({"hugepages-1Gi": "1Gi"}),
-        &[".limits[hugepages-1Gi]: is required beside a request"],
+        &[".limits[hugepages-1Gi]: is required together with a request"],
     );
     case(
         json!({"hugepages-1Gi": "1Gi"}),
         json!({}),
-        &[": \"hugepages-1Gi\" must have cpu or memory beside huge pages"],
+        &[": \"hugepages-1Gi\" must have cpu or memory in addition to huge pages"],
     );
     // An unread quantity is not also missed.
     case(
@@ -161,7 +164,7 @@ fn pod_level() {
             "spec.resources.limits[ephemeral-storage]: \"ephemeral-storage\" must be cpu, memory or hugepages",
             "spec.resources.requests[a.b/c]: \"a.b/c\" must be cpu, memory or hugepages",
             "spec.resources.claims[0]: \"x\" must be at a container",
-            "spec.resources.limits[a.b/c]: is required beside a request",
+            "spec.resources.limits[a.b/c]: is required together with a request",
         ],
     );
     case(

@@ -64,7 +64,7 @@ fn empty_dir(asked: &EmptyDirVolumeSource, place: &str, report: &mut Report) {
         let field = format!("{place}.sizeLimit");
         match Quantity::parse(text.0.trim()) {
             Ok(size) if size.is_negative() => report.add(field, &text.0, "must not be negative"),
-            Ok(size) if !size.fits_i64() => report.add(field, &text.0, "is more than can be told the kernel"),
+            Ok(size) if !size.fits_i64() => report.add(field, &text.0, "exceeds what the kernel accepts"),
             Ok(_) => {}
             Err(error) => report.add(field, &text.0, format!("is not a quantity: {}", error.fault)),
         }
@@ -139,7 +139,7 @@ fn sub_path(mount: &VolumeMount, place: &str, report: &mut Report) {
     report.descending(&format!("{place}.subPath"), path);
     report.descending(&format!("{place}.subPathExpr"), expression);
     if !path.is_empty() && !expression.is_empty() {
-        report.add(format!("{place}.subPathExpr"), expression, "must not be set beside subPath");
+        report.add(format!("{place}.subPathExpr"), expression, "must not be set together with subPath");
     }
 }
 
@@ -155,7 +155,7 @@ fn propagation(mount: &VolumeMount, privileged: bool, place: &str, report: &mut 
     report.word(&field, recursive, &["Disabled", "IfPossible", "Enabled"]);
     if let Some(value @ ("IfPossible" | "Enabled")) = recursive {
         if !mount.read_only.unwrap_or(false) {
-            report.add(&field, value, "must be beside readOnly: true");
+            report.add(&field, value, "needs readOnly: true");
         }
         if mode.is_some_and(|mode| mode != "None") {
             report.add(field, value, "must be without mountPropagation, or with None");

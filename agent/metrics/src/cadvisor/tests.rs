@@ -127,10 +127,14 @@ fn scope_container_is_the_cgroups_own() {
     };
     let shown = text(&snapshot);
     assert_eq!(fault(&shown, &path, "hierarchy").as_deref(), Some("796"));
-    assert_eq!(fault(&shown, &path, "container"), None, "it has a child, and v2 tells no own count");
+    assert_eq!(
+        fault(&shown, &path, "container"),
+        None,
+        "it has a child, and v2 has no count without descendants"
+    );
     assert_eq!(fault(&shown, &format!("{path}/inner"), "container").as_deref(), Some("796"), "a leaf");
     app(&mut snapshot).usage.memory.as_mut().unwrap().own_page_faults = Some(5);
-    assert_eq!(fault(&text(&snapshot), &path, "container").as_deref(), Some("5"), "v1 tells it");
+    assert_eq!(fault(&text(&snapshot), &path, "container").as_deref(), Some("5"), "v1 has it");
 }
 
 #[test]

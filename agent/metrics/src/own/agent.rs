@@ -1,4 +1,4 @@
-//! The agent itself: what works, what it saw and lost, what it costs.
+//! Families about the agent itself: the state of its topics, events seen and lost, its own resource usage.
 
 use std::time::UNIX_EPOCH;
 

@@ -1,4 +1,4 @@
-//! Resources of device plugins.
+//! Families about resources of device plugins.
 
 use super::Own;
 use crate::exposition::Exposition;

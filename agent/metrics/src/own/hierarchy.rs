@@ -1,4 +1,4 @@
-//! The managed hierarchy: how many pod cgroups stand, what had to be put right, what is wrong.
+//! Families about the managed hierarchy: pod cgroups by state, corrected limits, current problems.
 
 use std::time::UNIX_EPOCH;
 

@@ -1,4 +1,4 @@
-//! Images and the file system that they are on, as last looked at.
+//! Families about images and their file system, from the last check.
 
 use super::Own;
 use crate::exposition::Exposition;
@@ -7,7 +7,7 @@ use nodewarden_model::{ImageView, ImagesView};
 
 /// Writes the families of images.
 pub(super) fn write(out: &mut Exposition<'_>, view: &ImagesView) {
-    // Without an answer of the runtime nothing is known of them; none and a problem is no zero.
+    // Without a response of the runtime the number of images is unknown, so no zero is written.
     if view.problem.is_empty() || !view.images.is_empty() {
         let mut family = |family: Own, sum: fn(&ImageView) -> u64| {
             let mut writer = out.family(family.desc());

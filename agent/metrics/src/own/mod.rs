@@ -3,10 +3,10 @@
 //! - The counters are of the cgroup itself, without its children, so they may be summed over any selection.
 //! - A topic that never counted anything for a cgroup is left out there: a pod's own cgroup has no task that could
 //!   switch, and 28 lines of an empty histogram say nothing. OOM kills are the exception: the first kill must
-//!   show as an increase, so their zero stands.
+//!   show as an increase, so their zero is written.
 //! - A probe that never ran has no counters and no histogram.
-//! - Images are as last looked at, and left out where they were not.
-//! - Conditions and eviction's signals are left out where nothing is watched for pressure.
+//! - Images are those of the last check, and left out before the first one.
+//! - Node conditions and eviction signals are left out if the agent does not watch for pressure.
 //! - Pressure stall information is in `/metrics/cadvisor` (`container_pressure_*`) and not repeated here.
 
 mod agent;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 use super::exposition::Exposition;
 use nodewarden_model::{DevicesView, ImagesView, PodView, PressureView, ProbesView, Snapshot, Status};
 
-/// What is written: all of one moment.
+/// The input of a scrape, all of the same moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
     pub snapshot: &'a Snapshot,
@@ -38,7 +38,7 @@ pub struct Shown<'a> {
     pub pressure: Option<&'a PressureView>,
 }
 
-/// Writes the whole document but the families of [`Own::FACADE`].
+/// Writes the whole document except the families of [`Own::FACADE`].
 pub fn write(out: &mut Exposition<'_>, shown: Shown<'_>) {
     let status = shown.status;
     agent::write(out, status);

@@ -41,91 +41,91 @@ families! {
     pub enum Own {
         BuildInfo: Gauge "nodewarden_build_info" BUILD "Constant 1, labelled by the agent's version.";
         AgentInfo: Gauge "nodewarden_agent_info" INFO "Constant 1, labelled by how the agent runs: mode, cgroup layout and kernel version.";
-        StartTime: Gauge "nodewarden_start_time_seconds" NONE "When the agent started, in seconds since 1970.";
-        TopicState: Gauge "nodewarden_topic_state" TOPIC "1 for the state a kernel topic is in (on, partial, off), 0 for the others. The reason is in the status command.";
-        ProgramRuns: Counter "nodewarden_program_runs_total" PROGRAM "Runs of an eBPF program while runs were measured, as the kernel counts them.";
-        ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program while runs were measured, as the kernel measures it.";
-        ProgramsMeasured: Counter "nodewarden_programs_measured_seconds_total" NONE "How long the kernel has measured the runs of eBPF programs: by default a second in ten.";
+        StartTime: Gauge "nodewarden_start_time_seconds" NONE "Time at which the agent started, in seconds since 1970.";
+        TopicState: Gauge "nodewarden_topic_state" TOPIC "1 for the current state of a kernel topic (on, partial, off), 0 for the others. nodewarden status shows the reason.";
+        ProgramRuns: Counter "nodewarden_program_runs_total" PROGRAM "Runs of an eBPF program while the kernel measured runs.";
+        ProgramSeconds: Counter "nodewarden_program_run_seconds_total" PROGRAM "Run time of an eBPF program while the kernel measured runs.";
+        ProgramsMeasured: Counter "nodewarden_programs_measured_seconds_total" NONE "Time during which the kernel measured the runs of eBPF programs: by default one second in ten.";
         ProgramMemory: Gauge "nodewarden_program_memory_bytes" PROGRAM "Kernel memory of an eBPF program.";
         EventsSeen: Counter "nodewarden_events_seen_total" TYPE "Events taken from the kernel's ring buffer.";
-        EventsLost: Counter "nodewarden_events_lost_total" TYPE "Events that a full ring buffer refused.";
-        CgroupsTracked: Gauge "nodewarden_cgroups_tracked" NONE "Cgroups that have kernel counters now.";
-        CgroupCapacity: Gauge "nodewarden_cgroup_capacity" NONE "Cgroups that can have kernel counters at once.";
-        CgroupsUntracked: Counter "nodewarden_cgroups_untracked_total" NONE "Cgroups that found no room for kernel counters.";
-        UntrackedCounts: Counter "nodewarden_untracked_counts_total" NONE "Counts that fell to cgroups without kernel counters.";
+        EventsLost: Counter "nodewarden_events_lost_total" TYPE "Events lost because the ring buffer was full.";
+        CgroupsTracked: Gauge "nodewarden_cgroups_tracked" NONE "Number of cgroups that have kernel counters.";
+        CgroupCapacity: Gauge "nodewarden_cgroup_capacity" NONE "Maximum number of cgroups with kernel counters.";
+        CgroupsUntracked: Counter "nodewarden_cgroups_untracked_total" NONE "Cgroups that got no kernel counters because the maximum was reached.";
+        UntrackedCounts: Counter "nodewarden_untracked_counts_total" NONE "Counts lost because their cgroup has no kernel counters.";
         MapMemory: Gauge "nodewarden_map_memory_bytes" NONE "Kernel memory of all eBPF maps.";
-        JournalEvents: Gauge "nodewarden_journal_events" NONE "Events that the journal holds in memory.";
+        JournalEvents: Gauge "nodewarden_journal_events" NONE "Number of events that the journal holds in memory.";
         JournalWriteErrors: Counter "nodewarden_journal_write_errors_total" NONE "Events that could not be written to the journal on disk.";
         AgentCpu: Counter "nodewarden_agent_cpu_seconds_total" NONE "CPU time of the agent, user and system.";
         AgentMemory: Gauge "nodewarden_agent_resident_memory_bytes" NONE "Resident memory of the agent.";
         ProcessCpu: Counter "process_cpu_seconds_total" NONE "Total user and system CPU time spent in seconds.";
         ProcessMemory: Gauge "process_resident_memory_bytes" NONE "Resident memory size in bytes.";
 
-        PodCgroups: Gauge "nodewarden_pod_cgroups" STATE "Pod cgroups below kubepods in mode manage: ready, failed (a limit could not be set), removing, or foreign (made by somebody else).";
-        LimitCorrections: Counter "nodewarden_limit_corrections_total" NONE "Limits that were not what they should be and were put right.";
-        HierarchyProblems: Gauge "nodewarden_hierarchy_problems" NONE "What of the hierarchy is not as it should be now. The status command tells them.";
-        LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "When every limit was last compared with what it should be, in seconds since 1970.";
+        PodCgroups: Gauge "nodewarden_pod_cgroups" STATE "Pod cgroups below kubepods in mode manage: ready, failed (a limit could not be set), removing, or foreign (not created by the agent).";
+        LimitCorrections: Counter "nodewarden_limit_corrections_total" NONE "Limits that differed from their desired values and were corrected.";
+        HierarchyProblems: Gauge "nodewarden_hierarchy_problems" NONE "Number of current problems of the cgroup hierarchy. nodewarden status lists them.";
+        LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "Time of the last full comparison of all limits with their desired values, in seconds since 1970.";
         CgroupManager: Histogram "kubelet_cgroup_manager_duration_seconds" OPERATION "Duration in seconds for cgroup manager operations: create, update or destroy.";
 
         Pods: Gauge "nodewarden_pods" PHASE "Managed pods by phase: Pending, Running, Succeeded or Failed.";
-        PodsEnding: Gauge "nodewarden_pods_ending" NONE "Managed pods that are being ended.";
+        PodsEnding: Gauge "nodewarden_pods_ending" NONE "Managed pods that are terminating.";
         RunningPods: Gauge "kubelet_running_pods" NONE "Number of pods that have a running pod sandbox.";
         RunningContainers: Gauge "kubelet_running_containers" CONTAINER_STATE "Number of containers of managed pods by state: created, exited, running or unknown.";
-        ContainerRestarts: Counter "nodewarden_container_restarts_total" CONTAINER "Times a container was started again.";
-        ContainerOomKill: Gauge "nodewarden_container_oom_kill_timestamp_seconds" CONTAINER "When a process of the container was last killed for memory, in seconds since 1970.";
-        DeviceDenials: Counter "nodewarden_device_denials_total" DEVICE "Accesses of a pod to a device that nobody gave it: denied, or audited (allowed). Device is type, major and minor number, or other.";
+        ContainerRestarts: Counter "nodewarden_container_restarts_total" CONTAINER "Number of times a container was restarted.";
+        ContainerOomKill: Gauge "nodewarden_container_oom_kill_timestamp_seconds" CONTAINER "Time at which the OOM killer last killed a process of the container, in seconds since 1970.";
+        DeviceDenials: Counter "nodewarden_device_denials_total" DEVICE "Accesses of a pod to a device that was not allocated to it: denied, or audited (allowed). The device is its type, major and minor number, or other.";
         StartedPods: Counter "kubelet_started_pods_total" NONE "Cumulative number of pods started.";
         StartedPodsErrors: Counter "kubelet_started_pods_errors_total" NONE "Cumulative number of errors when starting pods.";
-        RestartedPods: Counter "kubelet_restarted_pods_total" STATIC "Number of pods that were ended and started anew with the same uid.";
+        RestartedPods: Counter "kubelet_restarted_pods_total" STATIC "Number of pods that were terminated and started again with the same uid.";
         StartedContainers: Counter "kubelet_started_containers_total" CONTAINER_TYPE "Cumulative number of containers started, by type: container, init_container or podsandbox.";
         StartedContainersErrors: Counter "kubelet_started_containers_errors_total" CONTAINER_TYPE_CODE "Cumulative number of errors when starting containers, by type and reason.";
 
         DevicePluginAllocation: Histogram "kubelet_device_plugin_alloc_duration_seconds" RESOURCE_NAME "Duration in seconds to serve a device plugin Allocation request, by resource name.";
-        DeviceAllocation: Histogram "nodewarden_device_allocation_seconds" NONE "Time a pod's allocation of devices took without the time of the plugins: choosing, bookkeeping and the checkpoint.";
+        DeviceAllocation: Histogram "nodewarden_device_allocation_seconds" NONE "Duration of a pod's device allocation without the calls to the plugins: selection, bookkeeping and checkpoint.";
         DeviceCapacity: Gauge "nodewarden_device_capacity" RESOURCE_NAME "Devices that the plugin of a resource lists.";
         DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
-        DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that containers have, healthy or not.";
-        DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is away.";
-        FeedbackSteps: Counter "nodewarden_feedback_steps_total" FEEDBACK_STEP "Steps of feedback under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
-        FeedbackHeld: Gauge "nodewarden_feedback_held" FEEDBACK "1 while feedback holds a level's resource back, 0 when it has given it back. Left out as long as it never did.";
+        DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that are allocated to containers, healthy or not.";
+        DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is not.";
+        FeedbackSteps: Counter "nodewarden_feedback_steps_total" FEEDBACK_STEP "Throttling steps under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
+        FeedbackHeld: Gauge "nodewarden_feedback_held" FEEDBACK "1 while a resource of a level is throttled, 0 after it was released. Absent if it was never throttled.";
 
         DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
 
         ProbeTotal: Counter "prober_probe_total" PROBE_RESULT "Cumulative number of a liveness, readiness or startup probe for a container by result: successful, failed or unknown.";
         ProbeDuration: Histogram "prober_probe_duration_seconds" PROBE "Duration in seconds for a probe response.";
-        ProbeState: Gauge "nodewarden_probe_result" PROBE_UID "Result of a probe after its thresholds: 1 success, 0 failure. Left out as long as they were not reached for this container.";
-        ProbeStartDelay: Histogram "nodewarden_probe_start_delay_seconds" HANDLER "Time from when a probe was due to its begin, by handler: exec, httpGet, tcpSocket or grpc.";
-        ProbesRunning: Gauge "nodewarden_probes_running" HANDLER "Probes that are under way and not a second past their time-outs, by handler.";
-        ProbesWaiting: Gauge "nodewarden_probes_waiting" HANDLER "Probes that are due and wait for others of their handler to end.";
+        ProbeState: Gauge "nodewarden_probe_result" PROBE_UID "Result of a probe after its thresholds: 1 success, 0 failure. Absent until a threshold is reached for this container.";
+        ProbeStartDelay: Histogram "nodewarden_probe_start_delay_seconds" HANDLER "Time from when a probe was due until it began, by handler: exec, httpGet, tcpSocket or grpc.";
+        ProbesRunning: Gauge "nodewarden_probes_running" HANDLER "Probes that are running and at most one second past their time-out, by handler.";
+        ProbesWaiting: Gauge "nodewarden_probes_waiting" HANDLER "Probes that are due and wait for running probes of the same handler to end.";
 
         ImagesCollected: Counter "kubelet_image_garbage_collected_total" REASON "Total number of images garbage collected by the kubelet, whether through disk usage (space) or image age (age).";
-        GcFreed: Counter "nodewarden_gc_freed_bytes_total" NONE "Bytes that the file system of the images had more of after each removal of one.";
-        GcLastWanted: Gauge "nodewarden_gc_last_wanted_bytes" NONE "Bytes that the last collection of images for space was to free.";
-        GcLastFreed: Gauge "nodewarden_gc_last_freed_bytes" NONE "Bytes that the last collection of images for space freed.";
-        GcFailures: Counter "nodewarden_gc_failures_total" WHAT "Removals that failed, by what was to go: image, container, sandbox or logs; runs that ended early, as image or container; and runs that did not free enough, as space.";
-        Images: Gauge "nodewarden_images" STATE "Images at the runtime by what keeps them: container, sandbox, pinned or manifest (in use), just_used, young, not_needed (enough is free), or removable.";
-        ImageBytes: Gauge "nodewarden_image_bytes" STATE "Sizes of images by the runtime's word, with shared layers in each, by what keeps them.";
+        GcFreed: Counter "nodewarden_gc_freed_bytes_total" NONE "Bytes by which the free space of the images' file system grew with each removal of an image.";
+        GcLastWanted: Gauge "nodewarden_gc_last_wanted_bytes" NONE "Bytes that the last image collection for space was to free.";
+        GcLastFreed: Gauge "nodewarden_gc_last_freed_bytes" NONE "Bytes that the last image collection for space freed.";
+        GcFailures: Counter "nodewarden_gc_failures_total" WHAT "Failed removals by kind of object: image, container, sandbox or logs; runs that ended early count as image or container, runs that did not free enough as space.";
+        Images: Gauge "nodewarden_images" STATE "Images of the runtime by retention reason: container, sandbox, pinned or manifest (in use), just_used, young, not_needed (enough space is free), or removable.";
+        ImageBytes: Gauge "nodewarden_image_bytes" STATE "Image sizes reported by the runtime (shared layers counted in each), by retention reason.";
         ImageFsCapacity: Gauge "nodewarden_image_filesystem_capacity_bytes" NONE "Size of the file system that images are on.";
-        ImageFsAvailable: Gauge "nodewarden_image_filesystem_available_bytes" NONE "What of the file system that images are on is available to unprivileged users.";
+        ImageFsAvailable: Gauge "nodewarden_image_filesystem_available_bytes" NONE "Bytes available to unprivileged users on the file system that images are on.";
         ImageFsInodes: Gauge "nodewarden_image_filesystem_inodes" NONE "Inodes of the file system that images are on.";
         ImageFsInodesFree: Gauge "nodewarden_image_filesystem_inodes_free" NONE "Free inodes of the file system that images are on.";
-        GcWanted: Gauge "nodewarden_gc_wanted_bytes" NONE "Bytes to free now for imageGCLowThresholdPercent; 0 while the use is below imageGCHighThresholdPercent.";
+        GcWanted: Gauge "nodewarden_gc_wanted_bytes" NONE "Bytes to free now to reach imageGCLowThresholdPercent; 0 while usage is below imageGCHighThresholdPercent.";
 
         Evictions: Counter "kubelet_evictions" EVICTION_SIGNAL "Cumulative number of pod evictions by eviction signal.";
         EvictionStatsAge: Histogram "kubelet_eviction_stats_age_seconds" EVICTION_SIGNAL "Time between when stats are collected, and when pod is evicted based on those stats by eviction signal.";
         Preemptions: Counter "kubelet_preemptions" PREEMPTION_SIGNAL "Cumulative number of pod preemptions by preemption resource.";
-        EvictionCrossingToKill: Histogram "nodewarden_eviction_crossing_to_kill_seconds" NONE "Time from the reading that first saw a hard threshold passed to the kill of the pod that had to go.";
-        EvictionCrossingToDead: Histogram "nodewarden_eviction_crossing_to_dead_seconds" NONE "Time from the reading that first saw a hard threshold passed until no process of the pod that had to go was left.";
+        EvictionCrossingToKill: Histogram "nodewarden_eviction_crossing_to_kill_seconds" NONE "Time from the reading that first saw a hard threshold crossed to the kill of the evicted pod.";
+        EvictionCrossingToDead: Histogram "nodewarden_eviction_crossing_to_dead_seconds" NONE "Time from the reading that first saw a hard threshold crossed until no process of the evicted pod was left.";
         EvictionMemoryBack: Histogram "nodewarden_eviction_memory_back_seconds" NONE "Time from the kill of a pod until a reading was above the threshold again.";
         NodeCondition: Gauge "nodewarden_node_condition" CONDITION "1 while the node has a condition, 0 while it does not: MemoryPressure, DiskPressure or PIDPressure.";
-        SignalAvailable: Gauge "nodewarden_eviction_signal_available" SIGNAL "What an eviction signal was last read at: bytes, inodes or processes that are left.";
-        SignalCapacity: Gauge "nodewarden_eviction_signal_capacity" SIGNAL "How much there is of what an eviction signal watches: bytes, inodes or processes.";
-        SignalThreshold: Gauge "nodewarden_eviction_signal_threshold" KIND_SIGNAL "Below how much left an eviction threshold (hard or soft) acts: bytes, inodes or processes.";
-        AdmissionWaiting: Gauge "nodewarden_admission_waiting_pods" REASON "Managed pods that wait before their sandbox is made, by the reason that they show (OutOfcpu, NodeAffinity and so on).";
+        SignalAvailable: Gauge "nodewarden_eviction_signal_available" SIGNAL "Last reading of an eviction signal: bytes, inodes or processes still available.";
+        SignalCapacity: Gauge "nodewarden_eviction_signal_capacity" SIGNAL "Capacity of the resource of an eviction signal: bytes, inodes or processes.";
+        SignalThreshold: Gauge "nodewarden_eviction_signal_threshold" KIND_SIGNAL "Eviction threshold (hard or soft) of a signal: bytes, inodes or processes.";
+        AdmissionWaiting: Gauge "nodewarden_admission_waiting_pods" REASON "Managed pods that wait to be admitted, by reason (OutOfcpu, NodeAffinity and so on).";
 
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
-        HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request to the last byte made for it, the reading of the node included.";
-        HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last answer.";
+        HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request until the last byte of the response was produced, including reading the node.";
+        HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last response.";
     }
 }
 

@@ -1,4 +1,4 @@
-//! Managed pods and their containers.
+//! Families about managed pods and their containers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ pub(super) fn write(out: &mut Exposition<'_>, pods: &[Arc<PodView>], denials: &[
         writer.sample(&[], &[("phase", phase.name())], count(&|pod| pod.phase == phase), &[]);
     }
     out.single(Own::PodsEnding.desc(), count(&|pod| pod.terminating.is_some()));
-    // A sandbox that runs has addresses; one without a network shows by what runs in it.
+    // A running sandbox has addresses; one on the host network counts as running if a container in it runs.
     let lives =
         |pod: &PodView| !pod.ips.is_empty() || pod.containers.iter().any(|c| stage(c) == Some("running"));
     out.single(Own::RunningPods.desc(), count(&lives));
@@ -81,14 +81,14 @@ fn newest_victim(container: &ContainerView) -> Option<&OomVictim> {
     container.oom.iter().chain(ended).chain(last).max_by_key(|victim| victim.time)
 }
 
-/// CRI's word for the newest container; none if there is none.
+/// State of the newest container in CRI's terms; `None` if there is no container.
 fn stage(container: &ContainerView) -> Option<&'static str> {
     match &container.state {
         _ if container.id.is_empty() => None,
         ContainerState::Running { .. } => Some("running"),
         ContainerState::Terminated(ended) if ended.reason == "ContainerStatusUnknown" => Some("unknown"),
         ContainerState::Terminated(_) => Some("exited"),
-        // Its end is what the wait is about, or it was not started yet.
+        // The container exited and waits for its restart, or it was created and not yet started.
         ContainerState::Waiting { .. } if container.last.as_ref().is_some_and(|l| l.id == container.id) => {
             Some("exited")
         }

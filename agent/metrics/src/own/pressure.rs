@@ -1,4 +1,4 @@
-//! Conditions of the node, eviction's signals, and pods that wait to be admitted.
+//! Families about node conditions, eviction signals, and pods that wait to be admitted.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(super) fn write(out: &mut Exposition<'_>, view: &PressureView) {
     }
 }
 
-/// Writes how many pods have no sandbox yet and say why.
+/// Writes the number of pods without a sandbox, by the reason for which they wait.
 pub(super) fn waiting(out: &mut Exposition<'_>, pods: &[Arc<PodView>]) {
     let mut reasons: BTreeMap<&str, u64> = BTreeMap::new();
     let waits = |pod: &&Arc<PodView>| {

@@ -1,7 +1,7 @@
-//! Probes: how often each ran and how long it took, its result, and how late they begin.
+//! Families about probes: number and duration of runs, results, and start delays.
 //!
-//! The kubelet's families have a series as soon as there is something to count. Here the zero of `successful` and
-//! `failed` stands from a probe's first run on, so that the first failure shows as an increase.
+//! The kubelet's families have a series from the first count on. Here the zeros of `successful` and `failed` are
+//! written from a probe's first run on, so that the first failure shows as an increase.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn how_late_they_begin_and_how_many_there_are() {
+    fn start_delays_and_numbers_of_probes_are_written() {
         let shown = text(&fixture::probes());
         assert_eq!(
             lines(&shown, "nodewarden_probe_start_delay_seconds"),
@@ -174,13 +174,13 @@ mod tests {
     }
 
     #[test]
-    fn two_pods_of_one_name_share_what_has_no_uid() {
+    fn two_pods_of_one_name_share_the_series_without_uid() {
         let mut probes = fixture::probes();
         let mut again = probes.probes.clone();
         again.iter_mut().for_each(|probe| probe.uid = "other".into());
         probes.probes.extend(again);
         let shown = text(&probes);
-        // Every series stands once.
+        // Every series occurs once.
         parsed::families(shown.as_bytes());
         assert_eq!(lines(&shown, "prober_probe_total{").len(), 10);
         let counts = lines(&shown, "prober_probe_duration_seconds_count{");
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_without_probes() {
+    fn nothing_is_written_without_probes() {
         assert_eq!(text(&ProbesView::default()), "");
     }
 }

@@ -1,7 +1,7 @@
 //! `/stats/summary`: the node, its pods and their containers in the kubelet's form
 //! (`pkg/kubelet/server/stats`, `pkg/kubelet/stats/helper.go`).
 //!
-//! Left out, since no value of the node's cgroups tells it: file system use of containers, logs and volumes,
+//! Left out, because cgroups do not contain it: file system usage of containers, logs and volumes,
 //! `runtime.imageFs`, a pod's network interfaces (its traffic by cgroup is in `/metrics`), process counts.
 //! Page faults are the hierarchical count (the kubelet shows a pod's own cgroup's count, which on v1 is 0).
 
@@ -23,10 +23,10 @@ use nodewarden_model::{GroupView, Identity, Interface, Machine, Pressure, Pressu
 /// The kubelet's `defaultNetworkInterfaceName`.
 const DEFAULT_INTERFACE: &str = "eth0";
 
-/// cAdvisor's `isIgnoredDevice`: interfaces whose names begin so are not the node's network.
+/// cAdvisor's `isIgnoredDevice`: prefixes of interfaces that do not count as the node's network.
 const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
 
-/// The answer for `snapshot`; `before` is an earlier reading that CPU rates are measured from.
+/// The response for `snapshot`; CPU rates are computed relative to the earlier reading `before`.
 pub fn summary(snapshot: &Snapshot, before: &Readings) -> Summary {
     let now = Readings::of(snapshot);
     let groups: Vec<_> = current(&snapshot.groups).into_iter().filter(|g| g.removed.is_none()).collect();
@@ -43,7 +43,7 @@ pub fn summary(snapshot: &Snapshot, before: &Readings) -> Summary {
 }
 
 impl Summary {
-    /// What the kubelet answers to `?only_cpu_and_memory=true`: CPU, memory and swap of everything.
+    /// The kubelet's response to `?only_cpu_and_memory=true`: CPU, memory and swap of the node, pods and containers.
     pub fn only_cpu_and_memory(mut self) -> Self {
         let node = &mut self.node;
         (node.io, node.network, node.fs, node.rlimit) = (None, None, None, None);
@@ -95,7 +95,7 @@ fn node(
     }
 }
 
-/// `pods` is the kubepods level; `kubelet` and `runtime` are found by their systemd unit, if just one is there.
+/// `pods` is the kubepods level; `kubelet` and `runtime` are found by systemd unit, if exactly one exists.
 fn system_containers(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<ContainerStats> {
     let units = |names: &[&str]| {
         let mut found = groups.iter().filter(|g| {
@@ -130,7 +130,7 @@ fn pods(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<PodStats> {
             });
         }
     }
-    // Of several cgroups of one container name, the youngest is the container.
+    // If several cgroups have the same container name, the youngest one is used.
     let mut youngest: HashMap<(usize, &str), &GroupView> = HashMap::new();
     let mut order = Vec::new();
     for group in groups {

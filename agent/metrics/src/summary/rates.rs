@@ -1,4 +1,4 @@
-//! CPU use as a rate: two readings of the same cgroup compared.
+//! CPU usage as a rate, computed from two readings of the same cgroup.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -6,14 +6,14 @@ use std::time::{Duration, SystemTime};
 
 use nodewarden_model::{Snapshot, Usage};
 
-/// Readings closer together than this are not compared: a rate over less is noise.
+/// Minimum time between two readings: a rate over a shorter time is noise.
 pub const MIN_WINDOW: Duration = Duration::from_secs(1);
 
-/// CPU time of one cgroup at one moment.
+/// CPU time of a cgroup at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reading {
     time: SystemTime,
-    /// Tells a cgroup from another one made later under the same path.
+    /// Distinguishes a cgroup from another one created later at the same path.
     created: Option<SystemTime>,
     usage_ns: u64,
 }
@@ -44,7 +44,7 @@ impl Readings {
         }
     }
 
-    /// Whether `snapshot` is far enough from these readings to take their place.
+    /// Whether `snapshot` is late enough to replace these readings.
     pub fn stale(&self, snapshot: &Snapshot) -> bool {
         self.time.is_none_or(|before| match snapshot.time.duration_since(before) {
             Ok(window) => window >= MIN_WINDOW,
@@ -52,18 +52,18 @@ impl Readings {
         })
     }
 
-    /// Nanoseconds of CPU time a second from this reading of the node to that in `now`.
+    /// The node's CPU usage between this reading and `now`, in nanoseconds per second.
     pub(super) fn node_rate(&self, now: &Readings) -> Option<u64> {
         rate(self.node?, now.node?)
     }
 
-    /// The same for the cgroup of that path.
+    /// The CPU usage of the cgroup at that path, in nanoseconds per second.
     pub(super) fn group_rate(&self, now: &Readings, path: &str) -> Option<u64> {
         rate(*self.groups.get(path)?, *now.groups.get(path)?)
     }
 }
 
-/// `None` when the two cannot be compared: no time between them, another cgroup, or a counter that went back.
+/// `None` if the two cannot be compared: no time between them, another cgroup, or a counter that decreased.
 fn rate(before: Reading, now: Reading) -> Option<u64> {
     let window = now.time.duration_since(before.time).ok()?.as_nanos();
     let used = now.usage_ns.checked_sub(before.usage_ns)?;
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rates() {
+    fn rates_of_comparable_readings() {
         let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
         let at = |millis: u64, usage_ns| Reading {
             time: start + Duration::from_millis(millis),

@@ -1,9 +1,9 @@
-//! The JSON of `/stats/summary`: `stats/v1alpha1` of k8s.io/kubelet, with the kubelet's keys. What is unknown is
-//! left out.
+//! The JSON types of `/stats/summary`: `stats/v1alpha1` of k8s.io/kubelet, with the kubelet's keys. Unknown values
+//! are left out.
 
 use serde::Serialize;
 
-/// The whole answer.
+/// The whole response.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
     pub node: NodeStats,
@@ -51,7 +51,7 @@ pub struct PodStats {
     pub swap: Option<SwapStats>,
 }
 
-/// Name and namespace are empty where no runtime told them; the uid always stands.
+/// Reference to a pod. Name and namespace are empty if the runtime did not report them; the uid is always set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct PodReference {
     pub name: String,
@@ -79,7 +79,7 @@ pub struct ContainerStats {
 #[serde(rename_all = "camelCase")]
 pub struct CpuStats {
     pub time: Time,
-    /// Needs an earlier reading to compare with.
+    /// CPU usage in nanoseconds per second; absent without an earlier reading.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub usage_nano_cores: Option<u64>,
     pub usage_core_nano_seconds: u64,
@@ -138,7 +138,8 @@ pub struct PsiData {
     pub avg300: f64,
 }
 
-/// The default interface's figures stand beside the list, as in the kubelet; its name is empty without one.
+/// Network usage. As in the kubelet, the default interface's figures are repeated outside the list; its name is empty
+/// if there is none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct NetworkStats {
     pub time: Time,

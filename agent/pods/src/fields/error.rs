@@ -1,6 +1,6 @@
-//! Why a field has no value.
+//! Errors of resolving a field reference.
 
-/// Why a field of the pod has no value for a variable or a file.
+/// Why a reference to a field of the pod has no value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum FieldError {
     #[error("unsupported fieldPath: {0}")]
@@ -11,7 +11,7 @@ pub enum FieldError {
     NoContainer(String),
     #[error("divisor {0:?} is not a quantity above 0")]
     Divisor(String),
-    /// What only a cluster has (`configMapKeyRef`, `secretKeyRef`, …); validation refuses it before.
+    /// A reference to an object of a cluster (`configMapKeyRef`, `secretKeyRef`, …). Validation rejects it earlier.
     #[error("needs a cluster")]
     NeedsCluster,
 }

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 
 use nodewarden_manifest::{Pod, subscript};
 
-/// What the manifest alone tells.
+/// The value of a field that the manifest alone determines; `None` for other paths.
 pub fn pod_field(path: &str, pod: &Pod) -> Option<String> {
     match path {
         "metadata.name" => Some(pod.name.clone()),
@@ -21,7 +21,7 @@ pub fn pod_field(path: &str, pod: &Pod) -> Option<String> {
     }
 }
 
-/// `key="value"`, one a line, sorted (pkg/fieldpath `FormatMap`).
+/// The sorted entries as `key="value"`, one per line (pkg/fieldpath `FormatMap`).
 fn lines(map: &BTreeMap<String, String>) -> String {
     let mut text = String::new();
     for (index, (key, value)) in map.iter().enumerate() {
@@ -30,7 +30,7 @@ fn lines(map: &BTreeMap<String, String>) -> String {
     text
 }
 
-/// As Go's `%q` writes a text.
+/// Quotes a text like Go's `%q`.
 fn quoted(text: &str) -> String {
     let mut out = String::from('"');
     for c in text.chars() {

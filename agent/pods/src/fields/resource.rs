@@ -1,4 +1,4 @@
-//! `resourceFieldRef`: what a container asks for or may use, as a number (pkg/api/v1/resource/helpers.go).
+//! `resourceFieldRef`: a request or limit of a container as a number (pkg/api/v1/resource/helpers.go).
 
 use k8s_openapi::api::core::v1::ResourceFieldSelector;
 
@@ -8,8 +8,8 @@ use nodewarden_manifest::{Container, Pod, Quantity};
 use nodewarden_qos::Node;
 use nodewarden_qos::allocatable;
 
-/// The value of a variable of the container `own`, or of a file; rounded up to whole divisors. A limit that is not set
-/// is the pod's, or what the node has for pods.
+/// The value of a variable of the container `own`, or of a file, in units of the divisor and rounded up. A limit that
+/// is not set is that of the pod, or what is allocatable on the node.
 pub fn resource_value(
     selector: &ResourceFieldSelector,
     own: Option<&str>,
@@ -33,11 +33,11 @@ pub fn resource_value(
         CPU => quantity.milli_value(),
         _ => quantity.value(),
     };
-    // In floating point, as the kubelet does.
+    // In floating point, as in the kubelet.
     Ok(((of(&quantity) as f64 / of(&divisor) as f64).ceil() as i64).to_string())
 }
 
-/// 1 unless it is set.
+/// The divisor; 1 if it is not set.
 fn divisor(selector: &ResourceFieldSelector) -> Result<Quantity, FieldError> {
     let Some(text) = &selector.divisor else { return Ok(Quantity::from_whole(1)) };
     let bad = || FieldError::Divisor(text.0.clone());
@@ -48,7 +48,8 @@ fn divisor(selector: &ResourceFieldSelector) -> Result<Quantity, FieldError> {
     }
 }
 
-/// The container's, else the pod's (KEP-2837), else what is allocatable (kubelet `defaultPodLimitsForDownwardAPI`).
+/// The limit of the container, else that of the pod (KEP-2837), else what is allocatable (kubelet
+/// `defaultPodLimitsForDownwardAPI`).
 fn limit(resource: &str, container: &Container, pod: &Pod, node: Node<'_>) -> Quantity {
     let set = |quantity: &&Quantity| !quantity.is_zero();
     let own = container.resources.limits.get(resource).filter(set);

@@ -1,4 +1,4 @@
-//! Why there is no answer, in the words that people know from Go's client.
+//! Errors of a request, in the words of Go's HTTP client, which users know from the kubelet.
 
 use std::error::Error as _;
 use std::io;
@@ -6,16 +6,16 @@ use std::net::SocketAddr;
 
 use nix::errno::Errno;
 
-/// A request that failed.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 #[error("Get {url:?}: {fault}")]
 pub struct HttpError {
-    /// Where it failed: after redirects another than what was asked.
+    /// The URL that failed; after a redirect it is not the requested one.
     pub url: String,
     pub fault: Fault,
 }
 
-/// How it failed.
+/// The cause of a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
     #[error("invalid host name {0:?}")]
@@ -31,7 +31,7 @@ pub enum Fault {
     /// The connection broke.
     #[error("read tcp {address}: {}", words(source))]
     Broken { address: SocketAddr, source: io::Error },
-    /// The server closed the connection before it had answered.
+    /// The server closed the connection before it had responded.
     #[error("EOF")]
     Closed,
     #[error("tls: {0}")]
@@ -40,13 +40,13 @@ pub enum Fault {
     PlainAnswer,
     #[error("malformed HTTP response {begin:?}: {source}")]
     Malformed {
-        /// The first line of what came.
+        /// The first line received.
         begin: String,
         source: hyper::Error,
     },
     #[error("{}", chain(.0))]
     Exchange(hyper::Error),
-    /// An answer was there, and the end of its body never came.
+    /// The response began, but its body is incomplete.
     #[error("reading the body: {0}")]
     Body(Box<Fault>),
     #[error("failed to parse Location header {0:?}")]
@@ -58,7 +58,7 @@ pub enum Fault {
 }
 
 impl Fault {
-    /// What hyper says of a connection to `address`.
+    /// The fault for hyper's error on a connection to `address`.
     pub(super) fn of(error: hyper::Error, address: SocketAddr) -> Self {
         if error.is_incomplete_message() {
             return Self::Closed;
@@ -72,7 +72,7 @@ impl Fault {
         Self::Exchange(error)
     }
 
-    /// What the stream to `address` says, TLS or not.
+    /// The fault for an I/O error on the stream (plain or TLS) to `address`.
     pub(super) fn of_io(error: &io::Error, address: SocketAddr) -> Self {
         if let Some(tls) = error.get_ref().and_then(|inner| inner.downcast_ref::<rustls::Error>()) {
             return Self::Tls(tls.clone());
@@ -86,7 +86,7 @@ impl Fault {
         }
     }
 
-    /// Whether this machine could not even try: nothing is known of the server then.
+    /// Whether the request failed on this machine before it was sent, so that it says nothing about the server.
     pub fn is_ours(&self) -> bool {
         const OURS: [Errno; 5] =
             [Errno::EMFILE, Errno::ENFILE, Errno::ENOBUFS, Errno::ENOMEM, Errno::EADDRNOTAVAIL];
@@ -95,7 +95,7 @@ impl Fault {
     }
 }
 
-/// What of the system is behind hyper's error.
+/// The I/O error that caused hyper's error, if any.
 fn io_error(error: &hyper::Error) -> Option<&io::Error> {
     let mut source = error.source();
     while let Some(error) = source {
@@ -107,7 +107,7 @@ fn io_error(error: &hyper::Error) -> Option<&io::Error> {
     None
 }
 
-/// hyper's words, with what is behind them.
+/// hyper's message with those of its sources.
 fn chain(error: &hyper::Error) -> String {
     match error.source() {
         Some(source) => format!("{error}: {source}"),
@@ -115,7 +115,7 @@ fn chain(error: &hyper::Error) -> String {
     }
 }
 
-/// "connection refused", as Go writes it.
+/// The text of an I/O error as Go writes it: "connection refused".
 fn words(error: &io::Error) -> String {
     let Some(code) = error.raw_os_error() else { return error.to_string() };
     let text = Errno::from_raw(code).desc();

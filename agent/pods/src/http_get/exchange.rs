@@ -1,4 +1,4 @@
-//! One request and its answer, over a connection of its own.
+//! One request and its response, on a connection of its own.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use hyper::{Request, Version};
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use super::beside::Beside;
+use super::executor::LocalExecutor;
 use super::request::{Body, Headers};
 use super::socket::dial;
 use super::tls::secured;
@@ -21,23 +21,23 @@ use super::url::Url;
 use super::{Fault, LONGEST_BODY, Response};
 use nodewarden_manifest::Scheme;
 
-/// How much of what is no HTTP an error shows, in bytes.
+/// Maximum number of bytes of a non-HTTP response that an error shows.
 const SHOWN: usize = 64;
 
-/// What a request came to.
+/// Result of a request.
 #[derive(Debug)]
 pub(super) enum Exchanged {
     Answer(Response),
-    /// To be asked again elsewhere on the same host.
+    /// A redirect within the same host, to be followed.
     Moved {
         to: Url,
-        /// Whether the server named it from its scheme on.
+        /// Whether the server gave an absolute URL.
         absolute: bool,
     },
 }
 
 pub(super) async fn exchange(url: &Url, headers: &Headers<'_>) -> Result<Exchanged, Fault> {
-    // What can't be sent needs no connection.
+    // Built first: a request that cannot be sent needs no connection.
     let request = headers.request(url, Version::HTTP_11)?;
     let (stream, address) = dial(&url.host, url.port()).await?;
     if url.scheme == Scheme::Http {
@@ -62,7 +62,7 @@ where
     let driver = poll_fn(|cx| connection.poll_without_shutdown(cx));
     let done = match select(answer, driver).await {
         Either::Left((done, _)) => done,
-        // Nothing more comes: the rest is there already.
+        // The connection has ended, so the rest of the response is already buffered.
         Either::Right((_, answer)) => answer.await,
     };
     done.map_err(|fault| match fault {
@@ -77,9 +77,9 @@ async fn over_http2<S>(stream: S, peer: SocketAddr, ask: Request<Body>, url: &Ur
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
-    let beside = Beside::default();
+    let executor = LocalExecutor::default();
     let whole = async {
-        let shaken = http2::handshake(beside.clone(), TokioIo::new(stream)).await;
+        let shaken = http2::handshake(executor.clone(), TokioIo::new(stream)).await;
         let (mut sender, connection) = shaken.map_err(|error| Fault::of(error, peer))?;
         let answer = pin!(read(sender.send_request(ask), peer, url));
         match select(answer, pin!(connection)).await {
@@ -87,10 +87,10 @@ where
             Either::Right((_, answer)) => answer.await,
         }
     };
-    beside.run(whole).await
+    executor.run(whole).await
 }
 
-/// Takes the answer's head, and its body unless it sends on.
+/// Reads the head of the response, and the body unless it is a redirect to be followed.
 async fn read(
     answer: impl Future<Output = hyper::Result<hyper::Response<Incoming>>>,
     peer: SocketAddr,
@@ -111,7 +111,7 @@ async fn read(
     Ok(Exchanged::Answer(Response { status, body, foreign_redirect }))
 }
 
-/// As far as it is wanted.
+/// Reads the body up to the limit.
 async fn body(mut body: Incoming) -> hyper::Result<Vec<u8>> {
     let mut read = Vec::new();
     while let Some(frame) = body.frame().await {
@@ -126,7 +126,7 @@ async fn body(mut body: Incoming) -> hyper::Result<Vec<u8>> {
     Ok(read)
 }
 
-/// Of what came, as much of it as an error shows.
+/// The first line of the received bytes, shortened for an error message.
 fn first_line(came: &[u8]) -> String {
     let line = came.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     String::from_utf8_lossy(&line[..line.len().min(SHOWN)]).into_owned()

@@ -1,14 +1,14 @@
-//! One HTTP or HTTPS GET as the kubelet makes it (pkg/probe/http), for hooks and probes.
+//! An HTTP or HTTPS GET request as the kubelet sends it (pkg/probe/http), for lifecycle hooks and probes.
 //!
-//! - [`HttpGetAction`]: what a manifest asks for. [`get`]: asks it, and follows where the same host sends it on.
+//! [`get`] sends the request of an [`HttpGetAction`] of a manifest and follows redirects within the same host.
 //!
-//! HTTP/1.1, and HTTP/2 where a TLS server chooses it; certificates are not verified, no proxy is used, no connection
-//! is kept, and none is left in TIME_WAIT. Everything runs in the caller's future: dropped, it takes its connection
-//! with it.
+//! It uses HTTP/1.1, or HTTP/2 if a TLS server chooses it. Certificates are not verified, no proxy is used, connections
+//! are not reused, and none is left in TIME_WAIT. Everything runs in the caller's future: dropping it closes the
+//! connection.
 
-mod beside;
 mod error;
 mod exchange;
+mod executor;
 mod purpose;
 mod request;
 mod socket;
@@ -17,8 +17,8 @@ mod tests;
 mod tls;
 mod url;
 
-pub(crate) use beside::Beside;
 pub use error::{Fault, HttpError};
+pub(crate) use executor::LocalExecutor;
 pub use purpose::Purpose;
 pub(crate) use socket::dial;
 
@@ -30,31 +30,31 @@ use exchange::{Exchanged, exchange};
 use request::Headers;
 use url::Url;
 
-/// How many requests one is followed through (Go's client: "stopped after 10 redirects").
+/// Maximum number of requests including redirects (Go's client: "stopped after 10 redirects").
 const MOST_REQUESTS: usize = 10;
-/// How much of an answer is read, in bytes (kubelet `maxRespBodyLength`).
+/// Maximum number of body bytes that are read (kubelet `maxRespBodyLength`).
 const LONGEST_BODY: usize = 10 << 10;
 
-/// What a server answered in the end.
+/// The final response of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
     pub status: u16,
-    /// Its begin, at most 10 KiB.
+    /// The first bytes of the body, at most 10 KiB.
     pub body: Vec<u8>,
-    /// The `Location` on another host that was not asked.
+    /// A `Location` header that leads to another host and was not followed.
     pub foreign_redirect: Option<String>,
 }
 
-/// Asks `host`, whose address or name stands where the manifest names none. It has no time limit of its own.
+/// Sends the request to `host` (an address or name), unless the manifest names a host. There is no time limit here.
 ///
-/// Redirects within the host are followed, whatever their scheme and port (kubelet `RedirectChecker`); the answer that
-/// sends to another host is the answer.
+/// Redirects within the host are followed, with any scheme and port (kubelet `RedirectChecker`); a response that
+/// redirects to another host is returned as the result.
 ///
 /// # Errors
-/// There is no answer, or its body was cut short ([`Fault::Body`]).
-pub async fn get(asked: &HttpGetAction, host: &str, purpose: Purpose) -> Result<Response, HttpError> {
-    let mut url = Url::of(asked, host);
-    let mut headers = Headers::of(asked, purpose);
+/// There is no response, or its body ended early ([`Fault::Body`]).
+pub async fn get(action: &HttpGetAction, host: &str, purpose: Purpose) -> Result<Response, HttpError> {
+    let mut url = Url::of(action, host);
+    let mut headers = Headers::of(action, purpose);
     for _ in 0..MOST_REQUESTS {
         match exchange(&url, &headers).await {
             Ok(Exchanged::Answer(response)) => return Ok(response),

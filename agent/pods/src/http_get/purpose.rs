@@ -1,6 +1,6 @@
-//! What a request is for.
+//! The purpose of a request.
 
-/// What a request is for: the server is told by `User-Agent`.
+/// The purpose of a request, sent to the server as `User-Agent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     Probe,
@@ -8,7 +8,7 @@ pub enum Purpose {
 }
 
 impl Purpose {
-    /// The kubelet's, with our version (pkg/probe/http `userAgent`).
+    /// The kubelet's `User-Agent` with our version (pkg/probe/http `userAgent`).
     pub(crate) fn user_agent(self) -> String {
         let purpose = match self {
             Self::Probe => "probe",

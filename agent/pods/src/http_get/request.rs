@@ -1,5 +1,5 @@
-//! What is sent: the manifest's headers and the kubelet's own (pkg/probe/http `newProbeRequest`), as Go's client writes
-//! and carries them through redirects.
+//! The request: headers of the manifest and of the kubelet (pkg/probe/http `newProbeRequest`), as Go's client sends
+//! them and keeps them in redirects.
 
 use http_body_util::Empty;
 use hyper::body::Bytes;
@@ -13,33 +13,33 @@ use super::url::Url;
 use super::{Fault, Purpose};
 use nodewarden_manifest::{HttpGetAction, Scheme};
 
-/// A GET has none.
+/// The body of a GET request, which is empty.
 pub(super) type Body = Empty<Bytes>;
 
-/// The headers of a request and of those that follow from it.
+/// The headers of a request and of its redirects.
 #[derive(Debug)]
 pub(super) struct Headers<'a> {
-    asked: &'a [(String, String)],
+    manifest: &'a [(String, String)],
     user_agent: String,
-    /// Instead of the address.
+    /// The `Host` header, if it differs from the URL.
     host: Option<&'a str>,
-    /// Where a redirect came from.
+    /// The `Referer` header of a redirect.
     referer: Option<String>,
 }
 
 impl<'a> Headers<'a> {
-    pub fn of(asked: &'a HttpGetAction, purpose: Purpose) -> Self {
-        let host = asked.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
+    pub fn of(action: &'a HttpGetAction, purpose: Purpose) -> Self {
+        let host = action.headers.iter().find(|(name, _)| name.eq_ignore_ascii_case("host"));
         Self {
-            asked: &asked.headers,
+            manifest: &action.headers,
             user_agent: purpose.user_agent(),
             host: host.map(|(_, value)| value.as_str()).filter(|value| !value.is_empty()),
             referer: None,
         }
     }
 
-    /// A `Host` of the manifest holds until an absolute redirect; a server is told who sent there, unless that came
-    /// over TLS and it is not.
+    /// Updates the headers for a redirect. A `Host` of the manifest is used until an absolute redirect. `Referer` is
+    /// sent unless the redirect leads from HTTPS to HTTP.
     pub fn moved(&mut self, from: &Url, to: &Url, absolute: bool) {
         if absolute {
             self.host = None;
@@ -51,7 +51,7 @@ impl<'a> Headers<'a> {
     /// The request for `url` in HTTP/1.1 or HTTP/2.
     ///
     /// # Errors
-    /// A header that can't be sent.
+    /// A header is not valid in HTTP.
     pub fn request(&self, url: &Url, version: Version) -> Result<Request<Body>, Fault> {
         let bad_path = || Fault::Path(url.path.clone());
         let authority = self.host.map_or_else(|| url.authority(), str::to_owned);
@@ -62,7 +62,7 @@ impl<'a> Headers<'a> {
         if !headers.contains_key(ACCEPT) {
             headers.insert(ACCEPT, HeaderValue::from_static("*/*"));
         }
-        // One that the manifest sets to nothing is not sent.
+        // A header that the manifest sets to an empty value is not sent.
         for name in [USER_AGENT, ACCEPT] {
             if headers.get(&name).is_some_and(HeaderValue::is_empty) {
                 headers.remove(&name);
@@ -88,11 +88,11 @@ impl<'a> Headers<'a> {
         Ok(request)
     }
 
-    /// Those of the manifest that are the application's: how a message is framed is not its matter, and it asks for
-    /// one `User-Agent`.
+    /// The headers of the manifest without those of the connection and of message framing; only the first `User-Agent`
+    /// is used.
     fn manifest(&self) -> Result<HeaderMap, Fault> {
-        let mut headers = HeaderMap::with_capacity(self.asked.len() + 4);
-        for (name, text) in self.asked {
+        let mut headers = HeaderMap::with_capacity(self.manifest.len() + 4);
+        for (name, text) in self.manifest {
             let key = HeaderName::try_from(name.as_str()).map_err(|_| Fault::Header(name.clone()))?;
             let ours = [HOST, CONTENT_LENGTH, TRANSFER_ENCODING, TRAILER].contains(&key);
             if !(ours || key == USER_AGENT && headers.contains_key(USER_AGENT)) {
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_manifest_and_our_own() {
+    fn headers_of_the_manifest_and_of_the_kubelet_are_sent() {
         let agent = format!("user-agent: kube-probe/{}", nodewarden_model::version());
         let own = ["accept: */*", "connection: close", "host: h:8080"];
         for (asked, expected) in [
@@ -151,7 +151,7 @@ mod tests {
                 &[("Accept", "a/b"), ("Accept", "c/d")],
                 [&["accept: a/b", "accept: c/d"], &own[1..], &[&agent]].concat(),
             ),
-            // How the message is framed, and whether the connection is kept, is not the manifest's matter.
+            // Headers for framing and for keeping the connection are not taken from the manifest.
             (
                 &[("Content-Length", "5"), ("transfer-encoding", "chunked"), ("Trailer", "X")],
                 [&own[..], &[&agent]].concat(),
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn through_redirects() {
+    fn host_and_referer_follow_redirects() {
         let action = action(&[("Host", "web")]);
         let (from, mut headers) = (Url::of(&action, "h"), Headers::of(&action, Purpose::Probe));
         let (relative, absolute) = from.follow("/b").unwrap().unwrap();
@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn in_http_2() {
+    fn an_http2_request_has_no_host_header() {
         let action = action(&[("Host", "web"), ("X", "1")]);
         let url = Url { scheme: Scheme::Https, ..Url::of(&action, "h") };
         let headers = Headers::of(&action, Purpose::Probe);

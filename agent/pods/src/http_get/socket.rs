@@ -1,4 +1,4 @@
-//! The connection below: made so that none of it stays.
+//! The TCP connection, set up so that no socket stays behind after it is closed.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
@@ -12,15 +12,15 @@ use tokio::sync::Semaphore;
 use super::Fault;
 use super::url::is_host;
 
-/// Names that are looked up at a time: a resolver that hangs holds a thread for each, and threads for what blocks are few
-/// in this agent.
+/// Maximum number of concurrent name look-ups: each occupies one of the agent's few blocking threads until the
+/// resolver answers.
 static LOOKUPS: Semaphore = Semaphore::const_new(2);
-/// How often a connection that met itself is made again (Go's `dialTCP`).
+/// How often a connection that connected to itself is retried (Go's `dialTCP`).
 const MEETINGS: usize = 2;
 
-/// Connects; of a name's addresses the first that answers, and the first one's error.
+/// Connects to the first address of a name that accepts; if none does, returns the error of the first one.
 ///
-/// However the stream ends, it is with a reset: nothing of it waits in TIME_WAIT or FIN_WAIT2, at neither end.
+/// The stream is always closed with a reset, so neither end stays in TIME_WAIT or FIN_WAIT2.
 pub(crate) async fn dial(host: &str, port: u16) -> Result<(TcpStream, SocketAddr), Fault> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return connect(SocketAddr::new(address, port)).await;
@@ -42,7 +42,7 @@ pub(crate) async fn dial(host: &str, port: u16) -> Result<(TcpStream, SocketAddr
 async fn lookup(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
     let turn = LOOKUPS.acquire().await.map_err(io::Error::other)?;
     let looked = tokio::task::spawn_blocking(move || {
-        // Until the resolver has answered, whoever has given up on it by then.
+        // The permit is held until the resolver answers, even if the caller has given up by then.
         let _turn = turn;
         Ok((host.as_str(), port).to_socket_addrs()?.collect())
     });
@@ -52,16 +52,16 @@ async fn lookup(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
 async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), Fault> {
     let dialled = async || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Before it is connected: who gives up just then leaves nothing either.
+        // Set before connecting, so that a caller who gives up during the connect leaves no socket behind either.
         socket.set_zero_linger()?;
         socket.connect(address).await
     };
     let connected = async {
-        // Where nobody listens, a socket of this machine that is given the very port it looks for connects to itself.
+        // If no process listens, a local socket whose ephemeral port is the target port connects to itself.
         let mut again = MEETINGS;
         loop {
             let stream = dialled().await?;
-            if !met_itself(&stream)? {
+            if !is_connected_to_itself(&stream)? {
                 return Ok((stream, address));
             }
             again = again.checked_sub(1).ok_or_else(|| io::Error::from_raw_os_error(libc::ECONNREFUSED))?;
@@ -70,30 +70,30 @@ async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), Fault> 
     connected.await.map_err(|source| Fault::Connect { address, source })
 }
 
-fn met_itself(stream: &TcpStream) -> io::Result<bool> {
+fn is_connected_to_itself(stream: &TcpStream) -> io::Result<bool> {
     Ok(stream.local_addr()? == stream.peer_addr()?)
 }
 
-/// What TLS is spoken over: it knows how the server's first words began, and is never shut down but dropped.
+/// The stream below TLS: it keeps the first bytes that the server sent, and is dropped without a shutdown.
 #[derive(Debug)]
-pub(super) struct Overheard {
+pub(super) struct PeekedStream {
     stream: TcpStream,
     first: [u8; 5],
     heard: usize,
 }
 
-impl Overheard {
+impl PeekedStream {
     pub fn new(stream: TcpStream) -> Self {
         Self { stream, first: [0; 5], heard: 0 }
     }
 
-    /// At most five bytes.
+    /// The first bytes received, at most five.
     pub fn first(&self) -> &[u8] {
         &self.first[..self.heard]
     }
 }
 
-impl AsyncRead for Overheard {
+impl AsyncRead for PeekedStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -109,7 +109,7 @@ impl AsyncRead for Overheard {
     }
 }
 
-impl AsyncWrite for Overheard {
+impl AsyncWrite for PeekedStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
@@ -130,7 +130,7 @@ impl AsyncWrite for Overheard {
         Pin::new(&mut self.stream).poll_flush(cx)
     }
 
-    /// A FIN of ours is what leads to TIME_WAIT.
+    /// Does nothing, because sending a FIN leads to TIME_WAIT.
     fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
@@ -141,13 +141,13 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_socket_that_met_itself_is_known() {
+    async fn a_socket_connected_to_itself_is_recognized() {
         let socket = TcpSocket::new_v4().unwrap();
         socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
         let own = socket.local_addr().unwrap();
-        assert!(met_itself(&socket.connect(own).await.unwrap()).unwrap());
+        assert!(is_connected_to_itself(&socket.connect(own).await.unwrap()).unwrap());
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let (stream, _) = dial("localhost", listener.local_addr().unwrap().port()).await.unwrap();
-        assert!(!met_itself(&stream).unwrap());
+        assert!(!is_connected_to_itself(&stream).unwrap());
     }
 }

@@ -1,4 +1,4 @@
-//! TLS as the kubelet's client speaks it: 1.2 and 1.3, whoever the server says it is, HTTP/2 before HTTP/1.1.
+//! TLS as the kubelet's client uses it: 1.2 and 1.3, without verification of the server, HTTP/2 preferred to HTTP/1.1.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, LazyLock};
@@ -13,47 +13,47 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::Fault;
-use super::socket::Overheard;
+use super::socket::PeekedStream;
 
-/// Made once. No session is resumed: a server is asked as if for the first time.
+/// The configuration, created once. Sessions are not resumed: every handshake is a full one.
 static CONNECTOR: LazyLock<TlsConnector> = LazyLock::new(|| {
     let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
         .expect("ring speaks TLS 1.2 and 1.3")
         .dangerous()
-        .with_custom_certificate_verifier(Arc::new(Anyone))
+        .with_custom_certificate_verifier(Arc::new(NoVerification))
         .with_no_client_auth();
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
     config.resumption = Resumption::disabled();
     TlsConnector::from(Arc::new(config))
 });
 
-/// Agrees on TLS with who is at the other end. A name goes into the server name, an address does not.
+/// Performs the TLS handshake. A host name is sent as server name (SNI), an address is not.
 ///
 /// # Errors
-/// [`Fault::PlainAnswer`] where it speaks HTTP, or it does not agree.
+/// [`Fault::PlainAnswer`] if the server responds in plain HTTP; otherwise the failure of the handshake.
 pub(super) async fn secured(
     stream: TcpStream,
     host: &str,
     address: SocketAddr,
-) -> Result<TlsStream<Overheard>, Fault> {
-    // Small writes follow each other here: a delayed acknowledgement must not hold them up.
+) -> Result<TlsStream<PeekedStream>, Fault> {
+    // A handshake is a series of small writes: they must not wait for delayed acknowledgements.
     stream.set_nodelay(true).map_err(|source| Fault::of_io(&source, address))?;
-    // Without a name none is sent.
+    // For an address no server name is sent.
     let nameless = ServerName::from(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
     let name = ServerName::try_from(host.to_owned()).unwrap_or(nameless);
-    let connect = CONNECTOR.connect(name, Overheard::new(stream)).into_fallible();
+    let connect = CONNECTOR.connect(name, PeekedStream::new(stream)).into_fallible();
     connect.await.map_err(|(error, stream)| match stream.first() {
         b"HTTP/" => Fault::PlainAnswer,
         _ => Fault::of_io(&error, address),
     })
 }
 
-/// Takes every certificate, and no proof that its key is there: who is not known needs none.
+/// Accepts every certificate and signature, because the kubelet does not verify servers of probes and hooks.
 #[derive(Debug)]
-struct Anyone;
+struct NoVerification;
 
-impl ServerCertVerifier for Anyone {
+impl ServerCertVerifier for NoVerification {
     fn verify_server_cert(
         &self,
         _: &CertificateDer<'_>,
@@ -83,7 +83,7 @@ impl ServerCertVerifier for Anyone {
         Ok(HandshakeSignatureValid::assertion())
     }
 
-    /// What Go's client offers.
+    /// The schemes that Go's client offers.
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
         vec![
             SignatureScheme::RSA_PSS_SHA256,

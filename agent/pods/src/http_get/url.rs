@@ -1,23 +1,24 @@
-//! Where a request goes: made from a manifest (pkg/probe/http `formatURL`), and moved by a `Location` (RFC 3986, 5.2).
+//! The URL of a request: built from a manifest (pkg/probe/http `formatURL`), and changed by a `Location` header
+//! (RFC 3986, 5.2).
 
 use std::fmt;
 
 use super::Fault;
 use nodewarden_manifest::{HttpGetAction, Scheme};
 
-/// An absolute address that HTTP is spoken to.
+/// An absolute HTTP or HTTPS URL.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Url {
     pub scheme: Scheme,
-    /// Without brackets.
+    /// Host name or address, without brackets.
     pub host: String,
-    /// None: the scheme's.
+    /// `None` for the default port of the scheme.
     pub port: Option<u16>,
-    /// From the root, with its query, in characters that can be sent.
+    /// Absolute path with query, percent-encoded.
     pub path: String,
 }
 
-/// A text taken apart; a fragment is nobody's.
+/// The parts of a URI reference; a fragment is dropped.
 #[derive(Debug, PartialEq, Eq)]
 struct Reference<'a> {
     scheme: Option<&'a str>,
@@ -27,10 +28,10 @@ struct Reference<'a> {
 }
 
 impl Url {
-    /// Of the manifest's path only path and query count, though it may look like an address. One that is no reference
-    /// at all is a path as it stands.
-    pub fn of(asked: &HttpGetAction, host: &str) -> Self {
-        let text = asked.path.as_str();
+    /// Builds the URL of a manifest's action. Only path and query of its `path` are used, even if it is a whole URL. A
+    /// text that is not a URI reference is taken as a literal path.
+    pub fn of(action: &HttpGetAction, host: &str) -> Self {
+        let text = action.path.as_str();
         let parts = reference(text);
         let whole = text.bytes().any(|byte| byte.is_ascii_control()) || has_bad_escape(parts.path);
         let path = match (whole, parts.query) {
@@ -39,13 +40,14 @@ impl Url {
             (false, None) => encoded(parts.path, true),
         };
         let path = if path.starts_with('/') { path } else { format!("/{path}") };
-        Self { scheme: asked.scheme, host: host.to_owned(), port: Some(asked.port), path }
+        Self { scheme: action.scheme, host: host.to_owned(), port: Some(action.port), path }
     }
 
-    /// Where a `Location` in its answer leads, and whether it is an absolute one; none: to another host.
+    /// Resolves a `Location` header: the new URL, and whether the header was absolute; `None` if it leads to another
+    /// host.
     ///
     /// # Errors
-    /// It is no address, or nothing is known of its scheme.
+    /// The header is not a valid URL, or its scheme is unknown.
     pub fn follow(&self, location: &str) -> Result<Option<(Self, bool)>, Fault> {
         let bad = || Fault::Location(location.to_owned());
         let parts = reference(location);
@@ -89,7 +91,7 @@ impl Url {
         self.port.unwrap_or(self.scheme.default_port())
     }
 
-    /// As in `Host`: an IPv6 address in brackets, without its zone.
+    /// Host and port as in a `Host` header: an IPv6 address is in brackets and without its zone.
     pub fn authority(&self) -> String {
         let host = match self.host.split_once('%') {
             Some((address, _)) if address.contains(':') => address,
@@ -131,7 +133,7 @@ fn is_scheme(text: &str) -> bool {
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'-' | b'.'))
 }
 
-/// Without who asks and without brackets; none: no authority.
+/// Host (without user information and brackets) and port; `None` if the text is not an authority.
 fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     let place = authority.rsplit_once('@').map_or(authority, |(_, place)| place);
     let (host, port) = match place.strip_prefix('[') {
@@ -145,7 +147,7 @@ fn host_and_port(authority: &str) -> Option<(&str, Option<u16>)> {
     is_host(host).then_some((host, port))
 }
 
-/// Whether it can be a host's name or address.
+/// Whether the text can be a host name or address.
 pub(super) fn is_host(text: &str) -> bool {
     let bad = |byte: u8| byte <= b' ' || byte == 0x7f || b"\"#/<>?@[\\]^`{|}".contains(&byte);
     !text.bytes().any(bad)
@@ -156,7 +158,7 @@ fn has_bad_escape(path: &str) -> bool {
     path.split('%').skip(1).any(|rest| !good(rest))
 }
 
-/// Characters that can't be sent as `%` and their bytes; with `marks` a `%`, `?` and `#` are what they mean.
+/// Percent-encodes characters that a URL may not contain; with `marks`, `%`, `?` and `#` keep their special meaning.
 fn encoded(text: &str, marks: bool) -> String {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let mut out = String::with_capacity(text.len());
@@ -176,7 +178,7 @@ fn encoded(text: &str, marks: bool) -> String {
     out
 }
 
-/// `.` and `..` carried out (RFC 3986, 5.2.4).
+/// Removes the dot segments `.` and `..` (RFC 3986, 5.2.4).
 fn without_dots(path: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     let mut segments = path.strip_prefix('/').unwrap_or(path).split('/').peekable();
@@ -209,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_manifest() {
+    fn the_url_of_a_manifest() {
         for (host, path, expected) in [
             ("10.0.0.1", "/a?b=c&d=%20", "http://10.0.0.1:80/a?b=c&d=%20"),
             ("fd00::1", "a b#c", "http://[fd00::1]:80/a%20b"),
@@ -219,10 +221,10 @@ mod tests {
             ("h", "/a?", "http://h:80/a?"),
             ("h", "/ä\"<>^`{|}\\", "http://h:80/%C3%A4%22%3C%3E%5E%60%7B%7C%7D%5C"),
             ("h", "/a/../b/.", "http://h:80/a/../b/."),
-            // What looks like an address is one, of which the path is left.
+            // Only the path of a whole URL is used.
             ("h", "https://other:1/x?y", "http://h:80/x?y"),
             ("h", "//other", "http://h:80/"),
-            // No reference: every character stands for itself.
+            // Not a URI reference: every character is literal.
             ("h", "/100%?a#b", "http://h:80/100%25%3Fa%23b"),
             ("h", "/a\n?", "http://h:80/a%0A%3F"),
             ("h", "/%zz", "http://h:80/%25zz"),
@@ -232,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_location() {
+    fn the_url_of_a_location_header() {
         let base = Url { port: Some(8080), ..of("h", "/a/b/c?q") };
         for (location, expected) in [
             ("/x?y", "http://h:8080/x?y"),
@@ -269,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn ports() {
+    fn the_default_port_depends_on_the_scheme() {
         let (plain, _) = of("h", "/").follow("http://h/").unwrap().unwrap();
         let (secure, _) = of("h", "/").follow("https://h/").unwrap().unwrap();
         assert_eq!((plain.port(), secure.port()), (80, 443));

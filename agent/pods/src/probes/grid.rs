@@ -1,9 +1,9 @@
-//! When a probe is due: pure, in ages of its container.
+//! Schedule of a probe: the ages of its container at which it is due. Pure.
 //!
-//! The first point is the initial delay's end, every container's own. From the second on a probe has a phase of its own,
-//! half a period to one and a half after the first, so that the probes of containers that began together spread. Where
-//! the points are follows from names alone: the next agent finds them where they were. (A kubelet's workers begin at a
-//! random moment of a period after its restart.)
+//! The first point is the end of the initial delay. The second follows after half a period to one and a half, with a
+//! phase that differs between probes, so that the probes of containers started together are spread. The phase is derived
+//! from names only, so a restarted agent computes the same points. (A kubelet's workers begin at a random moment of a
+//! period after its restart.)
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
@@ -13,10 +13,10 @@ use jiff::Timestamp;
 use super::Target;
 use nodewarden_manifest::ProbeSpec;
 
-/// No container is older for us: years, in seconds, that no sum here overflows with.
+/// Upper bound of a container's age: 100 years, with which no sum here overflows.
 const OLDEST: Duration = Duration::from_secs(100 * 365 * 86_400);
 
-/// How long ago a container has started; a start in the future (the clock was set back) is now.
+/// Time since a container started; zero if the start is in the future because the clock was set back.
 pub fn age(now: Timestamp, started: Timestamp) -> Duration {
     Duration::try_from(now.duration_since(started)).unwrap_or_default().min(OLDEST)
 }
@@ -36,23 +36,23 @@ impl Grid {
         Self::new(spec, hasher.finish())
     }
 
-    /// `seed` is where in the period its own phase is.
+    /// The grid of a probe; `seed` determines its phase within the period.
     pub fn new(spec: &ProbeSpec, seed: u64) -> Self {
-        // A period of nothing is nothing that a manifest can ask for.
+        // Manifests cannot have a period of zero.
         let period = spec.period.max(Duration::from_millis(1));
-        // The 53 bits that a float holds exactly: below 1.
+        // 53 bits are exact in a float; the result is below 1.
         let share = (seed >> 11) as f64 / (1u64 << 53) as f64;
         Self { first: spec.initial_delay, second: spec.initial_delay + period.mul_f64(0.5 + share), period }
     }
 
-    /// When to begin with a container of this age: one that was never probed as soon as its initial delay is over,
-    /// another at its next point.
+    /// The age of the first run if probing begins at this age: the end of the initial delay if the container was never
+    /// probed, else the next point.
     pub fn begin(&self, age: Duration, never_probed: bool) -> Duration {
         if never_probed { self.first.max(age) } else { self.next(age) }
     }
 
-    /// When it is due after a run that was due at `due` and is over at `now`. Points that passed meanwhile are skipped;
-    /// after a run that was due between points, at least half a period is left.
+    /// The age of the next run after one that was due at `due` and ended at `now`. Points that passed meanwhile are
+    /// skipped; after a run that was due between points, at least half a period is left.
     pub fn after(&self, due: Duration, now: Duration) -> Duration {
         self.next(now.max(due + self.period / 2))
     }
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn points() {
-        // Seed, and the second point of a delay of 5 s and a period of 10 s.
+        // Seed, and the second point with a delay of 5 s and a period of 10 s.
         for (seed, second) in [(0, 10_000), (1 << 62, 12_500), (1 << 63, 15_000), (3 << 62, 17_500)] {
             let grid = grid(5_000, 10_000, seed);
             let near = |got: Duration, wanted: u64| {
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn missed_points_are_skipped() {
         let grid = grid(0, 1_000, 0);
-        // Points: 0, 500, 1,500, 2,500, … When it was due, when its run was over, when it is due next.
+        // Points: 0, 500, 1,500, 2,500, … Columns: when it was due, when its run ended, when it is due next.
         for (due, now, next) in [
             (0, 3, 500),
             (500, 510, 1_500),
@@ -180,7 +180,7 @@ mod tests {
             } else {
                 prop_assert_eq!(later, grid.second);
             }
-            // Of any two runs the second is due half a period later or more, whenever the first one was.
+            // Two successive runs are due at least half a period apart.
             prop_assert!(grid.after(age, age) - age >= period / 2);
         }
     }

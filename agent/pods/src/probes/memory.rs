@@ -1,40 +1,40 @@
-//! What of a container's probes must outlive the agent.
+//! The state of a container's probes that must survive a restart of the agent.
 
 use serde::{Deserialize, Serialize};
 
 use nodewarden_manifest::ProbeKind;
 use nodewarden_model::Verdict;
 
-/// How the probes of one container (one run of it) stand.
+/// The state of the probes of one container (one run of it).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ProbeMemory {
-    /// Its id: of another one nothing is remembered.
+    /// The container's id; the state is not used for another container.
     pub container: String,
-    pub startup: Standing,
-    pub readiness: Standing,
-    pub liveness: Standing,
+    pub startup: ProbeState,
+    pub readiness: ProbeState,
+    pub liveness: ProbeState,
 }
 
-/// How one probe stands.
+/// The state of one probe.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Standing {
-    /// After the thresholds; none until they were reached once.
+pub struct ProbeState {
+    /// The result after the thresholds; `None` until one was reached.
     pub result: Option<Verdict>,
-    /// What its last run counted as.
+    /// The verdict of its last run.
     pub last: Option<Verdict>,
-    /// How many in a row.
+    /// Number of equal verdicts in a row.
     pub run: u32,
 }
 
 impl ProbeMemory {
-    /// Of a container that was never probed.
+    /// The state of a container that was never probed.
     pub fn new(container: &str) -> Self {
         Self { container: container.to_owned(), ..Self::default() }
     }
 
-    pub fn of(&self, kind: ProbeKind) -> &Standing {
+    pub fn of(&self, kind: ProbeKind) -> &ProbeState {
         match kind {
             ProbeKind::Startup => &self.startup,
             ProbeKind::Readiness => &self.readiness,
@@ -42,7 +42,7 @@ impl ProbeMemory {
         }
     }
 
-    pub fn of_mut(&mut self, kind: ProbeKind) -> &mut Standing {
+    pub fn of_mut(&mut self, kind: ProbeKind) -> &mut ProbeState {
         match kind {
             ProbeKind::Startup => &mut self.startup,
             ProbeKind::Readiness => &mut self.readiness,

@@ -1,7 +1,7 @@
 //! Liveness, readiness and startup probes.
 //!
-//! What a container's manifest asks for is a [`ProbeSpec`]; what a run of one came to is an [`Answer`]. What follows
-//! from runs is decided in [`rules`], when they are due in `grid`, both pure; [`engine`] has them made by [`Handlers`].
+//! A [`ProbeSpec`] is a probe of a container's manifest, an [`Answer`] the result of one run. [`rules`] decides what
+//! follows from runs, and `grid` when they are due; both are pure. [`engine`] runs them with [`Handlers`].
 
 pub mod engine;
 mod grid;
@@ -12,6 +12,6 @@ mod types;
 
 pub use engine::{Change, ProbeSink, Probes, Watched};
 pub use handler::{Handlers, ProbeError, Prober, Target};
-pub use memory::{ProbeMemory, Standing};
+pub use memory::{ProbeMemory, ProbeState};
 use nodewarden_manifest::host_port;
 pub use types::Answer;

@@ -1,4 +1,4 @@
-//! What a run of a probe came to.
+//! Result of one run of a probe.
 
 use nodewarden_model::Outcome;
 
@@ -6,6 +6,6 @@ use nodewarden_model::Outcome;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Answer {
     pub outcome: Outcome,
-    /// What the application said, or what went wrong; at most 10 KiB.
+    /// Output of the application, or what failed; at most 10 KiB.
     pub output: String,
 }

@@ -1,4 +1,4 @@
-//! One container (kubelet `generateContainerConfig`).
+//! The CRI configuration of one container (kubelet `generateContainerConfig`).
 
 use std::net::IpAddr;
 
@@ -12,43 +12,43 @@ use crate::spec::DeviceInjection;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::{find, signal};
 
-/// What is known when a container is about to be started.
+/// The facts about a run of a container that are known just before it is created.
 #[derive(Debug, Clone, Copy)]
 pub struct Beginning<'a> {
     pub attempt: u32,
-    /// The pod's addresses; none for one on the node's network.
+    /// The pod's addresses; empty on the host network.
     pub ips: &'a [IpAddr],
-    /// The container's image, by which the user is known that it runs as.
+    /// The container's image, which defines the default user.
     pub image: &'a cri::Image,
-    /// What the runtime calls it.
+    /// The runtime's reference to the image.
     pub image_ref: &'a str,
-    /// What comes with its devices.
+    /// What the allocated devices add.
     pub injection: &'a DeviceInjection,
 }
 
-/// What the runtime is told of the container `name`. Makes what is mounted into it, on the disk: the log directory, the
-/// file of its termination message, the pod's hosts file, parts of volumes.
+/// The configuration of the container `name`. Creates the files that are mounted into it: the log directory, the
+/// termination message, the pod's hosts file, and `subPath`s of volumes.
 ///
-/// Blocks on the disk for a moment; may be called again.
+/// Does blocking file I/O; may be called again.
 ///
 /// # Errors
-/// What of the manifest cannot be done here; files that cannot be made.
+/// A field of the manifest cannot be honoured on this node, or a file cannot be created.
 pub fn container_config(
     pod: &Pod,
     name: &str,
     beginning: &Beginning<'_>,
     host: &Host,
 ) -> Result<cri::ContainerConfig, SpecError> {
-    // On the node's network the pod's addresses are the node's.
+    // On the host network the pod's addresses are those of the node.
     let on_node = pod.spec.host_network.unwrap_or(false) && beginning.ips.is_empty();
     let ips = if on_node { host.host_ips } else { beginning.ips };
-    let (config, mounts) = told(pod, name, &Beginning { ips, ..*beginning }, host)?;
+    let (config, mounts) = configured(pod, name, &Beginning { ips, ..*beginning }, host)?;
     files::make(pod, name, ips, &mounts, host)?;
     Ok(config)
 }
 
-/// The same without touching the disk.
-fn told(
+/// The configuration and what has to be created for it, without touching the disk.
+fn configured(
     pod: &Pod,
     name: &str,
     beginning: &Beginning<'_>,
@@ -59,7 +59,7 @@ fn told(
         find(pod, name).ok_or_else(|| SpecError::NoContainer { name: name.to_owned() })?;
     let mut environment = Environment::of(pod, container, ips, host)?;
     let mounts = mounts::mounts(pod, container, attempt, ips, &environment, host)?;
-    // Of no use to what stands in the manifest's own variables, but to its command.
+    // The command of the manifest can refer to these variables, the manifest's own variables cannot.
     environment.add_before(&injection.envs);
     let stop = container.lifecycle.as_ref().and_then(|l| l.stop_signal.as_deref());
     let stop_signal = match stop.filter(|name| !name.is_empty()) {
@@ -103,5 +103,4 @@ fn told(
 }
 
 #[cfg(test)]
-#[path = "config_tests.rs"]
 mod tests;

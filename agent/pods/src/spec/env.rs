@@ -30,7 +30,7 @@ impl Environment {
                 Some(source) if text.is_empty() => all
                     .sourced(source, pod, container, ips, host)
                     .map_err(|source| SpecError::Env { name: variable.name.clone(), source })?,
-                // Only what stands above is known.
+                // Only variables defined earlier are known.
                 _ => all.expand(text),
             };
             all.set(&variable.name, value);
@@ -88,5 +88,4 @@ impl Environment {
 }
 
 #[cfg(test)]
-#[path = "env_tests.rs"]
 mod tests;

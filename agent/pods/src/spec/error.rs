@@ -1,4 +1,4 @@
-//! Why a pod's manifest cannot be made into what the runtime is told.
+//! Errors of translating a pod's manifest into CRI configurations.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use crate::fields::FieldError;
 use crate::volume::VolumeError;
 
-/// What of a manifest cannot be done here; [`Self::reason`] is the kubelet's word for the status.
+/// A field of the manifest that cannot be honoured on this node; [`Self::reason`] is the kubelet's reason in the status.
 #[derive(Debug, thiserror::Error)]
 pub enum SpecError {
     #[error("the pod has no container {name:?}")]
@@ -42,7 +42,7 @@ pub enum SpecError {
     SubPathVariable { name: String, expression: String },
     #[error("volume {volume:?} requested recursive read-only mode, but {why}")]
     RecursiveReadOnly { volume: String, why: RecursiveReadOnlyFault },
-    #[error("stopSignal {signal:?} is no signal that a runtime knows")]
+    #[error("stopSignal {signal:?} is not a signal known to runtimes")]
     Signal { signal: String },
     #[error("failed to prepare subPath for volumeMount {volume:?} of container {container:?}: {source}")]
     SubPath { volume: String, container: String, source: Box<VolumeError> },
@@ -52,7 +52,7 @@ pub enum SpecError {
     File { call: &'static str, path: PathBuf, source: io::Error },
 }
 
-/// Why a mount cannot be read-only all the way down (kubelet `resolveRecursiveReadOnly`).
+/// Why a mount cannot be recursively read-only (kubelet `resolveRecursiveReadOnly`).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RecursiveReadOnlyFault {
     #[error("it is not read-only")]

@@ -1,4 +1,4 @@
-//! `fieldRef` of a variable: a field of the pod or of the node as text (kubelet `podFieldSelectorRuntimeValue`).
+//! `fieldRef` of an environment variable: a field of the pod or node as text (kubelet `podFieldSelectorRuntimeValue`).
 
 use std::net::IpAddr;
 
@@ -6,7 +6,7 @@ use super::Host;
 use crate::fields::{FieldError, pod_field};
 use nodewarden_manifest::Pod;
 
-/// The value of a variable. A label or annotation that is not there is an empty text.
+/// The value of a variable; empty for a label or annotation that does not exist.
 pub(super) fn field(path: &str, pod: &Pod, ips: &[IpAddr], host: &Host) -> Result<String, FieldError> {
     let joined = |ips: &[IpAddr]| ips.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let first = |ips: &[IpAddr]| ips.first().map(ToString::to_string).unwrap_or_default();

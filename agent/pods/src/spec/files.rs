@@ -1,5 +1,5 @@
-//! What must be on the disk before a container is created: its log directory, its termination message, the pod's hosts
-//! file, parts of volumes.
+//! Files that must exist before a container is created: its log directory, its termination message, the pod's hosts
+//! file, and `subPath`s of volumes.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use super::{Host, SpecError, write_hosts};
 use crate::volume;
 use nodewarden_manifest::Pod;
 
-/// Makes it, or makes it anew; what the container wrote into its termination message is kept.
+/// Creates or recreates the files; a termination message that the container has written is kept.
 pub(super) fn make(
     pod: &Pod,
     container: &str,
@@ -29,7 +29,7 @@ pub(super) fn make(
     let mut open = fs::OpenOptions::new();
     open.create(true).append(true).mode(0o666).custom_flags(libc::O_NOFOLLOW);
     let file = open.open(log).map_err(fail("create", log))?;
-    // Whoever the container runs as writes it.
+    // Writable by every user, because the container may run as any.
     file.set_permissions(fs::Permissions::from_mode(0o666)).map_err(fail("chmod", log))?;
     forget_older(log);
     if mounts.hosts {
@@ -46,14 +46,14 @@ pub(super) fn make(
     Ok(())
 }
 
-/// Of a container's termination messages the newest and the one before are kept: that one's may not have been read yet.
+/// Removes all termination messages of a container but the newest two: the last but one may not have been read yet.
 fn forget_older(newest: &Path) {
     let attempt = |path: &Path| path.file_name()?.to_str()?.parse::<u32>().ok();
     let (Some(directory), Some(newest)) = (newest.parent(), attempt(newest)) else { return };
     for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         if attempt(&path).is_some_and(|old| old + 1 < newest) {
-            // What cannot be removed now goes with the pod.
+            // A file that cannot be removed now is removed with the pod's directory.
             let _ = fs::remove_file(path);
         }
     }

@@ -1,4 +1,4 @@
-//! A node with a state directory of its own, for tests.
+//! A node with a temporary state directory, for tests.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub(crate) struct Fixture {
 }
 
 impl Fixture {
-    /// 4 CPUs, 8 GiB; `cluster.local` without servers; addresses 192.0.2.1 and 2001:db8::1.
+    /// A node with 4 CPUs and 8 GiB; cluster domain `cluster.local` without servers; addresses 192.0.2.1 and 2001:db8::1.
     pub fn new() -> Self {
         let dir = tempfile::tempdir().expect("a directory");
         let state = dir.path().join("pods");
@@ -83,7 +83,7 @@ impl Fixture {
     }
 }
 
-/// A pod `p` of namespace `ns`, uid `u`, with this spec (YAML); held to no rule.
+/// A pod `p` of namespace `ns`, uid `u`, with this spec (YAML), without validation.
 pub(crate) fn pod(spec: &str) -> Pod {
     let spec: serde_json::Value = serde_yaml_ng::from_str(spec).expect("YAML");
     let pod = serde_json::json!({

@@ -1,4 +1,4 @@
-//! What of the node goes into a pod's configuration.
+//! The facts about the node that the configuration of pods depends on.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -9,7 +9,7 @@ use nodewarden_config::PodSettings;
 use nodewarden_manifest::Pod;
 use nodewarden_qos::Node;
 
-/// The node as containers are configured for it.
+/// The node for which pods are configured.
 #[derive(Debug, Clone, Copy)]
 pub struct Host<'a> {
     pub node: Node<'a>,
@@ -30,7 +30,7 @@ pub struct Host<'a> {
 }
 
 impl Host<'_> {
-    /// Where the pod's files are.
+    /// The paths of the pod's files.
     pub fn paths(&self, pod: &Pod) -> PodPaths {
         PodPaths::new(self.state_pods, &self.pods.logs_dir, pod)
     }

@@ -1,14 +1,14 @@
-//! What a pod is called on its network (kubelet `GeneratePodHostNameAndDomain`, pkg/kubelet/util `GetNodenameForKernel`).
+//! The host name of a pod (kubelet `GeneratePodHostNameAndDomain`, pkg/kubelet/util `GetNodenameForKernel`).
 
 use super::{Host, SpecError};
 use nodewarden_manifest::Pod;
 
-/// What `sethostname` takes less its closing byte.
+/// Maximum length of a host name: what `sethostname` accepts, less the terminating byte.
 const LONGEST_HOSTNAME: usize = 63;
-/// What the kernel takes of a full name.
+/// Maximum length of a fully qualified name that the kernel accepts.
 const LONGEST_FQDN: usize = 64;
 
-/// A pod's host name, and its domain; empty without a subdomain.
+/// A pod's host name and domain; the domain is empty without a subdomain.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Hostname {
     pub(super) host: String,
@@ -35,7 +35,7 @@ fn shortened(name: &str) -> String {
     name.chars().take(LONGEST_HOSTNAME).collect::<String>().trim_end_matches(['-', '.']).to_owned()
 }
 
-/// What `hostname` says inside the pod.
+/// The output of `hostname` inside the pod.
 pub(super) fn for_kernel(pod: &Pod, host: &Host) -> Result<String, SpecError> {
     let Hostname { host, domain } = hostname(pod, host);
     if domain.is_empty() || !pod.spec.set_hostname_as_fqdn.unwrap_or(false) {
@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn of_name_or_field() {
+    fn the_host_name_is_the_pods_name_or_the_field() {
         let plain = |name: &str, domain: &str, kernel: &str| {
             (name.to_owned(), domain.to_owned(), Ok::<_, String>(kernel.to_owned()))
         };
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn long_ones_are_cut_or_refused() {
+    fn long_names_are_cut_or_refused() {
         assert_eq!(shortened(&format!("{}-x", "a".repeat(62))), "a".repeat(62));
         assert_eq!(shortened(&"a".repeat(63)), "a".repeat(63));
         assert_eq!(shortened(&"a".repeat(70)), "a".repeat(63));

@@ -1,4 +1,4 @@
-//! `/etc/hosts` of a pod's containers, in the kubelet's words (`ensureHostsFile`).
+//! `/etc/hosts` of a pod's containers, with the kubelet's content (`ensureHostsFile`).
 
 use std::fmt::Write as _;
 use std::fs;
@@ -14,15 +14,15 @@ use super::{Host, SpecError};
 use crate::paths::PodPaths;
 use nodewarden_manifest::Pod;
 
-/// Where containers have it, and where the node has its own.
+/// Path of the file, both in containers and on the node.
 pub(super) const HOSTS: &str = "/etc/hosts";
 const MODE: u32 = 0o644;
 
-/// Writes the pod's hosts file: with the pod's addresses, or what the node's own has for a pod on the node's network.
-/// What a container wrote into it is gone, as with the kubelet.
+/// Writes the pod's hosts file: with the pod's addresses, or with the content of the node's file on the host network.
+/// Changes made by a container are overwritten, as in the kubelet.
 ///
 /// # Errors
-/// A file that cannot be read or written.
+/// A file cannot be read or written.
 pub fn write_hosts(pod: &Pod, ips: &[IpAddr], paths: &PodPaths, host: &Host) -> Result<(), SpecError> {
     let aliases = pod.spec.host_aliases.as_deref().unwrap_or_default();
     let content = if pod.spec.host_network.unwrap_or(false) {
@@ -32,7 +32,7 @@ pub fn write_hosts(pod: &Pod, ips: &[IpAddr], paths: &PodPaths, host: &Host) -> 
         managed(ips, &hostname(pod, host), aliases).into_bytes()
     };
     let path = paths.hosts();
-    // In place: the file is mounted into containers that run.
+    // Written in place, because the file is mounted into running containers.
     fs::write(&path, content).map_err(fail("write", &path))?;
     fs::set_permissions(&path, fs::Permissions::from_mode(MODE)).map_err(fail("chmod", &path))
 }
@@ -97,7 +97,7 @@ mod tests {
                         fe00::0\tip6-mcastprefix\nfe00::1\tip6-allnodes\nfe00::2\tip6-allrouters\n";
 
     #[test]
-    fn forms() {
+    fn the_content_is_that_of_the_kubelet() {
         let ips = ["10.0.0.1".parse().unwrap(), "fd00::1".parse().unwrap()];
         assert_eq!(managed(&ips[..1], &name("p", ""), &[]), format!("{HEAD}10.0.0.1\tp\n"));
         assert_eq!(
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn is_written_in_place() {
+    fn the_file_is_written_in_place() {
         let fixture = Fixture::new();
         let pod = pod("containers: [{name: c}]");
         let paths = fixture.host().paths(&pod);

@@ -1,38 +1,39 @@
-//! What device plugins add to a container's configuration.
+//! What allocated devices add to a container's configuration.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::runtime::v1 as cri;
 
-/// Annotation of a container with its devices: resource → NUMA node → ids, as JSON. By it they are found again at the
-/// runtime when the checkpoint is damaged.
+/// Annotation of a container with its devices: resource → NUMA node → ids, as JSON. From it allocations are recovered
+/// when the checkpoint is damaged.
 pub const DEVICES: &str = "nodewarden.io/devices";
 
 fn ids_to_json(ids: &BTreeMap<String, DevicesPerNuma>) -> String {
-    // Maps of texts and numbers can be written.
+    // Maps of strings and numbers can always be serialized.
     serde_json::to_string(ids).unwrap_or_default()
 }
 
-/// Reads the annotation [`DEVICES`]; `None` if it is not one of ours.
+/// Parses the annotation [`DEVICES`]; `None` if it does not have our format.
 pub fn ids_from_json(text: &str) -> Option<BTreeMap<String, DevicesPerNuma>> {
     serde_json::from_str(text).ok()
 }
 
-/// For the container's configuration.
+/// The additions of all allocated devices to a container's configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceInjection {
     pub envs: BTreeMap<String, String>,
-    /// Path in the container, on the host, and whether it is read only. In the resources' order.
+    /// Path in the container, path on the host, and whether it is read-only. In the order of the resources.
     pub mounts: Vec<(String, String, bool)>,
-    /// Path in the container, on the host, and permissions.
+    /// Path in the container, path on the host, and permissions.
     pub devices: Vec<(String, String, String)>,
     pub annotations: BTreeMap<String, String>,
     /// Fully qualified CDI names.
     pub cdi: BTreeSet<String>,
-    /// What it is made of, by resource.
+    /// The allocated devices by resource.
     pub ids: BTreeMap<String, DevicesPerNuma>,
-    /// Where two resources say different things of one name or path: the later one's counts, as in the kubelet.
+    /// Messages about names or paths for which two resources have different values; the later one is used, as in the
+    /// kubelet.
     pub conflicts: Vec<String>,
 }
 
@@ -41,7 +42,7 @@ impl DeviceInjection {
         self.ids.is_empty()
     }
 
-    /// Mounts as CRI has them.
+    /// The mounts in CRI's form.
     pub fn mounts(&self) -> impl Iterator<Item = cri::Mount> {
         self.mounts.iter().map(|(container_path, host_path, readonly)| cri::Mount {
             container_path: container_path.clone(),
@@ -52,7 +53,7 @@ impl DeviceInjection {
         })
     }
 
-    /// Device nodes as CRI has them.
+    /// The device nodes in CRI's form.
     pub fn devices(&self) -> impl Iterator<Item = cri::Device> {
         self.devices.iter().map(|(container_path, host_path, permissions)| cri::Device {
             container_path: container_path.clone(),

@@ -1,4 +1,4 @@
-//! Labels and annotations of sandboxes and containers, by which they are found again (kubelet
+//! Labels and annotations of sandboxes and containers, by which the agent finds them after a restart (kubelet
 //! pkg/kubelet/types/labels.go, kuberuntime/labels.go).
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,7 +12,8 @@ pub const POD_NAME: &str = "io.kubernetes.pod.name";
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// Whose a sandbox or container is: what has another value, or none, is never touched.
+/// Label with the agent that owns a sandbox or container. Those with another value or without the label are never
+/// touched.
 pub const OWNER: &str = "nodewarden.io/owner";
 
 pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
@@ -24,13 +25,13 @@ pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePe
 /// `terminationMessagePath` of a container that sets none.
 pub const DEFAULT_TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
-/// The pod's own labels, and what it is found by.
+/// The pod's own labels and those by which the agent finds the sandbox.
 pub(super) fn sandbox_labels(pod: &Pod, host: &Host) -> HashMap<String, String> {
     let own = pod.labels.iter().map(|(name, value)| (name.clone(), value.clone()));
     own.chain(identity(pod, host)).collect()
 }
 
-/// A container has none of the pod's own labels.
+/// The labels by which the agent finds the container; the pod's own labels are not among them.
 pub(super) fn container_labels(pod: &Pod, container: &str, host: &Host) -> HashMap<String, String> {
     let name = (CONTAINER_NAME.to_owned(), container.to_owned());
     identity(pod, host).into_iter().chain([name]).collect()
@@ -41,7 +42,7 @@ fn identity(pod: &Pod, host: &Host) -> [(String, String); 4] {
         .map(|(name, value)| (name.to_owned(), value.to_owned()))
 }
 
-/// What an agent that restarted must know of a container and can't ask the manifest, which may have changed.
+/// What a restarted agent has to know about a container and cannot read from the manifest, which may have changed.
 pub(super) fn container_annotations(
     pod: &Pod,
     container: &v1::Container,
@@ -67,8 +68,8 @@ fn termination_message_policy(container: &v1::Container) -> &str {
     container.termination_message_policy.as_deref().unwrap_or("File")
 }
 
-/// Of what makes it another container, name and image (kubelet `pickFieldsToHash`): FNV-1a, as the kubelet's is, but of
-/// JSON and not of Go's own dump of it.
+/// Hash of the fields whose change requires a new container: name and image (kubelet `pickFieldsToHash`). FNV-1a like
+/// the kubelet's, but over JSON instead of Go's dump.
 fn hash(container: &v1::Container) -> String {
     let image = container.image.as_deref().unwrap_or_default();
     let text = serde_json::json!({"name": container.name, "image": image}).to_string();

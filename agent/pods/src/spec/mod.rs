@@ -1,13 +1,13 @@
-//! From a pod's manifest to what a container runtime is told.
+//! Translates a pod's manifest into the CRI configurations of its sandbox and containers.
 //!
-//! - [`PodPaths`]: where a pod's files are.
-//! - [`Host`]: what of the node goes into that.
-//! - [`sandbox_config`]: the pod's sandbox. [`warnings`]: what its author should know of it.
-//! - [`container_config`]: one container; makes the files that are mounted into it.
-//! - [`resources`], [`container_resources`]: limits, as they are told at the start and at an in-place resize.
-//! - [`post_start`], [`pre_stop`], [`run_hook`]: lifecycle hooks. [`grace`]: how long an end may take.
+//! - [`PodPaths`]: paths of a pod's files.
+//! - [`Host`]: the facts about the node that the configurations depend on.
+//! - [`sandbox_config`]: the pod's sandbox. [`warnings`]: events about differences from the manifest.
+//! - [`container_config`]: one container; creates the files that are mounted into it.
+//! - [`resources`], [`container_resources`]: limits, for the start and for an in-place resize.
+//! - [`post_start`], [`pre_stop`], [`run_hook`]: lifecycle hooks. [`grace`]: the termination grace period.
 //!
-//! Everything is a function of plain values but for the files ([`container_config`], [`write_hosts`]) and the hooks.
+//! All functions are pure, except those that write files ([`container_config`], [`write_hosts`]) and the hooks.
 
 mod config;
 pub mod dns;

@@ -1,4 +1,4 @@
-//! What is mounted into a container, and where (kubelet `makeMounts`).
+//! The mounts of a container (kubelet `makeMounts`).
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -15,24 +15,24 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::expand;
 use nodewarden_manifest::volume_source::Source;
 
-/// A part of a volume that a container gets instead of the whole.
+/// The `subPath` of a volume that is mounted instead of the whole volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct SubPath {
     pub(super) volume: String,
     /// The volume's directory.
     pub(super) root: PathBuf,
-    /// Below it.
+    /// Path below the volume's directory.
     pub(super) path: String,
-    /// Where it is bound, and what the runtime is told.
+    /// Path at which it is bound; the runtime mounts this path.
     pub(super) target: PathBuf,
 }
 
-/// Mounts of a container and what must be made for them before.
+/// Mounts of a container, and what has to be created before.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Mounts {
     pub(super) mounts: Vec<cri::Mount>,
     pub(super) sub_paths: Vec<SubPath>,
-    /// The pod's hosts file is among them.
+    /// Whether the pod's hosts file is among them.
     pub(super) hosts: bool,
     pub(super) termination_log: PathBuf,
 }
@@ -83,7 +83,7 @@ pub(super) fn mounts(
     Ok(all)
 }
 
-/// A file of the pod's own.
+/// The mount of a file of the pod, such as its hosts file.
 fn file(host_path: &Path, container_path: &str) -> cri::Mount {
     cri::Mount {
         container_path: container_path.to_owned(),
@@ -95,12 +95,12 @@ fn file(host_path: &Path, container_path: &str) -> cri::Mount {
     }
 }
 
-/// From the container's root.
+/// Makes the path absolute.
 fn absolute(path: &str) -> String {
     if path.starts_with('/') { path.to_owned() } else { format!("/{path}") }
 }
 
-/// `subPath`, or `subPathExpr` with every reference known.
+/// `subPath`, or the expanded `subPathExpr`, all of whose variables must be set.
 fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<Option<String>, SpecError> {
     let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let Some(expression) = set(&mount.sub_path_expr) else { return Ok(set(&mount.sub_path)) };
@@ -148,5 +148,4 @@ fn recursive_read_only(mount: &VolumeMount, host: &Host) -> Result<bool, SpecErr
 }
 
 #[cfg(test)]
-#[path = "mounts_tests.rs"]
 mod tests;

@@ -1,11 +1,11 @@
-//! Ports that the runtime maps to the node's (kubelet `MakePortMappings`).
+//! Mappings of container ports to ports of the node (kubelet `MakePortMappings`).
 
 use k8s_openapi::api::core::v1;
 use nodewarden_proto::runtime::v1 as cri;
 
 use nodewarden_manifest::{ContainerKind, Pod};
 
-/// Those of the containers and sidecars: ordinary init containers serve nobody.
+/// The host ports of containers and sidecars; those of other init containers are ignored.
 pub(super) fn mappings(pod: &Pod) -> Vec<cri::PortMapping> {
     let init = pod.spec.init_containers.iter().flatten().zip(&pod.init_containers);
     let sidecars = init.filter(|(_, c)| c.kind == ContainerKind::Sidecar).map(|(manifest, _)| manifest);

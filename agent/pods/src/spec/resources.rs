@@ -1,4 +1,4 @@
-//! A container's limits, as CRI has them.
+//! A container's limits in CRI's form.
 
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -6,31 +6,31 @@ use super::Host;
 use nodewarden_manifest::{Container, Pod};
 use nodewarden_qos::{ContainerParameters, container};
 
-/// What is said of one of the pod's containers, at its start and at an in-place resize.
+/// The limits of one of the pod's containers, for its start and for an in-place resize.
 pub fn container_resources(pod: &Pod, container: &Container, host: &Host) -> cri::LinuxContainerResources {
     resources(&container::parameters(pod, container, host.node))
 }
 
-/// The same in CRI's form. What is not told is zero.
-pub fn resources(told: &ContainerParameters) -> cri::LinuxContainerResources {
+/// Converts limits into CRI's form. Values that are not set are zero.
+pub fn resources(parameters: &ContainerParameters) -> cri::LinuxContainerResources {
     let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     let or_zero = |n: Option<u64>| n.map_or(0, signed);
     cri::LinuxContainerResources {
-        cpu_period: or_zero(told.cpu_period),
-        cpu_quota: or_zero(told.cpu_quota),
-        cpu_shares: signed(told.cpu_shares),
-        memory_limit_in_bytes: or_zero(told.memory_limit_in_bytes),
-        oom_score_adj: told.oom_score_adj.map_or(0, i64::from),
+        cpu_period: or_zero(parameters.cpu_period),
+        cpu_quota: or_zero(parameters.cpu_quota),
+        cpu_shares: signed(parameters.cpu_shares),
+        memory_limit_in_bytes: or_zero(parameters.memory_limit_in_bytes),
+        oom_score_adj: parameters.oom_score_adj.map_or(0, i64::from),
         cpuset_cpus: String::new(),
         cpuset_mems: String::new(),
-        // Sizes as the cgroup files' names have them: `2MB`, `1GB`.
-        hugepage_limits: told
+        // Sizes are written as in names of cgroup files: `2MB`, `1GB`.
+        hugepage_limits: parameters
             .hugepage_limits
             .iter()
             .map(|(size, limit)| cri::HugepageLimit { page_size: size.to_string(), limit: *limit })
             .collect(),
-        unified: told.unified.iter().map(|(file, value)| (file.clone(), value.clone())).collect(),
-        memory_swap_limit_in_bytes: or_zero(told.memory_swap_limit_in_bytes),
+        unified: parameters.unified.iter().map(|(file, value)| (file.clone(), value.clone())).collect(),
+        memory_swap_limit_in_bytes: or_zero(parameters.memory_swap_limit_in_bytes),
     }
 }
 
@@ -42,8 +42,8 @@ mod tests {
     use nodewarden_machine::cgroup::control::PageSize;
 
     #[test]
-    fn every_field() {
-        let told = ContainerParameters {
+    fn every_field_is_converted() {
+        let parameters = ContainerParameters {
             cpu_period: Some(1),
             cpu_quota: Some(2),
             cpu_shares: 3,
@@ -65,7 +65,7 @@ mod tests {
             unified: [("memory.oom.group".to_owned(), "1".to_owned())].into(),
             ..Default::default()
         };
-        assert_eq!(resources(&told), expected);
+        assert_eq!(resources(&parameters), expected);
         let nothing = ContainerParameters { cpu_shares: 2, ..Default::default() };
         assert_eq!(resources(&nothing), cri::LinuxContainerResources { cpu_shares: 2, ..Default::default() });
     }

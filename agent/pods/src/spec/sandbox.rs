@@ -1,4 +1,4 @@
-//! A pod's sandbox (kubelet kuberuntime_sandbox.go, kuberuntime_sandbox_linux.go).
+//! The CRI configuration of a pod's sandbox (kubelet kuberuntime_sandbox.go, kuberuntime_sandbox_linux.go).
 
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -6,10 +6,10 @@ use super::{Host, SpecError, dns, hostname, labels, ports, resources, security};
 use nodewarden_manifest::Pod;
 use nodewarden_qos::container;
 
-/// What the runtime is told of the pod as a whole. `cgroup_parent`: the pod's cgroup as CRI wants it.
+/// The configuration of the pod's sandbox. `cgroup_parent` is the pod's cgroup in the form that CRI expects.
 ///
 /// # Errors
-/// A full name that the kernel does not take, a `dnsPolicy` that nobody knows.
+/// The fully qualified name is too long for the kernel, or the `dnsPolicy` is unknown.
 pub fn sandbox_config(
     pod: &Pod,
     attempt: u32,
@@ -17,9 +17,10 @@ pub fn sandbox_config(
     host: &Host,
 ) -> Result<cri::PodSandboxConfig, SpecError> {
     let host_network = pod.spec.host_network.unwrap_or(false);
-    // On the node's network its name is the node's.
+    // On the host network the pod has the node's host name.
     let hostname = if host_network { String::new() } else { hostname::for_kernel(pod, host)? };
-    let overhead = container::overhead(pod, host.node).map(|told| resources(&told)).unwrap_or_default();
+    let overhead =
+        container::overhead(pod, host.node).map(|parameters| resources(&parameters)).unwrap_or_default();
     let sysctls = pod.spec.security_context.iter().flat_map(|c| c.sysctls.iter().flatten());
     Ok(cri::PodSandboxConfig {
         metadata: Some(cri::PodSandboxMetadata {
@@ -46,12 +47,11 @@ pub fn sandbox_config(
     })
 }
 
-/// What of the pod is done otherwise than its manifest says, each as an event's reason and message: a resolver with more
-/// than a resolver takes, `ClusterFirst` without a cluster's servers.
+/// Differences from the manifest, each as reason and message of an event: a resolver configuration that exceeds the
+/// limits, or `ClusterFirst` without servers of a cluster.
 pub fn warnings(pod: &Pod, host: &Host) -> Vec<(String, String)> {
     dns::config(pod, host).map(|(_, warnings)| warnings).unwrap_or_default()
 }
 
 #[cfg(test)]
-#[path = "sandbox_tests.rs"]
 mod tests;

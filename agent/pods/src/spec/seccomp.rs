@@ -1,4 +1,4 @@
-//! Profiles of seccomp and AppArmor (kubelet kuberuntime/helpers.go).
+//! Seccomp and AppArmor profiles (kubelet kuberuntime/helpers.go).
 
 use k8s_openapi::api::core::v1;
 use nodewarden_proto::runtime::v1::{SecurityProfile, security_profile::ProfileType};
@@ -6,19 +6,19 @@ use nodewarden_proto::runtime::v1::{SecurityProfile, security_profile::ProfileTy
 use super::{Host, SpecError};
 use nodewarden_manifest::Pod;
 
-/// The form of AppArmor's profiles before there was a field; the API server still takes it over.
+/// The annotation for AppArmor profiles from before the field existed; the API server still converts it.
 const APPARMOR_ANNOTATION: &str = "container.apparmor.security.beta.kubernetes.io/";
 
 fn profile(kind: ProfileType, localhost: String) -> SecurityProfile {
     SecurityProfile { profile_type: kind.into(), localhost_ref: localhost }
 }
 
-/// RuntimeDefault, which every sandbox has.
+/// The profile RuntimeDefault, which every sandbox has.
 pub(super) fn runtime_default() -> SecurityProfile {
     profile(ProfileType::RuntimeDefault, String::new())
 }
 
-/// The container's, else the pod's, else what `seccompDefault` says.
+/// The seccomp profile of the container, else that of the pod, else the one set by `seccompDefault`.
 pub(super) fn seccomp(
     pod: &Pod,
     container: &v1::Container,
@@ -43,7 +43,8 @@ pub(super) fn seccomp(
     }
 }
 
-/// The container's, else the pod's, else the annotation's; none is what the runtime thinks best.
+/// The AppArmor profile of the container, else that of the pod, else that of the annotation; with `None` the runtime
+/// chooses.
 pub(super) fn apparmor(pod: &Pod, container: &v1::Container) -> Result<Option<SecurityProfile>, SpecError> {
     let own = container.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());
     let of_pod = pod.spec.security_context.as_ref().and_then(|c| c.app_armor_profile.as_ref());

@@ -1,4 +1,4 @@
-//! What a container's processes may do (kubelet kuberuntime/security_context_linux.go, pkg/securitycontext).
+//! Security contexts (kubelet kuberuntime/security_context_linux.go, pkg/securitycontext).
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -9,7 +9,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use super::{Host, SpecError, seccomp};
 use nodewarden_manifest::Pod;
 
-/// What a container does not see, unless its `procMount` is Unmasked.
+/// Paths hidden from a container, unless its `procMount` is Unmasked.
 const MASKED: [&str; 12] = [
     "/proc/asound",
     "/proc/acpi",
@@ -24,13 +24,13 @@ const MASKED: [&str; 12] = [
     "/sys/firmware",
     "/sys/devices/virtual/powercap",
 ];
-/// What it cannot write.
+/// Paths that are read-only in a container, unless its `procMount` is Unmasked.
 const READ_ONLY: [&str; 5] = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 
-/// One container's. `image` tells the user where the manifest does not.
+/// The security context of a container. The user is that of `image` if the manifest has none.
 ///
 /// # Errors
-/// `runAsNonRoot` of a container that would run as root, or as nobody knows whom; profiles of an unknown type.
+/// `runAsNonRoot` is set and the container would run as root or as an unknown user; or a profile has an unknown type.
 pub(super) fn container(
     pod: &Pod,
     container: &v1::Container,
@@ -71,7 +71,7 @@ pub(super) fn container(
     })
 }
 
-/// The sandbox's.
+/// The security context of the sandbox.
 pub(super) fn sandbox(pod: &Pod) -> cri::LinuxSandboxSecurityContext {
     let of_pod = pod.spec.security_context.clone().unwrap_or_default();
     cri::LinuxSandboxSecurityContext {
@@ -106,7 +106,7 @@ fn selinux(options: SELinuxOptions) -> cri::SeLinuxOption {
     }
 }
 
-/// `fsGroup` first, as the kubelet has it.
+/// `fsGroup` first, as in the kubelet.
 fn supplemental_groups(of_pod: &PodSecurityContext) -> Vec<i64> {
     of_pod.fs_group.into_iter().chain(of_pod.supplemental_groups.iter().flatten().copied()).collect()
 }
@@ -136,7 +136,7 @@ fn namespaces(pod: &Pod) -> cri::NamespaceOption {
     }
 }
 
-/// Whom an image wants to run as.
+/// The user that an image specifies.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum ImageUser {
     Id(i64),
@@ -144,7 +144,7 @@ enum ImageUser {
 }
 
 impl ImageUser {
-    /// One that says nothing runs as root.
+    /// The user of the image; root if it specifies none.
     fn of(image: &cri::Image) -> Self {
         match &image.uid {
             Some(uid) => Self::Id(uid.value),
@@ -174,7 +174,7 @@ fn verify_non_root(
     }
 }
 
-/// [`MASKED`], and each processor's count of thermal events where the machine has it; looked for once.
+/// [`MASKED`], and the thermal event counters of each processor if the machine has them; determined once.
 fn masked_paths() -> &'static [String] {
     static PATHS: OnceLock<Vec<String>> = OnceLock::new();
     PATHS.get_or_init(|| {
@@ -187,5 +187,4 @@ fn masked_paths() -> &'static [String] {
 }
 
 #[cfg(test)]
-#[path = "security_tests.rs"]
 mod tests;

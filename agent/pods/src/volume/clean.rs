@@ -1,5 +1,5 @@
-//! Takes a pod's directory away: first what is mounted in it, then what is in it. Links are removed and never followed;
-//! nothing below a mount is touched.
+//! Removes a pod's directory: first unmounts what is mounted in it, then removes its contents. Links are removed and
+//! never followed; nothing below a remaining mount is touched.
 
 use std::ffi::{CStr, OsStr};
 use std::fs;
@@ -16,11 +16,11 @@ use nix::unistd::{UnlinkatFlags, unlinkat};
 
 use super::{VolumeError, mount_table};
 
-/// How often mounts are looked for again: one may have been below another.
+/// How often the mounts are listed and unmounted: one may have been hidden by another.
 const ROUNDS: usize = 8;
-/// Directories below each other that are gone through in place, each an open file; what is deeper is moved up first.
+/// Maximum depth of directories that are emptied in place, each with an open descriptor; deeper ones are moved up first.
 const DEEPEST: usize = 64;
-/// How often a directory is gone through that is not empty afterwards.
+/// How often a directory is emptied again if it is not empty afterwards.
 const PASSES: usize = 3;
 const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_DIRECTORY)
@@ -28,11 +28,11 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// Removes the pod's directory `pod_dir`; nothing to do if it is not there. May be called again after an error, and goes
-/// on then.
+/// Removes the pod's directory `pod_dir`; succeeds if it does not exist. May be called again after an error and then
+/// continues.
 ///
 /// # Errors
-/// What could not be unmounted or removed. What stays mounted is left whole.
+/// Something could not be unmounted or removed. The contents of remaining mounts are not touched.
 pub fn clean(pod_dir: &Path) -> Result<(), VolumeError> {
     match fs::symlink_metadata(pod_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -47,10 +47,10 @@ pub fn clean(pod_dir: &Path) -> Result<(), VolumeError> {
     take_away(pod_dir, &parent, name)
 }
 
-/// Removes a directory in which nothing has been mounted; nothing to do if it is not there.
+/// Removes a directory in which nothing is mounted; succeeds if it does not exist.
 ///
 /// # Errors
-/// What could not be removed: a link, or something that is mounted there after all, which is left whole.
+/// Something could not be removed, `pod_dir` is a link, or something is mounted below it after all, which is not touched.
 pub fn remove(pod_dir: &Path) -> Result<(), VolumeError> {
     let (Some(parent), Some(name)) = (pod_dir.parent(), pod_dir.file_name()) else {
         return Err(VolumeError::Mounted(pod_dir.to_owned()));
@@ -71,7 +71,7 @@ fn take_away(pod_dir: &Path, parent: &Path, name: &OsStr) -> Result<(), VolumeEr
         removal.empty(top.as_fd(), pod_dir, 0)?;
         match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => break,
-            // What was moved up is there now.
+            // Directories that were moved up are here now.
             Err(Errno::ENOTEMPTY) if removal.moved > 0 || pass < PASSES => removal.moved = 0,
             Err(errno) => return Err(failed("remove", pod_dir, errno)),
         }
@@ -88,7 +88,7 @@ fn unmount(pod_dir: &Path) -> Result<(), VolumeError> {
         for point in points.iter().rev() {
             let busy = matches!(umount2(point, MntFlags::UMOUNT_NOFOLLOW), Err(Errno::EBUSY));
             if busy {
-                // Gone from here now, and for good when its last user is.
+                // Detached now; the kernel unmounts it when its last user ends.
                 let _ = umount2(point, MntFlags::UMOUNT_NOFOLLOW | MntFlags::MNT_DETACH);
             }
         }
@@ -99,16 +99,16 @@ fn unmount(pod_dir: &Path) -> Result<(), VolumeError> {
     }
 }
 
-/// A directory on its way out.
+/// The removal of a directory.
 struct Removal<'a> {
     top: BorrowedFd<'a>,
     pod_dir: &'a Path,
-    /// How many directories were moved up to `top` since it was last listed.
+    /// Number of directories moved up to `top` since it was last listed.
     moved: usize,
 }
 
 impl Removal<'_> {
-    /// Removes what is in a directory that is `depth` below the top.
+    /// Removes the contents of a directory at `depth` levels below the top.
     fn empty(&mut self, dir: BorrowedFd<'_>, path: &Path, depth: usize) -> Result<(), VolumeError> {
         let listed = openat(dir, ".", DIRECTORY, Mode::empty()).and_then(Dir::from_fd);
         let mut listed = listed.map_err(|errno| failed("open", path, errno))?;
@@ -142,7 +142,7 @@ impl Removal<'_> {
             let dir = match enter(above, name) {
                 Ok(dir) => dir,
                 Err(Errno::ENOENT) => break,
-                // Not every file system tells kinds while it lists.
+                // Not every file system reports the kind of an entry when listing.
                 Err(Errno::ENOTDIR | Errno::ELOOP) => return file(above, name, path),
                 Err(errno) => return Err(failed("open", path, errno)),
             };
@@ -156,7 +156,7 @@ impl Removal<'_> {
         Ok(())
     }
 
-    /// A tree deeper than there are files to open, one level up.
+    /// Moves a directory to the top, because deeper recursion would need too many open files.
     fn move_up(&mut self, above: BorrowedFd<'_>, name: &CStr, path: &Path) -> Result<(), VolumeError> {
         loop {
             self.moved += 1;
@@ -177,11 +177,11 @@ fn file(above: BorrowedFd<'_>, name: &CStr, path: &Path) -> Result<(), VolumeErr
     }
 }
 
-/// Opens a directory that is in the same mount.
+/// Opens a directory unless it is a mount point.
 fn enter<N: nix::NixPath + ?Sized>(above: BorrowedFd<'_>, name: &N) -> nix::Result<OwnedFd> {
     let here = ResolveFlag::RESOLVE_NO_XDEV | ResolveFlag::RESOLVE_NO_SYMLINKS | ResolveFlag::RESOLVE_BENEATH;
     match openat2(above, name, OpenHow::new().flags(DIRECTORY).resolve(here)) {
-        // Linux before 5.6. A mount of the same file system cannot be told there; none was left a moment ago.
+        // Linux before 5.6: a mount of the same file system cannot be recognized, but all mounts were just removed.
         Err(Errno::ENOSYS) => {
             let dir = openat(above, name, DIRECTORY, Mode::empty())?;
             if fstat(&dir)?.st_dev == fstat(above)?.st_dev { Ok(dir) } else { Err(Errno::EXDEV) }
@@ -190,7 +190,7 @@ fn enter<N: nix::NixPath + ?Sized>(above: BorrowedFd<'_>, name: &N) -> nix::Resu
     }
 }
 
-/// EXDEV, and EBUSY at a removal: something is mounted there.
+/// Converts an error; EXDEV, and EBUSY at a removal, mean that something is mounted there.
 fn failed(call: &'static str, path: &Path, errno: Errno) -> VolumeError {
     match errno {
         Errno::EXDEV | Errno::EBUSY => VolumeError::Mounted(PathBuf::from(path)),
@@ -199,5 +199,4 @@ fn failed(call: &'static str, path: &Path, errno: Errno) -> VolumeError {
 }
 
 #[cfg(test)]
-#[path = "clean_tests.rs"]
 mod tests;

@@ -1,4 +1,4 @@
-//! `downwardAPI`: what is known of the pod, as files (kubelet pkg/volume/downwardapi).
+//! `downwardAPI` volumes: fields of the pod as files (kubelet pkg/volume/downwardapi).
 
 use std::fs;
 use std::io::Write;
@@ -15,10 +15,10 @@ use nodewarden_qos::Node;
 
 const DEFAULT_MODE: i32 = 0o644;
 
-/// Writes every such volume of the pod, each file at once or not at all; those that are as they should be are left.
+/// Writes all `downwardAPI` volumes of the pod. Each file is replaced atomically; unchanged files are not written.
 ///
 /// # Errors
-/// Fields that nobody knows, files that cannot be written; the volume is named.
+/// A field is unknown or a file cannot be written; the error names the volume.
 pub(crate) fn write_downward(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), VolumeError> {
     for volume in pod.spec.volumes.iter().flatten() {
         if let Some(Source::DownwardApi(asked)) = Source::of(volume) {
@@ -50,7 +50,7 @@ fn write_volume(
             directory(parent, 0o755)?;
         }
         let mode = item.mode.or(asked.default_mode).unwrap_or(DEFAULT_MODE);
-        // The group reads what fsGroup says is its.
+        // With fsGroup the group may read the file.
         let mode = mode.unsigned_abs() | if group.is_some() { 0o440 } else { 0 };
         write(&path, &content, mode, group)?;
     }

@@ -1,4 +1,4 @@
-//! `emptyDir`: a directory of the pod's own, on the disk, in memory or in huge pages (kubelet pkg/volume/emptydir).
+//! `emptyDir` volumes: an empty directory on disk, in memory or in huge pages (kubelet pkg/volume/emptydir).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,7 +18,7 @@ use nodewarden_qos as qos;
 use nodewarden_qos::Node;
 use nodewarden_qos::allocatable;
 
-/// What is to be there.
+/// The volume to create.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     backing: Backing,
@@ -57,8 +57,8 @@ impl Wanted {
     }
 }
 
-/// Bytes: the least of `sizeLimit`, the pod's memory limit and what the node has for pods
-/// (`calculateEmptyDirMemorySize`, KEP-1967).
+/// Size in bytes of a volume in memory: the minimum of `sizeLimit`, the pod's memory limit and the node's allocatable
+/// memory (`calculateEmptyDirMemorySize`, KEP-1967).
 fn memory_size(asked: Option<&EmptyDirVolumeSource>, pod: &Pod, node: Node<'_>) -> u64 {
     let allocatable = allocatable::allocatable(node.capacity, node.settings).memory_bytes;
     let of_pod = match qos::pod::limits(pod, node).memory_max {
@@ -71,7 +71,7 @@ fn memory_size(asked: Option<&EmptyDirVolumeSource>, pod: &Pod, node: Node<'_>) 
     [of_pod, own].into_iter().flatten().fold(allocatable, u64::min)
 }
 
-/// The one size among the pod's huge pages (`getPageSizeMountOption`).
+/// The page size of the pod's huge pages; an error if there are several (`getPageSizeMountOption`).
 fn only_page_size(pod: &Pod) -> Result<u64, VolumeError> {
     let containers = pod.containers.iter().chain(&pod.init_containers);
     let names = containers.flat_map(|c| c.resources.requests.keys());
@@ -83,15 +83,15 @@ fn only_page_size(pod: &Pod) -> Result<u64, VolumeError> {
     }
 }
 
-/// Makes it unless it is there. Mode and group are there with the directory: what a container changed of them since
-/// stays.
+/// Creates the volume unless it exists. Mode and group are set when the directory is created; later changes by a
+/// container are kept.
 pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
     let (Some(parent), Some(name)) = (dir.parent(), dir.file_name()) else {
         return Err(VolumeError::Unsupported);
     };
     directory(parent, 0o750)?;
     if fs::symlink_metadata(dir).is_err() {
-        // No volume is called so: names begin with a letter or a digit.
+        // No volume has such a name: names begin with a letter or a digit.
         let new = parent.join(format!(".{}.new", name.to_string_lossy()));
         let _ = fs::remove_dir(&new);
         fs::create_dir(&new).map_err(VolumeError::file("create", &new))?;
@@ -114,7 +114,7 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
         Backing::Disk => Ok(()),
         Backing::Memory { size } => {
             let options = format!("size={size},{}", owner(0o1777));
-            // Not to be swapped out, where the kernel can (Linux 6.4).
+            // Without swap if the kernel supports it (Linux 6.4).
             match mounted("tmpfs", &real, &format!("{options},noswap")) {
                 Err(Errno::EINVAL) => mounted("tmpfs", &real, &options),
                 done => done,
@@ -126,14 +126,14 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
     }
     .map_err(VolumeError::call("mount", dir))?;
     if matches!(wanted.backing, Backing::HugePages { .. }) && wanted.group.is_some() {
-        // hugetlbfs takes no setgid bit as an option.
+        // hugetlbfs does not accept the setgid bit in its mount options.
         let mode = fs::Permissions::from_mode(with_group(0o755, wanted.group));
         fs::set_permissions(&real, mode).map_err(VolumeError::file("chmod", dir))?;
     }
     Ok(())
 }
 
-/// What `fsGroup` adds: the group reads, writes and enters, and has what is made inside (`SetVolumeOwnership`).
+/// Adds the mode bits for `fsGroup`: the group may read, write and enter, and owns new files (`SetVolumeOwnership`).
 fn with_group(mode: u32, group: Option<u32>) -> u32 {
     if group.is_some() { mode | 0o2770 } else { mode }
 }
@@ -143,5 +143,4 @@ fn mounted(kind: &str, dir: &Path, options: &str) -> nix::Result<()> {
 }
 
 #[cfg(test)]
-#[path = "empty_dir_tests.rs"]
 mod tests;

@@ -1,19 +1,19 @@
-//! Why a volume is not there.
+//! Errors of volumes.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
-/// What went wrong with a volume.
+/// Why a volume could not be prepared or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
     #[error("{call} {}: {source}", path.display())]
     File { call: &'static str, path: PathBuf, source: io::Error },
-    /// In the kubelet's words (pkg/volume/hostpath).
+    /// The check of a `hostPath` failed; the message is the kubelet's (pkg/volume/hostpath).
     #[error("hostPath type check failed: {} {fault}", path.display())]
     HostPath { path: PathBuf, fault: HostPathFault },
-    /// A link or `..` that leads elsewhere, or a path that no longer is what it was.
+    /// A link or `..` leads out of the volume, or the path was changed meanwhile.
     #[error("{} leads out of the volume {}", path.display(), root.display())]
     Escape { root: PathBuf, path: PathBuf },
     #[error("medium HugePages needs huge pages of one size among the containers' limits")]
@@ -22,14 +22,14 @@ pub enum VolumeError {
     Unsupported,
     #[error("{path}: {source}")]
     Field { path: String, source: crate::fields::FieldError },
-    /// Something is still mounted there.
+    /// Something is still mounted at this path.
     #[error("{} is still mounted and was left alone", .0.display())]
     Mounted(PathBuf),
     #[error("volume {volume:?}: {source}")]
     Of { volume: String, source: Box<VolumeError> },
 }
 
-/// What a `hostPath` is not.
+/// Why a `hostPath` does not match its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostPathFault {
     #[error("is not a directory")]

@@ -1,4 +1,4 @@
-//! `hostPath`: what is there must be what its type says (kubelet pkg/volume/hostpath `checkTypeInternal`).
+//! `hostPath` volumes: checks the path against its type (kubelet pkg/volume/hostpath `checkTypeInternal`).
 
 use std::fs::{self, FileType};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::Path;
 
 use super::{HostPathFault, VolumeError};
 
-/// Checks, and makes what `…OrCreate` says if nothing is there. Follows links, as the runtime will.
+/// Checks the path; with `…OrCreate`, creates it if it does not exist. Follows links, as the runtime does.
 pub(super) fn check(path: &Path, kind: &str) -> Result<(), VolumeError> {
     let found = || match fs::metadata(path) {
         Ok(metadata) => Ok(Some(metadata.file_type())),
@@ -49,5 +49,4 @@ pub(super) fn check(path: &Path, kind: &str) -> Result<(), VolumeError> {
 }
 
 #[cfg(test)]
-#[path = "host_path_tests.rs"]
 mod tests;

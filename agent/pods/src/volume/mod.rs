@@ -1,7 +1,7 @@
-//! A pod's volumes on this node: `emptyDir`, `hostPath`, `downwardAPI`. All that is made is below the pod's directory,
-//! and goes with [`clean`].
+//! A pod's volumes: `emptyDir`, `hostPath`, `downwardAPI`. Everything is created below the pod's directory and removed
+//! by [`clean`].
 //!
-//! Mounts are made in the agent's own mount namespace: it must be the runtime's.
+//! Mounts are created in the agent's mount namespace, which must be that of the runtime.
 
 mod clean;
 mod downward;
@@ -26,11 +26,11 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 use nodewarden_qos::Node;
 
-/// Makes the pod's directories and its volumes, as far as they are not there: directories and in-memory file systems of
-/// `emptyDir`, what `hostPath` says should be there. To be called before the pod's sandbox is made, and again at will.
+/// Creates missing directories and volumes of the pod: directories and in-memory file systems of `emptyDir`, and paths
+/// of `hostPath` with `…OrCreate`. Called before the pod's sandbox is created; may be called again.
 ///
 /// # Errors
-/// What could not be made or is not what the manifest says; the volume is named.
+/// A volume could not be created or does not match the manifest; the error names the volume.
 pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), VolumeError> {
     directory(&paths.pod_dir, 0o750)?;
     directory(&paths.volumes(), 0o750)?;
@@ -44,7 +44,7 @@ pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), Volume
             Some(Source::HostPath(asked)) => {
                 host_path::check(Path::new(&asked.path), asked.type_.as_deref().unwrap_or_default())
             }
-            // Written when a container is made, since resources may have changed by then.
+            // Written when a container is created, because resources may have changed by then.
             Some(Source::DownwardApi(_)) => Ok(()),
             None => Err(VolumeError::Unsupported),
         };
@@ -53,7 +53,7 @@ pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), Volume
     Ok(())
 }
 
-/// The uids of the pods that have a directory below `pods_dir`; none if that is not there.
+/// The uids of the pods that have a directory below `pods_dir`; empty if that does not exist.
 ///
 /// # Errors
 /// The directory cannot be listed.
@@ -75,7 +75,7 @@ pub fn present(pods_dir: &Path) -> io::Result<Vec<String>> {
     Ok(uids)
 }
 
-/// Whether a pod's directory still holds a volume or a part of one.
+/// Whether a pod's directory still contains a volume or a `subPath` of one.
 pub fn has_volumes(pod_dir: &Path) -> bool {
     let below = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
     below(&pod_dir.join("volumes")).any(|plugin| below(&plugin).next().is_some())

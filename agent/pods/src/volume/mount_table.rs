@@ -1,4 +1,4 @@
-//! What is mounted where, as the kernel reports it (proc_pid_mountinfo(5)).
+//! The mount table of the agent's mount namespace (proc_pid_mountinfo(5)).
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,8 +8,8 @@ use nodewarden_machine::mountinfo;
 
 const TABLE: &str = "/proc/self/mountinfo";
 
-/// Mount points at or below a directory, in the order they were made. The directory must be written without links, as
-/// the kernel has it.
+/// Mount points at or below a directory, in the order of mounting. The path of the directory must not contain links, as
+/// in the kernel's table.
 pub(super) fn below(dir: &Path) -> Result<Vec<PathBuf>, VolumeError> {
     let table = fs::read(TABLE).map_err(VolumeError::file("read", Path::new(TABLE)))?;
     Ok(mountinfo::parse_below(&table, dir).map(|mount| mount.mount_point).collect())

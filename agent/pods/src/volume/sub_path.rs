@@ -1,7 +1,8 @@
-//! A part of a volume for a container (`subPath`), so that no link inside the volume leads out of it: a container that
-//! shares the volume may change it at any moment (CVE-2017-1002101, CVE-2021-25741).
+//! Binds a `subPath` of a volume for a container, such that no link inside the volume can lead out of it, although a
+//! container that shares the volume may change it at any moment (CVE-2017-1002101, CVE-2021-25741).
 //!
-//! The part is opened once, held, and bound where only the agent writes; the runtime is told that place.
+//! The path is opened once, and the open file is bound at a path where only the agent can write; the runtime mounts
+//! that path.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -15,11 +16,11 @@ use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
 
 use super::{VolumeError, directory, mount_table};
 
-/// Binds `path`, below the volume's `root`, at `target`; makes it a directory with the root's mode if it is not there.
-/// What was bound before is replaced: containers that run keep theirs.
+/// Binds `path`, below the volume's `root`, at `target`; creates it as a directory with the root's mode if it does not
+/// exist. A previous bind mount is replaced; running containers keep theirs.
 ///
 /// # Errors
-/// A path that leads out of the volume, or a call that failed.
+/// The path leads out of the volume, or a system call failed.
 pub(crate) fn bind_sub_path(root: &Path, path: &str, target: &Path) -> Result<(), VolumeError> {
     let parts = parts(root, path)?;
     let volume = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
@@ -32,7 +33,7 @@ pub(crate) fn bind_sub_path(root: &Path, path: &str, target: &Path) -> Result<()
         .map_err(VolumeError::call("mount", target))
 }
 
-/// An empty directory or file to bind on; what was bound there goes.
+/// Creates an empty directory or file as mount point, after unmounting what was bound there.
 fn make_target(target: &Path, is_dir: bool) -> Result<(), VolumeError> {
     let Some(parent) = target.parent() else { return Err(VolumeError::Mounted(target.to_owned())) };
     directory(parent, 0o750)?;
@@ -52,7 +53,7 @@ fn make_target(target: &Path, is_dir: bool) -> Result<(), VolumeError> {
     made.map_err(VolumeError::file("create", target))
 }
 
-/// The names of a path that stays below.
+/// The components of a path; an error if it leads out of the volume.
 fn parts<'a>(root: &Path, path: &'a str) -> Result<Vec<&'a Path>, VolumeError> {
     let part = |component| match component {
         Component::Normal(name) => Some(Ok(Path::new(name))),
@@ -62,14 +63,14 @@ fn parts<'a>(root: &Path, path: &'a str) -> Result<Vec<&'a Path>, VolumeError> {
     Path::new(path).components().filter_map(part).collect()
 }
 
-/// A volume that is gone through name by name.
+/// A volume whose paths are resolved component by component.
 struct Walk<'a> {
     root: &'a Path,
     volume: BorrowedFd<'a>,
 }
 
 impl Walk<'_> {
-    /// What is there, made as far as it is missing.
+    /// Opens the path and creates missing directories.
     fn open(&self, parts: &[&Path]) -> Result<OwnedFd, VolumeError> {
         let whole: PathBuf = parts.iter().collect();
         if whole.as_os_str().is_empty() {
@@ -88,7 +89,7 @@ impl Walk<'_> {
         self.below(&whole)
     }
 
-    /// One directory with the mode of the volume's own (kubelet `SafeMakeDir`).
+    /// Creates a directory with the mode of the volume's root (kubelet `SafeMakeDir`).
     fn make(&self, parent: &OwnedFd, name: &Path) -> Result<(), VolumeError> {
         let path = self.root.join(name);
         let of_root = fs::metadata(self.root).map_err(VolumeError::file("stat", self.root))?;
@@ -100,17 +101,17 @@ impl Walk<'_> {
         }
         let flags = OFlag::O_RDONLY | OFlag::O_DIRECTORY | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let made = openat(parent, name, flags, Mode::empty()).map_err(VolumeError::call("open", &path))?;
-        // The process's umask took its part.
+        // Set explicitly, because the umask was applied to the mode.
         fchmod(&made, mode).map_err(VolumeError::call("chmod", &path))
     }
 
-    /// Opens without leaving the volume: links inside it are followed, those that lead out are not.
+    /// Opens a path without leaving the volume: links inside it are followed, links that lead out are an error.
     fn below(&self, path: &Path) -> Result<OwnedFd, VolumeError> {
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let whole = self.root.join(path);
-        // EAGAIN: somebody renamed meanwhile, and nobody knows whether it stayed inside.
+        // EAGAIN: something was renamed meanwhile, so the kernel cannot guarantee that the path stayed inside.
         let opened =
             (0..32).map(|_| openat2(self.volume, path, how)).find(|o| !matches!(o, Err(Errno::EAGAIN)));
         match opened.unwrap_or(Err(Errno::EAGAIN)) {
@@ -121,7 +122,7 @@ impl Walk<'_> {
         }
     }
 
-    /// Name by name, and no link at all.
+    /// Opens a path component by component and refuses every link.
     fn without_links(&self, path: &Path) -> Result<OwnedFd, VolumeError> {
         let flags = OFlag::O_PATH | OFlag::O_NOFOLLOW | OFlag::O_CLOEXEC;
         let whole = self.root.join(path);
@@ -144,5 +145,4 @@ impl Walk<'_> {
 }
 
 #[cfg(test)]
-#[path = "sub_path_tests.rs"]
 mod tests;

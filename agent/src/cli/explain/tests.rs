@@ -1,4 +1,4 @@
-//! What is told of decisions.
+//! What is explanation of decisions.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ fn now() -> Timestamp {
     Timestamp::from_second(1_700_000_100).unwrap()
 }
 
-fn told(pod: &str, decisions: &[Arc<Decision>], total: u32, considered: u32) -> Told {
-    Told {
+fn explanation(pod: &str, decisions: &[Arc<Decision>], total: u32, considered: u32) -> Explanation {
+    Explanation {
         pod: pod.into(),
         with_considered: false,
         decisions: decisions.iter().map(|own| (**own).clone()).collect(),
@@ -33,10 +33,10 @@ memory.available     60.0Mi      100Mi    24.0Gi  hard  for 2ms
 pid.available         30.0k      1.00k     32.8k  hard  no
 
 ORDER  POD             QOS           PRIORITY   USAGE  REQUEST    OVER  DECISION
-    1  shop/cart-5d9c  Burstable            0   900Mi    100Mi   800Mi  had to go
-    2  shop/web        Burstable            0   300Mi    200Mi   100Mi  stays
+    1  shop/cart-5d9c  Burstable            0   900Mi    100Mi   800Mi  evicted
+    2  shop/web        Burstable            0   300Mi    200Mi   100Mi  kept
     3  shop/idle       BestEffort           0  1.00Mi        0  1.00Mi  stays
-    -  shop/proxy      Guaranteed  2000000000   200Mi    150Mi  50.0Mi  stays: critical
+    -  shop/proxy      Guaranteed  2000000000   200Mi    150Mi  50.0Mi  kept: critical
 
 STEP         AFTER     TOOK  RESULT
 read           0ns  180.0µs
@@ -44,7 +44,7 @@ rank       180.0µs   12.0µs  3 pods may go
 kill       230.0µs  900.0µs  4 processes
 memory back  1.1ms   41.0ms  960Mi available
 ";
-    let text = told("", &taken()[..1], 1, 0).text(false, now());
+    let text = explanation("", &taken()[..1], 1, 0).text(false, now());
     // Columns of the steps stand as wide as their widest cell.
     let squeezed = |text: &str| {
         text.lines().map(|l| l.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
@@ -56,11 +56,11 @@ memory back  1.1ms   41.0ms  960Mi available
 
 #[test]
 fn units_follow_what_was_short() {
-    let text = told("", &taken()[1..], 2, 0).text(false, now());
+    let text = explanation("", &taken()[1..], 2, 0).text(false, now());
     for part in [
         "Decision 6, 1m10s ago (2023-11-14T22:13:50.000Z): preemption, woken by shop/proxy is critical and finds too",
         "cpu          200m       500m         2  hard  for 0ms\n",
-        "    1  shop/web        Burstable         0   400m     400m     -  had to go\n",
+        "    1  shop/web        Burstable         0   400m     400m     -  evicted\n",
         "\nDecision 5, 1m20s ago (2023-11-14T22:13:40.000Z), nothing was done: eviction, woken by timer 40ms\n",
         "nodefs.inodesFree      40.0k      50.0k     1.00M  soft, after 1m30s  for 1m35s\n",
     ] {
@@ -75,13 +75,13 @@ fn figures_are_of_the_signal_that_was_acted_on() {
     let mut inodes = taken()[2].signals[0].clone();
     (inodes.hard, inodes.grace_ms) = (true, None);
     own.signals.insert(0, inodes.clone());
-    let text = told("", &[Arc::new(own.clone())], 1, 0).text(false, now());
+    let text = explanation("", &[Arc::new(own.clone())], 1, 0).text(false, now());
     assert!(text.contains("900Mi"), "{text}");
-    // A soft threshold whose grace is not over has evicted nobody.
+    // A soft threshold whose grace period is not over evicts no pod.
     own.signals = vec![inodes, own.signals[1].clone()];
     (own.signals[1].hard, own.signals[1].grace_ms) = (false, Some(90_000));
     own.candidates[0].usage = 12_000;
-    let text = told("", &[Arc::new(own)], 1, 0).text(false, now());
+    let text = explanation("", &[Arc::new(own)], 1, 0).text(false, now());
     assert!(text.contains("12.0k"), "{text}");
 }
 
@@ -91,21 +91,21 @@ fn candidates_far_from_having_to_go_are_counted() {
     let web = own.candidates[1].clone();
     own.candidates.splice(1..3, (1..=20).map(|n| CandidateSeen { name: format!("web-{n}"), ..web.clone() }));
     let own = [Arc::new(own)];
-    let text = told("", &own, 1, 0).text(false, now());
+    let text = explanation("", &own, 1, 0).text(false, now());
     assert!(text.contains("    6  shop/web-5 ") && !text.contains("shop/web-6 "), "{text}");
     assert!(text.contains("\nand 16 more: --all shows them\n"), "{text}");
-    // The pod that is asked about stands in any case, at its place.
-    let text = told("shop/web-12", &own, 1, 0).text(false, now());
+    // The pod of the request is always shown, at its position.
+    let text = explanation("shop/web-12", &own, 1, 0).text(false, now());
     assert!(text.contains("   13  shop/web-12 ") && text.contains("\nand 15 more: "), "{text}");
-    let text = told("", &own, 1, 0).text(true, now());
+    let text = explanation("", &own, 1, 0).text(true, now());
     assert!(text.contains("   21  shop/web-20 ") && text.contains("    -  shop/proxy "), "{text}");
     assert!(!text.contains("--all"), "{text}");
 }
 
 #[test]
-fn what_is_left_out_is_told() {
+fn decisions_that_are_left_out_are_counted() {
     let text = |pod: &str, shown: &[Arc<Decision>], total, considered| {
-        let text = told(pod, shown, total, considered).text(false, now());
+        let text = explanation(pod, shown, total, considered).text(false, now());
         text.lines()
             .skip_while(|line| line.contains(':') && !line.contains("--"))
             .last()
@@ -115,20 +115,21 @@ fn what_is_left_out_is_told() {
     let all = taken();
     assert_eq!(text("", &all[..1], 3, 0), "2 older: --limit 0 shows all");
     assert_eq!(
-        told("", &[], 0, 0).text(false, now()),
-        "Nothing was decided yet: the node was not under pressure\n"
+        explanation("", &[], 0, 0).text(false, now()),
+        "No decisions yet: the node was not under pressure\n"
     );
-    assert_eq!(told("shop/new", &[], 0, 0).text(false, now()), "Nothing was decided about shop/new\n");
+    assert_eq!(explanation("shop/new", &[], 0, 0).text(false, now()), "Nothing was decided about shop/new\n");
     assert_eq!(
-        told("idle", &[], 0, 2).text(false, now()),
-        "idle did not have to go in any decision that is kept\n\
+        explanation("idle", &[], 0, 2).text(false, now()),
+        "idle was chosen in none of the recorded decisions\n\
          idle was among the candidates of 2 decisions and stayed: --considered shows them\n"
     );
     assert_eq!(
         text("web", &all[1..2], 1, 1),
         "web was among the candidates of 1 decision and stayed: --considered shows them"
     );
-    let shown = Told { with_considered: true, ..told("web", &all[..2], 2, 1) }.text(false, now());
+    let shown =
+        Explanation { with_considered: true, ..explanation("web", &all[..2], 2, 1) }.text(false, now());
     assert!(!shown.contains("--considered"), "{shown}");
 }
 
@@ -143,19 +144,19 @@ fn a_pod_that_waits_says_why() {
             .into(),
         ..Pod::default()
     };
-    let told = Told { pods: vec![waits], ..told("shop/new", &[], 0, 0) };
+    let explanation = Explanation { pods: vec![waits], ..explanation("shop/new", &[], 0, 0) };
     let expected = "\
 shop/new is Pending (OutOfcpu): Node didn't have enough resource: cpu,? requested: 500, used: 1700, capacity: 2000
 
-Nothing was decided about shop/new
+No decisions about shop/new
 ";
-    assert_eq!(told.text(false, now()), expected);
-    assert_eq!(told.json(), json!([]));
+    assert_eq!(explanation.text(false, now()), expected);
+    assert_eq!(explanation.json(), json!([]));
 }
 
 #[test]
 fn as_json() {
-    let json = told("", &taken(), 3, 0).json();
+    let json = explanation("", &taken(), 3, 0).json();
     let own = &json[0];
     assert_eq!((&own["number"], &own["wokenBy"]), (&7.into(), &"psi kubepods".into()));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! All about one pod, as `kubectl describe` orders it. Pure.
+//! Details of one pod, in the order of `kubectl describe`. Pure.
 
 use std::collections::HashMap;
 
@@ -9,10 +9,11 @@ use super::list::age;
 use super::page::{Page, moment};
 use super::{probe, reason, used};
 
-/// Events shown; the rest is in `nodewarden events`.
+/// Number of events shown; `nodewarden events` prints the others.
 const NEWEST: usize = 50;
 
-/// The text. `before` is an earlier reading of the same pod, `events` are lines, newest last.
+/// The text. `before` is an earlier reading of the same pod, from which CPU usage is computed; `events` are lines,
+/// newest last.
 pub fn text(before: Option<&Pod>, pod: &Pod, events: &[String], now: Timestamp) -> String {
     let mut out = Page::default();
     out.line("Name", &pod.name);
@@ -31,7 +32,7 @@ pub fn text(before: Option<&Pod>, pod: &Pod, events: &[String], now: Timestamp) 
     out.line("Reason", &reason::reason(pod));
     out.line("Message", &pod.message);
     if let Some(since) = &pod.terminating {
-        out.line("Ends since", &format!("{} ({})", moment(Some(since)), age(Some(since), now)));
+        out.line("Terminating since", &format!("{} ({})", moment(Some(since)), age(Some(since), now)));
     }
     out.line("Resize", &pod.resize);
     out.line("Sandbox", &pod.sandbox_id);
@@ -45,7 +46,7 @@ pub fn text(before: Option<&Pod>, pod: &Pod, events: &[String], now: Timestamp) 
         }
         for container in shown {
             let old = before.and_then(|b| b.containers.iter().find(|c| c.name == container.name));
-            // Another run's counters began anew.
+            // The counters of another run of the container started at zero.
             describe_container(&mut out, old.filter(|old| old.id == container.id), container, now);
         }
     }
@@ -121,7 +122,7 @@ fn describe_end(out: &mut Page, ended: &Ended) {
     out.inner("Finished", &moment(ended.finished.as_ref()));
 }
 
-/// The process that the kernel killed.
+/// The process that the kernel's OOM killer chose.
 fn killed(victim: &OomVictim) -> String {
     format!("{} (pid {}) at {}", victim.command, victim.pid, moment(victim.time.as_ref()))
 }

@@ -1,4 +1,4 @@
-//! Pods as a table, and as Kubernetes writes them. Pure.
+//! Pods as a table, and as a Kubernetes `PodList`. Pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,12 +20,12 @@ const ALIGNS: [Align; 13] = {
     [Left, Left, Left, Right, Left, Right, Left, Right, Right, Right, Left, Left, Left]
 };
 
-/// The table, or a line that says why there is none.
+/// The table of pods, or one line that says why there are none.
 pub fn text(before: &ListPodsResponse, now: &ListPodsResponse, wide: bool, time: Timestamp) -> String {
     if now.pods.is_empty() {
         return match now.mode.as_str() {
             "manage" => "No pods: the manifest directory has none.\n".into(),
-            _ => "No pods: in mode observe the agent runs none. See `nodewarden tree --pods`.\n".into(),
+            _ => "No pods: in mode observe the agent runs no pods. See `nodewarden tree --pods`.\n".into(),
         };
     }
     let head = HEAD.iter().chain(WIDE.iter().filter(|_| wide)).map(|h| (*h).to_owned()).collect();
@@ -34,23 +34,23 @@ pub fn text(before: &ListPodsResponse, now: &ListPodsResponse, wide: bool, time:
     lines(std::iter::once(head).chain(rows).collect())
 }
 
-/// The rows of pods that differ in more than age and use, those that came among them; what is gone says so.
+/// The rows of new pods, of pods that changed in more than age and usage, and of removed pods (state `Gone`).
 pub fn changed(before: &ListPodsResponse, now: &ListPodsResponse, wide: bool, time: Timestamp) -> String {
     let (old, new) = (by_uid(before), by_uid(now));
-    let told = |pod: &Pod| {
+    let compared = |pod: &Pod| {
         (reason::state(pod).to_owned(), reason::reason(pod), reason::ready(pod), reason::restarts(pod))
     };
     let mut rows = Vec::new();
     for pod in &now.pods {
         let was = old.get(pod.uid.as_str()).copied();
-        if was.is_none_or(|was| told(was) != told(pod)) {
+        if was.is_none_or(|was| compared(was) != compared(pod)) {
             rows.push(row(was, pod, wide, time));
         }
     }
     for pod in before.pods.iter().filter(|pod| !new.contains_key(pod.uid.as_str())) {
-        let mut gone = row(None, pod, wide, time);
-        gone[4] = "Gone".into();
-        rows.push(gone);
+        let mut removed = row(None, pod, wide, time);
+        removed[4] = "Gone".into();
+        rows.push(removed);
     }
     lines(rows)
 }
@@ -89,7 +89,7 @@ fn dashed(text: &str) -> String {
     if text.is_empty() { "-".to_owned() } else { text.to_owned() }
 }
 
-/// Time since then; a dash where it is not known.
+/// Time since then; a dash if it is unknown.
 pub fn age(since: Option<&prost_types::Timestamp>, now: Timestamp) -> String {
     let since = since.and_then(time::to_timestamp);
     since.map_or_else(
@@ -98,13 +98,13 @@ pub fn age(since: Option<&prost_types::Timestamp>, now: Timestamp) -> String {
     )
 }
 
-/// A v1 PodList.
+/// A v1 PodList in JSON.
 pub fn json(answer: &ListPodsResponse) -> String {
-    // Only a map with keys that are no texts could fail, and JSON has none.
+    // Serializing fails only for maps with non-string keys, and JSON has none.
     serde_json::to_string_pretty(&kubernetes(answer)).unwrap_or_default() + "\n"
 }
 
-/// The same in YAML.
+/// A v1 PodList in YAML.
 pub fn yaml(answer: &ListPodsResponse) -> String {
     serde_yaml_ng::to_string(&kubernetes(answer)).unwrap_or_default()
 }

@@ -18,39 +18,39 @@ use super::output::{print, reader_is_gone};
 use super::{CliError, SocketArg, client, event_line};
 use nodewarden_api::grpc::event;
 
-/// CPU use is what was used between two readings this far apart.
+/// Time between the two readings from which CPU usage is computed.
 const BETWEEN: Duration = Duration::from_millis(500);
-/// The same where somebody looks what has just happened.
+/// The same for `--watch`, where changes are to be shown soon.
 const SHORTLY: Duration = Duration::from_millis(30);
 
-/// Print the pods that the agent runs, with state, restarts and use
+/// Print the pods that the agent runs, with state, restarts and resource usage
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
     after_help = "\
-READY counts sidecars and containers; REASON is NotReady where one of them runs and is not ready. CPU is in cores, used
-in the last half second; MEMORY is the working set. A dash stands for what is not known.
+READY counts sidecars and containers; REASON is NotReady if one of them runs and is not ready. CPU is the usage of the
+last half second in cores; MEMORY is the working set. A dash means unknown.
 
 Examples:
   nodewarden pods                                  all of them
   nodewarden pods --namespace shop --output wide   with address, uid and manifest
-  nodewarden pods --watch                          and then each one that changes
+  nodewarden pods --watch                          then each pod again when it changes
   nodewarden pods --output yaml                    as kubectl writes them
   nodewarden pods --output json | jq '.items[].status.phase'
-  nodewarden pods describe shop/cart               all about one, with its events"
+  nodewarden pods describe shop/cart               details of one pod, with its events"
 )]
 pub struct PodsArgs {
     #[command(subcommand)]
     command: Option<PodsCommand>,
     #[command(flatten)]
     socket: SocketArg,
-    /// Only pods of this namespace
+    /// Print only pods of this namespace
     #[arg(long, short)]
     namespace: Option<String>,
-    /// More columns, or v1 pods with their status for programs
+    /// More columns (wide), or v1 pods with their status (json, yaml)
     #[arg(long, short, value_enum)]
     output: Option<Output>,
-    /// Go on and print each pod again that changes
+    /// Keep running and print each pod again when it changes
     #[arg(long, short)]
     watch: bool,
 }
@@ -67,11 +67,11 @@ enum PodsCommand {
     Describe(DescribeArgs),
 }
 
-/// Print all that is known of one pod: containers, how they ended, limits and use, probes, events
+/// Print the details of one pod: containers and how they ended, limits and usage, probes, events
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Probes stand as kubectl describes them, with their result, their last run with its output, and when they are due or what
-they wait for. Events are those in the agent's journal, newest last.
+Probes are described as kubectl does it, with their result, their last run with its output, and when they run next or
+what they wait for. Events are those of the agent's journal, newest last.
 
 Examples:
   nodewarden pods describe cart
@@ -136,7 +136,7 @@ async fn describe(args: DescribeArgs) -> Result<(), CliError> {
     Ok(())
 }
 
-/// Two readings, for what happened in between.
+/// Takes two readings, from which rates are computed.
 async fn twice(
     channel: &Channel,
     request: &ListPodsRequest,
@@ -165,7 +165,7 @@ async fn events(channel: &Channel, pod: &Pod) -> Result<Vec<String>, CliError> {
         client::service(channel.clone()).watch_events(request).await.map_err(failed())?.into_inner();
     let mut lines = Vec::new();
     while let Some(message) = stream.message().await.map_err(failed())? {
-        // A newer agent's event of a type unknown here is passed over.
+        // An event of a newer agent whose type is unknown here is skipped.
         if let Some(Ok(event)) = message.event.map(event::from_proto) {
             lines.push(event_line::line(&event));
         }

@@ -1,19 +1,19 @@
-//! Lines of keys and values, indented. Pure.
+//! Builds a text of indented lines with keys and values. Pure.
 
 use std::fmt::Write as _;
 
 use crate::cli::format;
 use nodewarden_api::grpc::time;
 
-/// Columns of a key that is not indented.
+/// Width of an unindented key in characters.
 const WIDTH: usize = 20;
 
-/// A point in time; empty where it is not known.
+/// A point in time in RFC 3339; empty if it is unknown.
 pub fn moment(time: Option<&prost_types::Timestamp>) -> String {
     time.and_then(time::to_timestamp).map(format::time).unwrap_or_default()
 }
 
-/// The text so far. A key without a value is left out.
+/// The text so far. A key with an empty value is left out.
 #[derive(Default)]
 pub struct Page {
     pub text: String,
@@ -28,13 +28,13 @@ impl Page {
         }
     }
 
-    /// A text whose lines stand below each other behind the key.
+    /// A value of several lines, aligned behind the key.
     pub fn block(&mut self, key: &str, text: &str) {
         let below = format!("\n{:1$} ", "", self.width());
         self.line(key, &text.lines().collect::<Vec<_>>().join(&below));
     }
 
-    /// One level deeper.
+    /// A key and a value, indented one level deeper.
     pub fn inner(&mut self, key: &str, value: &str) {
         self.indent += 1;
         self.line(key, value);
@@ -53,7 +53,7 @@ impl Page {
         self.item_at(1, text);
     }
 
-    /// Lines of a text that has several stand below each other.
+    /// Writes a text; each of its lines gets the same indentation.
     fn item_at(&mut self, indent: usize, text: &str) {
         for line in text.lines() {
             // Writing to a String cannot fail.

@@ -1,4 +1,4 @@
-//! A container's probe: what it asks, how it stands, when it is due. Pure.
+//! Text of a container's probe: its specification, its result, and when it runs next. Pure.
 
 use std::time::Duration;
 
@@ -10,16 +10,16 @@ use super::page::{Page, moment};
 use crate::cli::format::{nanos, shorten, span};
 use nodewarden_api::grpc::time;
 
-/// Of an output, which may have 10 KiB: so many lines of so many characters.
+/// Maximum number of lines shown of an output (which may have 10 KiB), and of characters per line.
 const OUTPUT_LINES: usize = 5;
 const OUTPUT_WIDTH: usize = 200;
 
-/// Writes it where the page stands: the probe as `kubectl describe` has it, and below it what came of it.
+/// Appends the probe to the page: its specification as in `kubectl describe`, and below it the results.
 pub fn describe(out: &mut Page, probe: &Probe, now: Timestamp) {
     out.line(&probe.r#type, &probe.spec);
     out.indent += 1;
     if let Some(seconds) = probe.termination_grace_period_seconds {
-        out.line("Grace", &format!("{seconds}s for a container that it ends"));
+        out.line("Grace", &format!("{seconds}s for a container that is killed because of it"));
     }
     out.line("Result", if probe.result.is_empty() { "none yet" } else { &probe.result });
     if let Some(last) = &probe.last {
@@ -38,13 +38,13 @@ pub fn describe(out: &mut Page, probe: &Probe, now: Timestamp) {
 
 fn last_run(probe: &Probe, last: &ProbeRun, now: Timestamp) -> String {
     let row = match last.outcome.as_str() {
-        "error" => ", counts for nothing".to_owned(),
+        "error" => ", not counted".to_owned(),
         outcome => {
             let (verdict, threshold) = match outcome {
                 "failure" => ("failure", probe.failure_threshold),
                 _ => ("success", probe.success_threshold),
             };
-            // One that is not the result yet says how many make it so.
+            // A verdict below its threshold is not the result yet, so the threshold is shown.
             let of = if probe.result == verdict { String::new() } else { format!(" of {threshold}") };
             format!(", {}{of} in a row", probe.in_a_row)
         }
@@ -69,15 +69,15 @@ fn excerpt(output: &str) -> String {
     shown.join("\n")
 }
 
-/// Since the pod is there; empty if there were none.
+/// Number of runs by verdict since the pod exists; empty if there were none.
 fn runs(probe: &Probe) -> String {
     let counts = [
         (probe.successful, "successful"),
         (probe.failed, "failed"),
-        (probe.unknown, "that could not be made"),
+        (probe.unknown, "that could not be executed"),
     ];
-    let told = counts.into_iter().filter(|(count, _)| *count > 0);
-    told.map(|(count, which)| format!("{count} {which}")).collect::<Vec<_>>().join(", ")
+    let nonzero = counts.into_iter().filter(|(count, _)| *count > 0);
+    nonzero.map(|(count, which)| format!("{count} {which}")).collect::<Vec<_>>().join(", ")
 }
 
 #[cfg(test)]
@@ -114,14 +114,14 @@ mod tests {
     }
 
     #[test]
-    fn runs_in_a_row_until_they_count() {
+    fn the_number_of_runs_in_a_row_is_shown_with_the_threshold() {
         for (result, outcome, in_a_row, expected) in [
             ("success", "success", 40, "success at WHEN, 40 in a row"),
             ("success", "warning", 3, "warning at WHEN, 3 in a row"),
             ("success", "failure", 2, "failure at WHEN, 2 of 3 in a row"),
             ("failure", "failure", 5, "failure at WHEN, 5 in a row"),
             ("", "failure", 1, "failure at WHEN, 1 of 3 in a row"),
-            ("success", "error", 40, "error at WHEN, counts for nothing"),
+            ("success", "error", 40, "error at WHEN, not counted"),
         ] {
             let expected = expected.replace("WHEN", "1970-01-01T00:01:30.000Z (10s ago) in 1.5ms");
             let result_line = if result.is_empty() { "none yet" } else { result };
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn when_it_is_due() {
+    fn the_next_run_or_what_it_waits_for_is_shown() {
         let due = |next, waits_for: &str| {
             let probe = Probe { next, waits_for: waits_for.into(), last: None, ..probe("", "", 0) };
             text(&probe).lines().skip(2).map(|line| line.trim().to_owned()).collect::<Vec<_>>()
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_output_is_cut() {
+    fn a_long_output_is_cut_to_a_few_lines() {
         let mut own = probe("failure", "failure", 3);
         let lines: Vec<String> = (0..9).map(|n| format!("line {n}\x1b")).collect();
         own.last.as_mut().unwrap().output = format!("{}\n\n", lines.join("\r\n"));

@@ -1,27 +1,27 @@
-//! A pod's state in one word and why, as `kubectl get pods` finds them (pkg/printers/internalversion `printPod`). Pure.
+//! State and reason of a pod as `kubectl get pods` computes them (pkg/printers/internalversion `printPod`). Pure.
 
 use nodewarden_proto::nodewarden::v1::{Container, Ended, Pod, container::State};
 
 const INIT: &str = "init";
 const SIDECAR: &str = "sidecar";
 
-/// `Running`, `Pending`, `Terminating`, ….
+/// The state in one word: `Running`, `Pending`, `Terminating`, ….
 pub fn state(pod: &Pod) -> &str {
     if pod.terminating.is_some() { "Terminating" } else { &pod.phase }
 }
 
-/// Ready ones of all sidecars and containers.
+/// The number of ready sidecars and containers, and the number of all of them.
 pub fn ready(pod: &Pod) -> (usize, usize) {
     let counted = || pod.containers.iter().filter(|c| c.kind != INIT);
     (counted().filter(|c| c.ready).count(), counted().count())
 }
 
-/// Of all containers.
+/// The sum of the restarts of all containers.
 pub fn restarts(pod: &Pod) -> u32 {
     pod.containers.iter().map(|c| c.restarts).sum()
 }
 
-/// The pod's own reason, else of the container that keeps it from being what it should; empty when all is well.
+/// The pod's own reason, else that of the container that keeps the pod from running; empty if all is well.
 pub fn reason(pod: &Pod) -> String {
     if !pod.reason.is_empty() && pod.reason != "Terminating" {
         return pod.reason.clone();
@@ -43,17 +43,17 @@ pub fn reason(pod: &Pod) -> String {
     }
     let runs = |c: &&Container| matches!(c.state, Some(State::RunningSince(_)));
     let mut running = pod.containers.iter().filter(|c| c.kind != INIT).filter(runs);
-    // Some are done, others run.
+    // Some containers completed while others run.
     let quiet = found.is_empty() || (found == "Completed" && pod.phase == "Running");
     match quiet {
         false => found,
-        // At a pod's end that is as it should be.
+        // Containers of a terminating pod are expected to be not ready.
         true if pod.terminating.is_none() && running.any(|c| !c.ready) => "NotReady".to_owned(),
         true => String::new(),
     }
 }
 
-/// `Init:1/2`, or what keeps the one whose turn it is.
+/// `Init:1/2`, or the reason why the current init container does not complete.
 fn init_reason(pod: &Pod) -> Option<String> {
     let init: Vec<&Container> =
         pod.containers.iter().filter(|c| c.kind == INIT || c.kind == SIDECAR).collect();
@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_runs_and_is_not_ready() {
+    fn a_running_container_that_is_not_ready_gives_not_ready() {
         let unready = |state, more| {
             let containers = vec![
                 container("sidecar", runs()),
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_pods_own_comes_first() {
+    fn the_pods_own_reason_comes_first() {
         let mut pod = Pod { phase: "Pending".into(), reason: "CgroupNotReady".into(), ..Pod::default() };
         assert_eq!((state(&pod), reason(&pod).as_str()), ("Pending", "CgroupNotReady"));
         (pod.reason, pod.terminating) = ("Terminating".into(), Some(prost_types::Timestamp::default()));

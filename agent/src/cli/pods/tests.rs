@@ -130,7 +130,7 @@ Containers:
       Last run:      failure at 2023-11-14T22:14:45.000Z (5s ago) in 2.0ms, 2 of 3 in a row
       Output:        HTTP probe failed with statuscode: 503
       Next:          2023-11-14T22:14:55.000Z (in 5s)
-      Runs:          12 successful, 4 failed, 2 that could not be made
+      Runs:          12 successful, 4 failed, 2 that could not be executed
     Liveness:        grpc <pod>:9090 delay=120s timeout=1s period=10s #success=1 #failure=3
       Grace:         5s for a container that it ends
       Result:        none yet

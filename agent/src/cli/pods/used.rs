@@ -1,11 +1,11 @@
-//! From two readings to what a pod or container uses now. Pure.
+//! Resource usage of a pod or container, computed from two readings. Pure.
 
 use nodewarden_proto::nodewarden::v1::Use;
 
 use crate::cli::format::bytes;
 use nodewarden_api::grpc::time;
 
-/// Cores used between two readings; `None` where one of them is missing or it is another cgroup's.
+/// CPU cores used between two readings; `None` if one is missing or belongs to another cgroup.
 pub fn cores(before: Option<&Use>, now: Option<&Use>) -> Option<f64> {
     let (before, now) = (before?, now?);
     let elapsed = time::between(before.read.as_ref()?, now.read.as_ref()?).filter(|t| !t.is_zero())?;
@@ -17,12 +17,12 @@ pub fn cpu(before: Option<&Use>, now: Option<&Use>) -> String {
     cores(before, now).map_or_else(dash, |cores| format!("{cores:.2}"))
 }
 
-/// Working set.
+/// The working set, formatted; a dash if it is unknown.
 pub fn memory(now: Option<&Use>) -> String {
     now.and_then(|now| now.memory_working_set_bytes).map_or_else(dash, bytes)
 }
 
-/// What may be used of both, as the cgroup's files say: `cpu 0.50, memory 128Mi`; empty without a limit.
+/// The cgroup's CPU and memory limits: `cpu 0.50, memory 128Mi`; empty without a limit.
 pub fn limits(now: Option<&Use>) -> String {
     let Some(now) = now else { return String::new() };
     let cpu = match (now.cpu_quota_us, now.cpu_period_us) {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_readings() {
+    fn usage_is_computed_from_two_readings() {
         let (before, now) = (reading(10, 1_000_000_000), reading(12, 1_500_000_000));
         assert_eq!(cpu(Some(&before), Some(&now)), "0.25");
         assert_eq!(cpu(None, Some(&now)), "-");

@@ -1,4 +1,4 @@
-//! How the node stands under pressure, in the status. Pure.
+//! The node's pressure conditions in the output of `nodewarden status`. Pure.
 
 use std::fmt::Write as _;
 use std::time::SystemTime;
@@ -11,9 +11,9 @@ use crate::cli::format::{printable, span};
 use nodewarden_api::grpc::pressure::convert::signal_seen;
 use nodewarden_api::grpc::time;
 
-/// The conditions, and what wakes a look.
+/// Appends the conditions, and what triggers a new assessment.
 pub fn lines(out: &mut String, own: &NodePressure, now: SystemTime) {
-    let told = |own: &NodeCondition| {
+    let line = |own: &NodeCondition| {
         let lasts = own.since.and_then(|at| time::between(&at, &time::from_system_time(now)));
         let lasts = lasts.map(|lasts| format!(" for {}", span(lasts))).unwrap_or_default();
         match own.status {
@@ -23,14 +23,14 @@ pub fn lines(out: &mut String, own: &NodePressure, now: SystemTime) {
     };
     // Writing to a String cannot fail.
     for (at, own) in own.conditions.iter().enumerate() {
-        let _ = writeln!(out, "{:<11}{}", if at == 0 { "pressure" } else { "" }, told(own));
+        let _ = writeln!(out, "{:<11}{}", if at == 0 { "pressure" } else { "" }, line(own));
     }
     for (at, line) in own.watching.iter().enumerate() {
         let _ = writeln!(out, "{:<11}{}", if at == 0 { "woken by" } else { "" }, printable(line));
     }
 }
 
-/// Thresholds with what was read; nothing where there is none.
+/// Appends a table of thresholds and readings; nothing if there are no thresholds.
 pub fn table(out: &mut String, own: &NodePressure) {
     if !own.signals.is_empty() {
         let seen: Vec<_> = own.signals.iter().map(signal_seen).collect();
@@ -38,7 +38,7 @@ pub fn table(out: &mut String, own: &NodePressure) {
     }
 }
 
-/// Conditions as in the status of a Kubernetes node.
+/// The conditions as in the status of a Kubernetes node, and the signals.
 pub fn json(own: &NodePressure) -> Value {
     let condition = |own: &NodeCondition| {
         let since = own.since.as_ref().and_then(time::to_timestamp).map(|at| at.to_string());
@@ -68,7 +68,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_true_since_when_and_what_is_left() {
+    fn conditions_are_shown_with_their_duration_and_readings() {
         let mut text = String::new();
         lines(&mut text, &own(), SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_100));
         table(&mut text, &own());
@@ -96,7 +96,7 @@ nodefs.inodesFree      40.0k      50.0k     1.00M  hard               for 1m0s
     }
 
     #[test]
-    fn as_a_node_has_it() {
+    fn json_has_the_form_of_node_conditions() {
         let json = json(&own());
         let disk = &json["conditions"][1];
         assert_eq!((&disk["type"], &disk["status"]), (&"DiskPressure".into(), &"True".into()));

@@ -1,9 +1,9 @@
-//! The columns of the table: which fit, and what stands in them. Pure.
+//! The columns of the table: which fit on the screen, and their contents. Pure.
 
 use super::rates::Row;
 use crate::cli::format::{bytes, count, nanos};
 
-/// A column right of the name.
+/// A column to the right of the name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Column {
     Cpu,
@@ -21,7 +21,7 @@ pub enum Column {
 }
 
 impl Column {
-    /// In the order they stand.
+    /// In display order.
     pub const ALL: [Self; 12] = [
         Self::Cpu,
         Self::Wait,
@@ -37,7 +37,7 @@ impl Column {
         Self::Oom,
     ];
 
-    /// In the order they are given up when there is no room, the last first.
+    /// By importance: if there is no room, the last ones are left out first.
     const WORTH: [Self; 12] = [
         Self::Cpu,
         Self::Memory,
@@ -70,7 +70,7 @@ impl Column {
         }
     }
 
-    /// Widest cell in characters.
+    /// Width of the widest cell in characters.
     pub fn width(self) -> usize {
         match self {
             Self::WaitP99 | Self::Write => 7,
@@ -104,10 +104,10 @@ fn cores(n: f64) -> String {
     if n < 100.0 { format!("{n:.2}") } else { format!("{n:.0}") }
 }
 
-/// The name has at least so many characters, if there are as many.
+/// Minimum width of the name column in characters, if the screen is that wide.
 pub const NAME_LEAST: usize = 24;
 
-/// What fits into `width` characters: the name's width and the columns, each with a space before it.
+/// What fits into `width` characters: the width of the name, and the columns with one space before each.
 pub fn fit(width: usize) -> (usize, Vec<Column>) {
     let mut left = width.saturating_sub(NAME_LEAST);
     let mut chosen = Vec::new();
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn by_width() {
+    fn the_width_decides_which_columns_are_shown() {
         let titles = |w| fit(w).1.into_iter().map(Column::title).collect::<Vec<_>>().join(" ");
         for (width, expected) in [
             (10, ""),
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn every_column_has_its_worth() {
+    fn every_column_has_an_importance() {
         for column in Column::ALL {
             assert!(Column::WORTH.contains(&column), "{column:?}");
             assert!(column.title().len() <= column.width());

@@ -1,4 +1,4 @@
-//! One frame of `top`.
+//! Draws one frame of `top`.
 
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -11,20 +11,20 @@ use super::rates::Row;
 use super::state::{Sort, State};
 use crate::cli::format::{printable, shorten};
 
-/// Everything that a frame shows.
+/// The contents of a frame.
 pub struct View<'a> {
     pub node: &'a str,
     pub agent: &'a str,
-    /// Why the figures are old, if they are.
+    /// Why the figures are outdated, if they are.
     pub trouble: Option<&'a str>,
     pub rows: &'a [&'a Row],
     pub state: &'a State,
 }
 
-/// Lines that are not rows: two of head, the titles, the keys.
+/// Number of lines that are not rows: two header lines, the titles, the keys.
 const AROUND: u16 = 4;
 
-/// How many rows fit.
+/// Number of rows that fit on a screen of this height.
 pub fn page(height: u16) -> usize {
     usize::from(height.saturating_sub(AROUND))
 }
@@ -69,12 +69,12 @@ fn lines<'a>(view: &View<'a>, area: Rect) -> Text<'a> {
     });
     let mut lines: Vec<Line<'_>> = std::iter::once(head).chain(body).collect();
     if view.rows.is_empty() {
-        lines.push(Line::raw(format!("no {} here: Tab shows others", view.state.show.title())));
+        lines.push(Line::raw(format!("no {}: press Tab for others", view.state.show.title())));
     }
     Text::from(lines)
 }
 
-/// A row near its memory limit or throttled stands out.
+/// Rows near their memory limit or throttled are highlighted.
 fn style(row: &Row) -> Style {
     let full = match (row.memory, row.memory_limit) {
         (Some(used), Some(limit)) if limit > 0 => used as f64 / limit as f64,
@@ -101,7 +101,7 @@ fn sorted_by(sort: Sort) -> &'static [Column] {
     }
 }
 
-/// Keys, as many as fit, and what they are set to.
+/// The current settings, and as many keys as fit.
 fn footer(view: &View<'_>, width: u16) -> String {
     let state = view.state;
     let set = format!(
@@ -199,19 +199,19 @@ mod tests {
     }
 
     #[test]
-    fn trouble_takes_the_agents_line() {
+    fn a_problem_replaces_the_agents_line() {
         assert_eq!(screen(80, 8, &state(), Some("no answer since 5s"))[1], "no answer since 5s");
     }
 
     #[test]
-    fn nothing_to_show_says_so() {
+    fn an_empty_table_shows_a_hint() {
         let mut state = state();
         state.show = Show::Containers;
-        assert_eq!(screen(80, 8, &state, None)[3], "no containers here: Tab shows others");
+        assert_eq!(screen(80, 8, &state, None)[3], "no containers: press Tab for others");
     }
 
     #[test]
-    fn tiny_terminals_do_no_harm() {
+    fn tiny_terminals_do_not_panic() {
         for width in 1..30 {
             for height in 1..8 {
                 screen(width, height, &state(), None);

@@ -1,11 +1,11 @@
-//! The lines above the table: the node's totals and how the agent is. Pure.
+//! The lines above the table: the node's totals and the agent's state. Pure.
 
 use nodewarden_proto::nodewarden::v1::{GetStatusResponse, ListCgroupsResponse};
 
 use super::rates::Row;
 use crate::cli::format::{bytes, printable};
 
-/// The node as a whole.
+/// The line with the node's totals.
 pub fn node(list: &ListCgroupsResponse, rows: &[Row]) -> String {
     let root = rows.iter().find(|r| r.kind == "root");
     let cpu = match root.and_then(|r| r.cpu) {
@@ -25,7 +25,7 @@ pub fn node(list: &ListCgroupsResponse, rows: &[Row]) -> String {
     ))
 }
 
-/// The agent: its cost, and everything that is not as it should be.
+/// The line about the agent: its own usage and all problems.
 pub fn agent(status: &GetStatusResponse) -> String {
     let mut out =
         format!("agent {} {}, {} resident", status.version, status.mode, bytes(status.resident_bytes));

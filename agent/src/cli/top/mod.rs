@@ -1,4 +1,4 @@
-//! `nodewarden top`: who uses what, live on a terminal, or as plain text to a pipe.
+//! `nodewarden top`: resource usage, live on a terminal or as plain text to a pipe.
 
 mod columns;
 mod draw;
@@ -20,12 +20,12 @@ use super::output::{is_terminal, stdout};
 use super::{CliError, SocketArg, client};
 use state::{Show, Sort, State};
 
-/// Show which pods, containers or cgroups use what, live
+/// Show the resource usage of pods, containers or cgroups, live
 #[derive(Debug, Args)]
 #[command(after_help = "\
 CPU is in cores, WAIT is the time tasks were ready but had no CPU (in percent of real time, above 100 when
 several waited), P99WAIT the 99th percentile of one such wait, THROTT the share of periods throttled by the
-CPU limit, MEM the working set. Sums include what is below. A dash stands for what is not known.
+CPU limit, MEM the working set. The figures of a cgroup include its descendants. A dash means unknown.
 
 Keys: c m w i n p a   sort by cpu, memory, wait, io, net, pids, name
       Tab             pods, containers, all cgroups
@@ -45,13 +45,13 @@ pub struct TopArgs {
     /// Seconds between two readings
     #[arg(long, short, value_name = "SECONDS", default_value_t = 2.0, value_parser = seconds)]
     interval: f64,
-    /// Order, the largest first
+    /// Order of the rows, largest first
     #[arg(long, value_enum, default_value_t = Sort::Cpu)]
     sort: Sort,
-    /// What to show; pods if there are any, else all
+    /// What to show [default: pods if there are any, else all]
     #[arg(long, value_enum)]
     show: Option<Show>,
-    /// Write plain text so many times and end
+    /// Write plain text this many times, then end
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     iterations: Option<u64>,
 }
@@ -81,7 +81,7 @@ async fn list(client: &mut NodewardenClient<Channel>) -> Result<ListCgroupsRespo
     Ok(answer.map_err(CliError::call("ListCgroups"))?.into_inner())
 }
 
-/// Plain text: each table shows the time since the one before.
+/// Prints plain text; each table shows rates since the previous one.
 async fn print(
     mut client: NodewardenClient<Channel>,
     mut before: ListCgroupsResponse,

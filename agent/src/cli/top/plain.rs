@@ -1,4 +1,4 @@
-//! The table as plain text, for a pipe: every column, full names. Pure.
+//! The table as plain text for a pipe: all columns, full names. Pure.
 
 use super::columns::Column;
 use super::rates::Row;

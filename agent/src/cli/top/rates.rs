@@ -1,4 +1,4 @@
-//! From two readings to what happened between them, a row a cgroup. Pure.
+//! Rates between two readings, one row per cgroup. Pure.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,37 +8,37 @@ use nodewarden_proto::nodewarden::v1::{Cgroup, Histogram, ListCgroupsResponse};
 use nodewarden_api::grpc::time;
 use nodewarden_model::{Log2Histogram, WAIT_BUCKETS};
 
-/// One cgroup now. What is not known, or needs a reading before, is `None`.
+/// One cgroup. A figure is `None` if it is unknown or needs an earlier reading.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Row {
     pub path: String,
     /// `namespace/pod`, `namespace/pod:container`, or the path.
     pub name: String,
-    /// As in `Cgroup.kind`.
+    /// The kind, as in `Cgroup.kind`.
     pub kind: String,
-    /// Cores used.
+    /// CPU cores used.
     pub cpu: Option<f64>,
-    /// Seconds a second that tasks were ready and had no CPU; above 1 when several waited.
+    /// Time that tasks were ready but had no CPU, in seconds per second; above 1 if several waited.
     pub wait: Option<f64>,
-    /// 99th percentile of one such wait, in nanoseconds.
+    /// 99th percentile of a single wait, in nanoseconds.
     pub wait_p99_ns: Option<u64>,
     /// Share of CFS periods that were throttled.
     pub throttled: Option<f64>,
     /// Working set in bytes, and its limit.
     pub memory: Option<u64>,
     pub memory_limit: Option<u64>,
-    /// Bytes a second.
+    /// Bytes read per second.
     pub read: Option<f64>,
     pub write: Option<f64>,
     pub rx: Option<f64>,
     pub tx: Option<f64>,
     pub threads: Option<u64>,
-    /// Processes killed by the OOM killer so far, here and below.
+    /// Processes killed by the OOM killer so far, in the cgroup and its descendants.
     pub oom_kills: Option<u64>,
 }
 
-/// What the kernel programs counted between the readings. It counts for the cgroup itself only, so it is
-/// summed up over what is below.
+/// What the kernel programs counted between the readings. They count each cgroup without its descendants, so the
+/// figures are summed up over them.
 #[derive(Debug, Clone, Copy, Default)]
 struct Own {
     wait: Option<Log2Histogram>,
@@ -64,8 +64,7 @@ impl Own {
     }
 }
 
-/// A row for every cgroup that is not gone, in the order of the reading. `before` may be missing: then
-/// everything that is a rate is.
+/// One row for every cgroup that still exists, in the order of the reading. Without `before` all rates are `None`.
 pub fn rows(before: Option<&ListCgroupsResponse>, now: &ListCgroupsResponse) -> Vec<Row> {
     let old: HashMap<&str, &Cgroup> =
         before.iter().flat_map(|b| &b.cgroups).map(|c| (c.path.as_str(), c)).collect();
@@ -80,12 +79,12 @@ pub fn rows(before: Option<&ListCgroupsResponse>, now: &ListCgroupsResponse) -> 
         .collect()
 }
 
-/// Whether it is the same cgroup, not one made anew under the same path.
+/// Whether both are the same cgroup, and not one removed and created again at the same path.
 fn same(a: &Cgroup, b: &Cgroup) -> bool {
     a.created == b.created
 }
 
-/// What was counted in each cgroup and in all below it.
+/// Sums the counts of each cgroup and its descendants.
 fn sum_up<'a>(now: &'a ListCgroupsResponse, old: &HashMap<&str, &Cgroup>) -> HashMap<&'a str, Own> {
     let mut sums: HashMap<&str, Own> = HashMap::new();
     for c in &now.cgroups {
@@ -98,7 +97,7 @@ fn sum_up<'a>(now: &'a ListCgroupsResponse, old: &HashMap<&str, &Cgroup>) -> Has
     sums
 }
 
-/// The path itself and all above it.
+/// The path itself and all its ancestors.
 fn ancestors(path: &str) -> impl Iterator<Item = &str> {
     let mut next = Some(path);
     std::iter::from_fn(move || {
@@ -123,7 +122,7 @@ fn own(before: Option<&Cgroup>, now: &Cgroup) -> Own {
     }
 }
 
-/// How much a counter grew; `None` if it is unknown or began anew.
+/// How much a counter grew; `None` if it is unknown or was reset.
 fn grown(before: Option<u64>, now: Option<u64>) -> Option<u64> {
     now?.checked_sub(before?)
 }
@@ -143,7 +142,7 @@ fn row(c: &Cgroup, before: Option<&Cgroup>, own: &Own, elapsed: Option<Duration>
         let seconds = time.filter(|t| !t.is_zero())?.as_secs_f64();
         Some(n? as f64 / seconds)
     };
-    // Files are read when they are read, counters of the kernel programs with the whole.
+    // Cgroup files have a time of reading of their own; the programs' counters are read with the whole list.
     let between_reads = before.and_then(|b| time::between(b.read.as_ref()?, c.read.as_ref()?)).or(elapsed);
     let file = |field: fn(&Cgroup) -> Option<u64>| per_second(grown(field(before?), field(c)), between_reads);
     let periods = before.and_then(|b| grown(b.cpu_periods, c.cpu_periods));
@@ -166,12 +165,12 @@ fn row(c: &Cgroup, before: Option<&Cgroup>, own: &Own, elapsed: Option<Duration>
         rx: per_second(own.rx, elapsed),
         tx: per_second(own.tx, elapsed),
         threads: c.threads,
-        // The file counts what is below too; the programs see each victim in its own cgroup.
+        // The file includes descendants; the programs count each victim in its own cgroup.
         oom_kills: own.oom_kills.or(c.memory_oom_kill),
     }
 }
 
-/// How people know it.
+/// The name to display: the pod and container, or the path.
 fn name(c: &Cgroup) -> String {
     let Some(pod) = &c.pod else { return c.path.clone() };
     if pod.name.is_empty() && c.kind == "nested" {
@@ -209,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_between_two_readings() {
+    fn rates_are_computed_from_two_readings() {
         let (before, now) = readings();
         let rows = rows(Some(&before), &now);
         assert_eq!(rows.len(), 7, "the removed one is left out");
@@ -226,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_without_a_reading_before() {
+    fn there_is_no_rate_without_an_earlier_reading() {
         let (_, now) = readings();
         let rows = rows(None, &now);
         assert_eq!(rows.len(), 7);
@@ -235,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn no_rate_from_a_counter_that_began_anew() {
+    fn there_is_no_rate_of_a_counter_that_was_reset() {
         let (before, mut now) = readings();
         for c in &mut now.cgroups {
             c.cpu_usage_ns = Some(0);

@@ -1,4 +1,4 @@
-//! The live table: asks, draws, listens to keys.
+//! The live table: queries the agent, draws, handles keys.
 
 use std::time::{Duration, Instant};
 
@@ -15,16 +15,16 @@ use super::state::{Key, State};
 use super::{CliError, header, list};
 use crate::cli::format::span;
 
-/// Looks for keys this often, so that the thread that waits for them ends with the rest.
+/// Longest wait for a key, so that the input thread notices the end of the program.
 const KEY_POLL: Duration = Duration::from_millis(200);
 
-/// What came from the terminal.
+/// Input from the terminal.
 enum Input {
     Key(Key),
     Resized,
 }
 
-/// What the last answers said.
+/// Contents of the last responses.
 struct Shown {
     list: ListCgroupsResponse,
     rows: Vec<Row>,
@@ -34,7 +34,7 @@ struct Shown {
     error: Option<String>,
 }
 
-/// Takes the terminal, and gives it back however this ends.
+/// Shows the live table until the user quits; the terminal is restored in any case.
 pub async fn run(
     client: NodewardenClient<Channel>,
     first: ListCgroupsResponse,
@@ -62,7 +62,7 @@ async fn live(
         answered: Instant::now(),
         error: None,
     };
-    // The first rates soon, then at the user's pace.
+    // The first rates after at most half a second, then at the user's interval.
     let mut due = Instant::now() + state.interval.min(Duration::from_millis(500));
     while !state.quit {
         let rows = state.pick(&shown.rows);
@@ -87,13 +87,13 @@ async fn live(
                     }
                 }
                 Some(Input::Resized) => {}
-                // The terminal is gone.
+                // The terminal was closed.
                 None => return Ok(()),
             },
             () = tokio::time::sleep_until(due.into()) => {
                 shown.renew(&mut client).await;
                 due = Instant::now() + state.interval;
-                // Rows may have gone.
+                // There may be fewer rows now.
                 state.offset = state.offset.min(state.pick(&shown.rows).len().saturating_sub(1));
             }
         }
@@ -102,7 +102,7 @@ async fn live(
 }
 
 impl Shown {
-    /// Asks anew. Without an answer what is shown stays, and says that it is old.
+    /// Queries the agent. Without a response the old figures stay, marked as outdated.
     async fn renew(&mut self, client: &mut NodewardenClient<Channel>) {
         let asked = async {
             let now = list(client).await?;
@@ -128,7 +128,7 @@ impl Shown {
     }
 }
 
-/// Keys and resizes from a thread of their own; it ends when nobody listens any more.
+/// Keys and resizes, read on a separate thread that ends when the receiver is dropped.
 fn inputs() -> mpsc::Receiver<Input> {
     let (sender, receiver) = mpsc::channel(16);
     std::thread::spawn(move || {
@@ -142,7 +142,7 @@ fn inputs() -> mpsc::Receiver<Input> {
                         return;
                     }
                 }
-                // The terminal is gone: dropping the sender tells it.
+                // The terminal was closed: the receiver sees that when the sender is dropped.
                 Err(_) => return,
             }
         }

@@ -1,11 +1,11 @@
-//! What `top` shows: order, selection, speed, and how keys change them. Pure.
+//! The settings of `top`: order, selection and interval, and how keys change them. Pure.
 
 use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::rates::Row;
 
-/// What the rows are ordered by, the largest first.
+/// The order of the rows, largest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Sort {
     Cpu,
@@ -14,7 +14,7 @@ pub enum Sort {
     Io,
     Net,
     Pids,
-    /// The only one from small to large.
+    /// The only ascending order.
     Name,
 }
 
@@ -79,7 +79,7 @@ impl Show {
     }
 }
 
-/// A key, as far as it means something here.
+/// A key that has a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Key {
     Char(char),
@@ -98,7 +98,7 @@ pub struct State {
     pub sort: Sort,
     pub show: Show,
     pub interval: Duration,
-    /// First row shown.
+    /// Index of the first row shown.
     pub offset: usize,
     pub quit: bool,
 }
@@ -111,7 +111,7 @@ impl State {
         Self { sort, show, interval: interval.clamp(FASTEST, SLOWEST), offset: 0, quit: false }
     }
 
-    /// `page` is how many rows fit, `rows` how many there are.
+    /// Handles a key. `page` is the number of rows that fit, `rows` the number of rows.
     pub fn press(&mut self, key: Key, page: usize, rows: usize) {
         let last = rows.saturating_sub(page);
         match key {
@@ -136,13 +136,13 @@ impl State {
     /// The rows to show, in order.
     pub fn pick<'r>(&self, rows: &'r [Row]) -> Vec<&'r Row> {
         let mut picked: Vec<&Row> = rows.iter().filter(|r| self.show.has(r)).collect();
-        // Stable, and equal ones by name: rows do not jump about.
+        // Equal rows are ordered by name, so that they do not change places at random.
         picked.sort_by(|a, b| compare(self.sort, a, b).then_with(|| a.name.cmp(&b.name)));
         picked
     }
 }
 
-/// Larger first, unknown last.
+/// Descending; unknown values last.
 fn compare(sort: Sort, a: &Row, b: &Row) -> Ordering {
     let sum = |x: Option<f64>, y: Option<f64>| match (x, y) {
         (None, None) => None,

@@ -100,7 +100,7 @@ fn explained(context: &Context) -> Result<(), Failure> {
     let unknown = fixture.pods.command(&["explain", "missing"])?;
     let text = String::from_utf8_lossy(&unknown.stdout);
     ensure!(
-        !unknown.status.success() || text.contains("Nothing was decided about missing"),
+        !unknown.status.success() || text.contains("No decisions about missing"),
         "a pod that does not exist is explained: {text}"
     );
     // The next agent still knows the decision.

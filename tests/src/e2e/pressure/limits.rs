@@ -111,7 +111,7 @@ fn beyond_limits(context: &Context) -> Result<(), Failure> {
             "signal of the eviction of {name}"
         );
         let text = output_of(fixture.agent()?, &["explain", name])?;
-        for word in [signal, "LIMIT", "1.00Mi", "had to go"] {
+        for word in [signal, "LIMIT", "1.00Mi", "evicted"] {
             ensure!(text.contains(word), "{word:?} is not in the explanation of {name}:\n{text}");
         }
     }

@@ -1,4 +1,4 @@
-//! Images and steps as protobuf.
+//! Converts images and steps of a collection into protobuf.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 
@@ -7,7 +7,7 @@ use nodewarden_model::FsUse;
 use nodewarden_model::GcSettings;
 use nodewarden_model::{GcOutcome, GcStep, ImageView, ImagesView};
 
-/// All but time, mode and settings, which the view does not have.
+/// The response without time, mode and settings, which the view does not contain.
 pub fn images(view: ImagesView) -> proto::ListImagesResponse {
     proto::ListImagesResponse {
         images: view.images.into_iter().map(image).collect(),

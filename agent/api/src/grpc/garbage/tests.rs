@@ -93,7 +93,7 @@ async fn what_there_is_no_collection_of() {
     assert_eq!((ended.code(), ended.message()), (Code::Aborted, "the runtime is away"));
 }
 
-/// Collects when it is let, and tells when it is done.
+/// A collection that waits for permission and reports its end.
 #[derive(Default)]
 struct Slow {
     begin: Notify,

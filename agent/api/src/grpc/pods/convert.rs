@@ -1,4 +1,4 @@
-//! `view::PodView` as protobuf, with the use that a snapshot knows.
+//! Converts a `PodView` into protobuf, with the resource usage from a snapshot.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,14 +14,14 @@ use nodewarden_model::{
     ContainerState, ContainerView, Ended, GroupView, Identity, OomVictim, PodView, Snapshot,
 };
 
-/// Cgroups by pod uid and by container id.
+/// Resource usage by pod uid and by container id.
 pub struct Used<'a> {
     pods: HashMap<&'a str, &'a GroupView>,
     containers: HashMap<&'a str, &'a GroupView>,
 }
 
 impl<'a> Used<'a> {
-    /// Of what stands now.
+    /// The usage of the cgroups that exist in the snapshot.
     pub fn of(snapshot: &'a Snapshot) -> Self {
         let mut used = Self { pods: HashMap::new(), containers: HashMap::new() };
         for group in snapshot.groups.iter().filter(|g| g.removed.is_none()) {
@@ -66,9 +66,9 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
     }
 }
 
-/// The pod as JSON of Kubernetes.
+/// The pod as Kubernetes JSON.
 pub fn kubernetes(view: &PodView, node: &str) -> String {
-    // Only a map with keys that are no texts could fail, and a pod has none.
+    // Serializing fails only for maps with non-string keys, and a pod has none.
     serde_json::to_string(&kubernetes::pod(view, node)).unwrap_or_default()
 }
 

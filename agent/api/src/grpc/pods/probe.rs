@@ -1,4 +1,4 @@
-//! `view::ProbesView` as protobuf, container by container.
+//! Converts a `ProbesView` into protobuf, container by container.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ impl<'a> Probes<'a> {
         Self(all)
     }
 
-    /// Of one container, startup first.
+    /// The probes of one container, startup first.
     pub fn of_container(&self, uid: &str, container: &str) -> Vec<proto::Probe> {
         self.0.get(&(uid, container)).into_iter().flatten().map(|own| probe(own)).collect()
     }
@@ -107,15 +107,15 @@ mod tests {
 
     #[test]
     fn outcomes() {
-        let told = |outcome: Result<Outcome, String>| {
+        let result = |outcome: Result<Outcome, String>| {
             let view = fixture::probes().probes[1].last.clone().expect("it ran");
             let run = run(&ProbeRun { outcome, output: "said".into(), ..view });
             (run.outcome, run.output)
         };
         let is = |outcome: &str, output: &str| (outcome.to_owned(), output.to_owned());
-        assert_eq!(told(Ok(Outcome::Success)), is("success", "said"));
-        assert_eq!(told(Ok(Outcome::Warning)), is("warning", "said"));
-        assert_eq!(told(Ok(Outcome::Failure)), is("failure", "said"));
-        assert_eq!(told(Err("no runtime".into())), is("error", "no runtime"));
+        assert_eq!(result(Ok(Outcome::Success)), is("success", "said"));
+        assert_eq!(result(Ok(Outcome::Warning)), is("warning", "said"));
+        assert_eq!(result(Ok(Outcome::Failure)), is("failure", "said"));
+        assert_eq!(result(Err("no runtime".into())), is("error", "no runtime"));
     }
 }

@@ -1,4 +1,4 @@
-//! Conditions and decisions as protobuf, and back for the command line.
+//! Converts conditions and decisions into protobuf, and decisions back for the command line.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 
@@ -80,7 +80,7 @@ pub fn signal_seen(own: &proto::SignalReading) -> SignalSeen {
     }
 }
 
-/// None without a time.
+/// The decision of a message; `None` if the message has no time.
 pub fn decided(own: proto::Decision) -> Option<Decision> {
     let candidate = |own: proto::DecisionCandidate| CandidateSeen {
         uid: own.uid,

@@ -84,7 +84,7 @@ async fn simulated_and_refused() {
     assert_eq!((decision.number, decision.would, decision.woken_by.as_str()), (0, true, "simulate"));
     let refused = client.simulate(request("memory.free", "80Mi")).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
-    assert!(refused.message().contains("\"memory.free\": there is memory.available, "), "{refused}");
+    assert!(refused.message().contains("\"memory.free\": expected one of memory.available, "), "{refused}");
     let refused = client.simulate(request("memory.available", "x")).await.unwrap_err();
     assert_eq!(
         (refused.code(), refused.message().contains("no threshold")),

@@ -1,4 +1,4 @@
-//! Which pod and which of its containers is meant. Pure.
+//! Finds the pod and container of a request. Pure.
 
 use std::sync::Arc;
 
@@ -8,12 +8,12 @@ use tonic::Status;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{ContainerView, PodView};
 
-/// Where kubectl's users name the container that is meant when none is.
+/// Annotation with the default container of a pod, as for kubectl.
 const DEFAULT_CONTAINER: &str = "kubectl.kubernetes.io/default-container";
-/// So many names are told of what there is.
+/// Maximum number of names listed in an error.
 const NAMES: usize = 20;
 
-/// Why nothing could be chosen.
+/// Why no pod or container was found.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChooseError {
     #[error("pod {looked_for:?} not found: {}", there_are("pod", .there))]
@@ -49,8 +49,7 @@ pub fn full_name(pod: &PodView) -> String {
     format!("{}/{}", pod.pod.namespace, pod.pod.name)
 }
 
-/// The pod that a uid, a name or namespace/name stands for. One that is being ended stands back for its successor of
-/// the same name.
+/// The pod of this uid, name or namespace/name. A terminating pod yields to a newer one of the same name.
 pub fn pod(pods: &[Arc<PodView>], reference: &str) -> Result<Arc<PodView>, ChooseError> {
     if let Some(pod) = pods.iter().find(|view| view.pod.uid == reference) {
         return Ok(pod.clone());
@@ -80,8 +79,8 @@ pub fn pod(pods: &[Arc<PodView>], reference: &str) -> Result<Arc<PodView>, Choos
     }
 }
 
-/// The container of that name; without one the pod's default: the one that its annotation names, else the first
-/// ordinary one. With it what a client is told.
+/// The container of that name; without a name the pod's default: the one named by its annotation, else the first
+/// regular container. Also returns what the client is informed about.
 pub fn container<'a>(
     pod: &'a PodView,
     name: &str,
@@ -92,10 +91,10 @@ pub fn container<'a>(
             ContainerKind::Regular => "",
             ContainerKind::Init | ContainerKind::Sidecar => " (init)",
         };
-        // Ordinary ones first, as kubectl tells them.
-        let (init, ordinary): (Vec<_>, Vec<_>) =
+        // Regular containers first, as in kubectl.
+        let (init, regular): (Vec<_>, Vec<_>) =
             pod.containers.iter().partition(|container| container.kind != ContainerKind::Regular);
-        ordinary.into_iter().chain(init).map(|c| format!("{}{}", c.name, kind(c))).collect()
+        regular.into_iter().chain(init).map(|c| format!("{}{}", c.name, kind(c))).collect()
     };
     let annotated = pod.pod.annotations.get(DEFAULT_CONTAINER);
     let found = match name {

@@ -1,4 +1,4 @@
-//! A command's input and output between the client and the runtime.
+//! Passes input and output of a command between the client and the runtime.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 use proto::exec_request::Message as Told;
@@ -16,7 +16,7 @@ use nodewarden_model::{AgentState, ContainerState, ContainerView};
 
 type Answer = Result<proto::ExecResponse, Status>;
 
-/// Takes the first message, finds the container and starts the command.
+/// Reads the first message, finds the container and starts the command.
 pub async fn stream(
     state: &dyn AgentState,
     runtime: Client,
@@ -49,7 +49,7 @@ pub async fn stream(
                 let _gone = input.send(resize(size)).await;
             }
             let ended = async {
-                // Its sender of output goes when it has ended, so that everything is forwarded before the end is told.
+                // The sender of output is dropped at the end of the command, so all output is forwarded before the exit code.
                 let ended = runtime.exec(&command, told, output).await;
                 ended.map_err(|e| status(&e))
             };
@@ -65,7 +65,7 @@ pub async fn stream(
             () = work => {}
             () = feed => {}
             () = answers.closed() => {}
-            // An error would mean that the server is gone.
+            // An error means that the server has ended.
             _ = end.wait_for(|end| *end) => {
                 let _gone = answers.try_send(Err(stopping()));
             }
@@ -88,7 +88,7 @@ fn say(message: Said) -> Answer {
     Ok(proto::ExecResponse { message: Some(message) })
 }
 
-/// What the client sends, until it sends no more or goes away.
+/// Passes on the client's input until it ends or the client disconnects.
 async fn feed(mut requests: Streaming<proto::ExecRequest>, input: &mpsc::Sender<ExecInput>, stdin: bool) {
     while let Ok(Some(request)) = requests.message().await {
         let told = match request.message {
@@ -102,7 +102,7 @@ async fn feed(mut requests: Streaming<proto::ExecRequest>, input: &mpsc::Sender<
         }
     }
     if stdin {
-        // The command has ended: nothing is lost.
+        // Fails only after the command has ended, so nothing is lost.
         let _ended = input.send(ExecInput::Close).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Which run's log, and its way to the client.
+//! Finds the log of a container's run and sends it to the client.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use nodewarden_pods::paths::PodPaths;
 
 type Answer = Result<proto::LogsResponse, Status>;
 
-/// Finds the log and starts to send it.
+/// Finds the log and starts sending it.
 pub fn stream(
     state: Arc<dyn AgentState>,
     logs_dir: &Path,
@@ -67,7 +67,7 @@ pub fn stream(
         tokio::select! {
             () = work => {}
             () = answers.closed() => {}
-            // An error would mean that the server is gone.
+            // An error means that the server has ended.
             _ = end.wait_for(|end| *end) => {
                 let _gone = answers.try_send(Err(stopping()));
             }
@@ -88,7 +88,7 @@ async fn forward(mut pieces: mpsc::Receiver<Piece>, answers: &mpsc::Sender<Answe
     }
 }
 
-/// The log of the newest run, or of the one before it. Words are the kubelet's (`validateContainerLogStatus`).
+/// The log of the newest run, or of the previous one. The messages are the kubelet's (`validateContainerLogStatus`).
 fn run(
     runs: Vec<(u32, PathBuf)>,
     previous: bool,
@@ -111,7 +111,7 @@ fn run(
     }
 }
 
-/// Whether the container is the one that ran when it was asked for, and still does.
+/// Whether the container of the request is still running and was not replaced.
 fn is_running(state: &dyn AgentState, uid: &str, name: &str, id: &str) -> bool {
     state.pods().iter().filter(|pod| pod.pod.uid == uid).flat_map(|pod| &pod.containers).any(|container| {
         container.name == name

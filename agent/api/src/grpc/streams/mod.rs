@@ -1,8 +1,8 @@
-//! The service `Streams`: containers' logs, and commands in containers.
+//! The service `Streams`: logs of containers, and commands in containers.
 //!
-//! - [`choose`]: which pod and which of its containers is meant.
-//! - [`logs`]: which run's log, and its way to the client.
-//! - [`exec`]: a command's input and output between the client and the runtime.
+//! - [`choose`]: finds the pod and container of a request.
+//! - [`logs`]: finds the log of a run and sends it to the client.
+//! - [`exec`]: passes input and output of a command between the client and the runtime.
 
 mod choose;
 mod exec;
@@ -23,16 +23,16 @@ use tonic::{Request, Response, Status, Streaming};
 use nodewarden_cri::Client;
 use nodewarden_model::AgentState;
 
-/// Where logs are and commands are run.
+/// The sources of logs, and the runtime for commands.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
-    /// `None`: no runtime is configured.
+    /// `None` if no runtime is configured.
     pub runtime: Option<Client>,
     /// `podLogsDir`.
     pub logs_dir: PathBuf,
 }
 
-/// Answers the calls.
+/// Implements the calls.
 pub struct Service {
     state: Arc<dyn AgentState>,
     sources: Sources,
@@ -75,7 +75,7 @@ impl Streams for Service {
     }
 }
 
-/// What an ending agent says to those whose stream it cuts off.
+/// The status with which a stopping agent ends a stream.
 fn stopping() -> Status {
     Status::unavailable("the agent is stopping")
 }

@@ -1,4 +1,4 @@
-//! Logs and commands over the agent's socket, with pods of our own making.
+//! Logs and commands over the agent's socket, with fixture pods.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -50,7 +50,7 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
     })
 }
 
-/// A running one.
+/// A running container.
 pub fn container(name: &str, id: &str) -> ContainerView {
     ContainerView {
         name: name.into(),
@@ -179,7 +179,7 @@ async fn a_log_is_followed_until_its_container_or_the_agent_ends() {
             agent.stop.send_replace(true);
             assert_eq!(stream.message().await.unwrap_err().code(), tonic::Code::Unavailable);
         } else {
-            // Another container of the name is no longer the one that was followed.
+            // A new container of the same name is not the one that was followed.
             let successor = pod("shop", "cart", "u1", &[container("web", "c2")]);
             *agent.pods.0.lock() = vec![successor];
             let end = tokio::time::timeout(Duration::from_secs(5), stream.message()).await.unwrap();

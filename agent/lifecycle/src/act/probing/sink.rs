@@ -44,7 +44,7 @@ impl ProbeSink for Sink {
         .boxed()
     }
 
-    fn tell(&self, reason: &'static str, message: String) {
+    fn record_event(&self, reason: &'static str, message: String) {
         if let Some(state) = self.state.upgrade() {
             state.env.record_event(&state.pod(), Some((&self.name, &self.id)), reason, message);
         }

@@ -13,9 +13,9 @@ async fn every_status_is_an_answer() {
 #[tokio::test]
 async fn what_is_sent() {
     let server = Server::answering(|_| answer("200 OK", "", "")).await;
-    let mut asked = action(Scheme::Http, server.port, "/a?b");
-    asked.headers = vec![("x-one".into(), "1".into()), ("Host".into(), "web".into())];
-    ask(&asked, "127.0.0.1").await.unwrap();
+    let mut action = action(Scheme::Http, server.port, "/a?b");
+    action.headers = vec![("x-one".into(), "1".into()), ("Host".into(), "web".into())];
+    ask(&action, "127.0.0.1").await.unwrap();
     let version = nodewarden_model::version();
     let expected = format!(
         "GET /a?b HTTP/1.1\r\nX-One: 1\r\nUser-Agent: kube-probe/{version}\r\nAccept: */*\r\nHost: web\r\nConnection: close\r\n\r\n"
@@ -91,12 +91,12 @@ async fn over_ipv6() {
 #[tokio::test]
 async fn by_name() {
     let server = Server::answering(|_| answer("200 OK", "", "named")).await;
-    let mut asked = action(Scheme::Http, server.port, "/");
-    // Whatever else the name stands for, one of its addresses answers.
-    assert_eq!(ask(&asked, "localhost").await, good("named"));
-    let error = ask(&asked, "nobody.invalid").await.unwrap_err();
+    let mut action = action(Scheme::Http, server.port, "/");
+    // One of the addresses of the name responds.
+    assert_eq!(ask(&action, "localhost").await, good("named"));
+    let error = ask(&action, "nobody.invalid").await.unwrap_err();
     assert!(error.contains("dial tcp: lookup nobody.invalid: "), "{error}");
-    asked.path = "/x".into();
-    let error = ask(&asked, "a b").await.unwrap_err();
+    action.path = "/x".into();
+    let error = ask(&action, "a b").await.unwrap_err();
     assert!(error.ends_with("invalid host name \"a b\""), "{error}");
 }

@@ -58,8 +58,8 @@ async fn cut_short() {
     assert!(error.ends_with(": EOF") && !error.contains("body"), "{error}");
     for short in ["Content-Length: 9\r\n\r\nhello", "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n"] {
         let server = Server::answering(move |_| format!("HTTP/1.1 200 OK\r\n{short}").into_bytes()).await;
-        let asked = action(Scheme::Http, server.port, "/");
-        let error = timeout(LIMIT, get(&asked, "127.0.0.1", Purpose::Probe)).await.unwrap().unwrap_err();
+        let action = action(Scheme::Http, server.port, "/");
+        let error = timeout(LIMIT, get(&action, "127.0.0.1", Purpose::Probe)).await.unwrap().unwrap_err();
         assert!(matches!(error.fault, Fault::Body(_)), "{error}");
         assert!(error.to_string().ends_with("/\": reading the body: EOF"), "{error}");
     }
@@ -112,8 +112,8 @@ async fn hangs() {
             }
         })
         .await;
-        let asked = action(Scheme::Http, server.port, "/");
-        let waited = timeout(Duration::from_millis(200), get(&asked, "127.0.0.1", Purpose::Probe)).await;
+        let action = action(Scheme::Http, server.port, "/");
+        let waited = timeout(Duration::from_millis(200), get(&action, "127.0.0.1", Purpose::Probe)).await;
         assert!(waited.is_err(), "{waited:?}");
         let end = timeout(LIMIT, told).await.expect("the server is told").unwrap();
         assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));

@@ -82,13 +82,13 @@ async fn no_time_wait() {
         ("hanging in the handshake", &hanging, Scheme::Https),
         ("secure", &secure, Scheme::Https),
     ] {
-        let asked = action(scheme, server.port, "/");
+        let action = action(scheme, server.port, "/");
         // A port may be somebody's former one.
         let before = sockets(server.port);
         let mut answered = 0;
         for _ in 0..20 {
             let limit = if name.starts_with("hanging") { Duration::from_millis(10) } else { LIMIT };
-            let done = timeout(limit, get(&asked, "127.0.0.1", Purpose::Probe)).await;
+            let done = timeout(limit, get(&action, "127.0.0.1", Purpose::Probe)).await;
             answered += usize::from(matches!(done, Ok(Ok(_))));
         }
         let expected = if name == "garbage" || name.starts_with("hanging") { 0 } else { 20 };
@@ -100,7 +100,7 @@ async fn no_time_wait() {
 
 /// Not even a task: everything is in the caller's future.
 #[tokio::test]
-async fn nothing_runs_beside() {
+async fn no_task_runs_outside_the_request() {
     let acceptor = server::acceptor(&["h2"], &[&TLS13]);
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
     let server = Server::at("127.0.0.1:0", move |stream, _| {
@@ -121,11 +121,11 @@ async fn nothing_runs_beside() {
         }
     })
     .await;
-    let asked = action(Scheme::Https, server.port, "/");
+    let action = action(Scheme::Https, server.port, "/");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     assert_eq!(tasks(), 1, "who accepts");
     {
-        let asking = pin!(get(&asked, "127.0.0.1", Purpose::Probe));
+        let asking = pin!(get(&action, "127.0.0.1", Purpose::Probe));
         let begun = pin!(async { assert_eq!(told.recv().await, Some(None)) });
         let first = timeout(LIMIT, select(asking, begun)).await.unwrap();
         assert!(matches!(first, Either::Right(_)));

@@ -21,8 +21,8 @@ fn action(scheme: Scheme, port: u16, path: &str) -> HttpGetAction {
     HttpGetAction { scheme, host: None, port, path: path.to_owned(), headers: Vec::new() }
 }
 
-async fn ask(asked: &HttpGetAction, host: &str) -> Result<Response, String> {
-    let done = timeout(LIMIT, get(asked, host, Purpose::Probe)).await.expect("an end in time");
+async fn ask(action: &HttpGetAction, host: &str) -> Result<Response, String> {
+    let done = timeout(LIMIT, get(action, host, Purpose::Probe)).await.expect("an end in time");
     done.map_err(|error| error.to_string())
 }
 

@@ -29,7 +29,7 @@ async fn to_another_port() {
 
 #[tokio::test]
 async fn out_of_the_host() {
-    // Nobody is asked there: the answer is this one, body and all.
+    // The redirect is not followed: this response, with its body, is the result.
     for location in ["http://localhost:1/", "https://other.invalid/x", "//other.invalid/", "mailto:x@y"] {
         let server = Server::answering(move |_| to("302 F", location)).await;
         let expected = Response {

@@ -75,7 +75,7 @@ async fn whoever_it_is() {
     for protocols in [&[][..], &["http/1.1"], &["http/1.1", "h2"]] {
         let server = http1(protocols, body.clone()).await;
         assert_eq!(over_tls(&server, "/").await, good("hello"), "{protocols:?}");
-        // A name is told to the server; it need not be the certificate's.
+        // A host name is sent to the server; it does not have to match the certificate.
         assert_eq!(ask(&action(Scheme::Https, server.port, "/"), "localhost").await, good("hello"));
     }
     for version in [&TLS12, &TLS13] {
@@ -87,9 +87,9 @@ async fn whoever_it_is() {
 #[tokio::test]
 async fn http_2() {
     let (server, seen) = http2(0).await;
-    let mut asked = action(Scheme::Https, server.port, "/a?b");
-    asked.headers = vec![("Host".into(), "web".into()), ("X".into(), "1".into())];
-    assert_eq!(ask(&asked, "127.0.0.1").await, good("hello"));
+    let mut action = action(Scheme::Https, server.port, "/a?b");
+    action.headers = vec![("Host".into(), "web".into()), ("X".into(), "1".into())];
+    assert_eq!(ask(&action, "127.0.0.1").await, good("hello"));
     let line = seen.lock()[0].clone();
     assert!(line.starts_with("HTTP/2.0 https://web/a?b "), "{line}");
     assert!(
@@ -104,7 +104,7 @@ async fn from_one_to_the_other() {
     let there = Server::answering(|_| answer("200 OK", "", "plain")).await;
     let (secure, _) = http2(there.port).await;
     assert_eq!(over_tls(&secure, "/away").await, good("plain"));
-    // Where it came from in confidence is not told in the open.
+    // A redirect from HTTPS to HTTP has no Referer.
     assert!(!there.requests()[0].contains("Referer"), "{:?}", there.requests());
     let port = secure.port;
     let to = format!("Location: https://127.0.0.1:{port}/\r\n");
@@ -145,7 +145,7 @@ async fn no_tls() {
     .await;
     let error = over_tls(&server, "/").await.unwrap_err();
     assert!(error.ends_with("/\": EOF"), "{error}");
-    // The other way round: a TLS server that is asked without.
+    // The opposite case: plain HTTP to a TLS server.
     let server = http1(&[], Vec::new()).await;
     let error = plain(&server, "/").await.unwrap_err();
     assert!(error.contains("malformed HTTP response") || error.ends_with(": EOF"), "{error}");

@@ -81,7 +81,7 @@ pub async fn request<S: AsyncRead + Unpin>(stream: &mut S) -> io::Result<String>
     Ok(String::from_utf8_lossy(&request).into_owned())
 }
 
-/// Writes until nobody takes it any more; how much went out.
+/// Writes until the peer no longer reads; returns the number of bytes written.
 pub async fn flood<S: AsyncWrite + Unpin>(stream: &mut S) -> usize {
     let mut written = 0;
     while let Ok(n) = stream.write(&[b'x'; 1 << 16]).await {

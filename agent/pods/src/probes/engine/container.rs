@@ -1,4 +1,4 @@
-//! One container whose probes are made: how they stand and what each is doing.
+//! State of one probed container: the state of its probes and what each is doing.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,37 +6,37 @@ use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
+use super::events::Before;
 use super::histogram::Histogram;
-use super::tell::Before;
-use super::{ProbeSink, run::Told};
+use super::{ProbeSink, run::RunResult};
 use crate::probes::grid::Grid;
 use crate::probes::{ProbeMemory, Target, rules};
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Outcome;
 use nodewarden_model::{ProbeCounts, ProbeRun};
 
-/// A container as it was watched last.
+/// A container, as of the last time it was watched.
 pub struct Container {
     pub target: Arc<Target>,
     pub specs: Arc<[ProbeSpec]>,
-    /// Of each of `specs`.
+    /// The schedule of each probe in `specs`.
     pub grids: Box<[Grid]>,
     pub clock: Clock,
     pub memory: ProbeMemory,
-    /// The memory that the sink was given last.
+    /// The memory last passed to the sink.
     pub kept: Arc<ProbeMemory>,
-    /// None: its [`super::Watched`] is gone.
+    /// `None` after its [`super::Watched`] was dropped.
     pub watch: Option<Watch>,
     probes: [Probe; 3],
 }
 
-/// For whom it is watched.
+/// The target and sink of a watched container.
 pub struct Watch {
     pub sink: Arc<dyn ProbeSink>,
     pub ending: bool,
 }
 
-/// One probe of it. Counts outlive the container, for the next one of its name.
+/// One probe of a container. Its counts are carried over to the next container of the same name.
 #[derive(Default)]
 pub struct Probe {
     pub stage: Stage,
@@ -49,21 +49,21 @@ pub struct Probe {
 /// What a probe is doing.
 #[derive(Default)]
 pub enum Stage {
-    /// It waits for something ([`Container::waits`]).
+    /// Not scheduled: it waits for something ([`Container::waits`]).
     #[default]
     Idle,
     Due(Instant),
-    /// Due since then, and waiting for its turn.
+    /// Due since then and waiting for its lane.
     Queued(Instant),
     Running {
         due: Instant,
         abort: AbortHandle,
     },
-    /// The result of the run that was due then has changed, and is being saved.
+    /// The run that was due then changed the result, which is being saved.
     Settling(Instant),
 }
 
-/// Ages by the monotonic clock: the wall clock is asked once, when a container is watched.
+/// Computes ages with the monotonic clock; the wall clock is read once, when a container is watched.
 #[derive(Debug, Clone, Copy)]
 pub struct Clock {
     pub since: Instant,
@@ -100,7 +100,7 @@ impl Container {
         }
     }
 
-    /// Goes on counting where the container before it ended.
+    /// Takes over the counts of the previous container.
     pub fn count_on(&mut self, before: Self) {
         self.probes = before.probes;
         for probe in &mut self.probes {
@@ -120,8 +120,8 @@ impl Container {
         &mut self.probes[kind as usize]
     }
 
-    /// Why this probe is not made now. (The others of a startup probe whose success is being saved have nothing to wait
-    /// for by the rules; they begin when it is saved.)
+    /// Why this probe does not run now; `None` if it may. (While the success of a startup probe is being saved, the other
+    /// probes wait for nothing by the rules; they begin when it is saved.)
     pub fn waits(&self, kind: ProbeKind) -> Option<&'static str> {
         let Some(watch) = &self.watch else { return Some(super::view::CONTAINER) };
         rules::waits(kind, &self.specs, &self.memory, watch.ending)
@@ -129,22 +129,22 @@ impl Container {
 }
 
 impl Probe {
-    /// Takes a run into what is shown and counted.
-    pub fn count(&mut self, told: Told) {
-        let outcome = match &told.answer {
+    /// Records a run in the figures shown and counted.
+    pub fn count(&mut self, run_result: RunResult) {
+        let outcome = match &run_result.answer {
             Ok(answer) => Ok(answer.outcome),
             Err(error) => Err(error.clone()),
         };
         match outcome {
             Ok(Outcome::Success | Outcome::Warning) => {
                 self.counts.successful += 1;
-                // A kubelet observes how long runs take of those that succeed.
-                self.durations.observe(&super::histogram::DURATION, told.took);
+                // Like the kubelet, only the durations of successful runs are observed.
+                self.durations.observe(&super::histogram::DURATION, run_result.took);
             }
             Ok(Outcome::Failure) => self.counts.failed += 1,
             Err(_) => self.counts.unknown += 1,
         }
-        let output = told.answer.map(|answer| answer.output).unwrap_or_default();
-        self.last = Some(Arc::new(ProbeRun { begun: told.at, took: told.took, outcome, output }));
+        let output = run_result.answer.map(|answer| answer.output).unwrap_or_default();
+        self.last = Some(Arc::new(ProbeRun { begun: run_result.at, took: run_result.took, outcome, output }));
     }
 }

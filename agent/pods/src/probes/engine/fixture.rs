@@ -1,4 +1,4 @@
-//! What tests of probes are made of: targets, specs, a prober whose answers are scripted, a sink that keeps a record.
+//! Fixtures for tests of probes: targets, specs, a prober with scripted answers, and a sink that records its calls.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::probes::{Answer, ProbeError, ProbeMemory, Prober, Target};
 use nodewarden_manifest::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec, Scheme};
 use nodewarden_model::{Outcome, Verdict};
 
-/// A container that begins when it is watched: its start is in the future, so its age is nothing.
+/// A container that starts when it is watched: its start time is in the future, so its age is zero.
 pub fn target(uid: &str, container: &str, id: &str) -> Target {
     Target {
         uid: uid.to_owned(),
@@ -27,7 +27,7 @@ pub fn target(uid: &str, container: &str, id: &str) -> Target {
     }
 }
 
-/// With the kubelet's defaults.
+/// A probe with the kubelet's defaults.
 pub fn spec(kind: ProbeKind, handler: HandlerKind) -> ProbeSpec {
     let handler = match handler {
         HandlerKind::Exec => ProbeHandler::Exec(vec!["true".to_owned()]),
@@ -53,20 +53,20 @@ pub fn spec(kind: ProbeKind, handler: HandlerKind) -> ProbeSpec {
     }
 }
 
-/// What a scripted run comes to.
+/// Result of a scripted run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Say {
+pub enum Scripted {
     Success,
     Warning,
     Failure,
     Error,
     Panic,
-    /// No answer as long as nobody drops it.
+    /// Never completes; ends when it is dropped.
     Nothing,
 }
 
-impl Say {
-    /// What it counts as.
+impl Scripted {
+    /// The verdict that it counts as.
     pub fn verdict(self) -> Option<Verdict> {
         match self {
             Self::Success | Self::Warning => Some(Verdict::Success),
@@ -76,7 +76,7 @@ impl Say {
     }
 }
 
-/// A run that was begun.
+/// A run that has begun.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Begun {
     pub at: Instant,
@@ -84,28 +84,28 @@ pub struct Begun {
     pub id: String,
     pub kind: ProbeKind,
     pub handler: HandlerKind,
-    /// None: under way. Whether it came to an answer, or was thrown away.
+    /// `None` while it is running; then its end, and whether it completed or was dropped.
     pub ended: Option<(Instant, bool)>,
-    pub says: Say,
+    pub says: Scripted,
 }
 
-/// A prober that does what it is told, and keeps a record.
+/// A prober that follows a script and records its runs.
 pub struct Script {
     #[expect(clippy::type_complexity, reason = "one function")]
-    play: Box<dyn Fn(&Target, &ProbeSpec, usize) -> (Duration, Say) + Send + Sync>,
+    play: Box<dyn Fn(&Target, &ProbeSpec, usize) -> (Duration, Scripted) + Send + Sync>,
     pub runs: Mutex<Vec<Begun>>,
 }
 
 impl Script {
-    /// `play`: after how long which run of this probe (the first is 0) says what.
+    /// `play` returns the duration and the result of a run of this probe; the first run is 0.
     pub fn new(
-        play: impl Fn(&Target, &ProbeSpec, usize) -> (Duration, Say) + Send + Sync + 'static,
+        play: impl Fn(&Target, &ProbeSpec, usize) -> (Duration, Scripted) + Send + Sync + 'static,
     ) -> Arc<Self> {
         Arc::new(Self { play: Box::new(play), runs: Mutex::default() })
     }
 
-    /// Each probe of a kind says this, one after another, the last for ever, at once.
-    pub fn says(kinds: &[(ProbeKind, &'static [Say])]) -> Arc<Self> {
+    /// Probes of these kinds immediately return these results in turn; the last one is repeated.
+    pub fn says(kinds: &[(ProbeKind, &'static [Scripted])]) -> Arc<Self> {
         let kinds = kinds.to_vec();
         Self::new(move |_, spec, run| {
             let says = kinds.iter().find(|(kind, _)| *kind == spec.kind).unwrap().1;
@@ -117,14 +117,14 @@ impl Script {
         self.runs.lock().clone()
     }
 
-    /// Milliseconds from `start` to each run of this kind.
+    /// The start of each run of this kind in milliseconds after `start`.
     pub fn begun(&self, start: Instant, kind: ProbeKind) -> Vec<u128> {
         let runs = self.runs();
         runs.iter().filter(|run| run.kind == kind).map(|run| (run.at - start).as_millis()).collect()
     }
 }
 
-/// Marks a run as over, also one that is dropped.
+/// Marks a run as ended, even if it is dropped.
 struct End<'a> {
     script: &'a Script,
     number: usize,
@@ -155,7 +155,7 @@ impl Prober for Script {
                 kind: spec.kind,
                 handler: spec.handler.kind(),
                 ended: None,
-                says: Say::Nothing,
+                says: Scripted::Nothing,
             });
             (runs.len() - 1, run)
         };
@@ -163,19 +163,19 @@ impl Prober for Script {
         let (after, says) = (self.play)(target, spec, run);
         self.runs.lock()[number].says = says;
         async move {
-            // As a whole: a block would take its one field.
+            // Moved as a whole, because the block would capture only one field.
             let mut end = end;
             if !after.is_zero() {
                 tokio::time::sleep(after).await;
             }
             let answer = |outcome| Ok(Answer { outcome, output: format!("run {run}") });
             let answer = match says {
-                Say::Success => answer(Outcome::Success),
-                Say::Warning => answer(Outcome::Warning),
-                Say::Failure => answer(Outcome::Failure),
-                Say::Error => Err(prober_error()),
-                Say::Panic => panic!("as scripted"),
-                Say::Nothing => std::future::pending().await,
+                Scripted::Success => answer(Outcome::Success),
+                Scripted::Warning => answer(Outcome::Warning),
+                Scripted::Failure => answer(Outcome::Failure),
+                Scripted::Error => Err(prober_error()),
+                Scripted::Panic => panic!("as scripted"),
+                Scripted::Nothing => std::future::pending().await,
             };
             end.answered = true;
             answer
@@ -184,19 +184,19 @@ impl Prober for Script {
     }
 }
 
-/// An error of a prober, whichever.
+/// An arbitrary error of a prober.
 pub fn prober_error() -> ProbeError {
     ProbeError::NoAddress
 }
 
-/// A sink that keeps a record.
+/// A sink that records its calls.
 #[derive(Default)]
 pub struct Record {
-    /// How long it takes to save a change.
+    /// Time that saving a change takes.
     pub saving: Duration,
     pub kept: Mutex<Vec<(Instant, ProbeMemory, Option<Change>)>>,
-    pub told: Mutex<Vec<(&'static str, String)>>,
-    /// Changes that were published.
+    pub run_result: Mutex<Vec<(&'static str, String)>>,
+    /// Times at which changes were published.
     pub published: Arc<Mutex<Vec<Instant>>>,
 }
 
@@ -214,16 +214,16 @@ impl Record {
         self.kept.lock().iter().filter_map(|(.., change)| change.clone()).collect()
     }
 
-    /// What an agent that starts now would read.
+    /// The memory that an agent would read if it started now.
     pub fn saved(&self) -> ProbeMemory {
         let kept = self.kept.lock();
         let text = kept.last().map(|(_, memory, _)| serde_json::to_string(memory).unwrap());
         text.map(|text| serde_json::from_str(&text).unwrap()).unwrap_or_default()
     }
 
-    pub fn told(&self) -> Vec<String> {
-        let told = self.told.lock();
-        told.iter().map(|(reason, message)| format!("{reason}: {message}")).collect()
+    pub fn run_result(&self) -> Vec<String> {
+        let run_result = self.run_result.lock();
+        run_result.iter().map(|(reason, message)| format!("{reason}: {message}")).collect()
     }
 }
 
@@ -241,7 +241,7 @@ impl ProbeSink for Record {
         .boxed()
     }
 
-    fn tell(&self, reason: &'static str, message: String) {
-        self.told.lock().push((reason, message));
+    fn record_event(&self, reason: &'static str, message: String) {
+        self.run_result.lock().push((reason, message));
     }
 }

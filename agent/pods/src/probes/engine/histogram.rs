@@ -1,4 +1,4 @@
-//! Histograms that cost one addition an observation.
+//! Histograms whose observations cost one addition.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use nodewarden_model::Buckets;
 /// Upper bounds in seconds.
 pub type Bounds<const N: usize> = [f64; N];
 
-/// `prober_probe_duration_seconds`: the kubelet's, which are Prometheus' default ones.
+/// Bounds of `prober_probe_duration_seconds`, as in the kubelet: Prometheus' default bounds.
 pub const DURATION: Bounds<11> = [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0];
 
-/// From when a probe was due to its begin.
+/// Bounds for the time from when a probe was due until it began.
 pub const DELAY: Bounds<18> = [
     0.001, 0.002, 0.003, 0.004, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0,
     10.0,
 ];
 
-/// How many were at most each bound and above the one before.
+/// The number of observations per bucket, not cumulated.
 #[derive(Debug, Clone, Copy)]
 pub struct Histogram<const N: usize> {
     counts: [u64; N],

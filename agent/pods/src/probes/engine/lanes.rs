@@ -1,4 +1,5 @@
-//! Whose turn it is: each handler has a lane of its own with a bound on how many are under way, first due, first begun.
+//! Queues of due probes: each handler has a lane with a limit on concurrent runs. The probe that was due first begins
+//! first.
 
 use std::collections::BTreeSet;
 
@@ -10,15 +11,15 @@ use nodewarden_config::ProbeSettings;
 use nodewarden_manifest::HandlerKind;
 use nodewarden_model::Buckets;
 
-/// See the module.
+/// The lanes of all handlers.
 pub struct Lanes([Lane; 4]);
 
-/// The probes of one handler.
+/// The due and running probes of one handler.
 #[derive(Default)]
 pub struct Lane {
     most: usize,
-    /// Until their tasks have ended (one that was thrown away counts as long as it holds a connection), or they are a
-    /// second past their time-outs.
+    /// Number of running probes. A run counts until its task has ended (a dropped one as long as it holds a connection) or
+    /// is one second past its time-out.
     pub running: usize,
     waiting: BTreeSet<(Instant, Id)>,
     pub delays: Histogram<18>,
@@ -40,22 +41,22 @@ impl Lanes {
         &mut self.0[handler as usize]
     }
 
-    /// The next to begin, of any lane that has room; it counts as running from now on.
+    /// The next probe to begin, of any lane below its limit; it is counted as running from now on.
     pub fn next(&mut self) -> Option<(Instant, Id)> {
         let lane = self.0.iter_mut().find(|lane| lane.running < lane.most && !lane.waiting.is_empty())?;
         lane.running += 1;
         lane.waiting.pop_first()
     }
 
-    /// In [`HandlerKind::ALL`]'s order.
+    /// The lanes in the order of [`HandlerKind::ALL`].
     pub fn all(&self) -> impl Iterator<Item = (&'static str, &Lane)> {
         HandlerKind::ALL.into_iter().map(|handler| (handler.name(), &self.0[handler as usize]))
     }
 }
 
 impl Lane {
-    /// One that was under way is none that is waited for any more.
-    pub fn give_way(&mut self) {
+    /// Stops counting a run that ended or is too late.
+    pub fn free_place(&mut self) {
         self.running = self.running.saturating_sub(1);
     }
 

@@ -1,4 +1,4 @@
-//! Makes the probes of all containers.
+//! Runs the probes of all containers.
 //!
 //! ```text
 //! watch ─► timer (due, probe) ─► lane of its handler ─► run, a task of its own ─► state ─► sink
@@ -7,11 +7,12 @@
 //!            └────────── the next point of its grid ◄───────────────────────────────┘
 //! ```
 //!
-//! One task owns the order of things: it alone begins runs, takes in what they came to and calls sinks, so what a sink is
-//! given is always newer than what it was given before. What a change leads to is saved and published by the sink's
-//! future in a task of its own; the probe goes on after it.
+//! A single task begins runs, processes their results and calls sinks, so that every call to a sink has newer data than
+//! the one before. A change is saved and published by the sink's future in a separate task; the next run of the probe
+//! begins after it.
 
 mod container;
+mod events;
 #[cfg(test)]
 pub(super) mod fixture;
 mod histogram;
@@ -20,7 +21,6 @@ mod run;
 mod sink;
 mod state;
 mod task;
-mod tell;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -59,7 +59,7 @@ impl Drop for Handle {
 }
 
 impl Probes {
-    /// Must be called inside a tokio runtime, and ends with it.
+    /// Starts the engine. Must be called inside a tokio runtime, and ends with it.
     pub fn start(settings: &ProbeSettings, prober: Arc<dyn Prober>) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(State::new(settings), prober, sender));
@@ -67,9 +67,9 @@ impl Probes {
         Self(Arc::new(Handle { shared, task }))
     }
 
-    /// Probes this container from now on, until what is returned is dropped. `memory` of another container id counts for
-    /// nothing, and so does one that is older than what a sink was given last for this container id. An earlier container
-    /// of the same pod and name is not probed any more.
+    /// Probes this container until the returned value is dropped. `memory` is ignored if it belongs to another container id
+    /// or is older than the one last passed to a sink for this id. An earlier container of the same pod and name is no
+    /// longer probed.
     pub fn watch(
         &self,
         target: Target,
@@ -85,13 +85,13 @@ impl Probes {
         Watched { handle: self.0.clone(), number, container_id, address }
     }
 
-    /// The pod is gone: its counts too.
+    /// Forgets a removed pod and its counts.
     pub fn forget(&self, uid: &str) {
         let left = self.0.shared.state().forget(uid);
         left.end();
     }
 
-    /// What surfaces show: also pods' probes whose container is not there now.
+    /// The state of all probes for display, including those of pods whose container does not exist now.
     pub fn view(&self) -> ProbesView {
         let taken = view::take(&mut self.0.shared.state());
         taken.show(Instant::now(), Timestamp::now())
@@ -100,7 +100,7 @@ impl Probes {
 
 impl Handle {
     fn look(&self) {
-        // Nobody listens when the runtime has ended.
+        // Fails only after the runtime has ended.
         let _ = self.shared.sender.send(Message::Look);
     }
 }
@@ -111,8 +111,8 @@ impl fmt::Debug for Probes {
     }
 }
 
-/// A container is probed as long as this is there. When it is dropped what is under way is thrown away, and no call to
-/// the prober or the sink begins any more.
+/// The container is probed as long as this value exists. Dropping it cancels running probes; after that no call to the
+/// prober or the sink begins.
 #[must_use = "dropped, nothing is probed"]
 pub struct Watched {
     handle: Arc<Handle>,
@@ -130,7 +130,7 @@ impl Watched {
         self.address
     }
 
-    /// The pod ends: only readiness goes on (the kubelet's `StopLivenessAndStartup`).
+    /// The pod is being terminated: only readiness probes continue (the kubelet's `StopLivenessAndStartup`).
     pub fn end(&self) {
         let left = self.handle.shared.state().end(self.number);
         left.end();

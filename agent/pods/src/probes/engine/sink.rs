@@ -1,4 +1,4 @@
-//! Who is told what probes come to.
+//! Receiver of the results of probes.
 
 use futures_util::future::BoxFuture;
 
@@ -6,25 +6,24 @@ use crate::probes::ProbeMemory;
 use nodewarden_manifest::ProbeKind;
 use nodewarden_model::Verdict;
 
-/// Takes what becomes of one container's probes. Both are called by the engine's one task, in order, under no lock of
-/// the engine's; they should not take long. Once its [`super::Watched`] is dropped no further call begins.
+/// Receives the results of one container's probes. Both methods are called by the engine's task, in order and without
+/// holding a lock of the engine; they must not block. After the [`super::Watched`] is dropped no further call begins.
 pub trait ProbeSink: Send + Sync {
-    /// Takes the memory over to be saved. With a change: the future is done when it is on disk and published; the next
-    /// run of this probe begins no earlier. The future is driven to its end also when the container is not watched any
-    /// more.
+    /// Saves the memory. If there is a change, the future completes when it is on disk and published; the next run of this
+    /// probe begins after that. The future is run to its end even if the container is no longer watched.
     fn keep(&self, memory: &ProbeMemory, change: Option<&Change>) -> BoxFuture<'static, ()>;
 
-    /// An event of the container for the journal.
-    fn tell(&self, reason: &'static str, message: String);
+    /// Records an event of the container in the journal.
+    fn record_event(&self, reason: &'static str, message: String);
 }
 
-/// A probe's result has changed.
+/// A change of a probe's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
     pub kind: ProbeKind,
-    /// None: its first.
+    /// The previous result; `None` if this is the first.
     pub from: Option<Verdict>,
     pub to: Verdict,
-    /// Of the run that completed the threshold.
+    /// Output of the run that reached the threshold.
     pub output: String,
 }

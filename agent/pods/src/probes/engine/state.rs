@@ -1,4 +1,4 @@
-//! Everything the engine knows, under one lock under which nobody else's code runs.
+//! The engine's state. It is protected by one lock, during which no code of probers and sinks runs.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -9,33 +9,33 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
 use super::container::{Clock, Container, Stage, Watch};
+use super::events::{self, Events};
 use super::lanes::Lanes;
-use super::run::{Ended, Run, Told};
-use super::tell::{self, Events};
+use super::run::{Ended, Run, RunResult};
 use super::{Change, ProbeSink, histogram};
 use crate::probes::{ProbeMemory, Target, grid, rules};
 use nodewarden_config::ProbeSettings;
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Verdict;
 
-/// A probe of a container that is watched; no number is given twice.
+/// Identifies a probe of a watched container; numbers are never reused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Id {
     pub container: u64,
     pub kind: ProbeKind,
 }
 
-/// See the module.
+/// The state of all probed containers.
 pub struct State {
     next: u64,
     pub containers: HashMap<u64, Container>,
-    /// By the pod's uid and the container's name.
+    /// Number of a container by its pod's uid and its name.
     names: HashMap<(String, String), u64>,
     timer: BTreeSet<(Instant, Id)>,
     pub lanes: Lanes,
 }
 
-/// What is dropped once the lock is free: what others gave us runs their code then.
+/// Values to drop after the lock is released, because dropping them runs code of callers.
 #[derive(Default)]
 pub struct Left {
     aborts: Vec<AbortHandle>,
@@ -43,7 +43,7 @@ pub struct Left {
     containers: Vec<Container>,
 }
 
-/// Whom to tell what, once the lock is free.
+/// The calls to make to a sink after the lock is released.
 pub struct Effect {
     pub id: Id,
     pub sink: Arc<dyn ProbeSink>,
@@ -69,7 +69,7 @@ impl State {
         }
     }
 
-    /// Begins with a container; one of the same pod and name that is still watched ends.
+    /// Begins to probe a container; one of the same pod and name that is still watched is no longer probed.
     pub fn watch(
         &mut self,
         (target, specs, memory): (Target, Vec<ProbeSpec>, ProbeMemory),
@@ -83,7 +83,7 @@ impl State {
         let before = before.and_then(|before| self.remove(before, &mut left));
         let id = &target.container_id;
         let memory = match &before {
-            // The caller may have read its own before the sink took this.
+            // The caller may have read its memory before the sink saved this one.
             Some(before) if before.kept.container == *id => before.kept.clone(),
             _ if memory.container == *id => Arc::new(memory),
             _ => Arc::new(ProbeMemory::new(id)),
@@ -101,7 +101,7 @@ impl State {
         (number, left)
     }
 
-    /// The container's [`super::Watched`] is gone.
+    /// Called when the container's [`super::Watched`] is dropped.
     pub fn unwatch(&mut self, number: u64) -> Left {
         let mut left = Left::default();
         self.stop(number, &ProbeKind::ALL, &mut left);
@@ -110,7 +110,7 @@ impl State {
         left
     }
 
-    /// The container's pod ends.
+    /// Called when the termination of the container's pod begins.
     pub fn end(&mut self, number: u64) -> Left {
         let mut left = Left::default();
         let container = self.containers.get_mut(&number);
@@ -143,7 +143,7 @@ impl State {
         self.containers.remove(&number)
     }
 
-    /// Takes probes out of whatever they are in, but for a result that is being saved.
+    /// Stops probes in any stage, except while a result is being saved.
     fn stop(&mut self, number: u64, kinds: &[ProbeKind], left: &mut Left) {
         let Some(container) = self.containers.get_mut(&number) else { return };
         for &kind in kinds {
@@ -161,7 +161,7 @@ impl State {
         }
     }
 
-    /// Puts everything that is due into its lane and begins what has its turn. When the next is due.
+    /// Puts due probes into their lanes and begins those below the lane's limit. Returns when the next probe is due.
     pub fn begin_due(&mut self, now: Instant, start: impl Fn(Run) -> AbortHandle) -> Option<Instant> {
         while let Some(&(due, id)) = self.timer.first().filter(|(at, _)| *at <= now) {
             self.timer.pop_first();
@@ -178,21 +178,21 @@ impl State {
         self.timer.first().map(|&(at, _)| at)
     }
 
-    /// A run's task is gone. What is to be done about what it came to.
+    /// Processes the end of a run. Returns the calls to make to the sink.
     pub fn ended(&mut self, ended: Ended, now: Instant) -> Option<Effect> {
         let lane = self.lanes.of(ended.handler);
         if !ended.late {
-            lane.give_way();
+            lane.free_place();
         }
         let id = ended.id;
         let container = self.containers.get_mut(&id.container)?;
         let Stage::Running { due, .. } = container.probe(id.kind).stage else { return None };
-        let Some(told) = ended.told else {
+        let Some(run_result) = ended.run_result else {
             self.go_on(id, due, now);
             return None;
         };
-        lane.delays.observe(&histogram::DELAY, told.begun.saturating_duration_since(due));
-        let effect = take(container, id, told);
+        lane.delays.observe(&histogram::DELAY, run_result.begun.saturating_duration_since(due));
+        let effect = take(container, id, run_result);
         if effect.as_ref().is_some_and(Effect::is_change) {
             container.probe_mut(id.kind).stage = Stage::Settling(due);
         } else {
@@ -201,7 +201,7 @@ impl State {
         effect.filter(|effect| effect.keep.is_some() || !effect.events.is_empty())
     }
 
-    /// What a change led to is saved and published.
+    /// Called when a change is saved and published.
     pub fn settled(&mut self, id: Id, now: Instant) {
         let Some(container) = self.containers.get_mut(&id.container) else { return };
         let Stage::Settling(due) = container.probe(id.kind).stage else { return };
@@ -212,14 +212,14 @@ impl State {
         let succeeded = container.memory.of(id.kind).result == Some(Verdict::Success);
         self.go_on(id, due, now);
         if id.kind == ProbeKind::Startup && succeeded {
-            // The kubelet triggers a run of the readiness probe as soon as it finds the container started.
+            // Like the kubelet, the readiness probe runs as soon as the container has started.
             let of = |kind| Id { kind, ..id };
             self.begin(of(ProbeKind::Readiness), now, |grid, age, _| grid.begin(age, true));
             self.begin(of(ProbeKind::Liveness), now, |grid, age, _| grid.next(age));
         }
     }
 
-    /// After a run that was due at `due`.
+    /// Schedules the next run after one that was due at `due`.
     fn go_on(&mut self, id: Id, due: Instant, now: Instant) {
         if let Some(container) = self.containers.get_mut(&id.container) {
             container.probe_mut(id.kind).stage = Stage::Idle;
@@ -228,8 +228,8 @@ impl State {
         }
     }
 
-    /// Makes a probe due that has nothing to wait for, at an age that follows from its grid, the container's age, and
-    /// whether it was never probed.
+    /// Schedules a probe unless it has to wait, at an age computed from its grid, the container's age, and whether it was
+    /// never probed.
     fn begin(&mut self, id: Id, now: Instant, due: impl Fn(&grid::Grid, Duration, bool) -> Duration) {
         let Some((container, index)) = find(&mut self.containers, id) else { return };
         if container.waits(id.kind).is_some() || !matches!(container.probe(id.kind).stage, Stage::Idle) {
@@ -255,20 +255,20 @@ fn find(containers: &mut HashMap<u64, Container>, id: Id) -> Option<(&mut Contai
     Some((container, index))
 }
 
-/// Takes what a run came to into the container.
-fn take(container: &mut Container, id: Id, told: Told) -> Option<Effect> {
+/// Applies the result of a run to the container.
+fn take(container: &mut Container, id: Id, run_result: RunResult) -> Option<Effect> {
     let spec = container.specs.get(container.index(id.kind)?)?.clone();
     let sink = container.watch.as_ref()?.sink.clone();
     let mut before = container.probe(id.kind).before;
     let mut keep = None;
-    let events = match &told.answer {
-        Err(error) => tell::of_error(&spec, error, &mut before),
+    let events = match &run_result.answer {
+        Err(error) => events::of_error(&spec, error, &mut before),
         Ok(answer) => {
-            let standing = container.memory.of_mut(id.kind);
-            let was = *standing;
-            let to = rules::take(&spec, standing, answer.outcome.verdict());
-            let events = tell::of_answer(&spec, standing, to, answer, &mut before);
-            if rules::differs(&was, standing) {
+            let probe_state = container.memory.of_mut(id.kind);
+            let was = *probe_state;
+            let to = rules::take(&spec, probe_state, answer.outcome.verdict());
+            let events = events::of_answer(&spec, probe_state, to, answer, &mut before);
+            if rules::differs(&was, probe_state) {
                 let output = || answer.output.clone();
                 let change = to.map(|to| Change { kind: id.kind, from: was.result, to, output: output() });
                 container.kept = Arc::new(container.memory.clone());
@@ -279,6 +279,6 @@ fn take(container: &mut Container, id: Id, told: Told) -> Option<Effect> {
     };
     let probe = container.probe_mut(id.kind);
     probe.before = before;
-    probe.count(told);
+    probe.count(run_result);
     Some(Effect { id, sink, events, keep })
 }

@@ -1,4 +1,4 @@
-//! The engine's one task: begins what is due, takes in what has ended, and tells.
+//! The engine's task: begins due runs, processes ended ones, and calls sinks.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -15,21 +15,21 @@ use super::state::{Effect, Id, State};
 use crate::probes::Prober;
 use nodewarden_manifest::HandlerKind;
 
-/// Messages that are taken in before it is looked what is due.
+/// Maximum number of messages processed before due probes are begun.
 const BATCH: usize = 64;
 
-/// What wakes the task.
+/// A message to the task.
 pub enum Message {
-    /// Something else is due next.
+    /// The next due probe may have changed.
     Look,
     Ended(Ended),
-    /// A run takes too long to be waited for.
+    /// A run is too late and no longer counts in its lane.
     Late(HandlerKind),
-    /// The change of this probe's result is saved and published.
+    /// The change of this probe's result was saved and published.
     Settled(Id),
 }
 
-/// What the task and the handles share.
+/// Shared by the task and the handles.
 pub struct Shared {
     state: Mutex<State>,
     prober: Arc<dyn Prober>,
@@ -53,7 +53,7 @@ impl Shared {
     fn take(&self, message: Message) {
         match message {
             Message::Look => {}
-            Message::Late(handler) => self.state().lanes.of(handler).give_way(),
+            Message::Late(handler) => self.state().lanes.of(handler).free_place(),
             Message::Settled(id) => self.state().settled(id, Instant::now()),
             Message::Ended(ended) => {
                 let effect = self.state().ended(ended, Instant::now());
@@ -64,11 +64,11 @@ impl Shared {
         }
     }
 
-    /// A sink that panics is its pod's trouble, not that of all others.
+    /// Calls a sink. A panic of the sink is caught, so that it affects only its own pod.
     fn carry_out(&self, effect: Effect) {
         let Effect { id, sink, events, keep } = effect;
         for (reason, message) in events {
-            guarded(|| sink.tell(reason, message));
+            guarded(|| sink.record_event(reason, message));
         }
         let Some((memory, change)) = keep else { return };
         let saved = guarded(|| sink.keep(&memory, change.as_ref()));

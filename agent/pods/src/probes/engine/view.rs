@@ -1,4 +1,4 @@
-//! What surfaces show of the engine. What is needed is taken under its lock; it is put into words without.
+//! The engine's state for display. The data are copied under the lock and formatted after it is released.
 
 use std::sync::Arc;
 
@@ -8,17 +8,17 @@ use tokio::time::Instant;
 use super::container::{Container, Stage};
 use super::histogram::{DURATION, Histogram};
 use super::state::State;
-use crate::probes::{Standing, Target, rules};
+use crate::probes::{ProbeState, Target, rules};
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::{Buckets, ProbeCounts, ProbeRun, ProbeView, ProbesView};
 
-/// What probes wait for beside what the rules say, in words that follow "waits for".
+/// What probes can wait for in addition to the rules, as text after "waits for".
 pub const CONTAINER: &str = "the container to run";
 const TURN: &str = "its turn";
 const ANSWER: &str = "an answer";
 const SAVED: &str = "its result to be saved";
 
-/// See the module.
+/// The data copied under the lock.
 pub struct Taken {
     probes: Vec<One>,
     lanes: Vec<(&'static str, Buckets, u64, u64)>,
@@ -29,7 +29,7 @@ struct One {
     specs: Arc<[ProbeSpec]>,
     index: usize,
     watched: bool,
-    standing: Standing,
+    probe_state: ProbeState,
     last: Option<Arc<ProbeRun>>,
     next: Option<Instant>,
     waits_for: &'static str,
@@ -60,7 +60,7 @@ fn one(container: &Container, index: usize) -> One {
         specs: container.specs.clone(),
         index,
         watched: container.watch.is_some(),
-        standing: *container.memory.of(kind),
+        probe_state: *container.memory.of(kind),
         last: probe.last.clone(),
         next,
         waits_for,
@@ -98,10 +98,10 @@ impl One {
             container: target.container.clone(),
             container_id: target.container_id.clone(),
             spec: self.specs[self.index].clone(),
-            // A container that is not there has none.
-            result: self.standing.result.filter(|_| self.watched),
+            // A container that does not exist has no result.
+            result: self.probe_state.result.filter(|_| self.watched),
             last: self.last.as_deref().cloned(),
-            in_a_row: self.standing.run,
+            in_a_row: self.probe_state.run,
             next: self.next.and_then(|at| on_the_wall(at, now, wall)),
             waits_for: self.waits_for,
             counts: self.counts,

@@ -1,21 +1,21 @@
-//! Why a probe came to nothing: the prober's own failures, which say nothing of the application.
+//! Failures of the prober itself, which say nothing about the application.
 
 use crate::http_get::{Fault, HttpError};
 use nodewarden_cri::RuntimeError;
 
-/// Why a run counts for nothing.
+/// Why a run has no result and is not counted.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// The command could not be run in the container.
     #[error("exec {command:?}: {source}")]
     Exec { command: String, source: RuntimeError },
-    /// The runtime does not answer, neither this call nor another.
+    /// The runtime responds neither to this call nor to another.
     #[error("exec {command:?}: the runtime does not answer: {source}")]
     Silent { command: String, source: RuntimeError },
-    /// What cannot be asked for, or an answer that broke off; or nothing is left to make a connection of.
+    /// The request cannot be sent, the response is incomplete, or the machine lacks the resources for a connection.
     #[error("{0}")]
     Http(#[from] HttpError),
-    /// The machine lacks what a connection takes: descriptors, memory, local ports.
+    /// The machine lacks the resources for a connection: descriptors, memory, local ports.
     #[error("{0}")]
     Dial(Fault),
     /// The probe names no host, and the pod has no address.
@@ -24,7 +24,7 @@ pub enum ProbeError {
 }
 
 impl ProbeError {
-    /// Whether another try at once may go better.
+    /// Whether an immediate retry may succeed.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Exec { .. } | Self::Dial(_) => true,

@@ -1,4 +1,4 @@
-//! A command in the container (kubelet pkg/probe/exec, pkg/kubelet/prober `execInContainer`).
+//! Probes that run a command in the container (kubelet pkg/probe/exec, pkg/kubelet/prober `execInContainer`).
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::probes::Answer;
 use crate::spec::Exec;
 use nodewarden_cri::{Client, RuntimeError};
 
-/// Who runs commands, and can be asked whether it is there at all.
+/// Runs commands, and can be checked for being reachable.
 pub(super) trait Runtime: Exec + Send + 'static {
     fn answers(&self) -> impl Future<Output = bool> + Send;
 }
@@ -18,10 +18,11 @@ impl Runtime for Client {
     }
 }
 
-/// Status 0 is a success. The runtime keeps the time: it kills what takes longer, and only then is the probe over.
+/// Runs the probe; exit status 0 is a success. The runtime enforces the time-out and kills the command; the probe ends
+/// after that.
 ///
 /// # Errors
-/// The command could not be run: no such program, no such container, no runtime.
+/// The command could not be run: the program, the container or the runtime does not exist.
 pub(super) async fn probe<R: Runtime>(
     runtime: &R,
     container: &str,
@@ -31,7 +32,7 @@ pub(super) async fn probe<R: Runtime>(
     match runtime.execute(container, command, Some(limit)).await {
         Ok(done) if done.exit_code == 0 => Ok(success(&done.output)),
         Ok(done) => Ok(failure(&done.output)),
-        // No word from the runtime long after the time was over: it hangs, or it cannot kill the command.
+        // The runtime did not respond long after the time-out: it hangs, or it cannot kill the command.
         Err(source @ RuntimeError::TimedOut { .. }) if !runtime.answers().await => {
             Err(ProbeError::Silent { command: command.join(" "), source })
         }

@@ -1,4 +1,4 @@
-//! The health service of a gRPC server, asked once (kubelet pkg/probe/grpc, KEP-2727; grpc.health.v1).
+//! Probes that query the health service of a gRPC server (kubelet pkg/probe/grpc, KEP-2727; grpc.health.v1).
 
 use std::error::Error as _;
 use std::net::IpAddr;
@@ -19,21 +19,21 @@ use tonic_health::pb::health_check_response::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
 
 use super::{ProbeError, failure, success};
-use crate::http_get::{Beside, Fault, Purpose, dial};
+use crate::http_get::{Fault, LocalExecutor, Purpose, dial};
 use crate::probes::{Answer, host_port};
 use nodewarden_cri::reason;
 
 static USER: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::try_from(Purpose::Probe.user_agent()).unwrap_or(HeaderValue::from_static("kube-probe"))
 });
-/// The pause before a second try to connect, and how much longer each next one is (grpc doc/connection-backoff.md).
+/// The pause before the second attempt to connect, and the factor for further ones (grpc doc/connection-backoff.md).
 const PAUSE: Duration = Duration::from_secs(1);
 const LONGER: f64 = 1.6;
 
-/// A success if the service says that it serves; everything else is a failure, also to connect.
+/// Runs the probe: a success if the service reports SERVING; everything else is a failure, including no connection.
 ///
 /// # Errors
-/// The pod has no address, or nothing is left here to make a connection of.
+/// The pod has no address, or the machine lacks the resources for a connection.
 pub(super) async fn probe(
     address: Option<IpAddr>,
     port: u16,
@@ -65,7 +65,7 @@ pub(super) async fn probe(
     })
 }
 
-/// As a gRPC channel does it: again after a pause, as long as there is time for one more.
+/// Connects like a gRPC channel: with further attempts after pauses, as long as there is time for one.
 async fn connect(host: &str, port: u16, end: Instant) -> Result<TcpStream, Fault> {
     let mut pause = PAUSE;
     loop {
@@ -81,9 +81,9 @@ async fn connect(host: &str, port: u16, end: Instant) -> Result<TcpStream, Fault
 async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingStatus, Status> {
     let origin =
         format!("http://{place}").parse::<Uri>().map_err(|error| Status::from_error(error.into()))?;
-    let beside = Beside::default();
+    let executor = LocalExecutor::default();
     let whole = async {
-        let shaken = http2::handshake(beside.clone(), TokioIo::new(stream)).await;
+        let shaken = http2::handshake(executor.clone(), TokioIo::new(stream)).await;
         let (sender, connection) = shaken.map_err(broken)?;
         let service_fn = tower::service_fn(|mut request: Request<tonic::body::Body>| {
             let mut sender = sender.clone();
@@ -95,12 +95,12 @@ async fn check(stream: TcpStream, place: &str, service: &str) -> Result<ServingS
         let answer = pin!(client.check(asked));
         match select(answer, connection).await {
             Either::Left((answer, _)) => Ok(answer?.into_inner().status()),
-            // Who does not speak HTTP/2 breaks the connection, and only it knows how.
+            // A server that does not speak HTTP/2 breaks the connection; the reason is in the connection's error.
             Either::Right((Err(error), _)) => Err(broken(error)),
             Either::Right((Ok(()), answer)) => Ok(answer.await?.into_inner().status()),
         }
     };
-    beside.run(whole).await
+    executor.run(whole).await
 }
 
 fn broken(error: hyper::Error) -> Status {
@@ -111,7 +111,7 @@ fn late(limit: Duration) -> String {
     format!("timeout: health rpc did not complete within {limit:?}")
 }
 
-/// The kubelet's words for an answer that is none.
+/// The kubelet's message for a failed call.
 fn refusal(status: &Status, limit: Duration) -> String {
     match status.code() {
         Code::Unimplemented => format!(
@@ -120,7 +120,7 @@ fn refusal(status: &Status, limit: Duration) -> String {
         ),
         Code::DeadlineExceeded => late(limit),
         code => {
-            // Go spells the one with one l.
+            // Go spells "Canceled" with one l.
             let code = if code == Code::Cancelled { "Canceled".to_owned() } else { format!("{code:?}") };
             let text = if status.source().is_some() { reason(status) } else { status.message().to_owned() };
             format!("error: health rpc probe failed: rpc error: code = {code} desc = {text}")

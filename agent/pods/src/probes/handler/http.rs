@@ -1,4 +1,4 @@
-//! `httpGet` (pkg/probe/http `DoHTTPProbe`).
+//! Probes of kind `httpGet` (pkg/probe/http `DoHTTPProbe`).
 
 use std::net::IpAddr;
 
@@ -9,13 +9,13 @@ use crate::probes::Answer;
 use nodewarden_manifest::HttpGetProbe;
 use nodewarden_model::Outcome;
 
-/// How much an answer says, in bytes.
+/// Maximum length of a response body in bytes.
 const LONGEST: usize = 10 << 10;
 
-/// One run, without a limit on how long it takes.
+/// One run, without a time limit.
 ///
 /// # Errors
-/// Nothing was learnt of the application.
+/// The run says nothing about the application.
 pub(super) async fn probe(asked: &HttpGetProbe, address: Option<IpAddr>) -> Result<Answer, ProbeError> {
     let done = match (&asked.host, address) {
         (Some(host), _) => http_get::get(asked, host, Purpose::Probe).await,
@@ -25,8 +25,8 @@ pub(super) async fn probe(asked: &HttpGetProbe, address: Option<IpAddr>) -> Resu
     judged(done)
 }
 
-/// The status counts, and that there was one: what can't be asked for, and an answer whose body breaks off, are errors
-/// of the prober as with the kubelet, and so is a machine that has no socket left.
+/// Judges a response by its status. As in the kubelet, a request that cannot be sent and an incomplete body are errors
+/// of the prober; so is a lack of sockets on this machine.
 fn judged(done: Result<Response, HttpError>) -> Result<Answer, ProbeError> {
     let response = match done {
         Ok(response) => response,
@@ -41,9 +41,9 @@ fn judged(done: Result<Response, HttpError>) -> Result<Answer, ProbeError> {
     let body = String::from_utf8_lossy(&response.body);
     let (outcome, output) = match response.status {
         200..=299 => (Outcome::Success, body.into_owned()),
-        // Redirects that go on within the host were followed: this one is an end.
+        // Redirects within the host were followed, so this one leads to another host.
         300..=399 => (Outcome::Warning, format!("Probe terminated redirects, Response body: {body}")),
-        // Not the body: it may hold what events must not show.
+        // Without the body, because it may contain secrets that events must not show.
         status => (Outcome::Failure, format!("HTTP probe failed with statuscode: {status}")),
     };
     Ok(Answer { outcome, output: cut(output) })

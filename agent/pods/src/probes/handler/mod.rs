@@ -1,4 +1,4 @@
-//! How a probe is made: one run of it, with its time-out (kubelet pkg/kubelet/prober/prober.go).
+//! One run of a probe with its time-out (kubelet pkg/kubelet/prober/prober.go).
 
 mod error;
 mod exec;
@@ -23,17 +23,17 @@ use nodewarden_cri::Client;
 use nodewarden_manifest::{ProbeHandler, ProbeSpec};
 use nodewarden_model::Outcome;
 
-/// How often a run is tried that fails by the prober's own fault (kubelet `maxProbeRetries`).
+/// Maximum number of attempts if the prober itself fails (kubelet `maxProbeRetries`).
 const TRIES: usize = 3;
-/// Of what an application says, in bytes (kubelet `maxReadLength`).
+/// Maximum length of an application's output in bytes (kubelet `maxReadLength`).
 const LONGEST_OUTPUT: usize = 10 << 10;
 
-/// Who makes probes.
+/// Runs probes.
 pub trait Prober: Send + Sync + 'static {
-    /// One run. A future that is dropped takes its connection with it.
+    /// One run. Dropping the future closes its connection.
     ///
     /// # Errors
-    /// The prober's own: they say nothing of the application and count for nothing.
+    /// Failures of the prober itself; they say nothing about the application and are not counted.
     fn probe<'a>(
         &'a self,
         target: &'a Target,
@@ -41,7 +41,7 @@ pub trait Prober: Send + Sync + 'static {
     ) -> BoxFuture<'a, Result<Answer, ProbeError>>;
 }
 
-/// The real ones: commands through the runtime, the rest over the network. Nothing is kept from run to run.
+/// The prober used in production: commands run through the runtime, the others over the network. Runs share no state.
 pub struct Handlers<R = Client> {
     runtime: R,
 }
@@ -101,7 +101,7 @@ fn failure(output: &[u8]) -> Answer {
     Answer { outcome: Outcome::Failure, output: text(output) }
 }
 
-/// At most [`LONGEST_OUTPUT`], whole characters.
+/// The output as text, cut to [`LONGEST_OUTPUT`] bytes of whole characters.
 fn text(output: &[u8]) -> String {
     let mut text = String::from_utf8_lossy(&output[..output.len().min(LONGEST_OUTPUT)]).into_owned();
     text.truncate(text.floor_char_boundary(LONGEST_OUTPUT));

@@ -1,4 +1,4 @@
-//! Whom a probe is about.
+//! The container that a probe checks.
 
 use std::net::IpAddr;
 
@@ -7,13 +7,13 @@ use jiff::Timestamp;
 /// A running container.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Target {
-    /// The pod's.
+    /// The pod's uid.
     pub uid: String,
     pub namespace: String,
     pub pod: String,
     pub container: String,
     pub container_id: String,
     pub started: Timestamp,
-    /// The pod's first; none as long as it has none.
+    /// The pod's first address; `None` as long as it has none.
     pub address: Option<IpAddr>,
 }

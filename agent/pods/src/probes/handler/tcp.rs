@@ -1,4 +1,4 @@
-//! A TCP connection that is opened and closed (kubelet pkg/probe/tcp).
+//! Probes that open and close a TCP connection (kubelet pkg/probe/tcp).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,10 +9,10 @@ use super::{ProbeError, failure, success};
 use crate::http_get::dial;
 use crate::probes::{Answer, host_port};
 
-/// A success once the other side's kernel has taken the connection; nothing is sent.
+/// Runs the probe: a success if the peer's kernel accepts the connection; nothing is sent.
 ///
 /// # Errors
-/// No address to go to, or nothing left here to make a connection of.
+/// The pod has no address, or the machine lacks the resources for a connection.
 pub(super) async fn probe(
     asked: Option<&str>,
     port: u16,

@@ -1,6 +1,6 @@
 //! A model of the kubelet's probing of one container: a worker for each probe and the results that they set
-//! (pkg/kubelet/prober), in its own words and with its own state. A worker here begins its row of results anew with a
-//! new container.
+//! (pkg/kubelet/prober), with the kubelet's names and state. Unlike there, a worker resets its row of results for a new
+//! container.
 
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Verdict;
@@ -11,7 +11,7 @@ struct Worker {
     last_result: Option<Verdict>,
     result_run: u32,
     stopped: bool,
-    /// What the results' manager has of it.
+    /// The result in the results manager.
     result: Option<Verdict>,
 }
 
@@ -37,7 +37,7 @@ impl Kubelet {
         kubelet
     }
 
-    /// The worker's first look at a container of another id.
+    /// The worker sees a container with another id.
     pub fn new_container(&mut self) {
         for worker in &mut self.workers {
             worker.on_hold = false;
@@ -58,7 +58,7 @@ impl Kubelet {
         }
     }
 
-    /// A tick of a worker's ticker, after the initial delay. Whether it came to a run of the probe, which said `seen`.
+    /// A tick of a worker's ticker after the initial delay. Returns whether the probe ran; its run returned `seen`.
     pub fn tick(&mut self, kind: ProbeKind, seen: Verdict) -> bool {
         let container_started = self.started;
         let Some(worker) = self.workers.iter_mut().find(|worker| worker.spec.kind == kind) else {
@@ -107,7 +107,7 @@ impl Kubelet {
         self.ready
     }
 
-    /// What `computePodActions` restarts the container for.
+    /// The probe for which `computePodActions` restarts the container.
     pub fn restarts_for(&self) -> Option<ProbeKind> {
         let failed = |kind| {
             self.workers

@@ -1,8 +1,8 @@
-//! What follows from the runs of a container's probes (pkg/kubelet/prober, `worker.doProbe` and
-//! `manager.UpdatePodStatus`): pure.
+//! Evaluates the runs of a container's probes (pkg/kubelet/prober, `worker.doProbe` and `manager.UpdatePodStatus`).
+//! Pure.
 //!
-//! A kubelet's worker takes a run of equal results over to the next container of the same name. Here every container
-//! begins at nothing, so that a threshold is always about one container.
+//! A kubelet's worker carries a row of equal results over to the next container of the same name. Here every container
+//! starts without one, so that a threshold always concerns a single container.
 
 #[cfg(test)]
 mod kubelet;
@@ -11,43 +11,44 @@ mod properties;
 #[cfg(test)]
 mod tests;
 
-use super::{ProbeMemory, Standing};
+use super::{ProbeMemory, ProbeState};
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Verdict;
 
-/// What probes wait for, in words that follow "waits for".
+/// What probes wait for, as text after "waits for".
 pub const STARTUP: &str = "the startup probe";
 pub const NEW_CONTAINER: &str = "a new container";
 pub const END: &str = "the end of the pod";
 
-/// Takes a run into how its probe stands. `Some`: the result has changed to this.
-pub fn take(spec: &ProbeSpec, standing: &mut Standing, seen: Verdict) -> Option<Verdict> {
-    if standing.last == Some(seen) {
-        standing.run = standing.run.saturating_add(1);
+/// Adds a run to the state of its probe. Returns the new result if it changed.
+pub fn take(spec: &ProbeSpec, probe_state: &mut ProbeState, seen: Verdict) -> Option<Verdict> {
+    if probe_state.last == Some(seen) {
+        probe_state.run = probe_state.run.saturating_add(1);
     } else {
-        standing.last = Some(seen);
-        standing.run = 1;
+        probe_state.last = Some(seen);
+        probe_state.run = 1;
     }
     let threshold = match seen {
         Verdict::Success => spec.success_threshold,
         Verdict::Failure => spec.failure_threshold,
     };
-    if standing.run < threshold || standing.result == Some(seen) {
+    if probe_state.run < threshold || probe_state.result == Some(seen) {
         return None;
     }
-    standing.result = Some(seen);
+    probe_state.result = Some(seen);
     Some(seen)
 }
 
-/// Whether an agent that starts with `before` would go on otherwise than one with `after`. Runs that agree with the
-/// result change nothing however many they are; of all others each counts, as does the end of a row of them.
-pub fn differs(before: &Standing, after: &Standing) -> bool {
+/// Whether an agent restarted with the state `before` would behave differently from one with `after`, so that `after`
+/// must be saved. The number of runs that agree with the result does not matter; each other run does, and so does the
+/// end of a row of them.
+pub fn differs(before: &ProbeState, after: &ProbeState) -> bool {
     before.result != after.result
         || before.last != after.last
         || (after.last != after.result && before.run != after.run)
 }
 
-/// Why a probe of a running container is not made now; it is due by the clock if for nothing.
+/// Why a probe of a running container does not run now; `None` if it follows its schedule.
 pub fn waits(
     kind: ProbeKind,
     specs: &[ProbeSpec],
@@ -58,7 +59,7 @@ pub fn waits(
     match kind {
         ProbeKind::Readiness => {}
         _ if ending => return Some(END),
-        // The container is to be restarted, and a command in one that is being stopped can upset the runtime.
+        // The container will be restarted, and commands in a container that is being stopped can confuse the runtime.
         _ if result == Some(Verdict::Failure) => return Some(NEW_CONTAINER),
         ProbeKind::Startup if result == Some(Verdict::Success) => return Some(NEW_CONTAINER),
         _ => {}
@@ -69,12 +70,12 @@ pub fn waits(
     Some(if memory.startup.result == Some(Verdict::Failure) { NEW_CONTAINER } else { STARTUP })
 }
 
-/// Whether a running container has started: it has no startup probe, or that has succeeded.
+/// Whether a running container has started: it has no startup probe, or the probe succeeded.
 pub fn started(specs: &[ProbeSpec], memory: &ProbeMemory) -> bool {
     !has(specs, ProbeKind::Startup) || memory.startup.result == Some(Verdict::Success)
 }
 
-/// Whether a running container is ready: it has started, and has no readiness probe or that succeeds.
+/// Whether a running container is ready: it has started, and it has no readiness probe or the probe succeeds.
 pub fn ready(specs: &[ProbeSpec], memory: &ProbeMemory) -> bool {
     started(specs, memory)
         && (!has(specs, ProbeKind::Readiness) || memory.readiness.result == Some(Verdict::Success))
@@ -82,7 +83,7 @@ pub fn ready(specs: &[ProbeSpec], memory: &ProbeMemory) -> bool {
 
 /// The probe for whose failure a running container is to be restarted.
 pub fn failed(specs: &[ProbeSpec], memory: &ProbeMemory) -> Option<ProbeKind> {
-    // The kubelet asks in this order (kuberuntime, `computePodActions`).
+    // In the kubelet's order (kuberuntime, `computePodActions`).
     [ProbeKind::Liveness, ProbeKind::Startup]
         .into_iter()
         .find(|&kind| has(specs, kind) && memory.of(kind).result == Some(Verdict::Failure))

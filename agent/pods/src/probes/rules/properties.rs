@@ -1,18 +1,18 @@
-//! Random histories of a container's probes: in any order of runs, new containers, restarts of the agent and the end of
-//! the pod, the rules agree with a model of the kubelet and keep their promises.
+//! Random histories of a container's probes: in any order of runs, new containers, agent restarts and pod termination,
+//! the rules agree with a model of the kubelet and keep their invariants.
 
 use proptest::prelude::*;
 
 use super::kubelet::Kubelet;
 use super::{differs, failed, ready, started, take, waits};
 use crate::probes::engine::fixture::spec;
-use crate::probes::{ProbeMemory, Standing};
+use crate::probes::{ProbeMemory, ProbeState};
 use nodewarden_manifest::{HandlerKind, ProbeKind, ProbeSpec};
 use nodewarden_model::Verdict;
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// This probe is due and says this; several times, or thresholds would hardly be reached.
+    /// This probe runs with this verdict, several times, so that thresholds are reached.
     Run(ProbeKind, Verdict, u32),
     NewContainer,
     AgentRestarts,
@@ -39,7 +39,7 @@ fn specs() -> impl Strategy<Value = Vec<ProbeSpec>> {
         pairs
             .map(|(kind, (_, success, failure))| {
                 let mut spec = spec(kind, HandlerKind::HttpGet);
-                // What validation allows.
+                // As validation requires.
                 spec.success_threshold = if kind == ProbeKind::Readiness { success } else { 1 };
                 spec.failure_threshold = failure;
                 spec
@@ -51,9 +51,9 @@ fn specs() -> impl Strategy<Value = Vec<ProbeSpec>> {
 struct World {
     specs: Vec<ProbeSpec>,
     memory: ProbeMemory,
-    /// As the agent has it on disk.
+    /// The agent's state on disk.
     saved: String,
-    /// Of this container, by kind: every run.
+    /// All runs of this container, by kind.
     runs: [Vec<Verdict>; 3],
     containers: u32,
     ending: bool,
@@ -110,7 +110,7 @@ impl World {
             Verdict::Failure => spec.failure_threshold,
         };
         let row = runs.iter().rev().take_while(|&&run| run == seen).count();
-        // A result comes with the run that completes its threshold: no sooner, no later.
+        // A result changes exactly with the run that reaches its threshold.
         assert_eq!(changed.is_some(), row >= threshold as usize && before.result != Some(seen));
         assert_eq!(after.result, if changed.is_some() { changed } else { before.result });
         if differs(&before, after) {
@@ -147,7 +147,7 @@ proptest! {
         }
     }
 
-    /// An agent that is killed before the last thing it wanted to save was on disk costs one run, any other none.
+    /// If the agent is killed before its last state was on disk, one more run is needed; otherwise none.
     #[test]
     fn a_restart_delays_a_threshold_by_one_run_at_most(
         success in 1u32..4, failure in 1u32..5, unsaved in any::<bool>(),
@@ -156,7 +156,7 @@ proptest! {
     ) {
         let mut spec = spec(ProbeKind::Readiness, HandlerKind::HttpGet);
         (spec.success_threshold, spec.failure_threshold) = (success, failure);
-        let (mut lived, mut saved, mut older) = (Standing::default(), Standing::default(), Standing::default());
+        let (mut lived, mut saved, mut older) = (ProbeState::default(), ProbeState::default(), ProbeState::default());
         for &run in &before {
             let was = lived;
             take(&spec, &mut lived, run);
@@ -166,9 +166,9 @@ proptest! {
             }
         }
         let mut restarted = if unsaved { older } else { saved };
-        let runs_until = |standing: &mut Standing| (1..10).find(|_| {
-            take(&spec, standing, seen);
-            standing.result == Some(seen)
+        let runs_until = |probe_state: &mut ProbeState| (1..10).find(|_| {
+            take(&spec, probe_state, seen);
+            probe_state.result == Some(seen)
         }).unwrap();
         let (without, with) = (runs_until(&mut lived), runs_until(&mut restarted));
         prop_assert!(with <= without + u32::from(unsaved), "{with} runs instead of {without}");

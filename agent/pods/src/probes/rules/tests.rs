@@ -1,4 +1,4 @@
-//! Tables of cases: every transition of a probe, and what follows from how a container's probes stand.
+//! Tables of cases: every transition of a probe, and the results of all states of a container's probes.
 
 use super::*;
 use crate::probes::engine::fixture::spec;
@@ -7,15 +7,15 @@ use nodewarden_manifest::HandlerKind;
 const S: Verdict = Verdict::Success;
 const F: Verdict = Verdict::Failure;
 
-fn standing(result: Option<Verdict>, last: Option<Verdict>, run: u32) -> Standing {
-    Standing { result, last, run }
+fn probe_state(result: Option<Verdict>, last: Option<Verdict>, run: u32) -> ProbeState {
+    ProbeState { result, last, run }
 }
 
 #[test]
 fn transitions() {
     let mut spec = spec(ProbeKind::Readiness, HandlerKind::HttpGet);
     (spec.success_threshold, spec.failure_threshold) = (2, 3);
-    // How it stood, what a run said, how it stands, what changed, whether the next agent must know.
+    // Columns: state before, verdict of the run, state after, changed result, whether the state must be saved.
     let cases = [
         ((None, None, 0), S, (None, Some(S), 1), None, true),
         ((None, None, 0), F, (None, Some(F), 1), None, true),
@@ -28,7 +28,7 @@ fn transitions() {
         ((Some(S), Some(S), 9), F, (Some(S), Some(F), 1), None, true),
         ((Some(S), Some(F), 1), F, (Some(S), Some(F), 2), None, true),
         ((Some(S), Some(F), 2), F, (Some(F), Some(F), 3), Some(F), true),
-        // A row is broken: an agent that did not know would go on counting it.
+        // The row is interrupted: an agent with the old state would continue counting it.
         ((Some(S), Some(F), 2), S, (Some(S), Some(S), 1), None, true),
         ((Some(F), Some(F), 3), F, (Some(F), Some(F), 4), None, false),
         ((Some(F), Some(F), 3), S, (Some(F), Some(S), 1), None, true),
@@ -37,10 +37,10 @@ fn transitions() {
         ((Some(F), Some(F), u32::MAX), F, (Some(F), Some(F), u32::MAX), None, false),
     ];
     for ((result, last, run), seen, after, changed, saved) in cases {
-        let before = standing(result, last, run);
+        let before = probe_state(result, last, run);
         let mut now = before;
         assert_eq!(take(&spec, &mut now, seen), changed, "{before:?}, then {seen:?}");
-        assert_eq!(now, standing(after.0, after.1, after.2), "{before:?}, then {seen:?}");
+        assert_eq!(now, probe_state(after.0, after.1, after.2), "{before:?}, then {seen:?}");
         assert_eq!(differs(&before, &now), saved, "{before:?}, then {seen:?}");
     }
 }
@@ -49,13 +49,13 @@ fn transitions() {
 fn thresholds_of_one() {
     let mut spec = spec(ProbeKind::Liveness, HandlerKind::Exec);
     (spec.success_threshold, spec.failure_threshold) = (1, 1);
-    let mut now = Standing::default();
+    let mut now = ProbeState::default();
     for (seen, changed) in [(S, Some(S)), (S, None), (F, Some(F)), (F, None), (S, Some(S))] {
         assert_eq!(take(&spec, &mut now, seen), changed);
     }
 }
 
-/// Which probes there are (startup, readiness, liveness), and their results.
+/// A container with these probes (startup, readiness, liveness) and results.
 fn case(asked: [Option<Option<Verdict>>; 3]) -> (Vec<ProbeSpec>, ProbeMemory) {
     let mut memory = ProbeMemory::new("id");
     let mut specs = Vec::new();
@@ -70,7 +70,7 @@ fn case(asked: [Option<Option<Verdict>>; 3]) -> (Vec<ProbeSpec>, ProbeMemory) {
 #[test]
 fn started_and_ready() {
     let (none, unknown, s, f) = (None, Some(None), Some(Some(S)), Some(Some(F)));
-    // Startup, readiness, liveness; started, ready.
+    // Columns: startup, readiness and liveness; started and ready.
     for (probes, is_started, is_ready) in [
         ([none, none, none], true, true),
         ([none, none, f], true, true),
@@ -82,7 +82,7 @@ fn started_and_ready() {
         ([s, none, none], true, true),
         ([s, unknown, none], true, false),
         ([s, s, unknown], true, true),
-        // What no order of runs leads to, but a file might say.
+        // No order of runs leads to this state, but a file might contain it.
         ([unknown, s, s], false, false),
         ([f, s, s], false, false),
     ] {
@@ -106,7 +106,7 @@ fn failures_that_restart() {
         let (specs, memory) = case(probes);
         assert_eq!(failed(&specs, &memory), wanted, "{probes:?}");
     }
-    // What is remembered of a probe that is not asked for counts for nothing.
+    // The saved state of a probe that the manifest does not have is ignored.
     let mut memory = ProbeMemory::new("id");
     (memory.liveness.result, memory.startup.result) = (Some(F), Some(F));
     assert_eq!(failed(&[], &memory), None);
@@ -116,7 +116,7 @@ fn failures_that_restart() {
 #[test]
 fn waiting() {
     let (none, unknown, s, f) = (None, Some(None), Some(Some(S)), Some(Some(F)));
-    // Which probes there are, whether the pod ends, and what each waits for.
+    // Columns: the probes, whether the pod terminates, and what each probe waits for.
     for (probes, ending, startup, readiness, liveness) in [
         ([none, unknown, unknown], false, None, None, None),
         ([none, f, s], false, None, None, None),
@@ -127,7 +127,7 @@ fn waiting() {
         ([s, f, f], false, Some(NEW_CONTAINER), None, Some(NEW_CONTAINER)),
         ([none, s, s], true, None, None, Some(END)),
         ([s, s, s], true, Some(END), None, Some(END)),
-        // It has not started, and will not any more.
+        // The container has not started, and will not start any more.
         ([unknown, unknown, unknown], true, Some(END), Some(STARTUP), Some(END)),
     ] {
         let (specs, memory) = case(probes);

@@ -1,9 +1,9 @@
-//! What a resolver takes (kubelet `formDNSConfigFitsLimits`; pkg/apis/core/validation).
+//! Limits of a resolver configuration (kubelet `formDNSConfigFitsLimits`; pkg/apis/core/validation).
 
 use super::Resolv;
 use nodewarden_manifest::dns_limits::{LONGEST_DOMAIN, LONGEST_SEARCHES, MOST_NAMESERVERS, MOST_SEARCHES};
 
-/// Cuts what is too much; says what, as the kubelet's event `DNSConfigForming`.
+/// Removes what exceeds the limits and returns messages about it, as in the kubelet's event `DNSConfigForming`.
 pub(super) fn apply(resolv: &mut Resolv) -> Vec<(String, String)> {
     let mut warnings = Vec::new();
     let mut warn = |message: String| warnings.push(("DNSConfigForming".to_owned(), message));

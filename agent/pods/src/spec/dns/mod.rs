@@ -1,4 +1,4 @@
-//! Which resolver a pod has (kubelet pkg/kubelet/network/dns/dns.go).
+//! The resolver configuration of a pod (kubelet pkg/kubelet/network/dns/dns.go).
 
 mod limits;
 mod resolv;
@@ -12,10 +12,10 @@ use nodewarden_manifest::Pod;
 
 pub use resolv::{Resolv, ResolvError};
 
-/// `options` of a pod that asks the cluster's servers.
+/// The resolver option of pods that use the cluster's servers.
 const CLUSTER_OPTION: &str = "ndots:5";
 
-/// Whose servers a pod asks.
+/// Which servers a pod uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Policy {
     /// Only those of `dnsConfig`.
@@ -36,8 +36,8 @@ fn policy(pod: &Pod) -> Result<Policy, SpecError> {
     }
 }
 
-/// What the pod's `resolv.conf` is made of, and what was left out of it or done otherwise than the manifest says, each
-/// as an event's reason and message.
+/// The contents of the pod's `resolv.conf`, and events (reason and message) about what was left out or differs from the
+/// manifest.
 pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(String, String)>), SpecError> {
     let mut warnings = Vec::new();
     let cluster = &host.pods.cluster_dns;
@@ -78,8 +78,8 @@ pub(super) fn config(pod: &Pod, host: &Host) -> Result<(cri::DnsConfig, Vec<(Str
     Ok((config, warnings))
 }
 
-/// The node's own, or, where it is said that pods get none of it, what turns names off: nothing at all would make the
-/// runtime take the node's.
+/// The node's resolver configuration; if pods must not get it, one that disables name resolution, because with an empty
+/// configuration the runtime would use the node's.
 fn host_resolv(host: &Host) -> Resolv {
     if host.pods.resolv_conf.is_some() {
         return host.resolv.clone();
@@ -97,7 +97,7 @@ fn cluster_searches(pod: &Pod, host: &Host) -> Vec<String> {
     distinct(own.into_iter().chain(host.resolv.searches.iter().cloned()))
 }
 
-/// Without what was there before.
+/// Removes duplicates, keeping the first of each.
 fn distinct(texts: impl Iterator<Item = String>) -> Vec<String> {
     let mut all = Vec::new();
     for text in texts {

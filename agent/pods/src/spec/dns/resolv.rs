@@ -1,10 +1,10 @@
-//! resolv.conf(5), as the kubelet reads it (`parseResolvConf`).
+//! Parses resolv.conf(5) like the kubelet (`parseResolvConf`).
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// A resolver's configuration.
+/// A resolver configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolv {
     pub nameservers: Vec<String>,
@@ -12,7 +12,7 @@ pub struct Resolv {
     pub options: Vec<String>,
 }
 
-/// Why the node's resolver is not known.
+/// Why the node's resolver configuration is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolvError {
     #[error("read {}: {source}", path.display())]
@@ -23,14 +23,14 @@ pub enum ResolvError {
 
 impl Resolv {
     /// # Errors
-    /// A file that cannot be read, or a `nameserver` line without an address.
+    /// The file cannot be read, or a `nameserver` line has no address.
     pub fn read(path: &Path) -> Result<Self, ResolvError> {
         let text =
             fs::read_to_string(path).map_err(|source| ResolvError::Read { path: path.to_owned(), source })?;
         Self::parse(&text).map_err(|line| ResolvError::NoAddress { path: path.to_owned(), line })
     }
 
-    /// The last `search` counts, options of all lines together. The error is the line's number.
+    /// Parses a file's content: the last `search` line is used, and the options of all lines. The error is a line number.
     pub(super) fn parse(text: &str) -> Result<Self, usize> {
         let mut resolv = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -57,7 +57,7 @@ impl Resolv {
     }
 }
 
-/// Each option once: of two with one name (`ndots:2`, `ndots:5`) the later one.
+/// Keeps each option once: of two with the same name (`ndots:2`, `ndots:5`) the later one.
 pub(super) fn merged(options: impl Iterator<Item = String>) -> Vec<String> {
     let name = |option: &str| option.split(':').next().unwrap_or_default().to_owned();
     let mut all: Vec<String> = Vec::new();

@@ -2,7 +2,7 @@ use super::*;
 use crate::spec::fixture::{Fixture, pod};
 
 /// Servers, searches, options, and the warnings' reasons.
-fn told(fixture: &Fixture, spec: &str) -> (String, String, String, Vec<String>) {
+fn resolver_of(fixture: &Fixture, spec: &str) -> (String, String, String, Vec<String>) {
     let pod = pod(&format!("{spec}\ncontainers: [{{name: c}}]"));
     let (config, warnings) = config(&pod, &fixture.host()).unwrap();
     let reasons = warnings.into_iter().map(|(reason, _)| reason).collect();
@@ -13,11 +13,11 @@ fn told(fixture: &Fixture, spec: &str) -> (String, String, String, Vec<String>) 
 fn check(fixture: &Fixture, spec: &str, expected: [&str; 3], reasons: &[&str]) {
     let [servers, searches, options] = expected.map(str::to_owned);
     let reasons = reasons.iter().map(|reason| (*reason).to_owned()).collect();
-    assert_eq!(told(fixture, spec), (servers, searches, options, reasons), "{spec}");
+    assert_eq!(resolver_of(fixture, spec), (servers, searches, options, reasons), "{spec}");
 }
 
 #[test]
-fn without_a_cluster() {
+fn pods_without_a_cluster_use_the_nodes_resolver() {
     let fixture = Fixture::new();
     let host = ["192.0.2.53", "example.org", "timeout:1"];
     check(&fixture, "dnsPolicy: Default", host, &[]);
@@ -70,15 +70,15 @@ fn what_is_too_much_is_left_out_and_told() {
     let mut fixture = Fixture::new();
     fixture.resolv.nameservers = (1..=5).map(|n| format!("192.0.2.{n}")).collect();
     fixture.resolv.searches = (0..40).map(|n| format!("d{n}")).collect();
-    let (servers, searches, _, reasons) = told(&fixture, "dnsPolicy: Default");
+    let (servers, searches, _, reasons) = resolver_of(&fixture, "dnsPolicy: Default");
     assert_eq!(servers, "192.0.2.1 192.0.2.2 192.0.2.3");
     assert_eq!(searches.split(' ').count(), 32);
     assert_eq!(reasons, ["DNSConfigForming", "DNSConfigForming"]);
     fixture.resolv.nameservers.clear();
     fixture.resolv.searches = vec!["a".repeat(300), "b".repeat(250)];
-    assert_eq!(told(&fixture, "dnsPolicy: Default").1, "b".repeat(250));
+    assert_eq!(resolver_of(&fixture, "dnsPolicy: Default").1, "b".repeat(250));
     fixture.resolv.searches = (0..12).map(|n| format!("{}{n}", "x".repeat(200))).collect();
-    assert_eq!(told(&fixture, "dnsPolicy: Default").1.split(' ').count(), 10);
+    assert_eq!(resolver_of(&fixture, "dnsPolicy: Default").1.split(' ').count(), 10);
 }
 
 #[test]

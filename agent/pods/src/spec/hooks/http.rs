@@ -1,4 +1,4 @@
-//! What an `httpGet` hook makes of its request (kubelet `runHTTPHandler`).
+//! Lifecycle hooks of kind `httpGet` (kubelet `runHTTPHandler`).
 
 use tracing::warn;
 
@@ -6,21 +6,21 @@ use crate::http_get;
 use crate::http_get::{Fault, HttpError, Purpose, Response};
 use nodewarden_manifest::{HttpGetAction, Scheme};
 
-/// Asks, and takes whatever answer. A server that is asked over TLS and answers without is asked without, then without
-/// what the manifest shows it in confidence.
-pub(super) async fn get(asked: &HttpGetAction, host: &str) -> Result<(), HttpError> {
-    let error = match answered(http_get::get(asked, host, Purpose::Hook).await) {
-        Err(error) if asked.scheme == Scheme::Https && matches!(error.fault, Fault::PlainAnswer) => error,
+/// Sends the request; every response is a success. If a server responds to an HTTPS request in plain HTTP, the request
+/// is sent again over HTTP, without the `Authorization` header of the manifest.
+pub(super) async fn get(action: &HttpGetAction, host: &str) -> Result<(), HttpError> {
+    let error = match answered(http_get::get(action, host, Purpose::Hook).await) {
+        Err(error) if action.scheme == Scheme::Https && matches!(error.fault, Fault::PlainAnswer) => error,
         done => return done,
     };
-    let mut headers = asked.headers.clone();
+    let mut headers = action.headers.clone();
     headers.retain(|(name, _)| !name.eq_ignore_ascii_case("authorization"));
-    let plain = HttpGetAction { scheme: Scheme::Http, headers, ..asked.clone() };
+    let plain = HttpGetAction { scheme: Scheme::Http, headers, ..action.clone() };
     match answered(http_get::get(&plain, host, Purpose::Hook).await) {
         Ok(()) => {
             warn!(
                 url = error.url,
-                "the https hook got an HTTP response; asked again with HTTP, it succeeded"
+                "the https hook got an HTTP response; the request was repeated with HTTP and succeeded"
             );
             Ok(())
         }
@@ -28,7 +28,7 @@ pub(super) async fn get(asked: &HttpGetAction, host: &str) -> Result<(), HttpErr
     }
 }
 
-/// The answer counts, however much of its body came.
+/// A response is a success even if its body is incomplete.
 fn answered(result: Result<Response, HttpError>) -> Result<(), HttpError> {
     match result {
         Err(error) if !matches!(error.fault, Fault::Body(_)) => Err(error),

@@ -1,4 +1,4 @@
-//! postStart and preStop (kubelet pkg/kubelet/lifecycle/handlers.go).
+//! The lifecycle hooks postStart and preStop (kubelet pkg/kubelet/lifecycle/handlers.go).
 
 mod http;
 #[cfg(test)]
@@ -15,15 +15,15 @@ use nodewarden_manifest::HttpGetAction;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::find;
 
-/// How much of a command's output an error shows, in bytes.
+/// Maximum number of bytes of a command's output in an error.
 const SHOWN: usize = 1024;
 
-/// What is done at a container's start or before its end.
+/// The action of a hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Handler {
-    /// A command in the container; status 0 is success.
+    /// A command in the container; exit status 0 is success.
     Exec(Vec<String>),
-    /// A request; every answer is success, as with the kubelet.
+    /// A request; every response is success, as in the kubelet.
     HttpGet(HttpGetAction),
     Sleep(Duration),
 }
@@ -39,22 +39,22 @@ pub enum HookError {
     Http(#[from] HttpError),
     #[error("httpGet hook: the pod has no address")]
     NoAddress,
-    #[error("the hook was not done within {} s", .0.as_secs_f32())]
+    #[error("the hook did not complete within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
 }
 
-/// How a command in a container ended.
+/// Result of a command in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executed {
     pub exit_code: i32,
-    /// What it wrote, stdout before stderr.
+    /// Its output, stdout before stderr.
     pub output: Vec<u8>,
 }
 
-/// Who runs commands in containers: the runtime.
+/// Runs commands in containers; implemented by the runtime's client.
 pub trait Exec: Sync {
     /// # Errors
-    /// The runtime could not run it. A command that fails is an [`Executed`].
+    /// The runtime could not run the command. A command that ran and failed is an [`Executed`].
     fn execute(
         &self,
         container: &str,
@@ -75,12 +75,12 @@ impl Exec for Client {
     }
 }
 
-/// The hook to run when the container has started, before it counts as such.
+/// The hook to run after the container has started, before it is reported as started.
 pub fn post_start(pod: &Pod, container: &str) -> Option<Handler> {
     hook(pod, container, |lifecycle| lifecycle.post_start.as_ref())
 }
 
-/// The hook to run before the container is told to end.
+/// The hook to run before the container is stopped.
 pub fn pre_stop(pod: &Pod, container: &str) -> Option<Handler> {
     hook(pod, container, |lifecycle| lifecycle.pre_stop.as_ref())
 }
@@ -90,22 +90,22 @@ fn hook(pod: &Pod, name: &str, which: fn(&Lifecycle) -> Option<&LifecycleHandler
     handler(which(container.lifecycle.as_ref()?)?, container)
 }
 
-/// `tcpSocket`, which no kubelet runs, is refused by validation, and so is a port that nobody has.
-fn handler(asked: &LifecycleHandler, container: &v1::Container) -> Option<Handler> {
-    if let Some(exec) = &asked.exec {
+/// The action of a handler. Validation has already refused `tcpSocket` (which no kubelet runs) and unknown port names.
+fn handler(hook: &LifecycleHandler, container: &v1::Container) -> Option<Handler> {
+    if let Some(exec) = &hook.exec {
         return Some(Handler::Exec(exec.command.clone().unwrap_or_default()));
     }
-    if let Some(get) = &asked.http_get {
+    if let Some(get) = &hook.http_get {
         return Some(Handler::HttpGet(HttpGetAction::of(get, container)?));
     }
-    let seconds = asked.sleep.as_ref()?.seconds;
+    let seconds = hook.sleep.as_ref()?.seconds;
     Some(Handler::Sleep(Duration::from_secs(u64::try_from(seconds).unwrap_or(0))))
 }
 
-/// Runs a hook to its end, or until `limit`; a sleep that the limit cuts short has slept enough.
+/// Runs a hook to its end, or until `limit`; a sleep that the limit cuts short is a success.
 ///
 /// # Errors
-/// A command that could not be run or failed, a request without an answer, or one that took too long.
+/// The command could not be run or failed, the request got no response, or the hook took too long.
 pub async fn run_hook<E: Exec>(
     handler: &Handler,
     runtime: &E,

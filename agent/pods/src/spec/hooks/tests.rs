@@ -8,7 +8,7 @@ use super::*;
 use crate::spec::fixture::pod;
 use nodewarden_manifest::Scheme;
 
-/// Answers every command alike, after a while, and remembers it.
+/// Returns the same result for every command after a delay, and records the commands.
 #[derive(Debug, Default)]
 struct Commands {
     answer: Executed,
@@ -35,7 +35,7 @@ async fn run(handler: &Handler, ips: &[&str], limit: Option<u64>) -> Result<(), 
     run_hook(handler, &Commands::default(), "id", &ips, limit).await.map_err(|error| error.to_string())
 }
 
-/// A server that answers with these, one a connection, and gives back what it was sent.
+/// A server that sends these responses, one per connection, and returns the requests it got.
 async fn server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<String>>) {
     let (port, served) = clear_server(answers).await;
     let texts =
@@ -43,7 +43,7 @@ async fn server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<Strin
     (port, tokio::spawn(texts))
 }
 
-/// The same, whatever it is sent.
+/// The same for any bytes received.
 async fn clear_server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -53,7 +53,7 @@ async fn clear_server(answers: Vec<String>) -> (u16, tokio::task::JoinHandle<Vec
             let (mut stream, _) = listener.accept().await.unwrap();
             let mut bytes = [0; 4096];
             let mut request = Vec::new();
-            // A request, or the first record of a handshake.
+            // A request, or the first record of a TLS handshake.
             while !request.ends_with(b"\r\n\r\n") && request.first() != Some(&22) {
                 match stream.read(&mut bytes).await.unwrap() {
                     0 => break,
@@ -78,7 +78,7 @@ fn answer(status: &str, headers: &str, body: &str) -> String {
 }
 
 #[test]
-fn of_a_manifest() {
+fn handlers_are_read_from_the_manifest() {
     let pod = pod(
         "initContainers: [{name: s, restartPolicy: Always, lifecycle: {preStop: {sleep: {seconds: 3}}}}]\ncontainers: [{name: c, ports: [{name: web, containerPort: 8080}], lifecycle: {postStart: {exec: {command: [a, b]}}, preStop: {httpGet: {port: web, scheme: HTTPS, path: /x, host: h, httpHeaders: [{name: A, value: b}]}}}}]",
     );
@@ -122,7 +122,7 @@ async fn a_sleep_ends_with_its_limit() {
 #[tokio::test]
 async fn a_request_and_its_headers() {
     let (port, served) = server(vec![answer("500 Oh", "", "bad"), answer("200 OK", "", "")]).await;
-    // Whatever is answered is an answer.
+    // Every status is a success.
     assert_eq!(run(&get(port, "stop?now=1", &[]), &["127.0.0.1"], None).await, Ok(()));
     let own = [("Host", "web"), ("User-Agent", "me"), ("Accept", ""), ("X", "1"), ("X", "2")];
     assert_eq!(run(&get(port, "", &own), &["127.0.0.1"], Some(5000)).await, Ok(()));
@@ -142,7 +142,7 @@ async fn redirects_on_the_same_host() {
     let (port, served) = server(vec![to("/b?c"), answer("200 OK", "", "")]).await;
     assert_eq!(run(&get(port, "/a", &[]), &["127.0.0.1"], None).await, Ok(()));
     assert!(served.await.unwrap()[1].starts_with("GET /b?c "));
-    // Another host is not asked.
+    // A redirect to another host is not followed.
     let (port, served) = server(vec![to("http://localhost:1/")]).await;
     assert_eq!(run(&get(port, "/a", &[]), &["127.0.0.1"], None).await, Ok(()));
     assert_eq!(served.await.unwrap().len(), 1);
@@ -151,22 +151,22 @@ async fn redirects_on_the_same_host() {
     assert_eq!(error, format!("httpGet hook: Get \"http://127.0.0.1:{port}/a\": stopped after 10 redirects"));
 }
 
-/// Who is asked over TLS and answers without is asked without, and not told the secret.
+/// A server that responds to HTTPS in plain HTTP gets the request again over HTTP, without the secret header.
 #[tokio::test]
 async fn https_to_a_plain_server() {
     let plain = "HTTP/1.0 400 Bad Request\r\n\r\nClient sent an HTTP request to an HTTPS server.\n";
     let (port, served) = clear_server(vec![plain.into(), answer("200 OK", "", "")]).await;
-    let Handler::HttpGet(asked) = get(port, "/stop", &[("authorization", "secret"), ("X", "1")]) else {
+    let Handler::HttpGet(action) = get(port, "/stop", &[("authorization", "secret"), ("X", "1")]) else {
         unreachable!()
     };
-    let secure = Handler::HttpGet(HttpGetAction { scheme: Scheme::Https, ..asked });
+    let secure = Handler::HttpGet(HttpGetAction { scheme: Scheme::Https, ..action });
     assert_eq!(run(&secure, &["127.0.0.1"], Some(5000)).await, Ok(()));
     let requests = served.await.unwrap();
     assert_eq!(requests[0][0], 22, "a handshake");
     let second = String::from_utf8_lossy(&requests[1]);
     assert!(second.starts_with("GET /stop HTTP/1.1\r\n") && second.contains("X: 1\r\n"), "{second}");
     assert!(!second.contains("secret"), "{second}");
-    // What is wrong then is what was wrong first.
+    // If the repetition fails, the first error is returned.
     let (port, _served) = clear_server(vec![plain.into(), "SSH-2.0\r\n".into()]).await;
     let secure = Handler::HttpGet(HttpGetAction {
         scheme: Scheme::Https,
@@ -180,7 +180,7 @@ async fn https_to_a_plain_server() {
 }
 
 #[tokio::test]
-async fn nobody_answers() {
+async fn a_request_without_response_fails() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     let silent = run(&get(port, "/", &[]), &["127.0.0.1"], Some(50)).await.unwrap_err();
@@ -192,7 +192,7 @@ async fn nobody_answers() {
     assert_eq!(lost, "httpGet hook: the pod has no address");
 }
 
-/// An answer without an end does not hold the hook up.
+/// An endless response does not block the hook.
 #[tokio::test]
 async fn a_long_answer_is_not_read_to_its_end() {
     let endless = format!("HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n{}", "x".repeat(20_000));

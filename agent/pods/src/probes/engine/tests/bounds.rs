@@ -1,22 +1,22 @@
-//! How many are under way.
+//! Tests of the limits on concurrent runs.
 
 use tokio::time::Instant;
 
 use super::*;
-use crate::probes::engine::fixture::{Begun, Say};
+use crate::probes::engine::fixture::{Begun, Scripted};
 
 fn settings() -> ProbeSettings {
     ProbeSettings { max_exec: 2, max_http_get: 3, max_tcp_socket: 1, max_grpc: 1 }
 }
 
-/// The most that were under way at once.
+/// The maximum number of concurrent runs.
 pub fn most(runs: &[Begun], which: impl Fn(&Begun) -> bool) -> usize {
     let mut steps = Vec::new();
     for run in runs.iter().filter(|run| which(run)) {
         steps.push((run.at, 1));
         steps.extend(run.ended.map(|(at, _)| (at, -1)));
     }
-    // At one moment those that end make room for those that begin.
+    // At equal times ends are ordered before starts.
     steps.sort();
     let mut now = 0;
     let counts = steps.into_iter().map(|(_, step)| {
@@ -29,8 +29,8 @@ pub fn most(runs: &[Begun], which: impl Fn(&Begun) -> bool) -> usize {
 #[tokio::test(start_paused = true)]
 async fn slow_exec_probes_delay_no_others() {
     let script = Script::new(|_, spec, _| match spec.handler.kind() {
-        HandlerKind::Exec => (ms(900), Say::Success),
-        _ => (ms(1), Say::Success),
+        HandlerKind::Exec => (ms(900), Scripted::Success),
+        _ => (ms(1), Scripted::Success),
     });
     let probes = Probes::start(&settings(), script.clone());
     let begin = Instant::now();
@@ -57,7 +57,7 @@ async fn slow_exec_probes_delay_no_others() {
     assert!(counts(HandlerKind::HttpGet) >= 295 && counts(HandlerKind::Grpc) >= 295);
     let exec = counts(HandlerKind::Exec);
     assert!((60..=68).contains(&exec), "{exec}: two at a time, 0.9 s each");
-    // First due, first begun: nobody starves.
+    // The probe that was due first begins first, so none starves.
     for number in (0..40).step_by(4) {
         let of = runs.iter().filter(|run| run.id == number.to_string()).count();
         assert!(of.abs_diff(exec / 10) <= 1, "container {number}: {of} of {exec}");
@@ -71,8 +71,8 @@ async fn slow_exec_probes_delay_no_others() {
 #[tokio::test(start_paused = true)]
 async fn one_that_is_never_answered_holds_up_nobody() {
     let script = Script::new(|target, _, _| match target.container_id.as_str() {
-        "0" | "1" => (ms(100_000), Say::Success),
-        _ => (ms(1), Say::Success),
+        "0" | "1" => (ms(100_000), Scripted::Success),
+        _ => (ms(1), Scripted::Success),
     });
     let probes = Probes::start(&settings(), script.clone());
     let watch = |number: usize| {
@@ -83,14 +83,14 @@ async fn one_that_is_never_answered_holds_up_nobody() {
     let watched: Vec<_> = (0..4).map(watch).collect();
     pass(ms(1_900)).await;
     assert_eq!(script.runs().len(), 2);
-    // A second past their time-out of a second.
+    // One second after their time-out of one second.
     pass(ms(60_000)).await;
     let runs = script.runs();
     let of = |id: &str| runs.iter().filter(|run| run.id == id).count();
     assert_eq!((of("0"), of("1")), (1, 1), "none of them overlaps itself");
     assert!(of("2") >= 5 && of("3") >= 5, "{} and {}", of("2"), of("3"));
     assert_eq!(probes.view().running[0], ("exec", 0));
-    // When they have ended at last, there is no more room than before.
+    // When they have finally ended, the limit is the same as before.
     pass(ms(60_000)).await;
     assert!(most(&script.runs(), |run| run.id == "2" || run.id == "3") <= 2);
     drop(watched);
@@ -98,9 +98,9 @@ async fn one_that_is_never_answered_holds_up_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn the_first_due_begins_first() {
-    let script = Script::new(|_, _, _| (ms(400), Say::Success));
+    let script = Script::new(|_, _, _| (ms(400), Scripted::Success));
     let probes = Probes::start(&settings(), script.clone());
-    // Due in the reverse order of being watched.
+    // They are due in the reverse order of watching.
     let watched: Vec<_> = (0..6u64)
         .map(|number| {
             let mut spec = spec(READINESS, HandlerKind::Grpc);
@@ -122,7 +122,7 @@ async fn the_first_due_begins_first() {
 #[tokio::test(start_paused = true)]
 async fn what_is_thrown_away_makes_room() {
     let script = Script::new(|target, _, _| {
-        (Duration::ZERO, if target.container_id == "hangs" { Say::Nothing } else { Say::Success })
+        (Duration::ZERO, if target.container_id == "hangs" { Scripted::Nothing } else { Scripted::Success })
     });
     let probes = Probes::start(&settings(), script.clone());
     let specs = vec![spec(READINESS, HandlerKind::TcpSocket)];
@@ -140,7 +140,7 @@ async fn what_is_thrown_away_makes_room() {
     let view = probes.view();
     let gone = view.probes.iter().find(|probe| probe.container == "hangs").unwrap();
     assert_eq!((gone.counts, gone.last.as_ref()), (Default::default(), None), "not counted");
-    // One that waits for its turn and goes away takes none.
+    // A queued probe whose container is no longer watched does not run.
     let hangs = probes.watch(of("hangs"), specs.clone(), ProbeMemory::default(), Record::new());
     pass(ms(10)).await;
     let later = probes.watch(of("later"), specs, ProbeMemory::default(), Record::new());

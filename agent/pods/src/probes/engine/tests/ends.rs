@@ -1,16 +1,16 @@
-//! How probing ends: of a container, of a pod, of the agent.
+//! Tests of the end of probing: of a container, of a pod, of the agent.
 
 use parking_lot::Mutex;
 
 use futures_util::future::BoxFuture;
 
 use super::*;
-use crate::probes::engine::fixture::Say;
+use crate::probes::engine::fixture::Scripted;
 use crate::probes::{Change, ProbeSink, rules};
 
 #[tokio::test(start_paused = true)]
 async fn dropped_nothing_is_called_any_more() {
-    let script = Script::new(|_, _, run| (ms(if run == 0 { 0 } else { 400 }), Say::Failure));
+    let script = Script::new(|_, _, run| (ms(if run == 0 { 0 } else { 400 }), Scripted::Failure));
     let probes = start(&script);
     let record = Record::new();
     let mut spec = every_second(LIVENESS);
@@ -19,12 +19,12 @@ async fn dropped_nothing_is_called_any_more() {
     while script.runs().len() < 2 {
         pass(ms(1)).await;
     }
-    // The second run, which would be the second failure, is under way.
+    // The second run, which would be the second failure, is running.
     drop(watched);
-    let (kept, told) = (record.kept.lock().len(), record.told().len());
-    assert_eq!((kept, told), (1, 1));
+    let (kept, run_result) = (record.kept.lock().len(), record.run_result().len());
+    assert_eq!((kept, run_result), (1, 1));
     pass(ms(60_000)).await;
-    assert_eq!((record.kept.lock().len(), record.told().len()), (kept, told));
+    assert_eq!((record.kept.lock().len(), record.run_result().len()), (kept, run_result));
     let runs = script.runs();
     assert_eq!(runs.len(), 2);
     assert!(!runs[1].ended.unwrap().1, "thrown away");
@@ -35,7 +35,8 @@ async fn dropped_nothing_is_called_any_more() {
 
 #[tokio::test(start_paused = true)]
 async fn at_the_end_of_the_pod_only_readiness_goes_on() {
-    let script = Script::new(|_, spec, _| (ms(if spec.kind == LIVENESS { 700 } else { 0 }), Say::Failure));
+    let script =
+        Script::new(|_, spec, _| (ms(if spec.kind == LIVENESS { 700 } else { 0 }), Scripted::Failure));
     let probes = start(&script);
     let record = Record::new();
     let watched = watch(&probes, "id", &[every_second(READINESS), every_second(LIVENESS)], &record);
@@ -54,7 +55,7 @@ async fn at_the_end_of_the_pod_only_readiness_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn at_the_end_of_a_pod_that_has_not_started_nothing_goes_on() {
-    let script = Script::says(&[(STARTUP, &[Say::Error]), (READINESS, &[Say::Success])]);
+    let script = Script::says(&[(STARTUP, &[Scripted::Error]), (READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let watched = watch(&probes, "id", &[every_second(STARTUP), every_second(READINESS)], &Record::new());
     pass(ms(5_000)).await;
@@ -67,9 +68,9 @@ async fn at_the_end_of_a_pod_that_has_not_started_nothing_goes_on() {
 #[tokio::test(start_paused = true)]
 async fn at_the_end_a_success_of_startup_that_is_being_saved_still_counts() {
     let script = Script::says(&[
-        (STARTUP, &[Say::Success]),
-        (READINESS, &[Say::Success]),
-        (LIVENESS, &[Say::Success]),
+        (STARTUP, &[Scripted::Success]),
+        (READINESS, &[Scripted::Success]),
+        (LIVENESS, &[Scripted::Success]),
     ]);
     let probes = start(&script);
     let record = Record::saving(ms(500));
@@ -84,12 +85,12 @@ async fn at_the_end_a_success_of_startup_that_is_being_saved_still_counts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_watch_takes_over_from_the_one_before() {
-    let script = Script::new(|_, _, _| (ms(100), Say::Success));
+    let script = Script::new(|_, _, _| (ms(100), Scripted::Success));
     let probes = start(&script);
     let first = watch(&probes, "first", &[every_second(READINESS)], &Record::new());
     pass(ms(50)).await;
     let second = watch(&probes, "second", &[every_second(READINESS)], &Record::new());
-    // As a map does it: what was there is dropped after.
+    // As in a map, the old value is dropped after the new one was inserted.
     drop(first);
     pass(ms(5_000)).await;
     let runs = script.runs();
@@ -103,7 +104,7 @@ async fn a_new_watch_takes_over_from_the_one_before() {
 
 #[tokio::test(start_paused = true)]
 async fn counts_go_on_through_restarts_of_the_container_until_the_pod_is_gone() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let successful = || probes.view().probes.iter().map(|probe| probe.counts.successful).sum::<u64>();
     let mut watched = None;
@@ -126,7 +127,7 @@ async fn counts_go_on_through_restarts_of_the_container_until_the_pod_is_gone() 
     drop(last);
 }
 
-/// A pod's state: it holds what it watches, and reacts to what it is told under its own lock.
+/// The state of a pod, which holds its watched containers and handles results under its own lock.
 #[derive(Default)]
 struct Pod {
     watched: Mutex<Option<Watched>>,
@@ -148,12 +149,12 @@ impl ProbeSink for Pod {
         Box::pin(async {})
     }
 
-    fn tell(&self, _: &'static str, _: String) {}
+    fn record_event(&self, _: &'static str, _: String) {}
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_sink_may_look_end_and_drop_while_it_is_called() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let pod = Arc::new(Pod::default());
     *pod.probes.lock() = Some(probes.clone());
@@ -167,7 +168,7 @@ async fn a_sink_may_look_end_and_drop_while_it_is_called() {
 
 #[test]
 fn the_engine_ends_with_its_runtime() {
-    let script = Script::says(&[(READINESS, &[Say::Nothing])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Nothing])]);
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
     let record = Record::new();
     let (probes, watched) = runtime.block_on(async {
@@ -180,7 +181,7 @@ fn the_engine_ends_with_its_runtime() {
     });
     drop(runtime);
     assert!(!script.runs()[0].ended.unwrap().1, "thrown away");
-    // Nothing of this needs the runtime.
+    // None of this needs the runtime.
     let late = watch(&probes, "late", &[every_second(READINESS)], &record);
     watched.end();
     drop((watched, late));
@@ -192,7 +193,7 @@ fn the_engine_ends_with_its_runtime() {
 
 #[tokio::test(start_paused = true)]
 async fn the_engine_ends_with_its_last_handle() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let watched = watch(&probes, "id", &[every_second(READINESS)], &Record::new());
     drop(probes);

@@ -1,12 +1,12 @@
-//! Random histories: probers that answer anything after any time, containers and agents that restart, pods that end.
-//! Whatever the order, what sinks were given follows from what the prober said.
+//! Random histories: probers that return any answer after any time, containers and agents that restart, pods that
+//! terminate. In every order, the calls to sinks must follow from the answers of the prober.
 
 use proptest::prelude::*;
 use tokio::time::Instant;
 
 use super::bounds::most;
 use super::*;
-use crate::probes::engine::fixture::{Begun, Say};
+use crate::probes::engine::fixture::{Begun, Scripted};
 use crate::probes::rules;
 use nodewarden_model::Verdict;
 
@@ -35,7 +35,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// How a pod's container is probed, with small thresholds and mixed handlers.
+/// The probes of a pod's container, with small thresholds and mixed handlers.
 fn specs() -> impl Strategy<Value = Vec<ProbeSpec>> {
     let one = (any::<bool>(), 0usize..4, 1u32..4, 1u32..4, 0u64..3, 1u64..4);
     prop::collection::vec(one, 3).prop_map(|asked| {
@@ -52,7 +52,7 @@ fn specs() -> impl Strategy<Value = Vec<ProbeSpec>> {
     })
 }
 
-/// One pod: its containers one after another, each with its record.
+/// One pod: its successive containers, each with its record.
 struct Pod {
     specs: Vec<ProbeSpec>,
     containers: Vec<Arc<Record>>,
@@ -66,7 +66,8 @@ struct World {
     probes: Probes,
     saving: Duration,
     pods: Vec<Pod>,
-    /// When containers were let go: their id, the calls to their sink and the runs begun until then.
+    /// For containers that are no longer watched: their id, the sink's record, and the numbers of calls and runs until
+    /// then.
     dropped: Vec<(String, Arc<Record>, usize, usize)>,
 }
 
@@ -84,14 +85,14 @@ impl World {
             let luck = luck[(seed + run * 7 + spec.kind as usize * 13) % luck.len()];
             let after = ms([0, 1, 90, 1_700][usize::from(luck >> 6)]);
             let says = match luck % 16 {
-                0..=6 => Say::Success,
-                7 => Say::Warning,
-                8..=12 => Say::Failure,
-                13 | 14 => Say::Error,
-                _ => Say::Nothing,
+                0..=6 => Scripted::Success,
+                7 => Scripted::Warning,
+                8..=12 => Scripted::Failure,
+                13 | 14 => Scripted::Error,
+                _ => Scripted::Nothing,
             };
             // Handlers limit every run.
-            if says == Say::Nothing { (ms(1_000), Say::Failure) } else { (after, says) }
+            if says == Scripted::Nothing { (ms(1_000), Scripted::Failure) } else { (after, says) }
         });
         let probes = Probes::start(&settings(), script.clone());
         let pod = |specs| Pod { specs, containers: Vec::new(), watched: None, ended: None, gone: false };
@@ -110,7 +111,7 @@ impl World {
             let id = self.id(number);
             let record = self.pods[number].containers.last().unwrap().clone();
             let runs = self.script.runs().iter().filter(|run| run.id == id).count();
-            let calls = record.kept.lock().len() + record.told().len();
+            let calls = record.kept.lock().len() + record.run_result().len();
             self.dropped.push((id, record, calls, runs));
         }
     }
@@ -148,7 +149,7 @@ impl World {
             Step::AgentRestarts => {
                 (0..self.pods.len()).for_each(|number| self.let_go(number));
                 self.probes = Probes::start(&settings(), self.script.clone());
-                // The one before has ended.
+                // The previous one has ended.
                 pass(ms(1)).await;
                 let there: Vec<_> = (0..self.pods.len()).filter(|&n| !self.pods[n].gone).collect();
                 there.into_iter().for_each(|number| self.watch(number));
@@ -170,7 +171,7 @@ impl World {
     fn check(&self) {
         let runs = self.script.runs();
         for (handler, bound) in HandlerKind::ALL.into_iter().zip(BOUNDS) {
-            // What was thrown away by an agent that died is not the next one's.
+            // Runs cancelled by a dead agent do not count for the next agent.
             assert!(most(&runs, |run| run.handler == handler) <= bound, "{handler:?}");
         }
         for (number, pod) in self.pods.iter().enumerate() {
@@ -179,7 +180,7 @@ impl World {
             }
         }
         for (id, record, calls, begun) in &self.dropped {
-            let now = record.kept.lock().len() + record.told().len();
+            let now = record.kept.lock().len() + record.run_result().len();
             assert_eq!(now, *calls, "{id}: the sink was called after the end");
             assert_eq!(
                 runs.iter().filter(|run| run.id == *id).count(),
@@ -204,7 +205,7 @@ impl World {
                     "after the pod's end"
                 );
             }
-            // The results that follow from what was said, by counting anew.
+            // The expected results, counted again from the answers.
             let said: Vec<_> =
                 all.iter().copied().filter(answered).filter_map(|run| run.says.verdict()).collect();
             let mut result = None;
@@ -277,9 +278,9 @@ proptest! {
     }
 }
 
-/// What a history is worth depends on what happens in it.
+/// The generated histories contain the situations to be tested.
 #[test]
-fn histories_meet_what_they_are_for() {
+fn histories_contain_the_situations_to_be_tested() {
     use proptest::strategy::ValueTree;
     use proptest::test_runner::TestRunner;
 

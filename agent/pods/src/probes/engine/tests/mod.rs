@@ -1,4 +1,4 @@
-//! The engine on a paused clock, with a prober whose answers are scripted.
+//! Tests of the engine with a paused clock and a scripted prober.
 
 mod bounds;
 mod ends;
@@ -33,14 +33,14 @@ fn start(prober: &Arc<Script>) -> Probes {
     Probes::start(&ProbeSettings::default(), prober.clone())
 }
 
-/// Every second, with thresholds of 1.
+/// A probe with a period of one second and thresholds of 1.
 fn every_second(kind: ProbeKind) -> ProbeSpec {
     let mut spec = spec(kind, HandlerKind::HttpGet);
     (spec.period, spec.failure_threshold) = (ms(1_000), 1);
     spec
 }
 
-/// Watches container `c` of pod `uid`, which has begun now and was never probed.
+/// Watches container `c` of pod `uid`, which has just started and was never probed.
 fn watch(probes: &Probes, id: &str, specs: &[ProbeSpec], sink: &Arc<Record>) -> Watched {
     probes.watch(target("uid", "c", id), specs.to_vec(), ProbeMemory::new(id), sink.clone())
 }

@@ -1,10 +1,10 @@
-//! What becomes of what runs say.
+//! Tests of the results of runs.
 
 use tokio::time::Instant;
 
 use super::*;
-use crate::probes::engine::fixture::Say;
-use crate::probes::{Change, Standing, rules};
+use crate::probes::engine::fixture::Scripted;
+use crate::probes::{Change, ProbeState, rules};
 use nodewarden_model::Verdict;
 
 const S: Option<Verdict> = Some(Verdict::Success);
@@ -12,7 +12,7 @@ const F: Option<Verdict> = Some(Verdict::Failure);
 
 #[tokio::test(start_paused = true)]
 async fn results_follow_their_thresholds() {
-    use Say::*;
+    use Scripted::*;
     let says =
         &[Failure, Success, Success, Error, Failure, Panic, Failure, Failure, Warning, Failure, Success];
     let script = Script::says(&[(READINESS, says)]);
@@ -30,7 +30,7 @@ async fn results_follow_their_thresholds() {
     };
     assert_eq!(record.changes(), [change(None, S, 2), change(S, F, 7), change(F, S, 11)]);
     let steps: Vec<_> = record.kept.lock().iter().map(|(_, memory, _)| memory.readiness).collect();
-    let standing = |(result, last, run)| Standing { result, last, run };
+    let probe_state = |(result, last, run)| ProbeState { result, last, run };
     let wanted = [
         (None, F, 1),
         (None, S, 1),
@@ -43,9 +43,9 @@ async fn results_follow_their_thresholds() {
         (F, S, 1),
         (S, S, 2),
     ];
-    assert_eq!(steps, wanted.map(standing), "kept whenever the next agent would go on otherwise");
+    assert_eq!(steps, wanted.map(probe_state), "kept whenever the next agent would go on otherwise");
     assert_eq!(
-        record.told(),
+        record.run_result(),
         [
             "Unhealthy: Readiness probe failed (1 of 3): run 0",
             "Healthy: Readiness probe succeeded: run 2",
@@ -68,14 +68,14 @@ async fn results_follow_their_thresholds() {
 
 #[tokio::test(start_paused = true)]
 async fn the_next_agent_goes_on_where_the_last_one_stood() {
-    // Two failures of three, then an agent that fails it once more.
-    let script = Script::says(&[(READINESS, &[Say::Failure])]);
+    // Two of three failures, then a restarted agent with one more failure.
+    let script = Script::says(&[(READINESS, &[Scripted::Failure])]);
     let mut spec = every_second(READINESS);
     spec.failure_threshold = 3;
     let record = Record::new();
     let first = start(&script);
     let mut memory = ProbeMemory::new("id");
-    memory.readiness = Standing { result: S, last: S, run: 40 };
+    memory.readiness = ProbeState { result: S, last: S, run: 40 };
     let watched = first.watch(target("uid", "c", "id"), vec![spec.clone()], memory, record.clone());
     while script.runs().len() < 2 {
         pass(ms(10)).await;
@@ -83,7 +83,7 @@ async fn the_next_agent_goes_on_where_the_last_one_stood() {
     pass(ms(10)).await;
     drop((watched, first));
     let saved = record.saved();
-    assert_eq!(saved.readiness, Standing { result: S, last: F, run: 2 });
+    assert_eq!(saved.readiness, ProbeState { result: S, last: F, run: 2 });
     assert!(rules::ready(std::slice::from_ref(&spec), &saved), "ready through the restart");
 
     let second = start(&script);
@@ -97,30 +97,30 @@ async fn the_next_agent_goes_on_where_the_last_one_stood() {
 
 #[tokio::test(start_paused = true)]
 async fn memory_of_another_container_counts_for_nothing() {
-    let script = Script::says(&[(READINESS, &[Say::Failure])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Failure])]);
     let probes = start(&script);
     let mut memory = ProbeMemory::new("old");
-    memory.readiness = Standing { result: S, last: F, run: 2 };
+    memory.readiness = ProbeState { result: S, last: F, run: 2 };
     let record = Record::new();
     let mut spec = every_second(READINESS);
     spec.failure_threshold = 3;
     let _watched = probes.watch(target("uid", "c", "new"), vec![spec], memory, record.clone());
     pass(ms(1)).await;
     let mut wanted = ProbeMemory::new("new");
-    wanted.readiness = Standing { result: None, last: F, run: 1 };
+    wanted.readiness = ProbeState { result: None, last: F, run: 1 };
     assert_eq!(record.saved(), wanted);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_older_memory_of_the_same_container_counts_for_nothing() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let record = Record::new();
     let first = watch(&probes, "id", &[every_second(READINESS)], &record);
     pass(ms(10)).await;
     assert_eq!(record.changes().len(), 1);
     drop(first);
-    // Read before the sink had the change.
+    // The memory was read before the sink had the change.
     let _second = watch(&probes, "id", &[every_second(READINESS)], &record);
     assert_eq!(probes.view().probes[0].result, S);
     pass(ms(3_000)).await;
@@ -129,10 +129,10 @@ async fn an_older_memory_of_the_same_container_counts_for_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_memory_is_never_older_than_the_one_before() {
-    // Three probes of one container that change all the time and take different times.
+    // Three probes of one container whose results keep changing and whose runs take different times.
     let script = Script::new(|_, spec, run| {
-        let says = if (run / 2) % 2 == 0 { Say::Success } else { Say::Failure };
-        let says = if spec.kind == LIVENESS { Say::Success } else { says };
+        let says = if (run / 2) % 2 == 0 { Scripted::Success } else { Scripted::Failure };
+        let says = if spec.kind == LIVENESS { Scripted::Success } else { says };
         (ms(1 + spec.kind as u64 * 37), says)
     });
     let probes = start(&script);
@@ -148,9 +148,9 @@ async fn a_memory_is_never_older_than_the_one_before() {
     for pair in kept.windows(2) {
         let ((_, before, _), (_, after, change)) = (&pair[0], &pair[1]);
         let moved = ProbeKind::ALL.into_iter().filter(|&kind| before.of(kind) != after.of(kind));
-        // What others say in agreement with their result is not kept for itself.
-        let told = moved.filter(|&kind| rules::differs(before.of(kind), after.of(kind))).count();
-        assert_eq!(told, 1, "one step after another: {before:?}, {after:?}");
+        // Runs of other probes that agree with their result are not saved separately.
+        let run_result = moved.filter(|&kind| rules::differs(before.of(kind), after.of(kind))).count();
+        assert_eq!(run_result, 1, "one step after another: {before:?}, {after:?}");
         if let Some(change) = change {
             assert_eq!(before.of(change.kind).result, change.from);
             assert_eq!(after.of(change.kind).result, Some(change.to));
@@ -170,11 +170,11 @@ async fn a_sink_that_panics_stops_nothing() {
             assert!(change.is_none(), "keep, as scripted");
             Box::pin(async { panic!("the future, as scripted") })
         }
-        fn tell(&self, _: &'static str, _: String) {
-            panic!("tell, as scripted");
+        fn record_event(&self, _: &'static str, _: String) {
+            panic!("record_event, as scripted");
         }
     }
-    let script = Script::says(&[(READINESS, &[Say::Failure])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Failure])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut spec = every_second(READINESS);
     spec.failure_threshold = 3;

@@ -1,11 +1,11 @@
-//! When probes are made.
+//! Tests of the times at which probes run.
 
 use jiff::{SignedDuration, Timestamp};
 use tokio::time::Instant;
 
 use super::*;
-use crate::probes::Standing;
-use crate::probes::engine::fixture::Say;
+use crate::probes::ProbeState;
+use crate::probes::engine::fixture::Scripted;
 use crate::probes::grid::Grid;
 use nodewarden_model::Verdict;
 
@@ -15,7 +15,7 @@ fn points(spec: &ProbeSpec, until: u64) -> Vec<u128> {
     let mut due = grid.next(Duration::ZERO);
     let mut points = Vec::new();
     while due <= ms(until) {
-        // As tokio's timer rounds.
+        // Rounded like tokio's timer.
         points.push(due.as_nanos().div_ceil(1_000_000));
         due = grid.after(due, due);
     }
@@ -24,7 +24,7 @@ fn points(spec: &ProbeSpec, until: u64) -> Vec<u128> {
 
 #[tokio::test(start_paused = true)]
 async fn after_the_initial_delay_every_period() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut spec = every_second(READINESS);
     spec.initial_delay = ms(5_000);
@@ -39,7 +39,7 @@ async fn after_the_initial_delay_every_period() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_delay_at_once() {
-    let script = Script::says(&[(LIVENESS, &[Say::Success])]);
+    let script = Script::says(&[(LIVENESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let _watched = watch(&probes, "id", &[every_second(LIVENESS)], &Record::new());
     pass(ms(1)).await;
@@ -48,8 +48,9 @@ async fn without_a_delay_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn startup_holds_the_others_until_its_success_is_published() {
-    let says = &[Say::Failure, Say::Failure, Say::Success];
-    let script = Script::says(&[(STARTUP, says), (READINESS, &[Say::Success]), (LIVENESS, &[Say::Success])]);
+    let says = &[Scripted::Failure, Scripted::Failure, Scripted::Success];
+    let script =
+        Script::says(&[(STARTUP, says), (READINESS, &[Scripted::Success]), (LIVENESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut startup = every_second(STARTUP);
     startup.failure_threshold = 9;
@@ -73,7 +74,7 @@ async fn startup_holds_the_others_until_its_success_is_published() {
 
 #[tokio::test(start_paused = true)]
 async fn a_success_of_startup_does_not_shorten_the_initial_delay() {
-    let script = Script::says(&[(STARTUP, &[Say::Success]), (READINESS, &[Say::Success])]);
+    let script = Script::says(&[(STARTUP, &[Scripted::Success]), (READINESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut readiness = every_second(READINESS);
     readiness.initial_delay = ms(7_000);
@@ -84,9 +85,9 @@ async fn a_success_of_startup_does_not_shorten_the_initial_delay() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failure_of_startup_or_liveness_holds_until_the_new_container() {
-    for (kind, says) in [(STARTUP, Say::Failure), (LIVENESS, Say::Failure)] {
+    for (kind, says) in [(STARTUP, Scripted::Failure), (LIVENESS, Scripted::Failure)] {
         let script = Script::new(move |_, spec, _| {
-            (Duration::ZERO, if spec.kind == kind { says } else { Say::Success })
+            (Duration::ZERO, if spec.kind == kind { says } else { Scripted::Success })
         });
         let probes = start(&script);
         let specs = [every_second(kind), every_second(READINESS)];
@@ -95,7 +96,7 @@ async fn a_failure_of_startup_or_liveness_holds_until_the_new_container() {
         pass(ms(5_000)).await;
         let of = |id: &str, kind| script.runs().iter().filter(|r| r.id == id && r.kind == kind).count();
         assert_eq!(of("first", kind), 1);
-        assert_eq!(of("first", READINESS) > 0, kind == LIVENESS, "readiness goes on beside liveness");
+        assert_eq!(of("first", READINESS) > 0, kind == LIVENESS, "readiness continues with liveness");
         drop(first);
         let _second = watch(&probes, "second", &specs, &record);
         pass(ms(500)).await;
@@ -111,28 +112,28 @@ fn adopted(seconds: i64) -> crate::probes::Target {
 
 #[tokio::test(start_paused = true)]
 async fn an_adopted_container_goes_on_at_its_next_point() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut spec = spec(READINESS, HandlerKind::TcpSocket);
     spec.initial_delay = ms(20_000);
     let mut memory = ProbeMemory::new("id");
     let s = Some(Verdict::Success);
-    memory.readiness = Standing { result: s, last: s, run: 7 };
+    memory.readiness = ProbeState { result: s, last: s, run: 7 };
     let _watched = probes.watch(adopted(3_600), vec![spec.clone()], memory, Record::new());
     pass(ms(10_010)).await;
     let wanted = points(&spec, 3_620_000).into_iter().find(|&point| point >= 3_600_000).unwrap() - 3_600_000;
     let begun = script.begun(start, READINESS);
-    // The wall clock goes on while this runs.
+    // The wall clock advances while the test runs.
     assert!(begun[0].abs_diff(wanted) < 100, "{begun:?}, not {wanted}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_old_container_that_was_never_probed_is_probed_at_once() {
-    let script = Script::says(&[(READINESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut spec = spec(READINESS, HandlerKind::TcpSocket);
     spec.initial_delay = ms(20_000);
-    // What is remembered is another container's.
+    // The memory belongs to another container.
     let mut memory = ProbeMemory::new("other");
     memory.readiness.last = Some(Verdict::Success);
     let _watched = probes.watch(adopted(86_400 * 400), vec![spec], memory, Record::new());
@@ -142,7 +143,7 @@ async fn an_old_container_that_was_never_probed_is_probed_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_longer_than_the_period_skips_points() {
-    let script = Script::new(|_, _, _| (ms(2_300), Say::Success));
+    let script = Script::new(|_, _, _| (ms(2_300), Scripted::Success));
     let (probes, start) = (start(&script), Instant::now());
     let mut spec = every_second(LIVENESS);
     spec.timeout = ms(5_000);
@@ -160,7 +161,7 @@ async fn a_timeout_longer_than_the_period_skips_points() {
 
 #[tokio::test(start_paused = true)]
 async fn a_result_being_saved_delays_the_next_run_of_its_probe_only() {
-    let script = Script::says(&[(READINESS, &[Say::Success]), (LIVENESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success]), (LIVENESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let record = Record::saving(ms(5_000));
     let mut liveness = every_second(LIVENESS);
@@ -176,7 +177,7 @@ async fn a_result_being_saved_delays_the_next_run_of_its_probe_only() {
 
 #[tokio::test(start_paused = true)]
 async fn three_thousand_at_once() {
-    let script = Script::new(|_, _, _| (ms(3), Say::Success));
+    let script = Script::new(|_, _, _| (ms(3), Scripted::Success));
     let (probes, start) = (start(&script), Instant::now());
     let watched: Vec<_> = (0..3_000)
         .map(|number| {
@@ -187,11 +188,11 @@ async fn three_thousand_at_once() {
         .collect();
     pass(ms(10_000)).await;
     let runs = script.runs();
-    // The first, and then ten less half a period on average.
+    // The first run, then on average ten less half a period.
     assert!((31_000..=32_000).contains(&runs.len()), "{}", runs.len());
     let first = runs.iter().filter(|run| run.at - start < ms(499)).count();
     assert_eq!(first, 3_000, "all begin at once, 512 under way at a time");
-    // From the second on they are spread: no 50 ms have more than twice their share.
+    // From the second run on they are spread: no interval of 50 ms has more than twice the average.
     let mut slots = vec![0; 100];
     for run in runs.iter().filter(|run| run.at - start >= ms(5_000)) {
         slots[((run.at - start - ms(5_000)).as_millis() / 50).min(99) as usize] += 1;

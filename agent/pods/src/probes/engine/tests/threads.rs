@@ -1,4 +1,4 @@
-//! On threads and the real clock: watching, ending and dropping from everywhere.
+//! Tests with threads and the real clock: watching, ending and dropping from several threads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
@@ -6,11 +6,11 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use super::*;
-use crate::probes::engine::fixture::Say;
+use crate::probes::engine::fixture::Scripted;
 use crate::probes::{Answer, Change, ProbeError, ProbeSink, Prober, Target};
 use nodewarden_model::Outcome;
 
-/// A sink that knows when it must not be called any more.
+/// A sink that panics if it is called after the end.
 #[derive(Default)]
 struct Strict {
     gone: AtomicBool,
@@ -32,7 +32,7 @@ impl ProbeSink for Strict {
         tokio::task::yield_now().boxed()
     }
 
-    fn tell(&self, _: &'static str, _: String) {
+    fn record_event(&self, _: &'static str, _: String) {
         self.called();
     }
 }
@@ -40,7 +40,7 @@ impl ProbeSink for Strict {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn dropped_from_other_threads_at_any_moment() {
     let script = Script::new(|_, _, run| {
-        let says = [Say::Success, Say::Failure, Say::Warning, Say::Error][run % 4];
+        let says = [Scripted::Success, Scripted::Failure, Scripted::Warning, Scripted::Error][run % 4];
         (Duration::from_micros(200 * (run as u64 % 3)), says)
     });
     let probes = start(&script);
@@ -59,7 +59,7 @@ async fn dropped_from_other_threads_at_any_moment() {
                     watched.end();
                 }
                 drop(watched);
-                // A call that was under way has ended by then.
+                // A call that was in progress has ended by then.
                 tokio::time::sleep(ms(2)).await;
                 sink.gone.store(true, Ordering::SeqCst);
                 tokio::time::sleep(ms(2)).await;
@@ -84,7 +84,7 @@ async fn dropped_from_other_threads_at_any_moment() {
     assert!(probes.view().running.iter().chain(&view.waiting).all(|(_, count)| *count == 0));
 }
 
-/// Answers at once.
+/// A prober that answers at once.
 struct Quick;
 
 impl Prober for Quick {
@@ -93,7 +93,7 @@ impl Prober for Quick {
     }
 }
 
-/// What the engine itself costs and how late it is.
+/// Measures the engine's own cost and its delays.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement"]
 async fn two_thousand_runs_a_second() {

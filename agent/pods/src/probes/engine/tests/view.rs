@@ -1,19 +1,19 @@
-//! What surfaces are shown.
+//! Tests of the view of the engine's state.
 
 use jiff::{SignedDuration, Timestamp};
 
 use super::*;
-use crate::probes::engine::fixture::Say;
+use crate::probes::engine::fixture::Scripted;
 use crate::probes::rules;
 use nodewarden_model::{Outcome, Verdict};
 
 #[tokio::test(start_paused = true)]
 async fn probes_as_they_stand() {
     let script = Script::new(|_, spec, run| match spec.kind {
-        STARTUP => (ms(30), Say::Success),
-        READINESS if run == 2 => (ms(0), Say::Nothing),
-        READINESS => (ms(20), Say::Warning),
-        LIVENESS => (ms(7), Say::Error),
+        STARTUP => (ms(30), Scripted::Success),
+        READINESS if run == 2 => (ms(0), Scripted::Nothing),
+        READINESS => (ms(20), Scripted::Warning),
+        LIVENESS => (ms(7), Scripted::Error),
     });
     let probes = start(&script);
     let record = Record::saving(ms(50));
@@ -61,14 +61,14 @@ async fn probes_as_they_stand() {
     assert!((readiness.durations.sum - 0.04).abs() < 1e-6);
     let http = &view.delays.iter().find(|(name, _)| *name == "httpGet").unwrap().1;
     assert_eq!(observed(http), 3 + liveness.counts.unknown);
-    // The one without an answer is long past its time-out.
+    // The run without an answer is long past its time-out.
     assert_eq!(view.running, [("exec", 0), ("httpGet", 0), ("tcpSocket", 0), ("grpc", 0)]);
     assert_eq!(view.waiting, [("exec", 0), ("httpGet", 0), ("tcpSocket", 0), ("grpc", 0)]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn by_pod_container_and_kind() {
-    let script = Script::says(&[(READINESS, &[Say::Success]), (LIVENESS, &[Say::Success])]);
+    let script = Script::says(&[(READINESS, &[Scripted::Success]), (LIVENESS, &[Scripted::Success])]);
     let probes = start(&script);
     let mut watched = Vec::new();
     for (uid, container) in [("2", "a"), ("1", "b"), ("1", "a"), ("3", "c")] {

@@ -1,4 +1,4 @@
-//! Commands in a real container. Without a containerd this says that it is skipped.
+//! Commands in a real container. Skipped without containerd.
 
 use super::*;
 use nodewarden_cri::containerd_fixture::{Containerd, container_config, sandbox_config};
@@ -33,14 +33,14 @@ async fn commands_of_a_real_runtime() {
     };
     let done = handlers.probe(&real, &flood(5_000_000)).await.unwrap();
     assert_eq!(done, answer(Outcome::Failure, "y\n".repeat(LONGEST_OUTPUT / 2)));
-    // A second is the least time that can be asked for.
+    // One second is the minimum time-out.
     let late = handlers.probe(&real, &command(&["/bin/busybox", "sleep", "60"], 1)).await.unwrap();
     assert_eq!(late, answer(Outcome::Failure, "command \"/bin/busybox sleep 60\" timed out"));
 
-    // What cannot be run says nothing of the application.
+    // A command that cannot be run says nothing about the application.
     let none = handlers.probe(&real, &command(&["/none"], 20)).await.unwrap_err();
     assert!(matches!(none, ProbeError::Exec { .. }) && none.to_string().contains("/none"), "{none}");
-    // Nor is it known how a command ended whose output is more than the runtime sends.
+    // Nor is the exit status known of a command whose output exceeds what the runtime sends.
     let lost = handlers.probe(&real, &flood(20_000_000)).await.unwrap_err();
     assert!(
         matches!(lost, ProbeError::Exec { .. }) && lost.to_string().contains("larger than max"),

@@ -8,12 +8,12 @@ use crate::spec::{Exec, Executed};
 use nodewarden_config::Endpoint;
 use nodewarden_cri::{About, RuntimeError};
 
-/// A runtime that answers with these, one a call, and remembers what it was asked.
+/// A runtime with scripted responses, one per call, that records the calls.
 #[derive(Debug, Default)]
 pub(super) struct Commands {
     answers: Mutex<VecDeque<Result<Executed, RuntimeError>>>,
     seen: Mutex<Vec<String>>,
-    /// To whether it is there.
+    /// Whether it is reachable.
     there: bool,
 }
 
@@ -53,7 +53,7 @@ fn silence() -> Result<Executed, RuntimeError> {
     Err(RuntimeError::TimedOut { call: "ExecSync", endpoint: endpoint(), about, limit })
 }
 
-/// What a run comes to, and how often the runtime was asked.
+/// The result of a run, and the number of calls to the runtime.
 async fn probe<const N: usize>(
     there: bool,
     answers: [Result<Executed, RuntimeError>; N],
@@ -80,14 +80,14 @@ async fn how_a_command_ends() {
     assert_eq!(probe(true, [ended(1, &flood)]).await, (Ok(cut), 1));
 }
 
-/// The runtime's word that the time was over is a failure of the application, never tried again.
+/// A time-out reported by the runtime is a failure of the application and is not retried.
 #[tokio::test]
 async fn a_command_that_takes_too_long() {
     let late = || Ok(answer(Outcome::Failure, "command \"a b c\" timed out"));
     let status = || refused(Status::deadline_exceeded("timeout 2s exceeded"));
     assert_eq!(probe(true, [status()]).await, (late(), 1));
     assert_eq!(probe(false, [status()]).await, (late(), 1));
-    // Nor is it the runtime's fault that it cannot kill a command.
+    // It is not the runtime's fault either if it cannot kill a command.
     assert_eq!(probe(true, [silence()]).await, (late(), 1));
     let (error, calls) = probe(false, [silence()]).await;
     let error = error.unwrap_err();
@@ -104,10 +104,10 @@ async fn three_tries() {
     assert_eq!(done.unwrap_err(), expected);
     let success = answer(Outcome::Success, "");
     assert_eq!(probe(true, [error(), error(), ended(0, "")]).await, (Ok(success), 3));
-    // A failure of the application ends it as well.
+    // A failure of the application ends the attempts as well.
     let failure = answer(Outcome::Failure, "");
     assert_eq!(probe(true, [error(), ended(1, "")]).await, (Ok(failure), 2));
-    // Without an address no try goes better.
+    // Without an address there is no second attempt.
     let handlers = Handlers { runtime: Commands::default() };
     for handler in
         [ProbeHandler::Grpc { port: 1, service: "".into() }, ProbeHandler::TcpSocket { host: None, port: 1 }]

@@ -21,7 +21,7 @@ use super::exec::Commands;
 use super::sockets::nothing_is_left;
 use super::*;
 
-/// As long as anything may take.
+/// A time-out that is never reached.
 const PLENTY: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -42,7 +42,7 @@ fn serve(listener: TcpListener, routes: Routes) -> AbortHandle {
     tokio::spawn(async move { server.await.expect("a server") }).abort_handle()
 }
 
-/// Knows `good` and `bad`; the whole is `good`.
+/// A health service with `good` and `bad`; the server as a whole is `good`.
 async fn health() -> Routes {
     let (reporter, service) = health_reporter();
     reporter.set_service_status("good", ServingStatus::Serving).await;
@@ -51,7 +51,7 @@ async fn health() -> Routes {
     Routes::new(service)
 }
 
-/// Answers with what it holds, or never; remembers who asks.
+/// Returns a fixed response or never responds; records the requests.
 #[derive(Debug, Clone)]
 struct Fixed {
     answer: Option<Result<i32, Status>>,
@@ -114,7 +114,7 @@ async fn answers_that_are_none() {
     let rpc = "error: health rpc probe failed: rpc error: code =";
     for (given, expected) in [
         (Ok(3), "service unhealthy (responded with \"SERVICE_UNKNOWN\")".to_owned()),
-        // A number without a name is none of the answers.
+        // A number without a name is not a valid status.
         (Ok(77), "service unhealthy (responded with \"UNKNOWN\")".to_owned()),
         (Err(Status::permission_denied("go away")), format!("{rpc} PermissionDenied desc = go away")),
         (Err(Status::cancelled("")), format!("{rpc} Canceled desc = ")),
@@ -142,7 +142,7 @@ async fn servers_that_hang() {
     assert_eq!(asked.lock().len(), 1, "a failure is not tried again");
     nothing_is_left(port).await;
     server.abort();
-    // Accepted by the kernel alone.
+    // Accepted only by the kernel.
     let (_listener, port) = listener().await;
     assert_eq!(probe("127.0.0.1", port, "", SHORT).await, late);
 }
@@ -153,7 +153,7 @@ async fn servers_of_another_kind() {
         (Some("HTTP/1.1 400 Bad Request\r\n\r\n"), "frame with invalid size"),
         (Some("220 mail\r\n"), "frame with invalid size"),
         (Some("\0\0\0\0\0\0\0\0\0\0\0\0\0"), "unspecific protocol error detected"),
-        // Goes away without a word.
+        // Closes the connection without a response.
         (None, "broken pipe"),
     ] {
         let (listener, port) = listener().await;
@@ -173,9 +173,9 @@ async fn servers_of_another_kind() {
     }
 }
 
-/// Nobody there: said at once where the time is too short for another try.
+/// A refused connection is reported at once if the time is too short for another attempt.
 #[tokio::test]
-async fn nobody_listens() {
+async fn a_refused_connection_fails_at_once() {
     let (gone, port) = listener().await;
     drop(gone);
     let begun = Instant::now();

@@ -1,4 +1,4 @@
-//! That requests are made with the time-out and the tries of every probe; what they come to is tested beside them.
+//! Tests of time-outs and retries of requests; their results are tested in the module itself.
 
 use std::net::Ipv4Addr;
 
@@ -10,7 +10,7 @@ use super::exec::Commands;
 use super::*;
 use nodewarden_manifest::{HttpGetProbe, Scheme};
 
-/// Gives these answers, one a connection, and counts them; what is nothing hangs.
+/// A server that sends these responses, one per connection, and counts them; with an empty one it hangs.
 async fn server(answers: Vec<&'static str>) -> (u16, JoinHandle<usize>) {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
@@ -49,7 +49,7 @@ async fn a_request_in_time_and_one_without_an_answer() {
     assert_eq!(server.await.expect("a server"), 2, "a failure is not tried again");
 }
 
-/// An answer that breaks off is the prober's error, as with the kubelet.
+/// An incomplete response is an error of the prober, as in the kubelet.
 #[tokio::test]
 async fn three_tries() {
     let broken = "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nfine";

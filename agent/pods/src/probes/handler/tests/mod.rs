@@ -1,4 +1,4 @@
-//! Probes of servers that stand in the test itself, over the loopback.
+//! Probes of servers that run in the test itself, on the loopback interface.
 
 mod containerd;
 mod exec;
@@ -49,7 +49,7 @@ fn outputs_are_cut() {
     assert_eq!(success(b"a\xffb"), answer(Outcome::Success, "a\u{fffd}b"));
     let long = "x".repeat(LONGEST_OUTPUT);
     assert_eq!(failure(format!("{long}y").as_bytes()), answer(Outcome::Failure, &long));
-    // Characters stay whole, whatever they become.
+    // Characters are not cut in the middle.
     for bytes in ["ä".repeat(LONGEST_OUTPUT).into_bytes(), vec![0xff; LONGEST_OUTPUT]] {
         let output = success(&bytes).output;
         assert!((LONGEST_OUTPUT - 3..=LONGEST_OUTPUT).contains(&output.len()), "{}", output.len());

@@ -1,4 +1,4 @@
-//! What the kernel keeps of connections to a server.
+//! The kernel's sockets of connections to a server.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 const TIME_WAIT: u8 = 6;
 const LISTEN: u8 = 10;
 
-/// States of the sockets, but the listening one, with this port at either end.
+/// States of the sockets with this port at either end, except the listening one.
 fn states(port: u16) -> Vec<u8> {
     let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).unwrap_or_default());
     let end = format!(":{port:04X}");
@@ -22,7 +22,7 @@ fn states(port: u16) -> Vec<u8> {
         .collect()
 }
 
-/// Waits until nothing is left; nothing may ever be in TIME_WAIT.
+/// Waits until no socket is left; none may ever be in TIME_WAIT.
 pub(super) async fn nothing_is_left(port: u16) {
     let deadline = Instant::now() + Duration::from_secs(5);
     loop {

@@ -7,7 +7,7 @@ use super::exec::Commands;
 use super::sockets::nothing_is_left;
 use super::*;
 
-/// As long as anything may take.
+/// A time-out that is never reached.
 const PLENTY: Duration = Duration::from_secs(10);
 
 async fn probe(
@@ -24,15 +24,15 @@ fn port(listener: &TcpListener) -> u16 {
     listener.local_addr().expect("bound").port()
 }
 
-/// The kernel accepts: the application need not.
+/// The kernel accepts the connection; the application does not have to.
 #[tokio::test]
 async fn an_open_port() {
     let success = answer(Outcome::Success, "");
     let v4 = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     assert_eq!(probe(None, port(&v4), Some("127.0.0.1"), PLENTY).await.unwrap(), success);
-    // The probe's own host goes before the pod's address.
+    // The host of the probe takes precedence over the pod's address.
     assert_eq!(probe(Some("127.0.0.1"), port(&v4), Some("192.0.2.1"), PLENTY).await.unwrap(), success);
-    // Its names may have several addresses: the first that answers is enough.
+    // A name may have several addresses: the first that accepts is enough.
     assert_eq!(probe(Some("localhost"), port(&v4), None, PLENTY).await.unwrap(), success);
     let v6 = TcpListener::bind((Ipv6Addr::LOCALHOST, 0)).expect("a port");
     assert_eq!(probe(None, port(&v6), Some("::1"), PLENTY).await.unwrap(), success);
@@ -61,7 +61,7 @@ async fn nowhere_to_go() {
     assert!(seen.output.starts_with("dial tcp: lookup nobody.invalid: "), "{}", seen.output);
 }
 
-/// A queue of connections that nobody takes is full: the kernel lets further ones wait.
+/// If the accept queue is full, the kernel lets further connections wait.
 #[tokio::test]
 async fn a_full_backlog() {
     let socket = TcpSocket::new_v4().expect("a socket");
@@ -80,9 +80,9 @@ async fn a_full_backlog() {
     assert!(begun.elapsed() >= short && begun.elapsed() < PLENTY, "{:?}", begun.elapsed());
 }
 
-/// Also of connections that the application has taken and holds.
+/// This also holds for connections that the application has accepted and keeps open.
 #[tokio::test]
-async fn nothing_stays_behind() {
+async fn no_socket_is_left() {
     let listener = tokio::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a port");
     let port = listener.local_addr().expect("bound").port();
     let server = tokio::spawn(async move {

@@ -1,11 +1,10 @@
-//! Images in a real containerd: listed, what they are on, and removed with what they take. Without one these say that
-//! they are skipped.
+//! Images in a real containerd: listing, file system, and removal with their space. Skipped without containerd.
 
 use std::fs;
 use std::path::Path;
 
-use super::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
-use super::*;
+use crate::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
+use crate::*;
 
 /// Bytes below a directory.
 fn bytes(path: &Path) -> u64 {
@@ -35,14 +34,14 @@ async fn images_come_and_go() {
     assert!(image.size > 0 && !image.pinned, "{image:?}");
     assert_eq!(client.sandbox_image(&[]).await.unwrap().as_deref(), Some(IMAGE));
 
-    // The directory is there and on the same file system as everything else of it.
-    let told = client.image_fs_info().await.unwrap();
-    let [fs_use] = &told.image_filesystems[..] else { panic!("{told:?}") };
+    // The directory exists and is on the same file system as the rest of containerd's state.
+    let info = client.image_fs_info().await.unwrap();
+    let [fs_use] = &info.image_filesystems[..] else { panic!("{info:?}") };
     let place = fs_use.fs_id.clone().unwrap().mountpoint;
     let root = containerd.socket().parent().unwrap().join("root");
     assert!(Path::new(&place).starts_with(&root), "{place}");
 
-    // A container's image is what the list tells of it.
+    // A container's image is identified as in the list.
     let parent = format!("{}/pod{UID}", containerd.cgroup_root());
     let pod = sandbox_config("web-0", UID, &parent);
     let sandbox = client.run_sandbox(pod.clone()).await.unwrap();
@@ -52,7 +51,7 @@ async fn images_come_and_go() {
     client.stop_sandbox(&sandbox).await.unwrap();
     client.remove_sandbox(&sandbox).await.unwrap();
 
-    // What it took is free when the call returns: nobody waits for a collector in the runtime.
+    // Its space is free when the call returns, without waiting for the runtime's garbage collector.
     let before = bytes(&root);
     client.remove_image(&image.id).await.unwrap();
     let after = bytes(&root);

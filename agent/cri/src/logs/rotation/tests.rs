@@ -1,4 +1,5 @@
-//! Names of the kubelet's own tests (`TestRemoveExcessLogs`, `TestCleanupUnusedLog`, `TestCompressLog`), and a whole life.
+//! Cases of the kubelet's tests (`TestRemoveExcessLogs`, `TestCleanupUnusedLog`, `TestCompressLog`), and a series of
+//! rotations.
 
 use std::io::Read;
 
@@ -42,7 +43,7 @@ fn left_overs_then_the_oldest_go_and_the_rest_is_compressed() {
 }
 
 proptest! {
-    /// What stays is at most two less than may be there, and is what is newest.
+    /// The newest files are kept, at most two fewer than the limit.
     #[test]
     fn the_newest_stay(seconds in prop::collection::btree_set(0u32..60, 0..12), gz: u64, max_files in 2u32..8) {
         let suffix = |n: u32| if gz >> n & 1 == 1 { COMPRESSED } else { "" };

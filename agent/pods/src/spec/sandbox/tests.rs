@@ -1,14 +1,14 @@
 use super::*;
 use crate::spec::fixture::{Fixture, pod};
 
-fn told(fixture: &Fixture, spec: &str) -> cri::PodSandboxConfig {
+fn config_of(fixture: &Fixture, spec: &str) -> cri::PodSandboxConfig {
     sandbox_config(&pod(spec), 2, "/kubepods/podu", &fixture.host()).unwrap()
 }
 
 #[test]
-fn a_pod_on_its_own_network() {
+fn the_sandbox_of_a_pod_on_its_own_network() {
     let fixture = Fixture::new();
-    let config = told(
+    let config = config_of(
         &fixture,
         "overhead: {memory: 10Mi}\nsecurityContext: {sysctls: [{name: net/ipv4/tcp_syncookies, value: '0'}]}\ninitContainers: [{name: i, ports: [{containerPort: 1}]}, {name: s, restartPolicy: Always, ports: [{containerPort: 2, protocol: UDP}]}]\ncontainers: [{name: c, ports: [{containerPort: 80, hostPort: 8080, hostIP: 127.0.0.1}], resources: {limits: {memory: 64Mi}}}]",
     );
@@ -43,7 +43,7 @@ fn a_pod_on_its_own_network() {
 }
 
 #[test]
-fn a_pod_cannot_pass_for_another() {
+fn a_pods_labels_cannot_override_the_agents() {
     let fixture = Fixture::new();
     let mut pod = pod("containers: [{name: c}]");
     pod.labels.insert("nodewarden.io/owner".into(), "mine".into());
@@ -56,8 +56,8 @@ fn a_pod_cannot_pass_for_another() {
 }
 
 #[test]
-fn a_pod_on_the_nodes_network_has_its_name() {
-    let config = told(&Fixture::new(), "hostNetwork: true\nhostname: x\ncontainers: [{name: c}]");
+fn a_pod_on_the_host_network_has_the_nodes_name() {
+    let config = config_of(&Fixture::new(), "hostNetwork: true\nhostname: x\ncontainers: [{name: c}]");
     assert_eq!(config.hostname, "");
     assert_eq!(config.linux.unwrap().overhead, Some(cri::LinuxContainerResources::default()));
 }

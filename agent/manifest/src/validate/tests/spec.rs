@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::tests::{check, pod};
+use super::{check, pod};
 
 fn spec(yaml: &str) -> Value {
     let mut spec: Value = serde_yaml_ng::from_str(yaml).expect(yaml);
@@ -109,7 +109,7 @@ fn the_pod_as_a_whole() {
     );
     bad(
         "hostPID: true\nshareProcessNamespace: true",
-        &["spec.shareProcessNamespace: \"true\" must not be true beside spec.hostPID"],
+        &["spec.shareProcessNamespace: \"true\" must not be true together with spec.hostPID"],
     );
     bad(
         "hostname: A.b\nsubdomain: '-'",
@@ -119,8 +119,8 @@ fn the_pod_as_a_whole() {
         "hostnameOverride: a_b\nhostNetwork: true\nsetHostnameAsFQDN: true",
         &[
             "spec.hostnameOverride: \"a_b\" must be a DNS",
-            "spec.hostnameOverride: \"a_b\" must not be set beside spec.hostN",
-            "spec.hostnameOverride: \"a_b\" must not be set beside spec.setH",
+            "spec.hostnameOverride: \"a_b\" must not be set together with spec.hostN",
+            "spec.hostnameOverride: \"a_b\" must not be set together with spec.setH",
         ],
     );
     good("hostAliases: [{ip: 1.2.3.4, hostnames: [a, b.c]}, {ip: '::1'}]");
@@ -260,7 +260,7 @@ fn variables() {
         &[
             "env[0].name: is required",
             "env[1].name: \"A=B\" must be printable",
-            "env[2].valueFrom: must not be set beside value",
+            "env[2].valueFrom: must not be set together with value",
             "env[3].valueFrom: must have",
         ],
     );
@@ -318,7 +318,7 @@ fn volumes_and_mounts() {
             "spec.containers[0].volumeMounts[3].mountPath: \"a:b\" must not contain ':'",
             "spec.containers[0].volumeMounts[3].subPath: \"/x\" must be a relative path",
             "spec.containers[0].volumeMounts[3].subPathExpr: \"../y\" must not contain '..'",
-            "spec.containers[0].volumeMounts[3].subPathExpr: \"../y\" must not be set beside subPath",
+            "spec.containers[0].volumeMounts[3].subPathExpr: \"../y\" must not be set together with subPath",
         ],
     );
     bad(
@@ -327,7 +327,7 @@ fn volumes_and_mounts() {
         ),
         &[
             "spec.containers[0].volumeMounts[0].mountPropagation: \"Bidirectional\" must be of a privileged",
-            "spec.containers[0].volumeMounts[1].recursiveReadOnly: \"Enabled\" must be beside readOnly",
+            "spec.containers[0].volumeMounts[1].recursiveReadOnly: \"Enabled\" needs readOnly",
             "spec.containers[0].volumeMounts[1].recursiveReadOnly: \"Enabled\" must be without mountPropagation",
         ],
     );
@@ -388,8 +388,8 @@ fn security_contexts() {
     bad(
         "hostNetwork: true\nhostIPC: true\nsecurityContext: {sysctls: [{name: net.ipv4.tcp_rmem, value: '1'}, {name: kernel.shm_rmid_forced, value: '1'}, {name: vm.swappiness, value: '1'}, {name: vm/swappiness, value: '1'}]}",
         &[
-            "spec.securityContext.sysctls[0].name: \"net.ipv4.tcp_rmem\" must not be set beside spec.hostNetwork",
-            "spec.securityContext.sysctls[1].name: \"kernel.shm_rmid_forced\" must not be set beside spec.hostIPC",
+            "spec.securityContext.sysctls[0].name: \"net.ipv4.tcp_rmem\" must not be set together with spec.hostNetwork",
+            "spec.securityContext.sysctls[1].name: \"kernel.shm_rmid_forced\" must not be set together with spec.hostIPC",
             "spec.securityContext.sysctls[2].name: \"vm.swappiness\" must be a safe sysctl",
             "spec.securityContext.sysctls[3].name: \"vm/swappiness\" must be named once",
         ],
@@ -400,8 +400,8 @@ fn security_contexts() {
             "securityContext.runAsUser: \"-1\" must",
             "securityContext.seccompProfile.localhostProfile: \"../x\" must only be set with type Localhost",
             "securityContext.procMount: \"Unmasked\" must be Default",
-            "securityContext.allowPrivilegeEscalation: \"false\" must not be false beside privileged",
-            "securityContext.allowPrivilegeEscalation: \"false\" must not be false beside capability",
+            "securityContext.allowPrivilegeEscalation: \"false\" must not be false together with privileged",
+            "securityContext.allowPrivilegeEscalation: \"false\" must not be false together with capability",
         ],
     );
 }

@@ -4,7 +4,7 @@ use std::os::unix::net::UnixListener;
 use super::*;
 
 #[test]
-fn types() {
+fn the_path_must_match_its_type() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
     fs::create_dir(at("dir")).unwrap();
@@ -22,8 +22,8 @@ fn types() {
         ("BlockDevice", vec![]),
     ] {
         for name in ["dir", "file", "socket", "link", "dangling", "none"] {
-            let told = check(&at(name), kind);
-            assert_eq!(told.is_ok(), good.contains(&name), "{name} as {kind:?}: {told:?}");
+            let result = check(&at(name), kind);
+            assert_eq!(result.is_ok(), good.contains(&name), "{name} as {kind:?}: {result:?}");
         }
     }
     check(&device, "CharDevice").unwrap();
@@ -45,7 +45,7 @@ fn types() {
 }
 
 #[test]
-fn what_is_missing_is_made_where_it_is_said() {
+fn a_missing_path_is_created_only_on_request() {
     let dir = tempfile::tempdir().unwrap();
     let new = dir.path().join("a/b");
     check(&new, "DirectoryOrCreate").unwrap();
@@ -56,7 +56,7 @@ fn what_is_missing_is_made_where_it_is_said() {
     fs::write(new.join("file"), "kept").unwrap();
     check(&new.join("file"), "FileOrCreate").unwrap();
     assert_eq!(fs::read(new.join("file")).unwrap(), b"kept");
-    // Not its directory.
+    // The parent directory is not created.
     let error = check(&dir.path().join("x/file"), "FileOrCreate").unwrap_err().to_string();
     assert!(error.starts_with("create ") && error.contains("No such file"), "{error}");
 }

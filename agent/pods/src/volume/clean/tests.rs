@@ -10,7 +10,7 @@ fn bind(from: &Path, to: &Path) {
 }
 
 #[test]
-fn nothing_there_is_nothing_to_do() {
+fn removing_a_missing_directory_succeeds() {
     let dir = tempfile::tempdir().unwrap();
     clean(&dir.path().join("none")).unwrap();
     clean(&dir.path().join("none/below")).unwrap();
@@ -31,14 +31,14 @@ fn links_are_not_followed() {
     clean(&pod_dir).unwrap();
     assert!(!pod_dir.exists());
     assert_eq!(fs::read(outside.join("kept")).unwrap(), b"x");
-    // A link in the place of a pod's directory is no such directory.
+    // A link in place of the pod's directory is refused.
     symlink(&outside, &pod_dir).unwrap();
     assert!(clean(&pod_dir).is_err());
     assert!(outside.join("kept").exists());
 }
 
 #[test]
-fn deeper_than_files_can_be_open() {
+fn trees_deeper_than_the_limit_of_open_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
     let pod_dir = dir.path().join("u");
     fs::create_dir(&pod_dir).unwrap();
@@ -56,7 +56,7 @@ fn deeper_than_files_can_be_open() {
 }
 
 #[test]
-fn mounts_go_first_and_what_they_show_stays() {
+fn mounts_are_removed_first_and_their_contents_are_kept() {
     if !can_mount() {
         return;
     }
@@ -78,14 +78,14 @@ fn mounts_go_first_and_what_they_show_stays() {
     bind(&outside, &part);
     bind(&outside, &part);
     bind(&outside.join("kept"), &file);
-    // Somebody still uses it.
+    // The mount is still in use.
     let _used = fs::File::open(part.join("below/kept")).unwrap();
     clean(&pod_dir).unwrap();
     assert!(!pod_dir.exists());
     assert!(outside.join("kept").exists() && outside.join("below/kept").exists());
 }
 
-/// What is mounted after the mounts were taken away: the last guard, below the one that unmounts.
+/// The second safeguard: something is mounted after the mounts were removed.
 #[test]
 fn removal_stops_at_a_mount() {
     if !can_mount() {
@@ -97,12 +97,12 @@ fn removal_stops_at_a_mount() {
     fs::write(outside.join("kept"), "x").unwrap();
     let pod_dir = dir.path().join("u");
     fs::create_dir_all(pod_dir.join("v")).unwrap();
-    // Of the same file system: its device number is the same.
+    // A bind mount of the same file system has the same device number.
     bind(&outside, &pod_dir.join("v"));
     let top = open(&pod_dir, DIRECTORY, Mode::empty()).unwrap();
     let mut removal = Removal { top: top.as_fd(), pod_dir: &pod_dir, moved: 0 };
-    let told = removal.empty(top.as_fd(), &pod_dir, 0);
+    let result = removal.empty(top.as_fd(), &pod_dir, 0);
     umount(&pod_dir.join("v")).unwrap();
-    assert!(matches!(&told, Err(VolumeError::Mounted(at)) if *at == pod_dir.join("v")), "{told:?}");
+    assert!(matches!(&result, Err(VolumeError::Mounted(at)) if *at == pod_dir.join("v")), "{result:?}");
     assert!(outside.join("kept").exists());
 }

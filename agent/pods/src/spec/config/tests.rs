@@ -23,7 +23,7 @@ containers:
   volumeMounts: [{name: d, mountPath: /d}]
 ";
 
-/// Without devices.
+/// The facts about a run without devices.
 fn beginning<'a>(
     attempt: u32,
     ips: &'a [IpAddr],
@@ -39,7 +39,7 @@ fn ips() -> Vec<IpAddr> {
 }
 
 #[test]
-fn a_container() {
+fn the_whole_configuration_of_a_container() {
     let fixture = Fixture::new();
     let pod = pod(SPEC);
     let image = cri::Image::default();
@@ -72,7 +72,7 @@ fn a_container() {
 }
 
 #[test]
-fn its_files_are_there_and_what_it_said_stays() {
+fn files_are_created_and_the_termination_message_is_kept() {
     let fixture = Fixture::new();
     let pod = pod(SPEC);
     let paths = fixture.paths(&pod);
@@ -95,7 +95,7 @@ fn its_files_are_there_and_what_it_said_stays() {
 }
 
 #[test]
-fn what_cannot_be() {
+fn impossible_configurations_are_refused() {
     let fixture = Fixture::new();
     let refused = |spec: &str, name: &str| {
         let error = container_config(
@@ -111,13 +111,13 @@ fn what_cannot_be() {
         refused("containers: [{name: c, lifecycle: {stopSignal: SIGFOO}}]", "c"),
         "stopSignal \"SIGFOO\" is no signal that a runtime knows"
     );
-    // Nothing is on the disk of a container that was refused.
+    // A refused container leaves nothing on the disk.
     assert!(!fixture.host().state_pods.exists());
 }
 
-/// The hash is of name and image alone.
+/// The hash covers only name and image.
 #[test]
-fn the_hash_tells_another_image() {
+fn the_hash_changes_with_the_image() {
     let hash = |spec: &str| {
         let pod = pod(spec);
         labels::container_annotations(&pod, &pod.spec.containers[0], 0)["io.kubernetes.container.hash"]
@@ -141,7 +141,7 @@ fn grace_periods() {
 }
 
 #[test]
-fn on_the_nodes_network_its_addresses() {
+fn a_pod_on_the_host_network_has_the_nodes_addresses() {
     let fixture = Fixture::new();
     let spec = "hostNetwork: true\ncontainers: [{name: c, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]}]";
     let pod = pod(spec);
@@ -154,7 +154,7 @@ fn on_the_nodes_network_its_addresses() {
 }
 
 #[test]
-fn old_termination_messages_go() {
+fn old_termination_messages_are_removed() {
     let fixture = Fixture::new();
     let pod = pod("containers: [{name: c}]");
     for attempt in 0..5 {
@@ -166,7 +166,7 @@ fn old_termination_messages_go() {
 }
 
 #[test]
-fn what_comes_with_devices() {
+fn devices_add_variables_mounts_and_annotations() {
     let fixture = Fixture::new();
     let injection = DeviceInjection {
         envs: [("A", "other"), ("B", "given")]

@@ -1,14 +1,14 @@
-//! A pod's whole life in a real containerd, and what a restart of containerd does to the connection. Without one
-//! these say that they are skipped.
+//! The life of a pod in a real containerd, and the effect of a restart of containerd on the connection. Skipped
+//! without containerd.
 
 use std::time::{Duration, Instant};
 
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
-use super::*;
+use crate::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
+use crate::*;
 
-/// A container that runs a shell's script.
+/// A container that runs a shell script.
 fn shell(name: &str, script: &str) -> cri::ContainerConfig {
     let command = ["/bin/busybox", "sh", "-c", script].map(String::from).to_vec();
     cri::ContainerConfig { command, log_path: format!("{name}/0.log"), ..container_config(name) }
@@ -58,7 +58,7 @@ async fn a_pods_life() {
     let sandbox = client.run_sandbox(pod.clone()).await.unwrap();
     assert_eq!(client.sandbox_status(&sandbox).await.unwrap().state(), cri::PodSandboxState::SandboxReady);
 
-    // Two pods' labels are told apart.
+    // Only the pod with the label is listed.
     let other_uid = "0e7c2d54-93c2-4bd1-8d1e-1f6f5e9e6c11";
     let other = sandbox_config("web-1", other_uid, &format!("{}/pod{other_uid}", containerd.cgroup_root()));
     let other = client.run_sandbox(other).await.unwrap();
@@ -72,7 +72,7 @@ async fn a_pods_life() {
     assert_eq!((named.sandboxes.len(), named.containers.len()), (0, 1));
     assert_eq!(client.list().await.unwrap().sandboxes.len(), 2);
 
-    // How it ended, and what it said.
+    // Its exit status and termination message.
     let status = ended(&client, &main).await;
     assert_eq!((status.exit_code, status.reason.as_str()), (3, "Error"));
     let log = std::path::Path::new(&pod.log_directory).join("main/0.log");
@@ -82,7 +82,7 @@ async fn a_pods_life() {
     lines.sort_unstable();
     assert_eq!(lines, ["oops", "out"]);
 
-    // TERM is refused, so the grace runs out.
+    // TERM is ignored, so it is killed after the grace period.
     let stubborn =
         run(&client, &sandbox, &pod, shell("stubborn", "trap '' TERM; while :; do sleep 1; done")).await;
     let yes = client
@@ -104,13 +104,13 @@ async fn a_pods_life() {
     assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(ended(&client, &stubborn).await.exit_code, 137);
 
-    // What cannot be started says why.
+    // The error of a container that cannot be started has the reason.
     let config = cri::ContainerConfig { command: vec!["/none".into()], ..container_config("none") };
     let none = client.create_container(&sandbox, config, pod.clone()).await.unwrap();
     let error = client.start_container(&none).await.unwrap_err();
     assert!(error.message().contains("/none") && !error.is_unavailable(), "{error}");
 
-    // Twice each: what is gone is stopped and removed.
+    // Each call twice: stopping or removing what does not exist succeeds.
     for _ in 0..2 {
         client.remove_container(&main).await.unwrap();
         client.stop_sandbox(&sandbox).await.unwrap();
@@ -123,12 +123,12 @@ async fn a_pods_life() {
     assert!(client.sandbox_status(&sandbox).await.unwrap_err().is_not_found());
     assert_eq!(client.list().await.unwrap(), Listing::default());
 
-    // No registry answers at this name, and the error is the runtime's.
+    // No registry exists at this name; the error is that of the runtime.
     let error = client.pull("localhost:1/none:1", pod).await.unwrap_err();
     assert!(!error.is_unavailable() && error.to_string().contains("PullImage localhost:1/none:1"), "{error}");
 }
 
-/// The connection is made again by the first call after the restart: no caller need do it.
+/// The first call after the restart reopens the connection.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn containerd_is_killed_and_started_again() {
     let Some(mut containerd) = Containerd::start() else { return };
@@ -141,7 +141,7 @@ async fn containerd_is_killed_and_started_again() {
     let sandbox = client.run_sandbox(pod.clone()).await.unwrap();
     let id = run(&client, &sandbox, &pod, shell("main", "while :; do sleep 1; done")).await;
     for _ in 0..2 {
-        // A call that waits when it breaks ends then, not at its limit.
+        // A call in progress ends when the connection breaks, not at its time limit.
         let waiting = client.clone();
         let (container, began) = (id.clone(), Instant::now());
         let call = tokio::spawn(async move {
@@ -152,7 +152,7 @@ async fn containerd_is_killed_and_started_again() {
         containerd.kill();
         let broken = call.await.unwrap().unwrap_err();
         assert!(broken.is_unavailable() && began.elapsed() < Duration::from_secs(5), "{broken}");
-        // Nobody behind the socket. The first call may still have met the broken connection.
+        // No process listens on the socket. The first call may still use the broken connection.
         for n in 0..3 {
             let away = client.list().await.unwrap_err();
             assert!(away.is_unavailable(), "{away:?}");
@@ -160,7 +160,7 @@ async fn containerd_is_killed_and_started_again() {
             assert!(refused || n == 0, "call {n}: {away:?}");
         }
         containerd.spawn_again();
-        // Every failure until it is up says that it is away; then everything works.
+        // Until it is up, every call fails as unavailable; then everything works.
         let deadline = Instant::now() + Duration::from_secs(30);
         loop {
             match client.container_status(&id).await {

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use super::tests::{check, pod};
+use super::{check, pod};
 
 const HEADER: &str = "httpHeaders[0].name";
 

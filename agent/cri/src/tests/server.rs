@@ -1,4 +1,4 @@
-//! Against a runtime of our own, which answers what an installed one cannot be made to.
+//! Tests with a fake runtime, for responses that an installed runtime cannot be made to give.
 
 use std::pin::Pin;
 
@@ -8,18 +8,18 @@ use tokio::net::UnixListener;
 use tokio_stream::wrappers::UnixListenerStream;
 use tonic::{Request, Response, Status};
 
-use super::*;
+use crate::*;
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
 
-/// What the runtime answers.
+/// The responses of the fake runtime.
 #[derive(Debug, Clone, Default)]
 struct Answers {
     config: Option<Result<cri::RuntimeConfigResponse, tonic::Code>>,
     conditions: Vec<cri::RuntimeCondition>,
 }
 
-/// Calls that this runtime does not know; spelled out as `async_trait` would, which does not look into macros.
+/// Unimplemented calls; written as `async_trait` expands them, because it does not expand macros.
 macro_rules! unknown {
     ($($name:ident($request:ident) -> $answer:ident),* $(,)?) => {
         $(fn $name<'s, 'f>(
@@ -83,7 +83,7 @@ impl RuntimeService for Answers {
     }
 }
 
-/// A client of a runtime with these answers; it is there as long as the directory.
+/// A client of a runtime with these responses, which exists as long as the directory.
 fn serve(answers: Answers) -> (tempfile::TempDir, Client) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("cri.sock");

@@ -6,7 +6,7 @@ fn image(uid: Option<i64>, username: &str) -> cri::Image {
 }
 
 /// A pod's context and a container's, both as YAML.
-fn told(
+fn context_of(
     of_pod: &str,
     own: &str,
     image: &cri::Image,
@@ -17,8 +17,8 @@ fn told(
 }
 
 #[test]
-fn nothing_said() {
-    let sc = told("null", "null", &image(None, "")).unwrap();
+fn defaults_without_a_security_context() {
+    let sc = context_of("null", "null", &image(None, "")).unwrap();
     assert_eq!(sc.run_as_user, Some(id(0)));
     assert_eq!((sc.privileged, sc.readonly_rootfs, sc.no_new_privs), (false, false, false));
     assert_eq!((&sc.capabilities, &sc.apparmor, &sc.selinux_options), (&None, &None, &None));
@@ -31,16 +31,16 @@ fn nothing_said() {
 }
 
 #[test]
-fn the_container_goes_before_the_pod() {
+fn the_containers_context_overrides_the_pods() {
     let of_pod = "{runAsUser: 1, runAsGroup: 2, fsGroup: 3, supplementalGroups: [4, 5], supplementalGroupsPolicy: Strict, seLinuxOptions: {level: s0}, seccompProfile: {type: RuntimeDefault}}";
-    let sc = told(of_pod, "{}", &image(Some(9), "")).unwrap();
+    let sc = context_of(of_pod, "{}", &image(Some(9), "")).unwrap();
     assert_eq!((sc.run_as_user, sc.run_as_group), (Some(id(1)), Some(id(2))));
     assert_eq!(sc.supplemental_groups, [3, 4, 5]);
     assert_eq!(sc.supplemental_groups_policy, i32::from(cri::SupplementalGroupsPolicy::Strict));
     assert_eq!(sc.selinux_options.unwrap().level, "s0");
     assert_eq!(sc.seccomp, Some(seccomp::runtime_default()));
     let own = "{runAsUser: 7, runAsGroup: 8, seLinuxOptions: {role: r}, privileged: true, readOnlyRootFilesystem: true, capabilities: {add: [NET_ADMIN], drop: [ALL]}, seccompProfile: {type: Localhost, localhostProfile: a/b.json}, appArmorProfile: {type: Localhost, localhostProfile: p}}";
-    let sc = told(of_pod, own, &image(Some(9), "")).unwrap();
+    let sc = context_of(of_pod, own, &image(Some(9), "")).unwrap();
     assert_eq!((sc.run_as_user, sc.run_as_group), (Some(id(7)), Some(id(8))));
     assert_eq!(sc.selinux_options.unwrap(), cri::SeLinuxOption { role: "r".into(), ..Default::default() });
     assert!(sc.privileged && sc.readonly_rootfs);
@@ -54,9 +54,9 @@ fn the_container_goes_before_the_pod() {
 }
 
 #[test]
-fn the_images_user() {
+fn the_user_of_the_image_is_the_default() {
     let user = |image: &cri::Image, own: &str| {
-        let sc = told("null", own, image).unwrap();
+        let sc = context_of("null", own, image).unwrap();
         (sc.run_as_user.map(|id| id.value), sc.run_as_username)
     };
     assert_eq!(user(&image(Some(12), ""), "{}"), (Some(12), String::new()));
@@ -66,9 +66,9 @@ fn the_images_user() {
 }
 
 #[test]
-fn nobody_is_root_who_must_not_be() {
+fn run_as_non_root_is_enforced() {
     let refused = |of_pod: &str, own: &str, image: &cri::Image| {
-        told(of_pod, own, image).map(drop).map_err(|error| {
+        context_of(of_pod, own, image).map(drop).map_err(|error| {
             assert_eq!(error.reason(), "CreateContainerConfigError");
             error.to_string()
         })
@@ -78,7 +78,7 @@ fn nobody_is_root_who_must_not_be() {
     assert_eq!(refused(must, "{}", &number), Ok(()));
     assert_eq!(refused(must, "{runAsUser: 3}", &name), Ok(()));
     assert_eq!(refused("null", "{runAsNonRoot: false}", &root), Ok(()));
-    // The container's word counts, whichever it is.
+    // The container's setting overrides the pod's in both directions.
     assert_eq!(refused(must, "{runAsNonRoot: false}", &root), Ok(()));
     let at = "(pod: \"p_ns(u)\", container: c)";
     assert_eq!(
@@ -98,29 +98,29 @@ fn nobody_is_root_who_must_not_be() {
 }
 
 #[test]
-fn no_new_privileges_only_where_it_is_said() {
-    let told = |own: &str| told("null", own, &image(None, "")).unwrap().no_new_privs;
-    assert!(!told("{}") && !told("{allowPrivilegeEscalation: true}"));
-    assert!(told("{allowPrivilegeEscalation: false}"));
+fn no_new_privileges_is_set_only_on_request() {
+    let context_of = |own: &str| context_of("null", own, &image(None, "")).unwrap().no_new_privs;
+    assert!(!context_of("{}") && !context_of("{allowPrivilegeEscalation: true}"));
+    assert!(context_of("{allowPrivilegeEscalation: false}"));
 }
 
 #[test]
 fn proc_unmasked() {
-    let sc = told("null", "{procMount: Unmasked}", &image(None, "")).unwrap();
+    let sc = context_of("null", "{procMount: Unmasked}", &image(None, "")).unwrap();
     assert!(sc.masked_paths.is_empty() && sc.readonly_paths.is_empty());
 }
 
 #[test]
 fn namespaces_shared() {
-    let told = |spec: &str| {
+    let context_of = |spec: &str| {
         let options = namespaces(&pod(&format!("{spec}\ncontainers: [{{name: c}}]")));
         [options.network(), options.pid(), options.ipc()]
     };
     use cri::NamespaceMode::{Container, Node, Pod};
-    assert_eq!(told("hostNetwork: true"), [Node, Container, Pod]);
-    assert_eq!(told("hostPID: true"), [Pod, Node, Pod]);
-    assert_eq!(told("hostIPC: true"), [Pod, Container, Node]);
-    assert_eq!(told("shareProcessNamespace: true"), [Pod, Pod, Pod]);
+    assert_eq!(context_of("hostNetwork: true"), [Node, Container, Pod]);
+    assert_eq!(context_of("hostPID: true"), [Pod, Node, Pod]);
+    assert_eq!(context_of("hostIPC: true"), [Pod, Container, Node]);
+    assert_eq!(context_of("shareProcessNamespace: true"), [Pod, Pod, Pod]);
 }
 
 #[test]
@@ -143,12 +143,12 @@ fn seccomp_default_and_apparmor_by_annotation() {
 
 #[test]
 fn a_sandbox_is_privileged_with_one_container() {
-    let told = |spec: &str| sandbox(&pod(spec));
-    let sc = told(
+    let context_of = |spec: &str| sandbox(&pod(spec));
+    let sc = context_of(
         "securityContext: {runAsUser: 5, fsGroup: 6}\ninitContainers: [{name: i, securityContext: {privileged: true}}]\ncontainers: [{name: c}]",
     );
     assert!(sc.privileged);
     assert_eq!((sc.run_as_user, sc.supplemental_groups), (Some(id(5)), vec![6]));
     assert_eq!(sc.seccomp, Some(seccomp::runtime_default()));
-    assert!(!told("containers: [{name: c}]").privileged);
+    assert!(!context_of("containers: [{name: c}]").privileged);
 }

@@ -11,7 +11,7 @@ fn wanted(spec: &str) -> Result<Wanted, VolumeError> {
 }
 
 #[test]
-fn media() {
+fn the_medium_is_parsed() {
     assert_eq!(Medium::parse(""), Some(Medium::Disk));
     assert_eq!(Medium::parse("Memory"), Some(Medium::Memory));
     assert_eq!(Medium::parse("HugePages"), Some(Medium::HugePages(None)));
@@ -21,9 +21,9 @@ fn media() {
     }
 }
 
-/// The node has 8 GiB for pods.
+/// The node has 8 GiB allocatable.
 #[test]
-fn the_least_of_three_sizes() {
+fn the_size_is_the_minimum_of_three() {
     let size = |limit: &str, container: &str| {
         let spec = format!(
             "volumes: [{{name: v, emptyDir: {{medium: Memory, {limit}}}}}]\ncontainers: [{{name: c, {container}}}]"
@@ -44,7 +44,7 @@ fn the_least_of_three_sizes() {
 }
 
 #[test]
-fn pages_of_one_size() {
+fn all_huge_pages_must_have_the_same_size() {
     let spec = |limits: &str| {
         format!(
             "volumes: [{{name: v, emptyDir: {{medium: HugePages}}}}]\ncontainers: [{{name: c, resources: {{limits: {{{limits}}}}}}}]"

@@ -3,7 +3,7 @@ use crate::spec::fixture::{Fixture, pod};
 
 const VOLUMES: &str = "volumes: [{name: e}, {name: h, hostPath: {path: /srv}}, {name: d, downwardAPI: {}}]";
 
-fn told(fixture: &Fixture, spec: &str, ips: &[&str]) -> Result<Mounts, String> {
+fn mounts_of(fixture: &Fixture, spec: &str, ips: &[&str]) -> Result<Mounts, String> {
     let pod = pod(&format!("{VOLUMES}\n{spec}"));
     let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
     let container = &pod.spec.containers[0];
@@ -15,22 +15,22 @@ fn mounted(text: &str) -> String {
     format!("containers: [{{name: c, env: [{{name: A, value: x/y}}], volumeMounts: [{text}]}}]")
 }
 
-/// `container path < host path`, without the pod's directory.
+/// The mounts as `container path < host path`, with `~` for the pod's directory.
 fn paths(fixture: &Fixture, mounts: &Mounts) -> Vec<String> {
-    let home = fixture.host().state_pods.join("u").display().to_string();
+    let pod_dir = fixture.host().state_pods.join("u").display().to_string();
     let one =
-        |mount: &cri::Mount| format!("{} < {}", mount.container_path, mount.host_path.replace(&home, "~"));
+        |mount: &cri::Mount| format!("{} < {}", mount.container_path, mount.host_path.replace(&pod_dir, "~"));
     mounts.mounts.iter().map(one).collect()
 }
 
 #[test]
-fn places() {
+fn volumes_are_mounted_from_the_pods_directories() {
     let fixture = Fixture::new();
     let spec = mounted(
         "{name: e, mountPath: /e}, {name: h, mountPath: h, readOnly: true}, {name: d, mountPath: /d}, \
          {name: e, mountPath: /s, subPath: a/b}, {name: h, mountPath: /t, subPathExpr: 'logs/$(A)'}",
     );
-    let all = told(&fixture, &spec, &["10.0.0.1"]).unwrap();
+    let all = mounts_of(&fixture, &spec, &["10.0.0.1"]).unwrap();
     assert_eq!(
         paths(&fixture, &all),
         [
@@ -51,9 +51,9 @@ fn places() {
 }
 
 #[test]
-fn the_hosts_file_only_where_it_has_a_place() {
+fn the_hosts_file_is_not_mounted_over_a_volume() {
     let fixture = Fixture::new();
-    let hosts = |spec: &str, ips: &[&str]| told(&fixture, spec, ips).unwrap().hosts;
+    let hosts = |spec: &str, ips: &[&str]| mounts_of(&fixture, spec, ips).unwrap().hosts;
     assert!(!hosts("containers: [{name: c}]", &[]));
     assert!(hosts("hostNetwork: true\ncontainers: [{name: c}]", &[]));
     let own = mounted("{name: e, mountPath: /etc/hosts, subPath: hosts}");
@@ -61,9 +61,9 @@ fn the_hosts_file_only_where_it_has_a_place() {
 }
 
 #[test]
-fn another_termination_message() {
+fn the_path_of_the_termination_message_can_be_set() {
     let fixture = Fixture::new();
-    let all = told(&fixture, "containers: [{name: c, terminationMessagePath: /tmp/why}]", &[]).unwrap();
+    let all = mounts_of(&fixture, "containers: [{name: c, terminationMessagePath: /tmp/why}]", &[]).unwrap();
     assert_eq!(paths(&fixture, &all), ["/tmp/why < ~/containers/c/3"]);
 }
 
@@ -71,7 +71,7 @@ fn another_termination_message() {
 fn propagation_and_what_is_refused() {
     let mut fixture = Fixture::new();
     let first = |fixture: &Fixture, text: &str| {
-        told(fixture, &mounted(text), &[]).map(|mut all| all.mounts.swap_remove(0))
+        mounts_of(fixture, &mounted(text), &[]).map(|mut all| all.mounts.swap_remove(0))
     };
     let of = |fixture: &Fixture, text: &str| {
         first(fixture, &format!("{{name: h, mountPath: /h, {text}}}")).map(|m| m.propagation())

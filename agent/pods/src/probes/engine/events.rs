@@ -1,20 +1,20 @@
-//! What the journal is told of a run: every change of result, the first failure of a row, and the first warning or error
-//! of a row. Pure.
+//! Events of a run for the journal: every change of result, the first failure in a row, and the first warning or error
+//! in a row. Pure.
 
-use crate::probes::{Answer, Standing};
+use crate::probes::{Answer, ProbeState};
 use nodewarden_manifest::ProbeSpec;
 use nodewarden_model::{Outcome, Verdict};
 
-/// Reasons of events.
+/// Reasons of the events.
 const UNHEALTHY: &str = "Unhealthy";
 const HEALTHY: &str = "Healthy";
 const WARNING: &str = "ProbeWarning";
 const ERROR: &str = "ProbeError";
 
-/// Bytes of output in an event: what an event's message may have in Kubernetes.
+/// Maximum length of output in an event in bytes, as for messages of events in Kubernetes.
 const LONGEST: usize = 1024;
 
-/// What was out of the ordinary about the run before.
+/// Whether the previous run ended with a warning or an error.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Before {
     #[default]
@@ -25,37 +25,37 @@ pub enum Before {
 
 pub type Events = Vec<(&'static str, String)>;
 
-/// After a run that said something about the application. `standing` is how its probe stands now.
+/// Events after a run with an answer. `probe_state` is the state of the probe after the run.
 pub fn of_answer(
     spec: &ProbeSpec,
-    standing: &Standing,
+    probe_state: &ProbeState,
     change: Option<Verdict>,
     answer: &Answer,
     before: &mut Before,
 ) -> Events {
     let name = spec.kind.name();
     let mut events = Vec::new();
-    let mut tell = |reason, what: String| events.push((reason, sentence(name, &what, &answer.output)));
-    let (run, threshold) = (standing.run, spec.failure_threshold);
+    let mut push = |reason, what: String| events.push((reason, sentence(name, &what, &answer.output)));
+    let (run, threshold) = (probe_state.run, spec.failure_threshold);
     match (change, answer.outcome) {
-        (Some(Verdict::Success), _) => tell(HEALTHY, "succeeded".to_owned()),
-        (Some(Verdict::Failure), _) if run > 1 => tell(UNHEALTHY, format!("failed {run} times")),
-        (Some(Verdict::Failure), _) => tell(UNHEALTHY, "failed".to_owned()),
-        (None, Outcome::Failure) if run == 1 && standing.result == Some(Verdict::Failure) => {
-            tell(UNHEALTHY, "failed again".to_owned());
+        (Some(Verdict::Success), _) => push(HEALTHY, "succeeded".to_owned()),
+        (Some(Verdict::Failure), _) if run > 1 => push(UNHEALTHY, format!("failed {run} times")),
+        (Some(Verdict::Failure), _) => push(UNHEALTHY, "failed".to_owned()),
+        (None, Outcome::Failure) if run == 1 && probe_state.result == Some(Verdict::Failure) => {
+            push(UNHEALTHY, "failed again".to_owned());
         }
-        (None, Outcome::Failure) if run == 1 => tell(UNHEALTHY, format!("failed (1 of {threshold})")),
+        (None, Outcome::Failure) if run == 1 => push(UNHEALTHY, format!("failed (1 of {threshold})")),
         _ => {}
     }
     let now = if answer.outcome == Outcome::Warning { Before::Warning } else { Before::Nothing };
     if now == Before::Warning && *before != now {
-        tell(WARNING, "warning".to_owned());
+        push(WARNING, "warning".to_owned());
     }
     *before = now;
     events
 }
 
-/// After a run that went wrong itself.
+/// Events after a run that failed because of the prober.
 pub fn of_error(spec: &ProbeSpec, error: &str, before: &mut Before) -> Events {
     let first = std::mem::replace(before, Before::Error) != Before::Error;
     first.then(|| (ERROR, sentence(spec.kind.name(), "errored", error))).into_iter().collect()
@@ -83,7 +83,7 @@ mod tests {
     fn a_life() {
         let mut spec = spec(ProbeKind::Readiness, HandlerKind::HttpGet);
         (spec.success_threshold, spec.failure_threshold) = (2, 3);
-        let (mut standing, mut before) = (Standing::default(), Before::default());
+        let (mut probe_state, mut before) = (ProbeState::default(), Before::default());
         let steps: [(&str, &[(&str, &str)]); 21] = [
             ("F", &[("Unhealthy", "Readiness probe failed (1 of 3): said")]),
             ("F", &[]),
@@ -104,7 +104,7 @@ mod tests {
             ("E", &[("ProbeError", "Readiness probe errored: broken")]),
             ("F", &[("Unhealthy", "Readiness probe failed (1 of 3): said")]),
             ("E", &[("ProbeError", "Readiness probe errored: broken")]),
-            // An error in between breaks no row.
+            // An error in between does not interrupt a row.
             ("F", &[]),
             ("F", &[("Unhealthy", "Readiness probe failed 3 times: said")]),
         ];
@@ -114,15 +114,16 @@ mod tests {
                 "W" => Outcome::Warning,
                 _ => Outcome::Failure,
             };
-            let told = if run == "E" {
+            let run_result = if run == "E" {
                 of_error(&spec, "broken", &mut before)
             } else {
                 let answer = Answer { outcome, output: "said\n".to_owned() };
-                let change = rules::take(&spec, &mut standing, outcome.verdict());
-                of_answer(&spec, &standing, change, &answer, &mut before)
+                let change = rules::take(&spec, &mut probe_state, outcome.verdict());
+                of_answer(&spec, &probe_state, change, &answer, &mut before)
             };
-            let told: Vec<_> = told.iter().map(|(reason, message)| (*reason, message.as_str())).collect();
-            assert_eq!(told, wanted, "step {number}");
+            let run_result: Vec<_> =
+                run_result.iter().map(|(reason, message)| (*reason, message.as_str())).collect();
+            assert_eq!(run_result, wanted, "step {number}");
         }
     }
 
@@ -140,14 +141,14 @@ mod tests {
     fn a_threshold_of_one_and_a_success_with_a_warning() {
         let mut spec = spec(ProbeKind::Liveness, HandlerKind::HttpGet);
         (spec.success_threshold, spec.failure_threshold) = (1, 1);
-        let mut standing = Standing::default();
-        let mut told = |outcome: Outcome| {
-            let change = rules::take(&spec, &mut standing, outcome.verdict());
+        let mut probe_state = ProbeState::default();
+        let mut run_result = |outcome: Outcome| {
+            let change = rules::take(&spec, &mut probe_state, outcome.verdict());
             let answer = Answer { outcome, output: String::new() };
-            of_answer(&spec, &standing, change, &answer, &mut Before::default())
+            of_answer(&spec, &probe_state, change, &answer, &mut Before::default())
         };
         let healthy = (HEALTHY, "Liveness probe succeeded".to_owned());
-        assert_eq!(told(Outcome::Warning), [healthy, (WARNING, "Liveness probe warning".to_owned())]);
-        assert_eq!(told(Outcome::Failure), [(UNHEALTHY, "Liveness probe failed".to_owned())]);
+        assert_eq!(run_result(Outcome::Warning), [healthy, (WARNING, "Liveness probe warning".to_owned())]);
+        assert_eq!(run_result(Outcome::Failure), [(UNHEALTHY, "Liveness probe failed".to_owned())]);
     }
 }

@@ -1,4 +1,4 @@
-//! What is told of a collection. Pure.
+//! Text and JSON of a garbage collection's steps and outcome. Pure.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,40 +9,40 @@ use crate::cli::format::{bytes, printable};
 use crate::cli::images::short;
 use nodewarden_api::grpc::time;
 
-/// A collection as far as it has come.
+/// Progress of a collection: the sums over its steps so far.
 #[derive(Debug, Default)]
-pub struct Told {
-    /// Of images, by id.
+pub struct Progress {
+    /// Sizes of images in bytes, by image ID.
     sizes: HashMap<String, u64>,
     wanted: u64,
     dry: bool,
     freed: u64,
-    /// Bytes of the images that would go, by the runtime's word.
+    /// Bytes of the images that would be removed, as reported by the runtime.
     planned: u64,
-    /// Removals that succeeded or are planned, by what.
-    gone: BTreeMap<String, usize>,
+    /// Number of removals that succeeded or are planned, by kind of object.
+    removed: BTreeMap<String, usize>,
     failed: usize,
 }
 
-impl Told {
+impl Progress {
     pub fn new(sizes: HashMap<String, u64>, wanted: u64, dry: bool) -> Self {
         Self { sizes, wanted, dry, ..Self::default() }
     }
 
-    /// Takes a step in.
+    /// Adds a step to the sums.
     pub fn count(&mut self, step: &GarbageStep) {
         self.freed = self.freed.saturating_add(step.freed_bytes.unwrap_or(0));
         if !step.error.is_empty() {
             self.failed += 1;
             return;
         }
-        *self.gone.entry(step.what.clone()).or_default() += 1;
+        *self.removed.entry(step.what.clone()).or_default() += 1;
         if step.what == "image" {
             self.planned = self.planned.saturating_add(self.sizes.get(&step.id).copied().unwrap_or(0));
         }
     }
 
-    /// Takes a step in, and tells it in a line.
+    /// Adds a step to the sums and returns its line.
     pub fn step(&mut self, step: &GarbageStep) -> String {
         self.count(step);
         let id = short(&step.id);
@@ -73,26 +73,26 @@ impl Told {
         }
     }
 
-    /// The last line.
+    /// The last line of the output.
     pub fn summary(&self, outcome: &GarbageOutcome) -> String {
-        let gone = self.gone.iter().map(|(what, n)| counted(what, *n)).collect::<Vec<_>>().join(", ");
+        let removed = self.removed.iter().map(|(what, n)| counted(what, *n)).collect::<Vec<_>>().join(", ");
         let wanted = match outcome.wanted_bytes {
             0 => String::new(),
             wanted => format!(" of {} wanted", bytes(wanted)),
         };
-        match (self.dry, gone.is_empty()) {
+        match (self.dry, removed.is_empty()) {
             (_, true) if outcome.wanted_bytes == 0 && self.failed == 0 => "Nothing to collect".to_owned(),
-            (true, true) => format!("Nothing may go; 0{wanted}"),
-            (true, false) if self.planned == 0 => format!("Would remove {gone}"),
+            (true, true) => format!("Nothing can be removed; 0{wanted}"),
+            (true, false) if self.planned == 0 => format!("Would remove {removed}"),
             (true, false) => {
-                format!("Would remove {gone}; {} by the runtime's word{wanted}", bytes(self.planned))
+                format!("Would remove {removed}; {}{wanted} (runtime-reported)", bytes(self.planned))
             }
             (false, true) => format!("Nothing removed; freed {}{wanted}", bytes(outcome.freed_bytes)),
-            (false, false) => format!("Removed {gone}; freed {}{wanted}", bytes(outcome.freed_bytes)),
+            (false, false) => format!("Removed {removed}; freed {}{wanted}", bytes(outcome.freed_bytes)),
         }
     }
 
-    /// What of it did not come about; none of a plan.
+    /// Failed removals and a missed target; always empty for a plan.
     pub fn problems(&self, outcome: &GarbageOutcome) -> Vec<String> {
         if self.dry {
             return Vec::new();
@@ -103,7 +103,7 @@ impl Told {
         });
         let short = (outcome.wanted_bytes > 0 && !outcome.reached).then(|| {
             format!(
-                "not enough was freed ({} of {}): `nodewarden images` tells why the others stay",
+                "not enough was freed ({} of {}): `nodewarden images` shows why the other images are kept",
                 bytes(outcome.freed_bytes),
                 bytes(outcome.wanted_bytes)
             )

@@ -1,4 +1,4 @@
-//! Runs what hyper's HTTP/2 wants to run beside a request in the request's own future: nothing outlives it.
+//! An executor that runs hyper's HTTP/2 background tasks within the future of the request, so that none outlives it.
 
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -11,18 +11,18 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use hyper::rt::Executor;
 
-/// What is to be run; a clone asks the same one.
+/// The tasks to run; clones share them.
 #[derive(Clone, Default)]
-pub(crate) struct Beside(Arc<Mutex<Vec<BoxFuture<'static, ()>>>>);
+pub(crate) struct LocalExecutor(Arc<Mutex<Vec<BoxFuture<'static, ()>>>>);
 
-impl<F: Future<Output = ()> + Send + 'static> Executor<F> for Beside {
+impl<F: Future<Output = ()> + Send + 'static> Executor<F> for LocalExecutor {
     fn execute(&self, future: F) {
         self.0.lock().push(Box::pin(future));
     }
 }
 
-impl Beside {
-    /// Runs it all for as long as `own` takes; what is unfinished then is gone.
+impl LocalExecutor {
+    /// Runs the tasks until `own` completes; unfinished ones are dropped.
     pub async fn run<F: Future>(&self, own: F) -> F::Output {
         let mut own = pin!(own);
         let mut running = FuturesUnordered::new();
@@ -30,7 +30,7 @@ impl Beside {
             if let Poll::Ready(done) = own.as_mut().poll(cx) {
                 return Poll::Ready(done);
             }
-            // Until none of them goes on by itself; they may ask for more.
+            // Repeated until no task makes progress, because tasks may add others.
             loop {
                 let asked = self.take();
                 if asked.is_empty() && !matches!(running.poll_next_unpin(cx), Poll::Ready(Some(()))) {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use super::*;
+use crate::*;
 
 const HEAD: &str = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n";
 

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::super::tests::{Cleaned, can_mount};
 use super::*;
 
-/// A volume, a secret beside it, and a pod's directory.
+/// A volume, a secret outside it, and a pod's directory.
 struct Stage {
     dir: tempfile::TempDir,
     _cleaned: Cleaned,
@@ -95,8 +95,8 @@ fn nothing_leads_out() {
         "magic",
         "loop",
     ] {
-        let told = stage.bind(path);
-        assert!(matches!(told, Err(VolumeError::Escape { .. })), "{path}: {told:?}");
+        let result = stage.bind(path);
+        assert!(matches!(result, Err(VolumeError::Escape { .. })), "{path}: {result:?}");
     }
     assert_eq!(fs::read_dir(&secret).unwrap().count(), 1);
 }

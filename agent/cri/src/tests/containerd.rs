@@ -1,10 +1,10 @@
-//! Against a real containerd. Without one these say that they are skipped.
+//! Tests with a real containerd. Skipped without containerd.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::containerd_fixture::{Containerd, IMAGE, container_config, group_directories, sandbox_config};
-use super::*;
+use crate::containerd_fixture::{Containerd, IMAGE, container_config, group_directories, sandbox_config};
+use crate::*;
 use nodewarden_machine::cgroup::control::DriverKind;
 use nodewarden_machine::cgroup::identify;
 use nodewarden_manifest::QosClass;
@@ -30,7 +30,7 @@ async fn names_of_a_real_pod() {
     assert_eq!(client.list().await.unwrap(), Listing::default());
     let conditions = client.conditions().await.unwrap();
     assert!(conditions.iter().any(|c| c.kind == "RuntimeReady" && c.holds), "{conditions:?}");
-    // 2.0 is the first that tells; the fixture's configuration has SystemdCgroup = false.
+    // 2.0 is the first version that reports it; the fixture's configuration has SystemdCgroup = false.
     let driver = client.cgroup_driver().await.unwrap();
     let tells = !version.version.trim_start_matches('v').starts_with("1.");
     assert_eq!(driver, tells.then_some(DriverKind::Cgroupfs), "{version}");
@@ -41,14 +41,14 @@ async fn names_of_a_real_pod() {
         return;
     }
 
-    // A pod as the kubelet makes it, on the node's network.
+    // A pod as the kubelet creates it, on the host network.
     let parent = format!("{}/kubepods/burstable/pod{UID}", containerd.cgroup_root());
     let config = sandbox_config("web-0", UID, &parent);
     let sandbox = client.run_sandbox(config.clone()).await.unwrap();
     let container = client.create_container(&sandbox, container_config("nginx"), config).await.unwrap();
     client.start_container(&container).await.unwrap();
 
-    // The cgroups are where identify() expects them, and their names are found without anybody waiting.
+    // The cgroups are where identify() expects them, and their names are found without waiting.
     let pod = Some(PodNames { namespace: "shop".into(), name: "web-0".into() });
     let of = |id: &str, sandbox, names| Identity::Container {
         pod_uid: UID.into(),
@@ -72,7 +72,7 @@ async fn names_of_a_real_pod() {
         until(&format!("{path} is {expected:?}"), || *names.name(&identity) == *expected).await;
     }
 
-    // Gone from the runtime, and still named.
+    // Removed from the runtime, but the names are still known.
     client.stop_sandbox(&sandbox).await.unwrap();
     client.remove_sandbox(&sandbox).await.unwrap();
     assert_eq!(client.list().await.unwrap(), Listing::default());
@@ -80,7 +80,7 @@ async fn names_of_a_real_pod() {
         assert_eq!(*names.name(&Arc::new(identify(path))), *expected);
     }
 
-    // The runtime goes away: said so, and the names stay.
+    // The runtime stops: the state reports it, and the names are still known.
     let root = containerd.cgroup_root();
     drop(containerd);
     let unknown = Arc::new(identify("/kubepods/podunknown"));

@@ -1,0 +1,6 @@
+//! Tests of the client with a real containerd and with a fake runtime.
+
+mod containerd;
+mod images;
+mod lifecycle;
+mod server;
