@@ -10,11 +10,9 @@ use k8s_openapi::List;
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-use nodewarden_eviction::EVICTED;
-use nodewarden_eviction::NODE_LOW;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::Health;
-use nodewarden_model::{ContainerState, ContainerView, Ended, PodPhase, PodView};
+use nodewarden_model::{ContainerState, ContainerView, Ended, EvictionCause, PodPhase, PodView};
 
 /// The name of the runtime.
 const RUNTIME: &str = "containerd";
@@ -36,7 +34,7 @@ pub fn pod(view: &PodView, node: &str) -> v1::Pod {
     annotations.insert("kubernetes.io/config.source".into(), "file".into());
     pod.metadata.creation_timestamp = Some(seen);
     // A pod that is evicted or preempted is not deleted.
-    pod.metadata.deletion_timestamp = view.terminating.filter(|_| !view.made_way()).map(Time);
+    pod.metadata.deletion_timestamp = view.terminating.filter(|_| !view.is_evicted_or_preempted()).map(Time);
     if let Some(spec) = &mut pod.spec {
         default_spec(spec, &view.pod, node);
     }
@@ -145,12 +143,12 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
         plain("PodScheduled", true),
     ];
     // KEP-3329; not for evictions because of the pod's own disk limits (kubelet `localStorageEviction`).
-    if view.made_way() && (view.reason != EVICTED || view.message.starts_with(NODE_LOW)) {
+    if view.is_evicted_or_preempted() && view.evicted != Some(EvictionCause::OwnLimit) {
         conditions.push(condition("DisruptionTarget", true, "TerminationByKubelet", view.message.clone()));
     }
-    if let Some((reason, message)) = view.resize.split_once(": ") {
+    if let Some(pending) = &view.resize {
         // KEP-1287.
-        conditions.push(condition("PodResizePending", true, reason, message.to_owned()));
+        conditions.push(condition("PodResizePending", true, pending.reason(), pending.message().to_owned()));
     }
     conditions
 }
@@ -233,7 +231,8 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use nodewarden_model::fixture;
+    use nodewarden_eviction::NODE_LOW;
+    use nodewarden_model::{ResizePending, fixture};
 
     #[test]
     fn a_running_pod() {
@@ -348,6 +347,7 @@ mod tests {
         );
         (view.phase, view.reason, view.message) =
             (PodPhase::Failed, "Evicted".into(), format!("{NODE_LOW}memory"));
+        view.evicted = Some(EvictionCause::NodePressure);
         let shown = serde_json::to_value(pod(&view, "node-1")).unwrap();
         let status = &shown["status"];
         assert_eq!(
@@ -359,13 +359,15 @@ mod tests {
              DisruptionTarget=True(TerminationByKubelet The node was low on resource: memory)"
         ));
         view.message = "Usage of EmptyDir volume".into();
+        view.evicted = Some(EvictionCause::OwnLimit);
         assert!(conditions(&view).ends_with(" PodScheduled=True"), "its own limit");
         view.reason.clear();
-        view.resize = "Deferred: no room: none".into();
+        view.evicted = None;
+        view.resize = Some(ResizePending::Deferred("no room: none".into()));
         assert!(
             conditions(&view).ends_with(" PodScheduled=True PodResizePending=True(Deferred no room: none)")
         );
-        view.resize.clear();
+        view.resize = None;
         view.phase = PodPhase::Succeeded;
         assert_eq!(
             conditions(&view),

@@ -1,4 +1,4 @@
-//! What every worker works with.
+//! Clients, settings and limits that all workers share.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, UdpSocket};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
 use tracing::info;
 
-use super::store::Store;
+use crate::record::store::Store;
 use nodewarden_admission::Admission;
 use nodewarden_config::{EvictionSettings, NodeSettings, PodSettings};
 use nodewarden_cri::Client;
@@ -27,12 +27,11 @@ use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::spec::Host;
 use nodewarden_pods::spec::dns::Resolv;
-use nodewarden_pods::status::Board;
-use nodewarden_qos as qos;
-use nodewarden_qos::HierarchyFacts;
+use nodewarden_pods::status::PodStatusCache;
+use nodewarden_qos::{HierarchyFacts, Node};
 use nodewarden_storage::journal::Journal;
 
-/// The states of pod cgroups by pod uid, as published by the hierarchy manager.
+/// The cgroups of pods by uid, as the hierarchy reports them.
 pub type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
 
 /// See the module.
@@ -49,21 +48,22 @@ pub struct Environment {
     pub node_name: String,
     pub host_ips: Vec<IpAddr>,
     pub resolv: Resolv,
-    /// Value of the label that tells our sandboxes from others'.
+    /// Value of the label that marks the sandboxes of this agent.
     pub owner: String,
     pub store: Arc<Store>,
     /// Pods' directories.
-    pub homes: PathBuf,
+    pub pods_dir: PathBuf,
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
     pub recursive_read_only: AtomicBool,
     pub admission: Admission,
     pub devices: Devices,
-    /// What the kernel is told of who may open which device; `None` where nothing is enforced.
+    /// Writes to the kernel which pod may open which device; `None` where nothing is enforced.
     pub guards: Option<Guards>,
     pub probes: Probes,
     pub journal: Journal,
-    pub board: Board,
+    /// Where the pods' status is published.
+    pub status: PodStatusCache,
     pub places: Places,
     /// Images that containers are about to be made of.
     pub holds: Holds,
@@ -78,27 +78,28 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// For what is told to the runtime.
+    /// What the configuration of sandboxes and containers needs to know of the node.
     pub fn host(&self) -> Host<'_> {
         Host {
-            node: qos::Node { settings: &self.settings, capacity: &self.capacity, facts: &self.facts },
+            node: Node { settings: &self.settings, capacity: &self.capacity, facts: &self.facts },
             node_name: &self.node_name,
             host_ips: &self.host_ips,
             pods: &self.pods,
             resolv: &self.resolv,
             owner: &self.owner,
-            state_pods: &self.homes,
+            state_pods: &self.pods_dir,
             seccomp_root: &self.seccomp_root,
             recursive_read_only: self.recursive_read_only.load(Ordering::Relaxed),
         }
     }
 
     pub fn paths(&self, pod: &Pod) -> PodPaths {
-        PodPaths::new(&self.homes, &self.pods.logs_dir, pod)
+        PodPaths::new(&self.pods_dir, &self.pods.logs_dir, pod)
     }
 
-    /// An event of a pod, or of one of its containers: name and id, empty when there is none yet.
-    pub fn tell(&self, pod: &Pod, container: Option<(&str, &str)>, reason: &str, message: String) {
+    /// Logs and records an event of a pod, or of one of its containers (name and id; the id is empty when
+    /// there is none yet).
+    pub fn record_event(&self, pod: &Pod, container: Option<(&str, &str)>, reason: &str, message: String) {
         let (container_name, container_id) = container.unwrap_or_default();
         info!(pod = %format_args!("{}/{}", pod.namespace, pod.name), container = container_name, "{reason}: {message}");
         let place = self.places.borrow().get(&pod.uid).map(|place| place.path.clone());
@@ -114,7 +115,8 @@ impl Environment {
     }
 }
 
-/// Tells agents apart that share a runtime: the one with this state directory, also after its state was lost.
+/// The name of the agent with this state directory, among agents that share a runtime. It stays the same when
+/// the state is lost.
 pub fn owner(state_dir: &Path) -> String {
     let whole = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
     let hash = Sha256::digest(whole.as_os_str().as_encoded_bytes());

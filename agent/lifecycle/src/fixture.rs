@@ -1,7 +1,8 @@
 //! What the tests of decisions are made of.
 
-use super::probing::Published;
-use super::{ContainerSeen, ContainerStage, Record, SandboxSeen};
+use crate::decide::observed::{ContainerSeen, ContainerStage, SandboxSeen};
+use crate::decide::published::Published;
+use crate::record::Record;
 use jiff::Timestamp;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::ProbeKind;

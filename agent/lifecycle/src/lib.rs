@@ -1,52 +1,32 @@
-//! Pods made to run: a worker for each, which compares what the manifest wants with what the runtime has, decides
-//! purely, and carries it out.
+//! Makes pods run: each has a worker that compares what its source wants with what the runtime has, decides,
+//! and acts.
 //!
-//! Decided in [`identity`] (which pods start, stay, are resized or end), [`plan`] (what is next for one pod, by
-//! [`policy`], [`backoff`] and [`probing`]), [`resize`] and [`phase`] (how it is shown); seen in [`Observed`], kept in [`Record`] by
-//! [`store`].
+//! Rooms from ground to top; each imports only those before it:
 //!
-//! Carried out from [`start`] on: the manager gives every pod its worker and looks after what no pod owns, a worker goes
-//! on turn by turn, has its pod make way and come back ([`evicted`]), and the [`Board`] shows how the pods stand.
+//! 1. `record`: what of a pod must outlive the agent, and the files that keep it.
+//! 2. `decide`: pure functions. Which pods start, stay, are resized or end (`decide::identity`); what is next for
+//!    one pod (`decide::plan`); how it is shown (`decide::phase`).
+//! 3. `orders`: what a worker can be ordered to do, and what it reports.
+//! 4. `environment`: clients, settings and limits that all workers share.
+//! 5. `state`: the state of one pod. It has one owner, `state::PodState`.
+//! 6. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
+//! 7. `worker`: one pod's loop: take orders, decide, act, wait.
+//! 8. `manager`: gives every pod its worker, and looks after what belongs to no pod.
+//! 9. `start`: builds all of it from the configuration and what an earlier agent left.
 
-mod admitting;
-mod away;
-pub mod backoff;
-mod containers;
-pub mod counters;
-mod devices;
+mod act;
+mod decide;
 mod environment;
-mod evicted;
-mod exits;
 #[cfg(test)]
-pub(crate) mod fixture;
-mod housekeeping;
-pub mod identity;
-mod images;
-mod kill;
-mod look;
+mod fixture;
 mod manager;
-mod manifest;
-mod observed;
-pub mod phase;
-mod places;
-pub mod plan;
-pub mod policy;
-pub mod probing;
+mod orders;
 mod record;
-pub mod resize;
-mod resizing;
-mod sandbox;
-mod saver;
 mod start;
 mod state;
-pub mod store;
-mod terminate;
-mod turn;
 mod worker;
 
+pub use decide::resize::{Change, change};
 pub use environment::{Places, owner};
-pub use evicted::Evicted;
-pub use observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
-pub use plan::{Action, KillReason, Plan};
-pub use record::{ContainerRecord, Ending, OOM_KILLED, ProbeRecord, Record};
-pub use start::{Adoption, Found, Lifecycle, Needs, find, homes, start};
+pub use record::store::StoreError;
+pub use start::{Adoption, Deps, Lifecycle, Recovered, find, start};

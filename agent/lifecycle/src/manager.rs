@@ -1,4 +1,5 @@
-//! Who has which worker: takes what the source wants and what the kernel and the runtime tell, and hands it on.
+//! The one that starts and ends workers: takes what the sources want and what the kernel and the runtime
+//! report, and sends orders.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -11,19 +12,22 @@ use jiff::Timestamp;
 use tokio::sync::mpsc;
 use tracing::warn;
 
-use super::environment::Environment;
-use super::housekeeping::{Found, Housekeeping};
-use super::identity::{self, Running};
-use super::state::PodState;
-use super::worker::{self, Order, Report};
-use super::{Ending, Record, admitting, devices, probing, resize};
-use nodewarden_admission::NoGrowth;
+use crate::act::housekeeping::{Housekeeping, LookResult};
+use crate::act::resize::PodResize;
+use crate::act::{admitting, devices, probing};
+use crate::decide::identity;
+use crate::decide::identity::Running;
+use crate::environment::Environment;
+use crate::orders::{Order, Report};
+use crate::record::{Ending, Record};
+use crate::state::PodState;
+use crate::worker;
 use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, Event, OomVictim};
-use nodewarden_pods::source::{Desired, Sourced};
-use nodewarden_pods::status::Wanted;
+use nodewarden_pods::source::{Deletion, Desired, SourcedPod, removed_reason, replaced_reason};
+use nodewarden_pods::status::DesiredPods;
 
 /// What reaches the manager from outside.
 #[derive(Debug)]
@@ -33,7 +37,7 @@ pub enum Input {
     Runtime {
         uid: String,
     },
-    /// A pod has to make way.
+    /// A pod is evicted or preempted.
     Evict {
         uid: String,
         eviction: Eviction,
@@ -43,24 +47,23 @@ pub enum Input {
 }
 
 /// A pod that has a worker.
-struct Worked {
+struct WorkerEntry {
     orders: mpsc::UnboundedSender<Order>,
     kept: DesiredCgroup,
     ending: bool,
-    /// It had to make way, and is not back: it has no cgroup.
-    away: bool,
-    /// What the level becomes when every container has its new resources.
-    after: Option<Arc<Pod>>,
-    /// It should have other resources, for which there is no room.
-    refused: Option<(Arc<Pod>, NoGrowth)>,
+    /// How it was last ordered to end.
+    deletion: Option<Deletion>,
+    /// It has ended by an eviction and has not started again: it has no cgroup.
+    evicted: bool,
+    resize: PodResize,
 }
 
-/// See the module.
+/// Starts a worker for each pod, sends it orders, and receives its reports.
 pub struct Manager {
     env: Arc<Environment>,
     sink: HierarchyHandle,
     desired: Desired,
-    workers: BTreeMap<String, Worked>,
+    workers: BTreeMap<String, WorkerEntry>,
     reports: mpsc::UnboundedSender<Report>,
     reported: mpsc::UnboundedReceiver<Report>,
     housekeeping: Housekeeping,
@@ -68,7 +71,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// With a worker for each record; those that nobody wants any more end.
+    /// A manager without workers.
     pub fn new(env: Arc<Environment>, sink: HierarchyHandle, housekeeping: Housekeeping) -> Self {
         let (reports, reported) = mpsc::unbounded_channel();
         Self {
@@ -83,7 +86,8 @@ impl Manager {
         }
     }
 
-    /// Goes on with what an earlier agent left; each worker keeps `unseen` until it has looked at its pod.
+    /// Starts a worker for each pod of an earlier agent. Each holds a clone of `unseen` until it has asked
+    /// the runtime about its pod.
     pub fn adopt(&mut self, records: Vec<(Record, Arc<Pod>)>, unseen: mpsc::Sender<Infallible>) {
         for (record, pod) in records {
             self.begin(pod, record, false, Some(unseen.clone()));
@@ -120,44 +124,51 @@ impl Manager {
         }
     }
 
-    /// What the source wants from now on.
+    /// Takes over what the sources want from now on.
     pub fn desire(&mut self, desired: Desired) {
         self.desired = desired;
         self.assign();
-        let whole = !self.desired.blind && self.desired.unreadable.is_empty();
-        self.env.board.want(Wanted { pods: self.desired.pods.iter().cloned().collect(), whole });
+        let complete = self.desired.is_complete();
+        self.env
+            .status
+            .set_desired(DesiredPods { pods: self.desired.pods.iter().cloned().collect(), complete });
     }
 
     fn assign(&mut self) {
-        let running = self.workers.iter().map(|(uid, worked)| {
+        let running = self.workers.iter().map(|(uid, entry)| {
             let running = Running {
                 // What it is on its way to, not what its level has meanwhile.
-                pod: worked.after.clone().unwrap_or_else(|| worked.kept.pod.clone()),
-                origin: worked.kept.origin.clone(),
-                ending: worked.ending,
+                pod: entry.resize.target().unwrap_or(&entry.kept.pod).clone(),
+                origin: entry.kept.origin.clone(),
+                ending: entry.ending,
             };
             (uid.clone(), running)
         });
         let assignment = identity::assign(&self.desired, &running.collect());
         for uid in assignment.end {
-            self.end(&uid, REMOVED);
+            self.end(&uid, removed_reason);
         }
         for uid in assignment.replace {
-            self.end(&uid, REPLACED);
+            self.end(&uid, replaced_reason);
+        }
+        for (uid, deletion) in assignment.delete {
+            self.delete(&uid, deletion);
         }
         for (uid, origin) in assignment.moved {
-            if let Some(worked) = self.workers.get_mut(&uid) {
-                worked.kept.origin.clone_from(&origin);
-                let _ = worked.orders.send(Order::Moved { origin });
+            if let Some(entry) = self.workers.get_mut(&uid) {
+                entry.kept.origin.clone_from(&origin);
+                let _ = entry.orders.send(Order::Moved { origin });
             }
         }
         for uid in &assignment.keep {
-            self.not_refused(uid);
+            if let Some(entry) = self.workers.get_mut(uid) {
+                entry.resize.cancel(&entry.orders);
+            }
         }
         for pod in assignment.resize {
             self.resize(pod);
         }
-        for Sourced { pod, origin } in assignment.start {
+        for SourcedPod { pod, origin, .. } in assignment.start {
             let fresh = self.housekeeping.never_had(&pod.uid);
             let record = Record::new(&pod, &origin, Timestamp::now());
             self.begin(pod, record, fresh, None);
@@ -174,8 +185,8 @@ impl Manager {
     ) {
         let uid = pod.uid.clone();
         self.env.devices.claim(&uid);
-        let is_away = record.is_away();
-        if record.admitted && !is_away {
+        let is_evicted = record.is_evicted();
+        if record.admitted && !is_evicted {
             admitting::enter(&self.env, &pod, &record);
             if record.is_leaving() {
                 self.env.admission.leaving(&uid);
@@ -196,61 +207,62 @@ impl Manager {
             let run = worker::run(state.clone(), inbox, reports.clone(), fresh);
             if AssertUnwindSafe(run).catch_unwind().await.is_err() {
                 tokio::time::sleep(AFTER_A_FAULT).await;
-                let _ = reports.send(Report::Died { state });
+                probing::ended(&state);
+                let (pod, record) = {
+                    let inner = state.read();
+                    (inner.pod.clone(), Box::new(inner.record.clone()))
+                };
+                let _ = reports.send(Report::Died { pod, record });
             }
         });
-        self.workers.insert(uid, Worked { orders, kept, ending, away: is_away, after: None, refused: None });
+        self.workers.insert(
+            uid,
+            WorkerEntry {
+                orders,
+                kept,
+                ending,
+                deletion: None,
+                evicted: is_evicted,
+                resize: PodResize::default(),
+            },
+        );
     }
 
-    fn end(&mut self, uid: &str, why: &str) {
-        let Some(worked) = self.workers.get_mut(uid).filter(|worked| !worked.ending) else { return };
-        worked.ending = true;
-        self.env.admission.leaving(uid);
-        let grace = nodewarden_manifest::grace(&worked.kept.pod);
-        let ending = Ending { since: Timestamp::now(), grace_seconds: grace.as_secs(), why: why.to_owned() };
-        // A worker that is gone already is reported so.
-        let _ = worked.orders.send(Order::End(ending));
+    /// Ends a pod that its source no longer has.
+    fn end(&mut self, uid: &str, reason: fn(&str) -> String) {
+        let Some(entry) = self.workers.get(uid).filter(|entry| !entry.ending) else { return };
+        let grace = nodewarden_manifest::grace(&entry.kept.pod);
+        let reason = reason(&entry.kept.origin);
+        self.delete(uid, Deletion { since: Timestamp::now(), grace, reason });
     }
 
-    /// Gives the pod other resources, or remembers that there is no room for them.
-    fn resize(&mut self, pod: Arc<Pod>) {
-        let Some(worked) = self.workers.get_mut(&pod.uid) else { return };
-        if let Err(why) = self.env.admission.resizing(&pod) {
-            if worked.refused.as_ref().is_none_or(|(_, before)| *before != why) {
-                let _ = worked.orders.send(Order::NotResized { why: Some(why.clone()) });
-            }
-            worked.refused = Some((pod, why));
+    /// Ends a pod as its source asks; one that ends already may get less time.
+    fn delete(&mut self, uid: &str, deletion: Deletion) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.deletion.as_ref() == Some(&deletion) {
             return;
         }
-        worked.refused = None;
-        self.version += 1;
-        let steps = resize::steps(&worked.kept.pod, &pod);
-        let sizes = |pod: &Pod| (pod.init_containers.clone(), pod.containers.clone());
-        let grows = sizes(&steps.before) == sizes(&steps.after);
-        worked.kept.pod = Arc::new(steps.before);
-        if !grows {
-            // As long as the two differ nobody puts containers' limits back that the runtime is about to change.
-            worked.kept.applied = pod.clone();
-        }
-        worked.kept.version = self.version;
-        worked.after = Some(pod.clone());
-        let _ = worked.orders.send(Order::Resize { pod, version: self.version });
+        entry.ending = true;
+        self.env.admission.leaving(uid);
+        let (since, grace_seconds) = (deletion.since, deletion.grace.as_secs());
+        let ending = Ending { since, grace_seconds, why: deletion.reason.clone() };
+        entry.deletion = Some(deletion);
+        // A worker that is gone already is reported so.
+        let _ = entry.orders.send(Order::End(ending));
     }
 
-    /// The pod is to have the resources that it has.
-    fn not_refused(&mut self, uid: &str) {
-        if let Some(worked) = self.workers.get_mut(uid)
-            && worked.refused.take().is_some()
-        {
-            let _ = worked.orders.send(Order::NotResized { why: None });
+    fn resize(&mut self, pod: Arc<Pod>) {
+        let Some(entry) = self.workers.get_mut(&pod.uid) else { return };
+        let target = (pod, self.version + 1);
+        if entry.resize.start(&self.env.admission, &mut entry.kept, &entry.orders, target) {
+            self.version += 1;
         }
     }
 
     /// Tries again what there was no room for, by priority.
     fn resize_refused(&mut self) {
-        let here = self.workers.values().filter(|worked| !worked.ending);
-        let mut refused: Vec<Arc<Pod>> =
-            here.filter_map(|worked| worked.refused.as_ref().map(|(pod, _)| pod.clone())).collect();
+        let here = self.workers.values().filter(|entry| !entry.ending);
+        let mut refused: Vec<Arc<Pod>> = here.filter_map(|entry| entry.resize.refused().cloned()).collect();
         refused.sort_by_key(|pod| std::cmp::Reverse(pod.priority));
         let before = self.version;
         refused.into_iter().for_each(|pod| self.resize(pod));
@@ -262,29 +274,21 @@ impl Manager {
     fn report(&mut self, report: Report) {
         match report {
             Report::Resized { uid } => {
-                let Some(worked) = self.workers.get_mut(&uid) else { return };
-                if let Some(after) = worked.after.take() {
-                    self.env.admission.resized(&after);
-                    worked.kept.pod = after.clone();
-                    worked.kept.applied = after;
+                let Some(entry) = self.workers.get_mut(&uid) else { return };
+                if entry.resize.finish(&self.env.admission, &mut entry.kept) {
                     self.send();
                 }
             }
-            Report::Away { uid } => self.away(&uid, true),
-            Report::Back { uid } => self.away(&uid, false),
-            Report::Died { state } => {
-                probing::ended(&state);
-                let (pod, record) = {
-                    let inner = state.lock();
-                    (inner.pod.clone(), inner.record.clone())
-                };
-                self.env.tell(
+            Report::Evicted { uid } => self.set_evicted(&uid, true),
+            Report::Restarted { uid } => self.set_evicted(&uid, false),
+            Report::Died { pod, record } => {
+                self.env.record_event(
                     &pod,
                     None,
                     "WorkerDied",
                     "a fault in the agent: the pod's worker starts again".into(),
                 );
-                self.begin(pod, record, false, None);
+                self.begin(pod, *record, false, None);
                 // What it was on its way to, or waited for, is asked for again.
                 self.assign();
             }
@@ -298,38 +302,37 @@ impl Manager {
         }
     }
 
-    fn away(&mut self, uid: &str, away: bool) {
-        let Some(worked) = self.workers.get_mut(uid) else { return };
-        if worked.away != away {
-            worked.away = away;
+    fn set_evicted(&mut self, uid: &str, evicted: bool) {
+        let Some(entry) = self.workers.get_mut(uid) else { return };
+        if entry.evicted != evicted {
+            entry.evicted = evicted;
             self.send();
         }
     }
 
-    /// Everything that has processes keeps its cgroup.
+    /// Sends the hierarchy which pods have a cgroup: everything that has processes keeps it.
     fn send(&self) {
-        let here = self.workers.values().filter(|worked| !worked.away);
+        let here = self.workers.values().filter(|entry| !entry.evicted);
         self.sink.send(DesiredCgroups {
-            pods: here.map(|worked| worked.kept.clone()).collect(),
-            problems: self.desired.problems.clone(),
-            unreadable: self.desired.unreadable.clone(),
-            blind: self.desired.blind,
+            pods: here.map(|entry| entry.kept.clone()).collect(),
+            problems: self.desired.problems.iter().map(ToString::to_string).collect(),
+            unread: self.desired.unread.clone(),
         });
     }
 
     fn order(&self, uid: &str, order: Order) {
-        if let Some(worked) = self.workers.get(uid) {
-            let _ = worked.orders.send(order);
+        if let Some(entry) = self.workers.get(uid) {
+            let _ = entry.orders.send(order);
         }
     }
 
     fn look_everywhere(&self) {
-        for worked in self.workers.values() {
-            let _ = worked.orders.send(Order::Look);
+        for entry in self.workers.values() {
+            let _ = entry.orders.send(Order::Look);
         }
     }
 
-    /// What the kernel told of a pod's cgroups.
+    /// Passes on what the kernel reported of a pod's cgroups.
     fn event(&self, event: &Event) {
         let Some(pod) = &event.pod else {
             if matches!(event.detail, Detail::Lost { .. }) {
@@ -341,14 +344,15 @@ impl Manager {
             return;
         }
         let container = pod.container_id.clone();
-        // What a container makes inside itself comes and goes without it.
+        // Cgroups that a container makes inside of its own say nothing of the container.
         let own = event.cgroup.rsplit('/').next().is_some_and(|last| last.contains(&container));
         match &event.detail {
             Detail::Oom(oom) => {
                 let victim = OomVictim { time: event.time, pid: oom.pid, command: oom.command.clone() };
                 self.order(&pod.uid, Order::Oom { container, victim });
             }
-            // In a pid namespace that it shares it may be a command that somebody ran in it.
+            // In a shared pid namespace it may be the first process of a command that was executed in the
+            // container.
             Detail::Exit(exit) if exit.main && own => {
                 self.order(&pod.uid, Order::Exited { container, sure: exit.namespace_pid == 1 });
             }
@@ -359,15 +363,16 @@ impl Manager {
         }
     }
 
-    fn keep_house(&mut self, found: Found) {
+    fn keep_house(&mut self, found: LookResult) {
         for uid in found.changed {
-            let listed = found.there.pods.get(&uid).cloned().unwrap_or_default();
+            let listed = found.present.pods.get(&uid).cloned().unwrap_or_default();
             self.order(&uid, Order::Listed(Box::new(listed)));
         }
         let known: BTreeSet<&str> = self.workers.keys().map(String::as_str).collect();
-        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right now.
-        if !self.desired.blind && self.desired.unreadable.is_empty() {
-            self.housekeeping.tidy(&self.env, &self.sink, &known, found.there);
+        // A pod without a worker may be one whose record was lost and whose manifest cannot be read right
+        // now.
+        if self.desired.is_complete() {
+            self.housekeeping.tidy(&self.env, &self.sink, &known, found.present);
         }
         if let Some(problem) = found.problem {
             warn!("{problem}");
@@ -375,11 +380,8 @@ impl Manager {
     }
 }
 
-/// Why pods end, in words.
-const REMOVED: &str = "its manifest is gone";
-const REPLACED: &str = "its manifest has another pod now";
-/// Before a worker that died of a fault of ours starts again.
+/// How long a worker that died of a fault in the agent waits before it starts again.
 const AFTER_A_FAULT: Duration = Duration::from_secs(10);
 
-/// How long the start waits for the runtime before it goes on without.
+/// How long the start waits for the runtime's first answer.
 pub const FIRST_LOOK: Duration = Duration::from_secs(2);

@@ -1,8 +1,9 @@
-//! From the configuration to workers: what an earlier agent left first, then what the manifests want.
+//! Starts the lifecycle: first the pods of an earlier agent, then those that the sources want.
+
+mod admission;
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -11,12 +12,13 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
-use super::environment::{Environment, Places, host_ips, owner};
-use super::housekeeping::Housekeeping;
-use super::manager::{FIRST_LOOK, Input, Manager};
-use super::manifest::Manifest;
-use super::store::{Store, StoreError};
-use super::{Record, admitting, identity};
+use crate::act::housekeeping::Housekeeping;
+use crate::decide::identity;
+use crate::environment::{Environment, Places, host_ips, owner};
+use crate::manager::{FIRST_LOOK, Input, Manager};
+use crate::record::Record;
+use crate::record::manifest::Manifest;
+use crate::record::store::{Store, StoreError};
 use nodewarden_admission::{Admission, Explain};
 use nodewarden_config::{Config, Endpoint, PodSettings};
 use nodewarden_cri::Client;
@@ -29,9 +31,9 @@ use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::probes::Probes;
-use nodewarden_pods::source::{Desired, Standing};
+use nodewarden_pods::source::{Desired, PodOrigins};
 use nodewarden_pods::spec::dns::Resolv;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
 
@@ -41,27 +43,22 @@ const STARTS: usize = 2;
 const LEAST_STARTS: usize = 4;
 /// Calls that end something of a pod at a time, for each CPU.
 const ENDS: usize = 8;
-/// Between two tries to hear the runtime's events.
-const HEAR_AGAIN: Duration = Duration::from_secs(1);
-
-/// Where pods have their directories.
-pub fn homes(config: &Config) -> PathBuf {
-    config.pods_dir()
-}
+/// How long to wait before subscribing to the runtime's events again.
+const SUBSCRIBE_AGAIN: Duration = Duration::from_secs(1);
 
 /// Records of an earlier agent, and what the manifests say.
 #[derive(Debug)]
-pub struct Found {
+pub struct Recovered {
     records: Vec<(Record, Arc<Pod>)>,
     store: Arc<Store>,
     desired: Desired,
 }
 
-/// Reads what an earlier agent left, and what of it is damaged, for people.
+/// Reads what an earlier agent left. Also returns what of it is damaged, as messages for people.
 ///
 /// # Errors
-/// Records cannot be kept at all.
-pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
+/// The directory of the records cannot be created or listed.
+pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
     let (store, records, damaged) = Store::open(&config.records_dir())?;
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
@@ -78,27 +75,27 @@ pub fn find(config: &Config) -> Result<(Found, Vec<String>), StoreError> {
             }
         }
     }
-    Ok((Found { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
+    Ok((Recovered { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
 }
 
-impl Found {
-    /// Where the pods come from that run.
-    pub fn standing(&self) -> Standing {
-        let mut standing = Standing::default();
+impl Recovered {
+    /// The origins of the pods that run.
+    pub fn origins(&self) -> PodOrigins {
+        let mut origins = PodOrigins::default();
         for (record, pod) in &self.records {
-            standing.set(&pod.namespace, &pod.name, &record.origin);
+            origins.set(&pod.namespace, &pod.name, &record.origin);
         }
-        standing
+        origins
     }
 
-    /// What the manifests say.
+    /// With what the sources want.
     #[must_use]
     pub fn with(mut self, desired: Desired) -> Self {
         share(&mut self.records, &desired);
         Self { desired, ..self }
     }
 
-    /// Every pod that has or gets a cgroup.
+    /// Every pod that has a cgroup or gets one.
     pub fn keep(&self) -> DesiredCgroups {
         let kept = |pod: &Arc<Pod>, origin: &str| DesiredCgroup {
             pod: pod.clone(),
@@ -115,18 +112,17 @@ impl Found {
             pods: self
                 .records
                 .iter()
-                .filter(|(record, _)| !record.is_away())
+                .filter(|(record, _)| !record.is_evicted())
                 .map(|(record, pod)| kept(pod, &record.origin))
                 .chain(starting.iter().map(|sourced| kept(&sourced.pod, &sourced.origin)))
                 .collect(),
-            problems: self.desired.problems.clone(),
-            unreadable: self.desired.unreadable.clone(),
-            blind: self.desired.blind,
+            problems: self.desired.problems.iter().map(ToString::to_string).collect(),
+            unread: self.desired.unread.clone(),
         }
     }
 }
 
-/// Pods that run as their manifests want them are there once, not as the record's and the manifest's.
+/// Lets records and sources share the pods that are the same in both, so that each is in memory once.
 fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
     let wanted: BTreeMap<&str, &Arc<Pod>> =
         desired.pods.iter().map(|sourced| (sourced.pod.uid.as_str(), &sourced.pod)).collect();
@@ -138,20 +134,30 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
     }
 }
 
-/// What the lifecycle needs of others.
+/// What the lifecycle needs of other parts of the agent.
 #[derive(Debug)]
-pub struct Needs {
+pub struct Deps {
+    /// What limits the hierarchy has on this machine.
     pub facts: HierarchyFacts,
+    /// The capacity of the node.
     pub capacity: Capacity,
+    /// Where cgroups are mounted.
     pub layout: Layout,
+    /// Receives the events of pods.
     pub journal: Journal,
+    /// The cgroups of pods.
     pub places: Places,
+    /// Receives which pods have a cgroup.
     pub sink: HierarchyHandle,
-    pub board: Board,
+    /// Where the pods' status is published.
+    pub status: PodStatusCache,
+    /// The device manager.
     pub devices: Devices,
+    /// Restricts pods to their devices; `None` where nothing is enforced.
     pub guards: Option<Guards>,
+    /// Runs probes.
     pub probes: Probes,
-    /// Shared with who removes images.
+    /// Shared with the garbage collector of images.
     pub holds: Holds,
     /// Conditions of the node that are true now.
     pub pressure: watch::Receiver<Pressure>,
@@ -161,29 +167,30 @@ pub struct Needs {
     pub explain: Explain,
 }
 
-/// Hands over what the source says; the workers end with the runtime that they run in.
+/// Sends orders to the lifecycle. Its tasks end with the tokio runtime that they run in. Cloning shares it.
 #[derive(Debug, Clone)]
 pub struct Lifecycle(mpsc::UnboundedSender<Input>, Admission);
 
 impl Lifecycle {
+    /// Takes over what the sources want from now on.
     pub fn desire(&self, desired: Desired) {
-        // Nobody listens any more when the agent ends.
+        // The receiver is gone when the agent ends.
         let _ = self.0.send(Input::Desired(desired));
     }
 
-    /// Who holds what of the node, and who waits for it.
+    /// The admission of pods: which hold resources of the node, and which wait for them.
     pub fn admission(&self) -> &Admission {
         &self.1
     }
 
-    /// The pod with this uid has to make way; nothing happens to one that is not there. One that ends
-    /// already has no more time for it than this gives.
+    /// Evicts or preempts the pod with this uid; one that is not there is ignored. One that is being ended
+    /// already only gets less time.
     pub fn evict(&self, uid: &str, eviction: Eviction) {
         let _ = self.0.send(Input::Evict { uid: uid.to_owned(), eviction });
     }
 }
 
-/// Pods of an earlier agent of which it is not known yet how they stand.
+/// Pods of an earlier agent that the runtime has not been asked about yet.
 #[derive(Debug)]
 pub struct Adoption {
     unseen: mpsc::Receiver<Infallible>,
@@ -191,28 +198,28 @@ pub struct Adoption {
 }
 
 impl Adoption {
-    /// Waits until each of them was looked at once, or the runtime did not answer, or it took so long.
+    /// Waits until the runtime was asked about each of them or did not answer, at most for `longest`.
     pub async fn done(mut self, longest: Duration) {
         // Nothing is ever sent: it ends when every worker has dropped its sender.
         let _ = tokio::time::timeout(longest, self.unseen.recv()).await;
         self.is_over.store(true, Ordering::Release);
     }
 
-    /// Whether that has been waited for.
+    /// Whether [`Adoption::done`] has returned.
     pub fn is_over(&self) -> Arc<AtomicBool> {
         self.is_over.clone()
     }
 }
 
 /// Starts the workers. Must be called inside a tokio runtime.
-pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -> (Lifecycle, Adoption) {
+pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps) -> (Lifecycle, Adoption) {
     let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
     let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
     let resolv =
         resolv.inspect_err(|error| warn!("{error}: pods get no resolver of the node's")).ok().flatten();
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let (inputs, incoming) = mpsc::unbounded_channel();
-    let admission = admitting::start(config, &needs, &inputs);
+    let admission = admission::start(config, &needs, &inputs);
     let env = Arc::new(Environment {
         client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
         settings: config.node.clone(),
@@ -230,7 +237,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         resolv: resolv.unwrap_or_default(),
         owner: owner(&config.state_dir),
         store: found.store,
-        homes: homes(config),
+        pods_dir: config.pods_dir(),
         seccomp_root: config.seccomp_dir(),
         recursive_read_only: AtomicBool::new(false),
         admission: admission.clone(),
@@ -238,7 +245,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
         guards: needs.guards,
         probes: needs.probes,
         journal: needs.journal,
-        board: needs.board,
+        status: needs.status,
         places: needs.places,
         holds: needs.holds,
         pressure: needs.pressure,
@@ -248,7 +255,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
     });
     let hear = inputs.downgrade();
     tokio::spawn(listen(env.client.clone(), hear.clone()));
-    tokio::spawn(heed(env.clone(), needs.health, hear));
+    tokio::spawn(follow_device_health(env.clone(), needs.health, hear));
     for (_, pod) in &found.records {
         env.devices.claim(&pod.uid);
     }
@@ -268,8 +275,9 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Found, needs: Needs) -
     (Lifecycle(inputs, admission), Adoption { unseen: adoption, is_over: Arc::default() })
 }
 
-/// Cuts off devices that have turned unhealthy and gives back healthy ones, and has it shown.
-async fn heed(
+/// Closes devices that have turned unhealthy to their pods and opens healthy ones again, and has the pods'
+/// status updated.
+async fn follow_device_health(
     env: Arc<Environment>,
     mut health: mpsc::UnboundedReceiver<String>,
     inputs: mpsc::WeakUnboundedSender<Input>,
@@ -277,24 +285,24 @@ async fn heed(
     while let Some(uid) = health.recv().await {
         let guards = env.guards.as_ref();
         if let Some(Err(error)) = guards.map(|guards| guards.health_changed(&env.devices, &uid)) {
-            warn!(uid, "{error}: its devices are as they were");
+            warn!(uid, "{error}: its devices stay as they were");
         }
         let Some(inputs) = inputs.upgrade() else { return };
         let _ = inputs.send(Input::Runtime { uid });
     }
 }
 
-/// Hears the runtime's events where it has them, and listens again when the connection broke.
+/// Receives the runtime's events where it has them, and subscribes again when the connection broke.
 async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
-    let mut heard_before = false;
+    let mut subscribed_before = false;
     loop {
         match client.events().await {
-            Ok(None) => return info!("the runtime tells no events: it is asked"),
+            Ok(None) => return info!("the runtime sends no events: it is polled"),
             Ok(Some(events)) => {
-                if heard_before && let Some(inputs) = inputs.upgrade() {
+                if subscribed_before && let Some(inputs) = inputs.upgrade() {
                     let _ = inputs.send(Input::Everything);
                 }
-                heard_before = true;
+                subscribed_before = true;
                 let mut events = std::pin::pin!(events);
                 while let Some(Ok(event)) = events.next().await {
                     let Some(inputs) = inputs.upgrade() else { return };
@@ -306,7 +314,7 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
             }
             Err(_) => {}
         }
-        tokio::time::sleep(HEAR_AGAIN).await;
+        tokio::time::sleep(SUBSCRIBE_AGAIN).await;
         if inputs.upgrade().is_none() {
             return;
         }
@@ -317,19 +325,19 @@ async fn listen(client: Client, inputs: mpsc::WeakUnboundedSender<Input>) {
 mod tests {
     use serde_json::json;
 
-    use super::super::fixture::{pod, record};
     use super::*;
-    use nodewarden_pods::source::Sourced;
+    use crate::fixture::{pod, record};
+    use nodewarden_pods::source::SourcedPod;
 
     #[test]
-    fn a_pod_that_runs_as_it_is_wanted_is_there_once() {
+    fn a_record_shares_the_pod_of_its_source_if_they_are_the_same() {
         let spec = |image: &str| json!({"containers": [{"name": "c", "image": image}]});
         for (wanted, shared) in [("i", true), ("j", false)] {
             let runs = pod(spec("i"));
             let mut records = vec![(record(&runs), runs.clone())];
             let before = records.clone();
             let wanted = pod(spec(wanted));
-            let sourced = Sourced { pod: wanted.clone(), origin: "/manifests/p.yaml".into() };
+            let sourced = SourcedPod::new(wanted.clone(), "/manifests/p.yaml");
             share(&mut records, &Desired { pods: vec![sourced], ..Desired::default() });
             assert_eq!(records, before);
             assert_eq!(Arc::ptr_eq(&records[0].1, &wanted), shared);

@@ -1,22 +1,28 @@
-//! What a worker knows of its pod, shared between its inbox and the turn under way.
+//! The state of one pod. It has one owner, [`PodState`], which the worker, the turn under way and the sinks
+//! of its probes share: they read views of it and change it by the methods here.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
+use std::ops::Deref;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
-use super::environment::Environment;
-use super::probing::{NOTHING, Probing, Published};
-use super::saver::Saver;
-use super::worker::Order;
-use super::{ContainerSeen, Observed, Plan, Record, phase};
+use crate::decide::observed::{ContainerSeen, Observed};
+use crate::decide::phase;
+use crate::decide::plan::Plan;
+use crate::decide::published::{NOTHING, Published};
+use crate::environment::Environment;
+use crate::orders::Order;
+use crate::record::Record;
+use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_manifest::Pod;
-use nodewarden_model::OomVictim;
+use nodewarden_model::{OomVictim, ResizePending};
+use nodewarden_pods::probes::Watched;
 
 /// See the module.
 #[derive(Debug)]
@@ -26,41 +32,59 @@ pub struct PodState {
     /// To its own worker.
     orders: mpsc::WeakUnboundedSender<Order>,
     inner: Mutex<Inner>,
-    saver: Saver,
-    /// Rings when the pod is to end, or sooner than before: whatever waits stops waiting.
+    saver: RecordSaver,
+    /// Notified when the pod is to end, or sooner than before: everything that waits stops waiting.
     ending: Notify,
-    /// DesiredCgroup until it was looked what the runtime has of an adopted pod.
+    /// Held until the runtime was asked about an adopted pod for the first time.
     unseen: Mutex<Option<mpsc::Sender<Infallible>>>,
 }
 
-/// Never held across an await.
+/// What is known of one pod. [`PodState`] owns it: everything else reads a view of it, and changes it by one
+/// of the methods of `PodState`, which also save and show what has changed.
 #[derive(Debug)]
 pub struct Inner {
     pub pod: Arc<Pod>,
     pub record: Record,
     pub observed: Observed,
-    /// Containers by id as the runtime told them, as long as its list tells the same state of them.
-    pub told: HashMap<String, ContainerSeen>,
+    /// Containers by id as the runtime reported them, as long as its list has them in the same state.
+    pub reported: HashMap<String, ContainerSeen>,
     /// Containers that could not be started, by name.
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
     pub plan: Plan,
-    /// Why the pod as a whole does not get on: reason and message.
+    /// What is wrong with the pod as a whole: reason and message.
     pub trouble: Option<(String, String)>,
     /// Sandboxes that could not be made, in a row.
     pub sandbox_failures: u32,
-    /// Of the pod level that containers wait for.
+    /// The version of the pod's cgroup that resized containers wait for (`Place::version`).
     pub version: u64,
-    /// Containers are on their way to other resources.
+    /// A resize of the containers is under way.
     pub resizing: bool,
-    /// Why a resize waits.
-    pub resize: String,
-    /// Its place among those that start, from its sandbox until there is nothing to do at once.
+    /// Why the pod does not have the resources that it should have.
+    pub resize: Option<ResizePending>,
+    /// One of the permits to start, from the creation of its sandbox until there is nothing to do at once.
     pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
     pub early_ooms: Vec<(String, OomVictim)>,
     /// Boxed, since most pods have none.
     pub probing: Option<Box<Probing>>,
+}
+
+/// The probes of a pod. Only pods whose containers have probes, or of which the kernel has just seen one end,
+/// have it.
+#[derive(Debug, Default)]
+pub struct Probing {
+    pub published: Published,
+    /// Containers that are probed.
+    pub watched: Vec<Watched>,
+}
+
+impl Probing {
+    /// What an earlier agent has recorded; `None` for most pods.
+    pub fn of(record: &Record) -> Option<Box<Self>> {
+        let published = Published::of(record);
+        (published != NOTHING).then(|| Box::new(Self { published, watched: Vec::new() }))
+    }
 }
 
 /// A start that failed.
@@ -74,7 +98,7 @@ pub struct Failed {
 }
 
 impl PodState {
-    /// `unseen` is dropped with [`Self::seen`].
+    /// `unseen` is dropped with [`Self::mark_seen`].
     pub fn new(
         env: Arc<Environment>,
         pod: Arc<Pod>,
@@ -82,20 +106,20 @@ impl PodState {
         orders: mpsc::WeakUnboundedSender<Order>,
         unseen: Option<mpsc::Sender<Infallible>>,
     ) -> Arc<Self> {
-        let saver = Saver::new(env.store.clone());
+        let saver = saver(env.store.clone());
         let probing = Probing::of(&record);
         let inner = Inner {
             pod,
             record,
             observed: Observed::default(),
-            told: HashMap::new(),
+            reported: HashMap::new(),
             failed: BTreeMap::new(),
             plan: Plan::default(),
             trouble: None,
             sandbox_failures: 0,
             version: 0,
             resizing: false,
-            resize: String::new(),
+            resize: None,
             starting: None,
             early_ooms: Vec::new(),
             probing,
@@ -111,27 +135,33 @@ impl PodState {
         })
     }
 
-    /// It is shown as it stands from now on, as far as the runtime answers.
-    pub fn seen(&self) {
+    /// The runtime was asked about the pod, or does not answer: an adopted pod counts as seen from now on.
+    pub fn mark_seen(&self) {
         self.unseen.lock().take();
     }
 
-    pub fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock()
+    /// The state as it is now, to be read. Never kept across an await.
+    pub fn read(&self) -> impl Deref<Target = Inner> + '_ {
+        ReadOnly(self.inner.lock())
+    }
+
+    /// Changes what is only in memory, and shows nothing.
+    pub fn set<T>(&self, change: impl FnOnce(&mut Inner) -> T) -> T {
+        change(&mut self.inner.lock())
     }
 
     pub fn pod(&self) -> Arc<Pod> {
-        self.lock().pod.clone()
+        self.read().pod.clone()
     }
 
-    /// It is to end, for good or to come back, or is away.
+    /// The pod is being ended, for good or by an eviction, or has ended by an eviction.
     pub fn is_ending(&self) -> bool {
-        self.lock().record.is_leaving()
+        self.read().record.is_leaving()
     }
 
-    /// Another pod may start in its place.
-    pub fn give_way(&self) {
-        self.lock().starting = None;
+    /// Lets another pod start: this one is started, or waits for something.
+    pub fn release_start_permit(&self) {
+        self.set(|inner| inner.starting = None);
     }
 
     /// Wakes whatever waits in [`Self::unless_ending`] and [`Self::unless_sooner`].
@@ -139,11 +169,12 @@ impl PodState {
         self.ending.notify_waiters();
     }
 
-    /// The future's result, or `None` as soon as the pod is to end. The future must be one that may be dropped.
+    /// The future's result, or `None` as soon as the pod is to end. The future must be one that may be
+    /// dropped.
     pub async fn unless_ending<T>(&self, future: impl Future<Output = T>) -> Option<T> {
         let ending = self.ending.notified();
         tokio::pin!(ending);
-        // Before looking, or a ring between the look and the wait would be missed.
+        // Before looking, or a notification between the look and the wait would be missed.
         ending.as_mut().enable();
         if self.is_ending() {
             return None;
@@ -173,10 +204,10 @@ impl PodState {
 
     /// When what has until `due` has to have ended, given how long the pod has.
     pub fn due_by(&self, due: Timestamp) -> Timestamp {
-        self.lock().record.due().map_or(due, |own| own.min(due))
+        self.read().record.due().map_or(due, |own| own.min(due))
     }
 
-    /// Waits so long; false when the pod is to end.
+    /// Waits for this time; false as soon as the pod is to end.
     pub async fn pause(&self, time: Duration) -> bool {
         self.unless_ending(tokio::time::sleep(time)).await.is_some()
     }
@@ -185,7 +216,7 @@ impl PodState {
         self.own.clone()
     }
 
-    /// Tells the pod's worker; nothing when the agent ends.
+    /// Sends an order to the pod's worker; does nothing when the agent ends.
     pub fn order(&self, order: Order) {
         if let Some(orders) = self.orders.upgrade() {
             let _ = orders.send(order);
@@ -203,7 +234,7 @@ impl PodState {
 
     /// Changes the record and has it saved if there was anything to change, which is returned.
     pub fn save(&self, change: impl FnOnce(&mut Inner) -> bool) -> bool {
-        let mut inner = self.lock();
+        let mut inner = self.inner.lock();
         let changed = change(&mut inner);
         if changed {
             // Before the lock is given back: the newest record must be the one that is saved last.
@@ -212,9 +243,9 @@ impl PodState {
         changed
     }
 
-    /// Changes what is only in memory, and shows the pod.
+    /// Changes what is only in memory, and publishes the status.
     pub fn note(&self, change: impl FnOnce(&mut Inner)) {
-        change(&mut self.lock());
+        self.set(change);
         self.show();
     }
 
@@ -223,12 +254,12 @@ impl PodState {
         if PodDemand::of(&pod).is_empty() { DeviceHealth::new() } else { self.env.devices.health(&pod.uid) }
     }
 
-    /// Hangs out how the pod stands.
+    /// Publishes the pod's status.
     pub fn show(&self) {
         // Asked for before the lock: the devices have one of their own.
         let devices = self.devices();
         let view = {
-            let inner = self.lock();
+            let inner = self.read();
             let trouble = inner
                 .failed
                 .iter()
@@ -245,20 +276,32 @@ impl PodState {
                 node_ips: &self.env.host_ips,
                 reason: &reason,
                 message: &message,
-                resize: &inner.resize,
+                resize: inner.resize.as_ref(),
             })
         };
-        self.env.board.show(view);
+        self.env.status.set(view);
     }
 
     /// Waits until the record is on disk.
     pub async fn saved(&self) {
-        self.saver.settled().await;
+        // A failure is in the log, and the pod runs on with what is in memory.
+        drop(self.saver.settled().await);
     }
 
     /// To wait for the record without holding the pod.
-    pub fn saver(&self) -> Saver {
+    pub fn saver(&self) -> RecordSaver {
         self.saver.clone()
+    }
+}
+
+/// A locked state that cannot be changed.
+struct ReadOnly<'a>(MutexGuard<'a, Inner>);
+
+impl Deref for ReadOnly<'_> {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.0
     }
 }
 

@@ -41,8 +41,9 @@ pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
-
-pub use pod::{ContainerState, ContainerView, Ended, OomVictim, PodPhase, PodView};
+pub use pod::{
+    ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView, ResizePending,
+};
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
 pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, TopicStatus};
 pub use topics::*;

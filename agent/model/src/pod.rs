@@ -1,6 +1,7 @@
 //! The state of a managed pod, as shown by `nodewarden pods` and `/pods`, in the kubelet's terms (v1 PodStatus).
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -45,18 +46,62 @@ pub struct PodView {
     pub sandbox_id: String,
     /// In the manifest's order: init containers (sidecars among them) and then the regular ones.
     pub containers: Vec<ContainerView>,
-    /// Why a change of resources waits (`Deferred: …`) or was refused (`Infeasible: …`); empty when there is none.
-    pub resize: String,
+    /// Why the pod does not have the resources that it should have; none when it has them.
+    pub resize: Option<ResizePending>,
+    /// Why the pod was evicted or preempted; none when it was not, or has started again since.
+    pub evicted: Option<EvictionCause>,
 }
 
-/// `status.reason` of pods that had to make way (kubelet `eviction.Reason`, `events.PreemptContainer`).
-const MADE_WAY: [&str; 2] = ["Evicted", "Preempting"];
-
 impl PodView {
-    /// The pod is on its way out because it had to make way, or has ended for that and is not back.
-    pub fn made_way(&self) -> bool {
-        MADE_WAY.contains(&self.reason.as_str())
+    /// The pod is being ended because it was evicted or preempted, or has ended for that and has not started
+    /// again.
+    pub fn is_evicted_or_preempted(&self) -> bool {
+        self.evicted.is_some()
             && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
+    }
+}
+
+/// Why a pod was evicted or preempted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EvictionCause {
+    /// The node was low on a resource.
+    NodePressure,
+    /// The pod passed one of its own limits of local storage (kubelet `localStorageEviction`).
+    OwnLimit,
+    /// A critical pod needed its resources.
+    Preemption,
+}
+
+/// Why a pod does not have the resources that it should have (KEP-1287, condition `PodResizePending`). Shown
+/// as reason and message with a colon between them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ResizePending {
+    /// Not now; it is tried again.
+    Deferred(String),
+    /// The node does not have as much even without other pods.
+    Infeasible(String),
+}
+
+impl ResizePending {
+    /// The condition's reason (kubelet `PodReasonDeferred`, `PodReasonInfeasible`).
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Deferred(_) => "Deferred",
+            Self::Infeasible(_) => "Infeasible",
+        }
+    }
+
+    /// The condition's message.
+    pub fn message(&self) -> &str {
+        match self {
+            Self::Deferred(message) | Self::Infeasible(message) => message,
+        }
+    }
+}
+
+impl fmt::Display for ResizePending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.reason(), self.message())
     }
 }
 

@@ -9,28 +9,28 @@ use nodewarden_manifest::volume_source::Source;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodPaths {
     /// `<state>/pods/<uid>`.
-    pub home: PathBuf,
+    pub pod_dir: PathBuf,
     /// `<podLogsDir>/<namespace>_<name>_<uid>`.
     pub logs: PathBuf,
 }
 
-/// Path of an `emptyDir` volume of the pod whose directory is `home`.
-pub fn empty_dir(home: &Path, volume: &str) -> PathBuf {
-    home.join("volumes/kubernetes.io~empty-dir").join(volume)
+/// Path of an `emptyDir` volume of the pod whose directory is `pod_dir`.
+pub fn empty_dir(pod_dir: &Path, volume: &str) -> PathBuf {
+    pod_dir.join("volumes/kubernetes.io~empty-dir").join(volume)
 }
 
 impl PodPaths {
-    /// The paths of `pod`; `pods` is `<state>/pods`, `logs` the log directory of all pods.
-    pub fn new(pods: &Path, logs: &Path, pod: &Pod) -> Self {
+    /// The paths of `pod`; `pods_dir` is `<state>/pods`, `logs` the log directory of all pods.
+    pub fn new(pods_dir: &Path, logs: &Path, pod: &Pod) -> Self {
         Self {
-            home: pods.join(&pod.uid),
+            pod_dir: pods_dir.join(&pod.uid),
             logs: logs.join(format!("{}_{}_{}", pod.namespace, pod.name, pod.uid)),
         }
     }
 
     /// `volumes/kubernetes.io~empty-dir/<volume>`.
     pub fn empty_dir(&self, volume: &str) -> PathBuf {
-        empty_dir(&self.home, volume)
+        empty_dir(&self.pod_dir, volume)
     }
 
     /// `volumes/kubernetes.io~downward-api/<volume>`.
@@ -40,7 +40,7 @@ impl PodPaths {
 
     /// Path at which the `subPath` of a container's mount with this index is bound.
     pub fn sub_path(&self, volume: &str, container: &str, index: usize) -> PathBuf {
-        self.home.join("volume-subpaths").join(volume).join(container).join(index.to_string())
+        self.pod_dir.join("volume-subpaths").join(volume).join(container).join(index.to_string())
     }
 
     /// Path of the content of the volume `name` on the node.
@@ -52,18 +52,19 @@ impl PodPaths {
         }
     }
 
+    /// `<pod_dir>/volumes`.
     pub fn volumes(&self) -> PathBuf {
-        self.home.join("volumes")
+        self.pod_dir.join("volumes")
     }
 
     /// The hosts file that containers see at `/etc/hosts`.
     pub fn hosts(&self) -> PathBuf {
-        self.home.join("etc-hosts")
+        self.pod_dir.join("etc-hosts")
     }
 
-    /// The termination message of one run of a container.
+    /// The file with the termination message of one run of a container.
     pub fn termination_log(&self, container: &str, attempt: u32) -> PathBuf {
-        self.home.join("containers").join(container).join(format!("{attempt}"))
+        self.pod_dir.join("containers").join(container).join(format!("{attempt}"))
     }
 
     /// `<logs>/<container>`.

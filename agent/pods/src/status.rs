@@ -1,64 +1,148 @@
-//! Where workers hang out how their pods stand, and their manager what the manifests want, for others to read.
+//! The latest status of every pod and the pods that the sources want, for readers outside of the lifecycle.
+//!
+//! A pod source that reports status back subscribes to the changes ([`PodStatusCache::subscribe`]).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Weak};
 
 use parking_lot::Mutex;
-use std::collections::BTreeMap;
-use std::sync::Arc;
+use tokio::sync::Notify;
 
-use crate::source::Sourced;
+use crate::source::SourcedPod;
 use nodewarden_model::PodView;
 
-/// Cloning shares it.
+#[cfg(test)]
+pub(crate) mod fixture;
+#[cfg(test)]
+mod tests;
+
+/// The status of pods by uid, as the kubelet's status manager keeps it. Cloning shares it.
 #[derive(Debug, Clone, Default)]
-pub struct Board(Arc<Mutex<Hung>>);
+pub struct PodStatusCache(Arc<Mutex<Cached>>);
 
 #[derive(Debug, Default)]
-struct Hung {
+struct Cached {
     /// By uid.
     pods: BTreeMap<String, Arc<PodView>>,
-    wanted: Option<Wanted>,
+    desired: Option<DesiredPods>,
+    subscribers: Vec<Weak<Subscriber>>,
 }
 
-/// What the manifests want.
+/// The pods that the sources want.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
-    pub pods: Arc<[Sourced]>,
-    /// Every manifest could be read: what is not wanted is gone.
-    pub whole: bool,
+pub struct DesiredPods {
+    /// Every pod that should run.
+    pub pods: Arc<[SourcedPod]>,
+    /// Every source could be read completely: a pod that is not among them is no longer wanted.
+    pub complete: bool,
 }
 
-impl Board {
-    pub fn show(&self, view: PodView) {
+impl PodStatusCache {
+    /// Sets a pod's status.
+    pub fn set(&self, view: PodView) {
         let view = Arc::new(view);
-        self.lock().pods.insert(view.pod.uid.clone(), view);
+        let mut cached = self.0.lock();
+        let uid = view.pod.uid.clone();
+        let before = cached.pods.insert(uid.clone(), view.clone());
+        // Compared only where somebody is notified: most agents have no subscriber.
+        if !cached.subscribers.is_empty() && before.is_none_or(|before| before != view) {
+            cached.notify(&uid);
+        }
     }
 
-    pub fn take_down(&self, uid: &str) {
-        self.lock().pods.remove(uid);
+    /// Removes a pod that has ended for good; one that is not there is ignored.
+    pub fn remove(&self, uid: &str) {
+        let mut cached = self.0.lock();
+        if cached.pods.remove(uid).is_some() {
+            cached.notify(uid);
+        }
     }
 
-    /// From now on this is wanted; every pod that it is about, and every one of an earlier agent, is hung out.
-    pub fn want(&self, wanted: Wanted) {
-        self.lock().wanted = Some(wanted);
+    /// Sets the pods that the sources want. From the first call on, every pod that runs has a status here.
+    pub fn set_desired(&self, desired: DesiredPods) {
+        self.0.lock().desired = Some(desired);
     }
 
-    /// None as long as the agent starts.
-    pub fn wanted(&self) -> Option<Wanted> {
-        self.lock().wanted.clone()
+    /// The pods that the sources want; none while the agent starts.
+    pub fn desired(&self) -> Option<DesiredPods> {
+        self.0.lock().desired.clone()
     }
 
-    /// Whether this pod hangs here.
-    pub fn has(&self, uid: &str) -> bool {
-        self.lock().pods.contains_key(uid)
+    /// Whether this pod has a status.
+    pub fn contains(&self, uid: &str) -> bool {
+        self.0.lock().pods.contains_key(uid)
     }
 
-    /// By namespace and name.
+    /// The status of one pod.
+    pub fn get(&self, uid: &str) -> Option<Arc<PodView>> {
+        self.0.lock().pods.get(uid).cloned()
+    }
+
+    /// The status of every pod, by namespace and name.
     pub fn pods(&self) -> Vec<Arc<PodView>> {
-        let mut pods: Vec<_> = self.lock().pods.values().cloned().collect();
+        let mut pods: Vec<_> = self.0.lock().pods.values().cloned().collect();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
         pods
     }
 
-    fn lock(&self) -> parking_lot::MutexGuard<'_, Hung> {
-        self.0.lock()
+    /// Changes from now on. Pods that are there already come first, as if they had just changed.
+    pub fn subscribe(&self) -> StatusChanges {
+        let mut cached = self.0.lock();
+        let changed = cached.pods.keys().cloned().collect();
+        let subscriber = Arc::new(Subscriber { changed: Mutex::new(changed), ring: Notify::new() });
+        cached.subscribers.push(Arc::downgrade(&subscriber));
+        StatusChanges { cache: self.clone(), subscriber }
+    }
+}
+
+impl Cached {
+    fn notify(&mut self, uid: &str) {
+        self.subscribers.retain(|subscriber| {
+            let subscriber = subscriber.upgrade();
+            if let Some(subscriber) = &subscriber {
+                subscriber.changed.lock().insert(uid.to_owned());
+                subscriber.ring.notify_one();
+            }
+            subscriber.is_some()
+        });
+    }
+}
+
+/// What one subscriber has not read yet.
+#[derive(Debug)]
+struct Subscriber {
+    /// Uids of pods.
+    changed: Mutex<BTreeSet<String>>,
+    ring: Notify,
+}
+
+/// Which pods' status changed. A pod that changes several times before it is read is returned once, with its
+/// newest status: a slow subscriber holds one uid for each pod and delays nothing else.
+#[derive(Debug)]
+pub struct StatusChanges {
+    cache: PodStatusCache,
+    subscriber: Arc<Subscriber>,
+}
+
+/// One pod's newest status.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StatusChange {
+    /// The pod's uid.
+    pub uid: String,
+    /// `None`: the pod has ended for good.
+    pub status: Option<Arc<PodView>>,
+}
+
+impl StatusChanges {
+    /// Waits for the next change. Dropping the future loses no change.
+    pub async fn next(&mut self) -> StatusChange {
+        loop {
+            let uid = self.subscriber.changed.lock().pop_first();
+            if let Some(uid) = uid {
+                let status = self.cache.get(&uid);
+                return StatusChange { uid, status };
+            }
+            self.subscriber.ring.notified().await;
+        }
     }
 }

@@ -14,7 +14,7 @@ use nodewarden_config as config;
 use nodewarden_config::Overrides;
 use nodewarden_hierarchy::{Plan, PlannedPod, file_values};
 use nodewarden_machine::cgroup::control::Limits;
-use nodewarden_pods::source::{Desired, Manifests};
+use nodewarden_pods::source::{Desired, manifests::Manifests};
 use nodewarden_qos::ContainerParameters;
 
 /// Print the cgroups, limits and runtime parameters that manifests lead to on this machine; changes nothing
@@ -58,7 +58,10 @@ fn read(manifests: &[PathBuf], node: &str) -> Result<Desired, CliError> {
         all.pods.extend(some.pods);
         all.problems.extend(some.problems);
     }
-    if all.problems.is_empty() { Ok(all) } else { Err(CliError::Manifests { problems: all.problems }) }
+    if all.problems.is_empty() {
+        return Ok(all);
+    }
+    Err(CliError::Manifests { problems: all.problems.iter().map(ToString::to_string).collect() })
 }
 
 fn text(plan: &Plan) -> String {

@@ -17,7 +17,7 @@ use super::{footprint, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Wakeups;
 use nodewarden_model::{Detail, HookState};
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 
 /// Runs the agent until SIGINT or SIGTERM.
@@ -60,7 +60,7 @@ impl App {
         let wakeups = Wakeups::default();
         let observation = Observation::start(config, &journal, wakeups.waker())?;
         record_start(config, &observation, &journal);
-        let (observer, pods) = (&observation.observer, Board::default());
+        let (observer, pods) = (&observation.observer, PodStatusCache::default());
         let context = Context { config, runtime, journal: &journal, observer, pods: &pods };
         let (node, adoption) = match config.mode {
             Mode::Observe => (observe::start(context, wakeups), None),

@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use super::observer::Observer;
 use nodewarden_config::Config;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 
 /// Exists before the parts of a mode are started and outlives them.
@@ -18,5 +18,5 @@ pub struct Context<'a> {
     pub journal: &'a Journal,
     pub observer: &'a Arc<Observer>,
     /// Status of the managed pods; stays empty in mode observe.
-    pub pods: &'a Board,
+    pub pods: &'a PodStatusCache,
 }

@@ -13,7 +13,7 @@ use nodewarden_devices::pod_resources::{self, AllocatableDevices, PodDevices, Po
 use nodewarden_devices::{DeviceEvent, DeviceTasks, Devices, Enforcer, EventSink, Guards};
 use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::{Detail, HookState, PodRef};
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 
 /// What runs for devices. The plugins' and the PodResources socket are closed when it is dropped.
@@ -86,9 +86,12 @@ fn start_enforcer(context: Context<'_>, kubepods: &str) -> Option<Enforcer> {
     Some(enforcer)
 }
 
-/// Writes the device manager's events into the journal. The uid of a pod that an event is about is sent to
-/// `changed`.
-fn record_events(journal: Journal, pods: Board, changed: mpsc::UnboundedSender<String>) -> EventSink {
+/// Writes the device manager's events into the journal. The uid of a pod that an event is about is sent to `changed`.
+fn record_events(
+    journal: Journal,
+    pods: PodStatusCache,
+    changed: mpsc::UnboundedSender<String>,
+) -> EventSink {
     Arc::new(move |event| match event {
         DeviceEvent::Plugin { reason, message } => {
             tracing::info!("{reason}: {message}");
@@ -117,7 +120,7 @@ fn record_events(journal: Journal, pods: Board, changed: mpsc::UnboundedSender<S
 /// What PodResources lists: the managed pods with their devices.
 struct PodDeviceList {
     devices: Devices,
-    pods: Board,
+    pods: PodStatusCache,
 }
 
 impl PodResources for PodDeviceList {

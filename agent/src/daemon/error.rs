@@ -29,7 +29,7 @@ pub enum DaemonError {
     #[error(transparent)]
     Throttle(#[from] ThrottleError),
     #[error("records of pods: {0}")]
-    Records(nodewarden_lifecycle::store::StoreError),
+    Records(nodewarden_lifecycle::StoreError),
     #[error("gRPC: {0}")]
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]

@@ -11,10 +11,9 @@ use super::context::Context;
 use nodewarden_config::{Endpoint, LogRotation as Policy};
 use nodewarden_cri::logs::{LogError, rotation};
 use nodewarden_cri::{Client, RuntimeError};
-use nodewarden_lifecycle as lifecycle;
 use nodewarden_model::ContainerState;
 use nodewarden_pods::paths::PodPaths;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 
 /// The task that rotates logs; ended when this is dropped.
 pub struct LogRotation(tokio::task::JoinHandle<()>);
@@ -35,7 +34,7 @@ impl LogRotation {
             // A connection of its own: the runtime's other calls do not wait for this one.
             client: Client::new(endpoint).with_request_limit(settings.runtime_request_timeout),
             pods: context.pods.clone(),
-            pods_dir: lifecycle::homes(context.config),
+            pods_dir: context.config.pods_dir(),
             logs_dir: settings.logs_dir.clone(),
             failing: BTreeSet::new(),
         };
@@ -60,7 +59,7 @@ struct Rotator {
     max_size: u64,
     policy: Policy,
     client: Client,
-    pods: Board,
+    pods: PodStatusCache,
     pods_dir: PathBuf,
     logs_dir: PathBuf,
     /// Ids of containers whose last rotation failed: the log says so once.

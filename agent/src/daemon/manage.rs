@@ -23,11 +23,11 @@ use nodewarden_eviction::engine::RestoredState;
 use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
-use nodewarden_lifecycle::{self as lifecycle, Adoption, Found};
+use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
-use nodewarden_pods::source::{Desired, Source, Watching};
+use nodewarden_pods::source::{Desired, Following, PodSources};
 use nodewarden_pods::volume;
 
 /// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each
@@ -51,13 +51,12 @@ pub fn start(context: Context<'_>, wakeups: Wakeups) -> Result<(NodeParts, Optio
 /// Without a container runtime: cgroups for exactly the pods that the manifests name.
 fn keep_cgroups(context: Context<'_>) -> Result<NodeParts, DaemonError> {
     let prepared = prepare(context, Box::new(|_| false))?;
-    let mut source = hierarchy::source(context.config);
-    let first = source.as_mut().map(|source| source.first()).unwrap_or_default();
-    let hierarchy = prepared.keep(first.into())?;
+    let mut sources = hierarchy::sources(context.config, context.pods);
+    let hierarchy = prepared.keep(sources.snapshot().into())?;
     let sink = hierarchy.handle();
-    let manifests = watch_manifests(source, move |desired| sink.send(desired.into()))?;
+    let sources = Some(follow(sources, move |desired| sink.send(desired.into()))?);
     let throttle = throttle::start(context, &hierarchy)?;
-    Ok(NodeParts { throttle, manifests, hierarchy: Some(hierarchy), ..NodeParts::default() })
+    Ok(NodeParts { throttle, sources, hierarchy: Some(hierarchy), ..NodeParts::default() })
 }
 
 /// With a container runtime: everything that a pod's life needs, each part after those that it uses.
@@ -67,9 +66,9 @@ fn run_pods(
     wakeups: Wakeups,
 ) -> Result<(NodeParts, Adoption), DaemonError> {
     let config = context.config;
-    let pods_dir = lifecycle::homes(config);
+    let pods_dir = config.pods_dir();
     let prepared = prepare(context, Box::new(move |uid| volume::has_volumes(&pods_dir.join(uid))))?;
-    let (found, source) = find_pods(context)?;
+    let (found, sources) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
     let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
     let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(HierarchyError::from)?;
@@ -79,14 +78,14 @@ fn run_pods(
     let restored = RestoredState::open(&config.state_dir);
     let (pressure, conditions) = watch::channel(restored.pressure());
     let history = eviction::history(context);
-    let needs = lifecycle::Needs {
+    let deps = lifecycle::Deps {
         facts,
         capacity,
         layout: context.observer.facts.layout.clone(),
         journal: context.journal.clone(),
         places: hierarchy.pod_cgroups(),
         sink: hierarchy.handle(),
-        board: context.pods.clone(),
+        status: context.pods.clone(),
         devices: devices.manager.clone(),
         guards,
         probes: probes.clone(),
@@ -95,7 +94,7 @@ fn run_pods(
         health,
         explain: record_preemptions(history.clone()),
     };
-    let (pods, adoption) = lifecycle::start(config, endpoint, found, needs);
+    let (pods, adoption) = lifecycle::start(config, endpoint, found, deps);
     let gc = gc::start(context, endpoint, holds);
     let evict = pods.clone();
     let eviction = Eviction::start(
@@ -113,11 +112,11 @@ fn run_pods(
     );
     let log_rotation = LogRotation::start(context, endpoint);
     let handed = pods.clone();
-    let manifests = watch_manifests(source, move |desired| handed.desire(desired))?;
+    let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;
     let node = NodeParts {
         throttle,
-        manifests,
+        sources,
         log_rotation,
         eviction,
         gc: Some(gc),
@@ -137,21 +136,19 @@ fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, Hi
     hierarchy::prepare(config, &observer.facts.layout, journal, runtime, namer, has_volumes)
 }
 
-/// The pods that an earlier agent left and those that the manifests name, and where the manifests are read
-/// from. Records that are damaged are reported in the log and in the journal.
-fn find_pods(context: Context<'_>) -> Result<(Found, Option<Box<dyn Source>>), DaemonError> {
+/// The pods that an earlier agent left and those that the sources want, and the sources. Records that are damaged are
+/// reported in the log and in the journal.
+fn find_pods(context: Context<'_>) -> Result<(Recovered, PodSources), DaemonError> {
     let (found, problems) = lifecycle::find(context.config).map_err(DaemonError::Records)?;
-    let mut source = hierarchy::source(context.config);
-    let first = source.as_mut().map(|source| {
-        source.stand(found.standing());
-        source.first()
-    });
+    let mut sources = hierarchy::sources(context.config, context.pods);
+    sources.set_running(found.origins());
+    let desired = sources.snapshot();
     for problem in problems {
         warn!("{problem}");
         let detail = Detail::Agent { reason: "RecordDamaged".into(), message: problem };
         context.journal.append(Timestamp::now(), "", None, detail);
     }
-    Ok((found.with(first.unwrap_or_default()), source))
+    Ok((found.with(desired), sources))
 }
 
 /// Starts the engine that runs probes.
@@ -171,12 +168,10 @@ fn record_preemptions(history: History) -> Explain {
     })
 }
 
-/// Hands `to` what the manifests name, now and whenever they change; `None` without a manifest directory.
-fn watch_manifests(
-    source: Option<Box<dyn Source>>,
+/// Calls `to` whenever the sources want something else, until the result is dropped.
+fn follow(
+    sources: PodSources,
     to: impl FnMut(Desired) + Send + 'static,
-) -> Result<Option<Watching>, HierarchyError> {
-    let Some(source) = source else { return Ok(None) };
-    let watching = source.watch(Box::new(to));
-    watching.map(Some).map_err(|source| HierarchyError::Start { what: "manifest thread", source })
+) -> Result<Following, HierarchyError> {
+    sources.follow(Box::new(to)).map_err(|source| HierarchyError::Start { what: "pod sources", source })
 }

@@ -4,7 +4,7 @@ use nodewarden_gc::Collector;
 use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_lifecycle::Lifecycle;
 use nodewarden_pods::probes::Probes;
-use nodewarden_pods::source::Watching;
+use nodewarden_pods::source::Following;
 use nodewarden_throttle::Throttle;
 
 use super::devices::NodeDevices;
@@ -19,7 +19,7 @@ pub struct NodeParts {
     /// Ended while the hierarchy still runs, which then writes the limits without throttling.
     pub throttle: Option<Throttle>,
     /// Ended before everything that pods are handed to.
-    pub manifests: Option<Watching>,
+    pub sources: Option<Following>,
     pub log_rotation: Option<LogRotation>,
     pub eviction: Option<Eviction>,
     pub gc: Option<Collector>,

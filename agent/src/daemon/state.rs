@@ -17,14 +17,14 @@ use nodewarden_model::{
     Snapshot, Status,
 };
 use nodewarden_pods::probes::Probes;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::{Journal, JournalStats};
 
 /// Built once, after the parts that it reads from. What the mode does without is `None`.
 pub struct State {
     observer: Arc<Observer>,
     journal: Journal,
-    pods: Board,
+    pods: PodStatusCache,
     gc: Option<Collector>,
     eviction: Option<Engine>,
     probes: Option<Probes>,

@@ -104,8 +104,8 @@ mod tests {
             parsed.into_iter().map(Result::unwrap).next().unwrap()
         };
         for number in 0..10 {
-            let change = |a, b| nodewarden_lifecycle::resize::change(&a, &b);
-            use nodewarden_lifecycle::resize::Change;
+            let change = |a, b| nodewarden_lifecycle::change(&a, &b);
+            use nodewarden_lifecycle::Change;
             let resized = if Kind::of(number) == Kind::Sized { Change::Resize } else { Change::Same };
             assert_eq!(change(of(number, 1, 1), of(number, 1, 2)), resized, "{number}");
             assert_eq!(change(of(number, 1, 1), of(number, 2, 1)), Change::Replace, "{number}");

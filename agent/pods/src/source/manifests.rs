@@ -1,5 +1,11 @@
 //! The files of a manifest directory (`staticPodPath`) as pods.
 
+mod changes;
+mod directory;
+mod error;
+mod uid;
+mod watch;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, OpenOptions};
@@ -8,36 +14,41 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::choice::{Candidate, choose};
-use super::{Desired, SourceError, Sourced, Standing, uid};
+use super::merge::choose;
+use super::{Desired, PodOrigins, SourceProblem, SourcedPod, Unread};
 use nodewarden_manifest::{Pod, manifest};
+
+pub use super::origin::MANIFESTS;
+pub use directory::ManifestSource;
+pub use error::ManifestError;
 
 /// Longest manifest in bytes: the kubelet's `maxConfigLength`.
 const LONGEST: u64 = 10 << 20;
 
-/// The directory and what was last read there.
+/// The directory and what was last read in it.
 #[derive(Debug)]
 pub struct Manifests {
     dir: PathBuf,
     /// Goes into the uid of pods that have none, as with the kubelet.
     node: String,
-    files: BTreeMap<PathBuf, Known>,
+    files: BTreeMap<PathBuf, KnownFile>,
     /// Why the directory could not be listed the last time.
-    blind: Option<String>,
-    standing: Standing,
+    not_listed: Option<String>,
+    /// The file that each pod was taken from the last time.
+    origins: PodOrigins,
 }
 
-/// A file as it was found, to be taken or not.
+/// One file as it was read, before it is taken over.
 #[derive(Debug)]
-pub struct Look {
+pub struct ReadFile {
     path: PathBuf,
-    /// `None` for what is no file or gone.
-    text: Result<Option<String>, SourceError>,
+    /// `None`: it is gone, or not a regular file.
+    text: Result<Option<String>, ManifestError>,
 }
 
 /// One file as last read.
 #[derive(Debug, Default)]
-struct Known {
+struct KnownFile {
     text: String,
     pods: Vec<Arc<Pod>>,
     problems: Vec<String>,
@@ -49,8 +60,8 @@ impl Manifests {
             dir: dir.to_owned(),
             node: node.to_owned(),
             files: BTreeMap::new(),
-            blind: None,
-            standing: Standing::default(),
+            not_listed: None,
+            origins: PodOrigins::default(),
         }
     }
 
@@ -58,12 +69,12 @@ impl Manifests {
         &self.dir
     }
 
-    /// The file whose pod of a name runs already: it goes before others that have a pod of that name too.
-    pub fn stand(&mut self, standing: Standing) {
-        self.standing = standing;
+    /// Sets the origins of the pods that run: such a file's pod wins over others of the same name.
+    pub fn set_running(&mut self, running: PodOrigins) {
+        self.origins = running;
     }
 
-    /// What a directory says now, or one file alone.
+    /// The pods of a directory, or of one file alone, as they are now.
     pub fn at(path: &Path, node: &str) -> Desired {
         if path.is_dir() {
             let mut all = Self::new(path, node);
@@ -71,17 +82,17 @@ impl Manifests {
             return all.desired();
         }
         let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
-        let read = read(path).and_then(|text| text.ok_or(SourceError::NoFile { path: path.to_owned() }));
+        let read = read(path).and_then(|text| text.ok_or(ManifestError::NoFile { path: path.to_owned() }));
         let known = match read {
-            Ok(text) => parse(path, text, node, Known::default()),
-            Err(error) => Known { problems: vec![error.to_string()], ..Known::default() },
+            Ok(text) => parse(path, text, node, KnownFile::default()),
+            Err(error) => KnownFile { problems: vec![error.to_string()], ..KnownFile::default() },
         };
         one.files.insert(path.to_owned(), known);
         one.desired()
     }
 
-    /// Reads every file anew. A file that cannot be read or has a bad document keeps the pods that were known from it
-    /// and are not told anew; a directory that cannot be listed keeps all.
+    /// Reads every file again. A file that cannot be read or has a bad document keeps the pods that were
+    /// known from it; a directory that cannot be listed keeps all.
     pub fn scan(&mut self) {
         for name in self.list() {
             let look = self.look(&name);
@@ -89,63 +100,66 @@ impl Manifests {
         }
     }
 
-    /// The names in the directory that may be manifests. What was known of others is dropped; of none, if the
+    /// The names in the directory that may be manifests. Files that are gone are forgotten, unless the
     /// directory cannot be listed.
     pub fn list(&mut self) -> BTreeSet<OsString> {
         match list(&self.dir) {
             Ok(names) => {
-                self.blind = None;
+                self.not_listed = None;
                 self.files.retain(|path, _| path.file_name().is_some_and(|name| names.contains(name)));
                 names
             }
             Err(error) => {
-                self.blind = Some(error.to_string());
+                self.not_listed = Some(error.to_string());
                 BTreeSet::new()
             }
         }
     }
 
     /// Reads one file of the directory, which may be gone.
-    pub fn look(&self, name: &OsStr) -> Look {
+    pub fn look(&self, name: &OsStr) -> ReadFile {
         let path = self.dir.join(name);
         let text = if is_manifest(name) { read(&path) } else { Ok(None) };
-        Look { path, text }
+        ReadFile { path, text }
     }
 
-    /// Takes what was read for what there is.
-    pub fn take(&mut self, Look { path, text }: Look) {
+    /// Takes over what was read.
+    pub fn take(&mut self, ReadFile { path, text }: ReadFile) {
         let before = self.files.remove(&path).unwrap_or_default();
         let now = match text {
             Ok(None) => return,
             Ok(Some(text)) if text == before.text && before.problems.is_empty() && !text.is_empty() => before,
             Ok(Some(text)) => parse(&path, text, &self.node, before),
-            Err(error) => Known { text: String::new(), problems: vec![error.to_string()], ..before },
+            Err(error) => KnownFile { text: String::new(), problems: vec![error.to_string()], ..before },
         };
         self.files.insert(path, now);
     }
 
-    /// What the files say together. Of two pods with one uid or one name that one stands which stood before, else the
-    /// first file's.
+    /// What the files want together. On a uid or name conflict the pod that already runs wins, else the first
+    /// file.
     pub fn desired(&mut self) -> Desired {
-        let mut desired = Desired { blind: self.blind.is_some(), ..Desired::default() };
-        desired.problems.extend(self.blind.clone());
+        let mut desired = Desired::default();
+        if let Some(problem) = &self.not_listed {
+            desired.problems.push(SourceProblem { origin: None, message: problem.clone() });
+            desired.unread = Unread::of_source(MANIFESTS);
+        }
         let mut candidates = Vec::new();
         for (path, file) in &self.files {
-            let origin: Arc<str> = path.to_string_lossy().into();
-            desired.problems.extend(file.problems.iter().cloned());
+            let origin = path.to_string_lossy();
+            let problem = |message: &String| SourceProblem {
+                origin: Some(origin.clone().into_owned()),
+                message: message.clone(),
+            };
+            desired.problems.extend(file.problems.iter().map(problem));
             if !file.problems.is_empty() {
-                desired.unreadable.insert(origin.to_string());
+                desired.unread.extend(Unread::of_origin(&origin));
             }
-            candidates.extend(file.pods.iter().map(|pod| Candidate { pod, origin: origin.clone() }));
+            candidates.extend(file.pods.iter().map(|pod| SourcedPod::new(pod.clone(), origin.clone())));
         }
-        let choice = choose(candidates, &self.standing);
+        let choice = choose(candidates, &self.origins);
         desired.problems.extend(choice.problems);
-        self.standing = choice.standing;
-        desired.pods = choice
-            .pods
-            .into_iter()
-            .map(|c| Sourced { pod: c.pod.clone(), origin: c.origin.as_ref().to_owned() })
-            .collect();
+        self.origins = choice.origins;
+        desired.pods = choice.pods;
         desired
     }
 }
@@ -155,8 +169,8 @@ pub fn is_manifest(name: &OsStr) -> bool {
     !name.as_encoded_bytes().starts_with(b".")
 }
 
-fn list(dir: &Path) -> Result<BTreeSet<OsString>, SourceError> {
-    let fail = |source| SourceError::File { call: "list", path: dir.to_owned(), source };
+fn list(dir: &Path) -> Result<BTreeSet<OsString>, ManifestError> {
+    let fail = |source| ManifestError::File { call: "list", path: dir.to_owned(), source };
     let names = fs::read_dir(dir).map_err(fail)?.map(|entry| entry.map(|e| e.file_name()));
     names
         .filter(|name| name.as_ref().map_or(true, |name| is_manifest(name)))
@@ -164,10 +178,10 @@ fn list(dir: &Path) -> Result<BTreeSet<OsString>, SourceError> {
         .map_err(fail)
 }
 
-/// The text of a file, following links as the kubelet does. `None` for what is no regular file, and for what is gone;
-/// a link to nowhere is an error.
-fn read(path: &Path) -> Result<Option<String>, SourceError> {
-    let fail = |call| move |source: io::Error| SourceError::File { call, path: path.to_owned(), source };
+/// The text of a file, following links as the kubelet does. `None` if it is gone or not a regular file; a
+/// link to nowhere is an error.
+fn read(path: &Path) -> Result<Option<String>, ManifestError> {
+    let fail = |call| move |source: io::Error| ManifestError::File { call, path: path.to_owned(), source };
     // Opening a FIFO would wait for its writer.
     let file = match OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path) {
         Ok(file) => file,
@@ -186,19 +200,20 @@ fn read(path: &Path) -> Result<Option<String>, SourceError> {
     file.take(LONGEST + 1).read_to_end(&mut bytes).map_err(fail("read"))?;
     let length = bytes.len() as u64;
     if length > LONGEST {
-        return Err(SourceError::TooLong { path: path.to_owned(), bytes: length, most: LONGEST });
+        return Err(ManifestError::TooLong { path: path.to_owned(), bytes: length, most: LONGEST });
     }
     String::from_utf8(bytes)
         .map(Some)
-        .map_err(|e| SourceError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
+        .map_err(|e| ManifestError::NotText { path: path.to_owned(), at: e.utf8_error().valid_up_to() })
 }
 
-/// The file's pods, and those known before that a bad document may have been about.
-fn parse(path: &Path, text: String, node: &str, before: Known) -> Known {
+/// The file's pods. If a document is bad, also the pods that were known before and are not in the others: the
+/// bad one may be about them.
+fn parse(path: &Path, text: String, node: &str, before: KnownFile) -> KnownFile {
     let mut pods: Vec<Arc<Pod>> = Vec::new();
     let mut problems = Vec::new();
-    if says_nothing(&text) {
-        problems.push(SourceError::Empty { path: path.to_owned() }.to_string());
+    if is_blank(&text) {
+        problems.push(ManifestError::Empty { path: path.to_owned() }.to_string());
     }
     for document in manifest::parse(&text) {
         match document {
@@ -212,20 +227,19 @@ fn parse(path: &Path, text: String, node: &str, before: Known) -> Known {
         }
     }
     if !problems.is_empty() {
-        let told = |old: &Arc<Pod>| {
+        let is_listed = |old: &Arc<Pod>| {
             pods.iter().any(|p| p.uid == old.uid || (p.namespace == old.namespace && p.name == old.name))
         };
-        let kept: Vec<_> = before.pods.into_iter().filter(|old| !told(old)).collect();
+        let kept: Vec<_> = before.pods.into_iter().filter(|old| !is_listed(old)).collect();
         pods.extend(kept);
     }
-    Known { text, pods, problems }
+    KnownFile { text, pods, problems }
 }
 
 /// Nothing but white space, comments and ends of documents: most likely a file that is being written.
-fn says_nothing(text: &str) -> bool {
+fn is_blank(text: &str) -> bool {
     text.lines().map(str::trim).all(|line| matches!(line, "" | "---" | "...") || line.starts_with('#'))
 }
 
 #[cfg(test)]
-#[path = "manifests_tests.rs"]
 mod tests;

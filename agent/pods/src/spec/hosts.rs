@@ -118,7 +118,7 @@ mod tests {
         let fixture = Fixture::new();
         let pod = pod("containers: [{name: c}]");
         let paths = fixture.host().paths(&pod);
-        fs::create_dir_all(&paths.home).unwrap();
+        fs::create_dir_all(&paths.pod_dir).unwrap();
         let ip = ["10.0.0.9".parse().unwrap()];
         write_hosts(&pod, &ip, &paths, &fixture.host()).unwrap();
         let inode = |path: &Path| std::os::unix::fs::MetadataExt::ino(&fs::metadata(path).unwrap());

@@ -28,60 +28,60 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY
     .union(OFlag::O_NONBLOCK)
     .union(OFlag::O_CLOEXEC);
 
-/// Removes the pod's directory `home`; succeeds if it does not exist. May be called again after an error and then
+/// Removes the pod's directory `pod_dir`; succeeds if it does not exist. May be called again after an error and then
 /// continues.
 ///
 /// # Errors
 /// Something could not be unmounted or removed. The contents of remaining mounts are not touched.
-pub fn clean(home: &Path) -> Result<(), VolumeError> {
-    match fs::symlink_metadata(home) {
+pub fn clean(pod_dir: &Path) -> Result<(), VolumeError> {
+    match fs::symlink_metadata(pod_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        Err(error) => return Err(VolumeError::file("stat", home)(error)),
+        Err(error) => return Err(VolumeError::file("stat", pod_dir)(error)),
         Ok(_) => {}
     }
-    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
-        return Err(VolumeError::Mounted(home.to_owned()));
+    let (Some(parent), Some(name)) = (pod_dir.parent(), pod_dir.file_name()) else {
+        return Err(VolumeError::Mounted(pod_dir.to_owned()));
     };
     let parent = fs::canonicalize(parent).map_err(VolumeError::file("resolve", parent))?;
     unmount(&parent.join(name))?;
-    take_away(home, &parent, name)
+    take_away(pod_dir, &parent, name)
 }
 
 /// Removes a directory in which nothing is mounted; succeeds if it does not exist.
 ///
 /// # Errors
-/// Something could not be removed, `home` is a link, or something is mounted below it after all, which is not touched.
-pub fn remove(home: &Path) -> Result<(), VolumeError> {
-    let (Some(parent), Some(name)) = (home.parent(), home.file_name()) else {
-        return Err(VolumeError::Mounted(home.to_owned()));
+/// Something could not be removed, `pod_dir` is a link, or something is mounted below it after all, which is not touched.
+pub fn remove(pod_dir: &Path) -> Result<(), VolumeError> {
+    let (Some(parent), Some(name)) = (pod_dir.parent(), pod_dir.file_name()) else {
+        return Err(VolumeError::Mounted(pod_dir.to_owned()));
     };
-    match fs::symlink_metadata(home) {
+    match fs::symlink_metadata(pod_dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-        Err(error) => Err(VolumeError::file("stat", home)(error)),
-        Ok(_) => take_away(home, parent, name),
+        Err(error) => Err(VolumeError::file("stat", pod_dir)(error)),
+        Ok(_) => take_away(pod_dir, parent, name),
     }
 }
 
-fn take_away(home: &Path, parent: &Path, name: &OsStr) -> Result<(), VolumeError> {
+fn take_away(pod_dir: &Path, parent: &Path, name: &OsStr) -> Result<(), VolumeError> {
     let flags = OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC;
     let above = open(parent, flags, Mode::empty()).map_err(VolumeError::call("open", parent))?;
-    let top = enter(above.as_fd(), Path::new(name)).map_err(|errno| failed("open", home, errno))?;
-    let mut removal = Removal { top: top.as_fd(), home, moved: 0 };
+    let top = enter(above.as_fd(), Path::new(name)).map_err(|errno| failed("open", pod_dir, errno))?;
+    let mut removal = Removal { top: top.as_fd(), pod_dir, moved: 0 };
     for pass in 1.. {
-        removal.empty(top.as_fd(), home, 0)?;
+        removal.empty(top.as_fd(), pod_dir, 0)?;
         match unlinkat(&above, name, UnlinkatFlags::RemoveDir) {
             Ok(()) | Err(Errno::ENOENT) => break,
             // Directories that were moved up are here now.
             Err(Errno::ENOTEMPTY) if removal.moved > 0 || pass < PASSES => removal.moved = 0,
-            Err(errno) => return Err(failed("remove", home, errno)),
+            Err(errno) => return Err(failed("remove", pod_dir, errno)),
         }
     }
     Ok(())
 }
 
-fn unmount(home: &Path) -> Result<(), VolumeError> {
+fn unmount(pod_dir: &Path) -> Result<(), VolumeError> {
     for _ in 0..ROUNDS {
-        let points = mount_table::below(home)?;
+        let points = mount_table::below(pod_dir)?;
         if points.is_empty() {
             return Ok(());
         }
@@ -93,7 +93,7 @@ fn unmount(home: &Path) -> Result<(), VolumeError> {
             }
         }
     }
-    match mount_table::below(home)?.pop() {
+    match mount_table::below(pod_dir)?.pop() {
         Some(point) => Err(VolumeError::Mounted(point)),
         None => Ok(()),
     }
@@ -102,7 +102,7 @@ fn unmount(home: &Path) -> Result<(), VolumeError> {
 /// The removal of a directory.
 struct Removal<'a> {
     top: BorrowedFd<'a>,
-    home: &'a Path,
+    pod_dir: &'a Path,
     /// Number of directories moved up to `top` since it was last listed.
     moved: usize,
 }
@@ -164,7 +164,7 @@ impl Removal<'_> {
             match renameat(above, name, self.top, new.as_str()) {
                 Err(Errno::ENOTEMPTY | Errno::EEXIST | Errno::ENOTDIR) => {}
                 Ok(()) | Err(Errno::ENOENT) => return Ok(()),
-                Err(errno) => return Err(failed("move", &self.home.join(path), errno)),
+                Err(errno) => return Err(failed("move", &self.pod_dir.join(path), errno)),
             }
         }
     }

@@ -32,7 +32,7 @@ use nodewarden_qos::Node;
 /// # Errors
 /// A volume could not be created or does not match the manifest; the error names the volume.
 pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), VolumeError> {
-    directory(&paths.home, 0o750)?;
+    directory(&paths.pod_dir, 0o750)?;
     directory(&paths.volumes(), 0o750)?;
     directory(&paths.logs, 0o755)?;
     for volume in pod.spec.volumes.iter().flatten() {
@@ -76,10 +76,10 @@ pub fn present(pods_dir: &Path) -> io::Result<Vec<String>> {
 }
 
 /// Whether a pod's directory still contains a volume or a `subPath` of one.
-pub fn has_volumes(home: &Path) -> bool {
+pub fn has_volumes(pod_dir: &Path) -> bool {
     let below = |dir: &Path| fs::read_dir(dir).into_iter().flatten().flatten().map(|entry| entry.path());
-    below(&home.join("volumes")).any(|plugin| below(&plugin).next().is_some())
-        || below(&home.join("volume-subpaths")).next().is_some()
+    below(&pod_dir.join("volumes")).any(|plugin| below(&plugin).next().is_some())
+        || below(&pod_dir.join("volume-subpaths")).next().is_some()
 }
 
 fn directory(path: &Path, mode: u32) -> Result<(), VolumeError> {

@@ -43,10 +43,10 @@ fn directories_of_a_pod() {
     let fixture = Fixture::new();
     let pod = pod("volumes: [{name: a}, {name: b, emptyDir: {}}]\ncontainers: [{name: c}]");
     let paths = fixture.paths(&pod);
-    assert!(!has_volumes(&paths.home));
+    assert!(!has_volumes(&paths.pod_dir));
     prepare(&pod, &paths, fixture.node()).unwrap();
-    assert!(paths.logs.is_dir() && has_volumes(&paths.home));
-    assert_eq!((mode(&paths.home), mode(&paths.volumes())), (0o750, 0o750));
+    assert!(paths.logs.is_dir() && has_volumes(&paths.pod_dir));
+    assert_eq!((mode(&paths.pod_dir), mode(&paths.volumes())), (0o750, 0o750));
     assert_eq!([mode(&paths.empty_dir("a")), mode(&paths.empty_dir("b"))], [0o777; 2]);
     // What a container did to it stays.
     fs::set_permissions(paths.empty_dir("a"), Permissions::from_mode(0o700)).unwrap();
@@ -55,8 +55,8 @@ fn directories_of_a_pod() {
     assert_eq!(mode(&paths.empty_dir("a")), 0o700);
     assert_eq!(fs::read(paths.empty_dir("a").join("file")).unwrap(), b"x");
     assert_eq!(present(fixture.host().state_pods).unwrap(), ["u"]);
-    clean(&paths.home).unwrap();
-    assert!(!has_volumes(&paths.home) && paths.logs.is_dir());
+    clean(&paths.pod_dir).unwrap();
+    assert!(!has_volumes(&paths.pod_dir) && paths.logs.is_dir());
     assert!(present(fixture.host().state_pods).unwrap().is_empty());
 }
 
@@ -98,7 +98,7 @@ fn memory_is_mounted_once_and_goes() {
         "securityContext: {fsGroup: 4321}\nvolumes: [{name: m, emptyDir: {medium: Memory, sizeLimit: 1Mi}}, {name: n, emptyDir: {medium: Memory}}]\ncontainers: [{name: c, resources: {limits: {memory: 64Mi}}}]",
     );
     let paths = fixture.paths(&pod);
-    let _cleaned = Cleaned(paths.home.clone());
+    let _cleaned = Cleaned(paths.pod_dir.clone());
     prepare(&pod, &paths, fixture.node()).unwrap();
     let volume = paths.empty_dir("m");
     assert_eq!((size(&volume), size(&paths.empty_dir("n"))), (1 << 20, 64 << 20));
@@ -106,9 +106,9 @@ fn memory_is_mounted_once_and_goes() {
     fs::write(volume.join("kept"), "x").unwrap();
     prepare(&pod, &paths, fixture.node()).unwrap();
     assert!(volume.join("kept").exists());
-    assert_eq!(mount_table::below(&fs::canonicalize(&paths.home).unwrap()).unwrap().len(), 2);
-    clean(&paths.home).unwrap();
-    assert!(!paths.home.exists());
+    assert_eq!(mount_table::below(&fs::canonicalize(&paths.pod_dir).unwrap()).unwrap().len(), 2);
+    clean(&paths.pod_dir).unwrap();
+    assert!(!paths.pod_dir.exists());
 }
 
 /// Where the kernel has huge pages of 2 MiB; whether some are preallocated does not matter.
@@ -126,13 +126,13 @@ fn huge_pages_are_mounted() {
         "securityContext: {fsGroup: 4321}\nvolumes: [{name: h, emptyDir: {medium: HugePages}}]\ncontainers: [{name: c, resources: {limits: {hugepages-2Mi: 4Mi, cpu: 1}}}]",
     );
     let paths = fixture.paths(&pod);
-    let _cleaned = Cleaned(paths.home.clone());
+    let _cleaned = Cleaned(paths.pod_dir.clone());
     prepare(&pod, &paths, fixture.node()).unwrap();
     let volume = paths.empty_dir("h");
     let kind = nix::sys::statfs::statfs(&volume).unwrap();
     assert_eq!((kind.filesystem_type(), kind.block_size()), (nix::sys::statfs::HUGETLBFS_MAGIC, 2 << 20));
     assert_eq!((mode(&volume), fs::metadata(&volume).unwrap().gid()), (0o2775, 4321));
-    clean(&paths.home).unwrap();
+    clean(&paths.pod_dir).unwrap();
 }
 
 #[test]

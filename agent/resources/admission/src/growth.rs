@@ -3,10 +3,9 @@
 //!
 //! Only resources that grow are checked; a pod may always release some.
 
-use std::fmt;
-
 use super::Refusal;
 use super::amounts::{Amounts, amount};
+use nodewarden_model::ResizePending;
 
 /// Why a running pod may not have more resources. It keeps what it has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,24 +24,13 @@ pub enum NoGrowth {
 }
 
 impl NoGrowth {
-    /// The kubelet's reason (`PodReasonInfeasible`, `PodReasonDeferred`).
-    pub fn word(&self) -> &'static str {
+    /// How it is shown, in the kubelet's words.
+    pub fn pending(&self) -> ResizePending {
         match self {
-            Self::Infeasible { .. } => "Infeasible",
-            Self::Deferred(_) => "Deferred",
-        }
-    }
-}
-
-/// The kubelet's reason and message.
-impl fmt::Display for NoGrowth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Infeasible { resource, requested, capacity } => write!(
-                f,
-                "Infeasible: Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
-            ),
-            Self::Deferred(refusal) => write!(f, "Deferred: {refusal}"),
+            Self::Infeasible { resource, requested, capacity } => ResizePending::Infeasible(format!(
+                "Node didn't have enough capacity: {resource}, requested: {requested}, capacity: {capacity}"
+            )),
+            Self::Deferred(refusal) => ResizePending::Deferred(refusal.to_string()),
         }
     }
 }
@@ -91,7 +79,7 @@ mod tests {
         let asked = |held: Amounts, wants: Amounts, others: Amounts| {
             let found =
                 refused(&held, &wants, |name| capacity.get(name).copied(), |name| amount(&others, name));
-            found.map(|no| no.to_string())
+            found.map(|no| no.pending().to_string())
         };
         assert_eq!(asked(of(1, 1), of(10, 20), of(0, 0)), None);
         assert_eq!(

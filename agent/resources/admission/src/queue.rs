@@ -45,10 +45,12 @@ pub struct Facts<'a> {
 /// Why a pod waits: reason and message of its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Why {
-    /// `status.reason`.
+    /// `status.reason`, as of the first refusal.
     pub reason: String,
-    /// `status.message`.
+    /// `status.message`, with all refusals.
     pub message: String,
+    /// The resource that the node has too little of, where the first refusal is about one.
+    pub short_of: Option<String>,
 }
 
 /// The consequences of a change. Pods by uid.
@@ -244,10 +246,12 @@ impl AdmissionQueue {
             own.has_reservation &= preempts;
             let texts: Vec<String> = refusals.iter().map(ToString::to_string).collect();
             let reason = refusals.first().map(Refusal::reason).unwrap_or_default();
+            let short_of =
+                refusals.first().and_then(Refusal::missing).map(|(resource, _)| resource.to_owned());
             if own.why.reason != reason {
                 settled.changed.push(own.pod.uid.clone());
             }
-            own.why = Why { reason, message: texts.join("; ") + &more };
+            own.why = Why { reason, message: texts.join("; ") + &more, short_of };
             index += 1;
         }
     }

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use nodewarden_model::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageView, ImagesView, Keep,
 };
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
@@ -39,7 +39,7 @@ pub struct Deps {
     /// Receives the events.
     pub journal: Journal,
     /// The pods of the node.
-    pub board: Board,
+    pub board: PodStatusCache,
     /// Value of the owner label of this agent's containers and sandboxes.
     pub owner: String,
     /// Shared with the tasks that create containers.
@@ -59,7 +59,7 @@ pub(super) struct Inner {
     disk: Arc<dyn Disk>,
     state_dir: PathBuf,
     pub logs_dir: PathBuf,
-    pub board: Board,
+    pub board: PodStatusCache,
     pub owner: String,
     pub holds: Holds,
     pub reporter: Reporter,
@@ -108,7 +108,7 @@ impl Collector {
 
     async fn run_periodically(self) {
         let inner = &self.0;
-        while inner.acts && inner.board.wanted().is_none() {
+        while inner.acts && inner.board.desired().is_none() {
             tokio::time::sleep(START).await;
         }
         let mut tick = tokio::time::interval(inner.settings.period);
@@ -244,7 +244,7 @@ impl Inner {
     }
 
     fn may_act(&self) -> Result<(), GcError> {
-        match self.board.wanted() {
+        match self.board.desired() {
             _ if !self.acts => Err(GcError::Observing),
             // Without the pods, their images and containers would look unused.
             None => Err(GcError::NotReady),

@@ -10,7 +10,7 @@ use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{ContainerState, PodPhase, PodView};
 use nodewarden_pods::spec::OWNER;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
-use nodewarden_pods::status::Wanted;
+use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
 
 use super::plan::{DeadContainer, SandboxFact};
@@ -26,11 +26,11 @@ pub struct Pods {
 }
 
 impl Pods {
-    pub fn new(pods: Vec<Arc<PodView>>, wanted: &Wanted) -> Self {
+    pub fn new(pods: Vec<Arc<PodView>>, wanted: &DesiredPods) -> Self {
         Self {
             by_uid: pods.into_iter().map(|view| (view.pod.uid.clone(), view)).collect(),
             wanted: wanted.pods.iter().map(|sourced| sourced.pod.uid.clone()).collect(),
-            whole: wanted.whole,
+            whole: wanted.complete,
         }
     }
 
@@ -39,7 +39,7 @@ impl Pods {
     pub fn content_can_be_removed(&self, uid: &str) -> bool {
         match self.by_uid.get(uid) {
             None => self.no_longer_exists(uid),
-            Some(view) => view.terminating.is_none() && view.made_way(),
+            Some(view) => view.terminating.is_none() && view.is_evicted_or_preempted(),
         }
     }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::{About, Listing, RuntimeError};
 use nodewarden_model::{FsUse, GcSettings, ImageSeen};
-use nodewarden_pods::status::{Board, Wanted};
+use nodewarden_pods::status::{DesiredPods, PodStatusCache};
 use nodewarden_proto::runtime::v1 as cri;
 use nodewarden_storage::journal::{Journal, Limits};
 use parking_lot::{Mutex, MutexGuard};
@@ -200,7 +200,7 @@ impl Disk for FakeRuntime {
 pub struct Fixture {
     pub dir: tempfile::TempDir,
     pub runtime: FakeRuntime,
-    pub board: Board,
+    pub board: PodStatusCache,
     pub holds: Holds,
     pub journal: Journal,
     pub collector: Collector,
@@ -210,7 +210,7 @@ impl Fixture {
     /// The pods are known: there are none.
     pub fn new(runtime: State, settings: &GcSettings) -> Self {
         let this = Self::starting(runtime, settings);
-        this.board.want(Wanted { whole: true, ..Wanted::default() });
+        this.board.set_desired(DesiredPods { complete: true, ..DesiredPods::default() });
         this
     }
 
@@ -218,7 +218,7 @@ impl Fixture {
     pub fn starting(runtime: State, settings: &GcSettings) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let runtime = FakeRuntime(Arc::new(Mutex::new(runtime)));
-        let (board, holds) = (Board::default(), Holds::default());
+        let (board, holds) = (PodStatusCache::default(), Holds::default());
         let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
         let needs = Deps {
             runtime: Arc::new(runtime.clone()),

@@ -68,7 +68,7 @@ impl Inner {
 
     /// The images that manifests name: manifests of desired pods, and of pods that still exist.
     fn manifest_images(&self) -> Vec<ManifestImage> {
-        let wanted = self.board.wanted().unwrap_or_default();
+        let wanted = self.board.desired().unwrap_or_default();
         let mut manifest_images: Vec<ManifestImage> = wanted
             .pods
             .iter()
@@ -260,7 +260,7 @@ impl Inner {
 }
 
 /// Whether the manifest of a desired pod with this uid names the same image.
-fn contains(wanted: &nodewarden_pods::status::Wanted, uid: &str, image: &ManifestImage) -> bool {
+fn contains(wanted: &nodewarden_pods::status::DesiredPods, uid: &str, image: &ManifestImage) -> bool {
     let mut same = wanted.pods.iter().filter(|sourced| sourced.pod.uid == uid);
     same.any(|sourced| users::manifest_images(&sourced.pod, &sourced.origin).any(|own| own == *image))
 }

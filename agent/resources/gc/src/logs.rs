@@ -106,7 +106,7 @@ pub fn orphans(found: &[PodLogs], pods: &Pods, present: &Present, all_unused: bo
 
 /// Whether logs without a container of this pod may be removed.
 fn is_settled(view: &PodView, all_unused: bool) -> bool {
-    view.terminating.is_none() && (all_unused || !view.made_way())
+    view.terminating.is_none() && (all_unused || !view.is_evicted_or_preempted())
 }
 
 /// Removes orphaned logs; succeeds if they do not exist.

@@ -96,6 +96,6 @@ impl Inner {
     fn pods(&self) -> Pods {
         // Desired pods are read last: a pod may have started since, and is not gone.
         let pods = self.board.pods();
-        Pods::new(pods, &self.board.wanted().unwrap_or_default())
+        Pods::new(pods, &self.board.desired().unwrap_or_default())
     }
 }

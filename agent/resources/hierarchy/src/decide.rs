@@ -57,6 +57,7 @@ mod tests {
 
     use super::*;
     use crate::owned::Entry;
+    use nodewarden_pods::source::Unread;
 
     fn set(paths: &[&str]) -> BTreeSet<String> {
         paths.iter().map(|p| (*p).to_owned()).collect()
@@ -73,7 +74,7 @@ mod tests {
         let owned = owned(&[("/a", "f"), ("/b", "f"), ("/c", "broken"), ("/d", "f"), ("/gone", "f")]);
         let removing = set(&["/d"]);
         let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-        let keep = DesiredCgroups { unreadable: set(&["broken"]), ..DesiredCgroups::default() };
+        let keep = DesiredCgroups { unread: Unread::of_origin("broken"), ..DesiredCgroups::default() };
         let expected = Verdict {
             remove: vec!["/b".into()],
             withheld: vec!["/c".into()],
@@ -81,7 +82,10 @@ mod tests {
             forget: vec!["/gone".into()],
         };
         assert_eq!(decide(&known, Some(&keep)), expected);
-        for blind in [None, Some(&DesiredCgroups { blind: true, ..DesiredCgroups::default() })] {
+        for blind in [
+            None,
+            Some(&DesiredCgroups { unread: Unread::of_source("manifests"), ..DesiredCgroups::default() }),
+        ] {
             let verdict = decide(&known, blind);
             assert!(verdict.remove.is_empty() && verdict.forget.is_empty());
             assert_eq!(verdict.withheld, ["/b", "/c", "/gone"]);
@@ -99,7 +103,8 @@ mod tests {
         ) {
             let owned = ours.iter().map(|p| (p.clone(), Entry { uid: "u".into(), origin: "o".into() })).collect();
             let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
-            let keep = DesiredCgroups { blind, ..DesiredCgroups::default() };
+            let unread = if blind { Unread::of_source("manifests") } else { Unread::default() };
+            let keep = DesiredCgroups { unread, ..DesiredCgroups::default() };
             let verdict = decide(&known, Some(&keep));
             for path in &verdict.remove {
                 prop_assert!(!blind && ours.contains(path) && present.contains(path));

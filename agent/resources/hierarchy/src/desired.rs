@@ -1,22 +1,20 @@
 //! Input and output of the hierarchy manager: the desired pod cgroups, and the state of each.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use nodewarden_manifest::Pod;
-use nodewarden_pods::source::{Desired, Sourced};
+use nodewarden_pods::source::{Desired, SourcedPod, Unread};
 
 /// Every pod that has a cgroup: those that should run, and terminating ones that still have processes.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DesiredCgroups {
     /// The pods.
     pub pods: Vec<DesiredCgroup>,
-    /// Problems of the pod source, for users.
+    /// Problems of the pod sources, for users.
     pub problems: Vec<String>,
-    /// Origins that exist but cannot be read completely: cgroups of pods known from them stay.
-    pub unreadable: BTreeSet<String>,
-    /// The source as a whole cannot be read: every cgroup stays.
-    pub blind: bool,
+    /// What could not be read completely: cgroups of pods known from there stay.
+    pub unread: Unread,
 }
 
 /// A pod that has a cgroup.
@@ -31,7 +29,7 @@ pub struct DesiredCgroup {
     pub applied: Arc<Pod>,
     /// Incremented with every change of `pod` that is waited for; returned in [`PodCgroupState::version`].
     pub version: u64,
-    /// Path of the manifest.
+    /// See [`SourcedPod::origin`].
     pub origin: String,
 }
 
@@ -47,20 +45,23 @@ impl DesiredCgroup {
 impl DesiredCgroups {
     /// Whether a pod from `origin` that is not in `pods` is really gone.
     pub fn is_gone(&self, origin: &str) -> bool {
-        !self.blind && !self.unreadable.contains(origin)
+        !self.unread.may_have(origin)
     }
 }
 
-/// Without a runtime: cgroups for appliedly the pods of the source.
+/// Without a runtime: cgroups for exactly the pods of the source.
 impl From<Desired> for DesiredCgroups {
     fn from(desired: Desired) -> Self {
-        let cgroup =
-            |s: Sourced| DesiredCgroup { applied: s.pod.clone(), pod: s.pod, version: 0, origin: s.origin };
+        let cgroup = |s: SourcedPod| DesiredCgroup {
+            applied: s.pod.clone(),
+            pod: s.pod,
+            version: 0,
+            origin: s.origin,
+        };
         Self {
             pods: desired.pods.into_iter().map(cgroup).collect(),
-            problems: desired.problems,
-            unreadable: desired.unreadable,
-            blind: desired.blind,
+            problems: desired.problems.iter().map(ToString::to_string).collect(),
+            unread: desired.unread,
         }
     }
 }

@@ -24,6 +24,7 @@ mod owned;
 mod plan;
 mod problems;
 mod reconciler;
+mod sources;
 #[cfg(test)]
 mod speed;
 mod start;
@@ -38,5 +39,6 @@ pub use machine::{facts, node_name};
 pub use manager::{HierarchyHandle, HierarchyManager, ThrottleTargets};
 pub use plan::{Plan, PlannedPod, file_values};
 pub use reconciler::HasVolumes;
-pub use start::{Prepared, prepare, source};
+pub use sources::sources;
+pub use start::{Prepared, prepare};
 pub use throttle::{ThrottleOverride, ThrottleOverrides};

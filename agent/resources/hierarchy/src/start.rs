@@ -7,7 +7,7 @@ use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::desired::DesiredCgroups;
-use super::machine::{driver, facts, node_name};
+use super::machine::{driver, facts};
 use super::manager::HierarchyManager;
 use super::node_cgroups;
 use super::owned::Owned;
@@ -19,19 +19,8 @@ use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, 
 use nodewarden_machine::cgroup::{Layout, LayoutKind};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::Detail;
-use nodewarden_pods::source::{Directory, Source};
 use nodewarden_qos::{HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
-
-/// The pod source of the configuration; `None` if there is none, which is logged.
-pub fn source(config: &Config) -> Option<Box<dyn Source>> {
-    let settings = &config.node;
-    let Some(dir) = &settings.static_pod_path else {
-        warn!("staticPodPath is not set: there are no pods to manage");
-        return None;
-    };
-    Some(Box::new(Directory::new(dir, &node_name(config), settings.file_check_frequency)))
-}
 
 /// A hierarchy that can be managed: everything that it requires exists.
 pub struct Prepared {

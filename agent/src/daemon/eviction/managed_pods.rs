@@ -5,17 +5,16 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::daemon::context::Context;
-use nodewarden_eviction::EVICTED;
 use nodewarden_eviction::Subject;
 use nodewarden_eviction::engine::Subjects;
-use nodewarden_lifecycle::{self as lifecycle, Adoption, Places};
-use nodewarden_model::{PodPhase, PodView};
+use nodewarden_lifecycle::{Adoption, Places};
+use nodewarden_model::{EvictionCause, PodPhase, PodView};
 use nodewarden_pods::paths::PodPaths;
-use nodewarden_pods::status::Board;
+use nodewarden_pods::status::PodStatusCache;
 
 /// The pods that this agent runs.
 pub struct ManagedPods {
-    pods: Board,
+    pods: PodStatusCache,
     /// Their cgroups, by uid.
     cgroups: Places,
     pods_dir: PathBuf,
@@ -29,7 +28,7 @@ impl ManagedPods {
         Self {
             pods: context.pods.clone(),
             cgroups,
-            pods_dir: lifecycle::homes(context.config),
+            pods_dir: context.config.pods_dir(),
             logs_dir: context.config.pods.logs_dir.clone(),
             adopted: adoption.is_over(),
         }
@@ -50,7 +49,7 @@ impl Subjects for ManagedPods {
                 pod: view.pod.clone(),
                 cgroup: cgroup.path.clone(),
                 started: view.started,
-                pod_dir: paths.home,
+                pod_dir: paths.pod_dir,
                 logs: paths.logs,
                 containers: known.map(|c| (c.name.clone(), c.id.clone())).collect(),
             })
@@ -59,7 +58,9 @@ impl Subjects for ManagedPods {
     }
 
     fn leaving(&self) -> Vec<String> {
-        let leaves = |view: &Arc<PodView>| view.terminating.is_some() && view.reason == EVICTED;
+        let by_eviction =
+            |view: &PodView| view.evicted.is_some_and(|cause| cause != EvictionCause::Preemption);
+        let leaves = |view: &Arc<PodView>| view.terminating.is_some() && by_eviction(view);
         self.pods.pods().iter().filter(|view| leaves(view)).map(|view| view.pod.uid.clone()).collect()
     }
 

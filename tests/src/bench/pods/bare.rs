@@ -11,7 +11,7 @@ use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::paths::PodPaths;
-use nodewarden_pods::source::Manifests;
+use nodewarden_pods::source::manifests::Manifests;
 use nodewarden_pods::spec as container;
 use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_pods::spec::dns::Resolv;
@@ -128,7 +128,12 @@ impl Bare {
             let path = self.manifests.join(format!("{name}.json"));
             std::fs::write(&path, manifest.to_string()).map_err(Failure::file(&path))?;
             let read = Manifests::at(&path, NODE);
-            ensure!(read.problems.is_empty(), "{}: {}", path.display(), read.problems.join("; "));
+            ensure!(
+                read.problems.is_empty(),
+                "{}: {}",
+                path.display(),
+                read.problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+            );
             pods.extend(read.pods.into_iter().map(|sourced| sourced.pod));
         }
         let manager = &self.calls.manager;
@@ -289,7 +294,7 @@ async fn image(client: &Client, limit: Duration) -> Result<cri::Image, Failure> 
 
 /// Removes a pod's files, after the measured time.
 fn remove_files(paths: &PodPaths) -> Result<(), Failure> {
-    nodewarden_pods::volume::clean(&paths.home).map_err(failure)
+    nodewarden_pods::volume::clean(&paths.pod_dir).map_err(failure)
 }
 
 /// The agent's configuration, with other directories.

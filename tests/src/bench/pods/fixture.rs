@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use nodewarden_pods::source::Manifests;
+use nodewarden_pods::source::manifests::Manifests;
 use serde_json::Value;
 
 use super::bare::NODE;

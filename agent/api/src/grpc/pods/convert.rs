@@ -58,7 +58,7 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
         host_network: pod.spec.host_network == Some(true),
         sandbox_id: view.sandbox_id.clone(),
         containers: containers.collect(),
-        resize: view.resize.clone(),
+        resize: view.resize.as_ref().map(ToString::to_string).unwrap_or_default(),
         labels: pod.labels.clone().into_iter().collect(),
         annotations: pod.annotations.clone().into_iter().collect(),
         r#use: used.pods.get(pod.uid.as_str()).map(|group| of_group(group)),

@@ -45,7 +45,8 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
         ips: Vec::new(),
         sandbox_id: String::new(),
         containers: containers.to_vec(),
-        resize: String::new(),
+        resize: None,
+        evicted: None,
     })
 }
 

@@ -145,7 +145,7 @@ fn a_pod_on_the_host_network_has_the_nodes_addresses() {
     let fixture = Fixture::new();
     let spec = "hostNetwork: true\ncontainers: [{name: c, env: [{name: IP, valueFrom: {fieldRef: {fieldPath: status.podIPs}}}]}]";
     let pod = pod(spec);
-    fs::create_dir_all(fixture.paths(&pod).home).unwrap();
+    fs::create_dir_all(fixture.paths(&pod).pod_dir).unwrap();
     let config =
         container_config(&pod, "c", &beginning(0, &[], &cri::Image::default(), "i"), &fixture.host())
             .unwrap();

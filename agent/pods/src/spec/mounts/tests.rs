@@ -17,9 +17,9 @@ fn mounted(text: &str) -> String {
 
 /// The mounts as `container path < host path`, with `~` for the pod's directory.
 fn paths(fixture: &Fixture, mounts: &Mounts) -> Vec<String> {
-    let home = fixture.host().state_pods.join("u").display().to_string();
+    let pod_dir = fixture.host().state_pods.join("u").display().to_string();
     let one =
-        |mount: &cri::Mount| format!("{} < {}", mount.container_path, mount.host_path.replace(&home, "~"));
+        |mount: &cri::Mount| format!("{} < {}", mount.container_path, mount.host_path.replace(&pod_dir, "~"));
     mounts.mounts.iter().map(one).collect()
 }
 

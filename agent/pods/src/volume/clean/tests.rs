@@ -22,27 +22,27 @@ fn links_are_not_followed() {
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("kept"), "x").unwrap();
-    let home = dir.path().join("pods/u");
-    fs::create_dir_all(home.join("volumes/p/v/deep")).unwrap();
-    symlink(&outside, home.join("volumes/p/v/link")).unwrap();
-    symlink(outside.join("kept"), home.join("volumes/p/v/deep/file")).unwrap();
-    symlink("..", home.join("volumes/p/up")).unwrap();
-    fs::hard_link(outside.join("kept"), home.join("hard")).unwrap();
-    clean(&home).unwrap();
-    assert!(!home.exists());
+    let pod_dir = dir.path().join("pods/u");
+    fs::create_dir_all(pod_dir.join("volumes/p/v/deep")).unwrap();
+    symlink(&outside, pod_dir.join("volumes/p/v/link")).unwrap();
+    symlink(outside.join("kept"), pod_dir.join("volumes/p/v/deep/file")).unwrap();
+    symlink("..", pod_dir.join("volumes/p/up")).unwrap();
+    fs::hard_link(outside.join("kept"), pod_dir.join("hard")).unwrap();
+    clean(&pod_dir).unwrap();
+    assert!(!pod_dir.exists());
     assert_eq!(fs::read(outside.join("kept")).unwrap(), b"x");
     // A link in place of the pod's directory is refused.
-    symlink(&outside, &home).unwrap();
-    assert!(clean(&home).is_err());
+    symlink(&outside, &pod_dir).unwrap();
+    assert!(clean(&pod_dir).is_err());
     assert!(outside.join("kept").exists());
 }
 
 #[test]
 fn trees_deeper_than_the_limit_of_open_files_are_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let home = dir.path().join("u");
-    fs::create_dir(&home).unwrap();
-    let mut at = open(&home, DIRECTORY, Mode::empty()).unwrap();
+    let pod_dir = dir.path().join("u");
+    fs::create_dir(&pod_dir).unwrap();
+    let mut at = open(&pod_dir, DIRECTORY, Mode::empty()).unwrap();
     for level in 0..300 {
         nix::sys::stat::mkdirat(&at, "d", Mode::S_IRWXU).unwrap();
         if level % 7 == 0 {
@@ -51,8 +51,8 @@ fn trees_deeper_than_the_limit_of_open_files_are_removed() {
         at = openat(&at, "d", DIRECTORY, Mode::empty()).unwrap();
     }
     drop(at);
-    clean(&home).unwrap();
-    assert!(!home.exists());
+    clean(&pod_dir).unwrap();
+    assert!(!pod_dir.exists());
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn mounts_are_removed_first_and_their_contents_are_kept() {
     fs::create_dir_all(outside.join("below")).unwrap();
     fs::write(outside.join("kept"), "x").unwrap();
     fs::write(outside.join("below/kept"), "x").unwrap();
-    let home = dir.path().join("a home\\with\ttabs");
-    let _cleaned = Cleaned(home.clone());
+    let pod_dir = dir.path().join("a pod_dir\\with\ttabs");
+    let _cleaned = Cleaned(pod_dir.clone());
     let [volume, part, file] =
-        ["volumes/p/v", "volume-subpaths/v/c/0", "volume-subpaths/v/c/1"].map(|p| home.join(p));
+        ["volumes/p/v", "volume-subpaths/v/c/0", "volume-subpaths/v/c/1"].map(|p| pod_dir.join(p));
     fs::create_dir_all(&volume).unwrap();
     fs::create_dir_all(&part).unwrap();
     fs::write(&file, "").unwrap();
@@ -80,8 +80,8 @@ fn mounts_are_removed_first_and_their_contents_are_kept() {
     bind(&outside.join("kept"), &file);
     // The mount is still in use.
     let _used = fs::File::open(part.join("below/kept")).unwrap();
-    clean(&home).unwrap();
-    assert!(!home.exists());
+    clean(&pod_dir).unwrap();
+    assert!(!pod_dir.exists());
     assert!(outside.join("kept").exists() && outside.join("below/kept").exists());
 }
 
@@ -95,14 +95,14 @@ fn removal_stops_at_a_mount() {
     let outside = dir.path().join("outside");
     fs::create_dir(&outside).unwrap();
     fs::write(outside.join("kept"), "x").unwrap();
-    let home = dir.path().join("u");
-    fs::create_dir_all(home.join("v")).unwrap();
+    let pod_dir = dir.path().join("u");
+    fs::create_dir_all(pod_dir.join("v")).unwrap();
     // A bind mount of the same file system has the same device number.
-    bind(&outside, &home.join("v"));
-    let top = open(&home, DIRECTORY, Mode::empty()).unwrap();
-    let mut removal = Removal { top: top.as_fd(), home: &home, moved: 0 };
-    let result = removal.empty(top.as_fd(), &home, 0);
-    umount(&home.join("v")).unwrap();
-    assert!(matches!(&result, Err(VolumeError::Mounted(at)) if *at == home.join("v")), "{result:?}");
+    bind(&outside, &pod_dir.join("v"));
+    let top = open(&pod_dir, DIRECTORY, Mode::empty()).unwrap();
+    let mut removal = Removal { top: top.as_fd(), pod_dir: &pod_dir, moved: 0 };
+    let result = removal.empty(top.as_fd(), &pod_dir, 0);
+    umount(&pod_dir.join("v")).unwrap();
+    assert!(matches!(&result, Err(VolumeError::Mounted(at)) if *at == pod_dir.join("v")), "{result:?}");
     assert!(outside.join("kept").exists());
 }

@@ -13,11 +13,11 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        for path in ["volume", "secret", "home"] {
+        for path in ["volume", "secret", "pod_dir"] {
             fs::create_dir(dir.path().join(path)).unwrap();
         }
         fs::write(dir.path().join("secret/key"), "secret").unwrap();
-        let cleaned = Cleaned(dir.path().join("home"));
+        let cleaned = Cleaned(dir.path().join("pod_dir"));
         Self { dir, _cleaned: cleaned }
     }
 
@@ -26,7 +26,7 @@ impl Stage {
     }
 
     fn target(&self) -> PathBuf {
-        self.at("home/volume-subpaths/v/c/0")
+        self.at("pod_dir/volume-subpaths/v/c/0")
     }
 
     fn bind(&self, path: &str) -> Result<(), VolumeError> {
@@ -56,7 +56,7 @@ fn files_directories_and_what_is_missing() {
     }
     stage.bind(".").unwrap();
     assert!(stage.target().join("dir").exists());
-    let mounts = mount_table::below(&fs::canonicalize(stage.at("home")).unwrap()).unwrap();
+    let mounts = mount_table::below(&fs::canonicalize(stage.at("pod_dir")).unwrap()).unwrap();
     assert_eq!(mounts.len(), 1, "{mounts:?}");
 }
 

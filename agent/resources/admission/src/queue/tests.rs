@@ -143,8 +143,9 @@ fn growth_waits_for_room() {
     let mut fixture = Fixture::new();
     fixture.ask(&cpu("a", 0, 3));
     fixture.ask(&cpu("b", 0, 5));
-    let asked =
-        |fixture: &Fixture, pod: &Pod| fixture.queue.no_growth(pod, &fixture.node).map(|no| no.word());
+    let asked = |fixture: &Fixture, pod: &Pod| {
+        fixture.queue.no_growth(pod, &fixture.node).map(|no| no.pending().reason())
+    };
     assert_eq!(asked(&fixture, &cpu("a", 0, 5)), None);
     assert_eq!(asked(&fixture, &cpu("a", 0, 6)), Some("Deferred"));
     assert_eq!(asked(&fixture, &cpu("a", 0, 11)), Some("Infeasible"));

@@ -1,3 +1,4 @@
+use nodewarden_model::EvictionCause;
 use std::collections::HashMap;
 
 use serde_json::json;
@@ -5,8 +6,8 @@ use serde_json::json;
 use super::*;
 use crate::fixture::views::{at, container, ended, pod, sandbox, view, waiting};
 
-fn wanted(whole: bool) -> Wanted {
-    Wanted { whole, ..Wanted::default() }
+fn wanted(complete: bool) -> DesiredPods {
+    DesiredPods { complete, ..DesiredPods::default() }
 }
 
 fn ids(facts: &Facts) -> Vec<&str> {
@@ -36,10 +37,10 @@ fn only_containers_with_the_owner_label_are_collected() {
 fn a_missing_pod_is_gone_only_if_every_manifest_was_read() {
     let known = view(pod("u", json!([{"name": "c", "image": "i"}])), Vec::new());
     let mut evicted = (*view(pod("e", json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
-    (evicted.phase, evicted.reason) = (PodPhase::Failed, "Preempting".into());
+    (evicted.phase, evicted.evicted) = (PodPhase::Failed, Some(EvictionCause::Preemption));
     let mut waits = (*view(pod("w", json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     // Its containers are still being stopped, and their exits are not recorded.
-    (waits.reason, waits.terminating) = ("Evicted".into(), Some(at(0)));
+    (waits.evicted, waits.terminating) = (Some(EvictionCause::NodePressure), Some(at(0)));
     let views = || vec![known.clone(), Arc::new(evicted.clone()), Arc::new(waits.clone())];
     let pods = Pods::new(views(), &wanted(true));
     assert_eq!(["u", "e", "w", "x"].map(|uid| pods.content_can_be_removed(uid)), [false, true, false, true]);
@@ -47,8 +48,8 @@ fn a_missing_pod_is_gone_only_if_every_manifest_was_read() {
     let pods = Pods::new(views(), &wanted(false));
     assert_eq!(["u", "e", "x"].map(|uid| pods.content_can_be_removed(uid)), [false, true, false]);
     // A pod with a manifest that has not started.
-    let sourced = nodewarden_pods::source::Sourced { pod: known.pod.clone(), origin: "/m".into() };
-    let pods = Pods::new(Vec::new(), &Wanted { pods: [sourced].into(), whole: true });
+    let sourced = nodewarden_pods::source::SourcedPod::new(known.pod.clone(), "/m");
+    let pods = Pods::new(Vec::new(), &DesiredPods { pods: [sourced].into(), complete: true });
     assert!(!pods.content_can_be_removed("u") && pods.content_can_be_removed("x"));
 }
 

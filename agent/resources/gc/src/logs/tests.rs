@@ -1,8 +1,8 @@
 use std::os::unix::fs::symlink;
 
 use nodewarden_cri::Listing;
-use nodewarden_model::PodPhase;
-use nodewarden_pods::status::Wanted;
+use nodewarden_model::{EvictionCause, PodPhase};
+use nodewarden_pods::status::DesiredPods;
 use serde_json::json;
 
 use super::*;
@@ -19,7 +19,7 @@ fn write(root: &Path, file: &str) {
 fn known(terminating: bool) -> Pods {
     let mut view = (*view(pod(UID, json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     view.terminating = terminating.then(|| at(1));
-    Pods::new(vec![std::sync::Arc::new(view)], &Wanted { whole: true, ..Wanted::default() })
+    Pods::new(vec![std::sync::Arc::new(view)], &DesiredPods { complete: true, ..DesiredPods::default() })
 }
 
 fn paths(orphans: &[Orphan]) -> Vec<String> {
@@ -94,12 +94,15 @@ fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
     assert_eq!(paths(&orphans(&found, &known(true), &present, false)), ["shop_gone_99"]);
     // An evicted pod keeps them until the disk is short of space.
     let mut evicted = (*view(pod(UID, json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
-    (evicted.phase, evicted.reason) = (PodPhase::Failed, "Evicted".into());
-    let evicted = Pods::new(vec![std::sync::Arc::new(evicted)], &Wanted { whole: true, ..Wanted::default() });
+    (evicted.phase, evicted.evicted) = (PodPhase::Failed, Some(EvictionCause::NodePressure));
+    let evicted = Pods::new(
+        vec![std::sync::Arc::new(evicted)],
+        &DesiredPods { complete: true, ..DesiredPods::default() },
+    );
     assert_eq!(paths(&orphans(&found, &evicted, &present, false)), ["shop_gone_99"]);
     assert_eq!(paths(&orphans(&found, &evicted, &present, true)), expected);
     // While a manifest cannot be read, no pod is gone.
-    let unsure = Pods::new(Vec::new(), &Wanted::default());
+    let unsure = Pods::new(Vec::new(), &DesiredPods::default());
     assert_eq!(orphans(&found, &unsure, &present, false), []);
 
     for orphan in &going {

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use nodewarden_model::PodPhase;
-use nodewarden_pods::status::Wanted;
+use nodewarden_model::{EvictionCause, PodPhase};
+use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -38,7 +38,7 @@ fn show(fixture: &Fixture, phase: PodPhase) {
         view.containers = vec![ended("c", "c1")];
     }
     view.phase = phase;
-    fixture.board.show(view);
+    fixture.board.set(view);
 }
 
 async fn collect(fixture: &Fixture, dry: bool) -> Vec<(&'static str, String)> {
@@ -85,7 +85,7 @@ async fn the_newest_dead_container_is_kept_and_everything_of_gone_pods_removed()
 #[tokio::test(start_paused = true)]
 async fn no_pod_counts_as_gone_while_a_manifest_cannot_be_read() {
     let fixture = Fixture::new(dead(), &settings());
-    fixture.board.want(Wanted::default());
+    fixture.board.set_desired(DesiredPods::default());
     show(&fixture, PodPhase::Running);
     collect(&fixture, false).await;
     assert!(!fixture.runtime.state().removed.contains(&"g0".to_owned()));
@@ -111,8 +111,8 @@ async fn everything_of_evicted_pods_is_removed() {
     let fixture = Fixture::new(state, &settings());
     let pod = pod("u", json!([{"name": "c", "image": "i"}]));
     let mut view = (*view(pod, vec![ended("c", "c1")])).clone();
-    (view.phase, view.reason) = (PodPhase::Failed, "Evicted".into());
-    fixture.board.show(view);
+    (view.phase, view.evicted) = (PodPhase::Failed, Some(EvictionCause::NodePressure));
+    fixture.board.set(view);
     collect(&fixture, false).await;
     assert!(fixture.runtime.state().listing.sandboxes.is_empty());
     assert!(fixture.runtime.state().listing.containers.is_empty());

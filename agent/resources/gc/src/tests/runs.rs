@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use nodewarden_model::{Detail, GcOutcome, GcSettings, GcStep, Keep, Used};
-use nodewarden_pods::source::Sourced;
-use nodewarden_pods::status::Wanted;
+use nodewarden_pods::source::SourcedPod;
+use nodewarden_pods::status::DesiredPods;
 use serde_json::json;
 use tokio::sync::mpsc;
 
@@ -87,9 +87,9 @@ async fn used_images_are_kept_and_shown_with_their_users() {
     state.pinned.insert("i1".into());
     let fixture = Fixture::new(state, &settings());
     let pod = pod("u", json!([{"name": "c", "image": "i2:1"}, {"name": "d", "image": "not-there"}]));
-    let sourced = Sourced { pod: pod.clone(), origin: "/manifests/p.yaml".into() };
-    fixture.board.want(Wanted { pods: [sourced].into(), whole: true });
-    fixture.board.show((*view(pod, Vec::new())).clone());
+    let sourced = SourcedPod::new(pod.clone(), "/manifests/p.yaml");
+    fixture.board.set_desired(DesiredPods { pods: [sourced].into(), complete: true });
+    fixture.board.set((*view(pod, Vec::new())).clone());
     let shown = fixture.collector.view().await;
     let keep = |id: &str| shown.images.iter().find(|image| image.image.id == id).unwrap();
     assert_eq!(keep("i0").keep, Some(Keep::InUse(Used::Container)));

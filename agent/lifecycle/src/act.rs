@@ -1,0 +1,19 @@
+//! What a pod's worker does: carries out plans and orders at the runtime, on disk and in the kernel.
+
+pub mod admitting;
+mod containers;
+mod counters;
+pub mod devices;
+pub mod evict;
+mod exits;
+pub mod housekeeping;
+mod images;
+pub mod inbox;
+pub mod kill;
+pub mod look;
+mod permits;
+pub mod probing;
+pub mod resize;
+mod sandbox;
+pub mod terminate;
+pub mod turn;

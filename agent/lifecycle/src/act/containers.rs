@@ -1,0 +1,208 @@
+//! Starting one container: image, create, start, postStart (kubelet: startContainer).
+
+use jiff::Timestamp;
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::images;
+use super::images::{ImageError, Present};
+use super::sandbox;
+use super::sandbox::SandboxError;
+use super::{devices, exits, kill, probing};
+use crate::decide::observed::{ContainerSeen, ContainerStage};
+use crate::decide::{policy, pull_policy};
+use crate::state::PodState;
+use nodewarden_cri::RuntimeError;
+use nodewarden_devices::AdmissionError;
+use nodewarden_gc::Hold;
+use nodewarden_manifest::ContainerKind;
+use nodewarden_pods::spec;
+use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
+
+/// Why a container does not run. [`Self::reason`] is the kubelet's reason.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error(transparent)]
+    Image(#[from] ImageError),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Sandbox(#[from] SandboxError),
+    #[error(transparent)]
+    Devices(#[from] AdmissionError),
+    #[error("{0}")]
+    Create(RuntimeError),
+    #[error("{0}")]
+    Run(RuntimeError),
+    /// The container is there and has to be ended.
+    #[error("PostStartHook failed: {source}")]
+    PostStart { id: String, source: HookError },
+    /// There is no sandbox to start it in.
+    #[error("the pod has no sandbox")]
+    NoSandbox,
+}
+
+impl StartError {
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::Image(error) => error.reason(),
+            Self::Spec(error) => error.reason(),
+            Self::Create(_) | Self::NoSandbox => "CreateContainerError",
+            Self::Sandbox(_) | Self::Devices(_) => "CreateContainerConfigError",
+            Self::Run(_) => "RunContainerError",
+            Self::PostStart { .. } => "PostStartHookError",
+        }
+    }
+
+    /// The runtime does not answer: nothing of the container is wrong.
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Create(error) | Self::Run(error) | Self::Sandbox(SandboxError::Runtime(error)) => {
+                error.is_unavailable()
+            }
+            Self::Image(
+                ImageError::ImageInspectError { source, .. } | ImageError::ErrImagePull { source, .. },
+            ) => source.is_unavailable(),
+            _ => false,
+        }
+    }
+}
+
+/// Makes and starts the container, and runs its postStart hook.
+///
+/// # Errors
+/// See [`StartError`].
+pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), StartError> {
+    let pod = state.pod();
+    let env = &state.env;
+    let Some((spec, own)) = policy::spec_of(&pod, name).zip(pod.container(name)) else { return Ok(()) };
+    let sandbox = state.read().observed.sandbox().cloned().ok_or(StartError::NoSandbox)?;
+    // On the node's network they are the node's.
+    let ips = kill::ips(state);
+    let sandbox_config = sandbox::config(state, sandbox.attempt).await?;
+    let image = spec.image.clone().unwrap_or_default();
+    let policy = pull_policy::pull_policy(spec.image_pull_policy.as_deref(), &image);
+    // Until the container exists the image is not removed.
+    let (present, hold) = held(state, name, &image, policy, &sandbox_config).await?;
+    let injection = devices::for_container(state, name).await?;
+    let beginning = Beginning {
+        attempt,
+        ips: &ips,
+        image: &present.image,
+        image_ref: &present.reference,
+        injection: &injection,
+    };
+    let config = spec::container_config(&pod, name, &beginning, &env.host())?;
+    state.update(|inner| inner.record.note_start(own, attempt));
+    let id =
+        env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
+    drop(hold);
+    env.record_event(&pod, Some((name, &id)), "Created", format!("Created container {name}"));
+    let seen = ContainerSeen {
+        id: id.clone(),
+        sandbox: sandbox.id.clone(),
+        name: name.to_owned(),
+        attempt,
+        stage: ContainerStage::Created,
+        created: Timestamp::now(),
+        started: None,
+        finished: None,
+        exit_code: 0,
+        reason: String::new(),
+        message: String::new(),
+        image_id: present.image.id.clone(),
+    };
+    devices::added(state, name, &id, &injection).await;
+    // On disk with the next change: until then the runtime knows it.
+    state.note(|inner| {
+        inner.record.note_created(name);
+        inner.observed.containers.insert(0, seen);
+        exits::place_early_ooms(inner);
+    });
+    run(state, &id, name).await
+}
+
+/// The container's image, held by what the manifest calls it and by its id.
+async fn held(
+    state: &PodState,
+    container: &str,
+    image: &str,
+    policy: &str,
+    sandbox: &cri::PodSandboxConfig,
+) -> Result<(Present, Hold), ImageError> {
+    let hold = state.unless_ending(state.env.holds.hold(image)).await;
+    let mut hold = hold.ok_or(ImageError::Interrupted)?;
+    loop {
+        let present = images::ensure(state, container, image, policy, sandbox).await?;
+        let waited = state.unless_ending(hold.also(&present.reference)).await;
+        // Under another name it was on its way out, and may be gone; now that it is held that happens no
+        // more.
+        if !waited.ok_or(ImageError::Interrupted)? {
+            return Ok((present, hold));
+        }
+    }
+}
+
+/// Finishes a start that an agent that died began: a container that is only created is started; a hook that
+/// is not known to be done runs (again: hooks run at least once).
+///
+/// # Errors
+/// The runtime refuses, or the hook fails.
+pub async fn finish(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
+    let created = {
+        let inner = state.read();
+        inner.observed.containers.iter().any(|seen| seen.id == id && seen.stage == ContainerStage::Created)
+    };
+    if !created {
+        return hook(state, id, name).await;
+    }
+    // It may have run before: this event explains why it is seen to start twice.
+    let message =
+        format!("the start of container {name} was cut off with an earlier agent or runtime: started again");
+    state.env.record_event(&state.pod(), Some((name, id)), "StartResumed", message);
+    run(state, id, name).await
+}
+
+/// Starts a container that is there, and runs its postStart hook.
+///
+/// # Errors
+/// The runtime refuses, or the hook fails.
+pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
+    let pod = state.pod();
+    let env = &state.env;
+    if let Err(error) = env.client.start_container(id).await {
+        return Err(StartError::Run(error));
+    }
+    env.record_event(&pod, Some((name, id)), "Started", format!("Started container {name}"));
+    state.note(|inner| {
+        if let Some(seen) = inner.observed.containers.iter_mut().find(|seen| seen.id == id) {
+            seen.stage = ContainerStage::Running;
+            seen.started = Some(Timestamp::now());
+        }
+    });
+    if pod.container(name).is_some_and(|own| own.kind == ContainerKind::Regular) {
+        devices::initialised(state);
+    }
+    hook(state, id, name).await
+}
+
+/// Runs the postStart hook of a running container, once.
+///
+/// # Errors
+/// The hook fails.
+pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartError> {
+    let pod = state.pod();
+    if let Some(hook) = spec::post_start(&pod, name) {
+        state.release_start_permit();
+        let ips = kill::ips(state);
+        let done = state.unless_ending(run_hook(&hook, &state.env.client, id, &ips, None)).await;
+        if let Some(Err(source)) = done {
+            state.env.record_event(&pod, Some((name, id)), "FailedPostStartHook", source.to_string());
+            return Err(StartError::PostStart { id: id.to_owned(), source });
+        }
+    }
+    state.update(|inner| {
+        inner.record.containers.entry(name.to_owned()).or_default().hooked = id.to_owned();
+    });
+    probing::follow(state);
+    Ok(())
+}

@@ -1,0 +1,256 @@
+//! Every two seconds and on demand: lists what the runtime has of this agent, finds what changed, and removes
+//! what no pod owns (kubelet: HandlePodCleanups). Only sandboxes with this agent's label and directories
+//! below its own are ever touched.
+
+use std::collections::hash_map::DefaultHasher;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use nodewarden_proto::runtime::v1 as cri;
+use tokio::sync::mpsc;
+use tracing::{info, warn};
+
+use super::devices;
+use crate::environment::Environment;
+use nodewarden_cri::{Listing, RuntimeError};
+use nodewarden_hierarchy::HierarchyHandle;
+use nodewarden_pods::spec::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
+use nodewarden_pods::volume;
+
+/// Grace of a container without an annotation that says it.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub struct LookResult {
+    /// Pods of which the runtime has something else than at the last look.
+    pub changed: Vec<String>,
+    pub present: Present,
+    /// Set once, when the runtime becomes unavailable.
+    pub problem: Option<String>,
+}
+
+/// What is there of ours, by uid; nothing when the runtime could not be asked.
+#[derive(Debug, Default)]
+pub struct Present {
+    pub asked: bool,
+    pub pods: BTreeMap<String, Listing>,
+    /// Pods that have a directory.
+    pub directories: BTreeSet<String>,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub struct Housekeeping {
+    /// Of what each pod had at the last look.
+    last: BTreeMap<String, u64>,
+    /// Whether the runtime answered last time; none before the first answer.
+    answered: Option<bool>,
+    looking: bool,
+    looks: mpsc::UnboundedSender<Look>,
+    looked: mpsc::UnboundedReceiver<Look>,
+    /// Pods without a worker that are being removed.
+    tidying: BTreeSet<String>,
+    tidied: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
+    /// LookResult without a worker once; a second time they are removed.
+    suspects: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+struct Look {
+    listing: Result<Listing, RuntimeError>,
+    directories: BTreeSet<String>,
+}
+
+impl Default for Housekeeping {
+    fn default() -> Self {
+        let (looks, looked) = mpsc::unbounded_channel();
+        Self {
+            last: BTreeMap::new(),
+            answered: None,
+            looking: false,
+            looks,
+            looked,
+            tidying: BTreeSet::new(),
+            tidied: mpsc::unbounded_channel(),
+            suspects: BTreeSet::new(),
+        }
+    }
+}
+
+impl Housekeeping {
+    /// Starts a look, unless one is under way.
+    pub fn look(&mut self, env: &Arc<Environment>) {
+        if std::mem::replace(&mut self.looking, true) {
+            return;
+        }
+        let (env, looks, news) = (env.clone(), self.looks.clone(), self.answered != Some(true));
+        tokio::spawn(async move {
+            let _ = looks.send(look(&env, news).await);
+        });
+    }
+
+    /// Looks once, for the start.
+    pub async fn first(&mut self, env: &Arc<Environment>) {
+        let look = look(env, true).await;
+        drop(self.take(look));
+    }
+
+    /// The next look's result.
+    pub async fn found(&mut self) -> LookResult {
+        loop {
+            tokio::select! {
+                Some(uid) = self.tidied.1.recv() => drop(self.tidying.remove(&uid)),
+                Some(look) = self.looked.recv() => return self.take(look),
+            }
+        }
+    }
+
+    fn take(&mut self, look: Look) -> LookResult {
+        self.looking = false;
+        let listing = match look.listing {
+            Ok(listing) => listing,
+            Err(error) => {
+                let news = self.answered != Some(false);
+                self.answered = Some(false);
+                return LookResult { problem: news.then(|| error.to_string()), ..LookResult::default() };
+            }
+        };
+        let back = self.answered == Some(false);
+        self.answered = Some(true);
+        if back {
+            info!("the runtime answers again");
+        }
+        let pods = by_uid(listing);
+        let now: BTreeMap<String, u64> =
+            pods.iter().map(|(uid, own)| (uid.clone(), fingerprint(own))).collect();
+        let uids: BTreeSet<&String> = self.last.keys().chain(now.keys()).collect();
+        let changed =
+            uids.into_iter().filter(|uid| back || self.last.get(*uid) != now.get(*uid)).cloned().collect();
+        self.last = now;
+        LookResult {
+            changed,
+            present: Present { asked: true, pods, directories: look.directories },
+            problem: None,
+        }
+    }
+
+    /// Whether the runtime was asked and had nothing of this pod.
+    pub fn never_had(&self, uid: &str) -> bool {
+        self.answered == Some(true) && !self.last.contains_key(uid) && !self.tidying.contains(uid)
+    }
+
+    /// Removes what is there and has no worker, if it had none at the last look either: sandboxes first, then
+    /// volumes.
+    pub fn tidy(
+        &mut self,
+        env: &Arc<Environment>,
+        sink: &HierarchyHandle,
+        known: &BTreeSet<&str>,
+        present: Present,
+    ) {
+        if !present.asked {
+            return;
+        }
+        let mut pods = present.pods;
+        let unowned: BTreeSet<String> = pods
+            .keys()
+            .chain(&present.directories)
+            .filter(|uid| !known.contains(uid.as_str()) && !self.tidying.contains(*uid))
+            .cloned()
+            .collect();
+        for uid in unowned.intersection(&self.suspects) {
+            let left = pods.remove(uid).unwrap_or_default();
+            info!(
+                uid,
+                "removing what no pod owns: {} sandboxes, {} containers",
+                left.sandboxes.len(),
+                left.containers.len()
+            );
+            self.tidying.insert(uid.clone());
+            let (env, sink, uid, done) = (env.clone(), sink.clone(), uid.clone(), self.tidied.0.clone());
+            tokio::spawn(async move {
+                if let Err(error) = remove(&env, &uid, left).await {
+                    warn!(uid, "{error}; tried again");
+                }
+                sink.volumes_changed();
+                let _ = done.send(uid);
+            });
+        }
+        self.suspects = unowned;
+    }
+}
+
+async fn look(env: &Arc<Environment>, news: bool) -> Look {
+    // It may be another runtime after it was unavailable.
+    if news && let Ok(can) = env.client.recursive_read_only().await {
+        env.recursive_read_only.store(can, Ordering::Relaxed);
+    }
+    let listing = env.client.list_owned(OWNER, &env.owner).await;
+    if let Ok(listing) = &listing {
+        devices::reconcile(env, listing).await;
+    }
+    let directories = env.pods_dir.clone();
+    let directories = tokio::task::spawn_blocking(move || volume::present(&directories)).await;
+    let directories = directories.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect();
+    Look { listing, directories }
+}
+
+/// What goes wrong with it.
+#[derive(Debug, thiserror::Error)]
+enum TidyError {
+    #[error(transparent)]
+    Runtime(#[from] RuntimeError),
+    #[error(transparent)]
+    Volume(#[from] volume::VolumeError),
+}
+
+async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), TidyError> {
+    let running = left.containers.iter().filter(|c| c.state == cri::ContainerState::ContainerRunning as i32);
+    let stops = running.map(|container| env.client.stop_container(&container.id, grace(container)));
+    for stopped in futures_util::future::join_all(stops).await {
+        stopped?;
+    }
+    for sandbox in &left.sandboxes {
+        env.client.stop_sandbox(&sandbox.id).await?;
+        env.client.remove_sandbox(&sandbox.id).await?;
+    }
+    let pod_dir = env.pods_dir.join(uid);
+    // A panic in there is a fault of ours, and is tried again.
+    tokio::task::spawn_blocking(move || volume::clean(&pod_dir)).await.unwrap_or(Ok(()))?;
+    Ok(())
+}
+
+fn grace(container: &cri::Container) -> Duration {
+    let told = container.annotations.get(TERMINATION_GRACE_PERIOD).and_then(|text| text.parse().ok());
+    told.map_or(GRACE, Duration::from_secs)
+}
+
+/// Sandboxes and containers by their pod.
+fn by_uid(listing: Listing) -> BTreeMap<String, Listing> {
+    let mut pods: BTreeMap<String, Listing> = BTreeMap::new();
+    for sandbox in listing.sandboxes {
+        let uid = sandbox.metadata.as_ref().map(|metadata| metadata.uid.clone()).unwrap_or_default();
+        pods.entry(uid).or_default().sandboxes.push(sandbox);
+    }
+    for container in listing.containers {
+        let uid = container.labels.get(POD_UID).cloned().unwrap_or_default();
+        pods.entry(uid).or_default().containers.push(container);
+    }
+    pods.remove("");
+    pods
+}
+
+/// Changes with what of a pod can change at the runtime.
+fn fingerprint(listing: &Listing) -> u64 {
+    let mut hash = DefaultHasher::new();
+    let mut sandboxes: Vec<_> = listing.sandboxes.iter().map(|s| (&s.id, s.state)).collect();
+    let mut containers: Vec<_> = listing.containers.iter().map(|c| (&c.id, c.state)).collect();
+    sandboxes.sort();
+    containers.sort();
+    (sandboxes, containers).hash(&mut hash);
+    hash.finish()
+}

@@ -1,0 +1,93 @@
+//! Images: there already, pulled, or refused, by the container's pull policy (kubelet: pkg/kubelet/images).
+
+use std::time::Instant;
+
+use nodewarden_proto::runtime::v1 as cri;
+
+use crate::state::PodState;
+use nodewarden_cri::{RuntimeError, image_reference};
+
+/// Why a container's image cannot be had; the variants' names are the kubelet's reasons.
+#[derive(Debug, thiserror::Error)]
+pub enum ImageError {
+    #[error("failed to apply default image tag {image:?}: couldn't parse image name {image:?}")]
+    InvalidImageName { image: String },
+    #[error("container image {image:?} is not present with pull policy of Never")]
+    ErrImageNeverPull { image: String },
+    #[error("failed to inspect image {image:?}: {source}")]
+    ImageInspectError { image: String, source: RuntimeError },
+    #[error("failed to pull image {image:?}: {source}")]
+    ErrImagePull { image: String, source: RuntimeError },
+    /// The pod is to end.
+    #[error("no longer wanted")]
+    Interrupted,
+}
+
+impl ImageError {
+    /// As in `state.waiting.reason`.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::InvalidImageName { .. } => "InvalidImageName",
+            Self::ErrImageNeverPull { .. } => "ErrImageNeverPull",
+            Self::ImageInspectError { .. } => "ImageInspectError",
+            Self::ErrImagePull { .. } => "ErrImagePull",
+            Self::Interrupted => "Interrupted",
+        }
+    }
+}
+
+/// An image that is there.
+pub struct Present {
+    pub image: cri::Image,
+    /// What the container is made of: the image's id, so that a tag that moves meanwhile changes nothing.
+    pub reference: String,
+}
+
+/// Gets a container's image.
+///
+/// # Errors
+/// See [`ImageError`]. Nothing is retried here.
+pub async fn ensure(
+    state: &PodState,
+    container: &str,
+    image: &str,
+    policy: &str,
+    sandbox: &cri::PodSandboxConfig,
+) -> Result<Present, ImageError> {
+    if !image_reference::is_valid(image) {
+        return Err(ImageError::InvalidImageName { image: image.to_owned() });
+    }
+    let env = &state.env;
+    let inspect = |source| ImageError::ImageInspectError { image: image.to_owned(), source };
+    if policy != "Always" {
+        if let Some(found) = env.client.image(image).await.map_err(inspect)? {
+            return Ok(present(found, image));
+        }
+        if policy == "Never" {
+            return Err(ImageError::ErrImageNeverPull { image: image.to_owned() });
+        }
+    }
+    let pod = state.pod();
+    env.record_event(&pod, Some((container, "")), "Pulling", format!("Pulling image {image:?}"));
+    let begun = Instant::now();
+    state.release_start_permit();
+    let pull = async {
+        // Closed never.
+        let _turn = env.pulls.acquire().await;
+        env.client.pull(image, sandbox.clone()).await
+    };
+    let pulled = state.unless_ending(pull).await.ok_or(ImageError::Interrupted)?;
+    pulled.map_err(|source| ImageError::ErrImagePull { image: image.to_owned(), source })?;
+    let took = begun.elapsed();
+    let message = format!("Successfully pulled image {image:?} in {:.3}s", took.as_secs_f64());
+    env.record_event(&pod, Some((container, "")), "Pulled", message);
+    match env.client.image(image).await.map_err(inspect)? {
+        Some(found) => Ok(present(found, image)),
+        None => Err(ImageError::ErrImageNeverPull { image: image.to_owned() }),
+    }
+}
+
+fn present(image: cri::Image, name: &str) -> Present {
+    let reference = if image.id.is_empty() { name.to_owned() } else { image.id.clone() };
+    Present { image, reference }
+}

@@ -1,0 +1,63 @@
+//! Orders that a worker carries out as they arrive, also while a turn is under way.
+
+use std::time::Duration;
+
+use super::{evict, exits, look, probing, resize};
+use crate::orders::Order;
+use crate::state::PodState;
+
+/// How long the runtime may take to notice the end of a container that the kernel saw.
+const NOTICED: Duration = Duration::from_secs(2);
+/// The same where it may have been another process.
+const DOUBTED: Duration = Duration::from_millis(100);
+
+/// What orders ask of the next turn.
+#[derive(Debug, Default)]
+pub struct News {
+    pub look: bool,
+    /// With how long it is waited for.
+    pub expected: Vec<(String, Duration)>,
+}
+
+impl News {
+    /// Carries out what does not wait for a turn, and notes the rest.
+    pub fn take(&mut self, state: &PodState, order: Order) {
+        match order {
+            Order::Look => self.look = true,
+            Order::Listed(listing) => self.look |= look::differs(&state.read().observed, &listing),
+            Order::Exited { container, sure } => {
+                self.look = true;
+                // Not one probe more may count against it, or as its success.
+                if sure {
+                    probing::exited(state, &container);
+                }
+                let wait = if sure { NOTICED } else { DOUBTED };
+                // Reported for its process and for its cgroup.
+                match self.expected.iter_mut().find(|(id, _)| *id == container) {
+                    Some((_, longest)) => *longest = wait.max(*longest),
+                    None => self.expected.push((container, wait)),
+                }
+            }
+            Order::Probed { look } => {
+                self.look |= look;
+                state.show();
+            }
+            Order::Oom { container, victim } => exits::note_oom(state, &container, victim),
+            Order::Resize { pod, version } => {
+                self.look = true;
+                resize::begin(state, pod, version);
+            }
+            Order::NotResized { why } => resize::refused(state, why.as_ref()),
+            Order::Evict(eviction) => {
+                self.look = true;
+                evict::evict(state, &eviction);
+            }
+            Order::Moved { origin } => state.update(|inner| inner.record.origin = origin),
+            Order::End(ending) => {
+                // Told in a turn that finds nothing to do, it must not be waited for.
+                self.look = true;
+                evict::end(state, ending);
+            }
+        }
+    }
+}

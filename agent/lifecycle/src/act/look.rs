@@ -1,0 +1,203 @@
+//! Asks the runtime what it has of a pod.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use jiff::Timestamp;
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::{exits, probing};
+use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
+use crate::state::PodState;
+use nodewarden_cri::{Listing, RuntimeError};
+use nodewarden_pods::spec::OWNER;
+
+/// Asks the runtime and takes the answer over; containers that have ended since are recorded.
+///
+/// # Errors
+/// The runtime cannot be asked; what was known stays.
+pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
+    let client = &state.env.client;
+    let uid = state.pod().uid.clone();
+    let listing = ours(client.list_pod(&uid).await?, &state.env.owner);
+    let mut reported = state.set(|inner| std::mem::take(&mut inner.reported));
+    let known = |reported: &HashMap<String, ContainerSeen>, listed: &cri::Container| {
+        reported.get(&listed.id).is_some_and(|seen| seen.stage == stage(listed.state))
+    };
+    reported.retain(|id, _| listing.containers.iter().any(|listed| listed.id == *id));
+    for listed in &listing.containers {
+        if !known(&reported, listed) {
+            match client.container_status(&listed.id).await {
+                Ok(status) => {
+                    drop(reported.insert(listed.id.clone(), container(&status, &listed.pod_sandbox_id)));
+                }
+                // Removed meanwhile.
+                Err(error) if error.is_not_found() => {}
+                Err(error) => {
+                    state.set(|inner| inner.reported = reported);
+                    return Err(error);
+                }
+            }
+        }
+    }
+    let mut sandboxes = Vec::new();
+    for listed in &listing.sandboxes {
+        let before = state.read().observed.sandboxes.iter().find(|s| s.id == listed.id).cloned();
+        let ips = match before {
+            Some(before) if before.ready => before.ips,
+            _ if listed.state == cri::PodSandboxState::SandboxReady as i32 => {
+                match client.sandbox_status(&listed.id).await {
+                    Ok(status) => ips(&status),
+                    Err(error) if error.is_not_found() => continue,
+                    Err(error) => {
+                        state.set(|inner| inner.reported = reported);
+                        return Err(error);
+                    }
+                }
+            }
+            before => before.map(|before| before.ips).unwrap_or_default(),
+        };
+        sandboxes.push(sandbox(listed, ips));
+    }
+    sandboxes.sort_by_key(|sandbox| std::cmp::Reverse((sandbox.attempt, sandbox.created)));
+    let mut containers: Vec<_> = reported.values().cloned().collect();
+    containers.sort_by_key(|container| std::cmp::Reverse((container.attempt, container.created)));
+    state.set(|inner| {
+        inner.reported = reported;
+        inner.observed = Observed { sandboxes, containers };
+        exits::place_early_ooms(inner);
+    });
+    probing::follow(state);
+    exits::record(state).await;
+    Ok(())
+}
+
+/// Asks the runtime for the status of these containers and takes over what it answers.
+pub async fn at(state: &PodState, containers: &[ContainerSeen]) {
+    for seen in containers {
+        let Ok(status) = state.env.client.container_status(&seen.id).await else { continue };
+        let now = container(&status, &seen.sandbox);
+        state.set(|inner| {
+            if let Some(known) = inner.observed.containers.iter_mut().find(|known| known.id == now.id) {
+                *known = now;
+            }
+        });
+    }
+    if !containers.is_empty() {
+        exits::record(state).await;
+    }
+}
+
+/// Whether a listing of the pod has anything new: most changes at the runtime are made by the worker itself.
+pub fn differs(observed: &Observed, listing: &Listing) -> bool {
+    let sandbox = |seen: &SandboxSeen| {
+        let listed = listing.sandboxes.iter().find(|listed| listed.id == seen.id);
+        listed.is_some_and(|listed| is_ready(listed) == seen.ready)
+    };
+    let container = |seen: &ContainerSeen| {
+        let listed = listing.containers.iter().find(|listed| listed.id == seen.id);
+        listed.is_some_and(|listed| stage(listed.state) == seen.stage)
+    };
+    let same = listing.sandboxes.len() == observed.sandboxes.len()
+        && listing.containers.len() == observed.containers.len()
+        && observed.sandboxes.iter().all(sandbox)
+        && observed.containers.iter().all(container);
+    !same
+}
+
+/// Whether the runtime reports that a container runs; false when it cannot be asked.
+pub async fn still_runs(state: &PodState, container: &str) -> bool {
+    let status = state.env.client.container_status(container).await;
+    status.is_ok_and(|status| status.state == cri::ContainerState::ContainerRunning as i32)
+}
+
+/// What carries the label of this agent: another's with the same uid is another's.
+pub fn ours(mut listing: Listing, owner: &str) -> Listing {
+    listing.sandboxes.retain(|sandbox| sandbox.labels.get(OWNER).is_some_and(|label| label == owner));
+    listing.containers.retain(|container| container.labels.get(OWNER).is_some_and(|label| label == owner));
+    listing
+}
+
+/// The addresses of a sandbox on a network of its own.
+pub fn ips(status: &cri::PodSandboxStatus) -> Vec<IpAddr> {
+    let Some(network) = &status.network else { return Vec::new() };
+    let more = network.additional_ips.iter().map(|more| more.ip.as_str());
+    [network.ip.as_str()].into_iter().chain(more).filter_map(|ip| ip.parse().ok()).collect()
+}
+
+fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
+    SandboxSeen {
+        id: listed.id.clone(),
+        attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
+        ready: is_ready(listed),
+        created: time(listed.created_at).unwrap_or_default(),
+        ips,
+    }
+}
+
+fn is_ready(listed: &cri::PodSandbox) -> bool {
+    listed.state == cri::PodSandboxState::SandboxReady as i32
+}
+
+fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerSeen {
+    let metadata = status.metadata.clone().unwrap_or_default();
+    ContainerSeen {
+        id: status.id.clone(),
+        sandbox: sandbox.to_owned(),
+        name: metadata.name,
+        attempt: metadata.attempt,
+        stage: stage(status.state),
+        created: time(status.created_at).unwrap_or_default(),
+        started: time(status.started_at),
+        finished: time(status.finished_at),
+        exit_code: status.exit_code,
+        reason: status.reason.clone(),
+        message: status.message.clone(),
+        image_id: if status.image_id.is_empty() { status.image_ref.clone() } else { status.image_id.clone() },
+    }
+}
+
+fn stage(state: i32) -> ContainerStage {
+    match cri::ContainerState::try_from(state) {
+        Ok(cri::ContainerState::ContainerCreated) => ContainerStage::Created,
+        Ok(cri::ContainerState::ContainerRunning) => ContainerStage::Running,
+        Ok(cri::ContainerState::ContainerExited) => ContainerStage::Exited,
+        Ok(cri::ContainerState::ContainerUnknown) | Err(_) => ContainerStage::Unknown,
+    }
+}
+
+/// `None` for 0, which stands for what has not been.
+fn time(nanoseconds: i64) -> Option<Timestamp> {
+    (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{container, sandbox};
+
+    #[test]
+    fn a_listing_of_what_is_known_has_nothing_new() {
+        let observed = Observed {
+            sandboxes: vec![sandbox(0, true)],
+            containers: vec![container("c", 0, ContainerStage::Running)],
+        };
+        let listing = |ready: bool, stage: cri::ContainerState| Listing {
+            sandboxes: vec![cri::PodSandbox {
+                id: "s0".into(),
+                state: i32::from(!ready),
+                ..Default::default()
+            }],
+            containers: vec![cri::Container { id: "c.0".into(), state: stage.into(), ..Default::default() }],
+        };
+        let same = listing(true, cri::ContainerState::ContainerRunning);
+        assert!(!differs(&observed, &same));
+        assert!(differs(&observed, &listing(false, cri::ContainerState::ContainerRunning)));
+        assert!(differs(&observed, &listing(true, cri::ContainerState::ContainerExited)));
+        assert!(differs(&observed, &Listing::default()));
+        assert!(differs(&Observed::default(), &same));
+        let mut more = same.clone();
+        more.containers.push(cri::Container { id: "d.0".into(), ..Default::default() });
+        assert!(differs(&observed, &more));
+    }
+}

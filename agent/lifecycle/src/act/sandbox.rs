@@ -1,0 +1,125 @@
+//! Making a pod's sandbox: after its cgroup and its volumes.
+
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nodewarden_proto::runtime::v1 as cri;
+
+use super::counters;
+use super::counters::ContainerType;
+use super::{devices, look};
+use crate::decide::observed::SandboxSeen;
+use crate::state::PodState;
+use nodewarden_cri::RuntimeError;
+use nodewarden_devices::EnforceError;
+use nodewarden_pods::spec;
+use nodewarden_pods::spec::SpecError;
+use nodewarden_pods::volume;
+use nodewarden_pods::volume::VolumeError;
+
+/// How long to wait for a pod's cgroup before that is an error.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// Why a pod has no sandbox. [`Self::reason`] is the kubelet's reason.
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    #[error("the pod's cgroup does not exist after {} s", PATIENCE.as_secs())]
+    NoCgroup,
+    #[error("the pod's cgroup: {problem}")]
+    Cgroup { problem: String },
+    #[error(transparent)]
+    Volume(#[from] VolumeError),
+    #[error(transparent)]
+    Spec(#[from] SpecError),
+    #[error(transparent)]
+    Guard(#[from] EnforceError),
+    #[error("Failed to create pod sandbox: {0}")]
+    Runtime(#[from] RuntimeError),
+    /// The pod is to end.
+    #[error("no longer wanted")]
+    Interrupted,
+}
+
+impl SandboxError {
+    /// The event's reason.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => "FailedToCreatePodContainer",
+            Self::Volume(_) => "FailedMount",
+            Self::Spec(_) | Self::Runtime(_) => "FailedCreatePodSandBox",
+            Self::Interrupted => "Interrupted",
+        }
+    }
+}
+
+/// Makes the sandbox and notes it as seen.
+///
+/// # Errors
+/// See [`SandboxError`]; whatever was made is found again by the next look.
+pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> {
+    let pod = state.pod();
+    let env = &state.env;
+    let parent = state.unless_ending(cgroup_parent(state));
+    let (parent, files) = tokio::join!(parent, files(state));
+    files?;
+    let parent = parent.ok_or(SandboxError::Interrupted)??;
+    devices::guard(state)?;
+    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host())?;
+    for (reason, message) in spec::warnings(&pod, &env.host()) {
+        env.record_event(&pod, None, &reason, message);
+    }
+    counters::container_started(ContainerType::Sandbox);
+    let id = env.client.run_sandbox(config).await.inspect_err(|_| {
+        counters::container_failed(ContainerType::Sandbox, "RunPodSandboxError");
+        counters::pod_failed();
+    })?;
+    if attempt == 0 {
+        counters::pod_started();
+    }
+    let host_network = pod.spec.host_network.unwrap_or(false);
+    let ips = if host_network { Vec::new() } else { look::ips(&env.client.sandbox_status(&id).await?) };
+    let seen = SandboxSeen { id, attempt, ready: true, created: Timestamp::now(), ips };
+    state.note(|inner| {
+        inner.observed.sandboxes.insert(0, seen);
+    });
+    Ok(())
+}
+
+/// The configuration of the sandbox, which every container of it is made with; the same as when it was made,
+/// since the pod is.
+///
+/// # Errors
+/// The pod's cgroup is gone, or the manifest cannot be translated for the runtime.
+pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
+    let parent = cgroup_parent(state).await?;
+    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?)
+}
+
+/// The pod's directories and volumes.
+async fn files(state: &PodState) -> Result<(), SandboxError> {
+    let (pod, env) = (state.pod(), state.env.clone());
+    let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.host().node));
+    // A panic in there is a fault of ours; the pod is tried again.
+    Ok(made.await.unwrap_or(Ok(()))?)
+}
+
+/// The parent of the containers' cgroups as the runtime takes it (`cgroup_parent`), once it has been created.
+async fn cgroup_parent(state: &PodState) -> Result<String, SandboxError> {
+    if !state.env.settings.cgroups_per_qos {
+        return Ok(state.env.settings.cgroup_root.clone());
+    }
+    let uid = state.pod().uid.clone();
+    let mut places = state.env.places.clone();
+    let there = places.wait_for(|places| places.contains_key(&uid));
+    let place = match tokio::time::timeout(PATIENCE, there).await {
+        Ok(Ok(places)) => places.get(&uid).cloned(),
+        Ok(Err(_)) | Err(_) => None,
+    };
+    match place {
+        None => Err(SandboxError::NoCgroup),
+        Some(place) => match place.problem {
+            Some(problem) => Err(SandboxError::Cgroup { problem }),
+            None => Ok(place.cgroup_parent),
+        },
+    }
+}

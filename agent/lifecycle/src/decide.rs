@@ -1,0 +1,15 @@
+//! Decisions about pods: pure functions of what the manifests want, what the runtime has and what is on
+//! record.
+
+pub mod backoff;
+mod ends;
+pub mod evicted;
+pub mod grace;
+pub mod identity;
+pub mod observed;
+pub mod phase;
+pub mod plan;
+pub mod policy;
+pub mod published;
+pub mod pull_policy;
+pub mod resize;

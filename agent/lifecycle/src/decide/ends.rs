@@ -1,0 +1,130 @@
+//! What is noted in a pod's [`Record`] when its containers are ended or have ended, and what follows from
+//! that.
+
+use super::observed::{ContainerSeen, Observed};
+use super::plan::KillReason;
+use super::{backoff, policy};
+use crate::record::{ContainerRecord, OOM_KILLED, Record};
+use nodewarden_config::PodSettings;
+use nodewarden_manifest::{ContainerKind, Pod};
+use nodewarden_model::Ended;
+
+impl Record {
+    /// To be saved before a container is ended for `reason`.
+    pub fn note_kill(&mut self, name: &str, id: &str, reason: KillReason) {
+        match reason {
+            KillReason::Resize | KillReason::Unknown => {
+                id.clone_into(&mut self.containers.entry(name.to_owned()).or_default().stopped);
+            }
+            KillReason::Liveness | KillReason::Startup => {
+                let own = self.containers.entry(name.to_owned()).or_default();
+                id.clone_into(&mut own.probes.get_or_insert_default().ended);
+            }
+            KillReason::PostStart | KillReason::NotWanted | KillReason::PodEnds => {}
+        }
+    }
+
+    /// Whether a running container's postStart hook is done, if it has one.
+    pub fn hook_is_done(&self, pod: &Pod, seen: &ContainerSeen) -> bool {
+        !policy::has_post_start(pod, &seen.name)
+            || self.container(&seen.name).is_some_and(|own| own.hooked == seen.id)
+    }
+
+    /// Takes over how containers of the pod ended. Noting the same again changes nothing.
+    ///
+    /// Returns the ends that were news, in the order of their attempts.
+    pub fn note_ends(
+        &mut self,
+        pod: &Pod,
+        observed: &Observed,
+        settings: &PodSettings,
+    ) -> Vec<(String, Ended)> {
+        let mut news = Vec::new();
+        for container in pod.init_containers.iter().chain(&pod.containers) {
+            let mut ended: Vec<&ContainerSeen> = observed.ended(&container.name).collect();
+            ended.sort_by_key(|seen| (seen.attempt, seen.created));
+            for seen in ended {
+                let own = self.containers.entry(container.name.clone()).or_default();
+                if let Some(ended) = own.note_end(container.kind, seen, settings) {
+                    news.push((container.name.clone(), ended));
+                }
+            }
+        }
+        news
+    }
+}
+
+impl ContainerRecord {
+    /// `None` for an end that was noted before or is older than the one noted.
+    fn note_end(
+        &mut self,
+        kind: ContainerKind,
+        seen: &ContainerSeen,
+        settings: &PodSettings,
+    ) -> Option<Ended> {
+        if self.knows_end(seen) {
+            return None;
+        }
+        let ended = self.ended(seen);
+        self.failures = self.failures_with(kind, seen, settings);
+        self.pending &= seen.attempt < self.restarts;
+        self.restarts = self.restarts.max(seen.attempt);
+        self.last = Some(ended.clone());
+        Some(ended)
+    }
+
+    /// Ends in a row that count, the one of `seen` among them.
+    pub(super) fn failures_with(
+        &self,
+        kind: ContainerKind,
+        seen: &ContainerSeen,
+        settings: &PodSettings,
+    ) -> u32 {
+        if self.knows_end(seen) || self.stopped == seen.id {
+            return self.failures;
+        }
+        if kind == ContainerKind::Init && seen.exit_code == 0 {
+            return 0;
+        }
+        let begun = seen.started.unwrap_or(seen.created);
+        backoff::count(self.failures, backoff::between(begun, seen.finished.unwrap_or(begun)), settings)
+    }
+
+    /// The end of an earlier attempt was noted before the next one began.
+    fn knows_end(&self, seen: &ContainerSeen) -> bool {
+        self.last.as_ref().is_some_and(|last| last.id == seen.id || seen.attempt < self.restarts)
+    }
+
+    /// How `seen` ended, with the process that the kernel killed in it.
+    ///
+    /// The reason is `OOMKilled` where the runtime says so, and where any process of the container was killed
+    /// for memory: containerd says the same, but only if its own OOM event came in time.
+    pub fn ended(&self, seen: &ContainerSeen) -> Ended {
+        let oom = self.victim(&seen.id).cloned();
+        let reason = match (&oom, seen.exit_code) {
+            (Some(_), _) => OOM_KILLED.to_owned(),
+            (_, 0) if seen.reason.is_empty() => "Completed".to_owned(),
+            _ if seen.reason.is_empty() => "Error".to_owned(),
+            _ => seen.reason.clone(),
+        };
+        Ended {
+            id: seen.id.clone(),
+            exit_code: seen.exit_code,
+            signal: signal(seen.exit_code),
+            reason,
+            message: seen.message.clone(),
+            started: seen.started,
+            finished: seen.finished,
+            oom,
+        }
+    }
+}
+
+/// The signal in an exit status as runtimes and shells give it: 128 and its number.
+fn signal(exit_code: i32) -> i32 {
+    const LAST: i32 = 64;
+    match exit_code - 128 {
+        number @ 1..=LAST => number,
+        _ => 0,
+    }
+}

@@ -1,0 +1,152 @@
+//! Compares the pods that should run with those that do.
+//!
+//! A pod is its namespace and name; its uid distinguishes one run of it from the next. The uid that is
+//! derived for a manifest changes with every change of it, so what a changed manifest means is decided by
+//! content: a pod that is resized in place keeps the uid that it runs with. Two pods of one name, or of one
+//! uid, never run at the same time: the new one waits until the old one is gone.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::resize;
+use crate::decide::resize::Change;
+use nodewarden_manifest::Pod;
+use nodewarden_pods::source::{Deletion, Desired, SourcedPod};
+
+/// A pod that has a worker.
+#[derive(Debug, Clone)]
+pub struct Running {
+    pub pod: Arc<Pod>,
+    pub origin: String,
+    /// It is being ended.
+    pub ending: bool,
+}
+
+/// What is to be done with pods. Each uid of what runs is in exactly one of `keep`, `resize`, `replace`,
+/// `end` and `delete`, except those that end already.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Assignment {
+    /// New ones, in the source's order.
+    pub start: Vec<SourcedPod>,
+    /// Runs on as it is.
+    pub keep: Vec<String>,
+    /// Among those kept or resized: the origin that the pod has now.
+    pub moved: Vec<(String, String)>,
+    /// Gets these resources; the pod has the running one's uid.
+    pub resize: Vec<Arc<Pod>>,
+    /// Is ended because its source has another pod in its place. That one starts when the old one is gone.
+    pub replace: Vec<String>,
+    /// Its source no longer has it.
+    pub end: Vec<String>,
+    /// Its source asks for its end, also of those that end already.
+    pub delete: Vec<(String, Deletion)>,
+    /// Cannot start yet, and why.
+    pub wait: Vec<(SourcedPod, Wait)>,
+}
+
+/// Why a pod does not start yet.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Wait {
+    #[error("pod {uid} of the same name is still being ended")]
+    Ending { uid: String },
+    #[error("pod {namespace}/{name} with the same uid still runs")]
+    SameUid { namespace: String, name: String },
+    /// What cannot be read may well still have it.
+    #[error("a pod of the same name runs from {origin}, which cannot be read")]
+    Unreadable { origin: String },
+}
+
+/// Compares what should be here with what runs (by uid).
+pub fn assign(desired: &Desired, running: &BTreeMap<String, Running>) -> Assignment {
+    let mut assignment = Assignment::default();
+    let mut matched = BTreeSet::new();
+    let mut others = Vec::new();
+    for sourced in &desired.pods {
+        if let Some(deletion) = &sourced.deletion {
+            // One that does not run is not started any more.
+            if let Some((uid, _)) = running.get_key_value(&sourced.pod.uid) {
+                matched.insert(uid.as_str());
+                assignment.delete.push((uid.clone(), deletion.clone()));
+            }
+            continue;
+        }
+        let same_name = |(_, run): &(&String, &Running)| same_name(&run.pod, &sourced.pod);
+        match running.iter().filter(|(_, run)| !run.ending).find(same_name) {
+            Some((uid, run)) => {
+                matched.insert(uid.as_str());
+                assignment.of_known(desired, sourced, uid, run);
+            }
+            None => others.push(sourced),
+        }
+    }
+    for (uid, run) in running.iter().filter(|(uid, run)| !run.ending && !matched.contains(uid.as_str())) {
+        let may_be_there = desired.unread.may_have(&run.origin);
+        let list = if may_be_there { &mut assignment.keep } else { &mut assignment.end };
+        list.push(uid.clone());
+    }
+    for sourced in others {
+        match obstacle(sourced, running) {
+            Some(wait) => assignment.wait.push((sourced.clone(), wait)),
+            None => assignment.start.push(sourced.clone()),
+        }
+    }
+    assignment
+}
+
+impl Assignment {
+    fn of_known(&mut self, desired: &Desired, sourced: &SourcedPod, uid: &str, run: &Running) {
+        let moved = run.origin != sourced.origin;
+        let change = match resize::change(&run.pod, &sourced.pod) {
+            _ if uid != sourced.pod.uid && !(is_derived(uid) && is_derived(&sourced.pod.uid)) => {
+                Change::Replace
+            }
+            change => change,
+        };
+        if change != Change::Same && moved && desired.unread.may_have(&run.origin) {
+            self.keep.push(uid.to_owned());
+            self.wait.push((sourced.clone(), Wait::Unreadable { origin: run.origin.clone() }));
+            return;
+        }
+        match change {
+            Change::Replace => {
+                self.replace.push(uid.to_owned());
+                self.wait.push((sourced.clone(), Wait::Ending { uid: uid.to_owned() }));
+                return;
+            }
+            Change::Same => self.keep.push(uid.to_owned()),
+            Change::Resize => {
+                let mut pod = (*sourced.pod).clone();
+                uid.clone_into(&mut pod.uid);
+                self.resize.push(Arc::new(pod));
+            }
+        }
+        if moved {
+            self.moved.push((uid.to_owned(), sourced.origin.clone()));
+        }
+    }
+}
+
+fn obstacle(sourced: &SourcedPod, running: &BTreeMap<String, Running>) -> Option<Wait> {
+    let ending = running.iter().find(|(_, run)| run.ending && same_name(&run.pod, &sourced.pod));
+    if let Some((uid, _)) = ending {
+        return Some(Wait::Ending { uid: uid.clone() });
+    }
+    running
+        .get(&sourced.pod.uid)
+        .map(|run| Wait::SameUid { namespace: run.pod.namespace.clone(), name: run.pod.name.clone() })
+}
+
+fn same_name(one: &Pod, other: &Pod) -> bool {
+    (&one.namespace, &one.name) == (&other.namespace, &other.name)
+}
+
+/// Whether a uid is one that is derived for a manifest without one: 32 hexadecimal digits without dashes
+/// ([`manifests`](nodewarden_pods::source::manifests)). A uid that a manifest gives itself usually has
+/// dashes; when it changes, it is another pod.
+fn is_derived(uid: &str) -> bool {
+    const DIGITS: usize = 32;
+    uid.len() == DIGITS && uid.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,130 @@
+use serde_json::json;
+
+use super::*;
+use nodewarden_pods::source::Unread;
+
+const A: &str = "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
+const B: &str = "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb";
+
+fn pod(name: &str, uid: &str, cpu: &str, image: &str) -> Arc<Pod> {
+    let manifest = json!({
+        "metadata": {"name": name, "uid": uid},
+        "spec": {"containers": [{"name": "c", "image": image, "resources": {"requests": {"cpu": cpu}}}]},
+    });
+    Arc::new(Pod::unchecked(serde_json::from_value(manifest).unwrap()).unwrap())
+}
+
+fn desired(pods: Vec<(Arc<Pod>, &str)>) -> Desired {
+    let pods = pods.into_iter().map(|(pod, origin)| SourcedPod::new(pod, origin)).collect();
+    Desired { pods, ..Desired::default() }
+}
+
+fn running(pods: Vec<(Arc<Pod>, &str, bool)>) -> BTreeMap<String, Running> {
+    let one = |(pod, origin, ending): (Arc<Pod>, &str, bool)| {
+        (pod.uid.clone(), Running { pod, origin: origin.into(), ending })
+    };
+    pods.into_iter().map(one).collect()
+}
+
+/// What is done, by name of the list.
+fn done(a: &Assignment) -> Vec<String> {
+    let short = |uid: &str| uid.chars().take(3).collect::<String>();
+    let mut told: Vec<String> = a.start.iter().map(|s| format!("start {}", short(&s.pod.uid))).collect();
+    told.extend(a.keep.iter().map(|uid| format!("keep {}", short(uid))));
+    told.extend(a.moved.iter().map(|(uid, to)| format!("moved {} {to}", short(uid))));
+    told.extend(a.resize.iter().map(|pod| format!("resize {}", short(&pod.uid))));
+    told.extend(a.replace.iter().map(|uid| format!("replace {}", short(uid))));
+    told.extend(a.end.iter().map(|uid| format!("end {}", short(uid))));
+    told.extend(a.delete.iter().map(|(uid, d)| format!("delete {} {}", short(uid), d.reason)));
+    told.extend(a.wait.iter().map(|(s, _)| format!("wait {}", short(&s.pod.uid))));
+    told
+}
+
+#[track_caller]
+fn check(desired: &Desired, running: &BTreeMap<String, Running>, expected: &[&str]) {
+    assert_eq!(done(&assign(desired, running)), expected);
+}
+
+#[test]
+fn a_changed_manifest_is_compared_by_content() {
+    let old = || running(vec![(pod("p", A, "1", "x"), "f", false)]);
+    let now = |uid, cpu, image| desired(vec![(pod("p", uid, cpu, image), "f")]);
+    check(&now(A, "1", "x"), &BTreeMap::new(), &["start aaa"]);
+    check(&now(A, "1", "x"), &old(), &["keep aaa"]);
+    // The same in other words: another uid, the same pod.
+    check(&now(B, "1000m", "x"), &old(), &["keep aaa"]);
+    check(&now(B, "1", "y"), &old(), &["replace aaa", "wait bbb"]);
+    check(&now(B, "2", "x"), &old(), &["resize aaa"]);
+    let resized = assign(&now(B, "2", "x"), &old()).resize;
+    assert_eq!((resized[0].uid.as_str(), &resized[0].containers), (A, &pod("p", B, "2", "x").containers));
+    check(&Desired::default(), &old(), &["end aaa"]);
+}
+
+#[test]
+fn a_given_uid_distinguishes_pods() {
+    let old = || running(vec![(pod("p", "u-1", "1", "x"), "f", false)]);
+    let now = |uid, cpu, image| desired(vec![(pod("p", uid, cpu, image), "f")]);
+    check(&now("u-1", "1", "x"), &old(), &["keep u-1"]);
+    check(&now("u-1", "2", "x"), &old(), &["resize u-1"]);
+    check(&now("u-1", "1", "y"), &old(), &["replace u-1", "wait u-1"]);
+    check(&now("u-2", "1", "x"), &old(), &["replace u-1", "wait u-2"]);
+    check(&now(B, "1", "x"), &old(), &["replace u-1", "wait bbb"]);
+    // Of another name: not before the first is gone.
+    let renamed = desired(vec![(pod("q", "u-1", "1", "x"), "f")]);
+    check(&renamed, &old(), &["end u-1", "wait u-1"]);
+    let gone = running(vec![(pod("p", "u-1", "1", "x"), "f", true)]);
+    check(&renamed, &gone, &["wait u-1"]);
+}
+
+#[test]
+fn a_second_pod_of_the_same_name_waits() {
+    let ending = running(vec![(pod("p", A, "1", "x"), "f", true)]);
+    for uid in [A, B] {
+        check(&desired(vec![(pod("p", uid, "1", "x"), "f")]), &ending, &[&format!("wait {}", &uid[..3])]);
+    }
+    check(&desired(vec![(pod("q", B, "1", "x"), "f")]), &ending, &["start bbb"]);
+    check(&Desired::default(), &ending, &[]);
+}
+
+#[test]
+fn a_pod_whose_origin_cannot_be_read_stays() {
+    let old = running(vec![(pod("p", A, "1", "x"), "f", false)]);
+    let unreadable = |pods| Desired { unread: Unread::of_origin("f"), ..desired(pods) };
+    check(&unreadable(vec![]), &old, &["keep aaa"]);
+    check(&Desired { unread: Unread::of_source("manifests"), ..Desired::default() }, &old, &["keep aaa"]);
+    // Another source that cannot be read keeps its own pods only.
+    check(&Desired { unread: Unread::of_source("api"), ..Desired::default() }, &old, &["end aaa"]);
+    // Another file has one of the same name meanwhile.
+    check(&unreadable(vec![(pod("p", B, "1", "y"), "g")]), &old, &["keep aaa", "wait bbb"]);
+    let same = unreadable(vec![(pod("p", B, "1", "x"), "g")]);
+    check(&same, &old, &["keep aaa", "moved aaa g"]);
+    // Its own file, in part.
+    check(&unreadable(vec![(pod("p", B, "2", "x"), "f")]), &old, &["resize aaa"]);
+}
+
+#[test]
+fn a_pod_moves_with_its_renamed_file() {
+    let old = running(vec![(pod("p", A, "1", "x"), "f", false)]);
+    check(&desired(vec![(pod("p", B, "1", "x"), "g")]), &old, &["keep aaa", "moved aaa g"]);
+    check(&desired(vec![(pod("p", B, "2", "x"), "g")]), &old, &["moved aaa g", "resize aaa"]);
+}
+
+#[test]
+fn a_deleted_pod_ends_and_is_not_started() {
+    let deleted = |uid: &str| {
+        let deletion = Deletion {
+            since: jiff::Timestamp::UNIX_EPOCH,
+            grace: std::time::Duration::from_secs(5),
+            reason: "asked".into(),
+        };
+        let mut desired = desired(vec![(pod("p", uid, "1", "x"), "api:p")]);
+        desired.pods[0].deletion = Some(deletion);
+        desired
+    };
+    let runs = |ending| running(vec![(pod("p", "u-1", "1", "x"), "api:p", ending)]);
+    check(&deleted("u-1"), &runs(false), &["delete u-1 asked"]);
+    check(&deleted("u-1"), &runs(true), &["delete u-1 asked"]);
+    check(&deleted("u-1"), &BTreeMap::new(), &[]);
+    // Another pod of its name that still runs is one that the source no longer has.
+    check(&deleted("u-2"), &runs(false), &["end u-1"]);
+}

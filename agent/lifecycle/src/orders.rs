@@ -1,0 +1,51 @@
+//! What a pod's worker is ordered to do, and what it reports.
+
+use std::sync::Arc;
+
+use crate::record::{Ending, Record};
+use nodewarden_admission::NoGrowth;
+use nodewarden_cri::Listing;
+use nodewarden_eviction::Eviction;
+use nodewarden_manifest::Pod;
+use nodewarden_model::OomVictim;
+
+/// What a worker is ordered to do, or should know.
+#[derive(Debug)]
+pub enum Order {
+    /// Something may have changed at the runtime.
+    Look,
+    /// What the runtime has of the pod now; nothing is done if that is known.
+    Listed(Box<Listing>),
+    /// The kernel saw the container's last process end, or its first one: the runtime will say so in a
+    /// moment. Unless it is `sure`, it may have been another process that the runtime had started in it.
+    Exited { container: String, sure: bool },
+    /// The kernel killed a process of the container for memory.
+    Oom { container: String, victim: OomVictim },
+    /// A probe's result has changed; `look`: something may have to be done.
+    Probed { look: bool },
+    /// Other resources. The pod's cgroup has been sized for them when it is reported with `version`.
+    Resize { pod: Arc<Pod>, version: u64 },
+    /// Why it does not have the resources that it should, or that it should have no others.
+    NotResized { why: Option<NoGrowth> },
+    /// The pod has another origin now.
+    Moved { origin: String },
+    /// The pod is evicted or preempted, and starts again later.
+    Evict(Eviction),
+    /// The pod is to end for good.
+    End(Ending),
+}
+
+/// What a worker reports.
+#[derive(Debug)]
+pub enum Report {
+    /// Every container has the resources of the last order.
+    Resized { uid: String },
+    /// Nothing of the pod is left but its cgroup.
+    Gone { uid: String },
+    /// Nothing of an evicted or preempted pod is left: it needs no cgroup for now.
+    Evicted { uid: String },
+    /// It starts again, and needs one.
+    Restarted { uid: String },
+    /// The worker died of a fault in the agent.
+    Died { pod: Arc<Pod>, record: Box<Record> },
+}

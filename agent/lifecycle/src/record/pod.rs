@@ -1,0 +1,176 @@
+//! What of a pod must outlive the agent: the manifest that was accepted, restart counts, back-off, and how
+//! far its end is.
+
+use std::collections::BTreeMap;
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use serde::{Deserialize, Serialize};
+
+use super::Evicted;
+use super::manifest::Manifest;
+use nodewarden_manifest::{Container, Pod};
+use nodewarden_model::{Ended, OomVictim};
+use nodewarden_pods::probes::ProbeMemory;
+
+/// One pod's record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Record {
+    /// The pod as it runs, its uid among it; an in-place resize replaces it.
+    pub manifest: Manifest,
+    /// See [`SourcedPod::origin`](nodewarden_pods::source::SourcedPod::origin).
+    pub origin: String,
+    pub accepted: Timestamp,
+    /// By name. Boxed, since a map has room for eleven from the first on.
+    #[serde(default)]
+    pub containers: BTreeMap<String, Box<ContainerRecord>>,
+    /// Set when the pod is to go.
+    #[serde(default)]
+    pub ending: Option<Ending>,
+    /// It holds what it asks for. Records from before there was admission do not have it: such a pod runs,
+    /// and counts as admitted.
+    #[serde(default = "admitted")]
+    pub admitted: bool,
+    /// Its newest eviction, also when it has started again since. Boxed, since most pods have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub eviction: Option<Box<Evicted>>,
+}
+
+fn admitted() -> bool {
+    true
+}
+
+/// What of one container must outlive the agent and the runtime's own memory of it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ContainerRecord {
+    /// How often it was started again: the newest one's attempt.
+    pub restarts: u32,
+    /// Ends in a row that count for the back-off; none after it ran long enough.
+    pub failures: u32,
+    /// The resources that the runtime was given for the newest one at its start or last update, as in the
+    /// manifest. Set before its creation.
+    pub told: Option<v1::ResourceRequirements>,
+    /// The newest one was about to be created, and it is not known that it was: its attempt was none if the
+    /// runtime does not have it.
+    pub pending: bool,
+    /// How the newest one that ended did.
+    pub last: Option<Ended>,
+    /// The container whose postStart hook is done.
+    pub hooked: String,
+    /// The container that the agent itself ended to start it again: no failure of its own.
+    pub stopped: String,
+    /// The newest process of the container with this id that was killed for memory.
+    pub oom: Option<(String, OomVictim)>,
+    /// Of its probes. Boxed, since most containers have none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub probes: Option<Box<ProbeRecord>>,
+}
+
+/// What of a container's probes must outlive the agent.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct ProbeRecord {
+    /// How they stand.
+    pub memory: ProbeMemory,
+    /// The container that the agent ended for one of them: it failed, however it exits.
+    pub ended: String,
+}
+
+/// A pod on its way out.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Ending {
+    pub since: Timestamp,
+    pub grace_seconds: u64,
+    /// In words, for events and status: `removed from its manifest`.
+    pub why: String,
+}
+
+impl Record {
+    /// Of a pod just accepted.
+    pub fn new(pod: &Pod, origin: &str, accepted: Timestamp) -> Self {
+        Self {
+            manifest: Manifest::of(pod),
+            origin: origin.to_owned(),
+            accepted,
+            containers: BTreeMap::new(),
+            ending: None,
+            admitted: false,
+            eviction: None,
+        }
+    }
+
+    pub fn uid(&self) -> &str {
+        self.manifest.uid()
+    }
+
+    /// What is known of a container; nothing yet is the default.
+    pub fn container(&self, name: &str) -> Option<&ContainerRecord> {
+        self.containers.get(name).map(Box::as_ref)
+    }
+
+    /// To be saved before a container is created.
+    pub fn note_start(&mut self, container: &Container, attempt: u32) {
+        let own = self.containers.entry(container.name.clone()).or_default();
+        own.restarts = own.restarts.max(attempt);
+        own.pending = true;
+        own.told = Some(container.resources.to_kubernetes());
+    }
+
+    /// To be saved some time after a container was created.
+    pub fn note_created(&mut self, name: &str) {
+        self.containers.entry(name.to_owned()).or_default().pending = false;
+    }
+
+    /// To be saved after a running container was given other resources.
+    pub fn note_update(&mut self, container: &Container) {
+        self.containers.entry(container.name.clone()).or_default().told =
+            Some(container.resources.to_kubernetes());
+    }
+}
+
+impl ContainerRecord {
+    /// The attempt of the newest one that was created, as far as is noted.
+    pub fn newest_attempt(&self) -> Option<u32> {
+        match (self.pending, self.told.is_some() || self.last.is_some()) {
+            (_, false) => None,
+            (true, true) => self.restarts.checked_sub(1),
+            (false, true) => Some(self.restarts),
+        }
+    }
+
+    /// Takes over how its probes stand, of the container in `memory`.
+    pub fn note_probes(&mut self, memory: &ProbeMemory) {
+        self.probes.get_or_insert_default().memory = memory.clone();
+    }
+
+    /// How the probes of the container `id` stood when the record was saved.
+    pub fn memory(&self, id: &str) -> Option<&ProbeMemory> {
+        self.probes.as_ref().map(|probes| &probes.memory).filter(|memory| memory.container == id)
+    }
+
+    /// A probe had the container `id` ended.
+    pub fn ended_by_probe(&self, id: &str) -> bool {
+        self.probes.as_ref().is_some_and(|probes| probes.ended == id)
+    }
+
+    /// Takes over that the kernel killed a process of the container `id`: also of one whose end was noted
+    /// before.
+    pub fn note_oom(&mut self, id: &str, victim: OomVictim) {
+        if let Some(last) = self.last.as_mut().filter(|last| last.id == id) {
+            OOM_KILLED.clone_into(&mut last.reason);
+            last.oom = Some(victim.clone());
+        }
+        self.oom = Some((id.to_owned(), victim));
+    }
+
+    /// The newest process of the container `id` that was killed for memory.
+    pub fn victim(&self, id: &str) -> Option<&OomVictim> {
+        self.oom.as_ref().filter(|(of, _)| of == id).map(|(_, victim)| victim)
+    }
+}
+
+/// The kubelet's and containerd's reason.
+pub const OOM_KILLED: &str = "OOMKilled";

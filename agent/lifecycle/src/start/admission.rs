@@ -1,0 +1,44 @@
+//! Starts the admission of pods to this node.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc;
+
+use super::Deps;
+use crate::manager::Input;
+use nodewarden_admission as admission;
+use nodewarden_admission::amounts::capacity;
+use nodewarden_admission::node_labels;
+use nodewarden_admission::{Admission, Node};
+use nodewarden_config::Config;
+use nodewarden_hierarchy::node_name;
+
+/// The admission of this node; pods that it preempts are reported through `inputs`. Must be called inside a
+/// tokio runtime.
+pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>) -> Admission {
+    let name = node_name(config);
+    let node = Node {
+        labels: node_labels(&name),
+        name,
+        capacity: capacity(&deps.capacity, &config.node),
+        manifests_critical: config.eviction.manifests_critical,
+    };
+    let (devices, inputs) = (deps.devices.clone(), inputs.downgrade());
+    let admission = Admission::new(admission::Deps {
+        node,
+        devices: Arc::new(move |resource, admitted| {
+            let usable = devices.usable(resource, admitted)?;
+            Some(i64::try_from(usable).unwrap_or(i64::MAX))
+        }),
+        pressure: deps.pressure.clone(),
+        evict: Arc::new(move |uid, eviction| {
+            // The receiver is gone when the agent ends.
+            if let Some(inputs) = inputs.upgrade() {
+                let _ = inputs.send(Input::Evict { uid: uid.to_owned(), eviction });
+            }
+        }),
+        explain: deps.explain.clone(),
+    });
+    tokio::spawn(admission.clone().follow(deps.devices.changes()));
+    admission
+}

@@ -1,0 +1,48 @@
+//! The manifest directory as a [`PodSource`].
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use super::watch::{report, watch};
+use super::{MANIFESTS, Manifests};
+use crate::source::{Desired, DesiredSender, PodOrigins, PodSource, SourceGuard};
+
+/// The pods of `staticPodPath`.
+#[derive(Debug)]
+pub struct ManifestSource {
+    manifests: Manifests,
+    relist: Duration,
+    /// What was returned or sent last.
+    last: Desired,
+}
+
+impl ManifestSource {
+    /// `node` goes into the uid of pods that have none; every file is read again every `relist`
+    /// (`fileCheckFrequency`).
+    pub fn new(dir: &Path, node: &str, relist: Duration) -> Self {
+        Self { manifests: Manifests::new(dir, node), relist, last: Desired::default() }
+    }
+}
+
+impl PodSource for ManifestSource {
+    fn name(&self) -> &'static str {
+        MANIFESTS
+    }
+
+    fn set_running(&mut self, running: &PodOrigins) {
+        self.manifests.set_running(running.clone());
+    }
+
+    fn snapshot(&mut self) -> Desired {
+        self.manifests.scan();
+        let desired = self.manifests.desired();
+        report(None, &desired);
+        self.last = desired.clone();
+        desired
+    }
+
+    fn follow(self: Box<Self>, changes: DesiredSender) -> io::Result<SourceGuard> {
+        Ok(Box::new(watch(self.manifests, self.last, self.relist, changes)?))
+    }
+}

@@ -1,0 +1,42 @@
+use futures_util::FutureExt;
+
+use super::fixture::view;
+use super::*;
+use nodewarden_model::PodPhase;
+
+/// The changes that are there without waiting: uid and phase.
+fn changes(changes: &mut StatusChanges) -> Vec<(String, Option<PodPhase>)> {
+    let next = || changes.next().now_or_never();
+    std::iter::from_fn(next).map(|change| (change.uid, change.status.map(|view| view.phase))).collect()
+}
+
+#[test]
+fn a_subscriber_gets_each_changed_pod_once_with_its_newest_status() {
+    let cache = PodStatusCache::default();
+    cache.set(view("a", PodPhase::Pending));
+    let mut subscribed = cache.subscribe();
+    assert_eq!(changes(&mut subscribed), [("a".into(), Some(PodPhase::Pending))], "what was there before");
+    cache.set(view("b", PodPhase::Pending));
+    cache.set(view("a", PodPhase::Running));
+    cache.set(view("a", PodPhase::Failed));
+    let expected = [("a".into(), Some(PodPhase::Failed)), ("b".into(), Some(PodPhase::Pending))];
+    assert_eq!(changes(&mut subscribed), expected);
+    cache.set(view("a", PodPhase::Failed));
+    assert_eq!(changes(&mut subscribed), [], "the same status is no change");
+    cache.remove("a");
+    cache.remove("none");
+    assert_eq!(changes(&mut subscribed), [("a".into(), None)]);
+}
+
+#[tokio::test]
+async fn a_subscriber_that_waits_is_woken_and_one_that_is_dropped_is_forgotten() {
+    let cache = PodStatusCache::default();
+    let (mut one, other) = (cache.subscribe(), cache.subscribe());
+    drop(other);
+    let waiting = tokio::spawn(async move { one.next().await.uid });
+    tokio::task::yield_now().await;
+    cache.set(view("a", PodPhase::Running));
+    assert_eq!(waiting.await.unwrap(), "a");
+    cache.set(view("b", PodPhase::Running));
+    assert!(cache.0.lock().subscribers.is_empty());
+}
