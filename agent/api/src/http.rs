@@ -10,7 +10,7 @@
 //! | `/readyz` | 200 once the agent watches and has checked the pods of an earlier agent, 503 before |
 //!
 //! Clients are not authenticated, so the address must be a loopback address unless the configuration allows others
-//! ([`bind`]).
+//! ([`mod@bind`]).
 
 mod bind;
 mod endpoint;

@@ -1,6 +1,8 @@
 //! A containerd for a single test: root, state and socket are in a temporary directory, the pods' cgroups below a
 //! separate root. On drop, also after a panic, it stops its tasks and itself and removes the cgroups.
 
+#![allow(clippy::unwrap_used, reason = "a fixture of tests: what it is made of is valid")]
+
 use std::collections::HashMap;
 use std::fs;
 use std::os::unix::fs::FileTypeExt;

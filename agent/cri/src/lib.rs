@@ -3,7 +3,7 @@
 //!
 //! - [`Client`]: the calls, each with a time limit; one file per kind of object.
 //! - [`Table`]: pod and container names by id, kept for a while after the runtime has removed the object.
-//! - [`enrich`]: adds the names of a table to an identity.
+//! - [`mod@enrich`]: adds the names of a table to an identity.
 //! - [`Names`]: a table that is updated in the background and looked up without blocking.
 
 mod cache;

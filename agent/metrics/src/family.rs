@@ -13,7 +13,7 @@ macro_rules! families {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         $vis enum $enum {
-            $(#[doc = concat!("`", $name, "`: ", $help)] $variant,)*
+            $(#[doc = concat!("`", $name, "`: `", $help, "`")] $variant,)*
         }
 
         impl $enum {

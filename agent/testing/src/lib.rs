@@ -1,5 +1,5 @@
 //! What unit tests of every crate need: the recordings of a real kubelet ([`golden`]), and how a test that
-//! cannot run here says so ([`skip`]).
+//! cannot run here says so ([`mod@skip`]).
 
 pub mod golden;
 mod skip;

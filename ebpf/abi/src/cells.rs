@@ -42,6 +42,7 @@ pub unsafe trait Cell: Copy + 'static {
 /// Defines `CELL_ARRAYS` from one line for each array: `Cell: "MAP" Index Space;`.
 macro_rules! cell_arrays {
     ($($cell:ident: $name:literal $index:ident $space:ident;)*) => {
+        #[expect(clippy::enum_variant_names, reason = "the variants are the names of the cells' types")]
         enum Array {
             $($cell,)*
         }

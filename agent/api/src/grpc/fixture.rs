@@ -1,5 +1,7 @@
 //! A server of the model's fixture node on a real socket.
 
+#![allow(clippy::unwrap_used, reason = "a fixture of tests: what it is made of is valid")]
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@
 //! - [`Reader`]: reads one run's log from the requested position, across rotated files.
 //! - [`send`]: the same as a stream that can follow new output.
 //! - [`rotation`]: rotates a log that has become too large.
-//! - [`tail`]: the end of a log, for termination messages.
+//! - [`mod@tail`]: the end of a log, for termination messages.
 
 mod back;
 mod entry;

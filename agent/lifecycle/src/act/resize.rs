@@ -118,7 +118,7 @@ async fn level_is(state: &PodState, version: u64) -> Result<(), Duration> {
             Some(problem) => {
                 drop(places);
                 state.note(|inner| {
-                    inner.resize = Some(ResizePending::Deferred(format!("the pod's cgroup: {problem}")))
+                    inner.resize = Some(ResizePending::Deferred(format!("the pod's cgroup: {problem}")));
                 });
                 Err(AGAIN)
             }

@@ -2,7 +2,7 @@
 //!
 //! - [`Layout`]: which controller lives on which mounted hierarchy, found from the mounts themselves (never
 //!   from `/proc/cgroups`, which newer kernels fill with controllers that no longer exist).
-//! - [`walk`]: every cgroup of a hierarchy with its kernel id.
+//! - [`mod@walk`]: every cgroup of a hierarchy with its kernel id.
 //! - [`GroupReader`]: the files of one cgroup, read through kept-open descriptors, as
 //!   [`nodewarden_model::Usage`].
 //! - [`identify`]: which pod and container a path is, by the kubelet's shapes.

@@ -112,9 +112,9 @@ async fn callers_that_wait_at_once_find_their_values_written() {
             let behind = behind.clone();
             tokio::spawn(async move {
                 if n % 3 == 0 {
-                    behind.save(n * 2)
+                    behind.save(n * 2);
                 } else {
-                    behind.save_when_settled(n * 2)
+                    behind.save_when_settled(n * 2);
                 }
                 behind.settled().await.unwrap();
             })

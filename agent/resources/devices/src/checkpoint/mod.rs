@@ -3,7 +3,7 @@
 //!
 //! The file is JSON with a checksum: FNV-1a, 32 bits, of the data as the kubelet's `DeepHashObject` prints it
 //! ([`text`]). A file is verified in the form in which it was written, so that lists in any order, and `null`
-//! as well as `[]`, are accepted ([`read`]); it is always written in one form ([`write`]).
+//! as well as `[]`, are accepted ([`read`]); it is always written in one form ([`mod@write`]).
 
 mod file;
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Reads the figures that eviction decides on, in the same pass that decides.
 //!
 //! - [`Node`]: memory and processes, through files that stay open: a reading takes some tens of microseconds.
-//! - [`disks`]: file systems, from the figures that garbage collection reads too.
-//! - [`candidates`]: what pods and their containers use, as far as a ranking requires it.
+//! - [`mod@disks`]: file systems, from the figures that garbage collection reads too.
+//! - [`mod@candidates`]: what pods and their containers use, as far as a ranking requires it.
 //!
 //! Nothing here writes. Everything blocks on files: call it on a thread, not in an async task.
 

@@ -115,7 +115,7 @@ fn kill_whole(
     Ok(whole)
 }
 
-/// As [`super::kill::kill_one`], holding it from then on. Without descriptors to be had the number alone must
+/// As `super::kill::kill_one`, holding it from then on. Without descriptors to be had the number alone must
 /// do, looked at right before.
 fn kill_one(files: &GroupFiles, pid: i32, path: &str, held: &mut Vec<Handle>) {
     if pid <= 1 || pid == own_pid() {
