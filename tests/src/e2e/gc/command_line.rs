@@ -55,7 +55,7 @@ fn commands(context: &Context) -> Result<(), Failure> {
     let output = fixture.pods.command(&["gc"])?;
     ensure!(!output.status.success(), "gc succeeded though every removal failed: {}", output_text(&output));
     ensure!(
-        output_text(&output).contains("the test says so"),
+        output_text(&output).contains("refused by the test"),
         "the reason is not in: {}",
         output_text(&output)
     );

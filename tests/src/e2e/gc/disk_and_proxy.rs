@@ -45,7 +45,7 @@ fn disk_and_proxy(context: &Context) -> Result<(), Failure> {
     runtime.proxy.rule(|number, _| if number % 3 == 0 { RemovalAction::Fail } else { RemovalAction::Pass });
     let refused = cri.remove_image(&image(0));
     ensure!(
-        refused.is_err_and(|error| error.to_string().contains("the test says so")),
+        refused.is_err_and(|error| error.to_string().contains("refused by the test")),
         "the removal was not refused"
     );
     ensure!(cri.image_id(&image(0))?.is_some(), "the image was removed though its removal was refused");

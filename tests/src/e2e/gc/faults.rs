@@ -128,7 +128,7 @@ fn every_third(context: &Context) -> Result<(), Failure> {
         output_text(&output)
     );
     ensure!(
-        output_text(&output).contains("the test says so"),
+        output_text(&output).contains("refused by the test"),
         "the reason of the failure is not in: {}",
         output_text(&output)
     );
