@@ -54,7 +54,7 @@ impl News {
             }
             Order::Moved { origin } => state.update(|inner| inner.record.origin = origin),
             Order::End(ending) => {
-                // Told in a turn that finds nothing to do, it must not be waited for.
+                // The worker looks again at once, also if its present turn finds nothing to do.
                 self.look = true;
                 evict::end(state, ending);
             }
