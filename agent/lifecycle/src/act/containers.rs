@@ -15,6 +15,7 @@ use nodewarden_cri::RuntimeError;
 use nodewarden_devices::AdmissionError;
 use nodewarden_gc::Hold;
 use nodewarden_manifest::ContainerKind;
+use nodewarden_model::WaitingReason;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
 
@@ -42,14 +43,14 @@ pub enum StartError {
 }
 
 impl StartError {
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> WaitingReason {
         match self {
             Self::Image(error) => error.reason(),
             Self::Spec(error) => error.reason(),
-            Self::Create(_) | Self::NoSandbox => "CreateContainerError",
-            Self::Sandbox(_) | Self::Devices(_) => "CreateContainerConfigError",
-            Self::Run(_) => "RunContainerError",
-            Self::PostStart { .. } => "PostStartHookError",
+            Self::Create(_) | Self::NoSandbox => WaitingReason::CreateContainerError,
+            Self::Sandbox(_) | Self::Devices(_) => WaitingReason::CreateContainerConfigError,
+            Self::Run(_) => WaitingReason::RunContainerError,
+            Self::PostStart { .. } => WaitingReason::PostStartHookError,
         }
     }
 

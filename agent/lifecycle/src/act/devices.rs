@@ -7,6 +7,7 @@ use std::time::Duration;
 use nodewarden_proto::runtime::v1 as cri;
 use tracing::warn;
 
+use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::state::PodState;
 use nodewarden_config::Enforcement;
@@ -55,14 +56,14 @@ pub async fn admit(state: &PodState) -> bool {
 }
 
 fn waits(state: &PodState, error: &AdmissionError) {
-    let trouble = (error.reason(), error.to_string());
+    let trouble = Trouble { reason: error.reason(), message: error.to_string() };
     let mut news = false;
     state.note(|inner| {
         news = inner.trouble.as_ref() != Some(&trouble);
         inner.trouble = Some(trouble.clone());
     });
     if news {
-        state.env.record_event(&state.pod(), None, &trouble.0, trouble.1);
+        state.env.record_event(&state.pod(), None, &trouble.reason.to_string(), trouble.message);
     }
 }
 

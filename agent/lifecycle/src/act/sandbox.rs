@@ -12,6 +12,7 @@ use crate::decide::observed::SandboxSeen;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_devices::EnforceError;
+use nodewarden_model::PodReason;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::SpecError;
 use nodewarden_pods::volume;
@@ -41,13 +42,12 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// The event's reason.
-    pub fn reason(&self) -> &'static str {
+    /// The reason of the event and of the pod. `Interrupted` is not shown: the pod ends.
+    pub fn reason(&self) -> PodReason {
         match self {
-            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => "FailedToCreatePodContainer",
-            Self::Volume(_) => "FailedMount",
-            Self::Spec(_) | Self::Runtime(_) => "FailedCreatePodSandBox",
-            Self::Interrupted => "Interrupted",
+            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => PodReason::FailedToCreatePodContainer,
+            Self::Volume(_) => PodReason::FailedMount,
+            Self::Spec(_) | Self::Runtime(_) | Self::Interrupted => PodReason::FailedCreatePodSandBox,
         }
     }
 }

@@ -13,12 +13,14 @@ use super::kill::Kill;
 use super::permits::with_permit;
 use super::{evict, look, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
+use crate::decide::phase::Trouble;
 use crate::decide::plan::KillReason;
 use crate::decide::plan::end_order;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_eviction::kill::kill as kill_now;
 use nodewarden_manifest::Pod;
+use nodewarden_model::PodReason;
 use nodewarden_model::backoff::Backoff;
 use nodewarden_pods::volume;
 
@@ -44,9 +46,9 @@ pub async fn terminate(state: &PodState) {
     let mut failures: u32 = 0;
     while let Err(error) = end(state).await {
         let message = error.to_string();
-        state.note(|inner| inner.trouble = Some(("FailedKillPod".into(), message.clone())));
+        show(state, PodReason::FailedKillPod, &message);
         if failures == 0 {
-            state.env.record_event(&state.pod(), None, "FailedKillPod", message);
+            state.env.record_event(&state.pod(), None, &PodReason::FailedKillPod.to_string(), message);
         }
         tokio::time::sleep(END_AGAIN.nth(failures)).await;
         failures += 1;
@@ -66,13 +68,18 @@ pub async fn terminate(state: &PodState) {
             Ok(Ok(())) | Err(_) => break,
             Ok(Err(error)) => error.to_string(),
         };
-        state.note(|inner| inner.trouble = Some(("FailedCleanVolumes".into(), message.clone())));
+        show(state, PodReason::FailedCleanVolumes, &message);
         if failures == 0 {
-            state.env.record_event(&state.pod(), None, "FailedCleanVolumes", message);
+            state.env.record_event(&state.pod(), None, &PodReason::FailedCleanVolumes.to_string(), message);
         }
         tokio::time::sleep(CLEAN_AGAIN.nth(failures)).await;
         failures += 1;
     }
+}
+
+fn show(state: &PodState, reason: PodReason, message: &str) {
+    let message = message.to_owned();
+    state.note(|inner| inner.trouble = Some(Trouble { reason, message }));
 }
 
 /// Removes the record and the status of a pod that has ended for good.

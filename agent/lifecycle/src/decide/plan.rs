@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use nodewarden_model::PodPhase;
+use nodewarden_model::{PodPhase, Waiting};
 
 pub use decide::{end_order, plan};
 
@@ -97,8 +97,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// When something is due by the clock (a back-off ends).
     pub wake: Option<Timestamp>,
-    /// Containers that wait: reason (`CrashLoopBackOff`, `PodInitializing`) and message.
-    pub waiting: BTreeMap<String, (String, String)>,
+    /// Containers by name that wait for their back-off or for those before them.
+    pub waiting: BTreeMap<String, Waiting>,
     /// Every container ended and none will start again.
     pub finished: Option<PodPhase>,
 }

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Evicted;
 use super::manifest::Manifest;
 use nodewarden_manifest::{Container, Pod};
-use nodewarden_model::{Ended, OomVictim};
+use nodewarden_model::{EndReason, Ended, OomVictim};
 use nodewarden_pods::probes::ProbeMemory;
 
 /// One pod's record.
@@ -160,7 +160,7 @@ impl ContainerRecord {
     /// before.
     pub fn note_oom(&mut self, id: &str, victim: OomVictim) {
         if let Some(last) = self.last.as_mut().filter(|last| last.id == id) {
-            OOM_KILLED.clone_into(&mut last.reason);
+            last.reason = EndReason::OomKilled;
             last.oom = Some(victim.clone());
         }
         self.oom = Some((id.to_owned(), victim));
@@ -171,6 +171,3 @@ impl ContainerRecord {
         self.oom.as_ref().filter(|(of, _)| of == id).map(|(_, victim)| victim)
     }
 }
-
-/// The kubelet's and containerd's reason.
-pub const OOM_KILLED: &str = "OOMKilled";

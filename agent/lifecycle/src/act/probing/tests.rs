@@ -65,7 +65,7 @@ async fn a_failed_liveness_probe_ends_the_container_when_that_is_on_disk() {
     assert!(found.ended_by_probe("c0"));
     assert_eq!(found.memory("c0").unwrap().liveness.result, Some(Verdict::Failure));
     let ContainerState::Terminated(ended) = node.shown().unwrap().state else { panic!("{:?}", node.shown()) };
-    assert_eq!((ended.exit_code, ended.reason.as_str()), (137, "Error"));
+    assert_eq!((ended.exit_code, ended.reason.to_string().as_str()), (137, "Error"));
     node.state.saved().await;
     assert_eq!(node.saved().failures, 1);
     assert!(node.state.read().probing.is_none());

@@ -13,7 +13,7 @@ use crate::decide::{backoff, policy};
 use crate::record::{ContainerRecord, Record};
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
-use nodewarden_model::PodPhase;
+use nodewarden_model::{PodPhase, Waiting, WaitingReason};
 
 /// How far the init containers are.
 enum Init {
@@ -92,7 +92,7 @@ impl<'a> Round<'a> {
             self.plan
                 .waiting
                 .entry(container.name.clone())
-                .or_insert_with(|| ("PodInitializing".to_owned(), String::new()));
+                .or_insert_with(|| Waiting { reason: WaitingReason::PodInitializing, message: String::new() });
         }
     }
 
@@ -201,7 +201,8 @@ impl<'a> Round<'a> {
             if let Some(due) = due.filter(|due| *due > self.now) {
                 let message =
                     backoff::message(wait, name, &self.pod.namespace, &self.pod.name, &self.pod.uid);
-                self.plan.waiting.insert(name.clone(), ("CrashLoopBackOff".to_owned(), message));
+                let waiting = Waiting { reason: WaitingReason::CrashLoopBackOff, message };
+                self.plan.waiting.insert(name.clone(), waiting);
                 self.plan.wake = Some(self.plan.wake.map_or(due, |wake| wake.min(due)));
                 return;
             }

@@ -11,6 +11,7 @@ use crate::record::{Ending, Record};
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::fixture::pod;
+use nodewarden_model::{Waiting, WaitingReason};
 
 /// A short form: `stop s0`, `create 1`, `start c.0`, `kill c.0 Resize`, ….
 fn told(plan: &Plan) -> Vec<String> {
@@ -144,7 +145,7 @@ fn init_containers_run_in_order() {
     let waiting = |plan: &Plan| plan.waiting.keys().cloned().collect::<Vec<_>>().join(" ");
     let plan = check(&pod, &with(vec![]), &["start s.0"]);
     assert_eq!(waiting(&plan), "c i t");
-    assert_eq!(plan.waiting["c"], ("PodInitializing".into(), String::new()));
+    assert_eq!(plan.waiting["c"], Waiting { reason: WaitingReason::PodInitializing, message: String::new() });
     check(&pod, &with(vec![container("s", 0, Created)]), &["finish s.0"]);
     let s = || container("s", 0, Running);
     let plan = check(&pod, &with(vec![s()]), &["start i.0"]);
@@ -263,7 +264,7 @@ fn a_container_that_keeps_failing_waits_longer_each_time() {
     let plan = at_second(&again, 15);
     assert_eq!((told(&plan), plan.wake), (vec![], Some(at(25))));
     let message = "back-off 10s restarting failed container=a pod=p_default(u)";
-    assert_eq!(plan.waiting["a"], ("CrashLoopBackOff".into(), message.into()));
+    assert_eq!(plan.waiting["a"], Waiting { reason: WaitingReason::CrashLoopBackOff, message: message.into() });
     assert_eq!(told(&at_second(&again, 24)), Vec::<String>::new());
     assert_eq!(told(&at_second(&again, 25)), ["start a.2"]);
     let plan = at_second(&with(vec![exited("a", 2, 1), b()]), 25);
