@@ -25,7 +25,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_model::{OomVictim, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
 
-/// See the module.
+/// One pod's state, behind a lock. A status is published and a record saved with each change that needs it.
 #[derive(Debug)]
 pub struct PodState {
     pub env: Arc<Environment>,

@@ -135,8 +135,8 @@ async fn held(
     loop {
         let present = images::ensure(state, container, image, policy, sandbox).await?;
         let waited = state.unless_ending(hold.also(&present.reference)).await;
-        // Under another name it was on its way out, and may be gone; now that it is held that happens no
-        // more.
+        // Having waited means that the image was being removed under another name: it may be gone, so it is
+        // looked for again. Now that it is held it is not removed any more.
         if !waited.ok_or(ImageError::Interrupted)? {
             return Ok((present, hold));
         }

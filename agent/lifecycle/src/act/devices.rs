@@ -140,13 +140,13 @@ pub async fn added(state: &PodState, name: &str, id: &str, injection: &DeviceInj
     if guards.mode(&pod) == Enforcement::Off {
         return;
     }
-    let told = match env.client.container_devices(id).await {
+    let added = match env.client.container_devices(id).await {
         Ok(found) => {
             guards.add_runtime_devices(&env.devices, &pod.uid, name, found).map_err(|error| error.to_string())
         }
         Err(error) => Err(error.to_string()),
     };
-    if let Err(error) = told {
+    if let Err(error) = added {
         env.record_event(&pod, Some((name, id)), "DeviceGuardFailed", error);
     }
 }

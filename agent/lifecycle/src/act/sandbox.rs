@@ -99,7 +99,7 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
     let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.host().node));
-    // A panic in there is a fault of ours; the pod is tried again.
+    // A panic in there is a bug of the agent; the pod is tried again.
     Ok(made.await.unwrap_or(Ok(()))?)
 }
 

@@ -158,11 +158,11 @@ async fn kill_all(
     for seen in running {
         *left.entry(rank(seen)).or_default() += 1;
     }
-    let (told, left) = watch::channel(left);
+    let (counts, left) = watch::channel(left);
     let permits = Semaphore::new(KILLS);
     let kills = running.iter().map(|seen| {
         let own = rank(seen);
-        let (mut left, told, permits) = (left.clone(), &told, Some(&permits));
+        let (mut left, counts, permits) = (left.clone(), &counts, Some(&permits));
         async move {
             let turn = async {
                 let before = |left: &BTreeMap<usize, usize>| left.range(..own).all(|(_, count)| *count == 0);
@@ -171,7 +171,7 @@ async fn kill_all(
             let (id, name) = (seen.id.as_str(), seen.name.as_str());
             let end = Kill { id, name, reason: KillReason::PodEnds, message: "", grace, permits };
             let killed = kill::kill(state, &end, turn).await;
-            told.send_modify(|left| {
+            counts.send_modify(|left| {
                 if let Some(count) = left.get_mut(&own) {
                     *count = count.saturating_sub(1);
                 }

@@ -1,13 +1,16 @@
 //! What is to be done next for one pod.
 
+mod cleaning;
 mod containers;
 mod decide;
+mod ending;
 #[cfg(test)]
 mod probe_tests;
 mod probed;
 mod sandbox;
 #[cfg(test)]
 mod simulation;
+mod starts;
 #[cfg(test)]
 mod tests;
 
@@ -74,7 +77,7 @@ pub enum Action {
         attempt: u32,
     },
     /// What an agent that died did not finish: start it if it is only created, then its postStart hook. It
-    /// stands in every plan until the hook is noted.
+    /// is in every plan until the hook is noted.
     FinishStart {
         id: String,
         name: String,

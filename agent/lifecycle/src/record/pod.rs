@@ -51,7 +51,8 @@ pub struct ContainerRecord {
     pub failures: u32,
     /// The resources that the runtime was given for the newest one at its start or last update, as in the
     /// manifest. Set before its creation.
-    pub told: Option<v1::ResourceRequirements>,
+    #[serde(rename = "told")]
+    pub given: Option<v1::ResourceRequirements>,
     /// The newest one was about to be created, and it is not known that it was: its attempt was none if the
     /// runtime does not have it.
     pub pending: bool,
@@ -78,7 +79,7 @@ pub struct ProbeRecord {
     pub ended: String,
 }
 
-/// A pod on its way out.
+/// The order to end a pod for good.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ending {
@@ -116,7 +117,7 @@ impl Record {
         let own = self.containers.entry(container.name.clone()).or_default();
         own.restarts = own.restarts.max(attempt);
         own.pending = true;
-        own.told = Some(container.resources.to_kubernetes());
+        own.given = Some(container.resources.to_kubernetes());
     }
 
     /// To be saved some time after a container was created.
@@ -126,7 +127,7 @@ impl Record {
 
     /// To be saved after a running container was given other resources.
     pub fn note_update(&mut self, container: &Container) {
-        self.containers.entry(container.name.clone()).or_default().told =
+        self.containers.entry(container.name.clone()).or_default().given =
             Some(container.resources.to_kubernetes());
     }
 }
@@ -134,7 +135,7 @@ impl Record {
 impl ContainerRecord {
     /// The attempt of the newest one that was created, as far as is noted.
     pub fn newest_attempt(&self) -> Option<u32> {
-        match (self.pending, self.told.is_some() || self.last.is_some()) {
+        match (self.pending, self.given.is_some() || self.last.is_some()) {
             (_, false) => None,
             (true, true) => self.restarts.checked_sub(1),
             (false, true) => Some(self.restarts),

@@ -58,7 +58,7 @@ impl Case {
 
 /// `i:Waiting/PodInitializing`, `c:Running`, `c:Terminated/Error`; `+` is ready, `last` follows in brackets.
 fn shown(view: &PodView) -> String {
-    let tell = |c: &ContainerView| {
+    let text = |c: &ContainerView| {
         let state = match &c.state {
             ContainerState::Waiting { reason, .. } => format!("Waiting/{reason}"),
             ContainerState::Running { .. } => "Running".into(),
@@ -67,7 +67,7 @@ fn shown(view: &PodView) -> String {
         let last = c.last.as_ref().map(|l| format!("({})", l.id)).unwrap_or_default();
         format!("{}:{state}{}{last}", c.name, if c.ready { "+" } else { "" })
     };
-    let containers: Vec<_> = view.containers.iter().map(tell).collect();
+    let containers: Vec<_> = view.containers.iter().map(text).collect();
     format!("{:?} {}", view.phase, containers.join(" "))
 }
 

@@ -12,7 +12,7 @@ use nodewarden_cri::runtime_fixture::{self, FakeRuntime};
 use nodewarden_pods::spec::OWNER;
 use nodewarden_proto::runtime::v1 as cri;
 
-/// See the module. Cloning shares it.
+/// The runtime and its calls so far. Cloning shares it.
 #[derive(Clone)]
 pub struct Fake(Arc<Shared>);
 
