@@ -213,7 +213,7 @@ fn terminated(ended: &Ended) -> v1::ContainerStateTerminated {
     v1::ContainerStateTerminated {
         container_id: id(&ended.id),
         exit_code: ended.exit_code,
-        reason: Some(ended.reason.clone()),
+        reason: Some(ended.reason.to_string()),
         message: (!ended.message.is_empty()).then(|| ended.message.clone()),
         started_at: ended.started.map(Time),
         finished_at: ended.finished.map(Time),

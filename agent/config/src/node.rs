@@ -195,9 +195,8 @@ fn places(top: &mut Fields<'_>, settings: &mut NodeSettings) {
     settings.cgroups_per_qos = top.flag("cgroupsPerQOS", settings.cgroups_per_qos);
     settings.cgroup_driver = top
         .text("cgroupDriver", "cgroupfs or systemd", |t| match t {
-            "" | "cgroupfs" => Some(DriverKind::Cgroupfs),
-            "systemd" => Some(DriverKind::Systemd),
-            _ => None,
+            "" => Some(DriverKind::Cgroupfs),
+            name => name.parse().ok(),
         })
         .unwrap_or(settings.cgroup_driver);
     settings.kubelet_cgroups = cgroup_path::take(top, "kubeletCgroups");

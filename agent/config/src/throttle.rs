@@ -115,8 +115,8 @@ fn take_memory(map: Mapping, default: MemoryThrottle, problems: &mut Vec<Problem
     settings
 }
 
-pub(crate) fn show(feedback: &ThrottleSettings) -> Mapping {
-    let ThrottleSettings { period, hold, max_hold, cpu, memory } = feedback;
+pub(crate) fn show(settings: &ThrottleSettings) -> Mapping {
+    let ThrottleSettings { period, hold, max_hold, cpu, memory } = settings;
     let (mut map, mut of_cpu, mut of_memory) = (Map::default(), Map::default(), Map::default());
     map.put("periodMilliseconds", period.as_millis() as u64);
     map.put("holdSeconds", hold.as_secs());

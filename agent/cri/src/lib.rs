@@ -21,6 +21,8 @@ mod images;
 pub mod logs;
 mod names;
 mod pace;
+#[cfg(any(test, feature = "testing"))]
+pub mod runtime_fixture;
 mod sandboxes;
 mod streaming;
 mod table;

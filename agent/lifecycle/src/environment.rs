@@ -34,7 +34,7 @@ use nodewarden_storage::journal::Journal;
 /// The cgroups of pods by uid, as the hierarchy reports them.
 pub type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
 
-/// See the module.
+/// What every worker needs and none of them changes: clients, settings, directories and limits.
 #[derive(Debug)]
 pub struct Environment {
     pub client: Client,

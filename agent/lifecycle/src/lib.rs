@@ -14,6 +14,8 @@
 //! 8. `manager`: gives every pod its worker, and looks after what belongs to no pod.
 //! 9. `start`: builds all of it from the configuration and what an earlier agent left.
 
+#![deny(missing_docs)]
+
 mod act;
 mod decide;
 mod environment;

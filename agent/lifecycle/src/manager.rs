@@ -137,7 +137,7 @@ impl Manager {
     fn assign(&mut self) {
         let running = self.workers.iter().map(|(uid, entry)| {
             let running = Running {
-                // What it is on its way to, not what its level has meanwhile.
+                // The pod that a resize is leading to, not what its cgroup is sized for meanwhile.
                 pod: entry.resize.target().unwrap_or(&entry.kept.pod).clone(),
                 origin: entry.kept.origin.clone(),
                 ending: entry.ending,
@@ -289,7 +289,7 @@ impl Manager {
                     "a fault in the agent: the pod's worker starts again".into(),
                 );
                 self.begin(pod, *record, false, None);
-                // What it was on its way to, or waited for, is asked for again.
+                // A resize that it was carrying out, or waited for, is ordered again.
                 self.assign();
             }
             Report::Gone { uid } => {

@@ -9,4 +9,4 @@ pub mod store;
 pub use evicted::Evicted;
 #[cfg(test)]
 pub use pod::ProbeRecord;
-pub use pod::{ContainerRecord, Ending, OOM_KILLED, Record};
+pub use pod::{ContainerRecord, Ending, Record};

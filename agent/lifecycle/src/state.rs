@@ -13,6 +13,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, mpsc};
 
 use crate::decide::observed::{ContainerSeen, Observed};
 use crate::decide::phase;
+use crate::decide::phase::Trouble;
 use crate::decide::plan::Plan;
 use crate::decide::published::{NOTHING, Published};
 use crate::environment::Environment;
@@ -21,10 +22,10 @@ use crate::record::Record;
 use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_manifest::Pod;
-use nodewarden_model::{OomVictim, ResizePending};
+use nodewarden_model::{OomVictim, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
 
-/// See the module.
+/// One pod's state, behind a lock. A status is published and a record saved with each change that needs it.
 #[derive(Debug)]
 pub struct PodState {
     pub env: Arc<Environment>,
@@ -52,8 +53,8 @@ pub struct Inner {
     pub failed: BTreeMap<String, Failed>,
     /// As decided last.
     pub plan: Plan,
-    /// What is wrong with the pod as a whole: reason and message.
-    pub trouble: Option<(String, String)>,
+    /// What keeps the pod as a whole from running.
+    pub trouble: Option<Trouble>,
     /// Sandboxes that could not be made, in a row.
     pub sandbox_failures: u32,
     /// The version of the pod's cgroup that resized containers wait for (`Place::version`).
@@ -90,8 +91,8 @@ impl Probing {
 /// A start that failed.
 #[derive(Debug, Clone)]
 pub struct Failed {
-    pub reason: String,
-    pub message: String,
+    /// Shown while it waits for the next attempt.
+    pub waiting: Waiting,
     /// In a row.
     pub times: u32,
     pub again: Instant,
@@ -260,22 +261,17 @@ impl PodState {
         let devices = self.devices();
         let view = {
             let inner = self.read();
-            let trouble = inner
-                .failed
-                .iter()
-                .map(|(name, failed)| (name.clone(), (failed.reason.clone(), failed.message.clone())));
-            let (reason, message) = inner.trouble.clone().unwrap_or_default();
+            let failed = inner.failed.iter().map(|(name, failed)| (name.clone(), failed.waiting.clone()));
             phase::view(&phase::Facts {
                 pod: &inner.pod,
                 observed: &inner.observed,
                 record: &inner.record,
                 published: inner.published(),
                 plan: &inner.plan,
-                trouble: &trouble.collect(),
+                failed: &failed.collect(),
                 devices: &devices,
                 node_ips: &self.env.host_ips,
-                reason: &reason,
-                message: &message,
+                trouble: inner.trouble.as_ref(),
                 resize: inner.resize.as_ref(),
             })
         };

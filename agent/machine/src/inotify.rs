@@ -1,17 +1,58 @@
-//! Waiting in async code until something changes in directories (inotify(7)).
+//! Changes in directories (inotify(7)): the events one by one for a thread that polls, or only a wake-up for
+//! async code.
 
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use nix::errno::Errno;
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify};
+use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::unix::AsyncFd;
 
-/// Watched directories. Which events come does not matter to the users: they look at everything again.
+/// Watched files and directories, and what happened in them. It never blocks: when there is something to read
+/// the descriptor is readable.
+#[derive(Debug)]
+pub struct EventQueue(Inotify);
+
+impl EventQueue {
+    /// Watches nothing yet.
+    ///
+    /// # Errors
+    /// As of inotify_init1(2).
+    pub fn new() -> io::Result<Self> {
+        Ok(Self(Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?))
+    }
+
+    /// Watches a file or directory too. One that is watched already keeps its descriptor, with these flags.
+    ///
+    /// # Errors
+    /// As of inotify_add_watch(2).
+    pub fn add(&self, path: &Path, flags: AddWatchFlags) -> io::Result<WatchDescriptor> {
+        Ok(self.0.add_watch(path, flags)?)
+    }
+
+    /// Watches it no longer. The kernel has dropped it itself if the file or directory was removed.
+    pub fn remove(&self, watched: WatchDescriptor) {
+        let _ = self.0.rm_watch(watched);
+    }
+
+    /// The next events, as many as one read(2) gives; empty when there are none.
+    pub fn read(&self) -> Vec<InotifyEvent> {
+        self.0.read_events().unwrap_or_default()
+    }
+}
+
+impl AsFd for EventQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+/// Watched directories whose changes wake async code. Which events come does not matter to the users: they
+/// look at everything again.
 #[derive(Debug)]
 pub struct Watch {
-    inotify: Inotify,
+    queue: EventQueue,
     /// The same descriptor, for the runtime to wait for.
     readable: AsyncFd<OwnedFd>,
 }
@@ -22,11 +63,11 @@ impl Watch {
     /// # Errors
     /// As of inotify_init1(2) and epoll_ctl(2).
     pub fn new() -> io::Result<Self> {
-        let inotify = Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?;
-        let same = inotify.as_fd().try_clone_to_owned()?;
+        let queue = EventQueue::new()?;
+        let same = queue.as_fd().try_clone_to_owned()?;
         // SAFETY: an OwnedFd is the same open descriptor as long as it lives.
         let readable = unsafe { AsyncFd::register(same) }?;
-        Ok(Self { inotify, readable })
+        Ok(Self { queue, readable })
     }
 
     /// Watches a file or directory too. One that is watched already stays, with these flags.
@@ -34,7 +75,7 @@ impl Watch {
     /// # Errors
     /// As of inotify_add_watch(2).
     pub fn add(&self, path: &Path, flags: AddWatchFlags) -> io::Result<()> {
-        Ok(self.inotify.add_watch(path, flags).map(drop)?)
+        self.queue.add(path, flags).map(drop)
     }
 
     /// Waits for the next event; all events that are there count as one.

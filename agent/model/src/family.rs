@@ -4,7 +4,8 @@
 use crate::{KernelCounters, Log2Histogram};
 
 /// Type of a family, as its `# TYPE` line says it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Kind {
     Counter,
     Gauge,
@@ -14,11 +15,7 @@ pub enum Kind {
 impl Kind {
     /// The word in the exposition format.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Counter => "counter",
-            Self::Gauge => "gauge",
-            Self::Histogram => "histogram",
-        }
+        self.into()
     }
 }
 

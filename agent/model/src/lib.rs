@@ -18,6 +18,7 @@ mod identity;
 mod image;
 mod pod;
 mod probe;
+mod reason;
 mod status;
 pub mod text;
 mod topics;
@@ -45,6 +46,7 @@ pub use pod::{
     ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView, ResizePending,
 };
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
+pub use reason::{EndReason, PodReason, Waiting, WaitingReason};
 pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, TopicStatus};
 pub use topics::*;
 pub use usage::{

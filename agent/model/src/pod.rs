@@ -8,7 +8,7 @@ use std::sync::Arc;
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use crate::Health;
+use crate::{EndReason, Health};
 use nodewarden_manifest::{ContainerKind, Pod};
 
 /// `status.phase`.
@@ -152,8 +152,7 @@ pub struct Ended {
     pub exit_code: i32,
     /// 0 when it exited itself.
     pub signal: i32,
-    /// `Completed`, `Error`, `OOMKilled`, `ContainerStatusUnknown`, ….
-    pub reason: String,
+    pub reason: EndReason,
     /// The termination message.
     pub message: String,
     pub started: Option<Timestamp>,

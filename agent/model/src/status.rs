@@ -4,7 +4,9 @@ use std::time::SystemTime;
 
 use super::{EventType, HierarchyStatus, Topic};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether a topic of the kernel programs works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum HookState {
     /// Works.
     On,
@@ -15,12 +17,9 @@ pub enum HookState {
 }
 
 impl HookState {
+    /// The name in JSON and in protobuf.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::On => "on",
-            Self::Partial => "partial",
-            Self::Off => "off",
-        }
+        self.into()
     }
 }
 

@@ -96,7 +96,7 @@ impl Servers {
             ended = &mut http => Some(ended.map(|result| result.map_err(DaemonError::Http))),
         };
         ready.store(false, Ordering::Relaxed);
-        let detail = Detail::Agent { reason: "Stopping".into(), message: "told to stop".into() };
+        let detail = Detail::Agent { reason: "Stopping".into(), message: "asked to stop".into() };
         journal.append(Timestamp::now(), "", None, detail);
         stop.send_replace(true);
         match early {

@@ -49,11 +49,6 @@ pub enum Fault {
     Misplaced(String),
 }
 
-/// The name of [`StateFileError`] in the crates that have not changed over yet.
-pub type KeptError = StateFileError;
-/// The name of [`Fault`] in the crates that have not changed over yet.
-pub type KeptFault = Fault;
-
 impl StateFileError {
     /// For `map_err`: the error of `call` on `path`.
     pub fn at(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self + use<> {

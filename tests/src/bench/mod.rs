@@ -5,13 +5,13 @@ mod cgroups;
 mod devices;
 mod events;
 mod eviction;
-mod feedback;
 mod figure;
 mod overhead;
 mod pods;
 mod probes;
 mod scrape;
 mod statistics;
+mod throttle;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -73,7 +73,7 @@ const BENCHES: &[&dyn Bench] = &[
     &devices::Devices,
     &probes::Probes,
     &eviction::Eviction,
-    &feedback::Feedback,
+    &throttle::Throttle,
 ];
 
 /// Measures nodewarden on this machine and compares the figures with their bounds. Needs root.

@@ -11,7 +11,6 @@ mod destroy;
 pub(crate) mod devices;
 mod endpoints;
 mod features;
-pub(crate) mod feedback;
 mod full_ring;
 pub(crate) mod gc;
 pub(crate) mod hierarchy;
@@ -34,6 +33,7 @@ mod shutdown;
 pub(crate) mod support;
 mod systemd_driver;
 mod systemd_driver_life;
+pub(crate) mod throttle;
 mod workloads;
 
 use std::path::PathBuf;
@@ -104,7 +104,7 @@ pub fn tests() -> Vec<Test> {
         &devices::tests(),
         &gc::tests(),
         &pressure::tests(),
-        feedback::TESTS,
+        throttle::TESTS,
         destroy::TESTS,
         systemd_driver::TESTS,
         systemd_driver_life::TESTS,

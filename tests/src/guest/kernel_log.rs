@@ -53,7 +53,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn faults_are_told_from_ordinary_records() {
+    fn faults_are_distinguished_from_ordinary_records() {
         for (record, expected) in [
             ("4,100,5000,-;WARNING: CPU: 0 PID: 1 at kernel/x.c:12\n SUBSYSTEM=x\n", true),
             ("1,100,5000,-;BUG: kernel NULL pointer dereference, address: 0\n", true),

@@ -27,7 +27,7 @@ const GLANCE: Duration = Duration::from_millis(100);
 pub struct Order {
     /// Which.
     pub guest: Guest,
-    /// Told apart from others by this in front of each line.
+    /// Printed in front of each of its lines, to distinguish it from others.
     pub name: String,
     /// What it does.
     pub task: Task,

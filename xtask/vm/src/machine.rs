@@ -139,7 +139,7 @@ impl Machine {
         let (send, lines) = mpsc::channel();
         thread::spawn(move || {
             for line in output.into_iter().flat_map(|output| lossy_lines(BufReader::new(output))) {
-                // Nobody listens any more once the machine was given up.
+                // An error once the machine was given up: the receiver is gone.
                 let _ = send.send(line);
             }
         });

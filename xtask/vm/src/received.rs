@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn marks_and_tests_are_told_apart() {
+    fn marks_are_distinguished_from_tests() {
         let received = Received::of(&[
             "nodewarden-guest: started 6.1.0",
             "test a ... ok (1.0 s)",

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::record::Record;
 use crate::state::PodState;
 use nodewarden_admission::{AdmissionState, Why};
 use nodewarden_manifest::Pod;
+use nodewarden_model::PodReason;
 
 /// How long a pod waits before everything is looked at again, if nothing changes.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -17,7 +19,7 @@ pub async fn admit(state: &PodState) -> bool {
     let admission = &state.env.admission;
     let mut asked = state.pod();
     let waiter = admission.ask(&asked);
-    let mut told = String::new();
+    let mut shown = None;
     loop {
         let pod = state.pod();
         if !Arc::ptr_eq(&pod, &asked) {
@@ -25,7 +27,7 @@ pub async fn admit(state: &PodState) -> bool {
             asked = pod;
         }
         let AdmissionState::Waits(why) = waiter.state() else { break };
-        waits(state, &why, &mut told);
+        waits(state, &why, &mut shown);
         match state.unless_ending(tokio::time::timeout(AGAIN, waiter.news())).await {
             Some(Ok(())) => {}
             Some(Err(_)) => waiter.again(),
@@ -38,7 +40,7 @@ pub async fn admit(state: &PodState) -> bool {
     waiter.taken();
     // On disk with what is saved before any container is there; until then the sandbox says so.
     state.set(|inner| inner.record.admitted = true);
-    if !told.is_empty() {
+    if shown.is_some() {
         state.note(|inner| inner.trouble = None);
     }
     true
@@ -71,18 +73,21 @@ pub fn seen(state: &PodState) {
 }
 
 /// One event for each new reason; the numbers may change with every look.
-fn waits(state: &PodState, why: &Why, told: &mut String) {
-    let Why { reason, mut message, short_of } = why.clone();
+fn waits(state: &PodState, why: &Why, shown: &mut Option<PodReason>) {
+    let Why { reason: Some(reason), mut message } = why.clone() else { return };
     // The kubelet's words say how many pods can have, not which of them are ill.
-    let spare = short_of.and_then(|resource| state.env.devices.spare(&resource));
+    let spare = match &reason {
+        PodReason::OutOf(resource) => state.env.devices.spare(resource),
+        _ => None,
+    };
     if let Some((free, unhealthy)) = spare {
         message.push_str(&format!("; devices free: {free}, unhealthy: {unhealthy}"));
     }
-    if *told != reason {
-        reason.clone_into(told);
-        state.env.record_event(&state.pod(), None, &reason, message.clone());
+    if shown.as_ref() != Some(&reason) {
+        *shown = Some(reason.clone());
+        state.env.record_event(&state.pod(), None, &reason.to_string(), message.clone());
     }
-    let trouble = Some((reason, message));
+    let trouble = Some(Trouble { reason, message });
     if state.read().trouble != trouble {
         state.note(|inner| inner.trouble = trouble);
     }

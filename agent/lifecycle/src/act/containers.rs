@@ -15,6 +15,7 @@ use nodewarden_cri::RuntimeError;
 use nodewarden_devices::AdmissionError;
 use nodewarden_gc::Hold;
 use nodewarden_manifest::ContainerKind;
+use nodewarden_model::WaitingReason;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
 
@@ -42,14 +43,14 @@ pub enum StartError {
 }
 
 impl StartError {
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> WaitingReason {
         match self {
             Self::Image(error) => error.reason(),
             Self::Spec(error) => error.reason(),
-            Self::Create(_) | Self::NoSandbox => "CreateContainerError",
-            Self::Sandbox(_) | Self::Devices(_) => "CreateContainerConfigError",
-            Self::Run(_) => "RunContainerError",
-            Self::PostStart { .. } => "PostStartHookError",
+            Self::Create(_) | Self::NoSandbox => WaitingReason::CreateContainerError,
+            Self::Sandbox(_) | Self::Devices(_) => WaitingReason::CreateContainerConfigError,
+            Self::Run(_) => WaitingReason::RunContainerError,
+            Self::PostStart { .. } => WaitingReason::PostStartHookError,
         }
     }
 
@@ -134,8 +135,8 @@ async fn held(
     loop {
         let present = images::ensure(state, container, image, policy, sandbox).await?;
         let waited = state.unless_ending(hold.also(&present.reference)).await;
-        // Under another name it was on its way out, and may be gone; now that it is held that happens no
-        // more.
+        // Having waited means that the image was being removed under another name: it may be gone, so it is
+        // looked for again. Now that it is held it is not removed any more.
         if !waited.ok_or(ImageError::Interrupted)? {
             return Ok((present, hold));
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 use nodewarden_proto::runtime::v1 as cri;
 use tracing::warn;
 
+use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::state::PodState;
 use nodewarden_config::Enforcement;
@@ -55,14 +56,14 @@ pub async fn admit(state: &PodState) -> bool {
 }
 
 fn waits(state: &PodState, error: &AdmissionError) {
-    let trouble = (error.reason(), error.to_string());
+    let trouble = Trouble { reason: error.reason(), message: error.to_string() };
     let mut news = false;
     state.note(|inner| {
         news = inner.trouble.as_ref() != Some(&trouble);
         inner.trouble = Some(trouble.clone());
     });
     if news {
-        state.env.record_event(&state.pod(), None, &trouble.0, trouble.1);
+        state.env.record_event(&state.pod(), None, &trouble.reason.to_string(), trouble.message);
     }
 }
 
@@ -139,13 +140,13 @@ pub async fn added(state: &PodState, name: &str, id: &str, injection: &DeviceInj
     if guards.mode(&pod) == Enforcement::Off {
         return;
     }
-    let told = match env.client.container_devices(id).await {
+    let added = match env.client.container_devices(id).await {
         Ok(found) => {
             guards.add_runtime_devices(&env.devices, &pod.uid, name, found).map_err(|error| error.to_string())
         }
         Err(error) => Err(error.to_string()),
     };
-    if let Err(error) = told {
+    if let Err(error) = added {
         env.record_event(&pod, Some((name, id)), "DeviceGuardFailed", error);
     }
 }

@@ -28,7 +28,7 @@ pub fn evict(state: &PodState, eviction: &Eviction) {
     });
     match taken {
         EndingChange::Started => {
-            state.env.record_event(&pod, None, &eviction.reason, eviction.message.clone());
+            state.env.record_event(&pod, None, &eviction.reason.to_string(), eviction.message.clone());
             probing::stop(state);
         }
         EndingChange::Shortened => {

@@ -33,7 +33,8 @@ pub struct LookResult {
     pub problem: Option<String>,
 }
 
-/// What is there of ours, by uid; nothing when the runtime could not be asked.
+/// The pods of which the runtime has something with this agent's label, by uid; empty when the runtime could
+/// not be asked.
 #[derive(Debug, Default)]
 pub struct Present {
     pub asked: bool,
@@ -42,7 +43,7 @@ pub struct Present {
     pub directories: BTreeSet<String>,
 }
 
-/// See the module.
+/// What the last look at the runtime found, to see what has changed since.
 #[derive(Debug)]
 pub struct Housekeeping {
     /// Of what each pod had at the last look.
@@ -219,14 +220,14 @@ async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), TidyE
         env.client.remove_sandbox(&sandbox.id).await?;
     }
     let pod_dir = env.pods_dir.join(uid);
-    // A panic in there is a fault of ours, and is tried again.
+    // A panic in there is a bug of the agent; it is tried again.
     tokio::task::spawn_blocking(move || volume::clean(&pod_dir)).await.unwrap_or(Ok(()))?;
     Ok(())
 }
 
 fn grace(container: &cri::Container) -> Duration {
-    let told = container.annotations.get(TERMINATION_GRACE_PERIOD).and_then(|text| text.parse().ok());
-    told.map_or(GRACE, Duration::from_secs)
+    let seconds = container.annotations.get(TERMINATION_GRACE_PERIOD).and_then(|text| text.parse().ok());
+    seconds.map_or(GRACE, Duration::from_secs)
 }
 
 /// Sandboxes and containers by their pod.

@@ -6,6 +6,7 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use crate::state::PodState;
 use nodewarden_cri::{RuntimeError, image_reference};
+use nodewarden_model::WaitingReason;
 
 /// Why a container's image cannot be had; the variants' names are the kubelet's reasons.
 #[derive(Debug, thiserror::Error)]
@@ -24,14 +25,13 @@ pub enum ImageError {
 }
 
 impl ImageError {
-    /// As in `state.waiting.reason`.
-    pub fn reason(&self) -> &'static str {
+    /// As in `state.waiting.reason`. `Interrupted` is not shown: the pod ends.
+    pub fn reason(&self) -> WaitingReason {
         match self {
-            Self::InvalidImageName { .. } => "InvalidImageName",
-            Self::ErrImageNeverPull { .. } => "ErrImageNeverPull",
-            Self::ImageInspectError { .. } => "ImageInspectError",
-            Self::ErrImagePull { .. } => "ErrImagePull",
-            Self::Interrupted => "Interrupted",
+            Self::InvalidImageName { .. } => WaitingReason::InvalidImageName,
+            Self::ErrImageNeverPull { .. } => WaitingReason::ErrImageNeverPull,
+            Self::ImageInspectError { .. } => WaitingReason::ImageInspectError,
+            Self::ErrImagePull { .. } | Self::Interrupted => WaitingReason::ErrImagePull,
         }
     }
 }

@@ -166,7 +166,7 @@ fn stage(state: i32) -> ContainerStage {
     }
 }
 
-/// `None` for 0, which stands for what has not been.
+/// `None` for 0, which means that it has not happened.
 fn time(nanoseconds: i64) -> Option<Timestamp> {
     (nanoseconds > 0).then(|| Timestamp::from_nanosecond(nanoseconds.into()).ok()).flatten()
 }

@@ -32,7 +32,7 @@ pub struct PodResize {
 }
 
 impl PodResize {
-    /// What the pod is on its way to.
+    /// The pod as it is to be when the resize is done; `None` when none is under way.
     pub fn target(&self) -> Option<&Arc<Pod>> {
         self.target.as_ref()
     }

@@ -12,6 +12,7 @@ use crate::decide::observed::SandboxSeen;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_devices::EnforceError;
+use nodewarden_model::PodReason;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::SpecError;
 use nodewarden_pods::volume;
@@ -41,13 +42,12 @@ pub enum SandboxError {
 }
 
 impl SandboxError {
-    /// The event's reason.
-    pub fn reason(&self) -> &'static str {
+    /// The reason of the event and of the pod. `Interrupted` is not shown: the pod ends.
+    pub fn reason(&self) -> PodReason {
         match self {
-            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => "FailedToCreatePodContainer",
-            Self::Volume(_) => "FailedMount",
-            Self::Spec(_) | Self::Runtime(_) => "FailedCreatePodSandBox",
-            Self::Interrupted => "Interrupted",
+            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => PodReason::FailedToCreatePodContainer,
+            Self::Volume(_) => PodReason::FailedMount,
+            Self::Spec(_) | Self::Runtime(_) | Self::Interrupted => PodReason::FailedCreatePodSandBox,
         }
     }
 }
@@ -99,7 +99,7 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
     let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.host().node));
-    // A panic in there is a fault of ours; the pod is tried again.
+    // A panic in there is a bug of the agent; the pod is tried again.
     Ok(made.await.unwrap_or(Ok(()))?)
 }
 

@@ -13,12 +13,14 @@ use super::kill::Kill;
 use super::permits::with_permit;
 use super::{evict, look, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
+use crate::decide::phase::Trouble;
 use crate::decide::plan::KillReason;
 use crate::decide::plan::end_order;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_eviction::kill::kill as kill_now;
 use nodewarden_manifest::Pod;
+use nodewarden_model::PodReason;
 use nodewarden_model::backoff::Backoff;
 use nodewarden_pods::volume;
 
@@ -44,9 +46,9 @@ pub async fn terminate(state: &PodState) {
     let mut failures: u32 = 0;
     while let Err(error) = end(state).await {
         let message = error.to_string();
-        state.note(|inner| inner.trouble = Some(("FailedKillPod".into(), message.clone())));
+        show(state, PodReason::FailedKillPod, &message);
         if failures == 0 {
-            state.env.record_event(&state.pod(), None, "FailedKillPod", message);
+            state.env.record_event(&state.pod(), None, &PodReason::FailedKillPod.to_string(), message);
         }
         tokio::time::sleep(END_AGAIN.nth(failures)).await;
         failures += 1;
@@ -66,13 +68,18 @@ pub async fn terminate(state: &PodState) {
             Ok(Ok(())) | Err(_) => break,
             Ok(Err(error)) => error.to_string(),
         };
-        state.note(|inner| inner.trouble = Some(("FailedCleanVolumes".into(), message.clone())));
+        show(state, PodReason::FailedCleanVolumes, &message);
         if failures == 0 {
-            state.env.record_event(&state.pod(), None, "FailedCleanVolumes", message);
+            state.env.record_event(&state.pod(), None, &PodReason::FailedCleanVolumes.to_string(), message);
         }
         tokio::time::sleep(CLEAN_AGAIN.nth(failures)).await;
         failures += 1;
     }
+}
+
+fn show(state: &PodState, reason: PodReason, message: &str) {
+    let message = message.to_owned();
+    state.note(|inner| inner.trouble = Some(Trouble { reason, message }));
 }
 
 /// Removes the record and the status of a pod that has ended for good.
@@ -151,11 +158,11 @@ async fn kill_all(
     for seen in running {
         *left.entry(rank(seen)).or_default() += 1;
     }
-    let (told, left) = watch::channel(left);
+    let (counts, left) = watch::channel(left);
     let permits = Semaphore::new(KILLS);
     let kills = running.iter().map(|seen| {
         let own = rank(seen);
-        let (mut left, told, permits) = (left.clone(), &told, Some(&permits));
+        let (mut left, counts, permits) = (left.clone(), &counts, Some(&permits));
         async move {
             let turn = async {
                 let before = |left: &BTreeMap<usize, usize>| left.range(..own).all(|(_, count)| *count == 0);
@@ -164,7 +171,7 @@ async fn kill_all(
             let (id, name) = (seen.id.as_str(), seen.name.as_str());
             let end = Kill { id, name, reason: KillReason::PodEnds, message: "", grace, permits };
             let killed = kill::kill(state, &end, turn).await;
-            told.send_modify(|left| {
+            counts.send_modify(|left| {
                 if let Some(count) = left.get_mut(&own) {
                     *count = count.saturating_sub(1);
                 }

@@ -14,12 +14,14 @@ use super::kill::Kill;
 use super::sandbox;
 use super::{admitting, devices, look, resize};
 use crate::decide::observed::ContainerStage;
+use crate::decide::phase::Trouble;
 use crate::decide::plan::{Action, KillReason};
 use crate::decide::{backoff, grace, plan};
 use crate::state::{Failed, PodState};
 use nodewarden_cri::RuntimeError;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::backoff::Backoff;
+use nodewarden_model::{PodReason, Waiting, WaitingReason};
 
 /// How long to wait before a runtime that is not available is asked again.
 const AWAY: Duration = Duration::from_millis(500);
@@ -51,11 +53,10 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     };
     debug!(pod = pod.name, ?decided, "decided");
     state.note(|inner| {
-        for (name, (reason, message)) in &decided.waiting {
-            let news =
-                reason == "CrashLoopBackOff" && inner.plan.waiting.get(name).is_none_or(|(r, _)| r != reason);
-            if news {
-                state.env.record_event(&pod, Some((name, "")), "BackOff", message.clone());
+        let backs_off = |waiting: &Waiting| waiting.reason == WaitingReason::CrashLoopBackOff;
+        for (name, waiting) in decided.waiting.iter().filter(|(_, waiting)| backs_off(waiting)) {
+            if !inner.plan.waiting.get(name).is_some_and(backs_off) {
+                state.env.record_event(&pod, Some((name, "")), "BackOff", waiting.message.clone());
             }
         }
         inner.plan.clone_from(&decided);
@@ -168,13 +169,13 @@ async fn create_sandbox(state: &PodState, attempt: u32) -> Outcome {
             let mut times = 0;
             let mut news = true;
             state.note(|inner| {
-                news = inner.trouble.as_ref().is_none_or(|(_, before)| *before != message);
-                inner.trouble = Some((reason.to_owned(), message.clone()));
+                news = inner.trouble.as_ref().is_none_or(|before| before.message != message);
+                inner.trouble = Some(Trouble { reason: reason.clone(), message: message.clone() });
                 times = inner.sandbox_failures;
                 inner.sandbox_failures += 1;
             });
             if news {
-                state.env.record_event(&state.pod(), None, reason, message);
+                state.env.record_event(&state.pod(), None, &reason.to_string(), message);
             }
             // What is half there shows in a fresh look.
             let _ = look::refresh(state).await;
@@ -224,12 +225,13 @@ async fn start(state: &PodState, name: &str, attempt: Option<u32>, id: &str) -> 
             Outcome::Done
         }
         Err(error) if error.is_unavailable() => {
-            counters::container_failed(kind.into(), error.reason());
-            state.note(|inner| inner.trouble = Some(("RuntimeNotReady".into(), error.to_string())));
+            counters::container_failed(kind.into(), error.reason().name());
+            let trouble = Trouble { reason: PodReason::RuntimeNotReady, message: error.to_string() };
+            state.note(|inner| inner.trouble = Some(trouble));
             Outcome::Stop(AWAY)
         }
         Err(error) => {
-            counters::container_failed(kind.into(), error.reason());
+            counters::container_failed(kind.into(), error.reason().name());
             Outcome::Later(not_started(state, name, &error).await)
         }
     }
@@ -241,16 +243,15 @@ async fn not_started(state: &PodState, name: &str, error: &StartError) -> Durati
     let times = state.read().failed.get(name).map_or(0, |failed| failed.times);
     let wait = backoff::delay(times + 1, &state.env.pods);
     let reason = match (error.reason(), times) {
-        ("ErrImagePull", 1..) => "ImagePullBackOff",
+        (WaitingReason::ErrImagePull, 1..) => WaitingReason::ImagePullBackOff,
         (reason, _) => reason,
     };
     let pod = state.pod();
     state.env.record_event(&pod, Some((name, "")), "Failed", format!("Error: {reason}: {message}"));
     let again = Instant::now() + wait;
     state.note(|inner| {
-        inner
-            .failed
-            .insert(name.to_owned(), Failed { reason: reason.to_owned(), message, times: times + 1, again });
+        let waiting = Waiting { reason, message };
+        inner.failed.insert(name.to_owned(), Failed { waiting, times: times + 1, again });
     });
     // A container that was made and did not start is there.
     let _ = look::refresh(state).await;
@@ -293,15 +294,15 @@ fn failed(state: &PodState, error: &RuntimeError) -> Outcome {
 
 /// Notes that the runtime refused a call or is not available.
 fn runtime_failed(state: &PodState, error: &RuntimeError) -> Next {
-    let reason = if error.is_unavailable() { "RuntimeNotReady" } else { "RuntimeError" };
+    let reason = if error.is_unavailable() { PodReason::RuntimeNotReady } else { PodReason::RuntimeError };
     let message = error.to_string();
     let mut news = false;
     state.note(|inner| {
-        news = inner.trouble.as_ref().is_none_or(|(before, _)| before != reason);
-        inner.trouble = Some((reason.to_owned(), message.clone()));
+        news = inner.trouble.as_ref().is_none_or(|before| before.reason != reason);
+        inner.trouble = Some(Trouble { reason: reason.clone(), message: message.clone() });
     });
     if news {
-        state.env.record_event(&state.pod(), None, reason, message);
+        state.env.record_event(&state.pod(), None, &reason.to_string(), message);
     }
     Next::Wait(Some(AWAY * if error.is_unavailable() { 1 } else { 4 }))
 }

@@ -4,10 +4,10 @@
 use super::observed::{ContainerSeen, Observed};
 use super::plan::KillReason;
 use super::{backoff, policy};
-use crate::record::{ContainerRecord, OOM_KILLED, Record};
+use crate::record::{ContainerRecord, Record};
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::{ContainerKind, Pod};
-use nodewarden_model::Ended;
+use nodewarden_model::{EndReason, Ended};
 
 impl Record {
     /// To be saved before a container is ended for `reason`.
@@ -102,10 +102,10 @@ impl ContainerRecord {
     pub fn ended(&self, seen: &ContainerSeen) -> Ended {
         let oom = self.victim(&seen.id).cloned();
         let reason = match (&oom, seen.exit_code) {
-            (Some(_), _) => OOM_KILLED.to_owned(),
-            (_, 0) if seen.reason.is_empty() => "Completed".to_owned(),
-            _ if seen.reason.is_empty() => "Error".to_owned(),
-            _ => seen.reason.clone(),
+            (Some(_), _) => EndReason::OomKilled,
+            (_, 0) if seen.reason.is_empty() => EndReason::Completed,
+            _ if seen.reason.is_empty() => EndReason::Error,
+            _ => seen.reason.as_str().into(),
         };
         Ended {
             id: seen.id.clone(),

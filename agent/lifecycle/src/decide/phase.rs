@@ -10,11 +10,21 @@ use crate::decide::plan::Plan;
 use crate::decide::published::Published;
 use crate::record::{ContainerRecord, Evicted, Record};
 use nodewarden_devices::DeviceHealth;
-use nodewarden_eviction::EVICTED;
+use nodewarden_eviction::EvictionReason;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::{
-    ContainerState, ContainerView, Ended, EvictionCause, PodPhase, PodView, ResizePending,
+    ContainerState, ContainerView, EndReason, Ended, EvictionCause, PodPhase, PodReason, PodView,
+    ResizePending, Waiting, WaitingReason,
 };
+
+/// What keeps a pod as a whole from running.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Trouble {
+    /// Becomes `status.reason`.
+    pub reason: PodReason,
+    /// Becomes `status.message`.
+    pub message: String,
+}
 
 /// What a pod's status is made of.
 #[derive(Debug, Clone, Copy)]
@@ -26,16 +36,15 @@ pub struct Facts<'a> {
     /// The results of the containers' probes.
     pub published: &'a Published,
     pub plan: &'a Plan,
-    /// Why containers could not be started just now: reason (`ErrImagePull`, `CreateContainerError`, …) and
-    /// message by name. Shown instead of what the plan has them wait for.
-    pub trouble: &'a BTreeMap<String, (String, String)>,
+    /// Containers by name that could not be started just now. Shown instead of what the plan has them wait
+    /// for.
+    pub failed: &'a BTreeMap<String, Waiting>,
     /// Health of its devices by container, resource and id.
     pub devices: &'a DeviceHealth,
     /// The node's addresses, for pods on its network.
     pub node_ips: &'a [IpAddr],
-    /// `reason` and `message` of the pod; empty when all is well.
-    pub reason: &'a str,
-    pub message: &'a str,
+    /// What keeps the pod as a whole from running; `None` when all is well.
+    pub trouble: Option<&'a Trouble>,
     /// Why the pod does not have the resources that it should have.
     pub resize: Option<&'a ResizePending>,
 }
@@ -55,9 +64,12 @@ pub fn view(facts: &Facts<'_>) -> PodView {
     let ending = record.ending.as_ref();
     let evicted = record.evicted();
     let (reason, message) = match (ending, evicted) {
-        (Some(ending), _) if facts.reason.is_empty() => ("Terminating", ending.why.as_str()),
-        (None, Some(evicted)) => (evicted.reason.as_str(), evicted.message.as_str()),
-        _ => (facts.reason, facts.message),
+        (Some(ending), _) if facts.trouble.is_none() => ("Terminating".to_owned(), ending.why.as_str()),
+        (None, Some(evicted)) => (evicted.reason.to_string(), evicted.message.as_str()),
+        _ => match facts.trouble {
+            Some(trouble) => (trouble.reason.to_string(), trouble.message.as_str()),
+            None => Default::default(),
+        },
     };
     let being_ended = evicted.filter(|evicted| evicted.gone.is_none());
     // As for the kubelet, a pod has not failed before all of it has ended (status manager `mergePodStatus`).
@@ -69,7 +81,7 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         pod: pod.clone(),
         origin: record.origin.clone(),
         phase,
-        reason: reason.to_owned(),
+        reason,
         message: message.to_owned(),
         started: record.accepted,
         terminating: ending.map(|ending| ending.since).or(being_ended.map(|evicted| evicted.since)),
@@ -83,10 +95,10 @@ pub fn view(facts: &Facts<'_>) -> PodView {
 
 /// Only an eviction for what the node is low on has a condition of the node.
 fn cause(evicted: &Evicted) -> EvictionCause {
-    match (evicted.reason.as_str(), evicted.condition) {
-        (EVICTED, Some(_)) => EvictionCause::NodePressure,
-        (EVICTED, None) => EvictionCause::OwnLimit,
-        _ => EvictionCause::Preemption,
+    match (&evicted.reason, evicted.condition) {
+        (EvictionReason::Evicted, Some(_)) => EvictionCause::NodePressure,
+        (EvictionReason::Evicted, None) => EvictionCause::OwnLimit,
+        (EvictionReason::Preempting | EvictionReason::Other(_), _) => EvictionCause::Preemption,
     }
 }
 
@@ -126,14 +138,15 @@ fn state(
     own: &ContainerRecord,
 ) -> (ContainerState, Option<Ended>) {
     let name = &container.name;
-    let waiting = facts.trouble.get(name).or_else(|| facts.plan.waiting.get(name));
+    let waiting = facts.failed.get(name).or_else(|| facts.plan.waiting.get(name));
     let wait = || {
-        let (reason, message) = waiting.cloned().unwrap_or_else(|| {
+        let Waiting { reason, message } = waiting.cloned().unwrap_or_else(|| {
             let initialising = !facts.pod.init_containers.is_empty();
-            let reason = if initialising { "PodInitializing" } else { "ContainerCreating" };
-            (reason.to_owned(), String::new())
+            let reason =
+                if initialising { WaitingReason::PodInitializing } else { WaitingReason::ContainerCreating };
+            Waiting { reason, message: String::new() }
         });
-        ContainerState::Waiting { reason, message }
+        ContainerState::Waiting { reason: reason.to_string(), message }
     };
     // How the one before the newest ended: what the runtime still has, else what was noted.
     let before = || {
@@ -176,7 +189,7 @@ fn state(
         }
         ContainerStage::Unknown => {
             let ended = Ended {
-                reason: "ContainerStatusUnknown".into(),
+                reason: EndReason::StatusUnknown,
                 message: "The container could not be located".into(),
                 exit_code: 137,
                 ..own.ended(seen)
@@ -195,7 +208,7 @@ fn untraced() -> Ended {
         id: String::new(),
         exit_code: 137,
         signal: 0,
-        reason: "ContainerStatusUnknown".into(),
+        reason: EndReason::StatusUnknown,
         message: "The container could not be located when the pod was terminated".into(),
         started: None,
         finished: None,

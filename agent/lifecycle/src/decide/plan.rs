@@ -1,13 +1,16 @@
 //! What is to be done next for one pod.
 
+mod cleaning;
 mod containers;
 mod decide;
+mod ending;
 #[cfg(test)]
 mod probe_tests;
 mod probed;
 mod sandbox;
 #[cfg(test)]
 mod simulation;
+mod starts;
 #[cfg(test)]
 mod tests;
 
@@ -15,7 +18,7 @@ use std::collections::BTreeMap;
 
 use jiff::Timestamp;
 
-use nodewarden_model::PodPhase;
+use nodewarden_model::{PodPhase, Waiting};
 
 pub use decide::{end_order, plan};
 
@@ -74,7 +77,7 @@ pub enum Action {
         attempt: u32,
     },
     /// What an agent that died did not finish: start it if it is only created, then its postStart hook. It
-    /// stands in every plan until the hook is noted.
+    /// is in every plan until the hook is noted.
     FinishStart {
         id: String,
         name: String,
@@ -97,8 +100,8 @@ pub struct Plan {
     pub actions: Vec<Action>,
     /// When something is due by the clock (a back-off ends).
     pub wake: Option<Timestamp>,
-    /// Containers that wait: reason (`CrashLoopBackOff`, `PodInitializing`) and message.
-    pub waiting: BTreeMap<String, (String, String)>,
+    /// Containers by name that wait for their back-off or for those before them.
+    pub waiting: BTreeMap<String, Waiting>,
     /// Every container ended and none will start again.
     pub finished: Option<PodPhase>,
 }

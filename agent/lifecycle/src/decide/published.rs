@@ -7,7 +7,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_pods::probes::{ProbeMemory, rules};
 
-/// See the module.
+/// What the probes of one pod's containers have found so far.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Published {
     /// Each of the container whose id is in it.
@@ -27,7 +27,7 @@ impl Published {
         Self { memories: memories.collect(), exited: Vec::new() }
     }
 
-    /// Takes over how one probe of a container stands.
+    /// Takes over the result of one probe of a container.
     pub fn publish(&mut self, memory: &ProbeMemory, kind: ProbeKind) {
         if self.memory(&memory.container).is_none() {
             self.memories.push(ProbeMemory::new(&memory.container));

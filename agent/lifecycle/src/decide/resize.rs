@@ -100,14 +100,14 @@ pub fn steps(old: &Pod, new: &Pod) -> Steps {
     Steps { before, containers: changed, after: new.clone() }
 }
 
-/// How a running container that was last given the resources `told` gets those that the manifest wants now;
+/// How a running container that was last given the resources `given` gets those that the manifest wants now;
 /// `None` if it has them, and for init containers, which are not resized.
-pub fn method(pod: &Pod, container: &Container, told: &v1::ResourceRequirements) -> Option<ResizeMethod> {
+pub fn method(pod: &Pod, container: &Container, given: &v1::ResourceRequirements) -> Option<ResizeMethod> {
     if container.kind == ContainerKind::Init {
         return None;
     }
-    let told = Resources { requests: list(told.requests.as_ref()), limits: list(told.limits.as_ref()) };
-    let changed = differing(&told, &container.resources);
+    let given = Resources { requests: list(given.requests.as_ref()), limits: list(given.limits.as_ref()) };
+    let changed = differing(&given, &container.resources);
     let policies = spec_of(pod, &container.name).and_then(|c| c.resize_policy.as_deref()).unwrap_or_default();
     let restart = policies
         .iter()

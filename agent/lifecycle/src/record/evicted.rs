@@ -3,13 +3,13 @@
 use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
-use nodewarden_eviction::NodeCondition;
+use nodewarden_eviction::{EvictionReason, NodeCondition};
 
 /// What of a pod's newest eviction must outlive the agent.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Evicted {
-    pub reason: String,
+    pub reason: EvictionReason,
     pub message: String,
     #[serde(default, with = "condition", skip_serializing_if = "Option::is_none")]
     pub condition: Option<NodeCondition>,

@@ -9,7 +9,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStru
 
 use nodewarden_manifest::{Pod, Problem};
 
-/// See the module. Cloning shares it.
+/// Metadata and spec of a pod as Kubernetes writes them. Cloning shares both.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Manifest {
     metadata: Arc<ObjectMeta>,

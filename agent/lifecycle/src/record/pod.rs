@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Evicted;
 use super::manifest::Manifest;
 use nodewarden_manifest::{Container, Pod};
-use nodewarden_model::{Ended, OomVictim};
+use nodewarden_model::{EndReason, Ended, OomVictim};
 use nodewarden_pods::probes::ProbeMemory;
 
 /// One pod's record.
@@ -51,7 +51,8 @@ pub struct ContainerRecord {
     pub failures: u32,
     /// The resources that the runtime was given for the newest one at its start or last update, as in the
     /// manifest. Set before its creation.
-    pub told: Option<v1::ResourceRequirements>,
+    #[serde(rename = "told")]
+    pub given: Option<v1::ResourceRequirements>,
     /// The newest one was about to be created, and it is not known that it was: its attempt was none if the
     /// runtime does not have it.
     pub pending: bool,
@@ -78,7 +79,7 @@ pub struct ProbeRecord {
     pub ended: String,
 }
 
-/// A pod on its way out.
+/// The order to end a pod for good.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ending {
@@ -116,7 +117,7 @@ impl Record {
         let own = self.containers.entry(container.name.clone()).or_default();
         own.restarts = own.restarts.max(attempt);
         own.pending = true;
-        own.told = Some(container.resources.to_kubernetes());
+        own.given = Some(container.resources.to_kubernetes());
     }
 
     /// To be saved some time after a container was created.
@@ -126,7 +127,7 @@ impl Record {
 
     /// To be saved after a running container was given other resources.
     pub fn note_update(&mut self, container: &Container) {
-        self.containers.entry(container.name.clone()).or_default().told =
+        self.containers.entry(container.name.clone()).or_default().given =
             Some(container.resources.to_kubernetes());
     }
 }
@@ -134,7 +135,7 @@ impl Record {
 impl ContainerRecord {
     /// The attempt of the newest one that was created, as far as is noted.
     pub fn newest_attempt(&self) -> Option<u32> {
-        match (self.pending, self.told.is_some() || self.last.is_some()) {
+        match (self.pending, self.given.is_some() || self.last.is_some()) {
             (_, false) => None,
             (true, true) => self.restarts.checked_sub(1),
             (false, true) => Some(self.restarts),
@@ -160,7 +161,7 @@ impl ContainerRecord {
     /// before.
     pub fn note_oom(&mut self, id: &str, victim: OomVictim) {
         if let Some(last) = self.last.as_mut().filter(|last| last.id == id) {
-            OOM_KILLED.clone_into(&mut last.reason);
+            last.reason = EndReason::OomKilled;
             last.oom = Some(victim.clone());
         }
         self.oom = Some((id.to_owned(), victim));
@@ -171,6 +172,3 @@ impl ContainerRecord {
         self.oom.as_ref().filter(|(of, _)| of == id).map(|(_, victim)| victim)
     }
 }
-
-/// The kubelet's and containerd's reason.
-pub const OOM_KILLED: &str = "OOMKilled";

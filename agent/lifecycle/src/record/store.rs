@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Record;
-use nodewarden_storage::state_file::{Format, KeptError, KeptFault, TEMPORARY};
+use nodewarden_storage::state_file::{Fault, Format, StateFileError, TEMPORARY};
 
 const FORMAT: Format = Format::new("record", 1);
 const EXTENSION: &str = "json";
@@ -17,11 +17,15 @@ const EXTENSION: &str = "json";
 /// What went wrong with records.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
+    /// A record cannot be read or written, or it was damaged and is set aside.
     #[error(transparent)]
-    DesiredCgroup(#[from] KeptError),
+    File(#[from] StateFileError),
     /// Not a name for a file: no valid pod has such a uid.
     #[error("pod uid {uid:?} cannot be a file's name")]
-    Uid { uid: String },
+    Uid {
+        /// As the pod has it.
+        uid: String,
+    },
 }
 
 /// The directory of records. Calls block on the disk.
@@ -39,18 +43,18 @@ impl Store {
     /// # Errors
     /// The directory cannot be made or listed.
     pub fn open(dir: &Path) -> Result<(Self, Vec<Record>, Vec<StoreError>), StoreError> {
-        fs::create_dir_all(dir).map_err(KeptError::at("create", dir))?;
+        fs::create_dir_all(dir).map_err(StateFileError::at("create", dir))?;
         let mut saved = BTreeMap::new();
         let (mut records, mut problems) = (Vec::new(), Vec::new());
         let mut names = Vec::new();
-        for entry in fs::read_dir(dir).map_err(KeptError::at("list", dir))? {
-            names.push(entry.map_err(KeptError::at("list", dir))?.path());
+        for entry in fs::read_dir(dir).map_err(StateFileError::at("list", dir))? {
+            names.push(entry.map_err(StateFileError::at("list", dir))?.path());
         }
         names.sort();
         for path in names {
             let name = path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default();
             if name.ends_with(TEMPORARY) {
-                let removed = fs::remove_file(&path).map_err(KeptError::at("remove", &path));
+                let removed = fs::remove_file(&path).map_err(StateFileError::at("remove", &path));
                 problems.extend(removed.err().map(StoreError::from));
             } else if let Some(uid) = name.strip_suffix(EXTENSION).and_then(|n| n.strip_suffix('.')) {
                 match read(&path, uid) {
@@ -94,7 +98,7 @@ impl Store {
         match fs::remove_file(&path) {
             Ok(()) => Ok(nodewarden_storage::state_file::sync(&self.dir)?),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(source) => Err(KeptError::at("remove", &path)(source).into()),
+            Err(source) => Err(StateFileError::at("remove", &path)(source).into()),
         }
     }
 
@@ -111,10 +115,10 @@ impl Store {
     }
 }
 
-fn read(path: &Path, uid: &str) -> Result<Option<(Record, String)>, KeptError> {
+fn read(path: &Path, uid: &str) -> Result<Option<(Record, String)>, StateFileError> {
     FORMAT.read(path, |record: &Record| match record.uid() {
         own if own == uid => Ok(()),
-        other => Err(KeptFault::Misplaced(format!("pod {other}"))),
+        other => Err(Fault::Misplaced(format!("pod {other}"))),
     })
 }
 

@@ -2,9 +2,8 @@
 //! prototypes.
 //!
 //! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One walk notes where each type
-//! is; a type is decoded when it is asked for.
-
-use std::path::Path;
+//! is; a type is decoded when it is asked for. aya has a reader of its own, which finds ids by name and keeps
+//! members to itself: both are given the same bytes.
 
 use memchr::{memchr, memmem};
 
@@ -17,7 +16,7 @@ const RECORD: usize = 12;
 #[derive(Debug, thiserror::Error)]
 pub enum BtfError {
     #[error("cannot be read")]
-    Read(#[from] std::io::Error),
+    Read(#[source] std::io::Error),
     #[error("begins with {0:#06x}, not with {MAGIC:#06x}")]
     Magic(u16),
     #[error("ends in the middle of something: nothing at byte {0}")]
@@ -27,8 +26,8 @@ pub enum BtfError {
 }
 
 /// BTF as a kernel shows it in `/sys/kernel/btf/vmlinux`.
-pub struct Btf {
-    bytes: Vec<u8>,
+pub struct Btf<'a> {
+    bytes: &'a [u8],
     /// Where the string section begins and ends.
     strings: (usize, usize),
     /// Where each type's record is; type 0 is `void` and has none.
@@ -79,17 +78,13 @@ pub struct Member<'a> {
     pub offset: u32,
 }
 
-impl Btf {
-    /// Reads a file of BTF.
+impl<'a> Btf<'a> {
+    /// Finds the types in the bytes of a file.
     ///
     /// # Errors
-    /// When it cannot be read or is not BTF of this machine's byte order.
-    pub fn from_file(path: &Path) -> Result<Self, BtfError> {
-        Self::parse(std::fs::read(path)?)
-    }
-
-    fn parse(bytes: Vec<u8>) -> Result<Self, BtfError> {
-        let word = |at: usize| word(&bytes, at).ok_or(BtfError::Truncated(at));
+    /// They are cut off, or not BTF of this machine's byte order.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self, BtfError> {
+        let word = |at: usize| word(bytes, at).ok_or(BtfError::Truncated(at));
         let magic = (word(0)? & 0xffff) as u16;
         if magic != MAGIC {
             return Err(BtfError::Magic(magic));
@@ -142,7 +137,7 @@ impl Btf {
     /// The type of an id.
     pub fn get(&self, id: u32) -> Type {
         let Some(&at) = self.records.get(id as usize).filter(|_| id != 0) else { return Type::Other };
-        let (Some(info), Some(third)) = (word(&self.bytes, at + 4), word(&self.bytes, at + 8)) else {
+        let (Some(info), Some(third)) = (word(self.bytes, at + 4), word(self.bytes, at + 8)) else {
             return Type::Other;
         };
         let (kind, count) = kind_and_count(info);
@@ -202,7 +197,7 @@ impl Btf {
 
     /// A word whose presence the walk has checked.
     fn word(&self, at: usize) -> u32 {
-        word(&self.bytes, at).unwrap_or_default()
+        word(self.bytes, at).unwrap_or_default()
     }
 
     fn string(&self, offset: u32) -> &str {
@@ -274,7 +269,8 @@ mod tests {
 
     #[test]
     fn structures_with_their_members() {
-        let btf = Btf::parse(sample()).unwrap();
+        let bytes = sample();
+        let btf = Btf::parse(&bytes).unwrap();
         let Some(Type::Struct(s)) = btf.named("s").next() else { panic!() };
         assert_eq!(s.size, 16);
         let members: Vec<_> = btf.members(s).collect();
@@ -288,7 +284,8 @@ mod tests {
 
     #[test]
     fn enums_and_prototypes() {
-        let btf = Btf::parse(sample()).unwrap();
+        let bytes = sample();
+        let btf = Btf::parse(&bytes).unwrap();
         let Some(Type::Enum(e)) = btf.named("e").next() else { panic!() };
         assert_eq!(btf.enumerators(e).collect::<Vec<_>>(), [("E", 7)]);
         let Type::Prototype(p) = btf.get(8) else { panic!() };
@@ -301,16 +298,16 @@ mod tests {
     fn whatever_is_cut_off_is_an_error() {
         let whole = sample();
         for length in 0..whole.len() {
-            assert!(Btf::parse(whole[..length].to_vec()).is_err(), "{length}");
+            assert!(Btf::parse(&whole[..length]).is_err(), "{length}");
         }
     }
 
     #[test]
     fn other_files_are_refused() {
-        assert!(matches!(Btf::parse(b"\x7fELF....".to_vec()), Err(BtfError::Magic(0x457f))));
+        assert!(matches!(Btf::parse(b"\x7fELF...."), Err(BtfError::Magic(0x457f))));
         let mut unknown = sample();
         unknown[24 + 7] = 31;
-        assert!(matches!(Btf::parse(unknown), Err(BtfError::Kind { id: 1, kind: 31 })));
+        assert!(matches!(Btf::parse(&unknown), Err(BtfError::Kind { id: 1, kind: 31 })));
     }
 
     proptest::proptest! {
@@ -319,7 +316,7 @@ mod tests {
             let mut bytes = sample();
             let at = at % bytes.len();
             bytes[at] = value;
-            if let Ok(btf) = Btf::parse(bytes) {
+            if let Ok(btf) = Btf::parse(&bytes) {
                 for found in ["s", "t", "e"].into_iter().flat_map(|name| btf.named(name)) {
                     if let Type::Struct(s) = found {
                         proptest::prop_assert!(btf.members(s).all(|m| m.name.len() < 200));

@@ -4,14 +4,9 @@
 //! loading.
 
 use std::collections::BTreeMap;
-use std::path::Path;
 
-use super::btf::{Btf, Struct, Type};
-use super::error::KernelError;
+use super::btf::{Btf, BtfError, Struct, Type};
 use nodewarden_model::{Need, Topic};
-
-/// The kernel's own types.
-const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// Offsets and enum values of the running kernel.
 #[derive(Debug, Clone, Default)]
@@ -25,17 +20,15 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Reads the running kernel's layout.
+    /// Takes the layout from the bytes of a kernel's BTF.
     ///
     /// # Errors
-    /// When the kernel has no BTF at all. A missing field is not an error: the topics that need it stay off.
-    pub fn read() -> Result<Self, KernelError> {
-        let path = Path::new(VMLINUX);
-        let btf = Btf::from_file(path).map_err(|source| KernelError::Btf { path: path.into(), source })?;
-        Ok(Self::from_btf(&btf))
+    /// They are no BTF. A missing field is not an error: the topics that need it stay off.
+    pub fn parse(btf: &[u8]) -> Result<Self, BtfError> {
+        Ok(Self::from_btf(&Btf::parse(btf)?))
     }
 
-    fn from_btf(btf: &Btf) -> Self {
+    fn from_btf(btf: &Btf<'_>) -> Self {
         let mut layout = Self::default();
         for topic in Topic::ALL {
             let spec = topic.spec();
@@ -60,7 +53,7 @@ impl Layout {
     ///
     /// # Errors
     /// What this kernel lacks, in words.
-    fn look_up(&mut self, btf: &Btf, need: &Need) -> Result<(), String> {
+    fn look_up(&mut self, btf: &Btf<'_>, need: &Need) -> Result<(), String> {
         let lacks = |what: &str| what.to_owned();
         match *need {
             Need::Field { global, paths } => {
@@ -95,12 +88,12 @@ impl Layout {
 }
 
 /// Index of a controller in `css_set.subsys`.
-fn controller(btf: &Btf, name: &str) -> Option<u32> {
+fn controller(btf: &Btf<'_>, name: &str) -> Option<u32> {
     enum_value(btf, "cgroup_subsys_id", &format!("{name}_cgrp_id"))
 }
 
 /// The structure of a name, if the kernel has one with members.
-fn structure(btf: &Btf, name: &str) -> Option<Struct> {
+fn structure(btf: &Btf<'_>, name: &str) -> Option<Struct> {
     btf.named(name).find_map(|t| match t {
         Type::Struct(s) if btf.members(s).next().is_some() => Some(s),
         _ => None,
@@ -108,7 +101,7 @@ fn structure(btf: &Btf, name: &str) -> Option<Struct> {
 }
 
 /// Byte offset of `struct.member.member` and the type there.
-fn offset_of(btf: &Btf, path: &str) -> Option<(u32, Type)> {
+fn offset_of(btf: &Btf<'_>, path: &str) -> Option<(u32, Type)> {
     let mut names = path.split('.');
     let mut at = structure(btf, names.next()?)?;
     let mut offset = 0;
@@ -128,7 +121,7 @@ fn offset_of(btf: &Btf, path: &str) -> Option<(u32, Type)> {
 
 /// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without
 /// modifiers.
-fn member(btf: &Btf, of: Struct, name: &str) -> Option<(u32, Type)> {
+fn member(btf: &Btf<'_>, of: Struct, name: &str) -> Option<(u32, Type)> {
     btf.members(of).find_map(|m| match (m.name, btf.plain(m.type_id)) {
         (own, found) if own == name => Some((m.offset, found)),
         ("", Type::Struct(inner)) => member(btf, inner, name).map(|(bits, found)| (m.offset + bits, found)),
@@ -151,7 +144,7 @@ fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
 }
 
 /// Whether argument `n` (0 is the tracepoint's private data) of a BTF tracepoint is a pointer.
-fn gives_a_pointer(btf: &Btf, tracepoint: &str, n: usize) -> bool {
+fn gives_a_pointer(btf: &Btf<'_>, tracepoint: &str, n: usize) -> bool {
     let prototype = btf.named(&format!("btf_trace_{tracepoint}")).find_map(|t| match t {
         Type::Alias(pointer) => match btf.plain(pointer) {
             Type::Pointer(to) => Some(btf.plain(to)),
@@ -163,7 +156,7 @@ fn gives_a_pointer(btf: &Btf, tracepoint: &str, n: usize) -> bool {
 }
 
 /// Value of an enumerator.
-fn enum_value(btf: &Btf, name: &str, enumerator: &str) -> Option<u32> {
+fn enum_value(btf: &Btf<'_>, name: &str, enumerator: &str) -> Option<u32> {
     btf.named(name).find_map(|t| match t {
         Type::Enum(e) => btf.enumerators(e).find(|(name, _)| *name == enumerator).map(|(_, value)| value),
         _ => None,
@@ -203,17 +196,17 @@ mod tests {
 
     #[test]
     fn the_running_kernel_has_every_field() {
-        if !Path::new(VMLINUX).exists() {
+        let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
             nodewarden_testing::skip("this kernel shows no BTF");
             return;
-        }
-        let layout = Layout::read().unwrap();
+        };
+        let layout = Layout::parse(&bytes).unwrap();
         let globals: BTreeSet<&str> = needs().into_iter().flat_map(globals_of).collect();
         let found: BTreeSet<&str> = layout.globals.keys().copied().collect();
         assert!(found.is_subset(&globals));
         assert!(found == globals || !layout.missing.is_empty(), "{:?}", globals.difference(&found));
         assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
-        let btf = Btf::from_file(Path::new(VMLINUX)).unwrap();
+        let btf = Btf::parse(&bytes).unwrap();
         assert!(!gives_a_pointer(&btf, "sched_switch", 1), "preempt is a bool");
         assert!(gives_a_pointer(&btf, "sched_switch", 2));
         assert!(!gives_a_pointer(&btf, "no_such_thing", 1));

@@ -1,15 +1,16 @@
 //! Loading the object for this machine: sizes, offsets, hierarchies; then attaching topic by topic.
 
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use aya::maps::{MapData, RingBuf};
-use aya::{Btf, Ebpf, EbpfLoader, VerifierLogLevel};
+use aya::{Btf, Ebpf, EbpfLoader, Endianness, VerifierLogLevel};
 use nodewarden_ebpf_abi::{CELL_ARRAYS, Index, NO_SLOT, Space};
 use tracing::{debug, info, warn};
 
+use super::btf::BtfError;
 use super::cells::Cells;
 use super::cost;
 use super::devices::DEVICE_SIZES;
@@ -23,6 +24,9 @@ use nodewarden_model::{HookState, Program, ProgramCost, Topic, TopicStatus};
 
 /// The object, built by `cargo xtask build` and part of the binary.
 static OBJECT: &[u8] = aya::include_bytes_aligned!(concat!(env!("OUT_DIR"), "/nodewarden-ebpf.o"));
+
+/// The running kernel's types. Some 6 MB, so they are read once.
+const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 
 /// What determines how the programs are loaded.
 #[derive(Debug, Clone)]
@@ -72,12 +76,11 @@ impl Kernel {
     /// # Errors
     /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `programs`.
     pub fn load(options: LoadOptions) -> Result<Loaded, KernelError> {
-        let layout = Layout::read()?;
+        let (layout, btf) = read_types(Path::new(VMLINUX))?;
         let symbols = OomSymbols::read().unwrap_or_else(|error| {
             warn!(%error, "kernel symbols unknown: OOM events will not say whether a cgroup or the node ran out");
             OomSymbols::default()
         });
-        let btf = Btf::from_sys_fs()?;
         let cpus = possible_cpus()?;
         let capacity = options.max_cgroups + 1;
         let spaces = options.spaces.hierarchies.len().max(1) as u32;
@@ -267,4 +270,12 @@ fn set_no_slot(ebpf: &mut Ebpf, cpus: u32) -> Result<(), KernelError> {
         states.set(cpu, idle, 0).map_err(|source| KernelError::Map { map: MAP, source })?;
     }
     Ok(())
+}
+
+/// The running kernel's types: what the layout takes from them, and as aya needs them.
+fn read_types(path: &Path) -> Result<(Layout, Btf), KernelError> {
+    let explain = |source| KernelError::Btf { path: path.into(), source };
+    let bytes = std::fs::read(path).map_err(|source| explain(BtfError::Read(source)))?;
+    let layout = Layout::parse(&bytes).map_err(explain)?;
+    Ok((layout, Btf::parse(&bytes, Endianness::default())?))
 }

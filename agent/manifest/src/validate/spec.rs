@@ -61,10 +61,9 @@ fn host_alias(alias: &HostAlias, place: &str, report: &mut Report) {
 pub(super) fn host_ports(spec: &PodSpec, report: &mut Report) {
     let mut taken = BTreeSet::new();
     let init = spec.init_containers.as_deref().unwrap_or_default();
-    for (container, place) in super::placed(init, &spec.containers) {
+    for (position, (container, place)) in super::placed(init, &spec.containers).enumerate() {
         // Init containers that are not sidecars run one after the other and not together with other containers.
-        let concurrent =
-            place.starts_with("spec.containers") || container.restart_policy.as_deref() == Some("Always");
+        let concurrent = position >= init.len() || container.restart_policy.as_deref() == Some("Always");
         for (index, port) in container.ports.iter().flatten().enumerate() {
             let field = format!("{place}.ports[{index}].hostPort");
             let asked = port.host_port.unwrap_or(0);

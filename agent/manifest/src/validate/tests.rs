@@ -1,3 +1,4 @@
+mod containers;
 mod probe;
 mod spec;
 

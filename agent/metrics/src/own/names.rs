@@ -32,8 +32,8 @@ const EVICTION_SIGNAL: &[&str] = &["eviction_signal"];
 const PREEMPTION_SIGNAL: &[&str] = &["preemption_signal"];
 const WHAT: &[&str] = &["what"];
 const PATH: &[&str] = &["path"];
-const FEEDBACK: &[&str] = &["level", "resource"];
-const FEEDBACK_STEP: &[&str] = &["direction", "level", "resource"];
+const THROTTLE: &[&str] = &["level", "resource"];
+const THROTTLE_STEP: &[&str] = &["direction", "level", "resource"];
 const PATH_CODE: &[&str] = &["code", "path"];
 
 families! {
@@ -86,8 +86,8 @@ families! {
         DeviceAllocatable: Gauge "nodewarden_device_allocatable" RESOURCE_NAME "Healthy devices of a resource.";
         DeviceAllocated: Gauge "nodewarden_device_allocated" RESOURCE_NAME "Devices of a resource that are allocated to containers, healthy or not.";
         DevicePluginConnected: Gauge "nodewarden_device_plugin_connected" RESOURCE_NAME "1 while the plugin of a resource is connected, 0 while it is not.";
-        FeedbackSteps: Counter "nodewarden_feedback_steps_total" FEEDBACK_STEP "Throttling steps under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
-        FeedbackHeld: Gauge "nodewarden_feedback_held" FEEDBACK "1 while a resource of a level is throttled, 0 after it was released. Absent if it was never throttled.";
+        ThrottleSteps: Counter "nodewarden_feedback_steps_total" THROTTLE_STEP "Throttling steps under pressure, by direction (squeeze or release), level and resource (cpu or memory).";
+        ThrottleHeld: Gauge "nodewarden_feedback_held" THROTTLE "1 while a resource of a level is throttled, 0 after it was released. Absent if it was never throttled.";
 
         DevicePluginRegistrations: Counter "kubelet_device_plugin_registration_total" RESOURCE_NAME "Cumulative number of device plugin registrations by resource name.";
 
@@ -153,8 +153,8 @@ impl Own {
         Self::EvictionCrossingToKill,
         Self::EvictionCrossingToDead,
         Self::EvictionMemoryBack,
-        Self::FeedbackSteps,
-        Self::FeedbackHeld,
+        Self::ThrottleSteps,
+        Self::ThrottleHeld,
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::Own;
 use crate::exposition::Exposition;
 use crate::number::Value;
-use nodewarden_model::{ContainerState, ContainerView, DenialCount, OomVictim, PodPhase, PodView};
+use nodewarden_model::{ContainerState, ContainerView, DenialCount, EndReason, OomVictim, PodPhase, PodView};
 use strum::IntoEnumIterator;
 
 /// Writes the families of pods.
@@ -86,7 +86,7 @@ fn stage(container: &ContainerView) -> Option<&'static str> {
     match &container.state {
         _ if container.id.is_empty() => None,
         ContainerState::Running { .. } => Some("running"),
-        ContainerState::Terminated(ended) if ended.reason == "ContainerStatusUnknown" => Some("unknown"),
+        ContainerState::Terminated(ended) if ended.reason == EndReason::StatusUnknown => Some("unknown"),
         ContainerState::Terminated(_) => Some("exited"),
         // The container exited and waits for its restart, or it was created and not yet started.
         ContainerState::Waiting { .. } if container.last.as_ref().is_some_and(|l| l.id == container.id) => {

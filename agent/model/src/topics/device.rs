@@ -70,8 +70,11 @@ impl DeviceAccess {
 }
 
 /// What became of an access by our own policy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum DeviceVerdict {
     /// Refused.
     Denied,
@@ -82,14 +85,12 @@ pub enum DeviceVerdict {
 impl DeviceVerdict {
     /// The name used in JSON, in protobuf and as a metric label.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Denied => "denied",
-            Self::Audited => "audited",
-        }
+        self.into()
     }
 
+    /// The verdict of a name; `None` for an unknown one.
     pub fn parse(name: &str) -> Option<Self> {
-        [Self::Denied, Self::Audited].into_iter().find(|verdict| verdict.name() == name)
+        name.parse().ok()
     }
 }
 

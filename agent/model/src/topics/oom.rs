@@ -68,8 +68,11 @@ pub(super) fn read(cells: &impl CellReader, slot: u32, counters: &mut KernelCoun
 }
 
 /// Where the memory ran out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(
+    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "camelCase")]
+#[strum(serialize_all = "camelCase")]
 pub enum LimitScope {
     /// A memory cgroup reached its limit.
     Cgroup,
@@ -189,11 +192,6 @@ impl EventBody for OomKill {
     }
 
     fn to_proto(&self) -> ProtoDetail {
-        let scope = match self.scope {
-            LimitScope::Cgroup => "cgroup",
-            LimitScope::Global => "global",
-            LimitScope::Unknown => "unknown",
-        };
         ProtoDetail::Oom(proto::OomKill {
             pid: self.pid,
             command: self.command.clone(),
@@ -202,7 +200,7 @@ impl EventBody for OomKill {
             file_rss_bytes: self.file_rss_bytes,
             shmem_rss_bytes: self.shmem_rss_bytes,
             oom_score_adj: self.oom_score_adj,
-            scope: scope.to_owned(),
+            scope: <&str>::from(self.scope).to_owned(),
             limit_cgroup: self.limit_cgroup.clone(),
             limit_bytes: self.limit_bytes,
             trigger_pid: self.trigger_pid,
@@ -221,11 +219,7 @@ impl EventBody for OomKill {
             file_rss_bytes: oom.file_rss_bytes,
             shmem_rss_bytes: oom.shmem_rss_bytes,
             oom_score_adj: oom.oom_score_adj,
-            scope: match oom.scope.as_str() {
-                "cgroup" => LimitScope::Cgroup,
-                "global" => LimitScope::Global,
-                _ => LimitScope::Unknown,
-            },
+            scope: oom.scope.parse().unwrap_or(LimitScope::Unknown),
             limit_cgroup: oom.limit_cgroup,
             limit_bytes: oom.limit_bytes,
             trigger_pid: oom.trigger_pid,

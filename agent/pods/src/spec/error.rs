@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::fields::FieldError;
 use crate::volume::VolumeError;
+use nodewarden_model::WaitingReason;
 
 /// A field of the manifest that cannot be honoured on this node; [`Self::reason`] is the kubelet's reason in the status.
 #[derive(Debug, thiserror::Error)]
@@ -66,10 +67,10 @@ pub enum RecursiveReadOnlyFault {
 impl SpecError {
     /// The kubelet's reason in a status: `CreateContainerConfigError` of a container, `CreatePodSandboxError` of a
     /// sandbox.
-    pub fn reason(&self) -> &'static str {
+    pub fn reason(&self) -> WaitingReason {
         match self {
-            Self::FqdnTooLong { .. } | Self::DnsPolicy { .. } => "CreatePodSandboxError",
-            _ => "CreateContainerConfigError",
+            Self::FqdnTooLong { .. } | Self::DnsPolicy { .. } => WaitingReason::CreatePodSandboxError,
+            _ => WaitingReason::CreateContainerConfigError,
         }
     }
 }

@@ -12,8 +12,8 @@ use tokio::sync::{Notify, watch};
 use super::explain::{Explain, decision};
 use super::growth::NoGrowth;
 use super::queue::{AdmissionQueue, Facts, Node, Settled, Why};
-use nodewarden_eviction::Eviction;
 use nodewarden_eviction::Pressure;
+use nodewarden_eviction::{Eviction, EvictionReason};
 use nodewarden_manifest::Pod;
 
 /// Returns how many devices of a resource pods can have, see [`Facts::devices`].
@@ -21,8 +21,6 @@ pub type Extended = Arc<dyn Fn(&str, &dyn Fn(&str) -> bool) -> Option<i64> + Sen
 /// Evicts the pod with this uid. Must not block.
 pub type Evict = Arc<dyn Fn(&str, Eviction) + Send + Sync>;
 
-/// `status.reason` of a victim (`events.PreemptContainer`).
-const PREEMPTING: &str = "Preempting";
 /// `status.message` of a victim.
 const MESSAGE: &str = "Preempted in order to admit critical pod";
 
@@ -191,7 +189,7 @@ impl Admission {
         for preempted in settled.preempted {
             for victim in &preempted.victims {
                 let eviction = Eviction {
-                    reason: PREEMPTING.to_owned(),
+                    reason: EvictionReason::Preempting,
                     message: MESSAGE.to_owned(),
                     grace: None,
                     condition: None,

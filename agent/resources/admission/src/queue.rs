@@ -13,6 +13,7 @@ use super::refusal::Refusal;
 use nodewarden_eviction::Pressure;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::names::{EPHEMERAL_STORAGE, is_extended};
+use nodewarden_model::PodReason;
 
 /// The properties of the node that do not change.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -45,12 +46,10 @@ pub struct Facts<'a> {
 /// Why a pod waits: reason and message of its status.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Why {
-    /// `status.reason`, as of the first refusal.
-    pub reason: String,
+    /// `status.reason`, as of the first refusal; `None` before the pod is checked.
+    pub reason: Option<PodReason>,
     /// `status.message`, with all refusals.
     pub message: String,
-    /// The resource that the node has too little of, where the first refusal is about one.
-    pub short_of: Option<String>,
 }
 
 /// The consequences of a change. Pods by uid.
@@ -245,13 +244,11 @@ impl AdmissionQueue {
             let own = &mut self.waiting[index];
             own.has_reservation &= preempts;
             let texts: Vec<String> = refusals.iter().map(ToString::to_string).collect();
-            let reason = refusals.first().map(Refusal::reason).unwrap_or_default();
-            let short_of =
-                refusals.first().and_then(Refusal::missing).map(|(resource, _)| resource.to_owned());
+            let reason = refusals.first().map(Refusal::reason);
             if own.why.reason != reason {
                 settled.changed.push(own.pod.uid.clone());
             }
-            own.why = Why { reason, message: texts.join("; ") + &more, short_of };
+            own.why = Why { reason, message: texts.join("; ") + &more };
             index += 1;
         }
     }

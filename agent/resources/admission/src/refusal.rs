@@ -2,6 +2,7 @@
 //! `managerImpl.Admit` of pkg/kubelet/eviction).
 
 use nodewarden_eviction::NodeCondition;
+use nodewarden_model::PodReason;
 
 /// One reason why a pod may not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -42,17 +43,16 @@ pub enum Refusal {
 
 impl Refusal {
     /// `status.reason` of the pod.
-    pub fn reason(&self) -> String {
-        let reason = match self {
-            Self::Insufficient { resource, .. } => return format!("OutOf{resource}"),
-            Self::Affinity => "NodeAffinity",
-            Self::NodeName => "NodeName",
-            Self::Ports => "NodePorts",
-            Self::OsLabel => "PodOSSelectorNodeLabelDoesNotMatch",
-            Self::Os => "PodOSNotSupported",
-            Self::Pressure(_) => "Evicted",
-        };
-        reason.to_owned()
+    pub fn reason(&self) -> PodReason {
+        match self {
+            Self::Insufficient { resource, .. } => PodReason::OutOf(resource.clone()),
+            Self::Affinity => PodReason::NodeAffinity,
+            Self::NodeName => PodReason::NodeName,
+            Self::Ports => PodReason::NodePorts,
+            Self::OsLabel => PodReason::PodOsSelectorNodeLabelDoesNotMatch,
+            Self::Os => PodReason::PodOsNotSupported,
+            Self::Pressure(_) => PodReason::Evicted,
+        }
     }
 
     /// Name and missing amount of an insufficient resource; `None` for other reasons.

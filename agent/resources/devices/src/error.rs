@@ -1,5 +1,7 @@
 //! The error of admission.
 
+use nodewarden_model::PodReason;
+
 use crate::{PluginError, Refusal};
 
 /// Why a pod is not admitted now. It is tried again; [`Self::reason`] is shown in its status meanwhile.
@@ -32,14 +34,14 @@ pub enum AdmissionError {
 impl AdmissionError {
     /// The reason for the pod's status: the kubelet's `OutOf<resource>` and `UnexpectedAdmissionError`
     /// (pkg/kubelet/lifecycle/predicate.go), or `DevicePluginNotReady`.
-    pub fn reason(&self) -> String {
+    pub fn reason(&self) -> PodReason {
         match self {
-            Self::Refused(Refusal::Insufficient { resource, .. }) => format!("OutOf{resource}"),
+            Self::Refused(Refusal::Insufficient { resource, .. }) => PodReason::OutOf(resource.clone()),
             Self::Refused(Refusal::NotReady { .. } | Refusal::Unknown { .. }) | Self::Recovering => {
-                "DevicePluginNotReady".to_owned()
+                PodReason::DevicePluginNotReady
             }
             Self::Plugin(_) | Self::Contended { .. } | Self::Checkpoint(_) => {
-                "UnexpectedAdmissionError".to_owned()
+                PodReason::UnexpectedAdmissionError
             }
         }
     }

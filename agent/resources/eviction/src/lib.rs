@@ -25,7 +25,7 @@ mod wake;
 pub use gather::Subject;
 pub use history::History;
 pub use message::NODE_LOW;
-pub use order::{EVICTED, Eviction};
+pub use order::{Eviction, EvictionReason};
 pub(crate) use types::{
     Candidate, ContainerUse, DiskLayout, DiskUse, Observations, Observed, PodDisk, RequiredStats,
 };

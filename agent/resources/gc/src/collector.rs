@@ -16,7 +16,7 @@ use tracing::warn;
 
 use super::fs::{self, Disk, FileSystems};
 use super::images::{RunCache, at_least};
-use super::metrics;
+use super::metrics::{self, Part};
 use super::plan::{self, Goal};
 use super::reporter::Reporter;
 use super::run::Run;
@@ -128,7 +128,7 @@ impl Collector {
         let _running = inner.run_lock.lock().await;
         let detected = inner.detect(&mut RunCache::default()).await.map(drop);
         if !inner.acts {
-            return inner.reporter.report("image", inner.count_early_end("image", &detected));
+            return inner.reporter.report(Part::Image, inner.count_early_end(Part::Image, &detected));
         }
         let mut run = Run::new(false, None);
         let containers = inner.collect_containers(&mut run, false).await;
@@ -172,7 +172,9 @@ impl Collector {
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None);
         let done = inner.remove_planned(&mut run, Goal::All, &mut RunCache::default()).await;
-        inner.reporter.report("image", inner.count_early_end("image", &done).or(run.failure("image")));
+        inner
+            .reporter
+            .report(Part::Image, inner.count_early_end(Part::Image, &done).or(run.failure(Part::Image)));
         done.map(|()| run.outcome.freed)
     }
 
@@ -187,9 +189,10 @@ impl Collector {
         let _running = inner.run_lock.lock().await;
         let mut run = Run::new(false, None);
         let done = inner.collect_containers(&mut run, true).await;
-        inner
-            .reporter
-            .report("container", inner.count_early_end("container", &done).or(run.failure("container")));
+        inner.reporter.report(
+            Part::Container,
+            inner.count_early_end(Part::Container, &done).or(run.failure(Part::Container)),
+        );
         done
     }
 
@@ -233,7 +236,7 @@ impl Inner {
             Ok(Err(error)) => Some(error.to_string()),
             Err(_) => Some(GcError::Panicked.to_string()),
         };
-        self.reporter.report("image record", problem);
+        self.reporter.report(Part::ImageRecord, problem);
     }
 
     /// Reads how full the file system of a directory is.
@@ -253,20 +256,23 @@ impl Inner {
     }
 
     /// The reason if a part ended early, which is counted.
-    fn count_early_end(&self, what: &'static str, done: &Result<(), GcError>) -> Option<String> {
+    fn count_early_end(&self, what: Part, done: &Result<(), GcError>) -> Option<String> {
         let error = done.as_ref().err()?;
         metrics::failed(what);
         Some(error.to_string())
     }
 
     fn report(&self, run: &Run, containers: &Result<(), GcError>, images: &Result<(), GcError>) {
-        self.reporter.report("image", self.count_early_end("image", images).or_else(|| run.failure("image")));
         self.reporter.report(
-            "container",
-            self.count_early_end("container", containers).or_else(|| run.failure("container")),
+            Part::Image,
+            self.count_early_end(Part::Image, images).or_else(|| run.failure(Part::Image)),
         );
-        self.reporter.report("sandbox", run.failure("sandbox"));
-        self.reporter.report("logs", run.failure("logs"));
+        self.reporter.report(
+            Part::Container,
+            self.count_early_end(Part::Container, containers).or_else(|| run.failure(Part::Container)),
+        );
+        self.reporter.report(Part::Sandbox, run.failure(Part::Sandbox));
+        self.reporter.report(Part::Logs, run.failure(Part::Logs));
     }
 
     async fn fill_view(&self, view: &mut ImagesView) -> Result<(), GcError> {

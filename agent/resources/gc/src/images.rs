@@ -9,7 +9,7 @@ use tokio::time::Instant;
 
 use super::GcError;
 use super::collector::Inner;
-use super::metrics::{self, RemovalReason};
+use super::metrics::{self, Part, RemovalReason};
 use super::plan::{self, Goal, ImageFacts, ImagePlan, Users};
 use super::run::Run;
 use super::runtime::DiskUsage;
@@ -120,13 +120,13 @@ impl Inner {
         done?;
         // Other writers may have used some of the freed space again.
         run.outcome.reached |= freed >= wanted || plan::reached(&self.read(&disk).await?, &self.settings);
-        let images = run.count("image");
+        let images = run.count(Part::Image);
         if run.outcome.reached {
             let message =
                 format!("{images} images were removed: wanted to free {wanted} bytes, freed {freed}");
             self.reporter.event("FreedDiskSpace", message);
         } else {
-            metrics::failed("space");
+            metrics::failed(Part::Space);
             // The kubelet's text.
             let message = format!(
                 "Failed to garbage collect required amount of images. Attempted to free {wanted} bytes, but only \
@@ -150,7 +150,7 @@ impl Inner {
         let going: Vec<&ImageSeen> = plan.remove.iter().filter_map(|id| images.get(&**id).copied()).collect();
         if run.dry {
             for image in at_least(&going, goal) {
-                run.planned("image", &image.id, image.names.join(", "));
+                run.planned(Part::Image, &image.id, image.names.join(", "));
             }
             return Ok(());
         }
@@ -222,7 +222,7 @@ impl Inner {
         };
         let names = image.names.join(", ");
         if let Err(error) = self.runtime.remove_image(&image.id).await {
-            run.failed("image", &image.id, names, error.to_string());
+            run.failed(Part::Image, &image.id, names, error.to_string());
             return Ok(());
         }
         self.uses().forget(&image.id);
@@ -231,7 +231,7 @@ impl Inner {
             (Some(disk), Some(before)) => Some(self.settle(disk, &before, goal).await?),
             _ => None,
         };
-        run.removed("image", &image.id, names, freed);
+        run.removed(Part::Image, &image.id, names, freed);
         Ok(())
     }
 

@@ -18,6 +18,28 @@ impl RemovalReason {
     }
 }
 
+/// What a removal or a failure is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
+pub enum Part {
+    Image,
+    /// The file with the times at which images were seen and used.
+    #[strum(serialize = "image record")]
+    ImageRecord,
+    Container,
+    Sandbox,
+    Logs,
+    /// Free space on the images' file system.
+    Space,
+}
+
+impl Part {
+    /// The name in steps and metrics.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// Counts a removed image.
 pub fn image_removed(reason: RemovalReason) {
     metrics::counter!(Own::ImagesCollected.name(), "reason" => reason.name()).increment(1);
@@ -29,8 +51,8 @@ pub fn freed(bytes: u64) {
 }
 
 /// Counts a failed removal, or a run that ended early.
-pub fn failed(what: &'static str) {
-    metrics::counter!(Own::GcFailures.name(), "what" => what).increment(1);
+pub fn failed(what: Part) {
+    metrics::counter!(Own::GcFailures.name(), "what" => what.name()).increment(1);
 }
 
 /// Sets how many bytes the last run for space was to free, and how many it freed.

@@ -8,12 +8,14 @@ use nodewarden_storage::journal::Journal;
 use parking_lot::Mutex;
 use tracing::{info, warn};
 
+use super::metrics::Part;
+
 /// Writes events and remembers what failed.
 #[derive(Debug)]
 pub struct Reporter {
     journal: Journal,
     /// Kinds of work that failed in their last run.
-    failing: Mutex<BTreeSet<&'static str>>,
+    failing: Mutex<BTreeSet<Part>>,
 }
 
 impl Reporter {
@@ -31,18 +33,20 @@ impl Reporter {
 
     /// Reports the result of a run: the first failure in a row is only logged, since it may be temporary;
     /// every further one is also an event (kubelet `StartGarbageCollection`).
-    pub fn report(&self, what: &'static str, problem: Option<String>) {
+    pub fn report(&self, what: Part, problem: Option<String>) {
         let mut failing = self.failing.lock();
         match problem {
             None => {
-                if failing.remove(what) {
-                    info!(what, "collection succeeds again");
+                if failing.remove(&what) {
+                    info!(what = what.name(), "collection succeeds again");
                 }
             }
-            Some(problem) if failing.insert(what) => warn!(what, "collection failed once: {problem}"),
+            Some(problem) if failing.insert(what) => {
+                warn!(what = what.name(), "collection failed once: {problem}")
+            }
             Some(problem) => {
                 drop(failing);
-                let reason = if what == "image" { "ImageGCFailed" } else { "ContainerGCFailed" };
+                let reason = if what == Part::Image { "ImageGCFailed" } else { "ContainerGCFailed" };
                 self.event(reason, format!("{what}: failed again: {problem}"));
             }
         }
@@ -61,15 +65,15 @@ mod tests {
         let journal = Journal::open(dir.path(), Limits::default()).unwrap();
         let reporter = Reporter::new(journal.clone());
         let count = || journal.stats().events;
-        reporter.report("image", Some("no".into()));
-        reporter.report("container", Some("no".into()));
+        reporter.report(Part::Image, Some("no".into()));
+        reporter.report(Part::Container, Some("no".into()));
         assert_eq!(count(), 0);
-        reporter.report("image", Some("no".into()));
+        reporter.report(Part::Image, Some("no".into()));
         assert_eq!(count(), 1);
-        reporter.report("image", None);
-        reporter.report("image", Some("no".into()));
+        reporter.report(Part::Image, None);
+        reporter.report(Part::Image, Some("no".into()));
         assert_eq!(count(), 1);
-        reporter.report("container", Some("no".into()));
+        reporter.report(Part::Container, Some("no".into()));
         assert_eq!(count(), 2);
     }
 }

@@ -8,6 +8,7 @@ use tokio::sync::mpsc;
 use tracing::{debug, info};
 
 use super::metrics;
+use super::metrics::Part;
 
 /// The state of a run.
 #[derive(Debug)]
@@ -18,8 +19,8 @@ pub struct Run {
     pub outcome: GcOutcome,
     steps: Option<mpsc::UnboundedSender<GcStep>>,
     /// By kind of removal: number of failures and the first error.
-    failures: BTreeMap<&'static str, (u32, String)>,
-    removed: BTreeMap<&'static str, u32>,
+    failures: BTreeMap<Part, (u32, String)>,
+    removed: BTreeMap<Part, u32>,
 }
 
 impl Run {
@@ -36,13 +37,13 @@ impl Run {
     }
 
     /// Sends a step of a dry run: something would be removed.
-    pub fn planned(&self, what: &'static str, id: &str, name: String) {
+    pub fn planned(&self, what: Part, id: &str, name: String) {
         self.send(what, id, name, None, String::new());
     }
 
     /// Records a removal; `freed` is the number of bytes that it freed, if measured.
-    pub fn removed(&mut self, what: &'static str, id: &str, name: String, freed: Option<u64>) {
-        info!(what, id, name, freed, "removed");
+    pub fn removed(&mut self, what: Part, id: &str, name: String, freed: Option<u64>) {
+        info!(what = what.name(), id, name, freed, "removed");
         *self.removed.entry(what).or_default() += 1;
         if let Some(freed) = freed {
             self.outcome.freed += freed;
@@ -52,30 +53,30 @@ impl Run {
     }
 
     /// Records a failed removal.
-    pub fn failed(&mut self, what: &'static str, id: &str, name: String, error: String) {
-        debug!(what, id, name, error, "not removed");
+    pub fn failed(&mut self, what: Part, id: &str, name: String, error: String) {
+        debug!(what = what.name(), id, name, error, "not removed");
         metrics::failed(what);
         self.failures.entry(what).or_insert_with(|| (0, format!("{id}: {error}"))).0 += 1;
         self.send(what, id, name, None, error);
     }
 
     /// A text about the failures of this kind; `None` without failures.
-    pub fn failure(&self, what: &'static str) -> Option<String> {
-        self.failures.get(what).map(|(times, first)| match times {
+    pub fn failure(&self, what: Part) -> Option<String> {
+        self.failures.get(&what).map(|(times, first)| match times {
             1 => first.clone(),
             times => format!("{times} of them, first {first}"),
         })
     }
 
     /// How many of this kind were removed.
-    pub fn count(&self, what: &'static str) -> u32 {
-        self.removed.get(what).copied().unwrap_or_default()
+    pub fn count(&self, what: Part) -> u32 {
+        self.removed.get(&what).copied().unwrap_or_default()
     }
 
-    fn send(&self, what: &'static str, id: &str, name: String, freed: Option<u64>, error: String) {
+    fn send(&self, what: Part, id: &str, name: String, freed: Option<u64>, error: String) {
         if let Some(steps) = &self.steps {
-            let step =
-                GcStep { time: Timestamp::now(), what, id: id.to_owned(), name, freed, error, dry: self.dry };
+            let (time, what, id) = (Timestamp::now(), what.name(), id.to_owned());
+            let step = GcStep { time, what, id, name, freed, error, dry: self.dry };
             // The run continues if the receiver was dropped.
             let _ = steps.send(step);
         }

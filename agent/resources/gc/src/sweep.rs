@@ -7,6 +7,7 @@ use nodewarden_pods::volume::VolumeError;
 use super::collector::Inner;
 use super::containers::{self, Pods, Present};
 use super::logs::{self, Orphan};
+use super::metrics::Part;
 use super::run::Run;
 use super::{GcError, plan};
 
@@ -27,12 +28,12 @@ impl Inner {
             let name = facts.dead.iter().find(|dead| dead.id == *id);
             let name = name.map(|dead| format!("{} of pod {}", dead.name, dead.uid)).unwrap_or_default();
             if run.dry {
-                run.planned("container", id, name);
+                run.planned(Part::Container, id, name);
                 continue;
             }
             match self.runtime.remove_container(id).await {
-                Ok(()) => run.removed("container", id, name, None),
-                Err(error) => run.failed("container", id, name, error.to_string()),
+                Ok(()) => run.removed(Part::Container, id, name, None),
+                Err(error) => run.failed(Part::Container, id, name, error.to_string()),
             }
         }
         // The runtime is asked again which containers are left in them.
@@ -42,11 +43,11 @@ impl Inner {
             let uid = facts.sandboxes.iter().find(|fact| fact.id == *id).map(|fact| fact.uid.as_str());
             let name = format!("of pod {}", uid.unwrap_or_default());
             if run.dry {
-                run.planned("sandbox", id, name);
+                run.planned(Part::Sandbox, id, name);
             } else if containers::is_empty_and_dead(&listing, id) {
                 match self.runtime.remove_sandbox(id).await {
-                    Ok(()) => run.removed("sandbox", id, name, None),
-                    Err(error) => run.failed("sandbox", id, name, error.to_string()),
+                    Ok(()) => run.removed(Part::Sandbox, id, name, None),
+                    Err(error) => run.failed(Part::Sandbox, id, name, error.to_string()),
                 }
             }
         }
@@ -69,12 +70,12 @@ impl Inner {
         for orphan in logs::orphans(&found, &self.pods(), &present, all_unused) {
             let id = self.logs_dir.join(orphan.path()).to_string_lossy().into_owned();
             if run.dry {
-                run.planned("logs", &id, String::new());
+                run.planned(Part::Logs, &id, String::new());
                 continue;
             }
             match self.remove_logs(orphan).await {
-                Ok(()) => run.removed("logs", &id, String::new(), None),
-                Err(error) => run.failed("logs", &id, String::new(), error.to_string()),
+                Ok(()) => run.removed(Part::Logs, &id, String::new(), None),
+                Err(error) => run.failed(Part::Logs, &id, String::new(), error.to_string()),
             }
         }
         Ok(())

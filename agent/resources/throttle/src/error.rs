@@ -9,7 +9,7 @@ use nodewarden_machine::cgroup::CgroupError;
 #[derive(Debug, thiserror::Error)]
 pub enum ThrottleError {
     /// The thread cannot be started.
-    #[error("cannot start the feedback thread: {source}")]
+    #[error("cannot start the throttling thread: {source}")]
     Thread {
         /// Why.
         source: io::Error,

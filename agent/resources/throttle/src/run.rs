@@ -66,7 +66,7 @@ pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>
     let mut off = Vec::new();
     let controllers = controllers(settings, &deps, &mut off);
     for reason in off {
-        let message = format!("feedback: {reason}");
+        let message = format!("throttling: {reason}");
         warn!("{message}");
         let detail = Detail::Agent { reason: "FeatureOff".into(), message };
         deps.journal.append(Timestamp::now(), "", None, detail);
@@ -77,7 +77,7 @@ pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>
     let (stop, stopped) = channel();
     let period = settings.period;
     let thread = thread::Builder::new()
-        .name("feedback".into())
+        .name("throttle".into())
         .spawn(move || run(controllers, &deps, period, &stopped))
         .map_err(|source| ThrottleError::Thread { source })?;
     Ok(Some(Throttle { stop: Some(stop), thread: Some(thread) }))
@@ -123,7 +123,7 @@ fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Re
         }
         steps.iter().for_each(|step| record(deps, step));
         let errors: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
-        errors.difference(&reported).for_each(|error| warn!("feedback: {error}"));
+        errors.difference(&reported).for_each(|error| warn!("throttling: {error}"));
         reported = errors;
         if stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
             break;
@@ -146,7 +146,7 @@ fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Re
         ("Burstable", "memory", &deps.targets.burstable, burstable.memory_high.is_some()),
     ];
     for (level, resource, path, _) in held.into_iter().filter(|(.., held)| *held) {
-        let message = format!("{level} has its {resource} back: feedback ends");
+        let message = format!("{level} has its {resource} back: throttling ends");
         record(deps, &Step { path: path.clone(), level, resource, squeezed: false, held: false, message });
     }
 }
@@ -158,8 +158,8 @@ fn record(deps: &Deps, step: &Step) {
     let detail = Detail::Hierarchy { reason: reason.into(), message: step.message.clone() };
     deps.journal.append(Timestamp::now(), &*step.path, None, detail);
     let (level, resource) = (step.level, step.resource);
-    ::metrics::counter!(Own::FeedbackSteps.name(), "direction" => direction, "level" => level, "resource" => resource)
+    ::metrics::counter!(Own::ThrottleSteps.name(), "direction" => direction, "level" => level, "resource" => resource)
         .increment(1);
-    ::metrics::gauge!(Own::FeedbackHeld.name(), "level" => level, "resource" => resource)
+    ::metrics::gauge!(Own::ThrottleHeld.name(), "level" => level, "resource" => resource)
         .set(f64::from(u8::from(step.held)));
 }

@@ -1,13 +1,16 @@
 //! State and reason of a pod as `kubectl get pods` computes them (pkg/printers/internalversion `printPod`). Pure.
 
-use nodewarden_proto::nodewarden::v1::{Container, Ended, Pod, container::State};
+use nodewarden_model::{EndReason, PodPhase, WaitingReason};
+use nodewarden_proto::nodewarden::v1::{Container, Ended, Pod, Waiting, container::State};
 
+/// State and reason of a pod that is being ended.
+const TERMINATING: &str = "Terminating";
 const INIT: &str = "init";
 const SIDECAR: &str = "sidecar";
 
 /// The state in one word: `Running`, `Pending`, `Terminating`, ….
 pub fn state(pod: &Pod) -> &str {
-    if pod.terminating.is_some() { "Terminating" } else { &pod.phase }
+    if pod.terminating.is_some() { TERMINATING } else { &pod.phase }
 }
 
 /// The number of ready sidecars and containers, and the number of all of them.
@@ -23,7 +26,7 @@ pub fn restarts(pod: &Pod) -> u32 {
 
 /// The pod's own reason, else that of the container that keeps the pod from running; empty if all is well.
 pub fn reason(pod: &Pod) -> String {
-    if !pod.reason.is_empty() && pod.reason != "Terminating" {
+    if !pod.reason.is_empty() && pod.reason != TERMINATING {
         return pod.reason.clone();
     }
     if let Some(reason) = init_reason(pod) {
@@ -32,7 +35,7 @@ pub fn reason(pod: &Pod) -> String {
     let mut found = String::new();
     for container in pod.containers.iter().filter(|c| c.kind != INIT) {
         match &container.state {
-            Some(State::Waiting(waiting)) if waiting.reason != "PodInitializing" => {
+            Some(State::Waiting(waiting)) if !is_initialising(waiting) => {
                 return waiting.reason.clone();
             }
             Some(State::Terminated(ended)) if found.is_empty() || ended.exit_code != 0 => {
@@ -44,7 +47,8 @@ pub fn reason(pod: &Pod) -> String {
     let runs = |c: &&Container| matches!(c.state, Some(State::RunningSince(_)));
     let mut running = pod.containers.iter().filter(|c| c.kind != INIT).filter(runs);
     // Some containers completed while others run.
-    let quiet = found.is_empty() || (found == "Completed" && pod.phase == "Running");
+    let completed = EndReason::from(found.as_str()) == EndReason::Completed;
+    let quiet = found.is_empty() || (completed && pod.phase == PodPhase::Running.name());
     match quiet {
         false => found,
         // Containers of a terminating pod are expected to be not ready.
@@ -68,11 +72,16 @@ fn init_reason(pod: &Pod) -> Option<String> {
     })?;
     Some(match &init[turn].state {
         Some(State::Terminated(ended)) => format!("Init:{}", ended_reason(ended)),
-        Some(State::Waiting(waiting)) if waiting.reason != "PodInitializing" => {
+        Some(State::Waiting(waiting)) if !is_initialising(waiting) => {
             format!("Init:{}", waiting.reason)
         }
         _ => format!("Init:{turn}/{}", init.len()),
     })
+}
+
+/// Containers before it keep it from running: it is not what is wrong.
+fn is_initialising(waiting: &Waiting) -> bool {
+    waiting.reason == WaitingReason::PodInitializing.name()
 }
 
 fn ended_reason(ended: &Ended) -> String {
@@ -85,8 +94,6 @@ fn ended_reason(ended: &Ended) -> String {
 
 #[cfg(test)]
 mod tests {
-    use nodewarden_proto::nodewarden::v1::Waiting;
-
     use super::*;
 
     fn container(kind: &str, state: State) -> Container {

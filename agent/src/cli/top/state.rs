@@ -6,7 +6,8 @@ use std::time::Duration;
 use super::rates::Row;
 
 /// The order of the rows, largest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Sort {
     Cpu,
     Memory,
@@ -20,15 +21,7 @@ pub enum Sort {
 
 impl Sort {
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Cpu => "cpu",
-            Self::Memory => "memory",
-            Self::Wait => "wait",
-            Self::Io => "io",
-            Self::Net => "net",
-            Self::Pids => "pids",
-            Self::Name => "name",
-        }
+        self.into()
     }
 
     fn by_key(key: char) -> Option<Self> {
@@ -46,20 +39,18 @@ impl Sort {
 }
 
 /// Which cgroups are shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Show {
     Pods,
     Containers,
+    #[strum(serialize = "all cgroups")]
     All,
 }
 
 impl Show {
     pub fn title(self) -> &'static str {
-        match self {
-            Self::Pods => "pods",
-            Self::Containers => "containers",
-            Self::All => "all cgroups",
-        }
+        self.into()
     }
 
     fn next(self) -> Self {

@@ -44,7 +44,7 @@ pub const KERNEL_TESTS: &[&str] = &[
     "pod_oom_kill_is_shown_at_once",
     "devices_enforced",
     "eviction_observed",
-    "feedback_",
+    "throttle_",
     "system_cgroups_",
     "runtime_cgroups_",
     "interrupt_ends_cleanly",

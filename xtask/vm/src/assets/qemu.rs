@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn package_files_are_told_apart() {
+    fn package_files_are_recognised() {
         let deb = Path::new("/x/qemu-system-x86_1%3a10.0.2_amd64.deb");
         assert!(is_of(deb, "qemu-system-x86"));
         assert!(!is_of(deb, "qemu-system"));

@@ -114,7 +114,7 @@ fn ended(end: &Ended) -> proto::Ended {
         id: end.id.clone(),
         exit_code: end.exit_code,
         signal: end.signal,
-        reason: end.reason.clone(),
+        reason: end.reason.to_string(),
         message: end.message.clone(),
         started: time(end.started),
         finished: time(end.finished),

@@ -81,13 +81,13 @@ async fn a_shorter_grace_cuts_a_longer_wait_short() {
     let runtime = Fake::new(0);
     let node = node(spec("Always"), runtime.clone()).await;
     evict(&node, None, None);
-    until("it is told to end", || runtime.calls().len() == 1).await;
+    until("the runtime is asked to stop it", || runtime.calls().len() == 1).await;
     let shown = node.pod().unwrap();
     assert_eq!((shown.phase, shown.reason.as_str()), (PodPhase::Running, "Evicted"));
     assert!(shown.terminating.is_some());
     evict(&node, Some(60), None);
     evict(&node, Some(0), None);
-    until("it is told to end at once", || runtime.calls().len() == 2).await;
+    until("the runtime is asked to stop it at once", || runtime.calls().len() == 2).await;
     assert_eq!(runtime.calls(), ["stop c0 30", "stop c0 0"]);
     // One for the call that was given up, should the runtime not have noticed.
     runtime.let_end();
@@ -150,10 +150,10 @@ async fn the_next_agent_continues_an_eviction_from_any_point() {
     let runtime = Fake::new(0);
     let node = node(spec("Always"), runtime.clone()).await;
     evict(&node, Some(20), Some(NodeCondition::MemoryPressure));
-    until("it is told to end", || runtime.calls().len() == 1).await;
+    until("the runtime is asked to stop it", || runtime.calls().len() == 1).await;
     let node = node.killed().await;
     assert_eq!(node.pod().unwrap().reason, "Evicted");
-    until("it is told to end again", || runtime.calls().len() == 2).await;
+    until("the runtime is asked to stop it again", || runtime.calls().len() == 2).await;
     assert!(matches!(runtime.calls()[1].as_str(), "stop c0 20" | "stop c0 19"), "{:?}", runtime.calls());
     press(&node, true);
     runtime.let_end();

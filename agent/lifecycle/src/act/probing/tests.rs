@@ -65,7 +65,7 @@ async fn a_failed_liveness_probe_ends_the_container_when_that_is_on_disk() {
     assert!(found.ended_by_probe("c0"));
     assert_eq!(found.memory("c0").unwrap().liveness.result, Some(Verdict::Failure));
     let ContainerState::Terminated(ended) = node.shown().unwrap().state else { panic!("{:?}", node.shown()) };
-    assert_eq!((ended.exit_code, ended.reason.as_str()), (137, "Error"));
+    assert_eq!((ended.exit_code, ended.reason.to_string().as_str()), (137, "Error"));
     node.state.saved().await;
     assert_eq!(node.saved().failures, 1);
     assert!(node.state.read().probing.is_none());
@@ -155,7 +155,7 @@ async fn the_last_result_is_kept_across_a_restart_of_the_agent() {
     .await;
     assert!(node.is_ready());
     assert_eq!(unready.load(Ordering::Relaxed), 0);
-    // Of another run of the container nothing stands.
+    // Results of another run of the container do not count.
     let mut other = known(&[(Readiness, Verdict::Success)]);
     other.probes.as_mut().unwrap().memory.container = "other".into();
     let node = Node::start(spec("Always", &[Readiness]), other, Fake::new(1), Script::default()).await;
@@ -212,7 +212,7 @@ async fn only_readiness_is_probed_while_a_pod_ends() {
     until("it is ready and alive", || node.is_ready() && node.script.runs(Liveness) > 0).await;
     let ending = Ending { since: at(0), grace_seconds: 0, why: "its manifest is gone".into() };
     node.orders.send(Order::End(ending)).unwrap();
-    until("it is told to end", || !node.runtime.calls().is_empty()).await;
+    until("the runtime is asked to stop it", || !node.runtime.calls().is_empty()).await;
     let (ready, alive) = (node.script.runs(Readiness), node.script.runs(Liveness));
     // A failure now ends nothing and shows.
     node.script.answer(Readiness, Failure);

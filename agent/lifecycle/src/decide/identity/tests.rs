@@ -29,15 +29,15 @@ fn running(pods: Vec<(Arc<Pod>, &str, bool)>) -> BTreeMap<String, Running> {
 /// What is done, by name of the list.
 fn done(a: &Assignment) -> Vec<String> {
     let short = |uid: &str| uid.chars().take(3).collect::<String>();
-    let mut told: Vec<String> = a.start.iter().map(|s| format!("start {}", short(&s.pod.uid))).collect();
-    told.extend(a.keep.iter().map(|uid| format!("keep {}", short(uid))));
-    told.extend(a.moved.iter().map(|(uid, to)| format!("moved {} {to}", short(uid))));
-    told.extend(a.resize.iter().map(|pod| format!("resize {}", short(&pod.uid))));
-    told.extend(a.replace.iter().map(|uid| format!("replace {}", short(uid))));
-    told.extend(a.end.iter().map(|uid| format!("end {}", short(uid))));
-    told.extend(a.delete.iter().map(|(uid, d)| format!("delete {} {}", short(uid), d.reason)));
-    told.extend(a.wait.iter().map(|(s, _)| format!("wait {}", short(&s.pod.uid))));
-    told
+    let mut lines: Vec<String> = a.start.iter().map(|s| format!("start {}", short(&s.pod.uid))).collect();
+    lines.extend(a.keep.iter().map(|uid| format!("keep {}", short(uid))));
+    lines.extend(a.moved.iter().map(|(uid, to)| format!("moved {} {to}", short(uid))));
+    lines.extend(a.resize.iter().map(|pod| format!("resize {}", short(&pod.uid))));
+    lines.extend(a.replace.iter().map(|uid| format!("replace {}", short(uid))));
+    lines.extend(a.end.iter().map(|uid| format!("end {}", short(uid))));
+    lines.extend(a.delete.iter().map(|(uid, d)| format!("delete {} {}", short(uid), d.reason)));
+    lines.extend(a.wait.iter().map(|(s, _)| format!("wait {}", short(&s.pod.uid))));
+    lines
 }
 
 #[track_caller]

@@ -21,7 +21,7 @@ struct Case {
     record: Record,
     observed: Observed,
     published: Published,
-    trouble: BTreeMap<String, (String, String)>,
+    failed: BTreeMap<String, Waiting>,
 }
 
 impl Case {
@@ -33,7 +33,7 @@ impl Case {
         }));
         let record = record(&pod);
         let observed = Observed { sandboxes: vec![sandbox(0, true)], containers };
-        Self { pod, record, observed, published: Published::default(), trouble: BTreeMap::new() }
+        Self { pod, record, observed, published: Published::default(), failed: BTreeMap::new() }
     }
 
     /// As shown at second `now`, after what ended was noted.
@@ -48,10 +48,9 @@ impl Case {
             record: &self.record,
             published: &self.published,
             plan: &plan,
-            trouble: &self.trouble,
+            failed: &self.failed,
             node_ips: &[],
-            reason: "",
-            message: "",
+            trouble: None,
             resize: None,
         })
     }
@@ -59,7 +58,7 @@ impl Case {
 
 /// `i:Waiting/PodInitializing`, `c:Running`, `c:Terminated/Error`; `+` is ready, `last` follows in brackets.
 fn shown(view: &PodView) -> String {
-    let tell = |c: &ContainerView| {
+    let text = |c: &ContainerView| {
         let state = match &c.state {
             ContainerState::Waiting { reason, .. } => format!("Waiting/{reason}"),
             ContainerState::Running { .. } => "Running".into(),
@@ -68,7 +67,7 @@ fn shown(view: &PodView) -> String {
         let last = c.last.as_ref().map(|l| format!("({})", l.id)).unwrap_or_default();
         format!("{}:{state}{}{last}", c.name, if c.ready { "+" } else { "" })
     };
-    let containers: Vec<_> = view.containers.iter().map(tell).collect();
+    let containers: Vec<_> = view.containers.iter().map(text).collect();
     format!("{:?} {}", view.phase, containers.join(" "))
 }
 
@@ -132,7 +131,8 @@ fn restarted_containers_are_shown_with_their_last_end() {
 #[test]
 fn a_failed_start_is_shown_as_waiting() {
     let mut case = Case::new("Always", vec![]);
-    case.trouble.insert("i".into(), ("ErrImagePull".into(), "no such image".into()));
+    let waiting = Waiting { reason: WaitingReason::ErrImagePull, message: "no such image".into() };
+    case.failed.insert("i".into(), waiting);
     let view = case.view(0);
     let state = ContainerState::Waiting { reason: "ErrImagePull".into(), message: "no such image".into() };
     assert_eq!(view.containers[0].state, state);
@@ -176,7 +176,7 @@ fn a_kill_for_memory_is_shown_as_oom_killed() {
     let view = with(exited("c", 1, 1));
     assert_eq!(view.oom, None);
     let ContainerState::Terminated(ended) = view.state else { unreachable!() };
-    assert_eq!((ended.reason.as_str(), ended.oom), ("Error", None));
+    assert_eq!((ended.reason, ended.oom), (EndReason::Error, None));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_kill_reported_after_the_end_is_shown() {
         case.view(3600);
         case.record.containers.get_mut("c").unwrap().note_oom("c.0", victim.clone());
         let ContainerState::Terminated(ended) = &case.view(3600).containers[2].state else { unreachable!() };
-        assert_eq!((ended.reason.as_str(), ended.oom.as_ref()), (reason, Some(&victim)));
+        assert_eq!((ended.reason.to_string().as_str(), ended.oom.as_ref()), (reason, Some(&victim)));
     }
 }
 

@@ -14,6 +14,7 @@ use nodewarden_manifest::ProbeKind;
 use nodewarden_manifest::ProbeKind::{Liveness, Readiness, Startup};
 use nodewarden_manifest::fixture::pod;
 use nodewarden_model::Verdict::{Failure, Success};
+use nodewarden_model::WaitingReason;
 
 fn with(containers: Vec<ContainerSeen>) -> Observed {
     Observed { sandboxes: vec![sandbox(0, true)], containers }
@@ -166,7 +167,7 @@ fn a_kill_counts_once_for_the_back_off() {
     let ended = with(vec![exited("c", 1, 0)]);
     let waits = plan(&pod, &ended, &record, &NOTHING, &settings, at(16));
     assert_eq!((waits.actions, waits.wake), (vec![], Some(at(25))));
-    assert_eq!(waits.waiting["c"].0, "CrashLoopBackOff");
+    assert_eq!(waits.waiting["c"].reason, WaitingReason::CrashLoopBackOff);
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn a_sidecar_lets_the_next_one_start_once_it_has_started() {
     let up = || vec![container("s", 0, Running)];
     let waits = next(&pod, up(), &record, &NOTHING, 5);
     assert_eq!(waits.actions, []);
-    assert_eq!(waits.waiting["c"].0, "PodInitializing");
+    assert_eq!(waits.waiting["c"].reason, WaitingReason::PodInitializing);
     let start = Action::StartContainer { name: "i".into(), attempt: 0 };
     // Neither readiness nor liveness holds anything.
     let started = published("s.0", &[(Startup, Success), (Readiness, Failure)]);

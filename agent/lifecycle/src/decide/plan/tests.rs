@@ -11,10 +11,11 @@ use crate::record::{Ending, Record};
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::fixture::pod;
+use nodewarden_model::{Waiting, WaitingReason};
 
 /// A short form: `stop s0`, `create 1`, `start c.0`, `kill c.0 Resize`, ….
-fn told(plan: &Plan) -> Vec<String> {
-    let tell = |action: &Action| match action {
+fn actions(plan: &Plan) -> Vec<String> {
+    let text = |action: &Action| match action {
         Action::StopSandbox { id } => format!("stop {id}"),
         Action::RemoveSandbox { id } => format!("forget {id}"),
         Action::CreateSandbox { attempt } => format!("create {attempt}"),
@@ -24,7 +25,7 @@ fn told(plan: &Plan) -> Vec<String> {
         Action::UpdateResources { id, .. } => format!("update {id}"),
         Action::RemoveContainer { id } => format!("remove {id}"),
     };
-    plan.actions.iter().map(tell).collect()
+    plan.actions.iter().map(text).collect()
 }
 
 fn seen(sandboxes: Vec<SandboxSeen>, containers: Vec<ContainerSeen>) -> Observed {
@@ -47,7 +48,7 @@ fn decide(pod: &Pod, observed: &Observed) -> Plan {
 #[track_caller]
 fn check(pod: &Pod, observed: &Observed, expected: &[&str]) -> Plan {
     let plan = decide(pod, observed);
-    assert_eq!(told(&plan), expected);
+    assert_eq!(actions(&plan), expected);
     plan
 }
 
@@ -124,7 +125,7 @@ fn a_finished_pod_gets_no_new_sandbox() {
             &PodSettings::default(),
             at(3600),
         );
-        assert_eq!((told(&plan), plan.finished), (vec![], Some(phase)));
+        assert_eq!((actions(&plan), plan.finished), (vec![], Some(phase)));
     }
 }
 
@@ -144,7 +145,7 @@ fn init_containers_run_in_order() {
     let waiting = |plan: &Plan| plan.waiting.keys().cloned().collect::<Vec<_>>().join(" ");
     let plan = check(&pod, &with(vec![]), &["start s.0"]);
     assert_eq!(waiting(&plan), "c i t");
-    assert_eq!(plan.waiting["c"], ("PodInitializing".into(), String::new()));
+    assert_eq!(plan.waiting["c"], Waiting { reason: WaitingReason::PodInitializing, message: String::new() });
     check(&pod, &with(vec![container("s", 0, Created)]), &["finish s.0"]);
     let s = || container("s", 0, Running);
     let plan = check(&pod, &with(vec![s()]), &["start i.0"]);
@@ -210,7 +211,7 @@ fn a_container_counts_as_started_after_its_hook() {
     let mut record = record(&pod);
     let mut next = |observed: &Observed, hooked: &str| {
         record.containers.entry("s".into()).or_default().hooked = hooked.into();
-        told(&plan(&pod, observed, &record, &NOTHING, &PodSettings::default(), at(3600)))
+        actions(&plan(&pod, observed, &record, &NOTHING, &PodSettings::default(), at(3600)))
     };
     let s = with(vec![container("s", 0, Running)]);
     assert_eq!(next(&s, ""), ["finish s.0"]);
@@ -257,20 +258,23 @@ fn a_container_that_keeps_failing_waits_longer_each_time() {
     };
     // Exit code 0 counts as well. Ended 5 s after its start, at second 5.
     let plan = at_second(&with(vec![exited("a", 0, 0), b()]), 5);
-    assert_eq!((told(&plan), plan.wake), (vec!["start a.1".to_owned()], None));
+    assert_eq!((actions(&plan), plan.wake), (vec!["start a.1".to_owned()], None));
     // The second one: ended at 15, due at 25.
     let again = with(vec![exited("a", 1, 0), b()]);
     let plan = at_second(&again, 15);
-    assert_eq!((told(&plan), plan.wake), (vec![], Some(at(25))));
+    assert_eq!((actions(&plan), plan.wake), (vec![], Some(at(25))));
     let message = "back-off 10s restarting failed container=a pod=p_default(u)";
-    assert_eq!(plan.waiting["a"], ("CrashLoopBackOff".into(), message.into()));
-    assert_eq!(told(&at_second(&again, 24)), Vec::<String>::new());
-    assert_eq!(told(&at_second(&again, 25)), ["start a.2"]);
+    assert_eq!(
+        plan.waiting["a"],
+        Waiting { reason: WaitingReason::CrashLoopBackOff, message: message.into() }
+    );
+    assert_eq!(actions(&at_second(&again, 24)), Vec::<String>::new());
+    assert_eq!(actions(&at_second(&again, 25)), ["start a.2"]);
     let plan = at_second(&with(vec![exited("a", 2, 1), b()]), 25);
     assert_eq!(plan.wake, Some(at(25 + 20)));
     // For one that ran for longer than the reset the count starts again.
     let long = ContainerSeen { finished: Some(at(631)), ..exited("a", 3, 1) };
-    assert_eq!(told(&at_second(&with(vec![long, b()]), 631)), ["start a.4"]);
+    assert_eq!(actions(&at_second(&with(vec![long, b()]), 631)), ["start a.4"]);
 }
 
 #[test]
@@ -282,7 +286,7 @@ fn a_container_that_the_agent_ended_starts_again_at_once() {
     let observed = with(vec![exited("a", 0, 137), container("b", 0, Running)]);
     record.note_ends(&pod, &observed, &settings);
     assert_eq!(record.containers["a"].failures, 0);
-    assert_eq!(told(&plan(&pod, &observed, &record, &NOTHING, &settings, at(5))), ["start a.1"]);
+    assert_eq!(actions(&plan(&pod, &observed, &record, &NOTHING, &settings, at(5))), ["start a.1"]);
 }
 
 #[test]
@@ -303,7 +307,7 @@ fn changed_resources_are_updated_or_restart_the_container() {
     }
     let running = with(vec![exited("i", 0, 0), container("s", 0, Running), container("c", 0, Running)]);
     let next = |pod: &Pod, record: &Record| {
-        told(&plan(pod, &running, record, &NOTHING, &PodSettings::default(), at(3600)))
+        actions(&plan(pod, &running, record, &NOTHING, &PodSettings::default(), at(3600)))
     };
     assert_eq!(next(&old, &record), Vec::<String>::new());
     assert_eq!(next(&sized("2", "64Mi"), &record), ["update s.0", "update c.0"]);
@@ -319,9 +323,9 @@ fn an_attempt_that_was_never_created_does_not_count() {
     let settings = PodSettings::default();
     let mut record = record(&pod);
     let next = |record: &Record, containers| {
-        let mut told = told(&plan(&pod, &with(containers), record, &NOTHING, &settings, at(5)));
-        told.retain(|action| action.contains(" a."));
-        told
+        let mut actions = actions(&plan(&pod, &with(containers), record, &NOTHING, &settings, at(5)));
+        actions.retain(|action| action.contains(" a."));
+        actions
     };
     record.note_start(&pod.containers[0], 0);
     assert_eq!(next(&record, vec![]), ["start a.0"]);

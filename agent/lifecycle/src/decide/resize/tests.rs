@@ -114,8 +114,8 @@ fn the_resize_policy_decides_about_a_restart() {
         }]}))
     };
     let old = pod("1", "64Mi");
-    let told = old.containers[0].resources.to_kubernetes();
-    let method = |new: &Pod| method(new, &new.containers[0], &told);
+    let given = old.containers[0].resources.to_kubernetes();
+    let method = |new: &Pod| method(new, &new.containers[0], &given);
     assert_eq!(method(&old), None);
     assert_eq!(method(&pod("1000m", "65536Ki")), None);
     assert_eq!(method(&pod("2", "64Mi")), Some(ResizeMethod::Update));

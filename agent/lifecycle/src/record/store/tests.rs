@@ -79,8 +79,8 @@ fn a_damaged_file_is_set_aside_and_reported() {
         fs::write(dir.join("u.json"), text).unwrap();
         let (store, records, problems) = Store::open(dir).unwrap();
         assert!(records.is_empty());
-        let told = problems[0].to_string();
-        assert!(told.contains(fault) && told.contains("u.json.damaged"), "{told}");
+        let text = problems[0].to_string();
+        assert!(text.contains(fault) && text.contains("u.json.damaged"), "{text}");
         assert!(dir.join("u.json.damaged").exists() && !dir.join("u.json").exists());
         // The pod continues with a new record.
         assert!(store.save(&record()).unwrap());

@@ -6,19 +6,11 @@ use super::{CgroupName, Limits};
 use crate::cgroup::CgroupError;
 
 /// The kubelet's `cgroupDriver`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "lowercase")]
 pub enum DriverKind {
     Cgroupfs,
     Systemd,
-}
-
-impl fmt::Display for DriverKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Cgroupfs => "cgroupfs",
-            Self::Systemd => "systemd",
-        })
-    }
 }
 
 /// What differs between the drivers. A path is a cgroup's below the mounts (`/kubepods/burstable`).

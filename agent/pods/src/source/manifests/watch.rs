@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
-use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
+use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
 use tracing::{debug, info, warn};
 
 use super::Manifests;
 use super::changes::{Changes, Due};
 use crate::source::{Desired, DesiredSender, SourceProblem};
+use nodewarden_machine::inotify::EventQueue;
 
 /// How often a directory is looked for that does not exist.
 const MISSING: Duration = Duration::from_secs(1);
@@ -56,11 +57,11 @@ pub fn watch(
 ) -> io::Result<Watching> {
     let stop = Arc::new(EventFd::from_flags(EfdFlags::EFD_CLOEXEC | EfdFlags::EFD_NONBLOCK)?);
     let stopping = stop.clone();
-    let inotify = Inotify::init(InitFlags::IN_CLOEXEC | InitFlags::IN_NONBLOCK)?;
+    let events = EventQueue::new()?;
     let watcher = Watcher {
         manifests,
         relist,
-        inotify,
+        events,
         watched: None,
         changes: Changes::default(),
         listed: None,
@@ -74,7 +75,7 @@ pub fn watch(
 struct Watcher {
     manifests: Manifests,
     relist: Duration,
-    inotify: Inotify,
+    events: EventQueue,
     watched: Option<WatchDescriptor>,
     changes: Changes,
     /// When everything was last read.
@@ -163,16 +164,19 @@ impl Watcher {
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
         let before = self.watched.take();
-        self.watched = self.inotify.add_watch(self.manifests.dir(), flags).ok();
+        self.watched = self.events.add(self.manifests.dir(), flags).ok();
         if let Some(before) = before.filter(|before| self.watched != Some(*before)) {
-            // The kernel has dropped it itself if the directory was removed.
-            let _ = self.inotify.rm_watch(before);
+            self.events.remove(before);
         }
     }
 
     fn take_events(&mut self) {
-        while let Ok(events) = self.inotify.read_events() {
+        loop {
+            let events = self.events.read();
             let now = Instant::now();
+            if events.is_empty() {
+                return;
+            }
             for event in events {
                 self.take_event(&event, now);
             }
@@ -201,7 +205,7 @@ impl Watcher {
     /// False when it is time to end.
     fn wait(&self, stop: &EventFd) -> bool {
         let mut fds = [
-            PollFd::new(self.inotify.as_fd(), PollFlags::POLLIN),
+            PollFd::new(self.events.as_fd(), PollFlags::POLLIN),
             PollFd::new(stop.as_fd(), PollFlags::POLLIN),
         ];
         let now = Instant::now();

@@ -85,7 +85,7 @@ fn what_is_too_much_is_left_out_and_told() {
 fn an_unknown_policy() {
     let fixture = Fixture::new();
     let error = config(&pod("dnsPolicy: First\ncontainers: []"), &fixture.host()).unwrap_err();
-    assert_eq!(error.reason(), "CreatePodSandboxError");
+    assert_eq!(error.reason().name(), "CreatePodSandboxError");
 }
 
 #[test]

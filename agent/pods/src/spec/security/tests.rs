@@ -69,7 +69,7 @@ fn the_user_of_the_image_is_the_default() {
 fn run_as_non_root_is_enforced() {
     let refused = |of_pod: &str, own: &str, image: &cri::Image| {
         context_of(of_pod, own, image).map(drop).map_err(|error| {
-            assert_eq!(error.reason(), "CreateContainerConfigError");
+            assert_eq!(error.reason().name(), "CreateContainerConfigError");
             error.to_string()
         })
     };

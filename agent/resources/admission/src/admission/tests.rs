@@ -127,7 +127,10 @@ async fn victims_are_told_and_explained() {
     let critical = fixture.admission.ask(&pod("critical", CRITICAL, 5, 0));
     let evicted = std::mem::take(&mut *fixture.evicted.lock());
     let (uid, eviction) = &evicted[0];
-    assert_eq!((evicted.len(), uid.as_str(), eviction.reason.as_str()), (1, "large", "Preempting"));
+    assert_eq!(
+        (evicted.len(), uid.as_str(), eviction.reason.to_string().as_str()),
+        (1, "large", "Preempting")
+    );
     assert_eq!(
         (eviction.message.as_str(), eviction.grace),
         ("Preempted in order to admit critical pod", None)

@@ -60,7 +60,7 @@ impl Case {
     }
 
     fn reasons(&self, spec: Value) -> Vec<String> {
-        self.check(spec).iter().map(Refusal::reason).collect()
+        self.check(spec).iter().map(|refusal| refusal.reason().to_string()).collect()
     }
 }
 
@@ -100,7 +100,7 @@ fn resources() {
         (PODS, "OutOfpods"),
         (GPU, "OutOffoo.com/bar"),
     ] {
-        assert_eq!(lacks(resource, 1, 0, 0).reason(), reason);
+        assert_eq!(lacks(resource, 1, 0, 0).reason().to_string(), reason);
     }
 }
 
@@ -253,7 +253,7 @@ fn pressure() {
     }
     let case = Case { pressure: vec![DiskPressure, MemoryPressure], ..Case::default() };
     let refusal = case.check(best_effort).remove(0);
-    assert_eq!(refusal.reason(), "Evicted");
+    assert_eq!(refusal.reason().to_string(), "Evicted");
     assert_eq!(refusal.to_string(), "The node had condition: [MemoryPressure DiskPressure]. ");
 }
 

@@ -61,7 +61,7 @@ impl Fixture {
 
     fn why(&self, uid: &str) -> (String, String) {
         let why = self.queue.why(uid).cloned().unwrap_or_default();
-        (why.reason, why.message)
+        (why.reason.map(|reason| reason.to_string()).unwrap_or_default(), why.message)
     }
 }
 

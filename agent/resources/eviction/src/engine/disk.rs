@@ -13,7 +13,7 @@ use crate::gather;
 use crate::rank;
 use crate::rank::Reclaim;
 use crate::{Candidate, DiskLayout, NodeCondition, kill, message, metrics};
-use crate::{EVICTED, Eviction};
+use crate::{Eviction, EvictionReason};
 use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_gc::{Collector, GcError};
 use nodewarden_pods::volume;
@@ -197,7 +197,10 @@ impl DiskWatch {
         let uid = &candidate.pod.uid;
         let began = Instant::now();
         let condition = Some(NodeCondition::of(signal));
-        evict(uid, Eviction { reason: EVICTED.to_owned(), message: text, grace: Some(grace), condition });
+        evict(
+            uid,
+            Eviction { reason: EvictionReason::Evicted, message: text, grace: Some(grace), condition },
+        );
         metrics::record_eviction(signal.name());
         if !hard {
             log.record_step("asked to end", began, format!("with a grace of {grace:?}"));

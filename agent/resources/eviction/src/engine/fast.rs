@@ -22,7 +22,7 @@ use crate::rank;
 use crate::rank::Ranking;
 use crate::wake::{WakeSources, Waker, Woken};
 use crate::{Candidate, DiskLayout, NodeCondition, Observations, kill, message, metrics};
-use crate::{EVICTED, Eviction};
+use crate::{Eviction, EvictionReason};
 use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_manifest::Pod;
@@ -234,7 +234,7 @@ impl FastWatch {
         evict(
             &candidate.pod.uid,
             Eviction {
-                reason: EVICTED.to_owned(),
+                reason: EvictionReason::Evicted,
                 message: text.clone(),
                 grace: Some(grace),
                 condition: Some(NodeCondition::of(signal)),

@@ -8,7 +8,7 @@ use super::decision_log::DecisionLog;
 use super::shared::Shared;
 use crate::limits::{Exceeded, Limits, exceeded};
 use crate::{Candidate, RequiredStats, gather, metrics, rank};
-use crate::{EVICTED, Eviction};
+use crate::{Eviction, EvictionReason};
 use nodewarden_model::{CandidateSeen, SignalSeen};
 
 /// Time between two checks (kubelet: monitoringInterval).
@@ -111,7 +111,10 @@ fn evict(shared: &Shared, beyond: &OverLimit, woken: Instant) {
     };
     let began = Instant::now();
     let message = exceeded.message.clone();
-    evict(&pod.uid, Eviction { reason: EVICTED.to_owned(), message, grace: Some(GRACE), condition: None });
+    evict(
+        &pod.uid,
+        Eviction { reason: EvictionReason::Evicted, message, grace: Some(GRACE), condition: None },
+    );
     metrics::record_eviction(exceeded.signal);
     log.record_step("asked to end", began, format!("with a grace of {GRACE:?}"));
     shared.record(log.finish(format!("{name} evicted: {}", exceeded.message)));

@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told() {
+    fn a_damaged_image_is_an_error_that_says_why() {
         let elf = b"\x7fELF and all the rest of the kernel";
         let good = image(4, &packed(elf, elf.len() as u32));
         assert!(matches!(vmlinux(elf), Err(ImageError::NoHeader)));

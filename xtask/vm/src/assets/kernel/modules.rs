@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_module_is_told() {
+    fn what_is_no_module_is_an_error() {
         let temp = tempfile::tempdir().unwrap();
         for (name, data, expected) in [
             ("loop.ko", &b"no elf"[..], "it is no kernel module"),

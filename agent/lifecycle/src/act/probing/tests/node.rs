@@ -96,7 +96,7 @@ fn admission() -> Admission {
     })
 }
 
-/// See the module.
+/// One pod with its worker, on a fake runtime and with scripted probes.
 pub struct Node {
     dir: tempfile::TempDir,
     pub script: Arc<Script>,
@@ -178,7 +178,7 @@ impl Node {
         Self { dir, script, runtime, state, orders, worker, reports, pressure, _serving: serving }
     }
 
-    /// The pod on the board.
+    /// The pod's published status.
     pub fn pod(&self) -> Option<Arc<PodView>> {
         self.state.env.status.pods().first().cloned()
     }
@@ -188,7 +188,7 @@ impl Node {
         record(self.dir.path().into())
     }
 
-    /// The container on the board, once the runtime was asked.
+    /// The container's published status, once the runtime was asked.
     pub fn shown(&self) -> Option<ContainerView> {
         let pods = self.state.env.status.pods();
         pods.first().map(|pod| pod.containers[0].clone()).filter(|container| !container.id.is_empty())

@@ -11,7 +11,7 @@ use nodewarden_config::{EvictionSettings, PodSettings};
 use nodewarden_eviction::Eviction;
 
 impl World {
-    /// As a worker has it done. It had not finished, as far as anybody knew.
+    /// As a worker has it done. As far as is known it had not finished.
     pub(super) fn makes_way(&mut self, killed: bool, dies: [bool; 3]) {
         if killed {
             self.all_end();

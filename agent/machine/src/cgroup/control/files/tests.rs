@@ -1,9 +1,9 @@
 //! Limits as files, on machines of each kind.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+mod golden;
+mod read_back;
 
-use proptest::prelude::*;
+use std::path::PathBuf;
 
 use super::*;
 use crate::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
@@ -287,108 +287,6 @@ fn settled_is_rounded_and_converted() {
     assert_eq!((settled.memory_min, settled.oom_group, settled.swap_max), (None, None, None));
 }
 
-/// A cgroup in memory that takes writes as the kernel does: numbers rounded to pages.
-#[derive(Default)]
-struct Fake(BTreeMap<(Controller, String), String>);
-
-impl Fake {
-    fn apply(&mut self, writes: Vec<Write>, unit: impl Fn(&str) -> u64) {
-        for write in writes {
-            let text = match (write.text.parse::<u64>(), unit(&write.file)) {
-                (Ok(n), unit) if unit > 1 && n >= i64::MAX as u64 / unit * unit => "max".to_owned(),
-                (Ok(n), unit) => (n / unit * unit).to_string(),
-                (Err(_), _) => write.text.clone(),
-            };
-            self.0.insert((write.controller, write.file), text);
-        }
-    }
-
-    fn read(&self, interface: &Interface) -> Limits {
-        interface.read::<NoValue>(|c, file| Ok(self.0.get(&(c, file.to_owned())).cloned())).unwrap()
-    }
-}
-
-fn unit(file: &str) -> u64 {
-    match file {
-        _ if file.starts_with("hugetlb.2MB") => 2 << 20,
-        _ if file.starts_with("hugetlb.1GB") => 1 << 30,
-        "memory.oom.group" => 1,
-        _ if file.starts_with("memory.") => 4096,
-        _ => 1,
-    }
-}
-
-fn bound() -> impl Strategy<Value = Bound> {
-    prop_oneof![Just(Bound::Max), any::<u64>().prop_map(Bound::At), (0u64..1 << 40).prop_map(Bound::At)]
-}
-
-fn limits() -> impl Strategy<Value = Limits> {
-    let opt = proptest::option::of::<BoxedStrategy<Bound>>;
-    let share = prop_oneof![any::<u64>().prop_map(CpuShare::Shares), any::<u64>().prop_map(CpuShare::Weight)];
-    let numbers = (
-        proptest::option::of(share),
-        proptest::option::of((bound(), 1000u64..1_000_000)),
-        proptest::option::of(any::<bool>()),
-        proptest::option::of(any::<u64>()),
-        proptest::option::of(any::<u64>()),
-        proptest::option::of(any::<bool>()),
-    );
-    let bounds = (
-        opt(bound().boxed()),
-        opt(bound().boxed()),
-        opt(bound().boxed()),
-        opt(bound().boxed()),
-        opt(bound().boxed()),
-    );
-    let pages = proptest::collection::btree_map(prop_oneof![Just(MIB2), Just(GIB)], bound(), 0..3);
-    (numbers, bounds, pages).prop_map(|(n, b, hugetlb)| Limits {
-        cpu: n.0,
-        cpu_quota: n.1.map(|(quota_us, period_us)| CpuQuota { quota_us, period_us }),
-        cpu_idle: n.2,
-        cpuset_cpus: None,
-        memory_min: n.3,
-        memory_low: n.4,
-        oom_group: n.5,
-        memory_max: b.0,
-        memory_high: b.1,
-        swap_max: b.2,
-        memsw_max: b.3,
-        pids_max: b.4,
-        hugetlb,
-    })
-}
-
-proptest! {
-    #[test]
-    fn limits_are_read_back_as_they_were_settled(limits in limits()) {
-        for interface in [v1(), v2()] {
-            let mut fake = Fake::default();
-            fake.apply(interface.writes(&limits, &Limits::default()), unit);
-            prop_assert_eq!(fake.read(&interface), interface.settled(&limits));
-        }
-    }
-
-    #[test]
-    fn settled_limits_settle_to_themselves(limits in limits()) {
-        for interface in [v1(), v2()] {
-            let settled = interface.settled(&limits);
-            prop_assert_eq!(&interface.settled(&settled), &settled);
-        }
-    }
-}
-
-#[test]
-fn huge_page_limits_of_use_and_reservation_that_differ_equal_no_limit_value() {
-    let mut fake = Fake::default();
-    fake.apply(v2().writes(&pod(), &Limits::default()), unit);
-    assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(4 << 20));
-    fake.0.insert((Controller::Hugetlb, "hugetlb.2MB.rsvd.max".to_owned()), "max".to_owned());
-    assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(u64::MAX));
-    // Older kernels limit no reservation.
-    fake.0.remove(&(Controller::Hugetlb, "hugetlb.2MB.rsvd.max".to_owned()));
-    assert_eq!(fake.read(&v2()).hugetlb[&MIB2], Bound::At(4 << 20));
-}
-
 #[test]
 fn text_that_is_no_value_is_an_error() {
     for (controller, file, text) in [
@@ -410,82 +308,4 @@ fn sizes_of_huge_pages() {
     }
     assert_eq!(huge_pages(dir.path()), [MIB2, GIB]);
     assert!(huge_pages(&dir.path().join("none")).is_empty());
-}
-
-mod golden {
-    use serde_json::Value;
-
-    use super::*;
-    use crate::cgroup::control::files::write::weight;
-    use nodewarden_testing::golden::load;
-
-    /// A recorded value as its file says it.
-    fn text(value: &Value) -> String {
-        value.as_str().map_or_else(|| value.to_string(), str::to_owned)
-    }
-
-    /// Every cgroup that a real kubelet and runc made is read, and written again says the same.
-    #[test]
-    fn recorded_cgroups_are_read_and_written_again() {
-        for (file, interface) in
-            [("kubelet-v1.json", v1()), ("kubelet-v2-cgroupfs.json", v2()), ("kubelet-v2-memqos.json", v2())]
-        {
-            let Some(recording) = load(file) else { return };
-            let mut groups = 0;
-            visit(&recording["batches"], &mut |group| {
-                groups += 1;
-                // Recorded limits are there, and nothing is made up.
-                let limits = interface.read::<NoValue>(|_, name| Ok(group.get(name).map(text))).unwrap();
-                assert_eq!(interface.settled(&limits), limits);
-                for write in interface.writes(&limits, &limits) {
-                    let name = &write.file;
-                    let recorded = match group.get(name) {
-                        Some(recorded) => text(recorded),
-                        None => {
-                            assert!(name.contains(".rsvd."), "{name} is not recorded");
-                            continue;
-                        }
-                    };
-                    let same = write.text.trim() == recorded
-                        || (write.text == "-1" && recorded.starts_with("92233720368547"));
-                    assert!(same, "{name}: {:?}, not {recorded}", write.text);
-                }
-            });
-            assert!(groups > 0, "{file} has no cgroup");
-        }
-    }
-
-    fn visit(value: &Value, see: &mut impl FnMut(&serde_json::Map<String, Value>)) {
-        match value {
-            Value::Object(map) if map.contains_key("cpu.shares") || map.contains_key("cpu.weight") => {
-                see(map);
-            }
-            Value::Object(map) => map.values().for_each(|v| visit(v, see)),
-            Value::Array(list) => list.iter().for_each(|v| visit(v, see)),
-            _ => {}
-        }
-    }
-
-    /// The same pods' shares on v1 and weights on v2.
-    #[test]
-    fn weights_are_the_kubelets() {
-        let (Some(v1), Some(v2)) = (load("kubelet-v1.json"), load("kubelet-v2-cgroupfs.json")) else {
-            return;
-        };
-        let mut compared = 0;
-        let batches = v1["batches"].as_object().expect("batches");
-        for (batch, pods) in batches.iter().map(|(name, b)| (name, b["pods"].as_object().expect("pods"))) {
-            for (pod, recorded) in pods {
-                let number = |v: &Value| v.as_u64();
-                let on_v2 = &v2["batches"][batch]["pods"][pod]["pod"]["cpu.weight"];
-                let (Some(shares), Some(expected)) = (number(&recorded["pod"]["cpu.shares"]), number(on_v2))
-                else {
-                    continue;
-                };
-                assert_eq!(weight(CpuShare::Shares(shares)), expected, "{pod}");
-                compared += 1;
-            }
-        }
-        assert!(compared > 0, "no pod is in both recordings with its shares and its weight");
-    }
 }

@@ -27,12 +27,12 @@ const PULSE: [u64; 2] = [4_000, 500];
 const RIVAL: [u64; 2] = [3_000, 2_000];
 
 /// The pods' manifests, and the configuration of the agents that the test starts one after the other.
-pub struct FeedbackFixture<'c> {
+pub struct ThrottleFixture<'c> {
     context: &'c Context,
     managed: Option<HierarchyFixture<'c>>,
 }
 
-impl<'c> FeedbackFixture<'c> {
+impl<'c> ThrottleFixture<'c> {
     pub fn new(context: &'c Context) -> Result<Self, Failure> {
         // Reconciles every second: throttling must stay through them.
         let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 1, "failSwapOn: false\n")?;
@@ -109,7 +109,7 @@ impl<'c> FeedbackFixture<'c> {
         Ok(pulsed.waited_ns)
     }
 
-    /// Contents of those files of the BestEffort cgroup that feedback writes, as far as they exist: quota,
+    /// Contents of those files of the BestEffort cgroup that throttling writes, as far as they exist: quota,
     /// period, shares or weight, idle and, on v2, `memory.high`.
     pub fn files(&self) -> Result<Vec<String>, Failure> {
         let level = self.managed()?.level("kubepods/besteffort");

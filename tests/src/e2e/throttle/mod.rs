@@ -1,4 +1,4 @@
-//! Feedback: BestEffort is throttled while a Guaranteed pod waits, stays throttled through reconciles, and is
+//! Throttling: BestEffort is throttled while a Guaranteed pod waits, stays throttled through reconciles, and is
 //! released after the load, when the agent exits, and after it was killed.
 
 pub(crate) mod fixture;
@@ -10,10 +10,10 @@ use nix::sys::signal::Signal;
 use crate::e2e::hierarchy::fixture::{just_before_now, status};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
-use fixture::FeedbackFixture;
+use fixture::ThrottleFixture;
 
 pub const TESTS: &[Test] = &[
-    Test::new("feedback_throttles_cpu", cpu).timeout(240).needs(&[
+    Test::new("throttle_cpu", cpu).timeout(240).needs(&[
         Capability::Root,
         Capability::CpuQuota,
         Capability::MemoryCgroup,
@@ -22,7 +22,7 @@ pub const TESTS: &[Test] = &[
         Capability::Loopback,
         Capability::FullSpeed,
     ]),
-    Test::new("feedback_throttles_memory", memory).timeout(240).needs(&[
+    Test::new("throttle_memory", memory).timeout(240).needs(&[
         Capability::Root,
         Capability::CpuCgroup,
         Capability::MemoryV2,
@@ -39,7 +39,7 @@ const LONG: Duration = Duration::from_secs(100);
 /// While a Guaranteed pod waits for CPUs, BestEffort is throttled; it gets its own values back after the
 /// load, the agent's exit, or a kill.
 fn cpu(context: &Context) -> Result<(), Failure> {
-    let mut fixture = FeedbackFixture::new(context)?;
+    let mut fixture = ThrottleFixture::new(context)?;
     let (limit, begin) = (context.patiently(20), just_before_now());
     let agent = fixture.agent("")?;
     let own_values = fixture.files()?;
@@ -73,7 +73,7 @@ fn cpu(context: &Context) -> Result<(), Failure> {
     drop(agent);
     ensure_eq!(fixture.files()?, own_values, "files of BestEffort after the agent's exit");
 
-    // The agent is killed while it throttles, and the next one has feedback off.
+    // The agent is killed while it throttles, and the next one has throttling off.
     let mut agent = fixture.agent(QUICK)?;
     fixture.wait_until("throttled a third time", limit, |files| files != own_values)?;
     agent.end(Signal::SIGKILL, limit)?;
@@ -86,7 +86,7 @@ fn cpu(context: &Context) -> Result<(), Failure> {
 /// With a distance above the machine's memory, `memory.high` of BestEffort is set to the minimum and stays
 /// until the agent exits.
 fn memory(context: &Context) -> Result<(), Failure> {
-    let mut fixture = FeedbackFixture::new(context)?;
+    let mut fixture = ThrottleFixture::new(context)?;
     let (limit, begin) = (context.patiently(20), just_before_now());
     let agent = fixture.agent("")?;
     let own_values = fixture.files()?;

@@ -1,19 +1,19 @@
-//! Measures what feedback (throttling BestEffort pods) gains for a latency-sensitive Guaranteed pod on a
+//! Measures what throttling BestEffort pods gains for a latency-sensitive Guaranteed pod on a
 //! machine with BestEffort spinners: how long the pod waits for a CPU after each wake-up, without and with
-//! feedback in turn. Two more of its processes share a CPU, so that it waits noticeably on any kernel. It
+//! throttling in turn. Two more of its processes share a CPU, so that it waits noticeably on any kernel. It
 //! also measures how soon BestEffort is limited and released, and how much CPU time it still gets.
 
 use std::time::{Duration, Instant};
 
 use super::{Bench, Bound, Figure, Run};
-use crate::e2e::feedback::fixture::FeedbackFixture;
+use crate::e2e::throttle::fixture::ThrottleFixture;
 use crate::ensure_eq;
 use crate::fixture::{Agent, Group};
 use crate::harness::Failure;
 
-pub struct Feedback;
+pub struct Throttle;
 
-/// Pairs of measurements without and with feedback, on a full and on a quick run.
+/// Pairs of measurements without and with throttling, on a full and on a quick run.
 const ROUNDS: [usize; 2] = [5, 1];
 /// How long each measurement lasts.
 const MEASURED: Duration = Duration::from_secs(10);
@@ -24,14 +24,14 @@ const HOLD_SECONDS: u64 = 5;
 const LIMIT_S: u64 = 30;
 /// How long the load runs at most: longer than a round.
 const AT_MOST: Duration = Duration::from_secs(300);
-/// The settings with feedback. A period of one second is a realistic choice.
+/// The settings with throttling. A period of one second is a realistic choice.
 const ON: &str =
     "throttle: {periodMilliseconds: 1000, holdSeconds: 5, cpu: {enabled: true, waitMilliseconds: 1}}";
 
 /// Two p99 below this count as equal, in milliseconds: the time of a switch between processes.
 const SWITCH_MS: f64 = 0.05;
 
-/// The measurements without or with feedback.
+/// The measurements without or with throttling.
 #[derive(Debug, Default)]
 struct Measured {
     /// How long the pod waited after each wake-up, in milliseconds.
@@ -47,17 +47,17 @@ struct Times {
     back: Vec<f64>,
 }
 
-impl Bench for Feedback {
+impl Bench for Throttle {
     fn name(&self) -> &'static str {
-        "feedback"
+        "throttle"
     }
 
     fn about(&self) -> &'static str {
-        "a Guaranteed pod's wait for a CPU next to BestEffort spinners, without and with feedback in turn"
+        "a Guaranteed pod's wait for a CPU next to BestEffort spinners, without and with throttling in turn"
     }
 
     fn run(&self, run: &Run<'_>) -> Result<Vec<Figure>, Failure> {
-        let mut fixture = FeedbackFixture::new(run.context)?;
+        let mut fixture = ThrottleFixture::new(run.context)?;
         let (mut without, mut with, mut times) = (Measured::default(), Measured::default(), Times::default());
         let rounds = ROUNDS[usize::from(run.quick)];
         let mut groups = None;
@@ -73,7 +73,7 @@ impl Bench for Feedback {
             measure(&fixture, calm, busy, &mut without)?;
             drop((rivals, spinners, agent));
             let agent = fixture.agent(ON)?;
-            with_feedback(run, &fixture, &agent, [calm, busy], &own, (&mut with, &mut times))?;
+            with_throttling(run, &fixture, &agent, [calm, busy], &own, (&mut with, &mut times))?;
         }
         Ok(figures(&without, &with, &times))
     }
@@ -81,7 +81,7 @@ impl Bench for Feedback {
 
 /// Waits until the controller has found its step, then measures.
 fn measure(
-    fixture: &FeedbackFixture<'_>,
+    fixture: &ThrottleFixture<'_>,
     calm: &Group,
     busy: &Group,
     into: &mut Measured,
@@ -97,9 +97,9 @@ fn measure(
     Ok(())
 }
 
-fn with_feedback(
+fn with_throttling(
     run: &Run<'_>,
-    fixture: &FeedbackFixture<'_>,
+    fixture: &ThrottleFixture<'_>,
     agent: &Agent,
     [calm, busy]: [&Group; 2],
     own: &[String],
@@ -126,14 +126,14 @@ fn with_feedback(
 fn figures(without: &Measured, with: &Measured, times: &Times) -> Vec<Figure> {
     let waited = |name: &str, measured: &Measured, bound| {
         let name = format!("wait for a CPU of each wake, {name}");
-        Figure::of("feedback", name, "ms", &measured.waited_ms, bound)
+        Figure::of("throttle", name, "ms", &measured.waited_ms, bound)
     };
     let several = |name: &str, unit, values: &[f64], bound| {
-        Figure::of("feedback", name.to_owned(), unit, values, bound)
+        Figure::of("throttle", name.to_owned(), unit, values, bound)
     };
     let before = waited("without", without, Bound::NONE);
     let no_worse = before.p99.unwrap_or(0.0).max(SWITCH_MS);
-    let after = waited("with feedback", with, Bound { p50: None, p99: Some(no_worse) });
+    let after = waited("with throttling", with, Bound { p50: None, p99: Some(no_worse) });
     // Two periods to decide and one for the first reading; the hold time, and a period that may just be
     // missed.
     let back = HOLD_SECONDS as f64 + 4.0;
@@ -141,7 +141,7 @@ fn figures(without: &Measured, with: &Measured, times: &Times) -> Vec<Figure> {
         before,
         after,
         several("BestEffort's CPUs without", "CPUs", &without.best_effort, Bound::NONE),
-        several("BestEffort's CPUs with feedback", "CPUs", &with.best_effort, Bound::NONE),
+        several("BestEffort's CPUs with throttling", "CPUs", &with.best_effort, Bound::NONE),
         several("load to held back", "s", &times.held, Bound::p50(5.0)),
         several("end of the load to all given back", "s", &times.back, Bound::p50(back)),
     ]
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn feedback_without_an_improvement_misses_its_bound() {
+    fn throttling_without_an_improvement_misses_its_bound() {
         let measured = |waited_ms: &[f64]| Measured { waited_ms: waited_ms.to_vec(), best_effort: vec![1.0] };
         let holds = |without: &[f64], with: &[f64], back| {
             let times = Times { held: vec![3.0], back: vec![back] };
