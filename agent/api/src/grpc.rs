@@ -2,10 +2,10 @@
 
 pub mod cgroup;
 pub mod client;
-pub mod device;
+mod device;
 mod error;
 pub mod event;
-pub mod filter;
+mod filter;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
 pub mod garbage;

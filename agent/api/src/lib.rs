@@ -1,5 +1,7 @@
 //! The agent's interfaces for other programs: gRPC on a Unix socket, and HTTP.
 
+#![deny(missing_docs)]
+
 pub mod grpc;
 pub mod http;
 pub mod kubernetes;

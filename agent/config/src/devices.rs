@@ -82,6 +82,7 @@ pub enum Enforcement {
 }
 
 impl Enforcement {
+    /// The value as it is written in the file.
     pub fn name(self) -> &'static str {
         self.into()
     }

@@ -18,6 +18,7 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// A problem of a flag, or of a field when there is only one file.
     pub fn new(field: &str, value: &str, expected: &str) -> Self {
         Self { file: None, field: field.to_owned(), value: value.to_owned(), expected: expected.to_owned() }
     }
@@ -36,17 +37,41 @@ impl fmt::Display for Problem {
     }
 }
 
+/// Why there is no configuration; the agent does not start.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
+    /// The file that `--config` names cannot be read.
     #[error("cannot read the configuration file {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The directory of the drop-in files (`--config-dir`) cannot be listed.
     #[error("cannot read the drop-in directory {}: {source}", path.display())]
-    Directory { path: PathBuf, source: io::Error },
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The file that `--config` names is not YAML.
     #[error("{origin} is not YAML: {source}")]
-    Yaml { origin: String, source: serde_yaml_ng::Error },
+    Yaml {
+        /// Path of the file.
+        origin: String,
+        /// The parser's error with line and column.
+        source: serde_yaml_ng::Error,
+    },
     /// All problems of the file and the flags, one per line.
     #[error("{origin} is not valid:{}", list(problems))]
-    Invalid { origin: String, problems: Vec<Problem> },
+    Invalid {
+        /// What was read: the file, the drop-in directory, both, or `the command line`.
+        origin: String,
+        /// One entry per invalid field.
+        problems: Vec<Problem>,
+    },
 }
 
 fn list(problems: &[Problem]) -> String {

@@ -35,9 +35,9 @@ pub struct EvictionSettings {
     pub manifests_critical: bool,
     /// `localStorageCapacityIsolation`: whether pods beyond their own disk limits are evicted (true).
     pub own_limits: bool,
-    /// Longest and shortest time between two readings of memory and processes (`maxIntervalMilliseconds` 10 s,
-    /// `minIntervalMilliseconds` 10 ms).
+    /// `maxIntervalMilliseconds`: longest time between two readings of memory and processes (10 s).
     pub max_interval: Duration,
+    /// `minIntervalMilliseconds`: shortest time between two readings of memory and processes (10 ms).
     pub min_interval: Duration,
 }
 

@@ -1,6 +1,8 @@
 //! The agent's configuration: a `KubeletConfiguration` file with a `nodewarden:` section, overridden by flags.
 //! All settings are parsed and validated here; the result is one [`Config`].
 
+#![deny(missing_docs)]
+
 mod cgroup_path;
 pub mod defaults;
 mod devices;
@@ -50,6 +52,7 @@ pub use throttle::{CpuThrottle, MemoryThrottle, ThrottleSettings};
 /// The complete and valid configuration of the agent.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Config {
+    /// `mode`: whether the agent only observes or also manages pods.
     pub mode: Mode,
     /// Unix socket of the gRPC interface.
     pub socket: PathBuf,
@@ -134,6 +137,7 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// The value as it is written in the file: `observe` or `manage`.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -146,13 +150,16 @@ impl Mode {
 /// When the kernel measures the eBPF programs (BPF_STATS_RUN_TIME: two clock reads more a run, about 40 ns).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::EnumString, strum::IntoStaticStr)]
 pub enum ProgramStats {
+    /// All the time.
     Always,
     /// During one second in ten.
     Sampled,
+    /// Never: the run time of the programs is not known.
     Off,
 }
 
 impl ProgramStats {
+    /// The value as it is written in the file: `Always`, `Sampled` or `Off`.
     pub fn name(self) -> &'static str {
         self.into()
     }

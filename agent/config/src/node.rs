@@ -32,10 +32,13 @@ pub struct NodeSettings {
     pub cgroup_driver: DriverKind,
     /// `enforceNodeAllocatable`, in the order of [`Enforce`].
     pub enforce: Vec<Enforce>,
+    /// `kubeReserved`: what the node's Kubernetes daemons get; subtracted from the capacity.
     pub kube_reserved: ResourceList,
+    /// `systemReserved`: what the other daemons get; subtracted from the capacity.
     pub system_reserved: ResourceList,
-    /// Absolute abstract paths.
+    /// `kubeReservedCgroup`: absolute abstract path; required to enforce `kube-reserved`.
     pub kube_reserved_cgroup: Option<String>,
+    /// `systemReservedCgroup`: absolute abstract path; required to enforce `system-reserved`.
     pub system_reserved_cgroup: Option<String>,
     /// `evictionHard` by signal (`memory.available`), without those that are turned off.
     pub eviction_hard: BTreeMap<String, Threshold>,
@@ -55,6 +58,7 @@ pub struct NodeSettings {
     pub memory_reservation: MemoryReservation,
     /// `memorySwap.swapBehavior`.
     pub swap_behavior: SwapBehavior,
+    /// `failSwapOn`: refuse to start while the node uses swap.
     pub fail_swap_on: bool,
     /// `failCgroupV1`: refuse to start unless only cgroup v2 is mounted.
     pub fail_cgroup_v1: bool,
@@ -62,7 +66,9 @@ pub struct NodeSettings {
     pub single_process_oom_kill: Option<bool>,
     /// `oomScoreAdj` of the agent itself.
     pub oom_score_adj: i32,
+    /// `kubeletCgroups`: the cgroup into which the agent moves itself; `None` leaves it where it is.
     pub kubelet_cgroups: Option<String>,
+    /// `systemCgroups`: the cgroup for the processes of the root cgroup; `None` leaves them there.
     pub system_cgroups: Option<String>,
     /// Not a key of the kubelet's file but its flag `--runtime-cgroups`; `nodewarden.runtimeCgroups` here.
     pub runtime_cgroups: Option<String>,
@@ -89,10 +95,15 @@ pub struct NodeSettings {
 )]
 #[strum(serialize_all = "kebab-case")]
 pub enum Enforce {
+    /// The limits of the cgroup of all pods: the node's allocatable resources.
     Pods,
+    /// All of `systemReserved` as limits of `systemReservedCgroup`.
     SystemReserved,
+    /// All of `kubeReserved` as limits of `kubeReservedCgroup`.
     KubeReserved,
+    /// Of `systemReserved` only the CPU share.
     SystemReservedCompressible,
+    /// Of `kubeReserved` only the CPU share.
     KubeReservedCompressible,
 }
 
@@ -117,7 +128,9 @@ pub enum MemoryReservation {
 /// `memorySwap.swapBehavior`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SwapBehavior {
+    /// Pods use no swap; the default.
     NoSwap,
+    /// Burstable pods use swap in proportion to their memory request (KEP-2400).
     LimitedSwap,
 }
 

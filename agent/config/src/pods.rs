@@ -19,6 +19,7 @@ use crate::{defaults as d, duration};
 pub struct PodSettings {
     /// `podLogsDir`.
     pub logs_dir: PathBuf,
+    /// `containerLogMaxSize`, `containerLogMaxFiles` and `containerLogMonitorInterval`.
     pub rotation: LogRotation,
     /// Initial CrashLoopBackOff: `nodewarden.crashLoopBackOffInitialSeconds`; by default 10 s, or 1 s with the feature
     /// gate ReduceDefaultCrashLoopBackOffDecay, and at most the maximum.

@@ -25,20 +25,28 @@ use strum::VariantNames;
     strum::VariantNames,
 )]
 pub enum Signal {
+    /// Memory available on the node, without what the kernel can reclaim easily (`capacity - workingSet`).
     #[strum(serialize = "memory.available")]
     MemoryAvailable,
+    /// Free bytes of the file system with the pods' volumes and logs.
     #[strum(serialize = "nodefs.available")]
     NodeFsAvailable,
+    /// Free inodes of the same file system.
     #[strum(serialize = "nodefs.inodesFree")]
     NodeFsInodesFree,
+    /// Free bytes of the runtime's file system of images.
     #[strum(serialize = "imagefs.available")]
     ImageFsAvailable,
+    /// Free inodes of the same file system.
     #[strum(serialize = "imagefs.inodesFree")]
     ImageFsInodesFree,
+    /// Free bytes of the file system with the containers' writable layers.
     #[strum(serialize = "containerfs.available")]
     ContainerFsAvailable,
+    /// Free inodes of the same file system.
     #[strum(serialize = "containerfs.inodesFree")]
     ContainerFsInodesFree,
+    /// Process ids that are still free.
     #[strum(serialize = "pid.available")]
     PidAvailable,
     /// Memory available below the limit of all pods.
@@ -52,6 +60,7 @@ impl Signal {
         self.into()
     }
 
+    /// The signal with this name of the kubelet; `None` if there is none.
     pub fn parse(name: &str) -> Option<Self> {
         name.parse().ok()
     }
@@ -60,6 +69,7 @@ impl Signal {
 /// An amount of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Threshold {
+    /// An absolute amount: bytes, inodes or process ids, as the signal counts.
     Quantity(Quantity),
     /// Fraction of the capacity, 0 to 1. Always representable in 32 bits as in the kubelet, so that products are equal.
     Fraction(f64),
@@ -78,6 +88,7 @@ impl fmt::Display for Threshold {
 /// A threshold of a signal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct EvictionThreshold {
+    /// The signal that is compared with `value`.
     pub signal: Signal,
     /// It is crossed when less than this is available.
     pub value: Threshold,
@@ -97,9 +108,13 @@ impl EvictionThreshold {
 /// The four mappings of the file, unparsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EvictionTexts {
+    /// `evictionHard`: signal to amount.
     pub hard: BTreeMap<String, String>,
+    /// `evictionSoft`: signal to amount.
     pub soft: BTreeMap<String, String>,
+    /// `evictionSoftGracePeriod`: signal to time; required for each signal of `soft`.
     pub soft_grace: BTreeMap<String, String>,
+    /// `evictionMinimumReclaim`: signal to amount.
     pub minimum_reclaim: BTreeMap<String, String>,
 }
 

@@ -18,13 +18,16 @@ pub struct ThrottleSettings {
     pub hold: Duration,
     /// `maxHoldSeconds`: the maximum of that time, which is doubled each time a release was too early.
     pub max_hold: Duration,
+    /// `cpu`: throttling that protects the CPU time of higher levels.
     pub cpu: CpuThrottle,
+    /// `memory`: throttling before the node runs out of memory.
     pub memory: MemoryThrottle,
 }
 
 /// `cpu`: BestEffort is throttled while a Guaranteed or Burstable pod waits for a CPU.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CpuThrottle {
+    /// `enabled`; false by default.
     pub enabled: bool,
     /// `waitMilliseconds`: how long the tasks of one pod may wait in run queues together, in each second.
     pub wait: Duration,
@@ -35,6 +38,7 @@ pub struct CpuThrottle {
 /// `memory`: BestEffort's, then Burstable's `memory.high` before eviction (cgroup v2).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MemoryThrottle {
+    /// `enabled`; false by default.
     pub enabled: bool,
     /// `distance`: throttling of BestEffort begins this many bytes above the threshold of `memory.available`, that of
     /// Burstable at half of it.
@@ -44,6 +48,7 @@ pub struct MemoryThrottle {
 }
 
 impl ThrottleSettings {
+    /// Whether anything is throttled, so that the readings have to be made.
     pub fn enabled(&self) -> bool {
         self.cpu.enabled || self.memory.enabled
     }

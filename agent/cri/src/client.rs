@@ -28,7 +28,9 @@ const POD_UID: &str = "io.kubernetes.pod.uid";
 /// Name and version of a runtime: `containerd 1.6.20`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Version {
+    /// The runtime's name: `containerd`, `cri-o`.
     pub name: String,
+    /// The runtime's version as it reports it.
     pub version: String,
 }
 

@@ -7,7 +7,9 @@ use nodewarden_proto::runtime::v1 as cri;
 /// A condition of the runtime: `RuntimeReady`, `NetworkReady` or one of its own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Condition {
+    /// Name of the condition (CRI's `type`).
     pub kind: String,
+    /// Whether it is met (CRI's `status`).
     pub holds: bool,
     /// The reason in CamelCase.
     pub reason: String,

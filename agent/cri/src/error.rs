@@ -16,16 +16,48 @@ const NOT_INITIALIZED: &str = "server is not initialized yet";
 pub enum RuntimeError {
     /// The runtime returned an error, or the connection failed.
     #[error("{endpoint}: {call}{about}: {}", reason(.status))]
-    Call { call: &'static str, endpoint: Endpoint, about: About, status: Box<tonic::Status> },
+    Call {
+        /// Name of the CRI call.
+        call: &'static str,
+        /// Address of the runtime.
+        endpoint: Endpoint,
+        /// The object of the call.
+        about: About,
+        /// The gRPC status; it has a source if the connection failed.
+        status: Box<tonic::Status>,
+    },
     /// No response in time.
     #[error("{endpoint}: {call}{about}: no answer within {} s", .limit.as_secs_f64())]
-    TimedOut { call: &'static str, endpoint: Endpoint, about: About, limit: Duration },
+    TimedOut {
+        /// Name of the CRI call.
+        call: &'static str,
+        /// Address of the runtime.
+        endpoint: Endpoint,
+        /// The object of the call.
+        about: About,
+        /// How long the client waited.
+        limit: Duration,
+    },
     /// The response lacks its essential field.
     #[error("{endpoint}: {call}{about}: the answer has no {lacks}")]
-    Empty { call: &'static str, endpoint: Endpoint, about: About, lacks: &'static str },
+    Empty {
+        /// Name of the CRI call.
+        call: &'static str,
+        /// Address of the runtime.
+        endpoint: Endpoint,
+        /// The object of the call.
+        about: About,
+        /// Name of the missing field.
+        lacks: &'static str,
+    },
     /// The response to RuntimeConfig names an unknown cgroup driver.
     #[error("{endpoint}: RuntimeConfig: cgroup driver {driver} is neither systemd (0) nor cgroupfs (1)")]
-    UnknownDriver { endpoint: Endpoint, driver: i32 },
+    UnknownDriver {
+        /// Address of the runtime.
+        endpoint: Endpoint,
+        /// The number in the response.
+        driver: i32,
+    },
 }
 
 /// The object of a call: the id of a sandbox, container or pod, the name of an image, or empty.

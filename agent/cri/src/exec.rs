@@ -12,7 +12,9 @@ use super::{Client, RuntimeError};
 pub struct ExecOutput {
     /// The exit code; 128 plus the signal's number if a signal ended the command.
     pub exit_code: i32,
+    /// What the command wrote to stdout.
     pub stdout: Vec<u8>,
+    /// What the command wrote to stderr.
     pub stderr: Vec<u8>,
 }
 

@@ -6,6 +6,8 @@
 //! - [`mod@enrich`]: adds the names of a table to an identity.
 //! - [`Names`]: a table that is updated in the background and looked up without blocking.
 
+#![deny(missing_docs)]
+
 mod cache;
 mod client;
 mod condition;

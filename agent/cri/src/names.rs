@@ -19,6 +19,7 @@ use nodewarden_model::Identity;
 pub enum State {
     /// The first response is pending.
     Asking,
+    /// The last refresh succeeded; the runtime has this version.
     Reached(Version),
     /// The last refresh failed, with its cause.
     Away(String),
@@ -71,6 +72,7 @@ impl Names {
         self.shared.state.lock().clone()
     }
 
+    /// The runtime's address.
     pub fn endpoint(&self) -> &Endpoint {
         &self.shared.endpoint
     }

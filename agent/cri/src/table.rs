@@ -16,7 +16,9 @@ const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 /// One response of the runtime to both list calls.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Listing {
+    /// The response to ListPodSandbox.
     pub sandboxes: Vec<cri::PodSandbox>,
+    /// The response to ListContainers.
     pub containers: Vec<cri::Container>,
 }
 

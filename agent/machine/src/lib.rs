@@ -3,6 +3,8 @@
 //! ([`cpu_list`]), changes in directories ([`inotify`]), the size of a page ([`page`]), and Unix sockets that
 //! one process owns ([`unix_socket`]).
 
+#![deny(missing_docs)]
+
 pub mod cgroup;
 pub mod cpu_list;
 pub mod ebpf;

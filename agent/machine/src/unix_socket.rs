@@ -19,17 +19,39 @@ use nix::sys::stat::{Mode, fchmod};
 /// Added to the path while the socket is not ready: config::defaults::SOCKET_PATH_BYTES knows its length.
 const NEW: &str = ".new";
 
-/// Why a Unix socket cannot be had.
+/// Why the agent cannot serve on a Unix socket.
 #[derive(Debug, thiserror::Error)]
 pub enum SocketError {
+    /// Another process serves on the socket or holds its lock.
     #[error("another nodewarden agent{} serves on {}", pid.map(|p| format!(" (pid {p})")).unwrap_or_default(), path.display())]
-    InUse { path: PathBuf, pid: Option<u32> },
+    InUse {
+        /// The socket.
+        path: PathBuf,
+        /// The process id in the lock file; `None` if it cannot be read or the other process has no lock.
+        pid: Option<u32>,
+    },
+    /// Something else than a socket has this path; it is not removed.
     #[error("{} is there and is no socket: remove it or choose another path", path.display())]
-    NotASocket { path: PathBuf },
+    NotASocket {
+        /// The path.
+        path: PathBuf,
+    },
+    /// The path has no directory or no file name, or the listener was taken before.
     #[error("the gRPC socket's path has no file name: {}", path.display())]
-    BadPath { path: PathBuf },
+    BadPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// A system call failed.
     #[error("gRPC socket: {call} {}: {source}", path.display())]
-    Call { call: &'static str, path: PathBuf, source: io::Error },
+    Call {
+        /// Name of the call, such as `bind`.
+        call: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 impl SocketError {

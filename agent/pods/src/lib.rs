@@ -1,11 +1,13 @@
 //! What a pod needs on the node before and while it runs.
 //!
-//! From ground to top: where its files are ([`paths`]), the values of its fields ([`fields`]), its volumes ([`volume`]),
-//! its HTTP requests ([`http_get`]), where its manifest comes from ([`source`]), its status ([`status`]), the
+//! From ground to top: where its files are ([`paths`]), the values of its fields (`fields`), its volumes ([`volume`]),
+//! its HTTP requests (`http_get`), where its manifest comes from ([`source`]), its status ([`status`]), the
 //! configuration of its containers ([`spec`]), its probes ([`probes`]).
 
-pub mod fields;
-pub mod http_get;
+#![deny(missing_docs)]
+
+mod fields;
+mod http_get;
 pub mod paths;
 pub mod probes;
 pub mod source;

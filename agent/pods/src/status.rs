@@ -44,7 +44,7 @@ impl PodStatusCache {
         let mut cached = self.0.lock();
         let uid = view.pod.uid.clone();
         let before = cached.pods.insert(uid.clone(), view.clone());
-        // Compared only where somebody is notified: most agents have no subscriber.
+        // Compared only if there are subscribers: most agents have none.
         if !cached.subscribers.is_empty() && before.is_none_or(|before| before != view) {
             cached.notify(&uid);
         }

@@ -1,6 +1,8 @@
 //! What unit tests of every crate need: the recordings of a real kubelet ([`golden`]), and how a test that
 //! cannot run here says so ([`mod@skip`]).
 
+#![deny(missing_docs)]
+
 pub mod golden;
 mod skip;
 

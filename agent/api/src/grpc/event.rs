@@ -10,14 +10,31 @@ use nodewarden_model::{Detail, Event, EventType, PodRef};
 /// A message that is no event of this version.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EventError {
+    /// The time is missing or out of range.
     #[error("event {seq} has no valid time")]
-    Time { seq: u64 },
+    Time {
+        /// Sequence number of the event in the journal.
+        seq: u64,
+    },
+    /// The agent is of a later version and has types that this command does not know.
     #[error("event {seq} is of a type that this version does not know: {event_type}")]
-    Type { seq: u64, event_type: String },
+    Type {
+        /// Sequence number of the event in the journal.
+        seq: u64,
+        /// The type in the message.
+        event_type: String,
+    },
+    /// The message has no detail, or that of another type.
     #[error("event {seq} says it is {event_type} but lacks its details")]
-    Detail { seq: u64, event_type: String },
+    Detail {
+        /// Sequence number of the event in the journal.
+        seq: u64,
+        /// The type in the message.
+        event_type: String,
+    },
 }
 
+/// The message for an event of the journal.
 pub fn to_proto(event: &Event) -> proto::Event {
     proto::Event {
         seq: event.seq,

@@ -14,6 +14,7 @@ pub struct EventFilter {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unknown event type {name:?}: known are {}", known())]
 pub struct UnknownType {
+    /// The name in the request.
     pub name: String,
 }
 

@@ -19,7 +19,8 @@ use super::time;
 use nodewarden_model::GcSettings;
 use nodewarden_model::{AgentState, GcStep, ImageGc, ImagesView};
 
-pub struct Service {
+/// Implements the calls; see the module.
+pub(super) struct Service {
     state: Arc<dyn AgentState>,
     stopping: watch::Receiver<bool>,
 }
@@ -27,7 +28,8 @@ pub struct Service {
 type Answer = Result<proto::CollectGarbageResponse, Status>;
 
 impl Service {
-    pub fn new(state: Arc<dyn AgentState>, stopping: watch::Receiver<bool>) -> Self {
+    /// The service of this agent; when `stopping` becomes true, running streams end.
+    pub(super) fn new(state: Arc<dyn AgentState>, stopping: watch::Receiver<bool>) -> Self {
         Self { state, stopping }
     }
 

@@ -12,12 +12,14 @@ use tonic::{Request, Response, Status};
 use super::time;
 use nodewarden_model::{AgentState, PodView, ProbesView, Snapshot};
 
-pub struct Service {
+/// Implements the calls.
+pub(super) struct Service {
     state: Arc<dyn AgentState>,
 }
 
 impl Service {
-    pub fn new(state: Arc<dyn AgentState>) -> Self {
+    /// The service of this agent.
+    pub(super) fn new(state: Arc<dyn AgentState>) -> Self {
         Self { state }
     }
 }

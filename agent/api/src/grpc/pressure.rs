@@ -15,12 +15,14 @@ use nodewarden_model::{
     AgentState, CandidateSeen, Decision, EvictionStatus, Identity, PodNames, PressureView,
 };
 
-pub struct Service {
+/// Implements the calls.
+pub(super) struct Service {
     state: Arc<dyn AgentState>,
 }
 
 impl Service {
-    pub fn new(state: Arc<dyn AgentState>) -> Self {
+    /// The service of this agent.
+    pub(super) fn new(state: Arc<dyn AgentState>) -> Self {
         Self { state }
     }
 

@@ -40,6 +40,7 @@ pub fn counted(status: Status, pods: &[Arc<PodView>], devices: DevicesView) -> p
     }
 }
 
+/// The message for the agent's status, without the counts of pods and devices that [`counted`] adds.
 pub fn to_proto(status: Status) -> proto::GetStatusResponse {
     proto::GetStatusResponse {
         version: status.version,

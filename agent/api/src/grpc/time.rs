@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use prost_types::Timestamp as Proto;
 
+/// The protobuf message of a point in time.
 pub fn from_timestamp(time: Timestamp) -> Proto {
     // jiff gives both parts the same sign; protobuf requires nonnegative nanoseconds.
     let (seconds, nanos) = (time.as_second(), time.subsec_nanosecond());
@@ -20,6 +21,7 @@ pub fn to_timestamp(time: &Proto) -> Option<Timestamp> {
     Timestamp::new(time.seconds, time.nanos).ok()
 }
 
+/// The protobuf message of a point in time.
 pub fn from_system_time(time: SystemTime) -> Proto {
     Proto::from(time)
 }

@@ -18,10 +18,20 @@ pub enum Exposure {
 /// Why the server cannot listen.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
+    /// The address is reachable from other machines, which [`Exposure::Loopback`] does not allow.
     #[error("{address} is not a loopback address and the configuration does not expose HTTP to the network")]
-    NotLoopback { address: SocketAddr },
+    NotLoopback {
+        /// The address that was configured.
+        address: SocketAddr,
+    },
+    /// bind(2) or listen(2) failed, for example because the port is in use.
     #[error("listen on {address}: {source}")]
-    Listen { address: SocketAddr, source: io::Error },
+    Listen {
+        /// The address that was configured.
+        address: SocketAddr,
+        /// The system's error.
+        source: io::Error,
+    },
 }
 
 /// Listens on `address`.
@@ -41,7 +51,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn only_the_loopback_unless_told() {
+    async fn other_addresses_than_loopback_need_exposure() {
         for address in ["0.0.0.0:0", "[::]:0", "192.0.2.1:0", "[::ffff:192.0.2.1]:0"] {
             let refused = bind(address.parse().unwrap(), Exposure::Loopback).await;
             assert!(matches!(refused, Err(BindError::NotLoopback { .. })), "{address}");

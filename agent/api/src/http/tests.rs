@@ -76,7 +76,7 @@ async fn every_listed_path_answers_and_is_counted() {
 }
 
 #[tokio::test]
-async fn ready_only_when_told() {
+async fn ready_only_after_it_was_set_ready() {
     let server = Server::start(still(1)).await;
     assert!(server.get("/readyz").await.0.starts_with("http/1.0 503"));
     assert!(server.get("/healthz").await.0.starts_with("http/1.0 200"));
@@ -99,7 +99,7 @@ async fn summary_is_json() {
 }
 
 #[tokio::test]
-async fn images_are_told_once_they_were_looked_at() {
+async fn the_metrics_of_images_appear_once_they_were_listed() {
     let server = Server::start(still(1)).await;
     let looked = async {
         while !String::from_utf8(server.get("/metrics").await.1).unwrap().contains("\nnodewarden_images{") {
@@ -119,7 +119,7 @@ async fn pods_are_a_pod_list() {
 }
 
 #[tokio::test]
-async fn it_ends_when_told_though_a_connection_is_open() {
+async fn a_shutdown_does_not_wait_for_open_connections() {
     let server = Server::start(still(1)).await;
     let _idle = TcpStream::connect(server.address).await.unwrap();
     server.get("/healthz").await;

@@ -143,7 +143,7 @@ fn values_that_mean_none() {
 }
 
 #[test]
-fn what_does_nothing_is_told() {
+fn keys_without_effect_are_listed() {
     for (body, ignored) in [
         ("qosReserved: {memory: 50%}", "qosReserved (feature gate QOSReserved is off)"),
         ("featureGates: {InPlacePodVerticalScaling: false}", "featureGates.InPlacePodVerticalScaling"),

@@ -10,16 +10,20 @@ use memchr::memchr;
 /// The stream to which a container wrote.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
+    /// `stdout` in the file. Containers with a terminal write only to this stream.
     Stdout,
+    /// `stderr` in the file.
     Stderr,
 }
 
 /// A log entry; borrows from the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry<'a> {
+    /// When the runtime received the text.
     pub time: Timestamp,
     /// The time as written in the file; runtimes use the node's time zone.
     pub stamp: &'a str,
+    /// The stream to which the text was written.
     pub stream: Stream,
     /// Whether the line continues in another entry.
     pub partial: bool,

@@ -7,8 +7,11 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[error("{call} {}: {source}", path.display())]
 pub struct LogError {
+    /// Name of the system call, or `compress`.
     pub call: &'static str,
+    /// The log file or its directory.
     pub path: PathBuf,
+    /// The system's error.
     pub source: io::Error,
 }
 

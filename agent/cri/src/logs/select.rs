@@ -9,7 +9,9 @@ use super::{Entry, Stream};
 /// A piece of a container's output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
+    /// The stream to which the container wrote it.
     pub stream: Stream,
+    /// The text; a line may be spread over several pieces.
     pub bytes: Vec<u8>,
 }
 

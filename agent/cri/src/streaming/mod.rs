@@ -30,6 +30,7 @@ const LARGEST_INPUT: usize = 32 << 10;
 /// A command in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExecCommand {
+    /// The runtime's id of the container.
     pub container_id: String,
     /// Program and arguments.
     pub command: Vec<String>,
@@ -42,12 +43,15 @@ pub struct ExecCommand {
 /// Input for a running command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ExecInput {
+    /// Bytes for the command's standard input.
     Stdin(Vec<u8>),
     /// The end of the input.
     Close,
     /// The new size of the terminal.
     Resize {
+        /// Width in characters.
         columns: u16,
+        /// Height in lines.
         rows: u16,
     },
 }

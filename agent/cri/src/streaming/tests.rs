@@ -87,7 +87,7 @@ async fn streams_exit_codes_input_and_terminals() {
     assert_eq!(ended, (Ok(3), "out\n".into(), "err\n".into()));
     assert_eq!(start(&client, &id, "kill -9 $$", false, false).end().await.0, Ok(137));
     let none = ExecCommand { container_id: id.clone(), command: vec!["/none".into()], ..Default::default() };
-    let ((_told, input), (output, _pieces)) = (mpsc::channel(1), mpsc::channel(1));
+    let ((_sender, input), (output, _pieces)) = (mpsc::channel(1), mpsc::channel(1));
     let error = client.exec(&none, input, output).await.unwrap_err();
     assert!(matches!(&error, ExecError::NotRun { message } if message.contains("/none")), "{error}");
     // Output arrives while the command runs.

@@ -5,7 +5,9 @@ use std::fmt;
 /// Which cgroup interface a hierarchy speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
+    /// A v1 hierarchy: one mount per controller or group of controllers.
     V1,
+    /// The unified hierarchy.
     V2,
 }
 
@@ -22,15 +24,20 @@ impl fmt::Display for Version {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::EnumIter, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Controller {
+    /// CPU shares (weight) and CFS quota.
     Cpu,
     /// CPU accounting: a controller of its own on v1; on v2 every cgroup has `cpu.stat`.
     CpuAcct,
+    /// Memory limits and usage, OOM kills.
     Memory,
+    /// The number of tasks.
     Pids,
     /// `blkio` on v1, `io` on v2.
     #[strum(serialize = "blkio")]
     Io,
+    /// The CPUs and memory nodes that tasks may use.
     Cpuset,
+    /// Limits of huge pages.
     Hugetlb,
 }
 

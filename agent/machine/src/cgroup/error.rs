@@ -11,24 +11,69 @@ use super::control::{NameError, SystemdError};
 /// Finding, walking, reading or changing cgroups failed.
 #[derive(Debug, Error)]
 pub enum CgroupError {
+    /// No cgroup file system is mounted in this mount namespace.
     #[error("no cgroup file system is mounted (looked at {mountinfo})")]
-    NotMounted { mountinfo: PathBuf },
+    NotMounted {
+        /// The list of mounts that was read.
+        mountinfo: PathBuf,
+    },
+    /// A controller that the agent needs is not enabled in the kernel or not mounted.
     #[error("the {controller} controller is on no mounted cgroup hierarchy")]
-    ControllerMissing { controller: Controller },
+    ControllerMissing {
+        /// The missing controller.
+        controller: Controller,
+    },
+    /// A mounted v1 hierarchy is not listed in `/proc/self/cgroup`, so its id is not known.
     #[error("/proc/self/cgroup does not name the hierarchy mounted at {mount}")]
-    UnknownHierarchy { mount: PathBuf },
+    UnknownHierarchy {
+        /// Where the hierarchy is mounted.
+        mount: PathBuf,
+    },
+    /// A system call on a cgroup's directory or file failed.
     #[error("{call} {path}: {source}")]
-    File { call: &'static str, path: PathBuf, source: io::Error },
+    File {
+        /// Name of the call, such as `mkdir`.
+        call: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// systemd could not do it (only under the systemd driver).
     #[error(transparent)]
     Systemd(#[from] SystemdError),
+    /// The kernel refused a value.
     #[error("write {text:?} to {path}: {source}")]
-    Write { path: PathBuf, text: String, source: io::Error },
+    Write {
+        /// The file of the cgroup.
+        path: PathBuf,
+        /// What was written.
+        text: String,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// A file of a cgroup has content that the kernel does not write there.
     #[error("{path} says {text:?}, which is no value of this file")]
-    Value { path: PathBuf, text: String },
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Its content.
+        text: String,
+    },
+    /// On v2, a cgroup above does not list the controller in its `cgroup.subtree_control`.
     #[error("the {controller} controller does not come down to {path}: cgroup.controllers has {offered:?}")]
-    NotHandedDown { controller: Controller, path: PathBuf, offered: String },
+    NotHandedDown {
+        /// The controller that the cgroup needs.
+        controller: Controller,
+        /// Directory of the cgroup.
+        path: PathBuf,
+        /// The content of its `cgroup.controllers`.
+        offered: String,
+    },
+    /// A call would have created, changed or removed the root cgroup.
     #[error("the root cgroup is not ours to make, change or remove")]
     Root,
+    /// A path is not the name of a cgroup.
     #[error(transparent)]
     Name(#[from] NameError),
 }
@@ -40,7 +85,7 @@ impl CgroupError {
 }
 
 impl CgroupError {
-    /// What the kernel said, if it was the kernel that refused.
+    /// The kernel's error number; `None` if the error is not that of a system call on a cgroup file.
     pub fn errno(&self) -> Option<i32> {
         match self {
             Self::File { source, .. } | Self::Write { source, .. } => source.raw_os_error(),

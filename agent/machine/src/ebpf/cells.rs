@@ -76,10 +76,15 @@ unsafe impl Sync for Array {}
 /// CPU counters of a slot, added up over the CPUs. The buckets wrap around at 32 bits as the kernel's do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RawCpu {
+    /// Time that the tasks ran on a CPU, in nanoseconds.
     pub on_cpu_ns: u64,
+    /// Time that the tasks were runnable and waited for a CPU, in nanoseconds.
     pub wait_ns: u64,
+    /// Number of times that a task gave up its CPU by itself.
     pub voluntary: u64,
+    /// Number of times that a runnable task lost its CPU.
     pub preempted: u64,
+    /// Number of waits by length, in the buckets of the eBPF programs.
     pub wait: [u32; LATENCY_BUCKETS],
 }
 

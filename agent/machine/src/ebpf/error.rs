@@ -5,25 +5,56 @@ use std::path::PathBuf;
 
 use super::btf::BtfError;
 
-/// What can go wrong between the agent and the kernel's eBPF.
+/// Why the eBPF programs or their maps cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum KernelError {
+    /// The kernel's type information (BTF) is missing or not understood.
     #[error("the kernel's types in {path}: {source} (the kernel needs CONFIG_DEBUG_INFO_BTF)")]
-    Btf { path: PathBuf, source: BtfError },
+    Btf {
+        /// The file, `/sys/kernel/btf/vmlinux`.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: BtfError,
+    },
+    /// A file that determines how the programs are loaded cannot be read.
     #[error("cannot read {path}: {source}")]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// aya cannot parse the object, or the kernel refused its maps.
     #[error("cannot load the eBPF object: {0}")]
     Object(#[from] aya::EbpfError),
+    /// aya cannot parse the kernel's BTF.
     #[error("cannot read the kernel's types for aya: {0}")]
     AyaBtf(#[from] aya::BtfError),
+    /// The object does not have the map of this name.
     #[error("the eBPF object has no map {0}: agent and object are of different versions")]
     NoMap(&'static str),
+    /// The kernel refused a call on a map.
     #[error("eBPF map {map}: {source}")]
-    Map { map: &'static str, source: aya::maps::MapError },
+    Map {
+        /// Name of the map in the object.
+        map: &'static str,
+        /// The error of the call.
+        source: aya::maps::MapError,
+    },
+    /// mmap(2) of an array failed.
     #[error("cannot map eBPF array {map} of {bytes} bytes into memory: {source}")]
-    Mmap { map: &'static str, bytes: usize, source: io::Error },
+    Mmap {
+        /// Name of the map in the object.
+        map: &'static str,
+        /// Size of the mapping.
+        bytes: usize,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// epoll(7) on the ring buffer failed.
     #[error("cannot wait for events: {0}")]
     Poll(nix::Error),
+    /// The thread that reads the ring buffer cannot be created.
     #[error("cannot start the event reader's thread: {0}")]
     Thread(io::Error),
 }

@@ -31,6 +31,7 @@ const VMLINUX: &str = "/sys/kernel/btf/vmlinux";
 /// What determines how the programs are loaded.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
+    /// The hierarchies in which cgroups are counted.
     pub spaces: Spaces,
     /// Largest number of cgroups with counters of their own, in each hierarchy.
     pub max_cgroups: u32,
@@ -63,9 +64,13 @@ pub struct Kernel {
 
 /// The results of loading.
 pub struct Loaded {
+    /// The programs and maps.
     pub kernel: Kernel,
+    /// The counters, mapped into memory.
     pub cells: Arc<Cells>,
+    /// The free slots for cgroups.
     pub pool: SlotPool,
+    /// The ring buffer of the events.
     pub ring: RingBuf<MapData>,
 }
 

@@ -8,10 +8,14 @@ use nodewarden_ebpf_abi::{SPACES, Space};
 pub struct Spaces {
     /// Kernel's hierarchy id of each space in use (0 is the unified one).
     pub hierarchies: Vec<u32>,
-    /// Index into `hierarchies` for each use; `None` when the node has no such hierarchy.
+    /// Index into `hierarchies` of the memory controller's; `None` when the node has no such hierarchy.
     pub memory: Option<usize>,
+    /// Index into `hierarchies` of the cpu controller's; `None` when the node has no such hierarchy.
     pub cpu: Option<usize>,
+    /// Index into `hierarchies` of the one in which I/O is counted; `None` when the node has no such
+    /// hierarchy.
     pub io: Option<usize>,
+    /// Index into `hierarchies` of the v2 hierarchy; `None` when it is not mounted.
     pub unified: Option<usize>,
 }
 

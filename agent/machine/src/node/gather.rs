@@ -15,14 +15,42 @@ use crate::cpu_list::CpuList;
 /// Reading the machine failed.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
+    /// A file of the kernel cannot be read.
     #[error("{call} {}: {source}", path.display())]
-    File { call: &'static str, path: PathBuf, source: io::Error },
+    File {
+        /// What was done, as text in the message.
+        call: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A file has content that the kernel does not write there.
     #[error("{}: {text:?}: expected {expected}", path.display())]
-    Text { path: PathBuf, text: String, expected: &'static str },
+    Text {
+        /// The file.
+        path: PathBuf,
+        /// Its content.
+        text: String,
+        /// Description of what the kernel writes there.
+        expected: &'static str,
+    },
+    /// A line of `/proc/meminfo` is missing or not in kB.
     #[error("{} has no {key} in kB", path.display())]
-    Meminfo { path: PathBuf, key: &'static str },
+    Meminfo {
+        /// The file.
+        path: PathBuf,
+        /// Name of the line, such as `MemTotal`.
+        key: &'static str,
+    },
+    /// The size of the file system of the pods' local data is not known.
     #[error("statvfs {}: {source}", path.display())]
-    FileSystem { path: PathBuf, source: Errno },
+    FileSystem {
+        /// The directory with that data.
+        path: PathBuf,
+        /// The error of statvfs(3).
+        source: Errno,
+    },
 }
 
 /// Where the kernel shows what there is.

@@ -12,20 +12,26 @@ use nix::errno::Errno;
 pub struct HttpError {
     /// The URL that failed; after a redirect it is not the requested one.
     pub url: String,
+    /// What failed; its text follows the URL in the message.
     pub fault: Fault,
 }
 
 /// The cause of a failure.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
+    /// The host of the URL is not a valid name or address.
     #[error("invalid host name {0:?}")]
     Host(String),
+    /// This header of the manifest has an invalid name or value.
     #[error("invalid header {0:?}")]
     Header(String),
+    /// The path of the manifest is not valid in a URL.
     #[error("invalid path {0:?}")]
     Path(String),
+    /// The host's name has no address.
     #[error("dial tcp: lookup {host}: {}", words(source))]
     Lookup { host: String, source: io::Error },
+    /// The connection was refused or could not be opened.
     #[error("dial tcp {address}: connect: {}", words(source))]
     Connect { address: SocketAddr, source: io::Error },
     /// The connection broke.
@@ -34,25 +40,32 @@ pub enum Fault {
     /// The server closed the connection before it had responded.
     #[error("EOF")]
     Closed,
+    /// The TLS handshake failed, or the server violated the protocol later.
     #[error("tls: {0}")]
     Tls(#[from] rustls::Error),
+    /// The scheme is HTTPS and the server answered without TLS.
     #[error("server gave HTTP response to HTTPS client")]
     PlainAnswer,
+    /// What the server sent is not an HTTP response.
     #[error("malformed HTTP response {begin:?}: {source}")]
     Malformed {
         /// The first line received.
         begin: String,
         source: hyper::Error,
     },
+    /// Another error of the HTTP protocol.
     #[error("{}", chain(.0))]
     Exchange(hyper::Error),
     /// The response began, but its body is incomplete.
     #[error("reading the body: {0}")]
     Body(Box<Fault>),
+    /// A redirect has this `Location`, which is not a URL.
     #[error("failed to parse Location header {0:?}")]
     Location(String),
+    /// A redirect leads to a URL with this scheme, which is neither http nor https.
     #[error("unsupported protocol scheme {0:?}")]
     Scheme(String),
+    /// The response to the tenth request was still a redirect.
     #[error("stopped after {} redirects", super::MOST_REQUESTS)]
     Redirects,
 }

@@ -38,6 +38,7 @@ const LONGEST_BODY: usize = 10 << 10;
 /// The final response of a server.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Response {
+    /// The HTTP status code, such as 200.
     pub status: u16,
     /// The first bytes of the body, at most 10 KiB.
     pub body: Vec<u8>,

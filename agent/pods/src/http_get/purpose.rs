@@ -3,7 +3,9 @@
 /// The purpose of a request, sent to the server as `User-Agent`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
+    /// A probe: `kube-probe/<version>`.
     Probe,
+    /// A lifecycle hook: `kube-lifecycle/<version>`.
     Hook,
 }
 

@@ -11,8 +11,11 @@ use nodewarden_model::Verdict;
 pub struct ProbeMemory {
     /// The container's id; the state is not used for another container.
     pub container: String,
+    /// The startup probe; the default if the container has none.
     pub startup: ProbeState,
+    /// The readiness probe; the default if the container has none.
     pub readiness: ProbeState,
+    /// The liveness probe; the default if the container has none.
     pub liveness: ProbeState,
 }
 
@@ -34,6 +37,7 @@ impl ProbeMemory {
         Self { container: container.to_owned(), ..Self::default() }
     }
 
+    /// The state of the probe of this kind.
     pub fn of(&self, kind: ProbeKind) -> &ProbeState {
         match kind {
             ProbeKind::Startup => &self.startup,
@@ -42,6 +46,7 @@ impl ProbeMemory {
         }
     }
 
+    /// The state of the probe of this kind, to be changed.
     pub fn of_mut(&mut self, kind: ProbeKind) -> &mut ProbeState {
         match kind {
             ProbeKind::Startup => &mut self.startup,

@@ -28,6 +28,7 @@ const LONGEST: u64 = 10 << 20;
 /// The directory and what was last read in it.
 #[derive(Debug)]
 pub struct Manifests {
+    /// The manifest directory (`staticPodPath`).
     dir: PathBuf,
     /// Goes into the uid of pods that have none, as with the kubelet.
     node: String,
@@ -55,6 +56,8 @@ struct KnownFile {
 }
 
 impl Manifests {
+    /// An empty list of manifests of the directory `dir`; nothing is read yet. `node` is the node's name,
+    /// which ends the names of static pods.
     pub fn new(dir: &Path, node: &str) -> Self {
         Self {
             dir: dir.to_owned(),

@@ -15,6 +15,7 @@ use nodewarden_manifest::{find, signal};
 /// The facts about a run of a container that are known just before it is created.
 #[derive(Debug, Clone, Copy)]
 pub struct Beginning<'a> {
+    /// Number of earlier runs of this container in the pod: CRI's `attempt`, and part of the log file's name.
     pub attempt: u32,
     /// The pod's addresses; empty on the host network.
     pub ips: &'a [IpAddr],

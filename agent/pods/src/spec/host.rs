@@ -12,10 +12,13 @@ use nodewarden_qos::Node;
 /// The node for which pods are configured.
 #[derive(Debug, Clone, Copy)]
 pub struct Host<'a> {
+    /// The node's reserved and allocatable resources and the settings of its cgroups.
     pub node: Node<'a>,
+    /// Name of the node in `spec.nodeName` and `fieldRef`s.
     pub node_name: &'a str,
     /// The node's addresses, the preferred one first.
     pub host_ips: &'a [IpAddr],
+    /// The settings of pods: DNS, log directory, seccomp default.
     pub pods: &'a PodSettings,
     /// `resolvConf`, parsed ([`super::dns::Resolv::read`]).
     pub resolv: &'a Resolv,

@@ -22,11 +22,13 @@ pub fn ids_from_json(text: &str) -> Option<BTreeMap<String, DevicesPerNuma>> {
 /// The additions of all allocated devices to a container's configuration.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DeviceInjection {
+    /// Environment variables; the manifest's own of the same name win.
     pub envs: BTreeMap<String, String>,
     /// Path in the container, path on the host, and whether it is read-only. In the order of the resources.
     pub mounts: Vec<(String, String, bool)>,
     /// Path in the container, path on the host, and permissions.
     pub devices: Vec<(String, String, String)>,
+    /// Annotations of the plugins, without [`DEVICES`].
     pub annotations: BTreeMap<String, String>,
     /// Fully qualified CDI names.
     pub cdi: BTreeSet<String>,
@@ -38,6 +40,7 @@ pub struct DeviceInjection {
 }
 
 impl DeviceInjection {
+    /// Whether no device is allocated to the container.
     pub fn is_empty(&self) -> bool {
         self.ids.is_empty()
     }

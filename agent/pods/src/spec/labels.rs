@@ -8,22 +8,31 @@ use k8s_openapi::api::core::v1;
 use super::Host;
 use nodewarden_manifest::Pod;
 
+/// Label with the pod's name.
 pub const POD_NAME: &str = "io.kubernetes.pod.name";
+/// Label with the pod's namespace.
 pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
+/// Label with the pod's uid; for a static pod the kubelet computes it from the manifest.
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
+/// Label with the container's name in its pod.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
 /// Label with the agent that owns a sandbox or container. Those with another value or without the label are never
 /// touched.
 pub const OWNER: &str = "nodewarden.io/owner";
 
-pub const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
-pub const HASH: &str = "io.kubernetes.container.hash";
-pub const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
-pub const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// Annotation with the number of earlier runs of the container in this pod.
+pub(super) const RESTART_COUNT: &str = "io.kubernetes.container.restartCount";
+/// Annotation with the hash of the manifest's fields whose change requires a new container.
+pub(super) const HASH: &str = "io.kubernetes.container.hash";
+/// Annotation with the path in the container of the file whose content becomes the message of its status.
+pub(super) const TERMINATION_MESSAGE_PATH: &str = "io.kubernetes.container.terminationMessagePath";
+/// Annotation with `terminationMessagePolicy`: `File` or `FallbackToLogsOnError`.
+pub(super) const TERMINATION_MESSAGE_POLICY: &str = "io.kubernetes.container.terminationMessagePolicy";
+/// Annotation with the pod's grace period in seconds, for a pod that has to be ended without its manifest.
 pub const TERMINATION_GRACE_PERIOD: &str = "io.kubernetes.pod.terminationGracePeriod";
 
 /// `terminationMessagePath` of a container that sets none.
-pub const DEFAULT_TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
+pub(super) const DEFAULT_TERMINATION_MESSAGE_PATH: &str = "/dev/termination-log";
 
 /// The pod's own labels and those by which the agent finds the sandbox.
 pub(super) fn sandbox_labels(pod: &Pod, host: &Host) -> HashMap<String, String> {

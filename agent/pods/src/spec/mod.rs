@@ -17,11 +17,11 @@ mod field;
 mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
-pub mod hooks;
+mod hooks;
 mod host;
 mod hostname;
 mod hosts;
-pub mod injection;
+mod injection;
 pub mod labels;
 mod mounts;
 mod ports;

@@ -8,40 +8,80 @@ use nix::errno::Errno;
 /// Why a volume could not be prepared or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
+    /// A system call on a file of a volume failed.
     #[error("{call} {}: {source}", path.display())]
-    File { call: &'static str, path: PathBuf, source: io::Error },
+    File {
+        /// What was done, as text in the message (`create`, `mount`).
+        call: &'static str,
+        /// The file or directory concerned.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
     /// The check of a `hostPath` failed; the message is the kubelet's (pkg/volume/hostpath).
     #[error("hostPath type check failed: {} {fault}", path.display())]
-    HostPath { path: PathBuf, fault: HostPathFault },
+    HostPath {
+        /// The path on the host.
+        path: PathBuf,
+        /// How it differs from the type.
+        fault: HostPathFault,
+    },
     /// A link or `..` leads out of the volume, or the path was changed meanwhile.
     #[error("{} leads out of the volume {}", path.display(), root.display())]
-    Escape { root: PathBuf, path: PathBuf },
+    Escape {
+        /// Directory of the volume.
+        root: PathBuf,
+        /// The path that leads out of it.
+        path: PathBuf,
+    },
+    /// The medium of an `emptyDir` is `HugePages` without a size, and the containers' limits name no page
+    /// size or several.
     #[error("medium HugePages needs huge pages of one size among the containers' limits")]
     PageSize,
+    /// The volume is of a kind that needs a cluster's API server, or the medium of an `emptyDir` is not
+    /// known.
     #[error("this kind of volume needs a cluster")]
     Unsupported,
+    /// A field reference of a `downwardAPI` volume has no value.
     #[error("{path}: {source}")]
-    Field { path: String, source: crate::fields::FieldError },
+    Field {
+        /// Path of the file in the volume.
+        path: String,
+        /// Why the reference has no value.
+        source: crate::fields::FieldError,
+    },
     /// Something is still mounted at this path.
     #[error("{} is still mounted and was left alone", .0.display())]
     Mounted(PathBuf),
+    /// An error with the volume that it concerns.
     #[error("volume {volume:?}: {source}")]
-    Of { volume: String, source: Box<VolumeError> },
+    Of {
+        /// Name of the volume in the manifest.
+        volume: String,
+        /// What failed.
+        source: Box<VolumeError>,
+    },
 }
 
 /// Why a `hostPath` does not match its type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum HostPathFault {
+    /// The type is `Directory`.
     #[error("is not a directory")]
     Directory,
+    /// The type is `File`.
     #[error("is not a file")]
     File,
+    /// The type is `Socket`.
     #[error("is not a socket file")]
     Socket,
+    /// The type is `CharDevice`.
     #[error("is not a character device")]
     CharDevice,
+    /// The type is `BlockDevice`.
     #[error("is not a block device")]
     BlockDevice,
+    /// The type in the manifest is none of the kubelet's.
     #[error("is of a type that is not known")]
     Type,
 }

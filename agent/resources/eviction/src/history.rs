@@ -181,12 +181,12 @@ mod tests {
         let path = dir.path().join(NAME);
         let text = fs::read_to_string(&path).unwrap();
         fs::write(&path, text.replace("shop", "shep")).unwrap();
-        let (anew, problem) = History::open(dir.path());
-        let told = problem.unwrap().to_string();
-        assert!(told.contains("checksum") && told.contains("decisions.json.damaged"), "{told}");
-        assert!(anew.newest().is_empty());
-        anew.add(decision(1));
-        anew.settle();
+        let (reopened, problem) = History::open(dir.path());
+        let message = problem.unwrap().to_string();
+        assert!(message.contains("checksum") && message.contains("decisions.json.damaged"), "{message}");
+        assert!(reopened.newest().is_empty());
+        reopened.add(decision(1));
+        reopened.settle();
         assert_eq!(numbers(&History::open(dir.path()).0), [1]);
     }
 

@@ -159,8 +159,11 @@ mod tests {
         let most = waits.update(&then, SECOND * 2, BOUND, none);
         assert_eq!(most, Most { pod: "a".into(), waited: 30_000_000 });
         // Another cgroup of the same path has its own total.
-        let anew = [waited("a", "/a/1", 9, 2000), waited("b", "/b/1", 3, 960)];
-        assert_eq!(waits.update(&anew, SECOND, BOUND, none), Most { pod: "b".into(), waited: 1_000_000 });
+        let recreated = [waited("a", "/a/1", 9, 2000), waited("b", "/b/1", 3, 960)];
+        assert_eq!(
+            waits.update(&recreated, SECOND, BOUND, none),
+            Most { pod: "b".into(), waited: 1_000_000 }
+        );
     }
 
     #[test]

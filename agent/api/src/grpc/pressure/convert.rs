@@ -5,6 +5,7 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use super::super::time;
 use nodewarden_model::{CandidateSeen, ConditionSeen, Decision, DecisionStep, PressureView, SignalSeen};
 
+/// The message for the node's conditions and the last readings of its signals.
 pub fn pressure(own: PressureView) -> proto::NodePressure {
     proto::NodePressure {
         conditions: own.conditions.into_iter().map(condition).collect(),
@@ -36,6 +37,7 @@ fn signal(own: &SignalSeen) -> proto::SignalReading {
     }
 }
 
+/// The message for a decision of the eviction manager.
 pub fn decision(own: &Decision) -> proto::Decision {
     let candidate = |own: &CandidateSeen| proto::DecisionCandidate {
         uid: own.uid.clone(),
@@ -67,6 +69,7 @@ pub fn decision(own: &Decision) -> proto::Decision {
     }
 }
 
+/// The reading of a message, for the command line.
 pub fn signal_seen(own: &proto::SignalReading) -> SignalSeen {
     SignalSeen {
         signal: own.signal.clone(),

@@ -58,7 +58,7 @@ async fn decisions_of_the_node_and_of_a_pod() {
 }
 
 #[tokio::test]
-async fn a_pod_that_is_nowhere_is_told_from_one_that_nothing_was_decided_about() {
+async fn an_unknown_pod_and_one_without_decisions_get_different_answers() {
     let (_running, mut client) = serving(Node::default().with_decisions(Vec::new())).await;
     let asked = |pod: &str| proto::ListDecisionsRequest { pod: pod.into(), ..Default::default() };
     for here in ["8c5e", "cart-5d9c", "shop/cart-5d9c", ""] {

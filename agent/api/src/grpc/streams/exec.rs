@@ -1,7 +1,7 @@
 //! Passes input and output of a command between the client and the runtime.
 
 use nodewarden_proto::nodewarden::v1 as proto;
-use proto::exec_request::Message as Told;
+use proto::exec_request::Message as Input;
 use proto::exec_response::Message as Said;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::Stream;
@@ -24,7 +24,7 @@ pub async fn stream(
     mut end: watch::Receiver<bool>,
 ) -> Result<impl Stream<Item = Answer> + Send + 'static, Status> {
     let start = match requests.message().await? {
-        Some(proto::ExecRequest { message: Some(Told::Start(start)) }) => start,
+        Some(proto::ExecRequest { message: Some(Input::Start(start)) }) => start,
         _ => return Err(Status::invalid_argument("the first message must be start")),
     };
     if start.command.is_empty() {
@@ -41,7 +41,7 @@ pub async fn stream(
     };
     let (answers, receiver) = mpsc::channel::<Answer>(16);
     tokio::spawn(async move {
-        let (input, told) = mpsc::channel(16);
+        let (input, received) = mpsc::channel(16);
         let (output, pieces) = mpsc::channel(16);
         let work = async {
             let _gone = answers.send(say(Said::Chosen(chosen))).await;
@@ -50,7 +50,7 @@ pub async fn stream(
             }
             let ended = async {
                 // The sender of output is dropped at the end of the command, so all output is forwarded before the exit code.
-                let ended = runtime.exec(&command, told, output).await;
+                let ended = runtime.exec(&command, received, output).await;
                 ended.map_err(|e| status(&e))
             };
             let (ended, ()) = tokio::join!(ended, forward(pieces, &answers));
@@ -91,13 +91,13 @@ fn say(message: Said) -> Answer {
 /// Passes on the client's input until it ends or the client disconnects.
 async fn feed(mut requests: Streaming<proto::ExecRequest>, input: &mpsc::Sender<ExecInput>, stdin: bool) {
     while let Ok(Some(request)) = requests.message().await {
-        let told = match request.message {
-            Some(Told::Stdin(bytes)) if stdin => ExecInput::Stdin(bytes),
-            Some(Told::Resize(size)) => resize(size),
-            Some(Told::CloseStdin(_)) if stdin => ExecInput::Close,
+        let passed = match request.message {
+            Some(Input::Stdin(bytes)) if stdin => ExecInput::Stdin(bytes),
+            Some(Input::Resize(size)) => resize(size),
+            Some(Input::CloseStdin(_)) if stdin => ExecInput::Close,
             _ => continue,
         };
-        if input.send(told).await.is_err() {
+        if input.send(passed).await.is_err() {
             return;
         }
     }

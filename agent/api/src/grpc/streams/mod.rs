@@ -33,14 +33,15 @@ pub struct Sources {
 }
 
 /// Implements the calls.
-pub struct Service {
+pub(super) struct Service {
     state: Arc<dyn AgentState>,
     sources: Sources,
     stopping: watch::Receiver<bool>,
 }
 
 impl Service {
-    pub fn new(state: Arc<dyn AgentState>, sources: Sources, stopping: watch::Receiver<bool>) -> Self {
+    /// The service of this agent; when `stopping` becomes true, running streams end.
+    pub(super) fn new(state: Arc<dyn AgentState>, sources: Sources, stopping: watch::Receiver<bool>) -> Self {
         Self { state, sources, stopping }
     }
 }

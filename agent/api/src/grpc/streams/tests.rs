@@ -214,10 +214,10 @@ async fn commands_in_a_real_container() {
 
     let exec = async |start: proto::ExecStart, input: &[proto::exec_request::Message]| {
         use proto::exec_response::Message::{Chosen, Ended, Stderr, Stdout};
-        let (told, requests) = tokio::sync::mpsc::channel(16);
+        let (sender, requests) = tokio::sync::mpsc::channel(16);
         let start = proto::exec_request::Message::Start(proto::ExecStart { pod: "cart".into(), ..start });
         for message in [start].iter().chain(input) {
-            told.send(proto::ExecRequest { message: Some(message.clone()) }).await.unwrap();
+            sender.send(proto::ExecRequest { message: Some(message.clone()) }).await.unwrap();
         }
         let mut answers = agent.client.clone().exec(ReceiverStream::new(requests)).await?.into_inner();
         let mut said = (Vec::new(), String::new(), String::new(), -1);

@@ -5,6 +5,7 @@ use std::fmt;
 /// An upper limit that may be absent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Bound {
+    /// This number; the unit is that of the limit.
     At(u64),
     /// No limit: `max` on v2. Greater than every number.
     Max,

@@ -9,12 +9,15 @@ use crate::cgroup::CgroupError;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display, strum::EnumString)]
 #[strum(serialize_all = "lowercase")]
 pub enum DriverKind {
+    /// Cgroups are created as directories.
     Cgroupfs,
+    /// Cgroups are created as units of systemd, over D-Bus.
     Systemd,
 }
 
 /// What differs between the drivers. A path is a cgroup's below the mounts (`/kubepods/burstable`).
 pub trait Driver: Send + Sync + fmt::Debug {
+    /// Which of the two drivers this is.
     fn kind(&self) -> DriverKind;
 
     /// The path that this driver gives to a name.

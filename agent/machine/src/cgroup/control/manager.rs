@@ -16,11 +16,14 @@ use crate::cgroup::{CgroupError, Layout};
 /// In which hierarchies a cgroup has its directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Presence {
+    /// In none of the hierarchies.
     Nowhere,
     /// Half made or half removed: these directories are not there.
     Partly {
+        /// The directories that do not exist.
         missing: Vec<PathBuf>,
     },
+    /// In each hierarchy whose controllers are used.
     Everywhere,
 }
 

@@ -22,18 +22,47 @@ pub struct CgroupName(Vec<String>);
 /// A name that no cgroup can have.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum NameError {
+    /// A part has no characters, as between the two slashes of `/a//b`.
     #[error("the cgroup name {name:?} has an empty part")]
-    EmptyPart { name: String },
+    EmptyPart {
+        /// The part: empty.
+        name: String,
+    },
+    /// A part is `.` or `..`.
     #[error("the part {part:?} of a cgroup name means another directory")]
-    Dots { part: String },
+    Dots {
+        /// The part.
+        part: String,
+    },
+    /// A part contains `/`, a newline or a NUL.
     #[error("the part {part:?} of a cgroup name contains {found:?}")]
-    Character { part: String, found: char },
+    Character {
+        /// The part.
+        part: String,
+        /// The first such character.
+        found: char,
+    },
+    /// A part is longer than the name of a directory may be.
     #[error("the part {part:?} of a cgroup name is longer than {LONGEST_PART} bytes")]
-    TooLong { part: String },
+    TooLong {
+        /// The part.
+        part: String,
+    },
+    /// A path of the cgroupfs driver does not begin with `/`.
     #[error("the cgroup path {path:?} does not begin with /")]
-    NotAbsolute { path: String },
+    NotAbsolute {
+        /// The path.
+        path: String,
+    },
+    /// A path of the systemd driver does not end in `.slice`, or its directories are not the parents that the
+    /// slice's name gives.
     #[error("{path:?} is not where systemd puts the slice of its last part ({expected:?})")]
-    NotASlice { path: String, expected: String },
+    NotASlice {
+        /// The path.
+        path: String,
+        /// The path that systemd gives to the slice, or the name with `.slice` at its end.
+        expected: String,
+    },
 }
 
 impl CgroupName {

@@ -22,7 +22,7 @@ use nix::unistd::Pid;
 
 pub use error::DaemonError;
 pub use place::Place;
-pub use process::{Process, to_move};
+use process::{Process, to_move};
 pub use runtime::find as find_runtime;
 
 /// `oom_score_adj` of the container runtime: the kubelet's `dockerOOMScoreAdj`.
@@ -49,6 +49,7 @@ pub struct Daemons {
 pub struct Runtime {
     /// Its CRI socket.
     pub socket: PathBuf,
+    /// The cgroup for its processes.
     pub place: Place,
 }
 
@@ -57,20 +58,25 @@ pub struct Runtime {
 pub struct System {
     /// The root cgroup of one hierarchy: on v1 the kubelet takes that of `devices`.
     pub root: PathBuf,
+    /// The cgroup for those processes.
     pub place: Place,
 }
 
 /// What was done, and what could not be.
 #[derive(Debug, Default)]
 pub struct Report {
+    /// Processes that were moved to another cgroup.
     pub moved: Vec<Moved>,
+    /// Processes whose `oom_score_adj` was changed.
     pub adjusted: Vec<Adjusted>,
+    /// What failed; it is tried again by the next call.
     pub problems: Vec<DaemonError>,
 }
 
 /// A process that is now elsewhere.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
+    /// The process.
     pub pid: Pid,
     /// Its `comm`.
     pub name: String,
@@ -81,9 +87,13 @@ pub struct Moved {
 /// A process whose `oom_score_adj` is now another.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adjusted {
+    /// The process.
     pub pid: Pid,
+    /// Its `comm`.
     pub name: String,
+    /// The value before.
     pub from: i32,
+    /// The value now.
     pub to: i32,
 }
 

@@ -41,9 +41,9 @@ fn the_machines_processes() {
     for pid in own {
         // The kubelet's sign of a kernel thread. A process may also end meanwhile: it has no program any more
         // before it counts as ended.
-        let is_told = || fs::read_link(format!("/proc/{pid}/exe")).is_ok() || is_gone(pid);
+        let is_settled = || fs::read_link(format!("/proc/{pid}/exe")).is_ok() || is_gone(pid);
         let until = Instant::now() + Duration::from_secs(2);
-        while !is_told() {
+        while !is_settled() {
             assert!(Instant::now() < until, "{pid} {}", process::name(pid));
             std::thread::sleep(Duration::from_millis(1));
         }

@@ -64,19 +64,19 @@ async fn ten_kibibytes_of_a_body() {
 #[tokio::test]
 async fn a_flood_is_shut_out() {
     for head in ["HTTP/1.1 200 OK\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 999999999999\r\n\r\n"] {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let mut tell = Some(tell);
+        let (result_sender, result) = tokio::sync::oneshot::channel();
+        let mut result_sender = Some(result_sender);
         let server = Server::at("127.0.0.1:0", move |mut stream, _| {
-            let tell = tell.take().unwrap();
+            let result_sender = result_sender.take().unwrap();
             async move {
                 server::request(&mut stream).await.unwrap();
                 tokio::io::AsyncWriteExt::write_all(&mut stream, head.as_bytes()).await.unwrap();
-                tell.send(server::flood(&mut stream).await).unwrap();
+                result_sender.send(server::flood(&mut stream).await).unwrap();
             }
         })
         .await;
         assert_eq!(plain(&server, "/").await.unwrap().body, vec![b'x'; LONGEST_BODY]);
-        let written = timeout(LIMIT, told).await.expect("it was reset").unwrap();
+        let written = timeout(LIMIT, result).await.expect("it was reset").unwrap();
         assert!(written > LONGEST_BODY);
     }
 }

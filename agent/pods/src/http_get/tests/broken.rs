@@ -100,22 +100,22 @@ async fn an_endless_head() {
 #[tokio::test]
 async fn hangs() {
     for begin in ["", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"] {
-        let (tell, told) = tokio::sync::oneshot::channel();
-        let mut tell = Some(tell);
+        let (result_sender, result) = tokio::sync::oneshot::channel();
+        let mut result_sender = Some(result_sender);
         let server = Server::at("127.0.0.1:0", move |mut stream, _| {
-            let tell = tell.take().unwrap();
+            let result_sender = result_sender.take().unwrap();
             async move {
                 server::request(&mut stream).await.unwrap();
                 stream.write_all(begin.as_bytes()).await.unwrap();
                 let end = tokio::io::AsyncReadExt::read(&mut stream, &mut [0]).await;
-                tell.send(end.map_err(|error| error.kind())).unwrap();
+                result_sender.send(end.map_err(|error| error.kind())).unwrap();
             }
         })
         .await;
         let action = action(Scheme::Http, server.port, "/");
         let waited = timeout(Duration::from_millis(200), get(&action, "127.0.0.1", Purpose::Probe)).await;
         assert!(waited.is_err(), "{waited:?}");
-        let end = timeout(LIMIT, told).await.expect("the server is told").unwrap();
+        let end = timeout(LIMIT, result).await.expect("the server did not notice the end").unwrap();
         assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
     }
 }

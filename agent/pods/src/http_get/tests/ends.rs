@@ -83,7 +83,7 @@ async fn no_time_wait() {
         ("secure", &secure, Scheme::Https),
     ] {
         let action = action(scheme, server.port, "/");
-        // A port may be somebody's former one.
+        // Another server may have used the same port before.
         let before = sockets(server.port);
         let mut answered = 0;
         for _ in 0..20 {
@@ -102,35 +102,36 @@ async fn no_time_wait() {
 #[tokio::test]
 async fn no_task_runs_outside_the_request() {
     let acceptor = server::acceptor(&["h2"], &[&TLS13]);
-    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let (result_sender, mut result) = tokio::sync::mpsc::unbounded_channel();
     let server = Server::at("127.0.0.1:0", move |stream, _| {
-        let (acceptor, tell) = (acceptor.clone(), tell.clone());
+        let (acceptor, result_sender) = (acceptor.clone(), result_sender.clone());
         async move {
             let mut stream = acceptor.accept(stream).await.unwrap();
             // The preface, and an empty SETTINGS back: the request is under way.
             stream.read_exact(&mut [0; 24]).await.unwrap();
             stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await.unwrap();
-            tell.send(None).unwrap();
+            result_sender.send(None).unwrap();
             let end = loop {
                 match stream.read(&mut [0; 4096]).await {
                     Ok(n) if n > 0 => {}
                     end => break end,
                 }
             };
-            tell.send(Some(end.map_err(|error| error.kind()))).unwrap();
+            result_sender.send(Some(end.map_err(|error| error.kind()))).unwrap();
         }
     })
     .await;
     let action = action(Scheme::Https, server.port, "/");
     let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(tasks(), 1, "who accepts");
+    assert_eq!(tasks(), 1, "the task that accepts");
     {
         let asking = pin!(get(&action, "127.0.0.1", Purpose::Probe));
-        let begun = pin!(async { assert_eq!(told.recv().await, Some(None)) });
+        let begun = pin!(async { assert_eq!(result.recv().await, Some(None)) });
         let first = timeout(LIMIT, select(asking, begun)).await.unwrap();
         assert!(matches!(first, Either::Right(_)));
-        assert_eq!(tasks(), 2, "and whom it serves");
+        assert_eq!(tasks(), 2, "and the one that serves the connection");
     }
-    let end = timeout(LIMIT, told.recv()).await.expect("it was let go").unwrap().unwrap();
+    let end =
+        timeout(LIMIT, result.recv()).await.expect("the server did not notice the end").unwrap().unwrap();
     assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
 }

@@ -90,7 +90,7 @@ pub async fn flood<S: AsyncWrite + Unpin>(stream: &mut S) -> usize {
     written
 }
 
-/// TLS with a certificate that nobody signed, for another name.
+/// TLS with a self-signed certificate for another name.
 pub fn acceptor(protocols: &[&str], versions: &[&'static rustls::SupportedProtocolVersion]) -> TlsAcceptor {
     let made = rcgen::generate_simple_self_signed(vec!["elsewhere.example".to_owned()]).unwrap();
     let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).unwrap();

@@ -117,7 +117,10 @@ impl fmt::Debug for Probes {
 pub struct Watched {
     handle: Arc<Handle>,
     number: u64,
+    /// The id with which the container was registered.
     container_id: String,
+    /// The pod's address when the container was registered; a container whose pod has another address must be
+    /// registered again.
     address: Option<IpAddr>,
 }
 

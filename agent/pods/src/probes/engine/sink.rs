@@ -20,9 +20,11 @@ pub trait ProbeSink: Send + Sync {
 /// A change of a probe's result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Change {
+    /// The probe whose result changed.
     pub kind: ProbeKind,
     /// The previous result; `None` if this is the first.
     pub from: Option<Verdict>,
+    /// The new result.
     pub to: Verdict,
     /// Output of the run that reached the threshold.
     pub output: String,

@@ -84,7 +84,7 @@ async fn settle(saved: Option<BoxFuture<'static, ()>>, id: Id, then: Option<Unbo
         error!("saving what a probe came to panicked: {}", words(panic.as_ref()));
     }
     if let Some(sender) = then {
-        // Nobody listens when the runtime ends.
+        // The receiver is gone once the runtime ends.
         let _ = sender.send(Message::Settled(id));
     }
 }

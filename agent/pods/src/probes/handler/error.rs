@@ -8,10 +8,20 @@ use nodewarden_cri::RuntimeError;
 pub enum ProbeError {
     /// The command could not be run in the container.
     #[error("exec {command:?}: {source}")]
-    Exec { command: String, source: RuntimeError },
+    Exec {
+        /// Program and arguments, separated by spaces.
+        command: String,
+        /// The failed call of the runtime.
+        source: RuntimeError,
+    },
     /// The runtime responds neither to this call nor to another.
     #[error("exec {command:?}: the runtime does not answer: {source}")]
-    Silent { command: String, source: RuntimeError },
+    Silent {
+        /// Program and arguments, separated by spaces.
+        command: String,
+        /// The call that had no response.
+        source: RuntimeError,
+    },
     /// The request cannot be sent, the response is incomplete, or the machine lacks the resources for a connection.
     #[error("{0}")]
     Http(#[from] HttpError),

@@ -31,8 +31,8 @@ fn judged(done: Result<Response, HttpError>) -> Result<Answer, ProbeError> {
     let response = match done {
         Ok(response) => response,
         Err(error) => {
-            let nobodys = matches!(error.fault, Fault::Host(_) | Fault::Path(_) | Fault::Body(_));
-            if nobodys || error.fault.is_ours() {
+            let not_sent_or_cut = matches!(error.fault, Fault::Host(_) | Fault::Path(_) | Fault::Body(_));
+            if not_sent_or_cut || error.fault.is_ours() {
                 return Err(error.into());
             }
             return Ok(Answer { outcome: Outcome::Failure, output: cut(error.to_string()) });
@@ -103,13 +103,13 @@ mod tests {
             let output = format!("Get \"http://10.0.0.1:80/\": {output}");
             assert_eq!(answer, Answer { outcome: Outcome::Failure, output });
         }
-        for nobodys in [
+        for not_sent_or_cut in [
             Fault::Host("a b".into()),
             Fault::Body(Box::new(Fault::Closed)),
             connect(libc::EMFILE),
             connect(libc::EADDRNOTAVAIL),
         ] {
-            assert!(matches!(judged(fault(nobodys)), Err(ProbeError::Http(_))));
+            assert!(matches!(judged(fault(not_sent_or_cut)), Err(ProbeError::Http(_))));
         }
     }
 

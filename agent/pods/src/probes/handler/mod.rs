@@ -47,6 +47,7 @@ pub struct Handlers<R = Client> {
 }
 
 impl Handlers {
+    /// A prober whose commands are run by the runtime of this client.
     pub fn new(client: Client) -> Self {
         Self { runtime: client }
     }

@@ -56,7 +56,7 @@ fn several_sources_are_merged_by_name_and_uid() {
         (&[("/m/a", "x", "1")], &[("api:x", "x", "2")], Some(("x", "api:x")), "api:x x", 1),
         (&[("/m/a", "x", "1")], &[("api:y", "y", "1")], None, "/m/a x", 1),
         (&[("/m/a", "x", "1")], &[("api:y", "y", "1")], Some(("y", "api:y")), "api:y y", 1),
-        // What ran from a source that no longer has it is in nobody's way.
+        // A pod whose source no longer has it does not take the name from another source's pod.
         (&[("/m/a", "x", "1")], &[], Some(("x", "api:x")), "/m/a x", 0),
     ] {
         let all = [first, second].map(|pods| Desired { pods: sourced(pods), ..Desired::default() });

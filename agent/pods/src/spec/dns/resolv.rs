@@ -7,21 +7,38 @@ use std::path::{Path, PathBuf};
 /// A resolver configuration.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Resolv {
+    /// The addresses of all `nameserver` lines, in the order of the file.
     pub nameservers: Vec<String>,
+    /// The domains of the last `search` line, without a dot at the end.
     pub searches: Vec<String>,
+    /// The options of all `options` lines, each once (`ndots:5`).
     pub options: Vec<String>,
 }
 
 /// Why the node's resolver configuration is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum ResolvError {
+    /// The file that `resolvConf` names cannot be read.
     #[error("read {}: {source}", path.display())]
-    Read { path: PathBuf, source: io::Error },
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A `nameserver` line has no address.
     #[error("{}, line {line}: nameserver without an address", path.display())]
-    NoAddress { path: PathBuf, line: usize },
+    NoAddress {
+        /// The file.
+        path: PathBuf,
+        /// Number of the line, from 1.
+        line: usize,
+    },
 }
 
 impl Resolv {
+    /// Reads and parses the file that `resolvConf` names.
+    ///
     /// # Errors
     /// The file cannot be read, or a `nameserver` line has no address.
     pub fn read(path: &Path) -> Result<Self, ResolvError> {

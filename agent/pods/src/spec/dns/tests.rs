@@ -66,7 +66,7 @@ fn no_resolver_at_all() {
 }
 
 #[test]
-fn what_is_too_much_is_left_out_and_told() {
+fn entries_beyond_the_limits_are_dropped_with_a_warning() {
     let mut fixture = Fixture::new();
     fixture.resolv.nameservers = (1..=5).map(|n| format!("192.0.2.{n}")).collect();
     fixture.resolv.searches = (0..40).map(|n| format!("d{n}")).collect();

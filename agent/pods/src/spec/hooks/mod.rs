@@ -25,20 +25,38 @@ pub enum Handler {
     Exec(Vec<String>),
     /// A request; every response is success, as in the kubelet.
     HttpGet(HttpGetAction),
+    /// Waits this long and succeeds.
     Sleep(Duration),
 }
 
 /// Why a hook failed.
 #[derive(Debug, thiserror::Error)]
 pub enum HookError {
+    /// The runtime could not run the command, or did not report its end.
     #[error("exec hook {command:?}: {source}")]
-    Runtime { command: Vec<String>, source: RuntimeError },
+    Runtime {
+        /// Program and arguments.
+        command: Vec<String>,
+        /// The failed call.
+        source: RuntimeError,
+    },
+    /// The command ended with an exit code other than 0.
     #[error("exec hook {command:?} exited with {exit_code}, message: {output:?}")]
-    Failed { command: Vec<String>, exit_code: i32, output: String },
+    Failed {
+        /// Program and arguments.
+        command: Vec<String>,
+        /// The exit code.
+        exit_code: i32,
+        /// The first 1024 bytes of its output, stdout before stderr.
+        output: String,
+    },
+    /// The request could not be sent or got no response.
     #[error("httpGet hook: {0}")]
     Http(#[from] HttpError),
+    /// The request names no host, and the pod has no address yet.
     #[error("httpGet hook: the pod has no address")]
     NoAddress,
+    /// The hook was still running when this limit was over.
     #[error("the hook did not complete within {} s", .0.as_secs_f32())]
     TimedOut(Duration),
 }
@@ -46,6 +64,7 @@ pub enum HookError {
 /// Result of a command in a container.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Executed {
+    /// The exit code; 0 is success.
     pub exit_code: i32,
     /// Its output, stdout before stderr.
     pub output: Vec<u8>,

@@ -120,7 +120,7 @@ async fn devices_and_conditions_wake() {
 }
 
 #[tokio::test]
-async fn victims_are_told_and_explained() {
+async fn victims_are_reported_and_explained() {
     let fixture = Fixture::new();
     fixture.admit(&pod("small", 0, 4, 0));
     fixture.admit(&pod("large", 0, 6, 0));

@@ -53,7 +53,7 @@ fn victims() {
     let cluster = "cluster-critical";
     for (what, preemptor, pods, (cpu, memory, count), expected) in [
         ("nothing is missing", cluster, &[][..], (0, 0, 0), Some(&[][..])),
-        ("there is nobody", cluster, &[], (0, 0, 1), None),
+        ("there is no pod", cluster, &[], (0, 0, 1), None),
         ("exactly what is missing", cluster, &["burstable"], (100, 100, 1), Some(&["burstable"])),
         ("more is missing", cluster, &["burstable"], (200, 200, 2), None),
         (
@@ -180,9 +180,8 @@ fn sets(of: &[usize]) -> impl Iterator<Item = Vec<usize>> + '_ {
 }
 
 proptest! {
-    /// Nobody of the same or a higher priority goes, so never a critical one for one that is no more
-    /// critical; nobody goes for nothing; and nobody goes when it does not suffice, which is when all that
-    /// may go do not.
+    /// No pod of the same or a higher priority is preempted, so never a critical pod for one that is no more
+    /// critical; none is preempted without need; and none if even all preemptable pods together do not suffice.
     #[test]
     fn no_more_than_needed_and_only_if_it_helps(
         pods in prop::collection::vec(any_pod(), 0..9),

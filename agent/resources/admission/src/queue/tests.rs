@@ -164,7 +164,11 @@ fn growth_waits_for_room() {
 fn devices_are_counted_by_the_plugin() {
     let gpus = |uid: &str, count: i64| pod(uid, 0, json!({GPU: count}));
     let mut fixture = Fixture::new();
-    assert_eq!(fixture.ask(&gpus("a", 2)), ["a"], "nobody knows: that is for the device manager to say");
+    assert_eq!(
+        fixture.ask(&gpus("a", 2)),
+        ["a"],
+        "the number of devices is not known: the device manager decides"
+    );
     fixture.gpus = Some(3);
     assert!(fixture.ask(&gpus("b", 2)).is_empty());
     assert_eq!(fixture.why("b").0, "OutOfa.b/gpu");

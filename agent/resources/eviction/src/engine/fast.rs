@@ -191,14 +191,14 @@ impl FastWatch {
         }
     }
 
-    /// Lets go of those that have gone.
+    /// Forgets the pods whose cgroup is gone and those whose time is over.
     fn forget_terminated(&mut self) {
         let layout = &self.shared.deps.layout;
         self.leaving.retain(|_, leaving| Instant::now() < leaving.until && !leaving.is_gone(layout));
     }
 
-    /// Whether somebody is on the way out whose memory may be enough. A hard threshold does not wait for a
-    /// grace.
+    /// Whether a pod that is being terminated may free enough. A hard threshold does not wait for a pod's
+    /// grace period.
     fn waits_for(&self, due: &Due) -> bool {
         let condition = NodeCondition::of(due.threshold.signal);
         let hard = due.threshold.is_hard();

@@ -135,7 +135,7 @@ proptest! {
         prop_assert!(turns_up <= doublings + SECONDS / MOST + 1, "{turns_up} times back up");
     }
 
-    /// Whatever happens, it takes nothing away unless somebody waits, and gives all back when nobody does.
+    /// It throttles only while a pod waits longer than the bound, and always ends throttling when none does.
     #[test]
     fn it_begins_only_above_the_bound_and_always_ends(
         noise in prop::collection::vec((0..BOUND * 3, 0..2000u64), 0..400),

@@ -12,12 +12,24 @@ use crate::cgroup::CgroupError;
 /// A cgroup was not destroyed.
 #[derive(Debug, Error)]
 pub enum DestroyError {
+    /// Another call destroys the same cgroup at the moment.
     #[error("cgroup {path} is being destroyed already")]
-    InFlight { path: String },
+    InFlight {
+        /// Path of the cgroup below the mounts.
+        path: String,
+    },
+    /// The agent itself, or another process that must not be killed, is in the cgroup.
     #[error("cgroup {path} holds process {pid}, which is not to be killed: nothing was done")]
-    Holds { path: String, pid: i32 },
+    Holds {
+        /// Path of the cgroup below the mounts.
+        path: String,
+        /// That process.
+        pid: i32,
+    },
+    /// Processes were killed, and the cgroup still could not be removed in time.
     #[error("{0}")]
     StillThere(Box<StillThere>),
+    /// The cgroup could not be looked at.
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
 }

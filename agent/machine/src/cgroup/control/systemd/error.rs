@@ -8,28 +8,100 @@ use thiserror::Error;
 /// Making, changing or removing a unit failed.
 #[derive(Debug, Error)]
 pub enum SystemdError {
+    /// The cgroup of a path cannot be that of a unit.
     #[error("{path} is no unit's cgroup: its last part does not end in .slice, .scope or .service")]
-    NoUnit { path: String },
+    NoUnit {
+        /// Path of the cgroup below the mounts.
+        path: String,
+    },
+    /// systemd's unit of that name has another cgroup than the path.
     #[error("{path}: systemd puts {unit} at {place}")]
-    Elsewhere { path: String, unit: String, place: String },
+    Elsewhere {
+        /// Path of the cgroup that was asked for.
+        path: String,
+        /// Name of the unit, the last part of the path.
+        unit: String,
+        /// Path of the unit's cgroup as systemd gives it.
+        place: String,
+    },
+    /// A scope or service would have to be started; only slices can be started without a process.
     #[error("{unit} is not active, and only who starts its processes can make it")]
-    NotASlice { unit: String },
+    NotASlice {
+        /// Name of the unit.
+        unit: String,
+    },
+    /// A unit is not stopped, because systemd would kill a process in it.
     #[error("stop {unit}: process {pid} ({command}) is in {group}")]
-    Busy { unit: String, group: String, pid: u32, command: String },
+    Busy {
+        /// Name of the unit.
+        unit: String,
+        /// Path of the cgroup with the process.
+        group: String,
+        /// The process.
+        pid: u32,
+        /// Its command's name.
+        command: String,
+    },
+    /// A list of CPUs cannot be converted to systemd's `AllowedCPUs`.
     #[error("CPU list {list:?}: {part:?} is neither a number up to 65535 nor a range")]
-    CpuList { list: String, part: String },
+    CpuList {
+        /// The whole list.
+        list: String,
+        /// The part of it that is not understood.
+        part: String,
+    },
+    /// The async runtime for the D-Bus connection could not be created.
     #[error("start a runtime for D-Bus: {source}")]
-    Runtime { source: io::Error },
+    Runtime {
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Neither systemd's private socket nor the system bus could be used.
     #[error("connect to systemd: {}", causes(.ways))]
-    Connect { ways: Vec<WayError> },
+    Connect {
+        /// What failed on each way, in the order of the attempts.
+        ways: Vec<WayError>,
+    },
+    /// systemd answered a call with an error, or the connection broke.
     #[error("{call} {unit}: {source}")]
-    Call { call: &'static str, unit: String, source: zbus::Error },
+    Call {
+        /// Name of the D-Bus method or property.
+        call: &'static str,
+        /// Name of the unit.
+        unit: String,
+        /// The D-Bus error.
+        source: zbus::Error,
+    },
+    /// systemd did not answer a call within the time limit.
     #[error("{call} {unit}: no answer in time")]
-    NoAnswer { call: &'static str, unit: String },
+    NoAnswer {
+        /// Name of the D-Bus method or property.
+        call: &'static str,
+        /// Name of the unit.
+        unit: String,
+    },
+    /// systemd ended a unit's job, and the unit did not reach the expected state.
     #[error("{call} {unit}: the job ended and it is {state}")]
-    JobFailed { call: &'static str, unit: String, state: String },
+    JobFailed {
+        /// Name of the method that created the job.
+        call: &'static str,
+        /// Name of the unit.
+        unit: String,
+        /// The unit's state after the job (`ActiveState`).
+        state: String,
+    },
+    /// A unit's job did not end within the time limit.
     #[error("{call} {unit}: still {state} after {} s", limit.as_secs())]
-    JobHangs { call: &'static str, unit: String, state: String, limit: Duration },
+    JobHangs {
+        /// Name of the method that created the job.
+        call: &'static str,
+        /// Name of the unit.
+        unit: String,
+        /// The unit's state when the time was over (`ActiveState`).
+        state: String,
+        /// The time limit.
+        limit: Duration,
+    },
 }
 
 /// One way to systemd that did not lead there.
