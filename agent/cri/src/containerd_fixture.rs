@@ -19,6 +19,7 @@ use nodewarden_config::Endpoint;
 /// The only image: busybox, which also serves as pause program.
 pub const IMAGE: &str = "nodewarden.test/busybox:1";
 
+/// A containerd of the test's own, in a temporary directory; dropping it ends it and its containers.
 pub struct Containerd {
     child: Child,
     /// Number of this instance in the process.
@@ -81,14 +82,17 @@ impl Containerd {
         self.dir.path().join("logs")
     }
 
+    /// The path of its CRI socket.
     pub fn socket(&self) -> PathBuf {
         self.dir.path().join("containerd.sock")
     }
 
+    /// The address of its CRI socket.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint::parse(&self.socket().to_string_lossy()).unwrap()
     }
 
+    /// Its log so far; empty if it cannot be read.
     pub fn log(&self) -> String {
         fs::read_to_string(self.dir.path().join("log")).unwrap_or_default()
     }

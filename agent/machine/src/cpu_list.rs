@@ -3,7 +3,7 @@
 
 use std::fmt;
 
-/// The greatest CPU number that is accepted (NR_CPUS is at most 8192).
+/// The largest CPU number that is accepted (NR_CPUS is at most 8192).
 const GREATEST: u32 = u16::MAX as u32;
 
 /// A set of CPUs.
@@ -14,7 +14,7 @@ pub struct CpuList(
 );
 
 impl CpuList {
-    /// The list that `text` names. `None` if it is no such list; an empty text and blanks are not.
+    /// Parses `text`. `None` if it is not such a list; an empty text and blanks are not accepted.
     pub fn parse(text: &str) -> Option<Self> {
         let range = |part| {
             let (first, last) = str::split_once(part, '-').unwrap_or((part, part));

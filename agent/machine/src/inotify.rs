@@ -9,8 +9,8 @@ use nix::errno::Errno;
 use nix::sys::inotify::{AddWatchFlags, InitFlags, Inotify, InotifyEvent, WatchDescriptor};
 use tokio::io::unix::AsyncFd;
 
-/// Watched files and directories, and what happened in them. It never blocks: when there is something to read
-/// the descriptor is readable.
+/// Watched files and directories, and the events of their changes. Never blocks: the descriptor is readable
+/// when there are events.
 #[derive(Debug)]
 pub struct EventQueue(Inotify);
 
@@ -23,7 +23,8 @@ impl EventQueue {
         Ok(Self(Inotify::init(InitFlags::IN_NONBLOCK | InitFlags::IN_CLOEXEC)?))
     }
 
-    /// Watches a file or directory too. One that is watched already keeps its descriptor, with these flags.
+    /// Watches another file or directory. If it is watched already, it keeps its descriptor, and these flags
+    /// replace the earlier ones.
     ///
     /// # Errors
     /// As of inotify_add_watch(2).
@@ -31,7 +32,7 @@ impl EventQueue {
         Ok(self.0.add_watch(path, flags)?)
     }
 
-    /// Watches it no longer. The kernel has dropped it itself if the file or directory was removed.
+    /// Ends a watch. It is no error if the kernel has ended it because the file or directory was removed.
     pub fn remove(&self, watched: WatchDescriptor) {
         let _ = self.0.rm_watch(watched);
     }
@@ -48,8 +49,8 @@ impl AsFd for EventQueue {
     }
 }
 
-/// Watched directories whose changes wake async code. Which events come does not matter to the users: they
-/// look at everything again.
+/// Watched directories whose changes wake async code. Events are not distinguished: the users read everything
+/// again after any of them.
 #[derive(Debug)]
 pub struct Watch {
     queue: EventQueue,
@@ -70,7 +71,7 @@ impl Watch {
         Ok(Self { queue, readable })
     }
 
-    /// Watches a file or directory too. One that is watched already stays, with these flags.
+    /// Watches another file or directory. If it is watched already, these flags replace the earlier ones.
     ///
     /// # Errors
     /// As of inotify_add_watch(2).
@@ -78,7 +79,7 @@ impl Watch {
         self.queue.add(path, flags).map(drop)
     }
 
-    /// Waits for the next event; all events that are there count as one.
+    /// Waits for the next event; all pending events count as one.
     ///
     /// # Errors
     /// As of read(2).

@@ -1,4 +1,4 @@
-//! Tables of mounts, as /proc/<pid>/mountinfo has them (proc_pid_mountinfo(5)).
+//! Tables of mounts from /proc/<pid>/mountinfo (proc_pid_mountinfo(5)).
 //!
 //! Lines are parsed by procfs, which leaves two things open: it takes only UTF-8, and it does not undo the
 //! kernel's escapes. Lines that cannot be parsed are skipped: an unusual mount must not hide the others.
@@ -34,7 +34,7 @@ fn parse_line(line: &[u8]) -> Option<MountInfo> {
     Some(mount)
 }
 
-/// Bytes that are no ASCII, escaped as well: paths need not be UTF-8.
+/// Escapes bytes that are not ASCII as well, because paths need not be UTF-8.
 fn ascii(line: &[u8]) -> String {
     let mut out = String::with_capacity(line.len());
     for byte in line {

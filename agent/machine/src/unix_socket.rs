@@ -1,8 +1,9 @@
-//! The Unix socket: one agent owns it, a dead agent's is replaced, only root can open it.
+//! A Unix socket that only one agent can own and only root can open; the socket of an agent that has ended is
+//! replaced.
 //!
-//! A lock file next to the socket distinguishes a live agent from a dead one: the kernel drops the lock of a
-//! process that is gone, however it went. The socket is bound under another name, closed to others, and then
-//! renamed: at no moment is it there with wider rights, and a stale one is replaced in one step.
+//! A lock file next to the socket distinguishes a live agent from a dead one: the kernel releases the lock of
+//! a process that has ended for any reason. The socket is bound under another name, with its final mode, and
+//! then renamed: it never exists with wider permissions, and a stale one is replaced in one step.
 
 use std::fs::{self, DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Read, Seek, Write};
@@ -16,7 +17,8 @@ use nix::fcntl::{Flock, FlockArg};
 use nix::sys::socket::{AddressFamily, Backlog, SockFlag, SockType, UnixAddr, bind, listen, socket};
 use nix::sys::stat::{Mode, fchmod};
 
-/// Added to the path while the socket is not ready: config::defaults::SOCKET_PATH_BYTES knows its length.
+/// Added to the path while the socket is not ready; `SOCKET_PATH_BYTES` of the configuration's defaults
+/// leaves room for it.
 const NEW: &str = ".new";
 
 /// Why the agent cannot serve on a Unix socket.
@@ -62,17 +64,17 @@ impl SocketError {
     }
 }
 
-/// A bound socket of ours. Dropping it removes the file.
+/// A socket that this process has bound. Dropping it removes the file.
 #[derive(Debug)]
 pub struct Socket {
     path: PathBuf,
     listener: Option<UnixListener>,
-    /// Device and inode: what is removed at the end must be what was made.
+    /// Device and inode: only the file that was created is removed at the end.
     id: (u64, u64),
     _lock: Flock<File>,
 }
 
-/// A path that is ours: no live program serves on it, and no other agent can take it.
+/// A path that this process has locked: no live program serves on it, and no other agent can take it.
 #[derive(Debug)]
 pub struct Claim {
     path: PathBuf,
@@ -80,10 +82,10 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// Makes the directory (mode 0700) if it is missing, and takes the lock.
+    /// Creates the directory (mode 0700) if it is missing, and takes the lock.
     ///
     /// # Errors
-    /// Another agent or another program has it, something else is in the way, or a call fails.
+    /// Another agent or program serves on it, the path is not a socket, or a call fails.
     pub fn take(path: &Path) -> Result<Self, SocketError> {
         let bad = || SocketError::BadPath { path: path.to_owned() };
         let dir = path.parent().filter(|d| !d.as_os_str().is_empty()).ok_or_else(bad)?;
@@ -94,7 +96,7 @@ impl Claim {
         Ok(Self { path: path.to_owned(), lock })
     }
 
-    /// The socket (mode 0600), made under another name and renamed.
+    /// Creates the socket (mode 0600) under another name and renames it.
     ///
     /// # Errors
     /// A call fails.
@@ -108,8 +110,8 @@ impl Claim {
         self.socket(listener, id)
     }
 
-    /// The socket (mode 0600), made in its place: for those who wait until a file of that name is made
-    /// (`IN_CREATE`).
+    /// Creates the socket (mode 0600) under its own name, for programs that wait until a file of that name is
+    /// created (`IN_CREATE`).
     ///
     /// # Errors
     /// A call fails.
@@ -135,10 +137,10 @@ impl Claim {
 }
 
 impl Socket {
-    /// Makes the directory (mode 0700) if it is missing, and the socket (mode 0600).
+    /// Creates the directory (mode 0700) if it is missing, and the socket (mode 0600).
     ///
     /// # Errors
-    /// Another agent has it, something else is in the way, or a call fails.
+    /// Another agent serves on it, the path is not a socket, or a call fails.
     pub fn claim(path: &Path) -> Result<Self, SocketError> {
         Claim::take(path)?.bind()
     }
@@ -153,7 +155,7 @@ impl Socket {
         tokio::net::UnixListener::from_std(listener).map_err(SocketError::at("epoll_ctl", &self.path))
     }
 
-    /// Removes the file if it is still ours.
+    /// Removes the file if it is still the one that was created.
     pub fn remove(&self) {
         let ours = fs::symlink_metadata(&self.path).is_ok_and(|m| (m.dev(), m.ino()) == self.id);
         if ours && let Err(e) = fs::remove_file(&self.path) {
@@ -187,7 +189,7 @@ fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// Takes the lock file, which says who has it.
+/// Locks the lock file, which contains the process id of the owner.
 fn lock(path: &Path) -> Result<Flock<File>, SocketError> {
     let lock_path = with_suffix(path, ".lock");
     let file = OpenOptions::new()
@@ -200,7 +202,7 @@ fn lock(path: &Path) -> Result<Flock<File>, SocketError> {
         .map_err(SocketError::at("open", &lock_path))?;
     match Flock::lock(file, FlockArg::LockExclusiveNonblock) {
         Ok(mut lock) => {
-            // Only for a message: not worth failing for.
+            // The process id is only used in a message, so an error is ignored.
             let _ = lock.set_len(0).and_then(|()| writeln!(lock, "{}", std::process::id()));
             Ok(lock)
         }
@@ -225,7 +227,7 @@ fn clear(path: &Path) -> Result<(), SocketError> {
         Ok(_) => {}
     }
     match UnixStream::connect(path) {
-        // Someone without our lock: not this program, but alive.
+        // The process has no lock, so it is another program, but it is alive.
         Ok(_) => Err(SocketError::InUse { path: path.to_owned(), pid: None }),
         Err(_) => Ok(()),
     }

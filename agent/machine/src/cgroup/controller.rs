@@ -1,8 +1,8 @@
-//! The controllers that matter here and their names in each version.
+//! The cgroup controllers that the agent uses, and their names in each version.
 
 use std::fmt;
 
-/// Which cgroup interface a hierarchy speaks.
+/// The version of a hierarchy's interface.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Version {
     /// A v1 hierarchy: one mount per controller or group of controllers.
@@ -20,7 +20,7 @@ impl fmt::Display for Version {
     }
 }
 
-/// A controller of interest.
+/// A controller that the agent uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, strum::EnumIter, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Controller {
@@ -56,7 +56,7 @@ impl Controller {
         }
     }
 
-    /// The agent cannot do its work without it.
+    /// Whether the agent cannot work without it.
     pub fn required(self) -> bool {
         matches!(self, Self::Cpu | Self::Memory)
     }

@@ -1,4 +1,4 @@
-//! What can go wrong when cgroups are looked at or changed.
+//! Errors of reading and changing cgroups.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use thiserror::Error;
 use super::Controller;
 use super::control::{NameError, SystemdError};
 
-/// Finding, walking, reading or changing cgroups failed.
+/// Why cgroups could not be found, listed, read or changed.
 #[derive(Debug, Error)]
 pub enum CgroupError {
     /// No cgroup file system is mounted in this mount namespace.

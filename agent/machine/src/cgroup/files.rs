@@ -1,4 +1,4 @@
-//! One file of a cgroup: what it is, and reading it again and again through one open descriptor.
+//! One file of a cgroup: its description, and repeated reads through one open descriptor.
 
 use std::fs::File;
 use std::io;
@@ -10,44 +10,45 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::Controller;
 use nodewarden_model::Usage;
 
-/// A file to read and what to do with its text.
+/// A file to read, and how its text is taken into the usage.
 #[derive(Debug)]
 pub struct Spec {
-    /// On whose hierarchy it is; `None` for the unified one.
+    /// The controller whose hierarchy has the file; `None` for the unified one.
     pub controller: Option<Controller>,
     /// The file's name.
     pub name: &'static str,
     /// Takes the file's text into the usage.
     pub parse: fn(&[u8], &mut Usage),
-    /// Whether it is worth a look at every reading, from what was read before it; else it is read from time
-    /// to time.
+    /// Whether it has to be read at every reading, given what was read before it; else it is read only from
+    /// time to time.
     pub hot: fn(&Usage) -> bool,
-    /// Whether it has the CPU time used, by which a cgroup that sleeps is known.
-    pub tells_cpu: bool,
+    /// Whether it contains the used CPU time, which shows whether the cgroup was active since the last
+    /// reading.
+    pub has_cpu_time: bool,
 }
 
 impl Spec {
-    /// A file that counts: read at every reading, on the hierarchy of `controller`.
+    /// A file with counters: read at every reading, on the hierarchy of `controller`.
     pub const fn hot(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
-        Self { controller: Some(controller), name, parse, hot: |_| true, tells_cpu: false }
+        Self { controller: Some(controller), name, parse, hot: |_| true, has_cpu_time: false }
     }
 
-    /// Limits and the like: they change when they are written.
+    /// A file with limits, which change only when they are written: read from time to time.
     pub const fn slow(controller: Controller, name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
         Self { hot: |_| false, ..Self::hot(controller, name, parse) }
     }
 
-    /// A file of the unified hierarchy whatever is on it, read at every reading.
+    /// A file of the unified hierarchy, whatever controllers it has; read at every reading.
     pub const fn unified(name: &'static str, parse: fn(&[u8], &mut Usage)) -> Self {
         Self { controller: None, ..Self::hot(Controller::Cpu, name, parse) }
     }
 
-    /// Has the CPU time used.
-    pub const fn telling_cpu(self) -> Self {
-        Self { tells_cpu: true, ..self }
+    /// Marks the file as the one with the used CPU time.
+    pub const fn with_cpu_time(self) -> Self {
+        Self { has_cpu_time: true, ..self }
     }
 
-    /// Read at every reading only where `hot` says so.
+    /// Read at every reading only if `hot` returns true.
     pub const fn hot_when(self, hot: fn(&Usage) -> bool) -> Self {
         Self { hot, ..self }
     }
@@ -73,12 +74,12 @@ impl Budget {
     }
 }
 
-/// What is known of a file.
+/// The state of a file.
 #[derive(Debug)]
 enum State {
     Unknown,
     Open(File),
-    /// There, but beyond the budget.
+    /// It exists, but the budget does not allow to keep it open.
     Passing,
     /// This cgroup has no such file (root, or a kernel without it).
     Absent,
@@ -92,7 +93,7 @@ pub struct CachedFile {
 }
 
 impl CachedFile {
-    /// A file of which nothing is known yet.
+    /// A file that was not read yet.
     pub fn new(budget: &Budget) -> Self {
         Self { state: State::Unknown, budget: budget.clone() }
     }
@@ -117,7 +118,7 @@ impl CachedFile {
         let file = match File::open(dir().join(name)) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
-                // The whole cgroup may be gone: then it is no file that this kernel lacks.
+                // If the whole cgroup is gone, the missing file does not show that this kernel lacks it.
                 if dir().exists() {
                     self.state = State::Absent;
                     return Ok(None);
@@ -127,7 +128,7 @@ impl CachedFile {
             Err(error) => return Err(error),
         };
         let text = match pread_all(&file, buffer) {
-            // Pressure files exist but answer so where PSI is off.
+            // With PSI off, the pressure files exist and cannot be read.
             Err(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP) => {
                 self.state = State::Absent;
                 return Ok(None);
@@ -147,10 +148,10 @@ impl Drop for CachedFile {
     }
 }
 
-/// First guess of a file's size: nearly all fit.
+/// Initial size of the buffer, enough for nearly all files.
 const CHUNK: usize = 4096;
 
-/// Reads the whole file. The buffer only ever grows, so that nothing is cleared between two files.
+/// Reads the whole file. The buffer is never shrunk, so that it need not be cleared between two files.
 pub fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8]> {
     let mut filled = 0;
     loop {
@@ -159,7 +160,7 @@ pub fn pread_all<'b>(file: &File, buffer: &'b mut Vec<u8>) -> io::Result<&'b [u8
         }
         let room = buffer.len() - filled;
         match file.read_at(&mut buffer[filled..], filled as u64) {
-            // A short read is the end: the kernel fills what it is given of such files.
+            // A short read is the end of the file: the kernel always fills the buffer.
             Ok(n) if n < room => return Ok(&buffer[..filled + n]),
             Ok(n) => filled += n,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

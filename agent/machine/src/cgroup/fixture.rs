@@ -1,4 +1,4 @@
-//! Real cgroups for tests, under a root of their own that goes with the test.
+//! Real cgroups for tests, below a root of their own that is removed with the test.
 
 use std::fs;
 use std::io::Write;
@@ -33,7 +33,7 @@ pub struct TestTree {
 }
 
 impl TestTree {
-    /// Makes the root, or says why it cannot and gives `None`: the test is skipped then.
+    /// Creates the root; prints the reason and returns `None` if it cannot, and the test has to be skipped.
     pub fn make(name: &str) -> Option<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let layout = match Layout::detect() {
@@ -64,7 +64,7 @@ impl TestTree {
         if below.is_empty() { self.root.clone() } else { format!("{}/{below}", self.root) }
     }
 
-    /// Makes a cgroup and its parents in every hierarchy.
+    /// Creates a cgroup and its parents in every hierarchy.
     pub fn group(&self, below: &str) -> String {
         let path = self.path(below);
         for hierarchy in self.layout.all() {
@@ -95,8 +95,8 @@ impl TestTree {
         }
     }
 
-    /// Runs a shell script in a cgroup (in all hierarchies) from its first line on; killed when the tree
-    /// goes.
+    /// Runs a shell script in a cgroup (in all hierarchies) from its first line on; killed when the tree is
+    /// dropped.
     pub fn run(&self, below: &str, script: &str) -> u32 {
         let mut child = Command::new("/bin/sh")
             .args(["-c", &format!("read go; {script}")])
@@ -107,7 +107,7 @@ impl TestTree {
         let pid = child.id();
         for hierarchy in self.layout.all() {
             let procs = join(&hierarchy.mount, &self.path(below)).join("cgroup.procs");
-            // cpuset wants CPUs and memory nodes first; these tests do not need it.
+            // cpuset accepts no process without CPUs and memory nodes; these tests do not need it.
             if fs::write(&procs, pid.to_string()).is_err() {
                 assert!(hierarchy.controllers == [Controller::Cpuset], "cannot enter {}", procs.display());
             }
@@ -144,7 +144,7 @@ impl TestTree {
 
 impl Drop for TestTree {
     fn drop(&mut self) {
-        // What a failed test left frozen could not end.
+        // Frozen processes of a failed test could not end.
         if let Some(freezer) = self.layout.freezer() {
             thaw(&join(freezer, &self.root));
         }
@@ -178,7 +178,7 @@ fn remove_tree(dir: &Path) {
             remove_tree(&entry.path());
         }
     }
-    // What the shells of the test started themselves.
+    // Processes that the shells of the test have started.
     for pid in fs::read_to_string(dir.join("cgroup.procs")).unwrap_or_default().lines() {
         if let Some(pid) = pid.parse().ok().filter(|pid| *pid > 1) {
             let _ =

@@ -1,5 +1,5 @@
-//! Which pod and container a path is, by the shapes that the kubelet and the container runtimes give their
-//! cgroups.
+//! The pod and container of a cgroup's path, by the names that the kubelet and the container runtimes give to
+//! their cgroups.
 //!
 //! Sources: `pkg/kubelet/cm/pod_container_manager_linux.go` (`pod<uid>` below the QoS level, Guaranteed pods
 //! right below kubepods), `cgroup_manager_linux.go` (`ToCgroupfs`, `ToSystemd`: a slice's name is its whole
@@ -16,10 +16,10 @@ const KUBEPODS: &str = "kubepods";
 /// Runtimes' ids have 64 hexadecimal digits; shortened ones 12.
 const SHORTEST_ID: usize = 12;
 
-/// How far down the kubelet's tree a path has come.
+/// The level of the kubelet's tree that the parts of a path have reached.
 #[derive(Clone, Copy)]
 enum Place<'a> {
-    /// Not at kubepods yet: the cgroup root of the kubelet, or no pod at all.
+    /// Above kubepods: in the kubelet's cgroup root, or not in the kubelet's tree at all.
     Outside,
     Kubepods,
     Qos(QosClass),
@@ -37,7 +37,7 @@ enum Place<'a> {
         uid: Uid<'a>,
         id: &'a str,
     },
-    /// Below kubepods, but nothing that the kubelet or a runtime makes.
+    /// Below kubepods, with a name that neither the kubelet nor a runtime gives.
     Foreign,
 }
 
@@ -55,10 +55,11 @@ impl Uid<'_> {
     }
 }
 
-/// Who the cgroup at `path` (below the cgroup mount) is. Names are not known here.
+/// The pod and container of the cgroup at `path` (below the cgroup mount), by their ids; names are not known
+/// here.
 ///
-/// What precedes the kubepods level is taken as the kubelet's `cgroupRoot` and not looked at. A child of a
-/// pod whose name holds no container id (CRI-O's `crio-conmon-<id>.scope`, say) is [`Identity::Other`].
+/// Everything before the kubepods level is assumed to be the kubelet's `cgroupRoot`. A child of a pod whose
+/// name holds no container id (CRI-O's `crio-conmon-<id>.scope`, say) is [`Identity::Other`].
 pub fn identify(path: &str) -> Identity {
     let mut components = path.split('/').filter(|component| !component.is_empty()).peekable();
     if components.peek().is_none() {
@@ -103,7 +104,7 @@ fn step<'a>(place: Place<'a>, component: &'a str) -> Place<'a> {
     }
 }
 
-/// A level named by itself, as cgroupfs has it and as a slice's name has it between dashes.
+/// The name of one level, as in a cgroupfs path or between the dashes of a slice's name.
 fn below<'a>(place: Place<'a>, name: &'a str, slice: bool) -> Place<'a> {
     match (place, name) {
         (Place::Outside, KUBEPODS) => Place::Kubepods,
@@ -116,7 +117,7 @@ fn below<'a>(place: Place<'a>, name: &'a str, slice: bool) -> Place<'a> {
     }
 }
 
-/// A slice: its name says its whole place, from the root of the slices on.
+/// A slice: its name contains all levels from the root of the slices on.
 fn in_slice<'a>(before: Place<'a>, name: &'a str) -> Place<'a> {
     match (before, name.split('-').fold(Place::Outside, |place, part| below(place, part, true))) {
         (Place::Outside, Place::Outside) => Place::Outside,
@@ -136,7 +137,7 @@ fn in_colon_form<'a>(slice: &'a str, rest: &'a str) -> Place<'a> {
 
 fn pod<'a>(qos: QosClass, name: &'a str, slice: bool) -> Place<'a> {
     match name.strip_prefix("pod") {
-        // Not only UUIDs: a static pod's uid is a hash of its manifest, or what its manifest says.
+        // Not only UUIDs: a static pod's uid is a hash of its manifest, or any text that the manifest sets.
         Some(text) if is_uid(text) => Place::Pod { qos, uid: Uid { text, slice } },
         _ => Place::Foreign,
     }

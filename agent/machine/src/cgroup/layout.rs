@@ -37,21 +37,21 @@ impl fmt::Display for LayoutKind {
 /// One mounted hierarchy.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hierarchy {
-    /// The kernel's number of it (`cgrp->root->hierarchy_id`): kernel programs distinguish hierarchies by it.
-    /// 0 is v2.
+    /// Its number in the kernel (`cgrp->root->hierarchy_id`), by which the eBPF programs distinguish
+    /// hierarchies. 0 is v2.
     pub id: u32,
     /// Where it is mounted.
     pub mount: PathBuf,
-    /// Which cgroup is shown at `mount`: anything but `/` means that only a part of the tree can be seen from
-    /// here and that the kernel's own paths begin elsewhere.
+    /// The cgroup that is visible at `mount`: anything but `/` means that only a part of the tree is visible
+    /// from here and that the kernel's own paths have other beginnings.
     pub mount_root: String,
     /// v1 or v2.
     pub version: Version,
-    /// Controllers of interest that are really on it.
+    /// The controllers in use that are on it.
     pub controllers: Vec<Controller>,
 }
 
-/// What the decision is made from.
+/// The facts from which the layout is determined.
 #[derive(Debug, Clone, Default)]
 pub struct Facts {
     /// The cgroup mounts, in the order of the mount table.
@@ -60,10 +60,10 @@ pub struct Facts {
     pub memberships: Vec<Membership>,
 }
 
-/// One cgroup mount as found.
+/// One cgroup mount of the mount table.
 #[derive(Debug, Clone)]
 pub struct MountFact {
-    /// Which cgroup is shown at the mount point.
+    /// The cgroup that is visible at the mount point.
     pub root: String,
     /// Where it is mounted.
     pub mount_point: PathBuf,
@@ -72,7 +72,7 @@ pub struct MountFact {
     /// v1: the file system's options, among them the controllers and `name=…`, sorted. v2: the words of
     /// `cgroup.controllers` at the mount point.
     pub controllers: Vec<String>,
-    /// statfs at the mount point says that this file system is what one sees there (nothing mounted over it).
+    /// Whether statfs at the mount point reports this file system, so that nothing is mounted over it.
     pub visible: bool,
 }
 
@@ -112,7 +112,7 @@ impl MountFact {
                 options.sort_unstable();
                 options
             }
-            // Unreadable is the same as none: the mount cannot serve then.
+            // If it cannot be read, the mount cannot be used and is treated as one without controllers.
             Version::V2 => fs::read_to_string(mount_point.join("cgroup.controllers"))
                 .unwrap_or_default()
                 .split_whitespace()
@@ -123,7 +123,7 @@ impl MountFact {
     }
 }
 
-/// Where everything is.
+/// The hierarchies of this machine and their controllers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Layout {
     kind: LayoutKind,
@@ -135,12 +135,13 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Looks at this machine.
+    /// Reads the layout of this machine.
     pub fn detect() -> Result<Self, CgroupError> {
         Self::detect_at(Path::new("/"))
     }
 
-    /// Looks at the machine, or the fixture, whose root directory is `root` (see [`Facts::gather`]).
+    /// Reads the layout of the machine, or the fixture, whose root directory is `root` (see
+    /// [`Facts::gather`]).
     pub fn detect_at(root: &Path) -> Result<Self, CgroupError> {
         Self::decide(&Facts::gather(root)?).map_err(|err| match err {
             CgroupError::NotMounted { .. } => {
@@ -170,7 +171,8 @@ impl Layout {
                 return Err(CgroupError::UnknownHierarchy { mount: fact.mount_point.clone() });
             };
             let kept = match fact.version {
-                // Nothing to read in it (name=systemd, freezer), but a cgroup that is made must be in it too.
+                // There is nothing to read in it (name=systemd, freezer), but a new cgroup must be created in
+                // it too.
                 Version::V1 if controllers.is_empty() => &mut others,
                 _ => &mut hierarchies,
             };
@@ -229,12 +231,12 @@ impl Layout {
         self.kind
     }
 
-    /// Where a controller is; `None` if it is missing.
+    /// The hierarchy of a controller; `None` if it is missing.
     pub fn hierarchy(&self, controller: Controller) -> Option<&Hierarchy> {
         self.hierarchies.iter().find(|h| h.controllers.contains(&controller))
     }
 
-    /// Every mounted hierarchy with a controller of interest, and the v2 tree; each once, by id.
+    /// Every mounted hierarchy with a controller in use, and the v2 tree; each once, by id.
     pub fn hierarchies(&self) -> &[Hierarchy] {
         &self.hierarchies
     }
@@ -245,12 +247,13 @@ impl Layout {
         self.hierarchies.iter().chain(&self.others)
     }
 
-    /// Where the v1 freezer is mounted. v2 has its own in every cgroup.
+    /// Where the v1 freezer is mounted. On v2 every cgroup has its own freezer.
     pub fn freezer(&self) -> Option<&Path> {
         self.freezer.as_deref()
     }
 
-    /// Where the v1 devices controller is mounted. On v2 devices are for eBPF programs.
+    /// Where the v1 devices controller is mounted. On v2 there is none: eBPF programs control access to
+    /// devices.
     pub fn devices(&self) -> Option<&Path> {
         self.devices.as_deref()
     }
@@ -260,7 +263,7 @@ impl Layout {
         self.hierarchies.iter().find(|h| h.version == Version::V2)
     }
 
-    /// Controllers of interest that this machine lacks (never cpu or memory).
+    /// Optional controllers that this machine lacks (never cpu or memory).
     pub fn missing(&self) -> &[Controller] {
         &self.missing
     }

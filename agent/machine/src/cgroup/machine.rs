@@ -1,4 +1,4 @@
-//! The machine as a whole: identity read once, figures with every reading.
+//! The machine as a whole: its identity is read once, its figures with every reading.
 
 use std::fs;
 use std::time::{Duration, SystemTime};
@@ -21,7 +21,7 @@ pub struct MachineReader {
 }
 
 impl MachineReader {
-    /// Reads what does not change. `node_name` overrides the host name.
+    /// Reads the facts that do not change. `node_name` overrides the host name.
     pub fn new(layout: &Layout, node_name: Option<String>, budget: &Budget) -> Self {
         let text = |path: &str| fs::read_to_string(path).map(|t| t.trim().to_owned()).unwrap_or_default();
         let host =
@@ -47,7 +47,7 @@ impl MachineReader {
         }
     }
 
-    /// Reads what changes.
+    /// Reads the figures that change.
     pub fn read(&mut self, buffer: &mut Vec<u8>) -> Machine {
         let mut machine = self.fixed.clone();
         self.root.read(&self.layout, Asked::Now, &mut self.usage, buffer);
@@ -65,7 +65,7 @@ impl MachineReader {
         ] {
             *to = fs::read_to_string(path).ok().and_then(|text| pressure(&text));
         }
-        // As the kubelet: capacity less what cannot be reclaimed without swapping.
+        // As in the kubelet: the capacity minus the memory that cannot be reclaimed without swapping.
         machine.memory_available_bytes =
             machine.usage.memory.as_ref().map(|m| machine.memory_bytes.saturating_sub(m.working_set_bytes));
         machine.max_pids =
@@ -87,7 +87,7 @@ impl MachineReader {
 }
 
 /// A file in /proc/pressure (Documentation/accounting/psi.rst). Line by line, because procfs's types for
-/// whole files demand a `full` line, which the file of the CPU has only since Linux 5.13.
+/// whole files demand a `full` line, which the CPU's file has only since Linux 5.13.
 fn pressure(text: &str) -> Option<Pressure> {
     let line = |kind: &str| {
         let record = procfs::parse_pressure_record(text.lines().find(|line| line.starts_with(kind))?).ok()?;
@@ -99,8 +99,8 @@ fn pressure(text: &str) -> Option<Pressure> {
     Some(Pressure { some: line("some ")?, full: line("full ") })
 }
 
-/// The v2 root has no memory.current: then use is what is not free (runc's and cAdvisor's reading of the
-/// root).
+/// The v2 root has no memory.current: then everything that is not free counts as used, as in runc and
+/// cAdvisor.
 fn fill_memory(usage: &mut Usage, memory: &procfs::Meminfo) {
     if usage.memory.is_some() {
         return;

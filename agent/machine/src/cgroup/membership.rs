@@ -4,7 +4,7 @@
 /// One line of `/proc/self/cgroup`: a hierarchy and where this process is in it (cgroups(7)).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Membership {
-    /// The kernel's number of the hierarchy; 0 for v2.
+    /// Number of the hierarchy in the kernel; 0 for v2.
     pub id: u32,
     /// v1 controllers and `name=…`; empty for v2.
     pub controllers: Vec<String>,

@@ -1,13 +1,13 @@
-//! What cgroups exist and what their files say, on cgroup v1, hybrid and v2.
+//! The cgroups of the machine and the content of their files, on cgroup v1, hybrid and v2.
 //!
-//! - [`Layout`]: which controller lives on which mounted hierarchy, found from the mounts themselves (never
-//!   from `/proc/cgroups`, which newer kernels fill with controllers that no longer exist).
+//! - [`Layout`]: which controller is on which mounted hierarchy, found from the mounts themselves (never from
+//!   `/proc/cgroups`, which newer kernels fill with controllers that no longer exist).
 //! - [`mod@walk`]: every cgroup of a hierarchy with its kernel id.
 //! - [`GroupReader`]: the files of one cgroup, read through kept-open descriptors, as
 //!   [`nodewarden_model::Usage`].
-//! - [`identify`]: which pod and container a path is, by the kubelet's shapes.
+//! - [`identify`]: the pod and container of a cgroup's path, by the kubelet's names.
 //! - [`MachineReader`]: the node as a whole.
-//! - [`control`]: making, changing and removing them.
+//! - [`control`]: creating, changing and removing them.
 
 pub mod control;
 mod controller;

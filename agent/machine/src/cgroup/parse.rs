@@ -1,4 +1,4 @@
-//! Reading numbers out of the kernel's files without allocating.
+//! Parses numbers in the kernel's files without allocating.
 
 use nodewarden_model::{Pressure, PressureLine};
 
@@ -43,8 +43,8 @@ pub fn device(text: &[u8]) -> Option<(u32, u32)> {
     Some((part(&text[..colon])?, part(&text[colon + 1..])?))
 }
 
-/// A cgroup's pressure file (Documentation/accounting/psi.rst). Not by procfs, which makes a string and a map
-/// of every line: three such files of every cgroup are read for each snapshot.
+/// A cgroup's pressure file (Documentation/accounting/psi.rst). Not parsed with procfs, which allocates a
+/// string and a map for every line: three such files of every cgroup are read for each snapshot.
 pub fn pressure(text: &[u8]) -> Option<Pressure> {
     let mut some = None;
     let mut full = None;

@@ -12,19 +12,19 @@ use nodewarden_model::Usage;
 /// Files that are not hot are read again after this time.
 const SLOW: Duration = Duration::from_secs(15);
 
-/// For whom a reading is.
+/// The purpose of a reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Asked {
-    /// A caller waits for it.
+    /// A caller wants the present values.
     Now,
-    /// It is kept for the case that the cgroup is gone when it is asked for. If the cgroup used no CPU since
-    /// the last reading, that one stays valid, and one file instead of ten is read; what others take from the
-    /// cgroup meanwhile (reclaim) is not seen.
+    /// It is stored in case the cgroup is removed before the next request. If the cgroup used no CPU since
+    /// the last reading, that one stays valid, and one file is read instead of ten; changes that other
+    /// processes cause meanwhile (reclaim) are missed.
     Later,
 }
 
-/// Reads one cgroup again and again. There are hundreds of these: the caller keeps the last reading, and
-/// a directory's path is put together when a file is opened.
+/// Reads one cgroup repeatedly. There are hundreds of these values, so they are small: the caller has the
+/// last reading, and a directory's path is built only when a file is opened.
 #[derive(Debug)]
 pub struct GroupReader {
     path: Arc<str>,
@@ -61,8 +61,8 @@ impl GroupReader {
         Self { path, files: files.into(), slow_read: None }
     }
 
-    /// Reads now, over the last reading in `last`: what is gone since (a directory removed in one hierarchy
-    /// or in all) and what is read slowly keeps its last values. `layout` is that of [`GroupReader::new`].
+    /// Reads now and updates the last reading in `last`: values of directories that were removed since and of
+    /// files that are read only from time to time are not changed. `layout` is that of [`GroupReader::new`].
     pub fn read(&mut self, layout: &Layout, asked: Asked, last: &mut Usage, buffer: &mut Vec<u8>) {
         let now = Instant::now();
         let slow_due = self.slow_read.is_none_or(|at| now.duration_since(at) >= SLOW);
@@ -86,7 +86,10 @@ impl GroupReader {
                     tracing::debug!(file = spec.name, cgroup = path, %error, "cannot read");
                 }
             }
-            if asked == Asked::Later && spec.tells_cpu && self.slow_read.is_some() && ran(last) == ran(&usage)
+            if asked == Asked::Later
+                && spec.has_cpu_time
+                && self.slow_read.is_some()
+                && ran(last) == ran(&usage)
             {
                 return;
             }

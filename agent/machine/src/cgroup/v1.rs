@@ -6,21 +6,21 @@ use super::parse::{device, lines, number, pairs};
 use super::v2::{cpu, memory, on_memory, pids_current, pids_max};
 use nodewarden_model::{IoUsage, Usage};
 
-/// Limits from here on mean none: PAGE_COUNTER_MAX in bytes, whatever the page size.
+/// Limits of at least this value mean no limit: PAGE_COUNTER_MAX in bytes, whatever the page size.
 const NO_LIMIT: u64 = 0x7fff_ffff_fff0_0000;
 
-/// In the order they are read: the use before what is computed from it.
+/// The files in the order in which they are read: usage before the values that are computed from it.
 pub const FILES: &[Spec] = &[
     Spec::hot(Controller::CpuAcct, "cpuacct.usage", |t, u| {
         if let Some(ns) = number(t) {
             cpu(u).usage_ns = ns;
         }
     })
-    .telling_cpu(),
+    .with_cpu_time(),
     // The kernel's tick samples, as the kubelet reads them too; usage_user and usage_sys are no better.
     Spec::hot(Controller::CpuAcct, "cpuacct.stat", cpuacct_stat),
     Spec::slow(Controller::Cpu, "cpu.shares", |t, u| on_cpu(u, |c| c.shares = number(t))),
-    // −1 for none, which is no number here.
+    // −1 for no limit, which is not parsed as a number.
     Spec::slow(Controller::Cpu, "cpu.cfs_quota_us", |t, u| on_cpu(u, |c| c.quota_us = number(t))),
     Spec::slow(Controller::Cpu, "cpu.cfs_period_us", |t, u| on_cpu(u, |c| c.period_us = number(t))),
     Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat)
@@ -31,12 +31,12 @@ pub const FILES: &[Spec] = &[
         }
     }),
     Spec::hot(Controller::Memory, "memory.stat", memory_stat),
-    // The kernel programs report it at once.
+    // The eBPF programs report it at once.
     Spec::slow(Controller::Memory, "memory.oom_control", oom_control),
     Spec::slow(Controller::Memory, "memory.limit_in_bytes", |t, u| {
         on_memory(u, |m| m.limit_bytes = limit(t));
     }),
-    // Without a limit nothing can fail against it.
+    // Without a limit it cannot be hit.
     Spec::hot(Controller::Memory, "memory.failcnt", |t, u| on_memory(u, |m| m.failcnt = number(t)))
         .hot_when(|u| u.memory.as_ref().is_some_and(|m| m.limit_bytes.is_some())),
     Spec::slow(Controller::Memory, "memory.max_usage_in_bytes", |t, u| {
@@ -53,7 +53,7 @@ pub const FILES: &[Spec] = &[
     }),
     Spec::hot(Controller::Pids, "pids.current", pids_current),
     Spec::slow(Controller::Pids, "pids.max", pids_max),
-    // Since Linux 6.10 only where a throttling rule was set; elsewhere there is nothing to read.
+    // Since Linux 6.10 only where a throttling rule was set; without one the file is empty.
     Spec::hot(Controller::Io, "blkio.throttle.io_service_bytes_recursive", |t, u| {
         u.io.clear();
         blkio(t, u, |io, read, n| *(if read { &mut io.read_bytes } else { &mut io.write_bytes }) = n);
@@ -71,7 +71,7 @@ fn on_cpu(usage: &mut Usage, change: impl FnOnce(&mut nodewarden_model::CpuUsage
     }
 }
 
-/// `user N` and `system N` in USER_HZ, which is 100 on every architecture of ours.
+/// `user N` and `system N` in USER_HZ, which is 100 on every supported architecture.
 fn cpuacct_stat(text: &[u8], usage: &mut Usage) {
     const TICK_NS: u64 = 10_000_000;
     on_cpu(usage, |cpu| {

@@ -12,9 +12,10 @@ pub const PRESSURES: &[Spec] = &[
     Spec::unified("io.pressure", |t, u| u.pressures.io = pressure(t)),
 ];
 
-/// In the order they are read: `memory.current` before what is computed from it.
+/// The files in the order in which they are read: `memory.current` before the values that are computed from
+/// it.
 pub const FILES: &[Spec] = &[
-    Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat).telling_cpu(),
+    Spec::hot(Controller::Cpu, "cpu.stat", cpu_stat).with_cpu_time(),
     Spec::slow(Controller::Cpu, "cpu.weight", |t, u| cpu(u).weight = number(t)),
     Spec::slow(Controller::Cpu, "cpu.max", cpu_max),
     Spec::hot(Controller::Memory, "memory.current", |t, u| {
@@ -39,12 +40,12 @@ pub const FILES: &[Spec] = &[
     Spec::hot(Controller::Io, "io.stat", io_stat),
 ];
 
-/// The CPU part, made when a file of it is there.
+/// The CPU part, created when one of its files exists.
 pub fn cpu(usage: &mut Usage) -> &mut CpuUsage {
     usage.cpu.get_or_insert_with(CpuUsage::default)
 }
 
-/// The memory part, made when its use is known.
+/// The memory part, created when the usage is known.
 pub fn memory(usage: &mut Usage) -> &mut MemoryUsage {
     usage.memory.get_or_insert_with(MemoryUsage::default)
 }
@@ -144,7 +145,7 @@ fn io_stat(text: &[u8], usage: &mut Usage) {
                 _ => {}
             }
         }
-        // A device that only was there once shows with no values.
+        // A device that was removed is listed without values.
         if any {
             usage.io.push(io);
         }

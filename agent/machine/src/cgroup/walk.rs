@@ -1,9 +1,9 @@
 //! Every cgroup of a hierarchy with its kernel id.
 //!
 //! The inode number of a cgroup's directory is the cgroup's id (kernfs id, `bpf_get_current_cgroup_id` on
-//! v2), so the walk takes it from the directory entries: no stat for it. One `fstatat` per directory shows
-//! from the link count (2 + subdirectories on kernfs) whether it has children; leaves, which are most, are
-//! never opened.
+//! v2), so the walk takes it from the directory entries and needs no stat for it. One `fstatat` per directory
+//! shows from the link count (2 + subdirectories on kernfs) whether it has children; leaves, which are most,
+//! are never opened.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ use super::Hierarchy;
 use super::group_path::join;
 
 /// Lists the cgroups of a hierarchy, the root (`/`) first, parents before their children. Directories that
-/// vanish on the way are left out, as are names that are not UTF-8.
+/// are removed meanwhile are left out, as are names that are not UTF-8.
 pub fn walk(hierarchy: &Hierarchy) -> Walk {
     let mut found = VecDeque::new();
     let mut unlisted = Vec::new();

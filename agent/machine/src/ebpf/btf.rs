@@ -1,9 +1,9 @@
-//! The kernel's type information, read as far as the layout needs it: structures, typedefs, enums,
+//! The kernel's type information (BTF), as far as the layout needs it: structures, typedefs, enums,
 //! prototypes.
 //!
-//! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One walk notes where each type
-//! is; a type is decoded when it is asked for. aya has a reader of its own, which finds ids by name and keeps
-//! members to itself: both are given the same bytes.
+//! Documentation/bpf/btf.rst and include/uapi/linux/btf.h describe the format. One pass records the offset of
+//! each type; a type is decoded when it is requested. aya has a reader of its own, which finds ids by name but
+//! does not publish members: both get the same bytes.
 
 use memchr::{memchr, memmem};
 

@@ -1,5 +1,5 @@
-//! Reading the counters where the kernel writes them: arrays that are mapped into the agent's memory, so that
-//! no system call is needed for each cgroup.
+//! Reads the counters of the eBPF programs from arrays that are mapped into the agent's memory, so that no
+//! system call is needed for each cgroup.
 
 use std::mem::size_of;
 use std::os::fd::AsFd;
@@ -25,7 +25,7 @@ struct Array {
 impl Array {
     fn new(ebpf: &Ebpf, name: &'static str, value_bytes: usize, len: usize) -> Result<Self, KernelError> {
         let Some(Map::Array(data)) = ebpf.map(name) else { return Err(KernelError::NoMap(name)) };
-        // The kernel rounds each value up to 8 bytes; ours are multiples already.
+        // The kernel rounds each value up to 8 bytes; these are multiples already.
         debug_assert_eq!(value_bytes % 8, 0);
         let bytes = len * value_bytes;
         let fd = data.fd().as_fd();
@@ -128,7 +128,7 @@ impl Cells {
         arrays.map(|array| array.map.len() as u64).sum()
     }
 
-    /// CPU counters of a slot, without the turns that are still running.
+    /// CPU counters of a slot, without the time of tasks since they were last switched in.
     pub fn cpu(&self, slot: u32) -> RawCpu {
         let mut sum = RawCpu::default();
         for cell in self.cells::<CpuCell>(slot) {
@@ -144,7 +144,8 @@ impl Cells {
     }
 
     /// The tasks on the CPUs now: slot, and since when (CLOCK_MONOTONIC, ns). To be called after the counters
-    /// are read, so that a turn that ends in between is missing from this reading rather than counted twice.
+    /// are read, so that the time of a task that is switched out in between is missing from this reading
+    /// rather than counted twice.
     pub fn running(&self) -> Vec<(u32, u64)> {
         fence(Ordering::SeqCst);
         (0..self.cpus)

@@ -1,4 +1,4 @@
-//! What the programs and maps cost, as the kernel accounts it.
+//! The CPU time of the programs and the memory of the maps, as the kernel accounts them.
 
 use std::collections::HashMap;
 use std::fs;

@@ -1,5 +1,5 @@
-//! The program that decides about devices and its tables. It is attached on request, to the cgroup that the
-//! caller names.
+//! The program that controls access to devices, and its tables. It is attached on request, to the cgroup that
+//! the caller names.
 
 #[cfg(any(test, feature = "testing"))]
 use std::collections::BTreeMap;
@@ -22,7 +22,8 @@ const NO_EXIST: u64 = 1;
 
 const PLACES: &str = "DEVICE_PLACES";
 
-/// The program that decides about devices, and the one that is tried where the kernel refuses it.
+/// Names of the program that controls access to devices, and of the one that is tried if the kernel refuses
+/// it.
 const PROGRAM: Program = Program::new("device_access", Hook::Device);
 const SUBSTITUTE: Program = Program::new("device_access_probed", Hook::Device);
 
@@ -61,12 +62,12 @@ pub struct DeviceTables {
 }
 
 impl Kernel {
-    /// Attaches the program that decides about devices to the cgroup directory `kubepods`, which is `level`
-    /// levels below the root of the unified hierarchy, and returns its tables. Nothing is refused before a
-    /// pod is in them. May be called once.
+    /// Attaches the program that controls access to devices to the cgroup directory `kubepods`, which is
+    /// `level` levels below the root of the unified hierarchy, and returns its tables. Nothing is refused
+    /// before a pod is in them. May be called once.
     ///
     /// # Errors
-    /// In words, for the status: what this kernel lacks or refuses.
+    /// The feature that this kernel lacks, or its error, as text for the status.
     pub fn attach_devices(&mut self, kubepods: &Path, level: u32) -> Result<DeviceTables, String> {
         if let Some(reason) = self.lacking(Topic::Device) {
             return Err(reason);
@@ -83,7 +84,7 @@ impl Kernel {
         result.map(|()| tables)
     }
 
-    /// The same with the program that is tried where the kernel refuses the first one.
+    /// As [`Self::attach_devices`], with the program that is tried if the kernel refuses the first one.
     #[cfg(any(test, feature = "testing"))]
     pub fn attach_device_substitute(&mut self, kubepods: &Path, level: u32) -> Result<DeviceTables, String> {
         let tables = DeviceTables::take(&mut self.ebpf, level).map_err(|error| chain(&error))?;
@@ -124,7 +125,8 @@ impl DeviceTables {
         })
     }
 
-    /// Makes the cgroup of a QoS class known, the first or the second. Pods in it are guarded only then.
+    /// Registers the cgroup of a QoS class, the first or the second. Pods in it are controlled only
+    /// afterwards.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -132,7 +134,7 @@ impl DeviceTables {
         self.places.set(PLACE_CLASSES[place], id, ANY).map_err(failed(PLACES))
     }
 
-    /// Allows accesses, whatever the rule of this key allowed before.
+    /// Replaces the rule of this key by one that allows these accesses.
     ///
     /// # Errors
     /// The table is full or the kernel refuses.
@@ -160,7 +162,7 @@ impl DeviceTables {
         self.pods.insert(pod, mode, ANY).map_err(failed("DEVICE_PODS"))
     }
 
-    /// The pod may open everything from now on. Its rules stay.
+    /// From now on the pod may open everything. Its rules are not removed.
     ///
     /// # Errors
     /// The kernel refuses.

@@ -1,4 +1,5 @@
-//! Where the running kernel has the fields that the programs need, read from its BTF once at start.
+//! The offsets of the kernel's fields that the programs need, read from the BTF of the running kernel once at
+//! start.
 //!
 //! Rust cannot emit CO-RE relocations, so offsets are data: they are set in the programs as constants before
 //! loading.
@@ -13,7 +14,7 @@ use nodewarden_model::{Need, Topic};
 pub struct Layout {
     /// Global of the programs → value.
     pub globals: BTreeMap<&'static str, u32>,
-    /// What this kernel lacks, by topic, in words.
+    /// Description of what this kernel lacks, by topic.
     pub missing: BTreeMap<Topic, Vec<String>>,
     /// Index of a controller in css_set.subsys, by its kernel name (`memory`, `cpu`, `io`).
     pub subsystems: BTreeMap<&'static str, u32>,
@@ -49,10 +50,10 @@ impl Layout {
         layout
     }
 
-    /// Takes a value that is needed from the kernel's types, unless it is known already.
+    /// Reads a needed value from the kernel's types, unless it is known already.
     ///
     /// # Errors
-    /// What this kernel lacks, in words.
+    /// Description of what this kernel lacks.
     fn look_up(&mut self, btf: &Btf<'_>, need: &Need) -> Result<(), String> {
         let lacks = |what: &str| what.to_owned();
         match *need {
@@ -92,7 +93,7 @@ fn controller(btf: &Btf<'_>, name: &str) -> Option<u32> {
     enum_value(btf, "cgroup_subsys_id", &format!("{name}_cgrp_id"))
 }
 
-/// The structure of a name, if the kernel has one with members.
+/// The structure with this name, if the kernel has one with members.
 fn structure(btf: &Btf<'_>, name: &str) -> Option<Struct> {
     btf.named(name).find_map(|t| match t {
         Type::Struct(s) if btf.members(s).next().is_some() => Some(s),

@@ -1,4 +1,5 @@
-//! Loading the object for this machine: sizes, offsets, hierarchies; then attaching topic by topic.
+//! Loads the object with the sizes, offsets and hierarchies of this machine, then attaches the programs topic
+//! by topic.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -39,11 +40,11 @@ pub struct LoadOptions {
     pub ring_bytes: u32,
     /// Root of the unified hierarchy.
     pub unified: Option<PathBuf>,
-    /// Room for pods whose devices are guarded, see `Kernel::attach_devices`.
+    /// Whether the tables have room for pods whose device access is controlled, see `Kernel::attach_devices`.
     pub devices: bool,
-    /// The bench's programs that do nothing.
+    /// Whether the empty programs of the benchmark are attached too.
     pub empty_programs: bool,
-    /// Kernel-side diagnostics through aya-log.
+    /// Whether the programs' own messages are logged (aya-log).
     pub verbose: bool,
 }
 
@@ -51,7 +52,7 @@ pub struct LoadOptions {
 /// as nothing is pinned.
 pub struct Kernel {
     pub(super) ebpf: Ebpf,
-    /// Tens of megabytes, so dropped once everything is attached.
+    /// Takes tens of megabytes, so it is dropped once everything is attached.
     btf: Option<Btf>,
     options: LoadOptions,
     pub(super) layout: Layout,
@@ -76,7 +77,7 @@ pub struct Loaded {
 
 impl Kernel {
     /// Creates the maps and attaches the programs of the cgroup lifecycle, so that no cgroup created from now
-    /// on is missed. The caller then makes the existing cgroups known and calls `attach`.
+    /// on is missed. The caller then registers the existing cgroups and calls `attach`.
     ///
     /// # Errors
     /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `programs`.
@@ -208,7 +209,7 @@ impl Kernel {
         self.attached.push(Attached { topic, program: *program, outcome });
     }
 
-    /// Why a topic cannot work whatever the hooks: a field or a hierarchy is missing.
+    /// Why a topic cannot work although its hooks exist: a field or a hierarchy is missing.
     pub(super) fn lacking(&self, topic: Topic) -> Option<String> {
         if let Some(fields) = self.layout.missing.get(&topic) {
             return Some(format!("this kernel has no {}", fields.join(", ")));
@@ -244,7 +245,7 @@ impl Kernel {
         self.measured + self.measuring.as_ref().map_or(Duration::ZERO, |(since, _)| since.elapsed())
     }
 
-    /// What the programs have cost while they were measured.
+    /// CPU time of the programs while they were measured.
     pub fn costs(&self) -> Vec<ProgramCost> {
         let on = self.attached.iter().filter(|a| a.outcome.is_ok());
         on.filter_map(|a| cost::of(self.ebpf.program(a.program.name)?, a)).collect()

@@ -9,7 +9,7 @@ use aya::{Btf, Ebpf};
 
 use nodewarden_model::{Hook, HookState, Program, Topic, TopicStatus};
 
-/// Programs that do nothing, for the bench of overhead.
+/// Programs that do nothing, for the benchmark of the overhead.
 pub const EMPTY_PROGRAMS: &[(Topic, Program)] =
     &[(Topic::Cpu, Program::at("empty_sched_switch", "sched_switch"))];
 
@@ -18,14 +18,14 @@ pub const EMPTY_PROGRAMS: &[(Topic, Program)] =
 pub struct Attached {
     pub topic: Topic,
     pub program: Program,
-    /// In words, for the status: what this kernel lacks or refused.
+    /// The feature that this kernel lacks, or its error, as text for the status.
     pub outcome: Result<(), String>,
 }
 
 /// Loads and attaches one program.
 ///
 /// # Errors
-/// In words, for the status: what the kernel said.
+/// The kernel's error, as text for the status.
 pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &Program, unified: Option<&Path>) -> Result<(), String> {
     let program =
         ebpf.program_mut(spec.name).ok_or_else(|| format!("the eBPF object has no program {}", spec.name))?;
@@ -54,7 +54,7 @@ pub fn attach(ebpf: &mut Ebpf, btf: &Btf, spec: &Program, unified: Option<&Path>
     Ok(())
 }
 
-/// An error with its causes, of a long one (the verifier's log) only the beginning and the end.
+/// An error with its causes; a long text (the verifier's log) is cut in the middle.
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -50,7 +50,7 @@ impl RingReader {
     /// Starts the threads; `on_record` is called on one of them for every record, in the ring's order.
     ///
     /// # Errors
-    /// When a thread or the stop signal cannot be made.
+    /// A thread or the stop signal cannot be created.
     pub fn start(
         ring: RingBuf<MapData>,
         on_record: impl FnMut(Record) + Send + 'static,

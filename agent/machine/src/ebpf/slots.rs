@@ -23,7 +23,7 @@ impl SlotPool {
     /// all cgroups without one.
     ///
     /// # Errors
-    /// When a map is missing or the kernel refuses.
+    /// A map is missing, or the kernel refuses a call.
     pub fn new(ebpf: &mut Ebpf, spaces: usize, capacity: u32) -> Result<Self, KernelError> {
         let slots = ebpf.take_map("SLOTS").ok_or(KernelError::NoMap("SLOTS"))?;
         let slots = HashMap::try_from(slots).map_err(|source| KernelError::Map { map: "SLOTS", source })?;
@@ -58,7 +58,7 @@ impl SlotPool {
         };
         match self.slots.insert(key, slot, NO_EXIST) {
             Ok(()) => Ok(slot),
-            // A program was faster, or the table is full.
+            // A program has assigned one meanwhile, or the table is full.
             Err(_) => {
                 self.give_back(space, slot)?;
                 Ok(self.get(key)?.unwrap_or(UNTRACKED))

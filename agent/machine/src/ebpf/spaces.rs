@@ -20,9 +20,9 @@ pub struct Spaces {
 }
 
 impl Spaces {
-    /// From the hierarchy id of each controller (0 for the unified hierarchy), as `/proc/self/cgroup` numbers
-    /// them. Uses of the same hierarchy share a space; the memory controller's comes first: pods
-    /// are identified in it.
+    /// The spaces for the hierarchy id of each controller (0 for the unified hierarchy), as
+    /// `/proc/self/cgroup` numbers them. Uses of the same hierarchy share a space; the memory controller's
+    /// comes first: pods are identified in it.
     pub fn new(memory: Option<u32>, cpu: Option<u32>, io: Option<u32>, unified: bool) -> Self {
         let mut hierarchies = Vec::with_capacity(SPACES);
         let mut place = |id: Option<u32>| {

@@ -1,4 +1,4 @@
-//! What the machine has, read from the kernel.
+//! Reads the machine's capacity from the kernel.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -12,7 +12,7 @@ use super::Capacity;
 use crate::cgroup::control::PageSize;
 use crate::cpu_list::CpuList;
 
-/// Reading the machine failed.
+/// Why the capacity is not known.
 #[derive(Debug, thiserror::Error)]
 pub enum GatherError {
     /// A file of the kernel cannot be read.
@@ -53,14 +53,14 @@ pub enum GatherError {
     },
 }
 
-/// Where the kernel shows what there is.
+/// The files from which the capacity is read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sources {
     /// The list of CPUs that are online.
     pub online_cpus: PathBuf,
     /// /proc/meminfo.
     pub meminfo: PathBuf,
-    /// One directory a huge page size; not there on a kernel without huge pages.
+    /// Has one directory per huge page size; does not exist on a kernel without huge pages.
     pub hugepages: PathBuf,
     /// The sysctl kernel.pid_max.
     pub pid_max: PathBuf,
@@ -90,7 +90,7 @@ impl Sources {
     /// the ephemeral storage (the kubelet's root directory has that part).
     ///
     /// # Errors
-    /// Something cannot be read, or says something else than the kernel does.
+    /// A file cannot be read or has content that the kernel does not write there.
     pub fn capacity(&self, data: Option<&Path>) -> Result<Capacity, GatherError> {
         let cpus = read(&self.online_cpus)?.trim().to_owned();
         let online = CpuList::parse(&cpus).ok_or_else(|| GatherError::Text {
@@ -123,8 +123,7 @@ fn read(path: &Path) -> Result<String, GatherError> {
     })
 }
 
-/// Bytes of one line of /proc/meminfo. (The procfs crate calls a file without one of its many lines its own
-/// bug.)
+/// Bytes of one line of /proc/meminfo. (The procfs crate refuses a file that lacks any of its many lines.)
 fn meminfo(text: &str, key: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(':'))?;
     line.trim().strip_suffix("kB")?.trim_end().parse::<u64>().ok()?.checked_mul(1024)
@@ -177,7 +176,7 @@ mod tests {
 
     const MEMINFO: &str = "MemTotal:       24684096 kB\nMemFree:          100 kB\nSwapTotal:       1024 kB\n";
 
-    /// A machine's files, with some other than usual or (empty) not there.
+    /// A machine's files; `other` replaces some or, with an empty text, omits them.
     fn machine(other: &[(&str, &str)]) -> (tempfile::TempDir, Sources) {
         let root = tempfile::tempdir().unwrap();
         let usual = [

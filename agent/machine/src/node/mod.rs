@@ -1,4 +1,4 @@
-//! What the node has, what is set aside, and what is left for pods.
+//! The node's capacity and its daemons.
 
 pub mod daemons;
 pub mod gather;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 
 use crate::cgroup::control::PageSize;
 
-/// What the machine has.
+/// The capacity of the machine.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Capacity {
     /// Thousandths of a CPU: the online CPUs.
@@ -22,6 +22,6 @@ pub struct Capacity {
     pub pids: u64,
     /// Online CPUs as a list (`0-1`).
     pub cpus: String,
-    /// Bytes of the file system that holds pods' local data; `None` where it was not asked for.
+    /// Bytes of the file system that holds pods' local data; `None` if it was not requested.
     pub ephemeral_storage_bytes: Option<u64>,
 }

@@ -28,7 +28,6 @@ const LONGEST: u64 = 10 << 20;
 /// The directory and what was last read in it.
 #[derive(Debug)]
 pub struct Manifests {
-    /// The manifest directory (`staticPodPath`).
     dir: PathBuf,
     /// Goes into the uid of pods that have none, as with the kubelet.
     node: String,
@@ -68,6 +67,7 @@ impl Manifests {
         }
     }
 
+    /// The manifest directory (`staticPodPath`).
     pub fn dir(&self) -> &Path {
         &self.dir
     }

@@ -4,23 +4,23 @@ use super::GroupFiles;
 use super::group_files::read_file;
 use crate::cgroup::{CgroupError, Controller, Version, parse};
 
-/// Use of one cgroup with everything below it. `None` where the controller is missing or the cgroup not
-/// there.
+/// Usage of one cgroup with everything below it. `None` where the controller is missing or the cgroup does
+/// not exist.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Consumption {
     /// Bytes: `memory.current`, v1 `memory.usage_in_bytes`.
     pub memory_bytes: Option<u64>,
-    /// Nanoseconds since the cgroup was made: `usage_usec` of `cpu.stat`, v1 `cpuacct.usage`.
+    /// Nanoseconds since the cgroup was created: `usage_usec` of `cpu.stat`, v1 `cpuacct.usage`.
     pub cpu_ns: Option<u64>,
     /// Threads: `pids.current`.
     pub pids: Option<u64>,
 }
 
 impl Consumption {
-    /// Reads it.
+    /// Reads the usage of a cgroup.
     ///
     /// # Errors
-    /// A file that is there cannot be read.
+    /// A file exists and cannot be read.
     pub fn read(files: &GroupFiles, path: &str) -> Result<Self, CgroupError> {
         let version = |controller| files.layout().hierarchy(controller).map(|h| h.version);
         let text = |controller, file: &str| match files.directory(controller, path) {

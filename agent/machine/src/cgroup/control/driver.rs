@@ -1,4 +1,4 @@
-//! Who makes and changes cgroups: the file system alone, or systemd.
+//! The drivers that create and change cgroups: through the file system alone, or through systemd.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub enum DriverKind {
     Systemd,
 }
 
-/// What differs between the drivers. A path is a cgroup's below the mounts (`/kubepods/burstable`).
+/// What differs between the drivers. Paths are those of cgroups below the mounts (`/kubepods/burstable`).
 pub trait Driver: Send + Sync + fmt::Debug {
     /// Which of the two drivers this is.
     fn kind(&self) -> DriverKind;
@@ -23,16 +23,17 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// The path that this driver gives to a name.
     fn path(&self, name: &CgroupName) -> String;
 
-    /// Makes the cgroup where it is missing, in every hierarchy, and sets `limits`. Its parent must exist.
-    /// Finishes what an interrupted call left.
+    /// Creates the cgroup in every hierarchy where it is missing, and sets `limits`. Its parent must exist.
+    /// Also completes what an interrupted call left.
     fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
 
     /// Sets the limits that `limits` contains on an existing cgroup.
     fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError>;
 
-    /// Removes a cgroup without processes and without children. Not there is no error.
+    /// Removes a cgroup without processes and without children. It is no error if there is none.
     fn remove(&self, path: &str) -> Result<(), CgroupError>;
 
-    /// What the files will say after [`Driver::set`]: systemd rounds a CPU quota up to 10 ms per second.
+    /// The limits that the files contain after [`Driver::set`]: systemd rounds a CPU quota up to 10 ms per
+    /// second.
     fn settled(&self, limits: &Limits) -> Limits;
 }

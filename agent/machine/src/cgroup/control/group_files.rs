@@ -1,4 +1,5 @@
-//! The directories and files of cgroups on this machine: where [`Interface`]'s pure writes and reads happen.
+//! The directories and files of cgroups on this machine: performs the reads and writes that [`Interface`]
+//! determines.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write as _};
@@ -10,7 +11,7 @@ use super::{CgroupName, Limits};
 use crate::cgroup::group_path::join;
 use crate::cgroup::{CgroupError, Controller, Hierarchy, Layout};
 
-/// Every hierarchy of this machine, to read and write cgroups by their path below the mounts.
+/// Reads and writes the files of cgroups by their path below the mounts, in every hierarchy of this machine.
 #[derive(Debug, Clone)]
 pub struct GroupFiles {
     layout: Arc<Layout>,
@@ -35,12 +36,12 @@ impl GroupFiles {
         &self.layout
     }
 
-    /// Which files there are and in which units they count.
+    /// The limit files that exist and their units.
     pub fn interface(&self) -> &Interface {
         &self.interface
     }
 
-    /// The directory of a cgroup in each hierarchy that must have it, whether it is there or not.
+    /// The directory of a cgroup in each hierarchy that must have it, whether it exists or not.
     pub fn directories(&self, path: &str) -> impl Iterator<Item = (&Hierarchy, PathBuf)> {
         self.layout.all().map(move |h| (h, join(&h.mount, path)))
     }
@@ -53,7 +54,7 @@ impl GroupFiles {
     /// Writes the limits that `limits` contains. Every file is tried, also after an error.
     ///
     /// # Errors
-    /// The first write that failed, or a missing file whose limit cannot be done without.
+    /// The first write that failed, or a missing file whose limit is required.
     pub fn write(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
         let before = self.read_some(path, &self.interface.order_depends_on(limits))?;
         let mut result = Ok(());
@@ -75,17 +76,18 @@ impl GroupFiles {
         }
     }
 
-    /// What the files say now; `None` where there is no such file, also where the whole cgroup is not there.
+    /// The limits that the files contain now; `None` where there is no such file, also if the whole cgroup
+    /// does not exist.
     ///
     /// # Errors
-    /// A file that is there cannot be read, or says what it never should.
+    /// A file exists and cannot be read, or has content that the kernel does not write there.
     pub fn read(&self, path: &str) -> Result<Limits, CgroupError> {
         self.interface
             .read(|controller, file| self.read_one(path, controller, file))
             .map_err(|e| self.located(path, e))
     }
 
-    /// As [`Self::read`], of these files only.
+    /// As [`Self::read`], but only these files.
     fn read_some(&self, path: &str, files: &[(Controller, &str)]) -> Result<Limits, CgroupError> {
         if files.is_empty() {
             return Ok(Limits::default());
@@ -116,7 +118,7 @@ impl GroupFiles {
     }
 }
 
-/// Either of what can go wrong while reading limits.
+/// The errors of reading limits.
 enum ReadError {
     Cgroup(CgroupError),
     NoValue(NoValue),
@@ -134,7 +136,7 @@ impl From<NoValue> for ReadError {
     }
 }
 
-/// Refuses the root, and a path that is none or leads elsewhere.
+/// Refuses the root, and a text that is not the path of a cgroup below the mounts.
 ///
 /// # Errors
 /// [`CgroupError::Root`], [`CgroupError::Name`].
@@ -145,7 +147,7 @@ pub fn check_path(path: &str) -> Result<(), CgroupError> {
     }
 }
 
-/// The text of a cgroup's file; `None` if it or its cgroup is not there.
+/// The text of a cgroup's file; `None` if it or its cgroup does not exist.
 ///
 /// # Errors
 /// As of open(2) and read(2).
@@ -157,7 +159,7 @@ pub fn read_file(path: &Path) -> Result<Option<String>, CgroupError> {
     }
 }
 
-/// Writes a cgroup's file in one write(2), as the kernel wants it. Never makes a file.
+/// Writes a cgroup's file in one write(2), as the kernel requires. Never creates a file.
 ///
 /// # Errors
 /// As of open(2) and write(2).
@@ -170,7 +172,7 @@ pub fn write_file(path: &Path, text: &str) -> Result<(), CgroupError> {
     })
 }
 
-/// Removes a cgroup's directory. Not there is no error.
+/// Removes a cgroup's directory. It is no error if there is none.
 ///
 /// # Errors
 /// As of rmdir(2): EBUSY while there are processes or children in it.
@@ -181,7 +183,7 @@ pub fn remove_directory(path: &Path) -> Result<(), CgroupError> {
     }
 }
 
-/// The file or the whole cgroup is not there (any more).
+/// Whether the error means that the file or the whole cgroup does not exist (any more).
 pub fn is_gone(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENODEV | libc::ENOTDIR))
 }

@@ -1,20 +1,20 @@
-//! What can be set on one cgroup, in the terms that v1, v2 and systemd share.
+//! The limits of one cgroup, in terms that v1, v2 and systemd share.
 
 use std::collections::BTreeMap;
 
 use super::{Bound, CpuQuota, PageSize};
 
-/// Limits of one cgroup. `None` means "not set": a writer leaves it, a reader could not read it (its
-/// controller is missing, or this version of cgroups does not have it).
+/// Limits of one cgroup. `None` means "not set" to a writer; a reader returns it if the controller is missing
+/// or this version of cgroups lacks the limit.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Limits {
-    /// How the CPU is shared.
+    /// The share of the CPU among siblings.
     pub cpu: Option<CpuShare>,
     /// CPU time per period: `cpu.max`, v1 `cpu.cfs_quota_us` and `cpu.cfs_period_us`.
     pub cpu_quota: Option<CpuQuota>,
     /// v2 `cpu.idle`.
     pub cpu_idle: Option<bool>,
-    /// CPUs as a list (`0-3,7`); empty on v2: whatever the parent has.
+    /// CPUs as a list (`0-3,7`); the empty list on v2 means the parent's CPUs.
     pub cpuset_cpus: Option<String>,
     /// Bytes: `memory.max`, v1 `memory.limit_in_bytes`.
     pub memory_max: Option<Bound>,
@@ -42,7 +42,7 @@ pub enum CpuShare {
     /// In v1's unit (2 to 262,144). On v2 it is written as the weight of the linear formula, as the kubelet
     /// does for its own levels.
     Shares(u64),
-    /// In v2's unit (1 to 10,000), already converted: what a v2 cgroup is read as, and what containers get
-    /// whose runtime uses another formula.
+    /// In v2's unit (1 to 10,000), already converted: the form in which a v2 cgroup is read, and for
+    /// containers whose runtime uses another formula.
     Weight(u64),
 }

@@ -1,5 +1,4 @@
-//! Everything that is done to cgroups, whichever driver makes them. A cgroup is named by its path below the
-//! mounts.
+//! All operations on cgroups, with either driver. A cgroup is given by its path below the mounts.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -18,7 +17,7 @@ use crate::cgroup::{CgroupError, Layout};
 pub enum Presence {
     /// In none of the hierarchies.
     Nowhere,
-    /// Half made or half removed: these directories are not there.
+    /// In some hierarchies: an interrupted call has created or removed only a part.
     Partly {
         /// The directories that do not exist.
         missing: Vec<PathBuf>,
@@ -27,8 +26,8 @@ pub enum Presence {
     Everywhere,
 }
 
-/// Makes, changes, looks at and removes cgroups. Its calls block (on files, on D-Bus, in [`Manager::destroy`]
-/// on processes that end): not for an async task.
+/// Creates, changes, reads and removes cgroups. Its calls block (on files, on D-Bus, in [`Manager::destroy`]
+/// until processes end), so they must not be made in an async task.
 #[derive(Debug)]
 pub struct Manager {
     driver: Arc<dyn Driver>,
@@ -37,7 +36,7 @@ pub struct Manager {
 }
 
 impl Manager {
-    /// A manager that works through this driver on a machine with this layout.
+    /// A manager with this driver on a machine with this layout.
     pub fn new(driver: Arc<dyn Driver>, layout: Arc<Layout>) -> Self {
         Self { driver, files: GroupFiles::new(layout), in_flight: InFlight::default() }
     }
@@ -47,7 +46,7 @@ impl Manager {
         self.files.layout()
     }
 
-    /// Which driver it works through.
+    /// Which of the two drivers it uses.
     pub fn kind(&self) -> DriverKind {
         self.driver.kind()
     }
@@ -57,12 +56,12 @@ impl Manager {
         self.driver.path(name)
     }
 
-    /// What [`Manager::read`] returns after [`Manager::set`].
+    /// The limits that [`Manager::read`] returns after [`Manager::set`].
     pub fn settled(&self, limits: &Limits) -> Limits {
         self.driver.settled(limits)
     }
 
-    /// Where it exists.
+    /// In which hierarchies the cgroup exists.
     pub fn presence(&self, path: &str) -> Presence {
         let mut any = false;
         let mut missing = Vec::new();
@@ -81,7 +80,7 @@ impl Manager {
         self.presence(path) == Presence::Everywhere
     }
 
-    /// Makes it where it is missing and sets `limits`. Its parent must exist.
+    /// Creates the cgroup where it is missing and sets `limits`. Its parent must exist.
     ///
     /// # Errors
     /// As [`Driver::create`].
@@ -97,15 +96,16 @@ impl Manager {
         self.driver.set(path, limits)
     }
 
-    /// The limits that its files contain; none for a cgroup that does not exist.
+    /// The limits that its files contain; all `None` for a cgroup that does not exist.
     ///
     /// # Errors
-    /// A file that is there cannot be read, or says what it never should.
+    /// A file exists and cannot be read, or has content that the kernel does not write there.
     pub fn read(&self, path: &str) -> Result<Limits, CgroupError> {
         self.files.read(path)
     }
 
-    /// Gives it the least share of the CPU, for a pod that is about to go (the kubelet's `ReduceCPULimits`).
+    /// Gives it the smallest share of the CPU, for a pod that is being terminated (the kubelet's
+    /// `ReduceCPULimits`).
     ///
     /// # Errors
     /// As [`Driver::set`].
@@ -113,36 +113,37 @@ impl Manager {
         self.set(path, &Limits { cpu: Some(CpuShare::Shares(2)), ..Limits::default() })
     }
 
-    /// Names of the cgroups right below it, in whichever hierarchy, in order.
+    /// Names of its children in all hierarchies, sorted.
     ///
     /// # Errors
-    /// A directory that is there cannot be listed.
+    /// A directory exists and cannot be listed.
     pub fn children(&self, path: &str) -> Result<BTreeSet<String>, CgroupError> {
         members::children(&self.files, path.trim_end_matches('/'))
     }
 
-    /// Every process in it and below it, in whichever hierarchy.
+    /// Every process in it and below it, in all hierarchies.
     ///
     /// # Errors
-    /// A file that is there cannot be read.
+    /// A file exists and cannot be read.
     pub fn pids(&self, path: &str) -> Result<BTreeSet<i32>, CgroupError> {
         members::pids(&self.files, &members::subtree(&self.files, path.trim_end_matches('/'))?)
     }
 
-    /// What it uses now.
+    /// Its resource usage now.
     ///
     /// # Errors
-    /// A file that is there cannot be read.
+    /// A file exists and cannot be read.
     pub fn usage(&self, path: &str) -> Result<Consumption, CgroupError> {
         Consumption::read(&self.files, path)
     }
 
-    /// Kills what is left in it and below it and removes it and everything below from every hierarchy, trying
-    /// again until `patience` is over. Nothing there is no error: another may have removed it.
+    /// Kills the processes in it and below it, and removes it and everything below from every hierarchy,
+    /// trying again until `patience` is over. It is no error if it does not exist: another program may have
+    /// removed it.
     ///
     /// # Errors
-    /// Another call is at it ([`DestroyError::InFlight`]); it holds this process or process 1
-    /// ([`DestroyError::Holds`]); or it is still there ([`DestroyError::StillThere`] names the processes, the
+    /// Another call is destroying it ([`DestroyError::InFlight`]); it contains this process or process 1
+    /// ([`DestroyError::Holds`]); or it still exists ([`DestroyError::StillThere`] names the processes, the
     /// directory and the kernel's error).
     pub fn destroy(&self, path: &str, patience: Duration) -> Result<Destroyed, DestroyError> {
         check_path(path)?;

@@ -1,4 +1,4 @@
-//! Which cgroups and which processes are below a cgroup, over all hierarchies.
+//! The cgroups and processes below a cgroup, in all hierarchies.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,10 +8,10 @@ use super::GroupFiles;
 use crate::cgroup::membership::parse_memberships;
 use crate::cgroup::{CgroupError, Hierarchy};
 
-/// Names of the cgroups right below `path`, in whichever hierarchy they are, in order.
+/// Names of the children of `path` in all hierarchies, sorted.
 ///
 /// # Errors
-/// A directory that is there cannot be listed.
+/// A directory exists and cannot be listed.
 pub fn children(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, CgroupError> {
     let mut names = BTreeSet::new();
     for (_, dir) in files.directories(path) {
@@ -20,7 +20,7 @@ pub fn children(files: &GroupFiles, path: &str) -> Result<BTreeSet<String>, Cgro
     Ok(names)
 }
 
-/// Names of the directories in `dir`; none if it is not there.
+/// Names of the directories in `dir`; none if it does not exist.
 fn list(dir: &Path, names: &mut BTreeSet<String>) -> Result<(), CgroupError> {
     let failed = |source| CgroupError::file("read directory", dir, source);
     let entries = match fs::read_dir(dir) {
@@ -43,7 +43,7 @@ fn list(dir: &Path, names: &mut BTreeSet<String>) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// `path` and every cgroup below it, in whichever hierarchy, children before their parents.
+/// `path` and every cgroup below it in all hierarchies, children before their parents.
 ///
 /// # Errors
 /// As [`children`].
@@ -60,16 +60,16 @@ pub fn subtree(files: &GroupFiles, path: &str) -> Result<Vec<String>, CgroupErro
     Ok(found)
 }
 
-/// Every process (thread group) of these cgroups in any hierarchy. 0 is one that this process cannot see, in
-/// another pid namespace.
+/// Every process (thread group) of these cgroups in any hierarchy. 0 stands for a process in another pid
+/// namespace, which this process cannot see.
 ///
 /// # Errors
-/// A file that is there cannot be read.
+/// A file exists and cannot be read.
 pub fn pids(files: &GroupFiles, groups: &[String]) -> Result<BTreeSet<i32>, CgroupError> {
     pids_in(files, groups, |_| true)
 }
 
-/// As [`pids`], in these hierarchies.
+/// As [`pids`], but only in these hierarchies.
 ///
 /// # Errors
 /// As [`pids`].
@@ -93,8 +93,8 @@ pub fn pids_in(
     Ok(pids)
 }
 
-/// Whether a process is in `path` or below it in any hierarchy, by its own `/proc/<pid>/cgroup`. False when
-/// it is gone.
+/// Whether a process is in `path` or below it in any hierarchy, by its own `/proc/<pid>/cgroup`. False if the
+/// process has ended.
 pub fn is_below(files: &GroupFiles, pid: i32, path: &str) -> bool {
     let Ok(text) = fs::read_to_string(format!("/proc/{pid}/cgroup")) else { return false };
     let memberships = parse_memberships(&text);
@@ -107,7 +107,7 @@ pub fn is_below(files: &GroupFiles, pid: i32, path: &str) -> bool {
     })
 }
 
-/// The kernel's path of what is `path` below a mount that may show only a part of the tree.
+/// The kernel's path of the cgroup that is `path` below a mount, which may show only a part of the tree.
 fn kernel_path(hierarchy: &Hierarchy, path: &str) -> String {
     match hierarchy.mount_root.as_str() {
         "/" => path.to_owned(),

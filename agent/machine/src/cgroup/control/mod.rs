@@ -1,12 +1,12 @@
-//! Making, changing and removing cgroups: names, limits, the cgroupfs and the systemd driver, destroying what
-//! is left.
+//! Creating, changing and removing cgroups: names, limits, the cgroupfs and the systemd driver, killing
+//! processes and removing their cgroups.
 //!
 //! - [`CgroupName`]: a name and the path that each driver gives to it.
 //! - [`Limits`] and, as texts of files, [`Interface`].
-//! - [`Driver`]: what differs between [`Cgroupfs`] and systemd; [`Manager`]: all that can be done with
-//!   either.
+//! - [`Driver`]: what differs between [`Cgroupfs`] and systemd; [`Manager`]: all operations, with either
+//!   driver.
 //!
-//! Observe mode uses nothing of this.
+//! In mode observe nothing here is used.
 
 mod bound;
 mod cgroupfs;

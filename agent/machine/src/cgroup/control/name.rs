@@ -1,4 +1,4 @@
-//! A cgroup's name, whichever driver makes it, and the path that each driver gives to it.
+//! A cgroup's name, which does not depend on the driver, and the path that each driver gives to it.
 //!
 //! The conversions are the kubelet's (pkg/kubelet/cm/cgroup_manager_linux.go): on cgroupfs the parts are the
 //! directories; under systemd each part's `-` becomes `_`, since systemd reads `-` in a slice's name as its
@@ -15,7 +15,7 @@ const SLICE: &str = ".slice";
 const LONGEST_PART: usize = 255;
 
 /// The parts of a cgroup's name below the root: `["kubepods", "burstable", "pod<uid>"]` (the kubelet's
-/// `CgroupName`). No parts name the root. Every part can be a directory's name.
+/// `CgroupName`). The root has no parts. Every part is valid as a directory's name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct CgroupName(Vec<String>);
 
@@ -79,9 +79,9 @@ impl CgroupName {
         Self::root().join(parts)
     }
 
-    /// This name with more parts (the kubelet's `NewCgroupName`). `_` is allowed, though
-    /// [`Self::from_systemd_path`] reads it as `-` (the reason why the kubelet forbids it in names that it
-    /// makes).
+    /// This name with more parts (the kubelet's `NewCgroupName`). `_` is allowed although
+    /// [`Self::from_systemd_path`] reads it as `-`, which is why the kubelet forbids it in the names that it
+    /// creates.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -93,7 +93,7 @@ impl CgroupName {
         Ok(Self(all))
     }
 
-    /// One part more.
+    /// This name with one more part.
     ///
     /// # Errors
     /// As [`Self::new`].
@@ -111,7 +111,7 @@ impl CgroupName {
         self.0.last().map(String::as_str)
     }
 
-    /// The cgroup that it lies in; `None` for the root.
+    /// Name of the parent cgroup; `None` for the root.
     pub fn parent(&self) -> Option<Self> {
         let (_, parents) = self.0.split_last()?;
         Some(Self(parents.to_vec()))
@@ -122,7 +122,7 @@ impl CgroupName {
         self.0.is_empty()
     }
 
-    /// Whether it is `other` or lies below it.
+    /// Whether it is `other` or below it.
     pub fn starts_with(&self, other: &Self) -> bool {
         self.0.starts_with(&other.0)
     }
@@ -133,8 +133,8 @@ impl CgroupName {
     }
 
     /// The name of a path under the cgroupfs driver (`ParseCgroupfsToCgroupName`), also of `cgroupRoot`,
-    /// which the kubelet reads the same way under either driver. A `/` at the end, which the kubelet would
-    /// take for an empty part more, is ignored.
+    /// which the kubelet reads the same way under either driver. A `/` at the end, from which the kubelet
+    /// would get another, empty part, is ignored.
     ///
     /// # Errors
     /// As [`Self::new`], and when it does not begin with `/`.
@@ -169,8 +169,8 @@ impl CgroupName {
     /// The name of a slice's path under the systemd driver, or of its last part alone
     /// (`ParseSystemdToCgroupName`). Every `_` becomes a `-`.
     ///
-    /// Unlike the kubelet's, which makes some name of any text, it refuses what is no slice, and the root
-    /// comes back as the root.
+    /// Unlike the kubelet's function, which accepts any text, it refuses what is not a slice, and it reads
+    /// `-.slice` as the root.
     ///
     /// # Errors
     /// As [`Self::new`], and when the path is not the one that systemd gives to the slice.
@@ -185,7 +185,7 @@ impl CgroupName {
         };
         let name = Self::new(stem.split('-').map(unescape))?;
         let expected = name.systemd_path();
-        // Where `_` was, `-` is now: both are `_` again in the expected path.
+        // `_` was read as `-`; both are written as `_` in the expected path.
         if path != slice && path != expected {
             return Err(not_a_slice(expected));
         }

@@ -1,11 +1,11 @@
-//! Why a daemon is not in its place.
+//! Errors of moving daemons and setting their `oom_score_adj`.
 
 use std::io;
 use std::path::PathBuf;
 
 use nix::unistd::Pid;
 
-/// Looking after one daemon failed.
+/// Why a daemon is not in its cgroup or does not have its `oom_score_adj`.
 #[derive(Debug, thiserror::Error)]
 pub enum DaemonError {
     /// A file in `/proc` or of a cgroup could not be read.
@@ -28,7 +28,7 @@ pub enum DaemonError {
         /// The kernel's error.
         source: io::Error,
     },
-    /// Below what a process has, only with CAP_SYS_RESOURCE.
+    /// The kernel refused a new `oom_score_adj`: lowering it needs CAP_SYS_RESOURCE.
     #[error("cannot set oom_score_adj of process {pid} from {from} to {to}: {source}")]
     Score {
         /// The process.

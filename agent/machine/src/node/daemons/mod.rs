@@ -3,8 +3,8 @@
 //! container runtime (`runtimeCgroups`) and everything else that is in no cgroup of its own
 //! (`systemCgroups`).
 //!
-//! - [`Daemons::ensure`] looks and puts right what is not; the kubelet does so each minute.
-//! - [`to_move`] decides which processes of the root cgroup go to `systemCgroups`: never kernel threads.
+//! - [`Daemons::ensure`] checks all and corrects what differs; the kubelet does so each minute.
+//! - `to_move` decides which processes of the root cgroup go to `systemCgroups`: never kernel threads.
 //!
 //! Only `cgroup.procs` of the given directories and `oom_score_adj` of the agent and the runtime are written.
 
@@ -22,16 +22,17 @@ use nix::unistd::Pid;
 
 pub use error::DaemonError;
 pub use place::Place;
-use process::{Process, to_move};
+use process::to_move;
 pub use runtime::find as find_runtime;
 
 /// `oom_score_adj` of the container runtime: the kubelet's `dockerOOMScoreAdj`.
 pub const RUNTIME_SCORE: i32 = -999;
 
-/// How often processes that appear meanwhile are looked for (`ensureSystemCgroups` in the kubelet).
+/// Maximum number of passes, because processes may be started during one (`ensureSystemCgroups` in the
+/// kubelet).
 const ROUNDS: u32 = 10;
 
-/// Where the daemons belong.
+/// The cgroups and `oom_score_adj` that the daemons should have.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Daemons {
     /// `oom_score_adj` of the agent.
@@ -53,7 +54,7 @@ pub struct Runtime {
     pub place: Place,
 }
 
-/// What is in no cgroup of its own.
+/// The processes that are in no cgroup of their own.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct System {
     /// The root cgroup of one hierarchy: on v1 the kubelet takes that of `devices`.
@@ -62,7 +63,7 @@ pub struct System {
     pub place: Place,
 }
 
-/// What was done, and what could not be.
+/// What [`Daemons::ensure`] has changed, and what failed.
 #[derive(Debug, Default)]
 pub struct Report {
     /// Processes that were moved to another cgroup.
@@ -73,7 +74,7 @@ pub struct Report {
     pub problems: Vec<DaemonError>,
 }
 
-/// A process that is now elsewhere.
+/// A process that was moved.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Moved {
     /// The process.
@@ -84,7 +85,7 @@ pub struct Moved {
     pub to: PathBuf,
 }
 
-/// A process whose `oom_score_adj` is now another.
+/// A process whose `oom_score_adj` was changed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Adjusted {
     /// The process.
@@ -98,8 +99,8 @@ pub struct Adjusted {
 }
 
 impl Daemons {
-    /// Puts every daemon in its place. What cannot be done is reported and tried again the next time; nothing
-    /// here is worth ending for. Blocks while the runtime's socket is connected.
+    /// Moves every daemon into its cgroup. Failures are reported and never fatal; the next call tries again.
+    /// Blocks while it connects to the runtime's socket.
     pub fn ensure(&self) -> Report {
         self.ensure_for(Pid::this())
     }
@@ -155,8 +156,8 @@ impl Report {
         }
     }
 
-    /// Moves what may be moved out of the root cgroup. A process can fork while it is moved, so it is looked
-    /// again; what failed counts only in the last round.
+    /// Moves the processes that may be moved out of the root cgroup. A process can fork while it is moved, so
+    /// this is repeated; only the failures of the last round are reported.
     fn empty_root(&mut self, system: &System) {
         let before = self.problems.len();
         for _ in 0..ROUNDS {

@@ -1,4 +1,4 @@
-//! A cgroup that a daemon belongs into, in every hierarchy.
+//! The cgroup of a daemon, in every hierarchy.
 
 use std::fs::{self, File};
 use std::io::{self, Write as _};
@@ -26,10 +26,11 @@ impl Place {
         &self.0
     }
 
-    /// Moves a process, with all its threads, to where it is not yet. `false` if it was there, or is gone.
+    /// Moves a process with all its threads into each directory that does not contain it yet. `false` if all
+    /// did, or if it has ended.
     ///
     /// # Errors
-    /// A directory cannot be read or the process not be moved there; the others have been tried.
+    /// A directory cannot be read, or the process cannot be moved there; the others were tried too.
     pub fn enter(&self, pid: Pid) -> Result<bool, DaemonError> {
         let mut moved = false;
         let mut failed = None;

@@ -1,4 +1,4 @@
-//! Processes as far as it matters where they belong.
+//! The facts about processes that determine which are moved.
 
 use std::path::Path;
 
@@ -14,13 +14,13 @@ const INIT: Pid = Pid::from_raw(1);
 /// One process.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Process {
-    /// Its number.
+    /// Its process id.
     pub pid: Pid,
-    /// The number of its parent.
+    /// The process id of its parent.
     pub parent: Pid,
-    /// `PF_KTHREAD` is set.
+    /// Whether `PF_KTHREAD` is set: a thread of the kernel.
     pub is_kernel_thread: bool,
-    /// It has ended and waits for its parent.
+    /// Whether it has ended and its parent has not waited for it yet.
     pub is_zombie: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which process the container runtime is.
+//! Finds the processes of the container runtime.
 
 use std::fs;
 use std::os::unix::net::UnixStream;
@@ -9,8 +9,9 @@ use nix::unistd::Pid;
 
 use super::{DaemonError, process};
 
-/// The runtime's processes: who listens on its socket, else whom its pid file names, else the processes of
-/// its name. Whatever runs in a container, such as the runtime of a cluster in containers, is left alone.
+/// The runtime's processes: the one that listens on its socket, else the one that its pid file names, else
+/// those with its name. Processes in containers, such as the runtime of a cluster in containers, are not
+/// considered.
 ///
 /// # Errors
 /// No process was found.
@@ -31,18 +32,18 @@ pub fn find(socket: &Path) -> Result<Vec<Pid>, DaemonError> {
     Ok(pids)
 }
 
-/// Who may be the runtime.
+/// The processes that may be the runtime.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 struct Candidates {
-    /// Who listens on the socket. With socket activation that is systemd, which made the socket; 0 is a
-    /// process of a pid namespace that cannot be seen.
+    /// The process that listens on the socket. With socket activation that is systemd, which created the
+    /// socket; 0 stands for a process in another pid namespace.
     peer: Option<Pid>,
     pid_file: Option<Pid>,
     named: Vec<Pid>,
 }
 
 impl Candidates {
-    /// The surest. A pid file may be left over, so its process must have the `name`.
+    /// The most reliable source is the socket. A pid file may be stale, so its process must have the `name`.
     fn choose(self, name: &str, name_of: impl Fn(Pid) -> String) -> Vec<Pid> {
         let sure = self.peer.filter(|pid| pid.as_raw() > 1);
         let by_pid_file = self.pid_file.filter(|pid| pid.as_raw() > 1 && name_of(*pid) == comm(name));

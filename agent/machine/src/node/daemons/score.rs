@@ -8,11 +8,10 @@ use nix::unistd::Pid;
 
 use super::{DaemonError, place};
 
-/// Sets it, and returns what it was; none if it was right, or the process is gone.
+/// Sets it and returns the value before; `None` if it was right already or the process has ended.
 ///
 /// # Errors
-/// It cannot be read, or not be set: below what it has, only with CAP_SYS_RESOURCE (fs/proc/base.c,
-/// `__set_oom_adj`).
+/// It cannot be read or set: lowering it needs CAP_SYS_RESOURCE (fs/proc/base.c, `__set_oom_adj`).
 pub fn apply(pid: Pid, score: i32) -> Result<Option<i32>, DaemonError> {
     let path = PathBuf::from(format!("/proc/{pid}/oom_score_adj"));
     let text = match fs::read_to_string(&path) {
@@ -31,7 +30,7 @@ pub fn apply(pid: Pid, score: i32) -> Result<Option<i32>, DaemonError> {
     }
 }
 
-/// Files of a process that has ended are not there, or say ESRCH if they were open.
+/// The files of a process that has ended do not exist, or return ESRCH if they were open.
 fn is_gone(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound || place::is_gone(error)
 }

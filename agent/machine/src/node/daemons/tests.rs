@@ -4,6 +4,7 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use super::process::Process;
 use super::*;
 use crate::cgroup::{Controller, Layout};
 

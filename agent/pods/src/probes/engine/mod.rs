@@ -117,18 +117,18 @@ impl fmt::Debug for Probes {
 pub struct Watched {
     handle: Arc<Handle>,
     number: u64,
-    /// The id with which the container was registered.
     container_id: String,
-    /// The pod's address when the container was registered; a container whose pod has another address must be
-    /// registered again.
     address: Option<IpAddr>,
 }
 
 impl Watched {
+    /// The id with which the container was registered.
     pub fn container_id(&self) -> &str {
         &self.container_id
     }
 
+    /// The pod's address when the container was registered; a container whose pod has another address must be
+    /// registered again.
     pub fn address(&self) -> Option<IpAddr> {
         self.address
     }

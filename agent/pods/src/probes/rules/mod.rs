@@ -15,10 +15,12 @@ use super::{ProbeMemory, ProbeState};
 use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Verdict;
 
-/// What probes wait for, as text after "waits for".
-pub const STARTUP: &str = "the startup probe";
-pub const NEW_CONTAINER: &str = "a new container";
-pub const END: &str = "the end of the pod";
+/// What a probe waits for until its container has started; text after "waits for".
+pub(crate) const STARTUP: &str = "the startup probe";
+/// What the probes of a container that will be restarted wait for.
+pub(crate) const NEW_CONTAINER: &str = "a new container";
+/// What liveness and startup probes wait for while the pod is being terminated.
+pub(crate) const END: &str = "the end of the pod";
 
 /// Adds a run to the state of its probe. Returns the new result if it changed.
 pub fn take(spec: &ProbeSpec, probe_state: &mut ProbeState, seen: Verdict) -> Option<Verdict> {

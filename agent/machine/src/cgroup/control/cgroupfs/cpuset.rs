@@ -9,7 +9,8 @@ use crate::cgroup::group_path::join;
 
 const FILES: [&str; 2] = ["cpuset.cpus", "cpuset.mems"];
 
-/// Gives the cgroup, and those above it that have none, what its next parent with some has.
+/// Copies the CPUs and memory nodes of the nearest ancestor that has some into the cgroup and into each empty
+/// one between them.
 ///
 /// # Errors
 /// A file cannot be read or written.

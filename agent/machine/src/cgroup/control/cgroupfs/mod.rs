@@ -1,8 +1,8 @@
-//! The cgroupfs driver: cgroups made and changed by their files alone, on v1, hybrid and v2.
+//! The cgroupfs driver: creates and changes cgroups only through their files, on v1, hybrid and v2.
 //!
-//! A cgroup is made in every hierarchy, those without a controller of interest too, as a runtime does for its
-//! containers and the kubelet for pods. Every step may find itself done: what an interrupted call left is
-//! finished by the next.
+//! A cgroup is created in every hierarchy, also in those without a controller of interest, as a runtime does
+//! for its containers and the kubelet for pods. Every step can be repeated: the next call finishes what an
+//! interrupted one left.
 
 mod cpuset;
 mod subtree;
@@ -20,11 +20,11 @@ use super::group_files::{check_path, remove_directory};
 use super::{CgroupName, Driver, DriverKind, GroupFiles, Limits};
 use crate::cgroup::{CgroupError, Controller, Layout, Version};
 
-/// See the module.
+/// The cgroupfs driver; see the module.
 #[derive(Debug)]
 pub struct Cgroupfs {
     files: GroupFiles,
-    /// What was warned of already.
+    /// Problems that were logged already; each is logged once.
     warned: Mutex<BTreeSet<String>>,
 }
 
@@ -94,7 +94,7 @@ impl Driver for Cgroupfs {
     }
 }
 
-/// Makes a directory whose parent is there; already there is as wanted.
+/// Creates a directory whose parent exists; it is no error if the directory exists already.
 fn make_directory(dir: &Path) -> Result<(), CgroupError> {
     match fs::create_dir(dir) {
         Err(source) if source.kind() != io::ErrorKind::AlreadyExists => {

@@ -1,5 +1,5 @@
-//! Controllers of v2: a cgroup has those that each of its parents hands down in `cgroup.subtree_control`
-//! (cgroup-v2.rst, "Enabling and Disabling").
+//! Controllers of v2: a cgroup has those that each of its ancestors enables for its children in
+//! `cgroup.subtree_control` (cgroup-v2.rst, "Enabling and Disabling").
 
 use std::path::Path;
 
@@ -10,9 +10,9 @@ use crate::cgroup::{CgroupError, Controller};
 const OFFERED: &str = "cgroup.controllers";
 const HANDED_DOWN: &str = "cgroup.subtree_control";
 
-/// Lets every cgroup above `path` hand down all that it has, from the top down, as runc's library does for
-/// the kubelet. A controller that cannot be handed down (EBUSY: the parent holds processes itself) is left
-/// out and returned as what the kernel said: [`check_required`] decides whether the cgroup can do without.
+/// Enables all available controllers in every ancestor of `path`, from the root down, as runc's library does
+/// for the kubelet. A controller that cannot be enabled (EBUSY: the ancestor has processes itself) is left
+/// out, and the kernel's error is returned: [`check_required`] decides whether the cgroup works without it.
 ///
 /// # Errors
 /// The files cannot be read.
@@ -27,16 +27,16 @@ pub fn hand_down(mount: &Path, path: &str) -> Result<Vec<CgroupError>, CgroupErr
         if missing.is_empty() || write_file(&control, &missing.join(" ")).is_ok() {
             continue;
         }
-        // All or nothing: now one by one.
+        // The kernel enables all of them or none, so they are tried one by one.
         left_out.extend(missing.iter().filter_map(|one| write_file(&control, one).err()));
     }
     Ok(left_out)
 }
 
-/// Whether cpu and memory, if they are on this tree, have come down to the cgroup in `dir`.
+/// Checks that cpu and memory, if they are on this tree, are available in the cgroup in `dir`.
 ///
 /// # Errors
-/// [`CgroupError::NotHandedDown`] names the one that has not.
+/// [`CgroupError::NotHandedDown`] names the one that is not.
 pub fn check_required(on_tree: &[Controller], dir: &Path) -> Result<(), CgroupError> {
     let mut required = on_tree.iter().copied().filter(|c| c.required()).peekable();
     if required.peek().is_none() {

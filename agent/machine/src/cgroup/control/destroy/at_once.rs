@@ -1,7 +1,7 @@
 //! Killing every process of a cgroup at once, and leaving the cgroup itself.
 //!
-//! Other than in [`super::kill`] nothing is stopped before it is killed: what waits in the kernel for memory
-//! would not stand still for a long time, and that is when this is called.
+//! Unlike [`super::kill`], it does not freeze processes before killing them: a process that waits in the
+//! kernel for memory would take long to freeze, and this is called when memory is short.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -19,27 +19,26 @@ use crate::cgroup::control::{GroupFiles, members};
 use crate::cgroup::group_path::join;
 use crate::cgroup::{CgroupError, Hierarchy, Version};
 
-/// As many processes are held, so that their memory can be given back.
+/// Maximum number of processes that are held by a descriptor, so that their memory can be released.
 const HELD: usize = 256;
 
-/// After so many rounds what still forks is stopped after all.
+/// After this number of rounds, a cgroup that still forks is frozen after all.
 const ROUNDS: u32 = 4;
 
 /// Processes that SIGKILL was sent to.
 #[derive(Debug)]
 pub struct Killed {
-    /// How many.
+    /// Their number.
     pub processes: usize,
     held: Vec<Handle>,
 }
 
 impl Killed {
-    /// Gives their memory back from here, while they are on their way out (process_mrelease(2), Linux 5.15):
-    /// one that waits for the CPU, or in the kernel, keeps it no longer than others do. Blocks for as long as
-    /// that takes.
+    /// Releases their memory while they are exiting (process_mrelease(2), Linux 5.15), so that a process that
+    /// waits for a CPU or in the kernel does not keep it. Blocks until that is done.
     pub fn release(&self) {
         for handle in &self.held {
-            // EINVAL from one that has given it back already, ESRCH from one that has ended.
+            // EINVAL if the process has released it already, ESRCH if it has ended.
             if let Err(error) = handle.release() {
                 debug!("process_mrelease: {error}");
             }
@@ -47,13 +46,14 @@ impl Killed {
     }
 }
 
-/// Sends KILL to everything in `path` and below it, and to what comes meanwhile, until all there is has it or
-/// `patience` is over. The cgroup stays, with forks forbidden where it has a pids controller. Does not wait
-/// for anything to end: see [`is_empty`]. Nothing there is no error.
+/// Sends SIGKILL to every process in `path` and below it, also to processes that are started meanwhile, until
+/// each has got it or `patience` is over. The cgroup is not removed; forks in it are forbidden if it has a
+/// pids controller. Does not wait for the processes to end: see [`is_empty`]. It is no error if there is no
+/// such cgroup.
 ///
 /// # Errors
-/// It holds this process or process 1 ([`DestroyError::Holds`]: nothing was done); more is made than can be
-/// killed ([`DestroyError::StillThere`]); its files cannot be read.
+/// It contains this process or process 1 ([`DestroyError::Holds`]: nothing was done); processes are started
+/// faster than they can be killed ([`DestroyError::StillThere`]); its files cannot be read.
 pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Killed, DestroyError> {
     check_path(path)?;
     let begun = Instant::now();
@@ -93,7 +93,7 @@ pub fn kill_now(files: &GroupFiles, path: &str, patience: Duration) -> Result<Ki
     Ok(Killed { processes: killed.len(), held })
 }
 
-/// By `cgroup.kill`. False where that is not there or does not reach all of them.
+/// By `cgroup.kill`. False if the kernel lacks that file or it does not reach all processes.
 fn kill_whole(
     files: &GroupFiles,
     path: &str,
@@ -115,8 +115,8 @@ fn kill_whole(
     Ok(whole)
 }
 
-/// As `super::kill::kill_one`, holding it from then on. Without descriptors to be had the number alone must
-/// do, looked at right before.
+/// As `super::kill::kill_one`, and keeps the descriptor of the process. If no descriptor can be opened, the
+/// process is killed by its number right after its cgroup was checked.
 fn kill_one(files: &GroupFiles, pid: i32, path: &str, held: &mut Vec<Handle>) {
     if pid <= 1 || pid == own_pid() {
         return;
@@ -142,9 +142,10 @@ fn kill_one(files: &GroupFiles, pid: i32, path: &str, held: &mut Vec<Handle>) {
 /// Whether no process is left in it or below it, in any hierarchy.
 ///
 /// # Errors
-/// A file that is there cannot be read.
+/// A file exists and cannot be read.
 pub fn is_empty(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
-    // For most that are not empty one file shows it; on hybrid only for what is in the v2 tree too.
+    // For most cgroups with processes this one file shows it; on hybrid only if the processes are in the v2
+    // tree too.
     if let Some(unified) = files.layout().unified()
         && let Some(events) = read_file(&join(&unified.mount, path).join("cgroup.events"))?
         && events.lines().any(|line| line == "populated 1")

@@ -34,18 +34,18 @@ pub enum DestroyError {
     Cgroup(#[from] CgroupError),
 }
 
-/// What is left of a cgroup when the patience is over, and why.
+/// What is left of a cgroup when the time to destroy it is over, and why.
 #[derive(Debug)]
 pub struct StillThere {
-    /// The cgroup.
+    /// Path of the cgroup below the mounts.
     pub path: String,
-    /// How long it was waited for.
+    /// How long the agent tried.
     pub waited: Duration,
     /// Processes that are still in it.
     pub holdouts: Vec<Holdout>,
     /// The v1 freezer's directory, if a cgroup above is frozen: nothing below can end then.
     pub frozen_from_above: Option<PathBuf>,
-    /// What the last attempt failed on.
+    /// The error of the last attempt.
     pub cause: Option<CgroupError>,
 }
 
@@ -69,16 +69,16 @@ impl fmt::Display for StillThere {
     }
 }
 
-/// A process that does not go.
+/// A process that has not ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holdout {
     /// 0 for one in another pid namespace, which cannot be signalled from here.
     pub pid: i32,
-    /// Its command's name; empty if it just went.
+    /// Its command's name; empty if it has ended by now.
     pub name: String,
     /// As ps(1) shows it: `D` waits in the kernel and cannot be killed until that is over.
     pub state: char,
-    /// A thread of the kernel, which no signal ends.
+    /// Whether it is a kernel thread, which no signal ends.
     pub kernel_thread: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Stopping all processes of a cgroup so that none forks away while they are killed one by one.
+//! Freezes all processes of a cgroup, so that none forks while they are killed one by one.
 
 use std::path::{Path, PathBuf};
 use std::thread::sleep;
@@ -9,23 +9,22 @@ use crate::cgroup::control::GroupFiles;
 use crate::cgroup::control::group_files::{read_file, write_file};
 use crate::cgroup::group_path::join;
 
-/// How long to wait for all to stand still. One that waits in the kernel (state D) may take for ever: the
-/// rest is killed then, and the next round comes.
+/// How long to wait until all are frozen. A process that waits in the kernel (state D) may take for ever:
+/// then the others are killed, and the next round tries again.
 const LIMIT: Duration = Duration::from_millis(100);
 
-/// A frozen cgroup. Dropping it lets everything in it run on, or end if it was killed.
+/// A frozen cgroup. Dropping it thaws its processes: they continue, or end if they were killed.
 #[derive(Debug)]
 pub struct Frozen {
-    /// File and text that undo it, for each cgroup: one that was frozen by itself keeps its processes from
-    /// dying on v1.
+    /// File and text that thaw it, for each cgroup: on v1, killed processes of a frozen cgroup do not end.
     thaw: Vec<(PathBuf, &'static str)>,
 }
 
 impl Frozen {
-    /// As if all were frozen already: dropping it thaws what others have frozen by the v1 freezer, which
-    /// keeps killed processes from ending (v2's does not).
+    /// Assumes that all are frozen: dropping it thaws what other programs have frozen with the v1 freezer,
+    /// which keeps killed processes from ending (v2's does not).
     pub fn by_others(files: &GroupFiles, groups: &[String]) -> Self {
-        // The top first: what is below stays frozen until it runs again.
+        // The topmost first: cgroups below it stay frozen until it is thawed.
         let state =
             |group: &String| Some((join(files.layout().freezer()?, group).join("freezer.state"), "THAWED"));
         Self { thaw: groups.iter().rev().filter_map(state).collect() }
@@ -35,7 +34,7 @@ impl Frozen {
     /// one is mounted, and by `cgroup.freeze` on a v2 tree that has it (kernel 5.2 on).
     ///
     /// # Errors
-    /// A file that is there refuses.
+    /// A file exists and cannot be written.
     pub fn freeze(files: &GroupFiles, groups: &[String]) -> Result<Self, CgroupError> {
         let mut frozen = Self::by_others(files, groups);
         let Some(top) = groups.last() else { return Ok(frozen) };
@@ -62,8 +61,8 @@ impl Frozen {
 impl Drop for Frozen {
     fn drop(&mut self) {
         for (file, text) in &self.thaw {
-            // One that is gone, or has no such file, needs no thawing; what stays frozen is frozen again next
-            // round.
+            // A cgroup that is gone or has no such file needs no thawing; if another stays frozen, the next round
+            // freezes and thaws it again.
             let _ = write_file(file, text);
         }
     }
@@ -78,7 +77,7 @@ fn freeze_one(file: &Path, text: &str) -> Result<bool, CgroupError> {
     }
 }
 
-/// Waits until each file has its line, or is gone.
+/// Waits until each file contains its line or no longer exists.
 fn wait(files: &[(PathBuf, &str)]) -> Result<(), CgroupError> {
     let deadline = Instant::now() + LIMIT;
     for (file, line) in files {

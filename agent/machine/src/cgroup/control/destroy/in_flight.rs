@@ -1,4 +1,4 @@
-//! One attempt at a time for each cgroup.
+//! Allows one attempt at a time for each cgroup.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -9,7 +9,7 @@ use super::DestroyError;
 #[derive(Debug, Default)]
 pub struct InFlight(Mutex<HashSet<String>>);
 
-/// One attempt; over when dropped.
+/// A running attempt; dropping it ends it.
 #[derive(Debug)]
 pub struct Attempt<'a> {
     all: &'a InFlight,

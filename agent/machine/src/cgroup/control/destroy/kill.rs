@@ -1,4 +1,5 @@
-//! Killing every process of a cgroup: at once where the kernel can, else frozen, one by one.
+//! Kills every process of a cgroup: all at once if the kernel can, else one by one while the cgroup is
+//! frozen.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -14,15 +15,15 @@ use crate::cgroup::control::{GroupFiles, members};
 use crate::cgroup::group_path::join;
 use crate::cgroup::{CgroupError, Controller, Version};
 
-/// What was killed one by one and may take a while to end, since it needs the CPU for that. It must not be
-/// frozen again meanwhile: that is what would keep it from ending.
+/// Processes that were killed one by one and may need some CPU time to end. They must not be frozen again
+/// meanwhile, which would keep them from ending.
 #[derive(Debug, Default)]
 pub struct Dying {
     pids: BTreeSet<i32>,
     since: Option<Instant>,
 }
 
-/// After this time a number is taken for that of another process.
+/// After this time a process number is assumed to belong to another process.
 const DYING: Duration = Duration::from_secs(1);
 
 impl Dying {
@@ -31,10 +32,10 @@ impl Dying {
     }
 }
 
-/// Kills what is in `groups` (children first, `path` last). `pids` were just read from them.
+/// Kills the processes in `groups` (children first, `path` last). `pids` were just read from them.
 ///
 /// # Errors
-/// The cgroup's files cannot be read or written. Processes that do not end are for the next round to see.
+/// The cgroup's files cannot be read or written. Processes that do not end are left to the next round.
 pub fn kill(
     files: &GroupFiles,
     path: &str,
@@ -57,15 +58,16 @@ pub fn kill(
     Ok(())
 }
 
-/// From now on no fork succeeds, wherever there is no freezer that stops it in time.
+/// Forbids forks, for cgroups where no freezer prevents them in time.
 pub(super) fn no_forks(files: &GroupFiles, path: &str) {
     if let Some(dir) = files.directory(Controller::Pids, path) {
-        // Without the controller's file the freezer is what is left.
+        // Without the pids controller only the freezer prevents forks.
         let _ = write_file(&dir.join("pids.max"), "0");
     }
 }
 
-/// Freezes everything, kills what is frozen, and thaws it so that it ends. Returns what there was.
+/// Freezes the cgroups, kills their processes, and thaws them so that the processes end. Returns the
+/// processes.
 pub(super) fn kill_frozen(
     files: &GroupFiles,
     path: &str,
@@ -73,7 +75,7 @@ pub(super) fn kill_frozen(
 ) -> Result<BTreeSet<i32>, CgroupError> {
     no_forks(files, path);
     let frozen = Frozen::freeze(files, groups)?;
-    // Nothing frozen forks or ends: what is read now is all there is.
+    // Frozen processes neither fork nor end, so this list is complete.
     let pids = members::pids(files, groups)?;
     for pid in &pids {
         kill_one(files, *pid, path);
@@ -82,8 +84,8 @@ pub(super) fn kill_frozen(
     Ok(pids)
 }
 
-/// Gives what is in it the CPU that it needs to freeze and to end: with the least weight next to busy pods,
-/// or over its quota, that would take seconds.
+/// Gives its processes the CPU time that they need to freeze and to end: with the lowest weight next to busy
+/// pods, or over their quota, that would take seconds.
 pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     let (weight, quota) = match files.interface().version(Controller::Cpu) {
         None => return,
@@ -92,7 +94,7 @@ pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     };
     let write = |group: &str, (file, text)| {
         if let Some(dir) = files.directory(Controller::Cpu, group) {
-            // Without it they still end, only later.
+            // If this fails, they still end, only later.
             let _ = write_file(&dir.join(file), text);
         }
     };
@@ -100,8 +102,8 @@ pub(super) fn hurry(files: &GroupFiles, path: &str, groups: &[String]) {
     groups.iter().for_each(|group| write(group, quota));
 }
 
-/// `cgroup.kill` (v2, kernel 5.14 on): everything in it and below it, forks in flight included. False where
-/// there is none, or it does not do it (a threaded cgroup).
+/// `cgroup.kill` (v2, kernel 5.14 on): everything in it and below it, including processes that are being
+/// forked. False if the file does not exist or refuses (a threaded cgroup).
 pub(super) fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
     let Some(unified) = files.layout().unified() else { return Ok(false) };
     match write_file(&join(&unified.mount, path).join("cgroup.kill"), "1") {
@@ -113,15 +115,15 @@ pub(super) fn kill_at_once(files: &GroupFiles, path: &str) -> Result<bool, Cgrou
     }
 }
 
-/// Kills the process that has this number if it is in the cgroup: held fast first and looked at then, so that
-/// a number that has passed to another process does not kill that one.
+/// Kills the process that has this number if it is in the cgroup. A descriptor is opened before the cgroup is
+/// checked, so that no other process is killed if the number was reused.
 fn kill_one(files: &GroupFiles, pid: i32, path: &str) {
     if pid <= 1 || pid == own_pid() {
         return;
     }
     let handle = match Handle::open(pid) {
         Ok(handle) => Some(handle),
-        // Linux before 5.3: there is only the number.
+        // Linux before 5.3 has no process descriptors.
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => None,
         Err(_) => return,
     };

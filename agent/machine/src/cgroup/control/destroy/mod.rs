@@ -1,8 +1,8 @@
-//! Taking a cgroup away with all that is in it.
+//! Destroys a cgroup with everything in it.
 //!
 //! One round: read which processes there are; if any, kill them ([`kill`]), else remove the directories
-//! bottom up. Rounds follow each other with growing pauses until all is gone or the patience is over, since a
-//! killed process takes a moment to end, and another process may still be started.
+//! bottom up. Rounds are repeated with growing pauses until everything is gone or the time is over, because a
+//! killed process takes a moment to end and another may still be started.
 
 mod at_once;
 mod error;
@@ -26,12 +26,12 @@ use crate::cgroup::CgroupError;
 /// The first pause, about what a process takes to end once killed, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_micros(500), Duration::from_millis(50)];
 
-/// What it took.
+/// What was necessary to destroy a cgroup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Destroyed {
-    /// Processes that were found alive in it.
+    /// Number of processes that were found alive in it.
     pub killed: usize,
-    /// Rounds, the last one included.
+    /// Number of rounds, including the last one.
     pub rounds: u32,
     /// How long it took.
     pub took: Duration,
@@ -75,7 +75,7 @@ pub fn destroy(
     unreachable!("rounds are counted without end")
 }
 
-/// What is in it now, after `waited`.
+/// The processes in it now, after `waited`.
 fn still_there(
     files: &GroupFiles,
     path: &str,
@@ -92,7 +92,7 @@ fn still_there(
     })
 }
 
-/// Process 1 and this one are never killed: the caller has mistaken the cgroup.
+/// Process 1 and this one are never killed: if they are in it, the caller has named the wrong cgroup.
 fn refuse_own(path: &str, pids: &BTreeSet<i32>) -> Result<(), DestroyError> {
     match [1, process::own_pid()].into_iter().find(|pid| pids.contains(pid)) {
         None => Ok(()),
@@ -100,11 +100,12 @@ fn refuse_own(path: &str, pids: &BTreeSet<i32>) -> Result<(), DestroyError> {
     }
 }
 
-/// Removes the cgroups in `groups`, which come children first. Every one is tried.
+/// Removes the cgroups in `groups`, which come children first. All are tried, also after an error.
 fn remove(driver: &dyn Driver, files: &GroupFiles, path: &str, groups: &[String]) -> Result<(), CgroupError> {
     let mut result = Ok(());
     for group in groups {
-        // What the runtime made below is no unit of ours: its directories are all there is of it.
+        // Cgroups that the runtime created below are not units of this agent: only their directories are
+        // removed.
         if group == path || driver.kind() == DriverKind::Systemd && group.ends_with(".slice") {
             result = result.and(driver.remove(group));
         } else {

@@ -1,22 +1,22 @@
-//! Single processes: what they are, and signalling the one that is meant.
+//! Single processes: their state, and signals that cannot reach another process with the same number.
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use procfs::process::{Process, StatFlags};
 
-/// What `/proc/<pid>/stat` says.
+/// Fields of `/proc/<pid>/stat`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Facts {
     /// Its `comm`.
     pub name: String,
     /// `R`, `S`, `D`, `Z` and so on (proc_pid_stat(5)).
     pub state: char,
-    /// `PF_KTHREAD` is set.
+    /// Whether `PF_KTHREAD` is set: a thread of the kernel.
     pub kernel_thread: bool,
 }
 
-/// `None` if it is gone, or cannot be seen.
+/// `None` if there is no such process or it cannot be read.
 pub fn facts(pid: i32) -> Option<Facts> {
     let stat = Process::new(pid).and_then(|process| process.stat()).ok()?;
     let kernel_thread = stat.flags().is_ok_and(|flags| flags.contains(StatFlags::PF_KTHREAD));
@@ -34,7 +34,7 @@ pub fn own_pid() -> i32 {
 pub struct Handle(OwnedFd);
 
 impl Handle {
-    /// Takes hold of the process that has this number now.
+    /// Opens a descriptor of the process that has this number now.
     ///
     /// # Errors
     /// As of pidfd_open(2): ESRCH if it is gone, ENOSYS before Linux 5.3.
@@ -42,11 +42,11 @@ impl Handle {
         // SAFETY: pidfd_open takes a number and flags, and touches no memory of this process.
         let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
         let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0).ok_or_else(io::Error::last_os_error)?;
-        // SAFETY: the kernel has just made this descriptor for us, and nothing else owns it.
+        // SAFETY: the kernel has just created this descriptor, and nothing else owns it.
         Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Sends SIGKILL. One that has ended already is as wanted.
+    /// Sends SIGKILL. It is no error if the process has ended already.
     ///
     /// # Errors
     /// As of pidfd_send_signal(2).
@@ -62,13 +62,12 @@ impl Handle {
         }
     }
 
-    /// Gives back the memory of one that was killed, without waiting until it gets to that itself.
+    /// Releases the memory of a killed process without waiting until the process does so itself.
     ///
     /// # Errors
     /// As of process_mrelease(2): ENOSYS before Linux 5.15, EINVAL and ESRCH when it has done so already.
     pub fn release(&self) -> io::Result<()> {
-        // SAFETY: an open descriptor and no flags; the memory that is given back is that of a process which
-        // was killed.
+        // SAFETY: an open descriptor and no flags; the memory belongs to a process that was killed.
         let released = unsafe { libc::syscall(libc::SYS_process_mrelease, self.0.as_raw_fd(), 0) };
         if released == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
@@ -85,7 +84,7 @@ mod tests {
     fn facts_of_this_process_and_of_the_kernels() {
         let own = facts(own_pid()).unwrap();
         assert!(!own.name.is_empty() && !own.kernel_thread);
-        // kthreadd, where /proc shows it.
+        // kthreadd, if /proc shows it.
         if let Some(kthreadd) = facts(2).filter(|facts| facts.name == "kthreadd") {
             assert!(kthreadd.kernel_thread);
         }

@@ -1,12 +1,12 @@
-//! Limits as the texts of cgroup files, and back.
+//! Converts limits into the texts of cgroup files, and back.
 //!
 //! - [`Interface::writes`]: which files to write, in which order.
-//! - [`Interface::read`]: what the files say.
-//! - [`Interface::settled`]: what they will say once limits are written (rounded to pages, converted, left
-//!   out where this machine has no such file), so that written and read compare equal.
+//! - [`Interface::read`]: the limits in the files.
+//! - [`Interface::settled`]: the limits that will be read after others were written (rounded to pages,
+//!   converted, left out where this machine has no such file), so that written and read limits compare equal.
 //!
-//! All are pure functions of values: the files themselves are opened by others. Sources: cgroup-v2.rst and
-//! cgroup-v1/ of the kernel's documentation; what runc's library writes for a kubelet.
+//! All are pure functions; [`super::GroupFiles`] opens the files. Sources: cgroup-v2.rst and cgroup-v1/ of
+//! the kernel's documentation; what runc's library writes for a kubelet.
 
 mod read;
 mod settle;
@@ -24,16 +24,16 @@ use super::PageSize;
 use crate::cgroup::{Controller, Layout, Version};
 use crate::page::page_bytes;
 
-/// `cpu.shares` that the kernel takes (MIN_SHARES and MAX_SHARES of kernel/sched/sched.h).
+/// Range of `cpu.shares` that the kernel accepts (MIN_SHARES and MAX_SHARES of kernel/sched/sched.h).
 const SHARES: std::ops::RangeInclusive<u64> = 2..=262_144;
 
-/// `cpu.weight` that the kernel takes.
+/// Range of `cpu.weight` that the kernel accepts.
 const WEIGHT: std::ops::RangeInclusive<u64> = 1..=10_000;
 
 /// More than any number of processes: the greatest `pids.max` that is a number (PID_MAX_LIMIT on 64 bits).
 const GREATEST_PIDS: u64 = 4 << 20;
 
-/// Which files this machine has, and the units that its kernel counts in.
+/// The limit files that this machine has, and the units in which its kernel counts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
     /// Version of each controller's hierarchy; none where the controller is missing.
@@ -45,12 +45,12 @@ pub struct Interface {
 }
 
 impl Interface {
-    /// Of this machine.
+    /// The interface of this machine.
     pub fn of(layout: &Layout) -> Self {
         Self::new(layout, page_bytes(), huge_pages(Path::new("/sys/kernel/mm/hugepages")))
     }
 
-    /// Of a machine with this layout.
+    /// The interface of a machine with this layout.
     pub fn new(layout: &Layout, page_bytes: u64, huge_pages: Vec<PageSize>) -> Self {
         let version = |c: Controller| layout.hierarchy(c).map(|h| (c, h.version));
         Self { versions: Controller::iter().filter_map(version).collect(), page_bytes, huge_pages }
@@ -66,9 +66,8 @@ impl Interface {
         &self.huge_pages
     }
 
-    /// The greatest number that a page counter of pages of `unit` bytes counts to, in bytes; from there on it
-    /// is no limit (PAGE_COUNTER_MAX of include/linux/page_counter.h, rounded down as mm/hugetlb_cgroup.c
-    /// does).
+    /// The largest value in bytes of a page counter with pages of `unit` bytes; larger values mean no limit
+    /// (PAGE_COUNTER_MAX of include/linux/page_counter.h, rounded down as mm/hugetlb_cgroup.c does).
     fn no_limit(&self, unit: u64) -> u64 {
         let greatest = i64::MAX as u64 / self.page_bytes * self.page_bytes;
         greatest / unit * unit
@@ -95,7 +94,7 @@ fn linear_weight(shares: u64) -> u64 {
     1 + (shares - 2) * 9_999 / 262_142
 }
 
-/// Least `cpu.shares` of a weight by the same formula.
+/// The smallest `cpu.shares` that the same formula converts to this weight.
 fn linear_shares(weight: u64) -> u64 {
     let weight = weight.clamp(*WEIGHT.start(), *WEIGHT.end());
     2 + ((weight - 1) * 262_142).div_ceil(9_999)

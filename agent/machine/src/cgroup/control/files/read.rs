@@ -1,4 +1,4 @@
-//! What the files of a cgroup say of its limits.
+//! Reads the limits of a cgroup from its files.
 
 use super::write::hugetlb_files;
 use super::{Interface, PageSize};
@@ -6,7 +6,7 @@ use crate::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
 use crate::cgroup::{Controller, Version};
 use crate::cpu_list::CpuList;
 
-/// Text of a file that is no value of it.
+/// A file with content that the kernel does not write there.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoValue {
     /// The file's controller.

@@ -1,4 +1,4 @@
-//! What the files say once limits are written.
+//! The limits that are read after others were written.
 
 use super::write::{shares, weight};
 use super::{GREATEST_PIDS, Interface};
@@ -55,7 +55,7 @@ impl Interface {
         }
     }
 
-    /// Bytes as a counter of pages of `unit` bytes keeps them.
+    /// Bytes rounded down as by a counter of pages of `unit` bytes.
     pub(super) fn settled_bytes(&self, bound: Bound, unit: u64) -> Bound {
         match bound {
             Bound::At(n) if n < self.no_limit(unit) => Bound::At(n / unit * unit),

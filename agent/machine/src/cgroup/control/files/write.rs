@@ -7,22 +7,22 @@ use crate::cgroup::{Controller, Version};
 /// One file to write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Write {
-    /// On whose hierarchy.
+    /// The controller whose hierarchy has the file.
     pub controller: Controller,
     /// The file's name.
     pub file: String,
-    /// What is written.
+    /// The text to write.
     pub text: String,
-    /// What it means that there is no such file.
+    /// What follows if there is no such file.
     pub absent: Absent,
 }
 
-/// What it means that the cgroup has no such file.
+/// What follows if the cgroup has no such file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absent {
-    /// The limit cannot be kept: an error.
+    /// The limit cannot be set: an error.
     Error,
-    /// This kernel has no such limit, and none is wanted; or the controller may be missing: nothing to do.
+    /// Nothing: this kernel has no such limit and none is wanted, or the controller may be missing.
     Fine,
 }
 
@@ -45,8 +45,8 @@ impl Interface {
         files
     }
 
-    /// The writes that set what `limits` contains, in an order in which the kernel takes each, given what the
-    /// cgroup has `before`. Limits of missing controllers, and of the other version of cgroups, are left out.
+    /// The writes that set what `limits` contains, in an order in which the kernel accepts each, given the
+    /// limits `before`. Limits of missing controllers, and of the other version of cgroups, are left out.
     pub fn writes(&self, limits: &Limits, before: &Limits) -> Vec<Write> {
         let mut list = List { interface: self, writes: Vec::new() };
         list.cpuset(limits);
@@ -72,9 +72,9 @@ impl List<'_> {
         let Some(cpus) = &limits.cpuset_cpus else { return };
         match self.interface.version(Controller::Cpuset) {
             None => {}
-            // "Whatever the parent has" cannot be said on v1: a new cgroup is given its parent's CPUs.
+            // v1 has no value for "the CPUs of the parent": a new cgroup gets its parent's list.
             Some(Version::V1) if cpus.is_empty() => {}
-            // An empty text would not reach the kernel: writing nothing is no write.
+            // A write of zero bytes does not reach the kernel.
             Some(_) if cpus.is_empty() => self.add(Controller::Cpuset, "cpuset.cpus", "\n", Absent::Fine),
             Some(_) => self.add(Controller::Cpuset, "cpuset.cpus", cpus, Absent::Fine),
         }
@@ -82,7 +82,8 @@ impl List<'_> {
 
     fn cpu(&mut self, limits: &Limits, before: &Limits) {
         let Some(version) = self.interface.version(Controller::Cpu) else { return };
-        // An idle cgroup takes no weight (sched_group_set_shares): off first, on last.
+        // An idle cgroup refuses a weight (sched_group_set_shares): idle is cleared before the weight is
+        // written and set after it.
         if limits.cpu_idle == Some(false) {
             self.add(Controller::Cpu, "cpu.idle", 0, Absent::Fine);
         }
@@ -128,10 +129,11 @@ impl List<'_> {
     fn memory_v1(&mut self, limits: &Limits, before: &Limits) {
         let max = limits.memory_max.map(|max| (max, "memory.limit_in_bytes", Absent::Error));
         let memsw = limits.memsw_max.map(|max| {
-            // There is none where swap is not accounted.
+            // The file does not exist if swap is not accounted.
             (max, "memory.memsw.limit_in_bytes", Absent::Fine)
         });
-        // Memory must never be above memory with swap: up, the latter goes first; down, last.
+        // Memory must never be above memory with swap: to raise them, the latter is written first; to lower
+        // them, last.
         let memsw_first = match (limits.memory_max, limits.memsw_max, before.memsw_max) {
             (Some(max), Some(_), Some(memsw_before)) => max > memsw_before,
             _ => false,
@@ -174,8 +176,8 @@ impl List<'_> {
     fn hugetlb(&mut self, limits: &Limits) {
         let Some(version) = self.interface.version(Controller::Hugetlb) else { return };
         for (size, bound) in &limits.hugetlb {
-            // What is reserved is limited too (kernel 5.7 on): else a reservation above the limit would
-            // succeed and its use would be killed (SIGBUS).
+            // Reservations are limited too (kernel 5.7 on): else a reservation above the limit would succeed,
+            // and using it would end the process (SIGBUS).
             for file in hugetlb_files(version) {
                 let text = match version {
                     Version::V1 => minus_one(*bound),
@@ -203,7 +205,7 @@ fn minus_one(bound: Bound) -> String {
     }
 }
 
-/// What a share is in v1's unit.
+/// The share in v1's unit.
 pub fn shares(share: CpuShare) -> u64 {
     match share {
         CpuShare::Shares(n) => n.clamp(*SHARES.start(), *SHARES.end()),
@@ -211,7 +213,7 @@ pub fn shares(share: CpuShare) -> u64 {
     }
 }
 
-/// What a share is in v2's unit.
+/// The share in v2's unit.
 pub fn weight(share: CpuShare) -> u64 {
     match share {
         CpuShare::Shares(n) => linear_weight(n),

@@ -1,9 +1,9 @@
 //! Calls to systemd's manager object (org.freedesktop.systemd1(5)), each bounded in time.
 //!
-//! A conversation is a connection of its own, over systemd's private socket where that can be reached (as
-//! root; it needs no D-Bus daemon), else over the system bus: the order that systemctl has. It is short on
-//! purpose: systemd sends every signal to everyone on its private socket, and keeps what is not read in its
-//! own memory. And there is nothing to repair after a `daemon-reexec`.
+//! A conversation is a connection of its own, over systemd's private socket if that can be reached (as root;
+//! it needs no D-Bus daemon), else over the system bus, as in systemctl. It is short on purpose: systemd
+//! sends every signal to all clients of its private socket and keeps unread signals in its own memory. A
+//! short connection also needs no repair after a `daemon-reexec`.
 
 use std::time::{Duration, Instant};
 
@@ -19,12 +19,12 @@ use super::properties::Property;
 use super::{SystemdError, Unit};
 use nodewarden_model::backoff::Backoff;
 
-/// For everything that one call of the driver asks of systemd.
+/// Time limit for all requests of one call of the driver.
 const LIMIT: Duration = Duration::from_secs(30);
 /// Pauses between two attempts.
 const PAUSE: Backoff = Backoff::doubling(Duration::from_millis(1), Duration::from_millis(100));
 
-/// How long one way to systemd may take before the next is tried.
+/// Time limit of one attempt to connect, before the next address is tried.
 const ON_THE_WAY: Duration = Duration::from_secs(10);
 
 const PRIVATE: &str = "/run/systemd/private";
@@ -34,7 +34,7 @@ const OBJECT: &str = "/org/freedesktop/systemd1";
 const MANAGER: &str = "org.freedesktop.systemd1.Manager";
 const UNIT: &str = "org.freedesktop.systemd1.Unit";
 
-/// A unit of that name is loaded and not new.
+/// D-Bus error: a unit of that name is loaded already.
 const UNIT_EXISTS: &str = "org.freedesktop.systemd1.UnitExists";
 const NO_SUCH_UNIT: &str = "org.freedesktop.systemd1.NoSuchUnit";
 
@@ -46,13 +46,13 @@ pub struct Bus {
     pub version: u32,
 }
 
-/// Connects, and does `work` until it is done or its time is over. `work` begins again when the connection is
-/// lost: it must have the same result however often its parts were done before.
+/// Connects and runs `work` until it is done or its time is over. `work` is run again if the connection is
+/// lost, so its requests must be repeatable.
 ///
-/// Not to be called from async code: it blocks, on a runtime of its own.
+/// Must not be called from async code: it blocks on a runtime of its own.
 ///
 /// # Errors
-/// Those of `work`; when systemd can't be reached; when no runtime can be made.
+/// Those of `work`; systemd cannot be reached; no runtime can be created.
 pub fn talk<T>(work: impl AsyncFn(&Bus) -> Result<T, SystemdError>) -> Result<T, SystemdError> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -91,7 +91,7 @@ impl Bus {
         Err(SystemdError::Connect { ways })
     }
 
-    /// Asking for the version shows that this way leads to systemd.
+    /// The request for the version shows that systemd answers at this address.
     async fn by(address: &str, until: Instant) -> Result<Self, WayCause> {
         let builder = match address {
             PRIVATE => Builder::socket(Private::connect(PRIVATE).await?).p2p(),
@@ -103,12 +103,12 @@ impl Bus {
         Ok(bus)
     }
 
-    /// Makes a unit that is gone at the next boot, and waits until it is active.
+    /// Creates a transient unit, which does not survive a boot, and waits until it is active.
     ///
-    /// `false`: one of its name was active before, and is left as it is.
+    /// `false`: a unit of that name was active before and is not changed.
     pub async fn start_transient(&self, unit: &Unit, properties: &[Property]) -> Result<bool, SystemdError> {
         const CALL: &str = "StartTransientUnit";
-        /// After so many looks, an inactive unit that systemd keeps is started as it is.
+        /// After this number of looks, an inactive unit that systemd does not unload is started as it is.
         const PATIENCE: u32 = 5;
         let properties: Vec<_> = properties.iter().map(Property::to_bus).collect();
         let others: [(&str, Vec<(&str, Variant<'_>)>); 0] = [];
@@ -127,9 +127,9 @@ impl Bus {
                     self.wait("StartUnit", unit, |state| state == "active").await?;
                     return Ok(false);
                 }
-                // systemd forgets it, once nothing holds it.
+                // systemd unloads it once nothing refers to it.
                 "inactive" | "failed" => self.reset_failed(unit).await?,
-                // It is on its way from one to the other.
+                // It is activating or deactivating.
                 _ => {}
             }
             self.pause(&mut pause, CALL, unit).await?;
@@ -148,8 +148,8 @@ impl Bus {
         self.manager("SetUnitProperties", unit.name(), &body).await.map(drop)
     }
 
-    /// Stops a unit, waits until it is no longer active, and lets systemd forget that it failed. Not loaded
-    /// is no error.
+    /// Stops a unit, waits until it is no longer active, and resets its failed state. It is no error if it is
+    /// not loaded.
     pub async fn stop(&self, unit: &Unit) -> Result<(), SystemdError> {
         const CALL: &str = "StopUnit";
         match self.manager(CALL, unit.name(), &(unit.name(), "replace")).await {
@@ -167,7 +167,7 @@ impl Bus {
         }
     }
 
-    /// The processes in its cgroup and below: each one's cgroup, pid and command. None if it is not loaded.
+    /// The processes in its cgroup and below: each one's cgroup, pid and command. Empty if it is not loaded.
     pub async fn processes(&self, unit: &Unit) -> Result<Vec<(String, u32, String)>, SystemdError> {
         const CALL: &str = "GetUnitProcesses";
         match self.manager(CALL, unit.name(), &(unit.name(),)).await {
@@ -181,17 +181,18 @@ impl Bus {
         }
     }
 
-    /// Its `ActiveState`. systemd loads a unit that is asked for: one that is not there is `inactive`.
+    /// Its `ActiveState`. systemd loads a unit when it is asked for it: a unit that does not exist is
+    /// `inactive`.
     pub async fn state(&self, unit: &Unit) -> Result<String, SystemdError> {
         self.property(unit.name(), &unit.object(), UNIT, "ActiveState").await
     }
 
-    /// Where its cgroup is; empty if it has none.
+    /// Path of its cgroup; empty if it has none.
     pub async fn control_group(&self, unit: &Unit) -> Result<String, SystemdError> {
         self.property(unit.name(), &unit.object(), unit.interface(), "ControlGroup").await
     }
 
-    /// Waits for a job of ours to bring the unit into a state.
+    /// Waits until the job that was created brings the unit into a state.
     async fn wait(
         &self,
         call: &'static str,
@@ -200,7 +201,7 @@ impl Bus {
     ) -> Result<(), SystemdError> {
         let mut pause = PAUSE;
         loop {
-            // In this order: a job that has ended has left its state behind.
+            // The job is read before the state: if it has ended, the state is its result.
             let (job, _): (u32, OwnedObjectPath) =
                 self.property(unit.name(), &unit.object(), UNIT, "Job").await?;
             let state = self.state(unit).await?;
@@ -214,7 +215,7 @@ impl Bus {
         }
     }
 
-    /// Lets some time pass, unless the conversation's is over.
+    /// Waits before the next look; an error if the conversation's time is over.
     async fn pause(&self, pause: &mut Backoff, call: &'static str, unit: &Unit) -> Result<(), SystemdError> {
         if Instant::now() + pause.wait() >= self.until {
             let state = self.state(unit).await?;
@@ -273,7 +274,7 @@ impl Bus {
     }
 }
 
-/// 0 for a text without a number: then it has nothing that came later.
+/// 0 for a text without a number: then no later feature is assumed.
 fn version_number(text: &str) -> u32 {
     let digits = text.trim_start_matches(|c: char| !c.is_ascii_digit());
     let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());

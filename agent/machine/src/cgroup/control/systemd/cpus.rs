@@ -1,4 +1,4 @@
-//! CPU lists as systemd's D-Bus takes them: a bit for each CPU, the lowest in the first byte.
+//! CPU lists in the form of systemd's D-Bus properties: a bit for each CPU, the lowest in the first byte.
 
 use super::SystemdError;
 use crate::cpu_list::CpuList;

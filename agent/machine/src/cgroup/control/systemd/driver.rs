@@ -1,4 +1,4 @@
-//! The driver itself: a unit first, then the files.
+//! The driver itself: sets the unit's properties first, then writes the files.
 
 use std::fs;
 
@@ -9,15 +9,15 @@ use super::settle::settle;
 use super::{SystemdError, Unit, cpus};
 use crate::cgroup::{CgroupError, Version};
 
-/// Every CPU that this machine could ever have.
+/// File with the list of all CPUs that this machine can have.
 const POSSIBLE_CPUS: &str = "/sys/devices/system/cpu/possible";
 
-/// Makes slices through systemd, and leaves to the driver of files what systemd has no property for: the
-/// limits, the directories of hierarchies that it does not use, and the controllers that it does not know.
+/// Creates slices through systemd. The cgroupfs driver does what systemd has no property for: some limits,
+/// the directories of hierarchies that systemd does not use, and the controllers that it does not know.
 ///
-/// Its methods block, up to half a minute when systemd does not answer, and each has a connection and a small
+/// Its methods block, up to half a minute if systemd does not answer, and each uses a connection and a small
 /// runtime of its own: call them from plain threads (or `spawn_blocking`), never from async code, where they
-/// would panic. They may run at the same time.
+/// would panic. They may run concurrently.
 #[derive(Debug)]
 pub struct Systemd {
     files: Box<dyn Driver>,
@@ -25,8 +25,8 @@ pub struct Systemd {
 }
 
 impl Systemd {
-    /// `files` is the driver of files; `cgroups` is where the controllers are (v1 on hybrid: its v2 tree has
-    /// none of those that systemd sets).
+    /// `files` is the cgroupfs driver; `cgroups` is the version of the hierarchies with the controllers (v1
+    /// on hybrid: its v2 tree has none of those that systemd sets).
     pub fn new(files: impl Driver + 'static, cgroups: Version) -> Self {
         Self { files: Box::new(files), cgroups }
     }
@@ -35,7 +35,7 @@ impl Systemd {
         Dialect { cgroups: self.cgroups, systemd: bus.version }
     }
 
-    /// The unit is active, with these limits.
+    /// Creates the unit if it is not active, and sets these limits.
     fn make(&self, unit: &Unit, path: &str, limits: &Limits) -> Result<(), SystemdError> {
         talk(async |bus| {
             let dialect = self.dialect(bus);
@@ -85,31 +85,32 @@ impl Driver for Systemd {
         name.systemd_path()
     }
 
-    /// A container's scope can only be made by who starts its first process: it has to be there already.
+    /// A container's scope can only be created with its first process, by the runtime: it has to exist
+    /// already.
     fn create(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
         self.make(&unit_of(path)?, path, limits)?;
         self.files.create(path, &self.settled(limits))
     }
 
-    /// A slice that is not active, although its directory may be there, is made.
+    /// A slice that is not active is created, although its directory may exist.
     fn set(&self, path: &str, limits: &Limits) -> Result<(), CgroupError> {
         if !self.set_properties(&unit_of(path)?, limits)? {
             return self.create(path, limits);
         }
-        // systemd writes the files after it has answered: the next reader must not see the old values.
+        // systemd writes the files after it has answered; the next reader must not see the old values.
         self.files.set(path, &self.settled(limits))
     }
 
     fn remove(&self, path: &str) -> Result<(), CgroupError> {
         let unit = match unit_of(path) {
-            // Directories that were left where systemd has no unit.
+            // Directories that are left and for which systemd has no unit.
             Err(CgroupError::Systemd(SystemdError::NoUnit { .. } | SystemdError::Elsewhere { .. })) => {
                 return self.files.remove(path);
             }
             unit => unit?,
         };
         talk(async |bus| {
-            // Stopping a unit would kill them.
+            // Stopping the unit would kill these processes.
             if let Some((group, pid, command)) = bus.processes(&unit).await?.into_iter().next() {
                 return Err(SystemdError::Busy { unit: unit.name().into(), group, pid, command });
             }
@@ -123,7 +124,7 @@ impl Driver for Systemd {
     }
 }
 
-/// None if they can't be read: then the cpuset controller is kept by the files' driver alone.
+/// Empty if they cannot be read: then only the cgroupfs driver keeps the cpuset controller enabled.
 fn possible_cpus() -> Vec<u8> {
     fs::read_to_string(POSSIBLE_CPUS).ok().and_then(|list| cpus::mask(&list).ok()).unwrap_or_default()
 }

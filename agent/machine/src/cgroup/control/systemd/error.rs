@@ -1,11 +1,11 @@
-//! What can go wrong between us and systemd.
+//! Errors of requests to systemd.
 
 use std::io;
 use std::time::Duration;
 
 use thiserror::Error;
 
-/// Making, changing or removing a unit failed.
+/// A unit could not be created, changed or removed.
 #[derive(Debug, Error)]
 pub enum SystemdError {
     /// The cgroup of a path cannot be that of a unit.
@@ -104,17 +104,17 @@ pub enum SystemdError {
     },
 }
 
-/// One way to systemd that did not lead there.
+/// A failed attempt to connect to systemd.
 #[derive(Debug, Error)]
 #[error("{address}: {cause}")]
 pub struct WayError {
-    /// Where systemd was tried to be reached.
+    /// The address of the socket or bus.
     pub address: &'static str,
     /// Why that failed.
     pub cause: WayCause,
 }
 
-/// Why not.
+/// Why an attempt to connect failed.
 #[derive(Debug, Error)]
 pub enum WayCause {
     #[error("connect: {0}")]
@@ -132,8 +132,8 @@ fn causes(ways: &[WayError]) -> String {
 }
 
 impl SystemdError {
-    /// The connection was lost or could not be made, as it is while systemd re-executes itself: what was
-    /// asked may be asked again.
+    /// Whether the connection was lost or could not be opened, as while systemd re-executes itself: the
+    /// request may be repeated.
     pub(super) fn is_lost(&self) -> bool {
         match self {
             Self::Call { source, .. } => is_lost(source),
@@ -149,13 +149,13 @@ impl SystemdError {
         }
     }
 
-    /// The D-Bus error of this name.
+    /// Whether it is the D-Bus error of this name.
     pub(super) fn is_named(&self, name: &str) -> bool {
         matches!(self, Self::Call { source: zbus::Error::MethodError(found, ..), .. } if found.as_str() == name)
     }
 }
 
-/// Neither is there no such socket nor are we kept from it.
+/// Whether a later attempt may succeed: the socket exists and this process may open it.
 fn may_pass(error: &io::Error) -> bool {
     !matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::PermissionDenied)
 }

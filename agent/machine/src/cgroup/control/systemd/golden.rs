@@ -1,5 +1,5 @@
-//! Against a real kubelet's units under the systemd driver: from what was asked of the runtime and what the
-//! kubelet's levels are, the properties and the files of every unit.
+//! Comparison with a real kubelet's units under the systemd driver: from the recorded requests to the runtime
+//! and the limits of the kubelet's levels follow the properties and the files of every unit.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,8 @@ use crate::cpu_list::CpuList;
 const DIALECT: Dialect = Dialect { cgroups: Version::V2, systemd: 252 };
 /// Its page size.
 const PAGE: u64 = 4096;
-/// What a unit has of which nothing was set. A scope has systemd's `DefaultTasksMax` instead of the last one.
+/// The properties of a unit for which nothing was set. A scope has systemd's `DefaultTasksMax` instead of the
+/// last one.
 const UNSET: [(&str, &str); 10] = [
     ("CPUWeight", "[not set]"),
     ("CPUQuotaPerSecUSec", "infinity"),
@@ -125,7 +126,7 @@ impl Recorded<'_> {
         text(&self.values["systemd"][name])
     }
 
-    /// Every recorded property equals what `limits` become, or what one has that was not set.
+    /// Every recorded property equals the one computed from `limits`, or the default if none is.
     fn has(&self, limits: &Limits) {
         let mut wanted: BTreeMap<&str, String> =
             UNSET.into_iter().map(|(name, value)| (name, value.to_owned())).collect();
@@ -144,7 +145,7 @@ impl Recorded<'_> {
         }
     }
 
-    /// The files of systemd's own making say what the settled limits say, save the kernel's whole pages.
+    /// The files that systemd wrote contain the settled limits, except that the kernel counts whole pages.
     fn settles_to_the_files(&self, limits: &Limits) {
         let settled = settle(limits);
         let file = |name: &str| text(&self.values[name]);
@@ -166,7 +167,7 @@ impl Recorded<'_> {
     }
 }
 
-/// What the runtime was asked for, which of a sandbox is the whole pod.
+/// The limits in the request to the runtime; those of a sandbox are for the whole pod.
 fn asked(request: &Json) -> Limits {
     let number = |name: &str| request[name].as_u64();
     let quota = number("cpu_quota").map_or(Bound::Max, Bound::At);
@@ -180,8 +181,8 @@ fn asked(request: &Json) -> Limits {
     }
 }
 
-/// What the kubelet sets of a pod's own cgroup, which gets no swap limit, no period alone, and a limit only
-/// where every container has one: its files show whether.
+/// The limits that the kubelet sets on a pod's own cgroup: no swap limit, no period without a quota, and a
+/// limit only if every container has one, which the files show.
 fn of_pod(request: &Json, files: &Json) -> Limits {
     let limited = |file: &str| !text(&files[file]).starts_with("max");
     let asked = asked(request);

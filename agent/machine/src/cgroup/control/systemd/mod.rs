@@ -1,19 +1,19 @@
 //! The driver that asks systemd for slices over D-Bus.
 //!
-//! A value is a property of the unit wherever systemd has one, so that `systemctl daemon-reload` and
-//! `daemon-reexec` change nothing; what it has none for (huge pages, `memory.oom.group` of slices) is written
-//! to the files afterwards.
+//! A limit is set as a property of the unit if systemd has one for it, so that `systemctl daemon-reload` and
+//! `daemon-reexec` change nothing; the others (huge pages, `memory.oom.group` of slices) are written to the
+//! files afterwards.
 //!
-//! Two things that a kubelet's units lack:
+//! Two differences from a kubelet's units:
 //!
-//! - Levels keep their controllers when their last pod goes (see [`properties::of_slice`]).
+//! - The QoS levels keep their controllers when their last pod is removed (see [`properties::of_slice`]).
 //! - `memory.oom.group` of a container's scope is written by systemd from `OOMPolicy=`, which can only be set
-//!   when the scope is made. A scope made without it loses a 1 at the next `daemon-reload`; a file
+//!   when the scope is created. A scope created without it loses a 1 at the next `daemon-reload`; a file
 //!   `/run/systemd/system/cri-containerd-.scope.d/*.conf` with `[Scope]` and `OOMPolicy=kill` (systemd 253)
-//!   gives it to all scopes of containerd that are made later.
+//!   sets it for all scopes of containerd that are created later.
 //!
-//! - [`mod@unit`]: which unit a cgroup's path is, and where systemd keeps it.
-//! - [`properties`]: limits as a unit's properties; [`settle`]: what systemd makes of limits.
+//! - [`mod@unit`]: the unit of a cgroup's path, and where systemd puts it.
+//! - [`properties`]: limits as a unit's properties; [`settle`]: the limits after systemd's rounding.
 //! - [`bus`]: the calls, each with a time limit.
 
 mod bus;

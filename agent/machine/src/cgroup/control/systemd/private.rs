@@ -1,8 +1,8 @@
-//! systemd's private socket: D-Bus between two, without a daemon and without `Hello`.
+//! systemd's private socket: D-Bus between two processes, without a daemon and without `Hello`.
 //!
-//! systemd signs what it sends there as `org.freedesktop.systemd1`. Only a bus can give out such names; zbus
-//! takes none but a unique one (`:1.5`) for a sender, and refuses every answer. So the first letter of that
-//! name is read as `:`, in the sender's field alone, which makes it one.
+//! systemd sends its messages there with the sender `org.freedesktop.systemd1`. zbus accepts only a unique
+//! name (`:1.5`) as a sender and would refuse every answer. So the first letter of that name is replaced by
+//! `:`, in the sender's field only, which makes it a unique name.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -14,7 +14,7 @@ use tokio::net::unix::{OwnedReadHalf, OwnedWriteHalf};
 use zbus::connection::Socket;
 use zbus::connection::socket::{ReadHalf, Split, WriteHalf};
 
-/// A connection to it, before zbus has it.
+/// A connection to the socket, before it is passed to zbus.
 #[derive(Debug)]
 pub struct Private(UnixStream);
 
@@ -35,7 +35,7 @@ impl Socket for Private {
     }
 }
 
-/// What comes from systemd.
+/// The direction from systemd.
 #[derive(Debug)]
 pub struct Reader {
     read: OwnedReadHalf,
@@ -51,7 +51,7 @@ impl ReadHalf for Reader {
     }
 }
 
-/// What goes to systemd, as it is.
+/// The direction to systemd, unchanged.
 #[derive(Debug)]
 pub struct Writer(OwnedWriteHalf);
 
@@ -66,19 +66,20 @@ impl WriteHalf for Writer {
     }
 }
 
-/// The name that systemd signs with.
+/// The sender's name in systemd's messages.
 const NAME: &[u8] = b"org.freedesktop.systemd1";
-/// What precedes it in the sender's header field (D-Bus Specification, "Header Fields"): field 7, a variant
-/// of a string, and its length. A text of a message's body can't have these bytes, since none has a NUL.
+/// The bytes before it in the sender's header field (D-Bus Specification, "Header Fields"): field 7, a
+/// variant of a string, and its length. The texts in a message's body cannot contain these bytes, because
+/// none contains a NUL.
 const FIELD: [u8; 8] = {
     let [a, b, c, d] = (NAME.len() as u32).to_ne_bytes();
     [7, 1, b's', 0, a, b, c, d]
 };
 
-/// Finds the senders in a stream that comes in pieces.
+/// Finds the senders in a stream that is read in pieces.
 #[derive(Debug, Default)]
 struct Senders {
-    /// The last bytes, the newest in the end.
+    /// The last bytes, the newest at the end.
     last: [u8; FIELD.len()],
 }
 

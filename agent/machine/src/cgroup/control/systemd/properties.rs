@@ -6,21 +6,21 @@ use super::super::{Bound, Limits, files};
 use super::{SystemdError, Unit, cpus, settle};
 use crate::cgroup::Version;
 
-/// `CPUQuotaPeriodUSec` came with it.
+/// First version with `CPUQuotaPeriodUSec`.
 const QUOTA_PERIOD_SINCE: u32 = 242;
-/// `AllowedCPUs` came with it.
+/// First version with `AllowedCPUs`.
 const ALLOWED_CPUS_SINCE: u32 = 244;
-/// A `CPUWeight` of 0, which is `cpu.idle`, and `StartupAllowedCPUs` came with it.
+/// First version with a `CPUWeight` of 0, which is `cpu.idle`, and with `StartupAllowedCPUs`.
 const IDLE_SINCE: u32 = 252;
 const STARTUP_ALLOWED_CPUS_SINCE: u32 = 252;
 
 /// systemd's "no limit".
 const INFINITY: u64 = u64::MAX;
 
-/// Which properties this systemd has on these cgroups.
+/// The version of systemd and of cgroups, which determine the properties that exist.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Dialect {
-    /// Where the controllers are.
+    /// The version of the hierarchies with the controllers.
     pub cgroups: Version,
     /// systemd's own version: 252.
     pub systemd: u32,
@@ -29,7 +29,7 @@ pub struct Dialect {
 /// One property, as `StartTransientUnit` and `SetUnitProperties` take it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Property {
-    /// systemd's name of it.
+    /// Its name in systemd.
     pub name: &'static str,
     /// Its value in the type that systemd expects.
     pub value: Value,
@@ -46,7 +46,7 @@ pub enum Value {
 }
 
 impl Property {
-    /// What D-Bus is handed for it.
+    /// The value in zbus's type.
     pub fn to_bus(&self) -> (&'static str, Variant<'_>) {
         let value = match &self.value {
             Value::Bool(on) => (*on).into(),
@@ -59,16 +59,16 @@ impl Property {
     }
 }
 
-/// What a slice is made with, whatever its limits: as the kubelet makes it, and what keeps the controllers
-/// on.
+/// The properties with which every slice is created: those of the kubelet, and those that keep the
+/// controllers enabled.
 ///
-/// `cpus` are all that this machine could have (`/sys/devices/system/cpu/possible`). A slice of which systemd
-/// thinks that nothing below needs the cpuset controller loses its files when its last pod goes. A value for
-/// the time of booting and shutting down makes it need the controller for ever and, being every CPU,
-/// restricts nothing.
+/// `cpus` are all that this machine can have (`/sys/devices/system/cpu/possible`). systemd disables the
+/// cpuset controller in a slice when nothing below seems to need it, for example when the last pod is
+/// removed. `StartupAllowedCPUs`, which applies while booting and shutting down, makes the slice need the
+/// controller for ever and, since it contains every CPU, restricts nothing.
 ///
-/// The limits are not among them: of CPU lists in the unit's own file and in the drop-in of a later change,
-/// systemd 252 takes both together.
+/// The limits are not among them: systemd 252 would combine a CPU list in the unit's own file with the one in
+/// the drop-in of a later change.
 pub fn of_slice(unit: &Unit, cpus: &[u8], dialect: Dialect) -> Vec<Property> {
     let mut all = vec![
         Property { name: "Description", value: Value::Text(format!("nodewarden cgroup {}", unit.name())) },
@@ -91,17 +91,17 @@ pub fn of_slice(unit: &Unit, cpus: &[u8], dialect: Dialect) -> Vec<Property> {
     all
 }
 
-/// Those of [`of_slice`] that a slice of someone else's making can still be given.
+/// Those of [`of_slice`] that can also be set on a slice that another program has created.
 pub fn adopted(made_with: Vec<Property>) -> impl Iterator<Item = Property> {
     made_with
         .into_iter()
         .filter(|property| !matches!(property.name, "Description" | "DefaultDependencies" | "Wants"))
 }
 
-/// Those of the limits that systemd has properties for; all others are for the files alone.
+/// The properties for those limits that systemd knows; the others are only written to the files.
 ///
 /// # Errors
-/// When the list of CPUs is none.
+/// The list of CPUs is not valid.
 pub fn properties(limits: &Limits, dialect: Dialect) -> Result<Vec<Property>, SystemdError> {
     let mut all = Vec::new();
     match dialect.cgroups {
@@ -154,7 +154,8 @@ fn infinite(bound: Bound) -> u64 {
     }
 }
 
-/// An upper limit of memory can't be nought. One byte is: the kernel counts whole pages.
+/// systemd does not accept 0 as an upper limit of memory. One byte has the same effect: the kernel counts
+/// whole pages.
 fn at_least_one(bound: Bound) -> u64 {
     infinite(bound).max(1)
 }

@@ -1,16 +1,16 @@
-//! What systemd makes of limits before they reach the files.
+//! The limits that systemd writes to the files when others are set.
 
 use super::super::{Bound, CpuQuota, Limits};
 
-/// A quota is a whole percentage of a CPU in the unit's file, hence microseconds of a second.
+/// The step of a quota in microseconds per second: a unit's file has whole percentages of a CPU.
 const PERCENT_US: u128 = 10_000;
 const SECOND_US: u128 = 1_000_000;
-/// Neither a period nor a quota is shorter (`cgroup_cpu_adjust_period`, kernel: `min_cfs_quota_period`).
+/// The shortest period and the shortest quota (`cgroup_cpu_adjust_period`, kernel: `min_cfs_quota_period`).
 const SHORTEST_US: u64 = 1_000;
-/// No period is longer.
+/// The longest period.
 const LONGEST_US: u64 = 1_000_000;
 
-/// The greatest `pids.max` that is a number, on 64 bits.
+/// The largest number that `pids.max` accepts on 64 bits.
 const MOST_TASKS: u64 = 4 << 20;
 
 /// CPU time per second in microseconds, as `CPUQuotaPerSecUSec` is set: rounded up to the next 10 ms. systemd
@@ -19,11 +19,11 @@ pub fn quota_per_second(quota_us: u64, period_us: u64) -> u64 {
     let period = u128::from(period_us.max(1));
     let exact = u128::from(quota_us) * SECOND_US / period;
     let percents = exact.div_ceil(PERCENT_US).max(1);
-    // Below what systemd takes for "no quota".
+    // Below the value that means "no quota" in systemd.
     u64::try_from(percents * PERCENT_US).unwrap_or(u64::MAX - 1)
 }
 
-/// What `cpu.max` says after systemd has written it (`cgroup_cpu_adjust_period`).
+/// The content of `cpu.max` after systemd has written it (`cgroup_cpu_adjust_period`).
 fn quota(asked: CpuQuota) -> CpuQuota {
     let Bound::At(quota_us) = asked.quota_us else { return asked };
     let per_second = quota_per_second(quota_us, asked.period_us);
@@ -34,7 +34,7 @@ fn quota(asked: CpuQuota) -> CpuQuota {
     CpuQuota { quota_us: Bound::At(quota_us), period_us }
 }
 
-/// `TasksMax` can't be nought, and what is more than the kernel can have (`PID_MAX_LIMIT`) it would refuse.
+/// systemd refuses a `TasksMax` of 0, and the kernel more than `PID_MAX_LIMIT`.
 pub fn tasks(asked: Bound) -> Bound {
     match asked {
         Bound::At(n) if n <= MOST_TASKS => Bound::At(n.max(1)),
@@ -42,12 +42,12 @@ pub fn tasks(asked: Bound) -> Bound {
     }
 }
 
-/// The limits that systemd sets when asked for these: a CPU quota rounded up to 10 ms per second, no weight
-/// together with `cpu.idle`, at least one task. The kernel's own rounding is left to those who know the
-/// files.
+/// The limits that systemd sets when these are requested: a CPU quota rounded up to 10 ms per second, no
+/// weight together with `cpu.idle`, at least one task. Without the kernel's own rounding, see
+/// [`crate::cgroup::control::Interface::settled`].
 pub fn settle(limits: &Limits) -> Limits {
     Limits {
-        // To systemd idleness is a weight; the kernel refuses any other to an idle cgroup.
+        // In systemd, idle is a weight; the kernel refuses any other weight on an idle cgroup.
         cpu: limits.cpu.filter(|_| limits.cpu_idle != Some(true)),
         cpu_quota: limits.cpu_quota.map(quota),
         pids_max: limits.pids_max.map(tasks),
@@ -72,7 +72,7 @@ mod tests {
             (7_770, 10_000, (7_800, 10_000)),
             (1_000, 30_000, (1_200, 30_000)),
             (777_000, 1_000_000, (780_000, 1_000_000)),
-            // Below a millisecond systemd lengthens the period instead.
+            // For quotas below a millisecond systemd lengthens the period instead.
             (100, 10_000, (1_000, 100_000)),
             (0, 100_000, (1_000, 100_000)),
             (500, 500, (1_000, 1_000)),

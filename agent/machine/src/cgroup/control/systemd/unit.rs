@@ -1,4 +1,4 @@
-//! Which unit a cgroup's path is.
+//! The unit of a cgroup's path.
 
 use super::SystemdError;
 
@@ -9,7 +9,7 @@ const ROOT: &str = "-.slice";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unit {
     name: String,
-    /// The slice that it lies in; none for the root.
+    /// The slice that contains it; none for the root.
     slice: Option<String>,
 }
 
@@ -17,7 +17,7 @@ impl Unit {
     /// The unit whose cgroup is `path`: its last part (`/` is `-.slice`).
     ///
     /// # Errors
-    /// When the last part names no kind of unit that has a cgroup, or when systemd keeps a slice of that name
+    /// The last part is not the name of a slice, scope or service, or when systemd puts a slice of that name
     /// elsewhere: the directories above a slice follow from its name (systemd.slice(5)).
     pub fn of_path(path: &str) -> Result<Self, SystemdError> {
         let mut parts = path.split('/').filter(|part| !part.is_empty()).rev();
@@ -43,7 +43,7 @@ impl Unit {
         &self.name
     }
 
-    /// The slice that it lies in; none for the root.
+    /// The slice that contains it; none for the root.
     pub fn slice(&self) -> Option<&str> {
         self.slice.as_deref()
     }
@@ -73,7 +73,7 @@ impl Unit {
     }
 }
 
-/// Where a slice lies: every dash of its name (without `.slice`) is a level.
+/// Path of a slice: every dash of its name (without `.slice`) is a level.
 fn slice_path(stem: &str) -> String {
     if stem == "-" {
         return "/".into();
