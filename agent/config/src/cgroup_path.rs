@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_the_kubelet_splits_them() {
+    fn paths_are_split_as_in_the_kubelet() {
         for (text, path) in [
             ("/", Some("/")),
             ("/a/b", Some("/a/b")),

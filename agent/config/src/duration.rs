@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn as_go_reads_them() {
+    fn durations_are_parsed_as_in_go() {
         for (text, nanos) in [
             ("0", 0),
             ("-0s", 0),

@@ -67,7 +67,7 @@ fn yaml(origin: &str, text: &str) -> Result<Value, ConfigError> {
     serde_yaml_ng::from_str(text).map_err(|source| ConfigError::Yaml { origin: origin.to_owned(), source })
 }
 
-/// Says of each problem that has no file yet which one it is; flags have none.
+/// Sets the file of each problem that has none yet; problems of flags have no file.
 fn name_files(problems: &mut [Problem], layers: &Layers) {
     for problem in problems {
         if problem.file.is_none() && !problem.field.starts_with("--") {

@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_what_was_meant() {
+    fn a_similar_key_is_suggested() {
         for (typed, meant_key) in [
             ("maxpods", Some("maxPods")),
             ("maxPod", Some("maxPods")),

@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_refusal() {
+    fn each_setting_that_a_machine_refuses() {
         let on = |unified, swap_on, change: fn(&mut NodeSettings)| {
             let mut settings = NodeSettings::default();
             change(&mut settings);

@@ -100,7 +100,7 @@ mod tests {
 
     /// The examples of RFC 7386, appendix A, that have objects on both sides.
     #[test]
-    fn as_the_standard_has_it() {
+    fn maps_are_merged_as_in_rfc_7386() {
         for (base, patch, merged) in [
             ("{a: b}", "{a: c}", "{a: c}"),
             ("{a: b}", "{b: c}", "{a: b, b: c}"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn knows_who_said_it() {
+    fn the_file_of_each_field_is_known() {
         let layers = laid(
             "{port: 1, evictionHard: {memory.available: 1, nodefs.available: 2}, swap: {a: 1}}",
             &["{evictionHard: {memory.available: 3}, swap: 5}", "{swap: {b: 2}, maxPods: null}"],

@@ -67,7 +67,7 @@ fn a_kubelets_file_is_read_as_it_is() {
 }
 
 #[test]
-fn own_endpoint_goes_before_the_kubelets() {
+fn the_agents_own_endpoint_overrides_the_kubelets() {
     let config = read("containerRuntimeEndpoint: unix:///a\nnodewarden: {runtimeEndpoint: /b}").unwrap();
     assert_eq!(config.runtime_endpoint.unwrap().to_string(), "unix:///b");
     assert_eq!(read("containerRuntimeEndpoint: ''").unwrap().runtime_endpoint, None);

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_names_is_handed_back() {
+    fn identities_without_names_are_returned_unchanged() {
         let (mut cache, now) = (Cache::default(), Instant::now());
         for identity in [Identity::Root, Identity::Kubepods, Identity::Other] {
             let identity = Arc::new(identity);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn forgets_the_unused() {
+    fn unused_entries_are_dropped() {
         let (mut cache, now) = (Cache::default(), Instant::now());
         cache.name(&Arc::new(pod("uid-1")), now);
         cache.tidy(now + KEPT);

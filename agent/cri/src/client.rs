@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_socket_is_said_with_its_cause() {
+    async fn a_missing_socket_is_named_as_the_cause() {
         let dir = tempfile::tempdir().unwrap();
         let endpoint = endpoint(&dir);
         let error = Client::new(&endpoint).version().await.unwrap_err();

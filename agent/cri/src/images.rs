@@ -105,7 +105,7 @@ mod tests {
     use super::text_of;
 
     #[test]
-    fn texts_of_the_runtimes_own_words() {
+    fn texts_of_the_runtimes_verbose_status() {
         let config = r#"{"sandboxImage": "registry.k8s.io/pause:3.8", "empty": "", "number": 3}"#;
         assert_eq!(text_of(config, "sandboxImage").as_deref(), Some("registry.k8s.io/pause:3.8"));
         for (json, key) in [(config, "empty"), (config, "number"), (config, "none"), ("", "x"), ("[]", "x")] {

@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pauses() {
+    fn the_pause_depends_on_failures_and_duration() {
         for (failures, took, expected) in
             [(0, 0, 1000), (0, 300, 700), (0, 5000, 0), (1, 0, 1000), (3, 900, 4000)]
         {

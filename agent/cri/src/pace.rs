@@ -44,7 +44,7 @@ mod tests {
     }
 
     #[test]
-    fn vain_questions_get_rare() {
+    fn unsuccessful_queries_become_rarer() {
         let (start, mut misses) = (Instant::now(), Misses::default());
         let asked: Vec<u64> = (0..200).filter(|s| misses.ask(start + Duration::from_secs(*s))).collect();
         assert_eq!(asked, [0, 1, 3, 7, 15, 31, 63, 123, 183]);

@@ -133,7 +133,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn learns_and_tells_changes() {
+    fn a_changed_listing_is_reported() {
         let (mut table, now) = (Table::default(), Instant::now());
         assert!(table.learn(listing(), now));
         assert_eq!(table.pod("uid-1"), Some(&PodNames { namespace: "shop".into(), name: "web-0".into() }));
@@ -155,7 +155,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn the_gone_keep_their_names_for_a_while() {
+    fn removed_objects_keep_their_names_for_ten_minutes() {
         let (mut table, now) = (Table::default(), Instant::now());
         table.learn(listing(), now);
         assert!(!table.learn(Listing::default(), now + KEPT));

@@ -1,5 +1,5 @@
-//! From the raw counters of a cgroup's slots to its totals: 32-bit buckets unwrapped, running turns added,
-//! nothing ever going back.
+//! Converts the raw counters of a cgroup's slots into its totals: 32-bit buckets are unwrapped, the time of
+//! tasks that are running is added, and no total ever decreases.
 
 use std::collections::HashMap;
 
@@ -9,7 +9,7 @@ use super::registry::{Group, Place};
 use nodewarden_machine::ebpf::{Cells, RawCpu, Spaces};
 use nodewarden_model::{CpuCounters, KernelCounters, Topic};
 
-/// By topic: whether it counts.
+/// For each topic whether its programs count.
 pub type TopicsOn = [bool; Topic::ALL.len()];
 
 /// The last reading of a cgroup's buckets; totals grow by the difference to the next one.
@@ -17,22 +17,22 @@ pub type TopicsOn = [bool; Topic::ALL.len()];
 pub(crate) struct LastWait([u32; LATENCY_BUCKETS]);
 
 impl LastWait {
-    /// Adds a reading to `totals`. `running_ns` is the time of turns that have not ended yet. Correct as long
-    /// as fewer than 2^32 waits fall into a bucket between two readings.
+    /// Adds a reading to `totals`. `running_ns` is the time of the running tasks since they were switched in.
+    /// Correct as long as fewer than 2^32 waits fall into a bucket between two readings.
     pub fn update(&mut self, totals: &mut CpuCounters, raw: &RawCpu, running_ns: u64) {
         for (i, now) in raw.wait.iter().enumerate() {
             totals.wait.buckets[i] += u64::from(now.wrapping_sub(self.0[i]));
         }
         self.0 = raw.wait;
         totals.wait.sum_ns = totals.wait.sum_ns.max(raw.wait_ns);
-        // A turn that ends while it is read may be missed once: keep the higher reading.
+        // A task that is switched out during the reading may be missed once: the higher reading is kept.
         totals.on_cpu_ns = totals.on_cpu_ns.max(raw.on_cpu_ns + running_ns);
         totals.voluntary_switches = raw.voluntary;
         totals.preempted_switches = raw.preempted;
     }
 }
 
-/// Where to read, and for which topics.
+/// The counters to read, and the topics that count.
 pub(crate) struct Source<'a> {
     pub cells: &'a Cells,
     pub spaces: &'a Spaces,
@@ -40,7 +40,8 @@ pub(crate) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Time of unfinished turns by slot of the cpu space, in nanoseconds. Taken after `cells.cpu`.
+    /// Time of the running tasks since they were switched in, by slot of the cpu space, in nanoseconds. Taken
+    /// after `cells.cpu`.
     pub fn running(&self, now_ns: u64) -> HashMap<u32, u64> {
         let mut by_slot = HashMap::new();
         for (slot, since) in self.cells.running() {
@@ -63,7 +64,8 @@ impl Source<'_> {
         Some((slot, self.cells.cpu(slot)))
     }
 
-    /// Everything but the CPU counters, into `totals`. What has no slot any more keeps its last value.
+    /// Reads all counters except those of the CPU into `totals`. Counters that have no slot any more keep
+    /// their last value.
     pub fn others(&self, group: &Group, totals: &mut KernelCounters) {
         for topic in Topic::ALL {
             if let Some(slot) = self.slot(group, topic) {

@@ -12,7 +12,7 @@ use nodewarden_model::{Machine, Usage};
 
 /// Descriptors reserved for everything that is not a cgroup's file.
 const RESERVED: u64 = 512;
-/// Descriptors kept open at most: 1,400 cgroups' worth, 70 MB of kernel memory.
+/// Maximum number of open descriptors: enough for 1,400 cgroups, with 70 MB of kernel memory.
 const MOST: u64 = 16_384;
 
 /// Reads the files of every cgroup and of the machine.
@@ -25,7 +25,7 @@ pub struct Files {
 }
 
 impl Files {
-    /// Raises the process's limit of open files to what it may be.
+    /// Raises the process's limit of open files to the hard limit.
     pub fn new(layout: Layout, node_name: Option<String>) -> Self {
         let budget = Budget::new(descriptors().saturating_sub(RESERVED).min(MOST) as usize);
         let machine = MachineReader::new(&layout, node_name, &budget);
@@ -71,7 +71,7 @@ struct Work<'a> {
     reader: GroupReader,
 }
 
-/// Cgroups from which on a second thread is worth starting.
+/// Number of cgroups from which on a second thread is started.
 const SPLIT: usize = 100;
 
 fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
@@ -79,7 +79,7 @@ fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
         let mut buffer = Vec::with_capacity(8192);
         work.iter_mut().for_each(|one| one.reader.read(layout, asked, one.usage, &mut buffer));
     };
-    // No client waits: a second CPU is not woken for it.
+    // No client waits, so no second CPU is woken for it.
     if work.len() < SPLIT || asked == Asked::Later {
         return one(work);
     }
@@ -88,13 +88,13 @@ fn read_all(layout: &Layout, work: &mut [Work<'_>], asked: Asked) {
         let elsewhere = another_cpu();
         let other = scope.spawn(move || {
             if let Some(cpus) = elsewhere {
-                // Failing only means that the two may share a CPU.
+                // If this fails, the two threads may share a CPU.
                 let _ = sched_setaffinity(Pid::from_raw(0), &cpus);
             }
             one(right);
         });
         one(left);
-        // What it could not read keeps its last values.
+        // Values that it could not read are not changed.
         let _ = other.join();
     });
 }

@@ -1,5 +1,5 @@
 //! The node's cgroups: the directories of all hierarchies joined by path, kept up to date by the kernel
-//! programs' records and by walks of the tree. It reads no file, no eBPF map and no clock itself.
+//! programs' records and by walks of the tree. It does not read files, eBPF maps or the clock itself.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use nodewarden_machine::cgroup::identify;
 use nodewarden_model::text::until_zero;
 use nodewarden_model::{Detail, Identity, Tree};
 
-/// Removed cgroups that are kept at most, whatever the retention time.
+/// Maximum number of removed cgroups that are kept, independent of the retention time.
 const MAX_REMOVED: usize = 4096;
 
 /// A cgroup's directory in one hierarchy.
@@ -23,16 +23,16 @@ pub struct Place {
     pub slot: u32,
     /// When the directory was removed.
     pub removed: Option<Timestamp>,
-    /// Its slot was read for the last time and given back.
+    /// Whether its slot was read for the last time and freed.
     pub released: bool,
 }
 
 /// One cgroup, over all hierarchies.
 #[derive(Debug, Clone)]
 pub struct Group {
-    /// Below the mounts; the root is `/`.
+    /// Path below the mounts; the root is `/`.
     pub path: Arc<str>,
-    /// What the path says it belongs to.
+    /// The pod and container that follow from the path.
     pub identity: Arc<Identity>,
     /// Distinguishes a cgroup from an earlier one of the same path.
     pub generation: u64,
@@ -72,7 +72,7 @@ pub struct Registry {
     groups: BTreeMap<Arc<str>, Group>,
     retired: Vec<Retired>,
     generations: u64,
-    /// A record named a cgroup that is not known: the tree has to be walked.
+    /// Whether a record named a cgroup that is not known, so that the tree has to be walked.
     unknown: bool,
 }
 
@@ -82,7 +82,7 @@ impl Registry {
         self.groups.values()
     }
 
-    /// Cgroups with counters now: slots in use in the hierarchy that has most.
+    /// Number of cgroups with counters now: slots in use in the hierarchy with the most of them.
     pub fn counted(&self) -> usize {
         let in_use = |space: usize| {
             let places = self.groups.values().filter_map(|g| g.places[space]);
@@ -101,15 +101,15 @@ impl Registry {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Takes the slots to give back whose cgroup was removed before `before` and that no group holds any
-    /// more.
+    /// Removes and returns the slots to free: their cgroup was removed before `before`, and no group uses
+    /// them any more.
     pub(crate) fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
         let (ripe, rest) = self.retired.iter().partition(|r| r.removed < before);
         self.retired = rest;
         ripe
     }
 
-    /// Notes that a place's slot was given back.
+    /// Records that the slot of a directory was freed.
     pub(crate) fn released(&mut self, path: &str, generation: u64, space: usize) {
         if let Some(group) = self.groups.get_mut(path)
             && group.generation == generation
@@ -187,7 +187,7 @@ impl Registry {
         true
     }
 
-    /// Has a slot given back whose cgroup was created and removed while records were lost.
+    /// Schedules the slot of a cgroup to be freed that was created and removed while records were lost.
     pub(crate) fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
         self.retired.push(Retired { space, slot, removed });
     }

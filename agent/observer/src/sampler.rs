@@ -1,5 +1,5 @@
-//! Readings of all cgroups: counters from the kernel programs, figures from the cgroups' files. Also gives
-//! slots back.
+//! Reads all cgroups: counters of the eBPF programs and figures in the cgroups' files. Also frees the slots
+//! of removed cgroups.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -30,7 +30,7 @@ struct Remembered {
     seen: u64,
 }
 
-/// The kernel programs' counters; there are none when eBPF is off altogether.
+/// The counters of the eBPF programs; they do not exist if eBPF is off altogether.
 pub struct KernelSide {
     /// The arrays of counters.
     pub cells: Arc<Cells>,
@@ -87,7 +87,7 @@ impl Sampler {
 
     /// Reads the cgroups in which something ran since the last reading, so that the last figures of one that
     /// is removed are known. `name` is called for each identity, so that its names can be looked up in time.
-    /// Makes no snapshot, which would take megabytes.
+    /// Creates no snapshot, which would take megabytes.
     pub fn remember(&mut self, registry: &Mutex<Registry>, name: impl Fn(&Arc<Identity>) -> Arc<Identity>) {
         let groups = groups(registry);
         self.read(&groups, Asked::Later);
@@ -138,7 +138,7 @@ impl Sampler {
         }
     }
 
-    /// Reads the slots of removed cgroups for the last time and gives them back.
+    /// Reads the slots of removed cgroups for the last time and frees them.
     pub fn release(&mut self, registry: &Mutex<Registry>, now: Timestamp) {
         let Some(before) = now.checked_sub(GRACE).ok() else { return };
         let (ripe, retired) = {
@@ -153,7 +153,7 @@ impl Sampler {
             (ripe, registry.take_retired(before))
         };
         if !ripe.is_empty() {
-            // They may never have been sampled while they lived.
+            // They may never have been read before.
             self.counters(&ripe);
         }
         let Some(kernel) = &mut self.kernel else { return };
@@ -172,7 +172,7 @@ impl Sampler {
         }
     }
 
-    /// Counts that fell to cgroups without a slot.
+    /// Counts of the cgroups without a slot.
     pub fn untracked_counts(&self) -> u64 {
         let Some(kernel) = &self.kernel else { return 0 };
         let mut counters = KernelCounters::default();

@@ -1,5 +1,5 @@
-//! Walks of the cgroup hierarchies: they find the cgroups that are older than the agent, and what the records
-//! missed.
+//! Walks the cgroup hierarchies, to find cgroups that are older than the agent and changes that no record
+//! reported.
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -31,13 +31,13 @@ pub struct Walked {
     /// Cgroups found that have no slot because all are taken.
     pub untracked: u64,
     /// Space and kernel id of cgroups with a slot that neither the walk nor the registry knows: if that is
-    /// still so at the next walk, they came and went unseen.
+    /// still so at the next walk, they were created and removed without a record.
     pub suspects: HashSet<(usize, u64)>,
 }
 
 /// Walks every hierarchy and updates the registry. New cgroups get a slot from `pool`. With `after_loss`
-/// (records were lost) the slot table is searched too for cgroups that came and went unseen; `suspects` are
-/// those of the previous walk.
+/// (records were lost) the slot table is searched too for cgroups that were created and removed without a
+/// record; `suspects` are those of the previous walk.
 pub fn reconcile(
     hierarchies: &[&Hierarchy],
     registry: &Mutex<Registry>,

@@ -1,8 +1,8 @@
 //! Where pods come from. A [`PodSource`] says which pods should run on this node; several of them are merged.
 //!
 //! Today there is one source, the manifest directory ([`manifests`]). Another one implements [`PodSource`]
-//! and is added to the list that `nodewarden_hierarchy::sources` builds; nothing else has to know of it. What
-//! a source says is a [`Desired`]. A pod that is missing from it is only ended when its source could be read
+//! and is added to the list that `nodewarden_hierarchy::sources` builds; nothing else has to know it. A
+//! source returns a [`Desired`]. A pod that is missing from it is only ended when its source could be read
 //! completely.
 //!
 //! A source that reports the status of its pods back subscribes to
@@ -30,11 +30,12 @@ pub trait PodSource: fmt::Debug + Send {
     fn name(&self) -> &'static str;
 
     /// Called once before [`PodSource::snapshot`], after a restart of the agent: the origins of the pods that
-    /// run. Where two origins of the source have a pod of the same name, the one that runs wins.
+    /// run. If two origins of the source have a pod of the same name, the one that runs wins.
     fn set_running(&mut self, running: &PodOrigins);
 
-    /// What the source wants now. Called once, before anything is decided: cgroup limits computed without the
-    /// pods that run would starve them. A source that cannot be reached returns a value that is not complete.
+    /// The pods that the source wants now. Called once, before anything is decided: cgroup limits computed
+    /// without the pods that run would starve them. A source that cannot be reached returns a value that is
+    /// not complete.
     fn snapshot(&mut self) -> Desired;
 
     /// From now on calls `changes` with each value that differs from the one before, the first time from the

@@ -1,5 +1,5 @@
 //! What unit tests of every crate need: the recordings of a real kubelet ([`golden`]), and how a test that
-//! cannot run here says so ([`mod@skip`]).
+//! cannot run here reports that ([`mod@skip`]).
 
 #![deny(missing_docs)]
 

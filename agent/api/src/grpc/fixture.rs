@@ -15,8 +15,11 @@ use nodewarden_storage::journal::{Journal, Limits};
 
 /// A running server; it ends when it is dropped or stopped.
 pub struct Running {
+    /// The directory of the socket and the journal; removed when this is dropped.
     pub dir: tempfile::TempDir,
+    /// The socket of the server, which exists already.
     pub socket: PathBuf,
+    /// The journal whose events the server sends; tests may add some.
     pub journal: Journal,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<Result<(), GrpcError>>,
@@ -45,6 +48,10 @@ impl Running {
         Self { dir, socket, journal, stop: Some(stop), task }
     }
 
+    /// Stops the server as a signal would.
+    ///
+    /// # Errors
+    /// The server had failed.
     pub async fn stop(mut self) -> Result<(), GrpcError> {
         drop(self.stop.take());
         self.task.await.unwrap()

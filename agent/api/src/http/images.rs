@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_scrape_takes_what_was_last_seen_and_waits_for_nobody() {
+    async fn a_scrape_shows_the_last_images_and_never_waits() {
         let (images, slow) = (Images::default(), Arc::new(Slow::default()));
         let last = || images.last(Some(slow.clone())).map(|view| view.wanted);
         let settle = || tokio::time::sleep(Duration::from_millis(1));

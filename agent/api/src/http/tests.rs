@@ -148,7 +148,7 @@ async fn a_failed_reading_is_an_error_not_an_empty_answer() {
         let (head, _) = server.get(path).await;
         assert!(head.starts_with("http/1.0 500"), "{path}: {head}");
     }
-    assert!(server.get("/healthz").await.0.starts_with("http/1.0 200"), "the server goes on");
+    assert!(server.get("/healthz").await.0.starts_with("http/1.0 200"), "the server continues");
 }
 
 fn one_place() -> App {

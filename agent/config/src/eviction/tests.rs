@@ -89,7 +89,7 @@ nodewarden: {eviction: {restartEvicted: false, backOffSeconds: 1, maxBackOffSeco
     assert_eq!(config.eviction, expected);
 }
 
-/// Setting one signal does not drop the others' defaults, unless it is said so.
+/// Setting one signal does not drop the defaults of the others, unless the configuration demands it.
 #[test]
 fn default_thresholds_are_merged() {
     let named = "evictionHard: {memory.available: 1Gi, pid.available: 10%}\n";

@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn few_lines() {
+    fn the_last_lines_are_found() {
         let line = |tag: &str, text: &str| format!("2026-11-21T04:00:01.000000000Z stdout {tag} {text}\n");
         let log = [line("F", "one"), line("P", "tw"), line("F", "o"), line("P", "thr")].concat();
         let starts = [log.len(), log.len() - line("P", "thr").len(), line("F", "one").len(), 0];
@@ -101,7 +101,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn like_from_the_beginning(
+        fn the_same_lines_as_when_read_from_the_beginning(
             lines in prop::collection::vec((any::<bool>(), 0usize..20_000), 0..40),
             wanted in 0u64..45,
             ended: bool,

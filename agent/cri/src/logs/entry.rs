@@ -117,7 +117,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_written_is_read(
+        fn a_written_entry_is_parsed(
             nanos in 0i128..4_000_000_000_000_000_000,
             stderr: bool,
             partial: bool,

@@ -167,7 +167,7 @@ async fn followed_until_the_container_ends() {
     let began = std::time::Instant::now();
     log.write(&["b"]);
     assert_eq!(next(&mut pieces).await.as_deref(), Some("b\n"));
-    assert!(began.elapsed() < Duration::from_millis(500), "the kernel's word was not heard");
+    assert!(began.elapsed() < Duration::from_millis(500), "the kernel's notification was not received");
     log.rotate("20261121-040001");
     log.write(&["c"]);
     assert_eq!(next(&mut pieces).await.as_deref(), Some("c\n"));
@@ -179,7 +179,7 @@ async fn followed_until_the_container_ends() {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn sending_ends_when_the_receiver_is_dropped() {
     let log = Log::new();
     log.write(&["a"]);
     let (out, pieces) = mpsc::channel(1);

@@ -19,7 +19,7 @@ fn bytes(path: &Path) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn images_come_and_go() {
+async fn images_are_imported_and_removed() {
     const UID: &str = "6f0f6f7e-3f6b-4a6c-9d57-0c7c4c1a2b11";
     let Some(containerd) = Containerd::start() else { return };
     let client = Client::new(&containerd.endpoint());

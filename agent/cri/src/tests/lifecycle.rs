@@ -38,7 +38,7 @@ async fn ended(client: &Client, id: &str) -> cri::ContainerStatus {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_pods_life() {
+async fn a_pod_from_its_start_to_its_removal() {
     const UID: &str = "1d3c0a3e-6d1f-4c1e-8a53-5f3d0a0e77a1";
     let Some(containerd) = Containerd::start() else { return };
     let client = Client::new(&containerd.endpoint());

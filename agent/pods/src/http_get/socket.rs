@@ -79,17 +79,17 @@ fn is_connected_to_itself(stream: &TcpStream) -> io::Result<bool> {
 pub(super) struct PeekedStream {
     stream: TcpStream,
     first: [u8; 5],
-    heard: usize,
+    known: usize,
 }
 
 impl PeekedStream {
     pub fn new(stream: TcpStream) -> Self {
-        Self { stream, first: [0; 5], heard: 0 }
+        Self { stream, first: [0; 5], known: 0 }
     }
 
     /// The first bytes received, at most five.
     pub fn first(&self) -> &[u8] {
-        &self.first[..self.heard]
+        &self.first[..self.known]
     }
 }
 
@@ -101,10 +101,10 @@ impl AsyncRead for PeekedStream {
     ) -> Poll<io::Result<()>> {
         let before = into.filled().len();
         ready!(Pin::new(&mut self.stream).poll_read(cx, into))?;
-        let (new, heard) = (&into.filled()[before..], self.heard);
-        let more = new.len().min(self.first.len() - heard);
-        self.first[heard..heard + more].copy_from_slice(&new[..more]);
-        self.heard += more;
+        let (new, known) = (&into.filled()[before..], self.known);
+        let more = new.len().min(self.first.len() - known);
+        self.first[known..known + more].copy_from_slice(&new[..more]);
+        self.known += more;
         Poll::Ready(Ok(()))
     }
 }

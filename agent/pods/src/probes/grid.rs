@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn points() {
+    fn a_probe_is_due_at_its_delay_and_then_once_per_period() {
         // Seed, and the second point with a delay of 5 s and a period of 10 s.
         for (seed, second) in [(0, 10_000), (1 << 62, 12_500), (1 << 63, 15_000), (3 << 62, 17_500)] {
             let grid = grid(5_000, 10_000, seed);
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn the_beginning() {
+    fn the_first_run_depends_on_the_age_and_on_earlier_runs() {
         let grid = grid(5_000, 10_000, 0);
         // Age of the container, whether it was never probed, first due.
         for (age, never, due) in [
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn ages() {
+    fn a_start_in_the_future_counts_as_age_zero() {
         let start: Timestamp = "2026-01-01T00:00:00Z".parse().unwrap();
         let ago = |seconds: i64| age(start, start - jiff::SignedDuration::from_secs(seconds));
         assert_eq!(ago(0), Duration::ZERO);
@@ -165,7 +165,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_grid_is_a_grid(delay in 0u64..100_000, period in 1u64..100_000, seed: u64, age in 0u64..10_000_000_000) {
+        fn points_are_one_period_apart(delay in 0u64..100_000, period in 1u64..100_000, seed: u64, age in 0u64..10_000_000_000) {
             let grid = grid(delay, period, seed);
             let (age, period) = (MS(age), MS(period));
             let next = grid.next(age);

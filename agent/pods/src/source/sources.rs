@@ -21,7 +21,7 @@ pub struct Following {
     _guards: Vec<SourceGuard>,
 }
 
-/// What each source said last, and what that is together.
+/// The last value of each source, and their combination.
 #[derive(Debug, Default)]
 struct Merger {
     /// By the source's index.

@@ -13,7 +13,7 @@ use super::manifests::ManifestSource;
 use super::*;
 use crate::status::{PodStatusCache, StatusChanges};
 
-/// Stands for the API server of a cluster.
+/// Imitates the API server of a cluster.
 #[derive(Debug, Clone, Default)]
 struct Memory(Arc<Mutex<Shared>>);
 
@@ -134,7 +134,7 @@ fn two_sources_are_followed_as_one() {
     let both = f.next();
     assert_eq!((names(&both), both.problems.len()), (vec!["a", "b", "c"], 1));
     assert_eq!(both.pods[1].origin, "memory:default/b");
-    // A source that cannot be read keeps its own pods, and says so of no other's.
+    // A source that cannot be read keeps its own pods and does not affect those of others.
     let unread = Desired { unread: Unread::of_source("memory"), ..desired(Vec::new()) };
     f.memory.set(unread);
     let merged = f.next();

@@ -89,7 +89,7 @@ fn a_group_has_its_volumes() {
 }
 
 #[test]
-fn memory_is_mounted_once_and_goes() {
+fn a_memory_volume_is_mounted_once_and_unmounted() {
     if !can_mount() {
         return;
     }

@@ -42,7 +42,7 @@ impl fmt::Debug for Explain {
     }
 }
 
-/// The decision record; making it took `took`. It gets its number from the history.
+/// The decision record; `took` is the time that the decision needed. It gets its number from the history.
 pub fn decision(preempted: &Preempted, took: Duration) -> Decision {
     let Preempted { pod, refusals, victims, unable, .. } = preempted;
     let outcome = if victims.is_empty() {

@@ -1,8 +1,8 @@
-//! What was decided under pressure, kept for `nodewarden explain`: the newest decisions in memory, and in
-//! `decisions.json` of the state directory.
+//! The newest decisions made under pressure, for `nodewarden explain`: in memory and in `decisions.json` of
+//! the state directory.
 //!
-//! No decision waits for the disk, which may be what is short: the newest state is written in the background.
-//! A damaged file is set aside, and the history begins empty.
+//! Decisions never wait for the disk, which may be what the node is short of: the newest state is written in
+//! the background. A damaged file is renamed, and the history starts empty.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -18,12 +18,13 @@ use nodewarden_storage::write_behind::WriteBehind;
 const NAME: &str = "decisions.json";
 const FORMAT: Format = Format::new("history", 1);
 
-/// So many decisions are kept,
+/// Maximum number of decisions.
 const DECISIONS: usize = 256;
-/// and so many pods in all of them together, some 250 bytes each. The newest decision is kept whole anyway.
+/// Maximum number of pods in all decisions together, each of about 250 bytes. The newest decision is kept in
+/// any case.
 const CANDIDATES: usize = 8192;
 
-/// See the module. Cloning shares it.
+/// The history; see the module. Clones share it.
 #[derive(Debug, Clone)]
 pub struct History(Arc<Shared>);
 
@@ -36,7 +37,7 @@ struct Shared {
 /// What is on disk.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 struct Kept {
-    /// The number that was given last.
+    /// The number of the newest decision.
     last: u64,
     /// Oldest first.
     #[serde(with = "shared")]
@@ -44,8 +45,8 @@ struct Kept {
 }
 
 impl History {
-    /// The decisions of earlier agents with this state directory. Where they cannot be read: none, and the
-    /// reason.
+    /// Reads the decisions of earlier agents with this state directory. If they cannot be read, the history
+    /// is empty, and the reason is returned.
     pub fn open(state_dir: &Path) -> (Self, Option<StateFileError>) {
         let (file, kept, problem) = StateFile::open::<Kept>(state_dir.join(NAME), FORMAT);
         let consequence = "a restart of the agent would not know its last decisions";
@@ -54,7 +55,7 @@ impl History {
         (Self(Arc::new(Shared { kept: Mutex::new(kept.unwrap_or_default()), writer })), problem)
     }
 
-    /// Keeps a decision and returns the number that it gets. What becomes known of it later is added by
+    /// Adds a decision and returns the number that it gets. Facts that become known later are added by
     /// [`Self::replace`].
     pub fn add(&self, decision: Decision) -> u64 {
         let mut kept = self.0.kept.lock();
@@ -66,8 +67,8 @@ impl History {
         number
     }
 
-    /// Replaces the decision that has the number of this one, of which more is known now. Nothing happens
-    /// where that decision is no longer kept.
+    /// Replaces the decision with the same number by this more complete record. Does nothing if that decision
+    /// has been dropped.
     pub fn replace(&self, decision: Decision) {
         let mut kept = self.0.kept.lock();
         let own = kept.decisions.iter_mut().rev().find(|own| own.number == decision.number);
@@ -78,12 +79,12 @@ impl History {
         }
     }
 
-    /// Newest first.
+    /// The decisions, newest first.
     pub fn newest(&self) -> Vec<Arc<Decision>> {
         self.0.kept.lock().decisions.iter().rev().cloned().collect()
     }
 
-    /// Waits until everything so far is on disk or could not be written.
+    /// Waits until all changes so far are on disk or have failed to be written.
     #[cfg(test)]
     fn settle(&self) {
         let _ = self.0.writer.settle();
@@ -91,7 +92,7 @@ impl History {
 }
 
 impl Kept {
-    /// Leaves out the oldest beyond the bounds.
+    /// Drops the oldest decisions beyond the limits.
     fn shorten(&mut self) {
         let mut candidates: usize = self.decisions.iter().map(|own| own.candidates.len()).sum();
         while self.decisions.len() > DECISIONS || (self.decisions.len() > 1 && candidates > CANDIDATES) {
@@ -161,7 +162,7 @@ mod tests {
         }
         let last = (DECISIONS + 3) as u64;
         assert_eq!(numbers(&history), (4..=last).rev().collect::<Vec<_>>());
-        // Fewer where many pods are in them, the newest in any case.
+        // Fewer if they contain many pods, but always the newest.
         history.add(decision(CANDIDATES));
         assert_eq!(history.newest().len(), DECISIONS);
         history.add(decision(1));
@@ -199,7 +200,7 @@ mod tests {
         history.add(decision(1));
         history.settle();
         assert_eq!((numbers(&history), missing.exists()), (vec![1], false));
-        // What could not be written goes with the next one.
+        // A failed write is made up for by the next one.
         fs::create_dir(&missing).unwrap();
         history.add(decision(1));
         history.settle();

@@ -9,7 +9,7 @@ use super::desired::DesiredCgroups;
 pub struct Known<'a> {
     /// Paths wanted now.
     pub wanted: &'a BTreeSet<String>,
-    /// Recorded as ours, by path.
+    /// Recorded as created by this agent, by path.
     pub owned: &'a BTreeMap<String, super::owned::Entry>,
     /// Existing below kubepods and named like a pod's cgroup.
     pub present: &'a BTreeSet<String>,
@@ -20,13 +20,13 @@ pub struct Known<'a> {
 /// The decision.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
-    /// Ours, no longer wanted.
+    /// Created by this agent and no longer wanted.
     pub remove: Vec<String>,
-    /// Ours and not wanted, but desired because their manifest cannot be read now.
+    /// Created by this agent and not wanted, but kept because their manifest cannot be read now.
     pub withheld: Vec<String>,
     /// Existing, but not created by this agent.
     pub foreign: Vec<String>,
-    /// Ours, not wanted and already removed: their record is deleted.
+    /// Created by this agent, not wanted and already removed: their record is deleted.
     pub forget: Vec<String>,
 }
 

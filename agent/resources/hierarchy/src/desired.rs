@@ -34,7 +34,7 @@ pub struct DesiredCgroup {
 }
 
 impl DesiredCgroup {
-    /// Whether a resize is in progress, so that containers may have other limits than `pod` says.
+    /// Whether a resize is in progress, so that containers may have other limits than those of `pod`.
     pub fn is_resized(&self) -> bool {
         let (pod, applied) = (&self.pod, &self.applied);
         let same = || pod.containers == applied.containers && pod.init_containers == applied.init_containers;

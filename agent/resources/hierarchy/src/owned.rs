@@ -1,12 +1,10 @@
-//! The pod cgroups that this agent made: written to disk before a cgroup is made and removed after it is
-//! gone, so that an agent killed at any moment recognises its own cgroups afterwards and takes no foreign one
-//! for its own.
+//! The pod cgroups that this agent has created: recorded on disk before a cgroup is created and deleted after
+//! it is gone, so that an agent that was killed at any moment recognizes its own cgroups and no others.
 //!
 //! `hierarchy.json` in the state directory is a [`state_file`] with the paths. It is not synced with every
-//! write: cgroups live as long as the kernel that has them, and so does what that kernel has not yet written
-//! of a file. The file could be lost only when the machine goes down, and then every cgroup in it is gone
-//! too. [`Owned::sync`] syncs it when there is time, so that no half-written file is found afterwards and
-//! reported as damage.
+//! write: unsynced content is lost only when the machine goes down, and then all cgroups are gone too.
+//! [`Owned::sync`] syncs it when there is time, so that no half-written file is found after a crash and
+//! reported as damaged.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -34,19 +32,19 @@ pub struct Entry {
 pub struct Owned {
     path: PathBuf,
     pods: BTreeMap<String, Entry>,
-    /// A pod was removed and the file still has it.
+    /// Whether a removed pod is still in the file.
     stale: bool,
-    /// Written and perhaps not yet synced.
+    /// Whether it was written and perhaps not yet synced.
     unsynced: bool,
 }
 
 impl Owned {
-    /// Reads what an earlier agent left in `dir`; a missing file is no error. A damaged file is set aside,
-    /// and the damage is returned with an empty list: a pod in it counts as foreign from then on unless a
-    /// manifest names it.
+    /// Reads the file that an earlier agent left in `dir`; a missing file is no error. A damaged file is
+    /// renamed, and the damage is returned with an empty list: its pods then count as those of others unless
+    /// a manifest names them.
     ///
     /// # Errors
-    /// The file is there and cannot be read or set aside.
+    /// The file exists and cannot be read or renamed.
     pub fn open(dir: &Path) -> Result<(Self, Option<StateFileError>), StateFileError> {
         let path = dir.join(FILE);
         let (pods, damage) = match FORMAT.read(&path, |_| Ok(())) {
@@ -62,10 +60,10 @@ impl Owned {
         &self.pods
     }
 
-    /// Adds pods and writes the file at once, for the next agent if this one dies.
+    /// Adds pods and writes the file at once, so that the next agent knows them if this one is killed.
     ///
     /// # Errors
-    /// The file cannot be written: the pods' cgroups must not be made then.
+    /// The file cannot be written: the pods' cgroups must not be created then.
     pub fn add(&mut self, pods: impl IntoIterator<Item = (String, Entry)>) -> Result<(), StateFileError> {
         let news = pods.into_iter().filter(|(path, entry)| self.pods.get(path) != Some(entry));
         let news: Vec<_> = news.collect();
@@ -85,7 +83,7 @@ impl Owned {
     }
 
     /// Removes a pod that is gone; the file follows with the next write. A superfluous entry only costs a
-    /// look for it.
+    /// search for its cgroup.
     pub fn remove(&mut self, path: &str) {
         self.stale |= self.pods.remove(path).is_some();
     }

@@ -116,8 +116,8 @@ pub struct Reconciler {
     versions: BTreeMap<String, u64>,
     /// Cgroups that could not be created, read or written, with the error.
     failed: BTreeMap<String, String>,
-    /// Our cgroups that are not wanted any more but have volumes; they have the lowest CPU share until those
-    /// are gone.
+    /// Cgroups of this agent that are not wanted any more but whose pods still have volumes; they have the
+    /// lowest CPU share until those are gone.
     held: BTreeSet<String>,
     foreign: BTreeSet<String>,
     pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,

@@ -129,7 +129,7 @@ impl nodewarden_model::ImageGc for Slow {
 }
 
 #[tokio::test]
-async fn it_goes_on_when_nobody_listens_any_more() {
+async fn a_collection_continues_after_the_client_has_left() {
     let slow = Arc::new(Slow::default());
     let (answers, receiver) = mpsc::unbounded_channel();
     let (_stop, stopping) = watch::channel(false);
@@ -144,7 +144,7 @@ async fn it_goes_on_when_nobody_listens_any_more() {
 }
 
 #[tokio::test]
-async fn an_ending_agent_says_so() {
+async fn an_ending_agent_ends_the_stream_with_a_status() {
     let (answers, mut receiver) = mpsc::unbounded_channel();
     let (stop, stopping) = watch::channel(false);
     let running = tokio::spawn(run(Arc::new(Slow::default()), false, answers, stopping));

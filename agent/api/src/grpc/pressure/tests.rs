@@ -16,7 +16,7 @@ async fn serving(node: Node) -> (Running, PressureClient<Channel>) {
 }
 
 #[tokio::test]
-async fn how_the_node_stands() {
+async fn the_nodes_conditions_and_signals() {
     let (_running, mut client) = serving(Node::under_pressure()).await;
     let answer = client.get_pressure(proto::GetPressureRequest {}).await.unwrap().into_inner();
     let pressure = answer.pressure.unwrap();

@@ -91,7 +91,7 @@ fn a_log_that_is_moved_away_again_and_again() {
 }
 
 #[test]
-fn nothing_is_written_over() {
+fn no_file_is_overwritten() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("0.log");
     fs::write(&path, "first").unwrap();

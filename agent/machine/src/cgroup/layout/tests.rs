@@ -56,7 +56,7 @@ fn hybrid_keeps_v1_controllers_and_takes_the_rest_from_v2() {
 }
 
 #[test]
-fn pure_v2_also_beside_a_named_v1_hierarchy() {
+fn pure_v2_also_with_a_named_v1_hierarchy() {
     let v2 = mount(Version::V2, "/sys/fs/cgroup", "/", &["cpuset", "cpu", "io", "memory", "hugetlb", "pids"]);
     for extra in [vec![], vec![v1("name=systemd")]] {
         let mounts = [vec![v2.clone()], extra].concat();

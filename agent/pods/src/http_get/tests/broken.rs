@@ -16,7 +16,7 @@ async fn resetting(after: &'static [u8]) -> Server {
 }
 
 #[tokio::test]
-async fn nobody_listens() {
+async fn without_a_listener_the_connection_is_refused() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
@@ -49,7 +49,7 @@ async fn resets() {
 }
 
 #[tokio::test]
-async fn cut_short() {
+async fn an_incomplete_response_is_an_error() {
     let server = Server::answering(|_| Vec::new()).await;
     let error = plain(&server, "/").await.unwrap_err();
     assert_eq!(error, format!("Get \"http://127.0.0.1:{}/\": EOF", server.port));
@@ -66,7 +66,7 @@ async fn cut_short() {
 }
 
 #[tokio::test]
-async fn no_http() {
+async fn a_response_that_is_not_http_is_shown() {
     for (garbage, shown) in [
         (&b"SSH-2.0-OpenSSH_9.2p1 Debian\r\n"[..], r#""SSH-2.0-OpenSSH_9.2p1 Debian""#),
         (b"\x15\x03\x01\x00\x02\x02\x16", r#""\u{15}\u{3}\u{1}\0\u{2}\u{2}\u{16}""#),
@@ -96,9 +96,9 @@ async fn an_endless_head() {
     );
 }
 
-/// It waits for as long as it is let, and takes the connection with it.
+/// There is no time limit of its own; dropping the request closes the connection.
 #[tokio::test]
-async fn hangs() {
+async fn a_dropped_request_closes_its_connection() {
     for begin in ["", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello"] {
         let (result_sender, result) = tokio::sync::oneshot::channel();
         let mut result_sender = Some(result_sender);

@@ -28,7 +28,7 @@ async fn to_another_port() {
 }
 
 #[tokio::test]
-async fn out_of_the_host() {
+async fn a_redirect_to_another_host_is_the_result() {
     // The redirect is not followed: this response, with its body, is the result.
     for location in ["http://localhost:1/", "https://other.invalid/x", "//other.invalid/", "mailto:x@y"] {
         let server = Server::answering(move |_| to("302 F", location)).await;
@@ -43,7 +43,7 @@ async fn out_of_the_host() {
 }
 
 #[tokio::test]
-async fn to_nowhere() {
+async fn redirects_without_a_usable_location() {
     // Not every 3xx sends on.
     for (status, headers) in [("302 F", ""), ("304 N", "Location: /x\r\n"), ("300 M", "Location: /x\r\n")] {
         let server = Server::answering(move |_| answer(status, headers, "")).await;
@@ -61,7 +61,7 @@ async fn to_nowhere() {
 }
 
 #[tokio::test]
-async fn around_and_around() {
+async fn ten_redirects_are_too_many() {
     let server = Server::answering(|number| to("302 F", &format!("/{number}"))).await;
     let error = plain(&server, "/").await.unwrap_err();
     assert_eq!(error, format!("Get \"http://127.0.0.1:{}/9\": stopped after 10 redirects", server.port));

@@ -70,7 +70,7 @@ async fn over_tls(server: &Server, path: &str) -> Result<Response, String> {
 }
 
 #[tokio::test]
-async fn whoever_it_is() {
+async fn certificates_are_not_verified() {
     let body = answer("200 OK", "", "hello");
     for protocols in [&[][..], &["http/1.1"], &["http/1.1", "h2"]] {
         let server = http1(protocols, body.clone()).await;
@@ -100,7 +100,7 @@ async fn http_2() {
 }
 
 #[tokio::test]
-async fn from_one_to_the_other() {
+async fn redirects_between_http_and_https() {
     let there = Server::answering(|_| answer("200 OK", "", "plain")).await;
     let (secure, _) = http2(there.port).await;
     assert_eq!(over_tls(&secure, "/away").await, good("plain"));
@@ -113,7 +113,7 @@ async fn from_one_to_the_other() {
 }
 
 #[tokio::test]
-async fn bodies() {
+async fn bodies_over_tls_are_cut_or_incomplete() {
     let mut long = b"HTTP/1.1 200 OK\r\n\r\n".to_vec();
     long.resize(1 << 20, b'x');
     let server = http1(&[], long).await;
@@ -124,7 +124,7 @@ async fn bodies() {
 }
 
 #[tokio::test]
-async fn no_tls() {
+async fn a_server_without_tls_is_reported() {
     let server = Server::at("127.0.0.1:0", |mut stream, _| async move {
         let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
         let _ = tokio::io::AsyncReadExt::read(&mut stream, &mut [0; 4096]).await;

@@ -1,4 +1,4 @@
-//! A server that does on its connections what a test says.
+//! A server that does on its connections what a test determines.
 
 use parking_lot::Mutex;
 use std::io;
@@ -43,7 +43,8 @@ impl Server {
         Self { port, requests: Arc::default(), task: tokio::spawn(accept) }
     }
 
-    /// Reads a request on each connection, writes what `answer` says to its number, and closes.
+    /// Reads a request on each connection, writes the response that `answer` returns for its number, and
+    /// closes.
     pub async fn answering(answer: impl Fn(usize) -> Vec<u8> + Send + 'static) -> Self {
         Self::answering_at("127.0.0.1:0", answer).await
     }

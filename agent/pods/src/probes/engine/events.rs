@@ -80,7 +80,7 @@ mod tests {
     use nodewarden_manifest::{HandlerKind, ProbeKind};
 
     #[test]
-    fn a_life() {
+    fn each_change_of_a_result_is_one_event() {
         let mut spec = spec(ProbeKind::Readiness, HandlerKind::HttpGet);
         (spec.success_threshold, spec.failure_threshold) = (2, 3);
         let (mut probe_state, mut before) = (ProbeState::default(), Before::default());
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn sentences() {
+    fn messages_are_trimmed_and_cut() {
         assert_eq!(sentence("Liveness", "failed", " \n"), "Liveness probe failed");
         assert_eq!(sentence("Liveness", "failed", "no\n"), "Liveness probe failed: no");
         let long = sentence("Liveness", "failed", &"€".repeat(400));

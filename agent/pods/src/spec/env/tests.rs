@@ -28,7 +28,7 @@ fn check(env: &str, expected: &[&str]) {
 }
 
 #[test]
-fn literals_know_those_above() {
+fn a_value_can_refer_to_earlier_variables() {
     check("[]", &[]);
     check(
         "[{name: A, value: x}, {name: B, value: '$(A)-$(C)-$$(A)'}, {name: C, value: y}]",

@@ -63,7 +63,7 @@ fn waits(waiter: &Waiter) -> bool {
 }
 
 #[tokio::test]
-async fn exactly_those_are_woken_that_can_go_on() {
+async fn only_pods_that_can_start_are_woken() {
     let fixture = Fixture::new();
     fixture.admit(&pod("a", 0, 10, 0));
     let [b, c, d] = ["b", "c", "d"].map(|uid| fixture.admission.ask(&pod(uid, 0, 5, 0)));
@@ -81,7 +81,7 @@ async fn exactly_those_are_woken_that_can_go_on() {
 }
 
 #[tokio::test]
-async fn what_nobody_takes_is_given_back() {
+async fn a_dropped_waiter_releases_its_resources() {
     let fixture = Fixture::new();
     fixture.admit(&pod("a", 0, 10, 0));
     let b = fixture.admission.ask(&pod("b", 0, 10, 0));

@@ -70,8 +70,8 @@ fn lacks(resource: &str, requested: i64, used: i64, capacity: i64) -> Refusal {
 
 #[test]
 fn resources() {
-    let beside = || Case::with_other(asking(json!({"cpu": "9m", "memory": 19})));
-    assert_eq!(beside().check(json!({"containers": []})), []);
+    let with_other = || Case::with_other(asking(json!({"cpu": "9m", "memory": 19})));
+    assert_eq!(with_other().check(json!({"containers": []})), []);
     let both = Case::with_other(asking(json!({"cpu": "5m", "memory": 19})));
     assert_eq!(
         both.check(asking(json!({"cpu": "8m", "memory": 10}))),
@@ -85,7 +85,7 @@ fn resources() {
         "nothing asked is never missing"
     );
     let rest = asking(json!({"ephemeral-storage": 21, "hugepages-2Mi": 6, "memory": 21}));
-    let refusals = beside().check(rest);
+    let refusals = with_other().check(rest);
     let names: Vec<_> = refusals.iter().filter_map(|own| Some(own.missing()?.0)).collect();
     assert_eq!(names, [MEMORY, EPHEMERAL_STORAGE, "hugepages-2Mi"]);
     assert_eq!(

@@ -93,7 +93,7 @@ fn victims() {
             Some(&["high-burstable", "high-guaranteed"]),
         ),
         (
-            "beside a critical one",
+            "next to a critical one",
             cluster,
             &with_critical,
             (0, 550, 0),
@@ -148,7 +148,7 @@ fn distances() {
 }
 
 #[test]
-fn rests() {
+fn missing_amounts_after_a_victim() {
     let of = |missing: Amounts, name: &str| subtract(&missing, &wants(&known(name)));
     assert_eq!(of(missing(0, 0, 0), "burstable"), missing(0, 0, 0));
     assert_eq!(of(missing(100, 100, 1), "best-effort"), missing(100, 100, 0));

@@ -257,7 +257,7 @@ fn a_clock_that_is_set_back_lengthens_the_grace_period() {
 
 /// UpdateContainerFsThresholds.
 #[test]
-fn layers_are_where_they_are() {
+fn containerfs_thresholds_follow_the_layout() {
     let settings = settings(
         &[
             ("nodefs.available", "10%"),

@@ -1,4 +1,4 @@
-//! Record of one decision while it is made: what was done when, for `nodewarden explain`.
+//! Record of one decision while it is carried out: its steps with their times, for `nodewarden explain`.
 
 use std::time::{Duration, Instant};
 

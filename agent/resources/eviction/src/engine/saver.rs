@@ -1,5 +1,4 @@
-//! The state of the eviction engine on disk: which thresholds are passed since when, and which conditions
-//! last.
+//! The state of the eviction engine on disk: since when thresholds are passed and which conditions are true.
 //!
 //! A thread of its own writes the newest state: decisions never wait for a disk.
 
@@ -13,14 +12,14 @@ use nodewarden_storage::write_behind::WriteBehind;
 const NAME: &str = "eviction.json";
 const FORMAT: Format = Format::new("eviction", 1);
 
-/// See the module. What was given is written also after this is dropped.
+/// Writes the state; see the module. Pending state is written even after this is dropped.
 pub struct Saver(WriteBehind<Saved>);
 
-/// What an earlier agent left, for the engine to go on with.
+/// The state that an earlier agent has written, with which the engine continues.
 pub struct RestoredState {
     pub(super) saver: Saver,
     pub(super) saved: Saved,
-    /// Why it cannot be read, if it cannot.
+    /// The error if it cannot be read.
     pub(super) problem: Option<String>,
 }
 
@@ -41,7 +40,7 @@ impl RestoredState {
 }
 
 impl Saver {
-    /// What an earlier agent left, and why it cannot be read if it cannot.
+    /// The state that an earlier agent has written, and the error if it cannot be read.
     pub fn open(state_dir: &Path) -> (Self, Saved, Option<String>) {
         let (file, saved, problem) = StateFile::open::<Saved>(state_dir.join(NAME), FORMAT);
         let consequence = "after a restart thresholds count as passed from then on";
@@ -50,7 +49,7 @@ impl Saver {
         (Self(writer), saved.unwrap_or_default(), problem.map(|problem| problem.to_string()))
     }
 
-    /// Writes it in the background.
+    /// Writes the state in the background.
     pub fn save(&self, saved: Saved) {
         self.0.save(saved);
     }

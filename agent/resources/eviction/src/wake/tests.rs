@@ -49,7 +49,7 @@ fn wake_ups_from_before_the_start_are_discarded() {
 }
 
 #[test]
-fn each_source_says_whether_it_works_here() {
+fn each_source_shows_whether_it_works_here() {
     let Some(tree) = TestTree::make("wake") else { return };
     let path = tree.group("pods");
     let (sources, woken) = WakeSources::start(&tree.layout, &path, Wakeups::default());

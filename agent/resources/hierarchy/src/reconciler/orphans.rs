@@ -1,4 +1,4 @@
-//! Pod cgroups that are not wanted any more, and those that are not ours.
+//! Pod cgroups that are not wanted any more, and those that this agent has not created.
 
 use std::collections::BTreeSet;
 

@@ -63,7 +63,7 @@ impl Reconciler {
         for reserved in tree.reserved {
             let path = reserved.name(setup.manager.kind()).map(|name| setup.manager.path(&name));
             match path {
-                // Not ours: limits are set, but it is never created.
+                // It is not created by this agent: only its limits are set.
                 Ok(path) if setup.manager.exists(&path) => drop(exact.insert(path, reserved.limits)),
                 Ok(path) => problems.add(&path, format!("{} does not exist any more", reserved.cgroup)),
                 Err(error) => problems.add(&reserved.cgroup, error.to_string()),

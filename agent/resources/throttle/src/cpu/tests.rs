@@ -17,7 +17,7 @@ fn seen(second: u64, waited: u64, best_effort_milli: u64) -> Reading {
 }
 
 #[test]
-fn ladders() {
+fn the_steps_halve_the_quota_down_to_the_minimum() {
     let quotas =
         |all: &[u64]| all.iter().map(|milli| LadderStep::Quota { milli: *milli }).collect::<Vec<_>>();
     assert_eq!(ladder(false, 2000, 50), quotas(&[1000, 500, 250, 125, 62, 50]));
@@ -49,7 +49,7 @@ fn steps_that_take_nothing_away_are_left_out() {
 }
 
 #[test]
-fn where_best_effort_does_nothing_it_is_not_to_blame() {
+fn an_idle_best_effort_level_is_not_throttled() {
     let mut c = control(true);
     for second in 0..100 {
         assert_eq!(c.update(seen(second, BOUND * 10, 49)), None);
@@ -87,7 +87,7 @@ fn it_is_released_step_by_step_and_at_once_when_the_load_is_over() {
 }
 
 #[test]
-fn pods_that_wait_for_somebody_else_do_not_keep_it_squeezed() {
+fn throttling_ends_when_best_effort_is_not_the_cause_of_the_wait() {
     let mut c = control(true);
     let mut steps = (0..6).filter_map(|second| c.update(seen(second, BOUND * 2, 2000)));
     assert_eq!(steps.by_ref().last(), Some(3));

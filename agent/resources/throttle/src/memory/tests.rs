@@ -24,7 +24,7 @@ fn burstables_line_is_nearer_to_the_threshold() {
 }
 
 #[test]
-fn it_gives_up_what_lacks_to_the_line_and_no_more() {
+fn the_limit_is_lowered_by_what_is_missing_above_the_line() {
     let mut l = level();
     assert_eq!(l.update(seen(0, 600, 1000)), None);
     assert_eq!(l.update(seen(1, 599, 1000)), Some(Change::Squeezed(999 * MIB)));
@@ -36,7 +36,7 @@ fn it_gives_up_what_lacks_to_the_line_and_no_more() {
 }
 
 #[test]
-fn what_it_gave_up_itself_is_no_reason_to_release() {
+fn memory_freed_by_throttling_does_not_end_it() {
     let mut l = level();
     l.update(seen(0, 500, 1000));
     assert_eq!(l.high(), Some(900 * MIB));
@@ -44,7 +44,7 @@ fn what_it_gave_up_itself_is_no_reason_to_release() {
 }
 
 #[test]
-fn it_follows_upwards_after_a_while_and_ends_when_enough_is_left() {
+fn the_limit_is_raised_after_the_hold_time_and_removed_when_enough_is_free() {
     let mut l = level();
     l.update(seen(0, 500, 1000));
     assert!((1..11).all(|second| l.update(seen(second, 700, 900)).is_none()));

@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_error_says_why() {
+    fn the_error_names_cause_and_processes() {
         let holdout = |pid, state, kernel_thread| Holdout { pid, name: "x".into(), state, kernel_thread };
         let error = DestroyError::StillThere(Box::new(StillThere {
             path: "/kubepods/pod1".into(),

@@ -69,7 +69,7 @@ async fn slow_exec_probes_delay_no_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_that_is_never_answered_holds_up_nobody() {
+async fn a_run_without_an_answer_delays_no_other() {
     let script = Script::new(|target, _, _| match target.container_id.as_str() {
         "0" | "1" => (ms(100_000), Scripted::Success),
         _ => (ms(1), Scripted::Success),
@@ -120,7 +120,7 @@ async fn the_first_due_begins_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_thrown_away_makes_room() {
+async fn a_cancelled_run_frees_its_place() {
     let script = Script::new(|target, _, _| {
         (Duration::ZERO, if target.container_id == "hangs" { Scripted::Nothing } else { Scripted::Success })
     });

@@ -9,7 +9,7 @@ use crate::probes::engine::fixture::Scripted;
 use crate::probes::{Change, ProbeSink, rules};
 
 #[tokio::test(start_paused = true)]
-async fn dropped_nothing_is_called_any_more() {
+async fn after_a_drop_no_call_begins() {
     let script = Script::new(|_, _, run| (ms(if run == 0 { 0 } else { 400 }), Scripted::Failure));
     let probes = start(&script);
     let record = Record::new();
@@ -34,7 +34,7 @@ async fn dropped_nothing_is_called_any_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_of_the_pod_only_readiness_goes_on() {
+async fn while_a_pod_terminates_only_readiness_probes_run() {
     let script =
         Script::new(|_, spec, _| (ms(if spec.kind == LIVENESS { 700 } else { 0 }), Scripted::Failure));
     let probes = start(&script);
@@ -47,14 +47,14 @@ async fn at_the_end_of_the_pod_only_readiness_goes_on() {
     let liveness: Vec<_> = runs.iter().filter(|run| run.kind == LIVENESS).collect();
     assert_eq!(liveness.len(), 1);
     assert!(!liveness[0].ended.unwrap().1, "what was under way is thrown away");
-    assert!(runs.len() >= 10, "readiness goes on");
+    assert!(runs.len() >= 10, "readiness probes continue");
     assert!(record.changes().iter().all(|change| change.kind == READINESS));
     let view = probes.view();
     assert_eq!(view.probes.iter().map(|probe| probe.waits_for).collect::<Vec<_>>(), ["", rules::END]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_the_end_of_a_pod_that_has_not_started_nothing_goes_on() {
+async fn while_a_pod_terminates_that_has_not_started_no_probe_runs() {
     let script = Script::says(&[(STARTUP, &[Scripted::Error]), (READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let watched = watch(&probes, "id", &[every_second(STARTUP), every_second(READINESS)], &Record::new());
@@ -103,7 +103,7 @@ async fn a_new_watch_takes_over_from_the_one_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn counts_go_on_through_restarts_of_the_container_until_the_pod_is_gone() {
+async fn counts_continue_over_restarts_of_the_container_until_the_pod_is_forgotten() {
     let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let successful = || probes.view().probes.iter().map(|probe| probe.counts.successful).sum::<u64>();
@@ -153,7 +153,7 @@ impl ProbeSink for Pod {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_sink_may_look_end_and_drop_while_it_is_called() {
+async fn a_sink_may_call_the_engine_and_drop_its_watch() {
     let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let probes = start(&script);
     let pod = Arc::new(Pod::default());

@@ -67,7 +67,7 @@ async fn results_follow_their_thresholds() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_next_agent_goes_on_where_the_last_one_stood() {
+async fn the_next_agent_continues_with_the_saved_state() {
     // Two of three failures, then a restarted agent with one more failure.
     let script = Script::says(&[(READINESS, &[Scripted::Failure])]);
     let mut spec = every_second(READINESS);

@@ -111,7 +111,7 @@ fn adopted(seconds: i64) -> crate::probes::Target {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_adopted_container_goes_on_at_its_next_point() {
+async fn an_adopted_container_is_probed_at_its_next_point() {
     let script = Script::says(&[(READINESS, &[Scripted::Success])]);
     let (probes, start) = (start(&script), Instant::now());
     let mut spec = spec(READINESS, HandlerKind::TcpSocket);

@@ -8,7 +8,7 @@ use crate::probes::rules;
 use nodewarden_model::{Outcome, Verdict};
 
 #[tokio::test(start_paused = true)]
-async fn probes_as_they_stand() {
+async fn the_view_shows_what_each_probe_waits_for() {
     let script = Script::new(|_, spec, run| match spec.kind {
         STARTUP => (ms(30), Scripted::Success),
         READINESS if run == 2 => (ms(0), Scripted::Nothing),

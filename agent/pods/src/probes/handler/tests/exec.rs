@@ -68,7 +68,7 @@ async fn probe<const N: usize>(
 }
 
 #[tokio::test]
-async fn how_a_command_ends() {
+async fn the_exit_code_is_the_result_and_output_is_cut() {
     let success = answer(Outcome::Success, "fine\n");
     assert_eq!(probe(true, [ended(0, "fine\n")]).await, (Ok(success), 1));
     for code in [1, 126, 127, 137, 255, -1] {

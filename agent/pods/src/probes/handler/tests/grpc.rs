@@ -87,7 +87,7 @@ async fn fixed(answer: Option<Result<i32, Status>>) -> (u16, AbortHandle, Arc<Mu
 }
 
 #[tokio::test]
-async fn what_services_say() {
+async fn the_status_of_the_service_is_the_result() {
     let (listener, port) = listener().await;
     let server = serve(listener, health().await);
     let healthy = answer(Outcome::Success, "service healthy");
