@@ -57,5 +57,5 @@ pub(crate) const KUBELET_DIR: &str = "/var/lib/kubelet";
 pub(crate) const KUBELET_DIR_BYTES: usize = 74;
 
 /// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is
-/// four bytes longer (`api::grpc`).
+/// four bytes longer (`nodewarden_machine::unix_socket`).
 pub(crate) const SOCKET_PATH_BYTES: usize = 103;

@@ -76,7 +76,7 @@ fn name_files(problems: &mut [Problem], layers: &Layers) {
     }
 }
 
-/// The keys of one file, which must say what it is.
+/// The keys of one file, which must have the kubelet's `apiVersion` and `kind`.
 fn content(value: Value, problems: &mut Vec<Problem>) -> Mapping {
     let mut map = match value {
         Value::Mapping(map) => map,

@@ -1,4 +1,4 @@
-//! `view::Snapshot` and its cgroups as protobuf. What is not known stays absent.
+//! Converts a [`Snapshot`] and its cgroups into protobuf. Figures that are not known are left out.
 
 use nodewarden_proto::nodewarden::v1 as proto;
 

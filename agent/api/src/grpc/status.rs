@@ -1,4 +1,4 @@
-//! `view::Status` as protobuf.
+//! Converts the agent's [`Status`] into protobuf.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub fn answer(state: &dyn AgentState) -> proto::GetStatusResponse {
     }
 }
 
-/// All but the pressure.
+/// The answer without the node's pressure, with the counts of pods and devices.
 pub fn counted(status: Status, pods: &[Arc<PodView>], devices: DevicesView) -> proto::GetStatusResponse {
     let count = |phase: Option<PodPhase>| {
         let of = |pod: &&Arc<PodView>| match phase {

@@ -1,4 +1,4 @@
-//! A container's environment (kubelet `makeEnvironmentVariables`), and what is made with it.
+//! A container's environment (kubelet `makeEnvironmentVariables`), and the texts that refer to it.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -62,7 +62,7 @@ impl Environment {
         }
     }
 
-    /// Variables that stand before all others; those of the same name count instead of them.
+    /// Adds variables before all others; existing ones of the same name take precedence.
     pub(super) fn add_before(&mut self, more: &BTreeMap<String, String>) {
         let new = more.iter().filter(|(name, _)| self.get(name).is_none());
         let new: Vec<_> = new.map(|(name, value)| (name.clone(), value.clone())).collect();

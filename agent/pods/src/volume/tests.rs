@@ -80,7 +80,7 @@ fn a_group_has_its_volumes() {
     let fixture = Fixture::new();
     let pod = pod("securityContext: {fsGroup: 4321}\nvolumes: [{name: a}]\ncontainers: [{name: c}]");
     let paths = fixture.paths(&pod);
-    // An agent that died while it made it.
+    // Left by an agent that was killed while it created the volume.
     fs::create_dir_all(paths.empty_dir(".a.new")).unwrap();
     prepare(&pod, &paths, fixture.node()).unwrap();
     let found = fs::metadata(paths.empty_dir("a")).unwrap();

@@ -1,4 +1,4 @@
-//! Which processes are moved, and moving them for real: our own processes in our own cgroups.
+//! Which processes are moved, and real moves of the test's own processes between its own cgroups.
 
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -51,13 +51,13 @@ fn the_machines_processes() {
     }
 }
 
-/// Whether it has ended, be it waited for or not.
+/// Whether it has ended, waited for or not.
 fn is_gone(pid: Pid) -> bool {
     let stat = procfs::process::Process::new(pid.as_raw()).and_then(|process| process.stat());
     stat.map_or(true, |stat| matches!(stat.state, 'Z' | 'X'))
 }
 
-/// Cgroups of our own, in the v2 tree and the hierarchy of the pids controller; removed at the end.
+/// Cgroups of the test, in the v2 tree and the hierarchy of the pids controller; removed at the end.
 struct Cgroups {
     roots: Vec<PathBuf>,
 }
@@ -107,7 +107,7 @@ impl Drop for Cgroups {
     }
 }
 
-/// A process of our own that ends with the test.
+/// A child process that ends with the test.
 struct Sleeper(Child);
 
 impl Sleeper {
@@ -189,7 +189,7 @@ fn a_process_that_has_ended_is_no_error() {
     assert!(!report.is_change() && report.problems.is_empty(), "{report:?}");
 }
 
-/// The root cgroup is played by one of ours.
+/// A cgroup of the test takes the part of the root cgroup.
 #[test]
 fn all_processes_are_moved_out_of_the_root() {
     let Some(cgroups) = Cgroups::new("system") else { return };

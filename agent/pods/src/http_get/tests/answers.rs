@@ -28,7 +28,7 @@ async fn bodies_of_every_form() {
     let bodies: [&[u8]; 5] = [
         b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhe\r\n3\r\nllo\r\n0\r\n\r\n",
-        // Until the connection's end.
+        // A body that ends with the connection.
         b"HTTP/1.0 200 OK\r\n\r\nhello",
         b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\nHTTP/1.1 200 OK\r\nConnection: close\r\n\r\nhello",
         b"HTTP/1.1 200 OK\r\nX: a\r\n b\r\nContent-Length: 5\r\n\r\nhello",
@@ -39,7 +39,7 @@ async fn bodies_of_every_form() {
     }
 }
 
-/// What the server keeps open does not hold up who has the answer.
+/// A request ends with its response, even if the server keeps the connection open.
 #[tokio::test]
 async fn a_kept_connection() {
     let server = Server::at("127.0.0.1:0", |mut stream, _| async move {

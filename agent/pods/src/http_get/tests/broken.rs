@@ -8,7 +8,7 @@ async fn resetting(after: &'static [u8]) -> Server {
     Server::at("127.0.0.1:0", move |mut stream: TcpStream, _| async move {
         server::request(&mut stream).await.unwrap();
         stream.write_all(after).await.unwrap();
-        // What was written gets through first.
+        // The response is received before the reset.
         tokio::time::sleep(Duration::from_millis(50)).await;
         stream.set_zero_linger().unwrap();
     })
@@ -39,7 +39,7 @@ async fn resets() {
     let server = resetting(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhello").await;
     let error = plain(&server, "/").await.unwrap_err();
     assert!(error.contains(": reading the body: ") && error.ends_with("connection reset by peer"), "{error}");
-    // A server that closes at once: what of it is seen first depends on who is faster.
+    // A server that closes at once: the error depends on which end is faster.
     let server = Server::at("127.0.0.1:0", |stream, _| async move { drop(stream) }).await;
     for _ in 0..20 {
         let error = plain(&server, "/").await.unwrap_err();

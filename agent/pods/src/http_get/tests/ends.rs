@@ -1,4 +1,4 @@
-//! Nothing of a request stays.
+//! No socket and no task is left of a request.
 
 use std::pin::pin;
 use std::time::Instant;
@@ -12,7 +12,7 @@ use super::*;
 
 const LISTEN: &str = "0A";
 
-/// The states of the node's sockets at this port, at either end, but for who listens.
+/// The states of the node's sockets with this port at either end, except listening ones.
 fn sockets(port: u16) -> Vec<String> {
     let hex = format!(":{port:04X}");
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
@@ -21,7 +21,7 @@ fn sockets(port: u16) -> Vec<String> {
     here.filter(|row| row[3] != LISTEN).map(|row| row[1..4].join(" ")).collect()
 }
 
-/// What of them is new and still there after everyone had time to close; TIME_WAIT takes a minute.
+/// The new ones that are still there after both ends had time to close; TIME_WAIT takes a minute.
 async fn left(port: u16, before: &[String]) -> Vec<String> {
     let begun = Instant::now();
     loop {
@@ -34,7 +34,7 @@ async fn left(port: u16, before: &[String]) -> Vec<String> {
     }
 }
 
-/// What this test would find if a request ended as a stream usually does.
+/// Shows that the check finds the socket of a stream that is closed as usual.
 #[tokio::test]
 async fn a_plain_close_leaves_something() {
     let server = Server::at("127.0.0.1:0", |mut stream, _| async move {
@@ -98,7 +98,7 @@ async fn no_time_wait() {
     }
 }
 
-/// Not even a task: everything is in the caller's future.
+/// A request runs in the caller's future and starts no task.
 #[tokio::test]
 async fn no_task_runs_outside_the_request() {
     let acceptor = server::acceptor(&["h2"], &[&TLS13]);

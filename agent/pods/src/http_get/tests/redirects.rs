@@ -44,7 +44,7 @@ async fn a_redirect_to_another_host_is_the_result() {
 
 #[tokio::test]
 async fn redirects_without_a_usable_location() {
-    // Not every 3xx sends on.
+    // Not every 3xx is a redirect.
     for (status, headers) in [("302 F", ""), ("304 N", "Location: /x\r\n"), ("300 M", "Location: /x\r\n")] {
         let server = Server::answering(move |_| answer(status, headers, "")).await;
         let response = plain(&server, "/").await.unwrap();
@@ -66,7 +66,7 @@ async fn ten_redirects_are_too_many() {
     let error = plain(&server, "/").await.unwrap_err();
     assert_eq!(error, format!("Get \"http://127.0.0.1:{}/9\": stopped after 10 redirects", server.port));
     assert_eq!(server.requests().len(), 10);
-    // The ninth is the last that is followed.
+    // The ninth redirect is the last that is followed.
     let server = Server::answering(|number| match number {
         9 => answer("200 OK", "", "at last"),
         number => to("302 F", &format!("/{number}")),
@@ -75,7 +75,7 @@ async fn ten_redirects_are_too_many() {
     assert_eq!(plain(&server, "/").await, good("at last"));
 }
 
-/// The body of an answer that sends on is not waited for.
+/// The body of a redirect is not waited for.
 #[tokio::test]
 async fn with_a_body_that_hangs() {
     let server = Server::at("127.0.0.1:0", |mut stream, number| async move {

@@ -10,10 +10,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio_rustls::TlsAcceptor;
 
-/// Gone when it is dropped, with its connections.
+/// A server; dropping it closes its connections.
 pub struct Server {
     pub port: u16,
-    /// What came on each connection until an empty line.
+    /// The text received on each connection up to an empty line.
     pub requests: Arc<Mutex<Vec<String>>>,
     task: JoinHandle<()>,
 }

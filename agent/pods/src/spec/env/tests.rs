@@ -35,9 +35,9 @@ fn a_value_can_refer_to_earlier_variables() {
         &["A=x", "B=x-$(C)-$(A)", "C=y"],
     );
     check("[{name: A}, {name: B, value: '[$(A)]'}]", &["A=", "B=[]"]);
-    // The later one counts, and knows the earlier.
+    // The later one counts, and can refer to the earlier.
     check("[{name: A, value: a}, {name: B, value: b}, {name: A, value: $(A)2}]", &["A=a2", "B=b"]);
-    // What comes from elsewhere is not expanded.
+    // Values from references are not expanded.
     check(
         "[{name: N, valueFrom: {fieldRef: {fieldPath: \"metadata.annotations['note']\"}}}, {name: M, value: $(N)}]",
         &["N=a \"b\"\n", "M=a \"b\"\n"],
@@ -74,7 +74,7 @@ fn resources() {
         variables(&text).map(|all| all[0][2..].to_owned())
     };
     for (text, value) in [
-        // Rounded up to whole divisors; one whole unless it is said.
+        // Rounded up to whole divisors; without a divisor, to whole units.
         ("resource: requests.cpu", "1"),
         ("resource: requests.cpu, divisor: 1m", "250"),
         ("resource: requests.cpu, divisor: '0'", "1"),

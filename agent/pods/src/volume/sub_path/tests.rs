@@ -45,7 +45,7 @@ fn files_directories_and_what_is_missing() {
     fs::set_permissions(stage.at("volume"), fs::Permissions::from_mode(0o2775)).unwrap();
     stage.bind("dir").unwrap();
     assert_eq!(fs::read(stage.target().join("file")).unwrap(), b"one");
-    // The same place for another part: what was there goes.
+    // Another part at the same place replaces the earlier mount.
     stage.bind("dir/file").unwrap();
     assert_eq!(fs::read(stage.target()).unwrap(), b"one");
     stage.bind("./new//deep/").unwrap();

@@ -110,7 +110,7 @@ fn what_cannot_be_done_is_an_error() {
     driver.create(&inner, &Limits::default()).unwrap();
     let error = driver.remove(&outer).unwrap_err();
     assert_eq!(error.errno(), Some(libc::EBUSY), "{error}");
-    // A cgroup that is gone cannot be given what it must have.
+    // Required limits cannot be set on a cgroup that is gone.
     let error = driver.set(&tree.path("gone"), &limits()).unwrap_err();
     assert_eq!(error.errno(), Some(libc::ENOENT), "{error}");
     // One refusal does not keep the other limits from being set.
@@ -121,7 +121,7 @@ fn what_cannot_be_done_is_an_error() {
     assert_eq!(driver.files.read(&inner).unwrap().memory_max, driver.settled(&bad).memory_max);
 }
 
-/// v2 as plain files: what is handed down and written where.
+/// v2 as plain files: the controllers that are enabled, and in which files.
 #[test]
 fn on_v2_controllers_are_enabled_from_the_top_down() {
     let dir = tempfile::tempdir().unwrap();
@@ -160,7 +160,8 @@ fn on_v2_controllers_are_enabled_from_the_top_down() {
     assert_eq!(text("kubepods/pod1/cpu.max"), "77700 100000");
     assert_eq!(text("kubepods/pod1/memory.max"), "100000001");
 
-    // Nothing is written that is on already, and a required controller that stays above is an error.
+    // Controllers that are enabled already are not written, and a required one that cannot be enabled is an
+    // error.
     fs::write(mount.join("kubepods/pod1/cgroup.controllers"), "cpu pids\n").unwrap();
     let error = driver.create("/kubepods/pod1", &limits()).unwrap_err();
     assert!(matches!(error, CgroupError::NotHandedDown { controller: Controller::Memory, .. }), "{error}");

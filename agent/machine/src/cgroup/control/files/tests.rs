@@ -134,7 +134,7 @@ fn no_limit_is_written_as_each_version_demands() {
             "hugetlb.2MB.rsvd.max max",
         ]
     );
-    // Only what a kernel has had ever since may not be absent.
+    // Only files that every kernel has are required.
     let must: Vec<_> = v2()
         .writes(&none, &before)
         .into_iter()

@@ -16,7 +16,7 @@ fn manager(tree: &TestTree) -> Manager {
     Manager::new(Arc::new(Cgroupfs::new(tree.layout.clone())), tree.layout.clone())
 }
 
-/// Whether a process runs still: a zombie does not.
+/// Whether a process still runs; a zombie does not.
 fn runs(pid: u32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }

@@ -49,7 +49,7 @@ fn every_freezer_stops_processes_that_fork() {
             sleep(Duration::from_millis(20));
         }
         assert!(passes > 0);
-        // Nothing stays frozen for those who come next.
+        // Nothing stays frozen.
         let left: Vec<PathBuf> = files.directories(&path).map(|(_, dir)| dir.join("freezer.state")).collect();
         let frozen = |file: &PathBuf| std::fs::read_to_string(file).is_ok_and(|text| text.trim() != "THAWED");
         assert!(!left.iter().any(frozen), "{left:?}");
