@@ -33,7 +33,7 @@ pub enum SocketError {
         pid: Option<u32>,
     },
     /// Something else than a socket has this path; it is not removed.
-    #[error("{} is there and is no socket: remove it or choose another path", path.display())]
+    #[error("{} exists and is not a socket: remove it or choose another path", path.display())]
     NotASocket {
         /// The path.
         path: PathBuf,

@@ -25,7 +25,7 @@ pub enum EventError {
         event_type: String,
     },
     /// The message has no detail, or that of another type.
-    #[error("event {seq} says it is {event_type} but lacks its details")]
+    #[error("event {seq} is of type {event_type} but has no details of it")]
     Detail {
         /// Sequence number of the event in the journal.
         seq: u64,

@@ -29,7 +29,7 @@ pub enum ExecError {
     NotSpoken {
         /// Address and port of the server.
         server: String,
-        /// The protocol that was requested: WebSocket or SPDY.
+        /// The protocol that was requested: WebSocket with its subprotocols, or SPDY/3.1.
         protocol: &'static str,
         /// The status code of its response.
         status: u16,

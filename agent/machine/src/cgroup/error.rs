@@ -53,7 +53,7 @@ pub enum CgroupError {
         source: io::Error,
     },
     /// A file of a cgroup has content that the kernel does not write there.
-    #[error("{path} says {text:?}, which is no value of this file")]
+    #[error("{path} contains {text:?}, which is not a valid value of this file")]
     Value {
         /// The file.
         path: PathBuf,
@@ -61,7 +61,7 @@ pub enum CgroupError {
         text: String,
     },
     /// On v2, a cgroup above does not list the controller in its `cgroup.subtree_control`.
-    #[error("the {controller} controller does not come down to {path}: cgroup.controllers has {offered:?}")]
+    #[error("the {controller} controller is not enabled for {path}: cgroup.controllers contains {offered:?}")]
     NotHandedDown {
         /// The controller that the cgroup needs.
         controller: Controller,
@@ -71,7 +71,7 @@ pub enum CgroupError {
         offered: String,
     },
     /// A call would have created, changed or removed the root cgroup.
-    #[error("the root cgroup is not ours to make, change or remove")]
+    #[error("the root cgroup must not be created, changed or removed")]
     Root,
     /// A path is not the name of a cgroup.
     #[error(transparent)]

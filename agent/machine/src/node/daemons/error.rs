@@ -41,7 +41,7 @@ pub enum DaemonError {
         source: io::Error,
     },
     /// The file `oom_score_adj` of a process does not contain a number.
-    #[error("{}: {text:?} is no oom_score_adj", path.display())]
+    #[error("{}: {text:?} is not an oom_score_adj", path.display())]
     ScoreText {
         /// The file.
         path: PathBuf,

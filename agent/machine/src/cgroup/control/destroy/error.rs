@@ -19,7 +19,7 @@ pub enum DestroyError {
         path: String,
     },
     /// The agent itself, or another process that must not be killed, is in the cgroup.
-    #[error("cgroup {path} holds process {pid}, which is not to be killed: nothing was done")]
+    #[error("cgroup {path} contains process {pid}, which must not be killed: nothing was done")]
     Holds {
         /// Path of the cgroup below the mounts.
         path: String,

@@ -25,7 +25,7 @@ pub enum SystemdError {
         place: String,
     },
     /// A scope or service would have to be started; only slices can be started without a process.
-    #[error("{unit} is not active, and only who starts its processes can make it")]
+    #[error("{unit} is not active, and only the program that starts its processes can create it")]
     NotASlice {
         /// Name of the unit.
         unit: String,
