@@ -6,12 +6,12 @@ use super::*;
 use crate::cgroup::control::files::write::weight;
 use nodewarden_testing::golden::load;
 
-/// A recorded value as its file says it.
+/// A recorded value in the format of its file.
 fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Every cgroup that a real kubelet and runc made is read, and written again says the same.
+/// Every cgroup that a real kubelet and runc created is read, and written again has the same content.
 #[test]
 fn recorded_cgroups_are_read_and_written_again() {
     for (file, interface) in
@@ -21,7 +21,7 @@ fn recorded_cgroups_are_read_and_written_again() {
         let mut groups = 0;
         visit(&recording["batches"], &mut |group| {
             groups += 1;
-            // Recorded limits are there, and nothing is made up.
+            // Every recorded limit is read, and no other.
             let limits = interface.read::<NoValue>(|_, name| Ok(group.get(name).map(text))).unwrap();
             assert_eq!(interface.settled(&limits), limits);
             for write in interface.writes(&limits, &limits) {
