@@ -1,19 +1,21 @@
 //! Writer of the Prometheus text exposition format 0.0.4.
 //!
-//! One pass a family: its `# HELP` and `# TYPE` come once, before its first sample, and not at all without one.
-//! The output is handed on in chunks, so that a scrape of any size needs one small buffer.
+//! Each family is written in one pass: its `# HELP` and `# TYPE` are written once, before its first sample,
+//! and not at all if it has none. The output is passed on in chunks, so a scrape of any size needs one small
+//! buffer.
 
 use super::family::{Desc, Kind};
 use super::number::{self, Value};
 use nodewarden_model::{Buckets, Log2Histogram, WAIT_BUCKETS};
 
-/// `Content-Type` of what is written here.
+/// `Content-Type` of the documents that are written here.
 pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// A chunk is handed on as soon as it has this many bytes.
+/// A chunk is passed on as soon as it has at least this many bytes.
 pub const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Takes a full chunk and leaves the buffer empty. It is called between two lines.
+/// Takes a chunk of the document out of the buffer, which is cleared afterwards. It is called between two
+/// lines.
 pub type Spill<'a> = &'a mut dyn FnMut(&mut Vec<u8>);
 
 /// The document being written.
@@ -23,18 +25,18 @@ pub struct Exposition<'a> {
 }
 
 impl<'a> Exposition<'a> {
-    /// Starts a document whose chunks go to `spill`.
+    /// Starts a document whose chunks are passed to `spill`.
     pub fn new(spill: Spill<'a>) -> Self {
         Self { buffer: Vec::with_capacity(CHUNK_BYTES + 4096), spill }
     }
 
-    /// Begins a family. Each may be begun once in a document.
-    pub fn family(&mut self, desc: &'static Desc) -> Family<'_, 'a> {
+    /// Begins a family. Each family may be begun only once in a document.
+    pub(crate) fn family(&mut self, desc: &'static Desc) -> Family<'_, 'a> {
         Family { desc, begun: false, out: self }
     }
 
-    /// A family of one sample without labels or timestamp.
-    pub fn single(&mut self, desc: &'static Desc, value: impl Into<Value>) {
+    /// Writes a family of one sample without labels or timestamp.
+    pub(crate) fn single(&mut self, desc: &'static Desc, value: impl Into<Value>) {
         self.family(desc).sample(&[], &[], value.into(), &[]);
     }
 
@@ -57,7 +59,7 @@ impl<'a> Exposition<'a> {
     }
 }
 
-/// Writes a whole document into one vector: for tests and small documents.
+/// Writes a whole document into one vector, for tests.
 pub fn to_vec(write: impl FnOnce(&mut Exposition<'_>)) -> Vec<u8> {
     let mut all = Vec::new();
     let mut spill = |chunk: &mut Vec<u8>| all.append(chunk);
@@ -68,26 +70,26 @@ pub fn to_vec(write: impl FnOnce(&mut Exposition<'_>)) -> Vec<u8> {
 }
 
 /// A family that is being written.
-pub struct Family<'e, 'a> {
+pub(crate) struct Family<'e, 'a> {
     desc: &'static Desc,
     begun: bool,
     out: &'e mut Exposition<'a>,
 }
 
 impl Family<'_, '_> {
-    /// One sample. `labels` are rendered pairs (see [`push_label`]) without braces, `extra` more pairs of this
-    /// sample, `stamp` either empty or a space and milliseconds since 1970.
-    pub fn sample(&mut self, labels: &[u8], extra: &[(&str, &str)], value: Value, stamp: &[u8]) {
+    /// Writes one sample. `labels` are rendered pairs (see [`push_label`]) without braces, `extra` more pairs
+    /// of this sample, `stamp` is either empty or a space and milliseconds since 1970.
+    pub(crate) fn sample(&mut self, labels: &[u8], extra: &[(&str, &str)], value: Value, stamp: &[u8]) {
         debug_assert_ne!(self.desc.kind, Kind::Histogram);
         self.begin();
         self.line("", labels, extra, None, value, stamp);
         self.out.hand_on(CHUNK_BYTES);
     }
 
-    /// One histogram of nanoseconds, in seconds: all its buckets cumulatively, `_sum` and `_count`. The bounds
-    /// are powers of two, and a bucket holds what is *below* its bound; with values in whole nanoseconds the
-    /// difference to Prometheus' "at most" is one nanosecond.
-    pub fn histogram(&mut self, labels: &[u8], extra: &[(&str, &str)], histogram: &Log2Histogram) {
+    /// Writes one histogram of nanoseconds, in seconds: all its buckets cumulatively, `_sum` and `_count`.
+    /// The bounds are powers of two, and a bucket holds what is *below* its bound; with values in whole
+    /// nanoseconds the difference to Prometheus' "at most" is one nanosecond.
+    pub(crate) fn histogram(&mut self, labels: &[u8], extra: &[(&str, &str)], histogram: &Log2Histogram) {
         debug_assert_eq!(self.desc.kind, Kind::Histogram);
         self.begin();
         let mut below = 0u64;
@@ -101,8 +103,9 @@ impl Family<'_, '_> {
         self.out.hand_on(CHUNK_BYTES);
     }
 
-    /// One histogram of seconds with bounds of its own: all its buckets cumulatively, `_sum` and `_count`.
-    pub fn buckets(&mut self, labels: &[u8], extra: &[(&str, &str)], buckets: &Buckets) {
+    /// Writes one histogram of seconds with its own bounds: all its buckets cumulatively, `_sum` and
+    /// `_count`.
+    pub(crate) fn buckets(&mut self, labels: &[u8], extra: &[(&str, &str)], buckets: &Buckets) {
         debug_assert_eq!(self.desc.kind, Kind::Histogram);
         self.begin();
         let mut until = 0u64;
@@ -179,14 +182,14 @@ fn push_pair(out: &mut Vec<u8>, key: &str, value: &str) {
     out.push(b'"');
 }
 
-/// Appends one label pair to rendered labels, which began at `start` of `out`.
-pub fn push_label(out: &mut Vec<u8>, start: usize, key: &str, value: &str) {
+/// Appends one label pair to rendered labels, which begin at `start` of `out`.
+pub(crate) fn push_label(out: &mut Vec<u8>, start: usize, key: &str, value: &str) {
     separate(out, start);
     push_pair(out, key, value);
 }
 
 /// Appends a space and `millis` as a sample's timestamp.
-pub fn push_stamp(out: &mut Vec<u8>, millis: u64) {
+pub(crate) fn push_stamp(out: &mut Vec<u8>, millis: u64) {
     out.push(b' ');
     number::int(out, millis);
 }
@@ -222,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn header_comes_once_and_only_with_a_sample() {
+    fn the_header_is_written_once_and_only_with_a_sample() {
         let shown = text(|e| {
             let _ = e.family(&HISTOGRAM_DESC);
             let mut family = e.family(&GAUGE_DESC);

@@ -1,6 +1,6 @@
 //! A metric family as a constant: name, type, help and label keys are in one table and nowhere else.
 
-pub use nodewarden_model::family::{CgroupFamily, Desc, Figure, Kind};
+pub(crate) use nodewarden_model::family::{CgroupFamily, Desc, Figure, Kind};
 
 /// Defines an enum of families, one line each: `Variant: Kind "name" LABELS "help";`.
 macro_rules! families {
@@ -13,14 +13,14 @@ macro_rules! families {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         $vis enum $enum {
-            $(#[doc = concat!("`", $name, "`: `", $help, "`")] $variant,)*
+            $(#[doc = concat!("`", $name, "`: ", $help)] $variant,)*
         }
 
         impl $enum {
-            /// Every family of this table.
+            /// Every family of this table, in the order of its definition.
             pub const ALL: &[Self] = &[$(Self::$variant,)*];
 
-            /// The constant description of the family.
+            /// Name, type, help and label keys of the family.
             pub fn desc(self) -> &'static $crate::family::Desc {
                 use $crate::family::{Desc, Kind};
                 match self {

@@ -1,4 +1,4 @@
-//! A rich snapshot and status for tests: every kind of cgroup and every field filled.
+//! A snapshot and a status for tests, with every kind of cgroup and every field set.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,19 +21,22 @@ fn at(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }
 
+/// The uid of pod `i` of [`snapshot`].
 pub fn pod_uid(i: usize) -> String {
     format!("8c5e1f2a-0000-4000-8000-{i:012}")
 }
 
+/// The id of the container of pod `i`.
 pub fn container_id(i: usize) -> String {
     format!("c{i:063}")
 }
 
+/// The id of the sandbox of pod `i`.
 pub fn sandbox_id(i: usize) -> String {
     format!("5{i:063}")
 }
 
-/// `pods` pods of one container and a sandbox each, with the levels above and a few other cgroups.
+/// A snapshot with `pods` pods of one container and a sandbox each, the levels above and a few other cgroups.
 pub fn snapshot(pods: usize) -> Snapshot {
     let mut groups = vec![
         group("/", Identity::Root),
@@ -83,6 +86,7 @@ fn pod(i: usize) -> Vec<GroupView> {
     ]
 }
 
+/// A cgroup with usage and kernel counters in every field.
 pub fn group(path: &str, identity: Identity) -> GroupView {
     GroupView {
         path: Arc::from(path),
@@ -179,7 +183,7 @@ fn machine() -> Machine {
     }
 }
 
-/// Removes the names, as without a container runtime: uids and ids are known from paths, names are unknown.
+/// Removes the names, as without a container runtime: uids and ids are known from paths, names are not.
 pub fn forget_names(snapshot: &mut Snapshot) {
     snapshot.groups.retain(|g| !matches!(&*g.identity, Identity::Container { sandbox: true, .. }));
     for group in &mut snapshot.groups {
@@ -247,7 +251,7 @@ pub fn status() -> Status {
     }
 }
 
-/// An agent state that always returns the fixture.
+/// An agent state that always returns this snapshot and the rest of the fixture.
 pub struct Still(pub Arc<Snapshot>);
 
 impl AgentState for Still {
@@ -272,7 +276,8 @@ impl AgentState for Still {
     }
 }
 
-/// One running pod with a container that was restarted and had a process killed by the OOM killer.
+/// Two pods: one that runs, with a container that was restarted and had a process killed by the OOM killer,
+/// and one that waits to be admitted.
 pub fn pods() -> Vec<Arc<PodView>> {
     let runs = nodewarden_model::fixture::pod();
     let mut pod = (*runs.pod).clone();
@@ -289,14 +294,15 @@ pub fn pods() -> Vec<Arc<PodView>> {
     vec![Arc::new(runs), Arc::new(waits)]
 }
 
-/// Probes of that pod: one that is finished, one that ran often and one that never ran.
+/// Probes of the running pod: one that is finished, one that ran often and one that never ran.
 pub fn probes() -> ProbesView {
     nodewarden_model::fixture::probes()
 }
 
-/// Writes `/metrics` with the whole fixture, without the families counted through the facade.
-pub fn write_own(out: &mut Exposition<'_>, groups: usize) {
-    let (snapshot, status, pods) = (snapshot(groups), status(), pods());
+/// Writes `/metrics` with the whole fixture, except the families counted through the facade; `pod_count` is the
+/// number of pods.
+pub fn write_own(out: &mut Exposition<'_>, pod_count: usize) {
+    let (snapshot, status, pods) = (snapshot(pod_count), status(), pods());
     let (devices, probes, images, pressure) = (devices(), probes(), images(), pressure());
     let shown = own::Shown {
         snapshot: &snapshot,

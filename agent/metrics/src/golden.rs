@@ -67,9 +67,9 @@ fn resource_families() {
     compare(&shown, &golden, &[], &[]);
 }
 
-/// Families missing from the recording for lack of an occasion: no container start failed, there were no device
-/// plugins and no probes, no image was collected and no pod evicted.
-const NO_OCCASION: [Own; 9] = [
+/// Families missing from the recording because what they count did not happen on that node: no container start
+/// failed, there were no device plugins and no probes, no image was collected and no pod evicted.
+const NOT_COUNTED_THERE: [Own; 9] = [
     Own::StartedContainersErrors,
     Own::DevicePluginRegistrations,
     Own::DevicePluginAllocation,
@@ -87,7 +87,8 @@ fn kubelet_families() {
     let Some(recorded) = recorded("/metrics (kubelet's own, the families that concern this agent)") else {
         return;
     };
-    let shown = Own::ALL.iter().filter(|family| !NO_OCCASION.contains(family)).map(|family| family.desc());
+    let shown =
+        Own::ALL.iter().filter(|family| !NOT_COUNTED_THERE.contains(family)).map(|family| family.desc());
     let kubelets = |name: &str| name.starts_with("kubelet_") || name.starts_with("prober_");
     for desc in shown.filter(|desc| kubelets(desc.name)) {
         let Some((kind, sets)) = recorded.get(desc.name) else {
@@ -126,9 +127,9 @@ fn summary_keys() {
     }
     let summary = super::summary::summary(&later, &super::summary::Readings::of(&snapshot));
     let ours = keys(&serde_json::to_value(summary).expect("JSON"));
-    let strangers: Vec<_> =
+    let unknown: Vec<_> =
         ours.difference(&recorded).filter(|k| !ONLY_WITH_A_SWAP_LIMIT.contains(&k.as_str())).collect();
-    assert!(!golden::are_our_own() || strangers.is_empty(), "{strangers:?}");
+    assert!(!golden::are_our_own() || unknown.is_empty(), "{unknown:?}");
     let missing: Vec<_> =
         recorded.difference(&ours).filter(|k| !SUMMARY_LEFT_OUT.iter().any(|p| k.starts_with(p))).collect();
     assert!(missing.is_empty(), "neither shown nor left out: {missing:?}");

@@ -1,16 +1,17 @@
-//! Numbers as text, written straight into the output: no allocation, and no float where the value is whole.
+//! Numbers as text, written directly into the output: no allocation, and no float where the value is whole.
 
 use std::io::Write;
 
 /// A sample's value in the unit it was counted in. Nano- and microseconds come out as seconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Value {
+pub(crate) enum Value {
     /// Written unchanged.
     Int(u64),
     /// Nanoseconds, written as seconds.
     Nanos(u64),
     /// Microseconds, written as seconds.
     Micros(u64),
+    /// Written in the shortest decimal form that reads back as the same number.
     Float(f64),
 }
 
@@ -22,7 +23,7 @@ impl From<u64> for Value {
 
 impl Value {
     /// Appends the value in the form that Go's `ParseFloat` (Prometheus) accepts.
-    pub fn write(self, out: &mut Vec<u8>) {
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
         match self {
             Self::Int(n) => int(out, n),
             Self::Nanos(n) => decimal(out, n, 9),
@@ -33,7 +34,7 @@ impl Value {
 }
 
 /// Appends `n` in decimal digits.
-pub fn int(out: &mut Vec<u8>, mut n: u64) {
+pub(crate) fn int(out: &mut Vec<u8>, mut n: u64) {
     let mut digits = [0u8; 20];
     let mut at = digits.len();
     loop {

@@ -2,16 +2,18 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
-/// One family as read.
+/// What was read of one family.
 #[derive(Debug, Default)]
 pub struct Family {
+    /// The type in its `# TYPE` line.
     pub kind: String,
     /// The sets of label keys that occur, each sorted and joined by commas; `le` left out.
     pub label_sets: BTreeSet<String>,
+    /// Number of samples; each bucket of a histogram is one.
     pub samples: usize,
 }
 
-/// Reads a document.
+/// Reads a document into its families by name.
 ///
 /// # Panics
 ///

@@ -14,8 +14,8 @@ const DURATION_BOUNDS: [f64; 11] = [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0
 
 static RECORDER: OnceLock<PrometheusHandle> = OnceLock::new();
 
-/// The recorder of the process, installed at the first call. If another recorder was installed before, the counts go
-/// there and [`render`] returns nothing; a warning is logged once.
+/// The recorder of the process, installed at the first call. If another recorder was installed before, the
+/// counts go to that one and [`render`] returns nothing; a warning is logged once.
 pub fn handle() -> &'static PrometheusHandle {
     RECORDER.get_or_init(|| {
         let builder = PrometheusBuilder::new().set_buckets(&DURATION_BOUNDS).unwrap_or_else(|error| {

@@ -1,12 +1,15 @@
-//! `/metrics/resource`: what metrics-server reads of a kubelet (`pkg/kubelet/metrics/collectors/resource_metrics.go`).
+//! `/metrics/resource`: what metrics-server reads from a kubelet
+//! (`pkg/kubelet/metrics/collectors/resource_metrics.go`).
 //!
 //! Its labels contain no id, so they have to identify a cgroup by themselves:
 //!
-//! - If the names are unknown because there is no runtime, `container` is the container's id, `pod` the pod's uid
-//!   and `namespace` is empty: unique and stable, yet not mistaken for names (no pod has an empty namespace).
-//! - Of several cgroups with the same labels (a restarted container, a recreated static pod) the existing one is
-//!   shown, else the youngest.
-//! - Sandboxes do not count as containers, as in the kubelet. A removed cgroup keeps its counters, without gauges.
+//! - If the names are unknown because there is no runtime, `container` is the container's id, `pod` the pod's
+//!   uid and `namespace` is empty: unique and stable, and distinguishable from names (no pod has an empty
+//!   namespace).
+//! - Of several cgroups with the same labels (a restarted container, a recreated static pod) the existing one
+//!   is shown, else the youngest.
+//! - Sandboxes do not count as containers, as in the kubelet. A removed cgroup keeps its counters, without
+//!   gauges.
 
 use std::collections::HashMap;
 use std::time::UNIX_EPOCH;
@@ -57,7 +60,7 @@ pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot) {
                 continue;
             }
             if let Some(value) = entry.value(family) {
-                // As in the kubelet, these two do not come from a reading and have no timestamp.
+                // As in the kubelet, these two have no timestamp, because they do not come from a reading.
                 let timeless = matches!(family, Resource::ContainerStart | Resource::ScrapeError);
                 writer.sample(&entry.labels, &[], value, if timeless { &[] } else { &entry.stamp });
             }
@@ -218,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_restarted_container_is_shown_once_and_alive() {
+    fn of_a_restarted_container_only_the_running_one_is_shown() {
         let mut snapshot = fixture::snapshot(1);
         let at = snapshot.groups.iter().position(|g| g.path.ends_with(&fixture::container_id(0))).unwrap();
         let mut dead = snapshot.groups[at].clone();
@@ -240,7 +243,7 @@ mod tests {
         assert!(lines.iter().any(|l| l.starts_with("container_cpu_usage") && l.contains(" 0.000000007 ")));
         assert!(
             !lines.iter().any(|l| l.starts_with("container_memory_working_set_bytes")),
-            "gauge of a dead one"
+            "the gauge of a removed container"
         );
     }
 }

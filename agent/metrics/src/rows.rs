@@ -21,7 +21,9 @@ pub(super) enum Style {
 
 /// One cgroup with the parts that all its samples share.
 pub(super) struct Row<'a> {
+    /// The cgroup.
     pub group: &'a GroupView,
+    /// At the root the machine's if the cgroup has none; the same for the fields below.
     pub cpu: Option<&'a CpuUsage>,
     pub memory: Option<&'a MemoryUsage>,
     pub processes: Option<&'a ProcessUsage>,
@@ -67,7 +69,7 @@ impl<'a> Rows<'a> {
                     Style::Own => own_labels(&mut text, group, &names),
                 }
                 let labels = start..text.len();
-                // The root's totals may be known only from /proc, in which case they are in the machine's part of the snapshot.
+                // The root's totals may be known only from /proc; then the machine's part of the snapshot has them.
                 let machine = (*group.identity == Identity::Root).then_some(&snapshot.machine.usage);
                 let usage = &group.usage;
                 let time = usage.time.or(machine.and_then(|m| m.time));

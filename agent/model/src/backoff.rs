@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-/// Waiting times that grow by a factor from the first to the longest. Knows no clock.
+/// Waiting times that grow by a factor from an initial one up to a maximum. It holds no clock: the caller
+/// waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Backoff {
     initial: Duration,
@@ -12,34 +13,36 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first wait is `initial`, each further one `factor` times the one before, none longer than `max`.
-    pub const fn new(initial: Duration, factor: u32, max: Duration) -> Self {
+    /// The first wait is `initial`, each further one `factor` times the one before, and none is longer than
+    /// `max`.
+    const fn new(initial: Duration, factor: u32, max: Duration) -> Self {
         Self { initial, factor, max, next: initial }
     }
 
-    /// A factor of 2.
+    /// A back-off whose waits double.
     pub const fn doubling(initial: Duration, max: Duration) -> Self {
         Self::new(initial, 2, max)
     }
 
-    /// The wait before the next attempt.
+    /// The wait before the next attempt, at most `max`. Calling it does not lengthen the next wait.
     pub fn wait(&self) -> Duration {
         self.next.min(self.max)
     }
 
-    /// The wait before the next attempt; the one after that is longer.
+    /// Returns the wait before the next attempt and lengthens the one after it.
     pub fn advance(&mut self) -> Duration {
         let wait = self.wait();
         self.next = wait.saturating_mul(self.factor).min(self.max);
         wait
     }
 
-    /// The next wait is the first again.
+    /// Starts again with the initial wait, as after a success.
     pub fn reset(&mut self) {
         self.next = self.initial;
     }
 
-    /// The wait after so many others: `nth(0)` is the first. What was advanced before does not matter.
+    /// The wait after `before` earlier waits: `nth(0)` is the first. It does not depend on
+    /// [`Backoff::advance`].
     pub fn nth(&self, before: u32) -> Duration {
         self.initial.saturating_mul(self.factor.saturating_pow(before)).min(self.max)
     }
@@ -70,7 +73,7 @@ mod tests {
             backoff.advance();
         }
         assert_eq!(backoff.wait(), Duration::MAX);
-        // As many doublings as a number holds.
+        // More doublings than a u32 can hold the result of.
         let backoff = Backoff::doubling(SECOND, 300 * SECOND);
         assert_eq!(backoff.nth(u32::MAX), 300 * SECOND);
         let short = Backoff::doubling(2 * SECOND, SECOND);

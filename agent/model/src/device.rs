@@ -1,70 +1,80 @@
-//! Devices as they stand: what `nodewarden devices`, the metrics and PodResources show.
+//! The state of devices, as `nodewarden devices`, the metrics and PodResources show it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::SystemTime;
 
-/// All of them; nothing in mode observe.
+/// All devices that device plugins offer; empty in mode observe.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct DevicesView {
-    /// By name.
+    /// Ordered by name.
     pub resources: Vec<DeviceResource>,
-    /// Resources whose plugin stayed away too long since the agent's start, and when they were dropped.
+    /// Resources that were dropped since the agent's start because their plugin stayed away too long, and
+    /// when.
     pub removed: Vec<(String, SystemTime)>,
-    /// What keeps devices from being handed out; empty when nothing does.
+    /// What keeps devices from being allocated, as sentences; empty when nothing does.
     pub problems: Vec<String>,
 }
 
-/// One extended resource of the node's status.
+/// One extended resource of the node, as a device plugin offers it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceResource {
+    /// The resource's name in manifests: `example.com/gpu`.
     pub name: String,
-    /// All devices that its plugin lists.
+    /// Number of devices that its plugin lists.
     pub capacity: usize,
-    /// The healthy ones among them.
+    /// Number of healthy devices among them.
     pub allocatable: usize,
-    /// Those that containers have, healthy or not.
+    /// Number of devices that containers have, healthy or not.
     pub allocated: usize,
     /// Time since which its plugin is disconnected; `None` while it is connected.
     pub away_since: Option<SystemTime>,
-    /// By id.
+    /// Ordered by id.
     pub devices: Vec<DeviceView>,
 }
 
-/// One device.
+/// One device of a resource.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeviceView {
+    /// The plugin's id of the device.
     pub id: String,
-    /// `Healthy`, `Unhealthy` or `Unknown`.
+    /// `Healthy`, `Unhealthy` or `Unknown` (see [`Health`]).
     pub health: &'static str,
-    /// NUMA nodes that it names.
+    /// The NUMA nodes that the plugin names for it; empty if it names none.
     pub numa: Vec<i64>,
+    /// The container that has it; `None` while it is free.
     pub owner: Option<DeviceOwner>,
 }
 
-/// Who has a device. Several containers of one pod may, one after the other.
+/// The container that has a device. Several containers of one pod may have it, one after the other.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeviceOwner {
+    /// The pod's uid.
     pub uid: String,
-    /// Empty for a pod that is not this agent's.
+    /// The pod's namespace; empty if the agent does not know a pod with this uid.
     pub namespace: String,
+    /// The pod's name; empty if the agent does not know a pod with this uid.
     pub name: String,
+    /// The container's name.
     pub container: String,
 }
 
-/// Device ids by NUMA node, -1 for those that name none. A device that names several is under each of them, as in the
-/// kubelet's checkpoint (`checkpoint.DevicesPerNUMA`).
+/// Device ids by NUMA node, -1 for devices without one. A device with several NUMA nodes is under each of
+/// them, as in the kubelet's checkpoint (`checkpoint.DevicesPerNUMA`).
 pub type DevicesPerNuma = BTreeMap<i64, BTreeSet<String>>;
 
-/// The words of `allocatedResourcesStatus` (KEP-4680).
+/// The health of a device, in the words of `allocatedResourcesStatus` (KEP-4680).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 pub enum Health {
+    /// The plugin reports it healthy; only such devices are allocated.
     Healthy,
+    /// The plugin reports it unhealthy.
     Unhealthy,
     /// Its plugin is gone, or does not list it any more.
     Unknown,
 }
 
 impl Health {
+    /// The word in the pod's status: `Healthy`, `Unhealthy` or `Unknown`.
     pub fn name(self) -> &'static str {
         self.into()
     }
@@ -73,14 +83,21 @@ impl Health {
 /// A device node of the machine.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostDevice {
+    /// Its path on the machine: `/dev/fuse`.
     pub path: String,
+    /// Whether it is a block or a character device.
     pub kind: HostDeviceKind,
+    /// Its major number.
     pub major: u32,
+    /// Its minor number.
     pub minor: u32,
 }
 
+/// The type of a device node; with the two numbers it identifies a device to the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum HostDeviceKind {
+    /// A block device (`b` in the rules of the v1 controller).
     Block,
+    /// A character device (`c`).
     Char,
 }

@@ -1,4 +1,5 @@
-//! What happened: the record that the journal keeps and that is shown. The table of types is in `topics`.
+//! Events: the record that the journal keeps and that the command line and gRPC show. The table of their
+//! types is in `topics`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::topics::Detail;
 
-/// One event. Serialised as one JSON object a line in the journal and by `nodewarden events --output json`.
+/// One event. Serialised as one JSON object per line in the journal and by `nodewarden events --output json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Event {
@@ -21,48 +22,56 @@ pub struct Event {
     /// Path of the cgroup that it happened to; empty for the agent's own events.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cgroup: String,
-    /// The pod and container behind the cgroup, as far as known.
+    /// The pod and container that the cgroup belongs to; `None` if it belongs to none, or if that is unknown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pod: Option<PodRef>,
+    /// What happened, by type.
     #[serde(flatten)]
     pub detail: Detail,
 }
 
-/// Pod and container of an event; empty strings are unknown.
+/// Pod and container of an event; what is unknown is an empty string.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PodRef {
+    /// The pod's uid.
     pub uid: String,
+    /// The pod's namespace.
     pub namespace: String,
+    /// The pod's name.
     pub name: String,
+    /// The runtime's id of the container; empty for an event of the pod as a whole.
     pub container_id: String,
+    /// The container's name in the manifest.
     pub container_name: String,
 }
 
-/// What an event of one type has to say.
+/// The content of one type of event: its line on the command line and its gRPC message.
 pub trait EventBody {
     /// What the command line prints after the time and the type.
     fn line(&self, place: &Place<'_>) -> String;
 
-    /// As it is sent over gRPC.
+    /// The gRPC message.
     fn to_proto(&self) -> ProtoDetail;
 
-    /// As it came over gRPC; `None` when it is of another type or broken.
+    /// Reads the gRPC message; `None` when it is of another type or has a value that this version does not
+    /// know.
     fn from_proto(detail: ProtoDetail) -> Option<Self>
     where
         Self: Sized;
 }
 
-/// Where an event happened: prints the cgroup by its pod's and container's names, and by its path.
+/// Where an event happened. Displayed as the names of the pod and container, and the path of the cgroup.
 #[derive(Debug, Clone, Copy)]
 pub struct Place<'a> {
-    /// Path of the cgroup.
+    /// Path of the cgroup; empty for an event of the node.
     pub cgroup: &'a str,
+    /// The pod and container that the cgroup belongs to, if known.
     pub pod: Option<&'a PodRef>,
 }
 
 impl Place<'_> {
-    /// Whether nothing is known of it: an event of the node.
+    /// Whether neither cgroup nor pod is known: an event of the node.
     pub fn is_empty(&self) -> bool {
         self.pod.is_none() && self.cgroup.is_empty()
     }
@@ -87,27 +96,29 @@ impl fmt::Display for Place<'_> {
     }
 }
 
-/// What is known of the cgroups when a record becomes an event.
+/// What is known of the cgroups when a record of the kernel programs is turned into an event.
 pub trait Tree {
-    /// Path of a cgroup by its kernel id in the hierarchy of a space.
+    /// Path of the cgroup with the kernel id `id` in the hierarchy of `space` (an
+    /// `nodewarden_ebpf_abi::Space` as a number); `None` if it is not known.
     fn path(&self, space: usize, id: u64) -> Option<Arc<str>>;
 
-    /// The same; a cgroup that is not known is shown by its id.
+    /// Like [`Tree::path`]; a cgroup that is not known is shown by its id.
     fn path_or_id(&mut self, space: usize, id: u64) -> Arc<str>;
 
     /// Bytes of a page: the kernel counts memory in pages.
     fn page_bytes(&self) -> u64;
 }
 
-/// One limit of one cgroup that another program had changed, or that an earlier agent had set to another
-/// value.
+/// A limit of a cgroup that another program had changed, or that an earlier agent had set to another value,
+/// and that was set back.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Correction {
-    /// The file that holds it: `memory.max`.
+    /// The file that holds the limit: `memory.max`.
     pub limit: String,
-    /// As the kernel writes them.
+    /// The value found, as the kernel writes it.
     pub found: String,
+    /// The value written, as the kernel writes it.
     pub written: String,
 }
 
@@ -136,13 +147,13 @@ impl EventBody for Correction {
 macro_rules! events {
     ($(
         $(#[$meta:meta])*
-        $kind:ident $(($body:ty))? $({ $($field:ident: $type:ty),* })? = $name:literal;
+        $kind:ident $(($body:ty))? $({ $($(#[$about:meta])* $field:ident: $type:ty),* })? = $name:literal;
     )*) => {
         /// What happened, by type.
         #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
         #[serde(tag = "type", rename_all = "camelCase")]
         pub enum Detail {
-            $($(#[$meta])* $kind $(($body))? $({ $($field: $type),* })?,)*
+            $($(#[$meta])* $kind $(($body))? $({ $($(#[$about])* $field: $type),* })?,)*
         }
 
         /// The types of events, for filters and counters.
@@ -163,20 +174,21 @@ macro_rules! events {
                 }
             }
 
-            /// The type of a name.
+            /// The type with that name; `None` if there is none.
             pub fn parse(name: &str) -> Option<Self> {
                 Self::ALL.into_iter().find(|t| t.name() == name)
             }
         }
 
         impl Detail {
+            /// The type of this event.
             pub fn event_type(&self) -> EventType {
                 match self {
                     $(Self::$kind { .. } => EventType::$kind,)*
                 }
             }
 
-            /// The structure with what there is to say, for the types that have one.
+            /// The structure with the content, for the types that have one.
             pub fn body(&self) -> Option<&dyn EventBody> {
                 match self {
                     $($(Self::$kind(body) => {
@@ -187,8 +199,8 @@ macro_rules! events {
                 }
             }
 
-            /// An event of a type that has a structure, as it came over gRPC; `None` for the other types and
-            /// when it is broken.
+            /// An event of a type that has a structure, read from its gRPC message; `None` for the other
+            /// types and when [`EventBody::from_proto`] refuses the message.
             pub fn from_body(event_type: EventType, detail: ProtoDetail) -> Option<Self> {
                 match event_type {
                     $($(EventType::$kind => <$body>::from_proto(detail).map(Self::$kind),)?)*

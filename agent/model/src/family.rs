@@ -1,14 +1,17 @@
-//! What is fixed about a metric family: name, type, help and label keys; and the families of a cgroup's
+//! The constant part of a metric family (name, type, help and label keys), and the families of a cgroup's
 //! kernel counters.
 
 use crate::{KernelCounters, Log2Histogram};
 
-/// Type of a family, as its `# TYPE` line says it.
+/// Type of a family, as in its `# TYPE` line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Kind {
+    /// A total that only grows while its source exists.
     Counter,
+    /// A value that can go up and down.
     Gauge,
+    /// Cumulative buckets with a sum and a count.
     Histogram,
 }
 
@@ -19,42 +22,49 @@ impl Kind {
     }
 }
 
-/// What is fixed about a family.
+/// The constant part of a metric family.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Desc {
+    /// The metric's name; a histogram's samples add `_bucket`, `_sum` and `_count`.
     pub name: &'static str,
+    /// The type in the `# TYPE` line.
     pub kind: Kind,
-    /// One line, no backslash and no line feed.
+    /// The text of the `# HELP` line: one line, no backslash and no line feed.
     pub help: &'static str,
-    /// Label keys that every sample carries (a histogram's `le` aside).
+    /// Label keys that every sample carries (not counting a histogram's `le`).
     pub labels: &'static [&'static str],
 }
 
-/// Label keys of a cgroup's samples, in order.
-pub const GROUP: &[&str] = &["container", "id", "namespace", "pod"];
-/// The same with a label that tells a few samples of a cgroup apart.
-pub const GROUP_KIND: &[&str] = &["container", "id", "kind", "namespace", "pod"];
-pub const GROUP_DIRECTION: &[&str] = &["container", "direction", "id", "namespace", "pod"];
-pub const GROUP_OPERATION: &[&str] = &["container", "id", "namespace", "operation", "pod"];
+/// Label keys of a cgroup's samples, sorted.
+pub(crate) const GROUP: &[&str] = &["container", "id", "namespace", "pod"];
+/// [`GROUP`] with a label that distinguishes a few samples of one cgroup.
+pub(crate) const GROUP_KIND: &[&str] = &["container", "id", "kind", "namespace", "pod"];
+/// [`GROUP`] with `receive` or `transmit`.
+pub(crate) const GROUP_DIRECTION: &[&str] = &["container", "direction", "id", "namespace", "pod"];
+/// [`GROUP`] with `read` or `write`.
+pub(crate) const GROUP_OPERATION: &[&str] = &["container", "id", "namespace", "operation", "pod"];
 
 /// A sample's value.
 #[derive(Debug, Clone, Copy)]
 pub enum Figure<'a> {
+    /// A number that is shown as it is.
     Count(u64),
     /// Nanoseconds, shown as seconds.
     Nanos(u64),
-    /// Left out while it is empty.
+    /// Latencies in nanoseconds, shown in seconds; left out while the histogram is empty.
     Histogram(&'a Log2Histogram),
 }
 
-/// Takes one sample: the label that tells it from the cgroup's others, if there are any, and its value.
+/// Receives one sample: the label that distinguishes it from the cgroup's others, if there are any, and its
+/// value.
 pub type Sample<'a> = &'a mut dyn FnMut(Option<(&str, &str)>, Figure<'_>);
 
-/// A family with samples of each cgroup, out of its kernel counters.
+/// A family with samples for each cgroup, read from its kernel counters.
 #[derive(Debug)]
 pub struct CgroupFamily {
+    /// Name, type, help and label keys.
     pub desc: Desc,
-    /// Hands over the samples of one cgroup.
+    /// Calls [`Sample`] for each sample of one cgroup.
     pub samples: fn(&KernelCounters, Sample<'_>),
 }
 

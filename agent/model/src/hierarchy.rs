@@ -1,39 +1,45 @@
-//! The state of the managed hierarchy.
+//! The state of the managed cgroup hierarchy.
 
 use std::time::SystemTime;
 
 use nodewarden_manifest::QosClass;
 
-/// State of the hierarchy in manage mode.
+/// State of the hierarchy in mode manage.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct HierarchyStatus {
-    /// `cgroupfs` or `systemd`.
+    /// The cgroup driver: `cgroupfs` or `systemd`.
     pub driver: String,
-    /// Who said so: `the runtime` or `configuration`.
+    /// What determined the driver: `the runtime` or `configuration`.
     pub driver_from: String,
     /// Path of the level above all pods.
     pub kubepods: String,
+    /// The cgroups of the pods that the agent runs.
     pub pods: Vec<PodCgroup>,
     /// Pod cgroups that are being removed.
     pub removing: Vec<PodCgroup>,
     /// Paths of pod cgroups that the agent did not create; they are left alone.
     pub foreign: Vec<String>,
+    /// When all limits were last compared with their desired values; `None` before the first time.
     pub last_reconcile: Option<SystemTime>,
-    /// Number of limits corrected since start.
+    /// Number of limits corrected since the agent's start.
     pub corrections: u64,
-    /// What is not as it should be now.
+    /// What is not as it should be now, as sentences.
     pub problems: Vec<String>,
 }
 
 /// One pod's cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PodCgroup {
+    /// The pod's uid.
     pub uid: String,
+    /// The pod's namespace; empty where only the cgroup is known.
     pub namespace: String,
+    /// The pod's name; empty where only the cgroup is known.
     pub name: String,
-    /// Unknown for a pod of an earlier agent whose manifest is gone.
+    /// The pod's QoS class; `None` for a cgroup that is being removed.
     pub qos: Option<QosClass>,
+    /// Path of the cgroup.
     pub path: String,
-    /// Empty when all is well.
+    /// Why it could not be created, limited or removed; empty when there is no problem.
     pub problem: String,
 }

@@ -2,15 +2,16 @@
 
 use nodewarden_proto::nodewarden::v1 as proto;
 
-/// Buckets of every latency histogram here.
+/// Number of buckets of a latency histogram.
 pub const WAIT_BUCKETS: usize = 24;
 /// Bucket `i` holds values below 2^(WAIT_FIRST_SHIFT + i) ns (and not below the bound before); the last one
 /// has no upper bound. So the bounds run from 1.024 µs to 4.3 s.
-pub const WAIT_FIRST_SHIFT: u32 = 10;
+const WAIT_FIRST_SHIFT: u32 = 10;
 
-/// A log2 histogram of nanoseconds.
+/// A histogram of nanoseconds whose bounds are powers of two.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Log2Histogram {
+    /// Number of values in each bucket (not cumulative); see [`Log2Histogram::upper_bound_ns`].
     pub buckets: [u64; WAIT_BUCKETS],
     /// Sum of all values in nanoseconds.
     pub sum_ns: u64,
@@ -22,7 +23,7 @@ impl Log2Histogram {
         self.buckets.iter().sum()
     }
 
-    /// As it is sent over gRPC.
+    /// The gRPC message.
     pub fn to_proto(&self) -> proto::Histogram {
         proto::Histogram { buckets: self.buckets.to_vec(), sum_ns: self.sum_ns }
     }
@@ -42,8 +43,8 @@ impl Log2Histogram {
         (i + 1 < WAIT_BUCKETS).then(|| 1u64 << (WAIT_FIRST_SHIFT as usize + i))
     }
 
-    /// The bound of the bucket in which quantile `q` (0…1) falls, in nanoseconds; 0 when empty. The last
-    /// bucket answers with its lower bound.
+    /// The upper bound of the bucket in which quantile `q` (0…1) falls, in nanoseconds; 0 when the histogram
+    /// is empty. For the last bucket it is the lower bound.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let total = self.count();
         if total == 0 {

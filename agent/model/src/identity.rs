@@ -1,11 +1,13 @@
-//! Who a cgroup is in Kubernetes' terms.
+//! What a cgroup is in Kubernetes' terms: a level, a pod, a container.
 
 use nodewarden_manifest::QosClass;
 
 /// Names of a pod, known only if a container runtime reported them.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct PodNames {
+    /// `io.kubernetes.pod.namespace`.
     pub namespace: String,
+    /// `io.kubernetes.pod.name`.
     pub name: String,
 }
 
@@ -14,11 +16,12 @@ pub struct PodNames {
 pub struct ContainerNames {
     /// `io.kubernetes.container.name`.
     pub name: String,
-    /// Image reference as the runtime gives it.
+    /// Image reference, as the runtime reports it.
     pub image: String,
 }
 
-/// What a cgroup is. Pod uids are in their dashed form (`8c5e…-…`; static pods' hash has no dashes).
+/// What a cgroup is. Pod uids are in their dashed form (`8c5e…-…`; the hash that serves as uid of a static
+/// pod has no dashes).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Identity {
     /// The root of the tree.
@@ -28,21 +31,39 @@ pub enum Identity {
     /// The Burstable or BestEffort level below kubepods.
     Qos(QosClass),
     /// A pod's own cgroup.
-    Pod { uid: String, qos: QosClass, names: Option<PodNames> },
-    /// A container in a pod. `runtime` is the prefix found in the path (`cri-containerd`, `crio`, `docker`), or
-    /// empty for the cgroupfs driver, whose paths carry none.
-    Container {
-        pod_uid: String,
+    Pod {
+        /// From the cgroup's name.
+        uid: String,
+        /// From the level that the cgroup is in.
         qos: QosClass,
+        /// `None` until the runtime reports them.
+        names: Option<PodNames>,
+    },
+    /// A container in a pod.
+    Container {
+        /// The uid of the pod, from the cgroup's path.
+        pod_uid: String,
+        /// The pod's QoS class, from the level that the pod's cgroup is in.
+        qos: QosClass,
+        /// The runtime's id of the container, from the cgroup's name.
         id: String,
+        /// The prefix in the path that names the runtime (`cri-containerd`, `crio`, `docker`), or empty for
+        /// the cgroupfs driver, whose paths carry none.
         runtime: String,
-        /// The pod sandbox (pause) container: known only from the runtime.
+        /// Whether it is the pod's sandbox (pause) container; known only from the runtime.
         sandbox: bool,
+        /// The pod's names; `None` until the runtime reports them.
         pod: Option<PodNames>,
+        /// The container's names; `None` until the runtime reports them.
         names: Option<ContainerNames>,
     },
-    /// A cgroup that a container made inside itself.
-    Nested { pod_uid: String, container_id: String },
+    /// A cgroup that a container created inside its own.
+    Nested {
+        /// The uid of the container's pod.
+        pod_uid: String,
+        /// The id of the container that created it.
+        container_id: String,
+    },
     /// Anything else: systemd units, sessions, plain Docker containers.
     Other,
 }
@@ -57,7 +78,7 @@ impl Identity {
         }
     }
 
-    /// The container's id for a container and what is nested in it.
+    /// The container's id, for a container and the cgroups nested in it.
     pub fn container_id(&self) -> Option<&str> {
         match self {
             Self::Container { id, .. } => Some(id),

@@ -1,4 +1,5 @@
-//! Images as `nodewarden images` shows them.
+//! Images, their garbage collection and dead containers, as `nodewarden images` and `nodewarden gc` show
+//! them.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,64 +8,70 @@ use jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 
-/// The node's images and what they are on.
+/// The node's images and the file system that holds them.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ImagesView {
     /// In the order of removal, kept ones at the end.
     pub images: Vec<ImageView>,
     /// The file system of the images; `None` if it is unknown.
     pub fs: Option<FsUse>,
-    /// Bytes to free now for the low threshold; 0 while the use is below the high one.
+    /// Bytes to free now to get to the low threshold; 0 while the usage is below the high one.
     pub wanted: u64,
-    /// Why the runtime or the file system could not be asked; empty when it could.
+    /// Why the runtime or the file system could not be read; empty if both could.
     pub problem: String,
 }
 
-/// One image.
+/// One image and why it is kept.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ImageView {
+    /// What the runtime reports.
     pub image: ImageSeen,
+    /// Since when it is known and when it was last used; `None` until a check has recorded it.
     pub known: Option<ImageUse>,
-    /// `None` if it would be removed.
+    /// Why it is kept; `None` if it would be removed.
     pub keep: Option<Keep>,
     /// What uses it: pods and containers, manifests.
     pub users: Vec<String>,
 }
 
-/// One step of a collection, as printed by `nodewarden gc`.
+/// One step of a collection, as `nodewarden gc` prints it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct GcStep {
+    /// When it was done or planned.
     pub time: Timestamp,
     /// `image`, `container`, `sandbox`, `logs`.
     pub what: &'static str,
-    /// Id or path, and names.
+    /// Id of the image, container or sandbox, or path of the logs.
     pub id: String,
+    /// The names of it, for display.
     pub name: String,
-    /// Bytes that the file system has more of since the step before; none where it was not looked at.
+    /// Bytes by which the file system's free space grew since the step before; `None` where it was not
+    /// measured.
     pub freed: Option<u64>,
-    /// Why it failed; empty when it did not.
+    /// Why it failed; empty if it did not.
     pub error: String,
-    /// Only planned.
+    /// Whether it was only planned.
     pub dry: bool,
 }
 
-/// What a collection came to.
+/// The result of a collection.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GcOutcome {
-    /// Bytes to free for the low threshold as it began; 0 where the use was below the high one.
+    /// Bytes to free to get to the low threshold when it began; 0 where the usage was below the high one.
     pub wanted: u64,
-    /// Bytes that the file system of the images has more of since then.
+    /// Bytes by which the free space of the images' file system has grown since then.
     pub freed: u64,
-    /// The use is at or below the low threshold, or nothing was wanted. Of no meaning where it was only planned.
+    /// Whether the usage is at or below the low threshold, or nothing had to be freed. Meaningless for a
+    /// plan.
     pub reached: bool,
 }
 
 impl ImageView {
-    /// Every answer of [`ImageView::state`].
+    /// Every value of [`ImageView::state`].
     pub const STATES: [&'static str; 8] =
         ["container", "sandbox", "pinned", "manifest", "just_used", "young", "not_needed", "removable"];
 
-    /// What keeps it, as every surface calls it; `removable` where nothing does.
+    /// What keeps it, in the word used by metrics, API and command line; `removable` if nothing does.
     pub fn state(&self) -> &'static str {
         match self.keep {
             Some(Keep::InUse(Used::Container)) => "container",
@@ -83,7 +90,7 @@ impl ImageView {
 /// container runtime.
 #[async_trait::async_trait]
 pub trait ImageGc: Send + Sync + 'static {
-    /// The settings that collection follows.
+    /// The settings that the collection follows.
     fn settings(&self) -> GcSettings;
 
     /// Reads the images now. If something could not be read, `problem` says what.
@@ -100,13 +107,13 @@ pub trait ImageGc: Send + Sync + 'static {
 /// An image as reported by the runtime, with all its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ImageSeen {
-    /// As the runtime identifies it.
+    /// The runtime's id of it: `sha256:…`.
     pub id: String,
     /// Tags, then digests.
     pub names: Vec<String>,
     /// Bytes reported by the runtime, including layers shared with other images.
     pub size: u64,
-    /// The runtime itself keeps it.
+    /// Whether the runtime itself keeps it.
     pub pinned: bool,
 }
 
@@ -114,8 +121,9 @@ pub struct ImageSeen {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ImageUse {
+    /// When a check first saw it; the agent's own time, not the image's.
     pub first_detected: Timestamp,
-    /// None: never seen in use.
+    /// When a check last saw it in use; `None` if it never did.
     pub last_used: Option<Timestamp>,
 }
 
@@ -124,7 +132,7 @@ pub struct ImageUse {
 pub enum Used {
     /// By a container that exists, running or not yet collected.
     Container,
-    /// It is the sandboxes' image.
+    /// It is the image of pod sandboxes.
     Sandbox,
     /// The runtime has pinned it.
     Pinned,
@@ -132,55 +140,62 @@ pub enum Used {
     Manifest,
 }
 
-/// Why an image stays.
+/// Why an image is not removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Keep {
+    /// It is in use.
     InUse(Used),
-    /// Used since the run began.
+    /// It was used after the collection began.
     JustUsed,
-    /// Detected less than `imageMinimumGCAge` ago.
+    /// It was detected less than `imageMinimumGCAge` ago.
     Young,
-    /// Enough is free without it.
+    /// Enough is free without removing it.
     NotNeeded,
 }
 
-/// How full one is (statfs), in bytes and inodes.
+/// How full a file system is (statfs), in bytes and inodes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FsUse {
     /// A directory on it.
     pub path: PathBuf,
     /// Its device number, which identifies the file system.
     pub device: u64,
+    /// Bytes in total.
     pub capacity: u64,
-    /// To unprivileged users.
+    /// Bytes available to unprivileged users.
     pub available: u64,
+    /// Inodes in total.
     pub inodes: u64,
+    /// Free inodes.
     pub inodes_free: u64,
-    /// Bytes used by images or containers, as reported by the runtime.
+    /// Bytes used by images or containers, as reported by the runtime; `None` without a report.
     pub used: Option<u64>,
+    /// Inodes used by images or containers, as reported by the runtime; `None` without a report.
     pub inodes_used: Option<u64>,
 }
 
-/// Settings of images and dead containers.
+/// Settings of the garbage collection of images and dead containers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct GcSettings {
-    /// `imageGCHighThresholdPercent`: use of the image file system from which on images are collected; 100: never
-    /// periodically.
+    /// `imageGCHighThresholdPercent`: usage of the image file system from which on images are collected; with
+    /// 100 they never are periodically.
     pub high_percent: u8,
-    /// `imageGCLowThresholdPercent`: use down to which they are.
+    /// `imageGCLowThresholdPercent`: images are removed until the usage is down to this.
     pub low_percent: u8,
-    /// `imageMinimumGCAge`.
+    /// `imageMinimumGCAge`: images detected less than this ago are kept.
     pub min_age: Duration,
-    /// `imageMaximumGCAge`; none: unused images of any age stay as long as there is room.
+    /// `imageMaximumGCAge`: images unused for longer are removed at any usage; `None`: there is no such age.
     pub max_age: Option<Duration>,
     /// `nodewarden.gc.periodSeconds` (kubelet: ImageGCPeriod, 5 min).
     pub period: Duration,
-    /// `nodewarden.gc.maxPerPodContainer`: dead ones of a pod's container that stay (kubelet flag
-    /// `--maximum-dead-containers-per-container`, 1); none: all.
+    /// `nodewarden.gc.maxPerPodContainer`: how many dead containers are kept of each container of a pod
+    /// (kubelet flag `--maximum-dead-containers-per-container`, 1); `None`: all.
     pub max_per_pod_container: Option<u32>,
-    /// `nodewarden.gc.maxContainers`: dead ones on the node that stay (`--maximum-dead-containers`, no bound).
+    /// `nodewarden.gc.maxContainers`: how many dead containers are kept on the node
+    /// (`--maximum-dead-containers`, no bound); `None`: all.
     pub max_containers: Option<u32>,
-    /// `nodewarden.gc.minAgeSeconds`: younger dead ones stay (`--minimum-container-ttl-duration`, 0).
+    /// `nodewarden.gc.minAgeSeconds`: dead containers younger than this are kept
+    /// (`--minimum-container-ttl-duration`, 0).
     pub min_container_age: Duration,
 }
 

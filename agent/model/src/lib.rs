@@ -1,8 +1,10 @@
-//! What is seen of the node at one moment: plain values that the gathering side (cgroup, kernel, runtime)
-//! fills in and that metrics, api and cli read. No file, clock or lock in here.
+//! The state of the node at one moment, as plain values: the gathering crates (cgroup files, kernel programs,
+//! runtime) fill them in, and metrics, API and command line read them. No file, clock or lock in here.
 //!
-//! Everything a place may be unable to know is an `Option`: `None` is left out of every output, never faked
+//! Whatever a source may be unable to know is an `Option`: `None` is left out of every output and never shown
 //! as zero.
+
+#![deny(missing_docs)]
 
 pub mod backoff;
 mod decision;
@@ -37,7 +39,7 @@ pub use device::{
 pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
 pub use group::GroupView;
 pub use hierarchy::{HierarchyStatus, PodCgroup};
-pub use histogram::{Log2Histogram, WAIT_BUCKETS, WAIT_FIRST_SHIFT};
+pub use histogram::{Log2Histogram, WAIT_BUCKETS};
 pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,

@@ -11,50 +11,58 @@ use serde::{Deserialize, Serialize};
 use crate::{EndReason, Health};
 use nodewarden_manifest::{ContainerKind, Pod};
 
-/// `status.phase`.
+/// `status.phase` of a pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::EnumIter, strum::IntoStaticStr)]
 pub enum PodPhase {
+    /// Accepted; not every container has been started yet.
     Pending,
+    /// At least one container runs, starts or restarts.
     Running,
+    /// All containers have ended with exit code 0 and will not be restarted.
     Succeeded,
+    /// All containers have ended, at least one of them with an error, or the pod was evicted or refused.
     Failed,
 }
 
 impl PodPhase {
+    /// The word in `status.phase`.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
-/// One pod.
+/// One managed pod and its containers.
 #[derive(Debug, Clone, PartialEq)]
 pub struct PodView {
-    /// What runs, with the resources that it has now (an in-place resize changes them).
+    /// The pod as it runs, with the resources that it has now (an in-place resize changes them).
     pub pod: Arc<Pod>,
     /// Path of the manifest.
     pub origin: String,
+    /// `status.phase`.
     pub phase: PodPhase,
-    /// One word, empty when all is well: `Terminating`, `CgroupNotReady`, `RuntimeNotReady`, ….
+    /// One word, empty if there is nothing to report: `Terminating`, `CgroupNotReady`, `RuntimeNotReady`, ….
     pub reason: String,
+    /// The explanation of `reason`; empty if there is none.
     pub message: String,
-    /// When the pod was accepted.
+    /// When the pod was accepted (`status.startTime`).
     pub started: Timestamp,
-    /// Since when it is being ended.
+    /// Since when it is being terminated; `None` while it is not.
     pub terminating: Option<Timestamp>,
-    /// Empty until the sandbox is there; the node's own for `hostNetwork`.
+    /// Empty until the sandbox exists; the node's own for `hostNetwork`.
     pub ips: Vec<IpAddr>,
+    /// The runtime's id of the newest sandbox; empty until there is one.
     pub sandbox_id: String,
-    /// In the manifest's order: init containers (sidecars among them) and then the regular ones.
+    /// In the manifest's order: init containers (sidecars among them), then the regular ones.
     pub containers: Vec<ContainerView>,
-    /// Why the pod does not have the resources that it should have; none when it has them.
+    /// Why the pod does not have the resources that its manifest requests; `None` if it has them.
     pub resize: Option<ResizePending>,
-    /// Why the pod was evicted or preempted; none when it was not, or has started again since.
+    /// Why the pod was evicted or preempted; `None` if it was not, or has started again since.
     pub evicted: Option<EvictionCause>,
 }
 
 impl PodView {
-    /// The pod is being ended because it was evicted or preempted, or has ended for that and has not started
-    /// again.
+    /// Whether the pod is being terminated because it was evicted or preempted, or has ended for that reason
+    /// and has not started again.
     pub fn is_evicted_or_preempted(&self) -> bool {
         self.evicted.is_some()
             && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
@@ -66,19 +74,19 @@ impl PodView {
 pub enum EvictionCause {
     /// The node was low on a resource.
     NodePressure,
-    /// The pod passed one of its own limits of local storage (kubelet `localStorageEviction`).
+    /// The pod exceeded one of its own limits of local storage (kubelet `localStorageEviction`).
     OwnLimit,
     /// A critical pod needed its resources.
     Preemption,
 }
 
-/// Why a pod does not have the resources that it should have (KEP-1287, condition `PodResizePending`). Shown
-/// as reason and message with a colon between them.
+/// Why a pod does not have the resources that its manifest requests (KEP-1287, condition `PodResizePending`).
+/// Displayed as reason and message with a colon between them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ResizePending {
-    /// Not now; it is tried again.
+    /// Not possible now; it is tried again.
     Deferred(String),
-    /// The node does not have as much even without other pods.
+    /// Never possible: the node does not have as much even without other pods.
     Infeasible(String),
 }
 
@@ -108,39 +116,50 @@ impl fmt::Display for ResizePending {
 /// One container of a pod.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ContainerView {
+    /// The container's name in the manifest.
     pub name: String,
+    /// Whether it is an init container, a sidecar or a regular one.
     pub kind: ContainerKind,
-    /// As the manifest names it, and as the runtime does.
+    /// The image as the manifest names it.
     pub image: String,
+    /// The image as the runtime identifies it; empty until the runtime reports it.
     pub image_id: String,
-    /// The newest one's; empty when there is none yet.
+    /// The runtime's id of the newest container; empty if there is none yet.
     pub id: String,
+    /// The state of the newest container.
     pub state: ContainerState,
-    /// How the one before ended.
+    /// How the previous container ended; `None` if there was none.
     pub last: Option<Ended>,
-    /// How often it was started again.
+    /// How often it was restarted.
     pub restarts: u32,
-    /// Started, and its readiness probe, if it has one, succeeds. An init container: it is done.
+    /// Whether it is started, and its readiness probe, if it has one, succeeds; for an init container,
+    /// whether it has completed.
     pub ready: bool,
-    /// Running, its postStart hook is done, and its startup probe, if it has one, has succeeded.
+    /// Whether it runs, its postStart hook has completed, and its startup probe, if it has one, has
+    /// succeeded.
     pub started: bool,
-    /// What device plugins gave it: by resource, each device with its health.
+    /// What device plugins allocated to it: for each resource, the devices with their health.
     pub devices: BTreeMap<String, Vec<(String, Health)>>,
-    /// The newest process of this container that the kernel killed for memory, PID 1 or not.
+    /// The process of this container that the OOM killer killed last, PID 1 or not; `None` if there was none.
     pub oom: Option<OomVictim>,
 }
 
 /// `status.containerStatuses[].state`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ContainerState {
-    /// `PodInitializing`, `ContainerCreating`, `CrashLoopBackOff`, `ErrImagePull`, `ImagePullBackOff`, ….
+    /// There is no running container, and one is expected.
     Waiting {
+        /// `PodInitializing`, `ContainerCreating`, `CrashLoopBackOff`, `ErrImagePull`, `ImagePullBackOff`, ….
         reason: String,
+        /// The explanation of the reason; may be empty.
         message: String,
     },
+    /// The container runs.
     Running {
+        /// When it started.
         since: Timestamp,
     },
+    /// The container has ended and is not restarted.
     Terminated(Ended),
 }
 
@@ -148,24 +167,31 @@ pub enum ContainerState {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Ended {
+    /// The runtime's id of the container.
     pub id: String,
+    /// The exit code of its main process; 128 + signal number if a signal ended it.
     pub exit_code: i32,
-    /// 0 when it exited itself.
+    /// The signal that ended it, as far as the exit code shows it (128 + number); 0 if there was none.
     pub signal: i32,
     pub reason: EndReason,
     /// The termination message.
     pub message: String,
+    /// When it had started; `None` if that is unknown.
     pub started: Option<Timestamp>,
+    /// When it ended; `None` if that is unknown.
     pub finished: Option<Timestamp>,
-    /// The process that the kernel killed for memory during this run, if any.
+    /// The process that the OOM killer killed in this container, if any.
     pub oom: Option<OomVictim>,
 }
 
-/// A process that the kernel killed for memory.
+/// A process that the kernel's OOM killer killed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OomVictim {
+    /// When it was killed.
     pub time: Timestamp,
+    /// Its pid in the machine's pid namespace.
     pub pid: u32,
+    /// Its command name (at most 15 bytes, as the kernel keeps it).
     pub command: String,
 }

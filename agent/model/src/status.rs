@@ -1,110 +1,136 @@
-//! What the agent can do here, and what it costs.
+//! What the agent can do on this machine, and what it costs.
 
 use std::time::SystemTime;
 
 use super::{EventType, HierarchyStatus, Topic};
 
-/// Whether a topic of the kernel programs works.
+/// Whether the kernel programs of a topic work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum HookState {
-    /// Works.
+    /// They all work.
     On,
-    /// Works, with something left out: the reason says what.
+    /// They work with something left out; [`TopicStatus::reason`] says what.
     Partial,
-    /// Refused or missing: the reason says why.
+    /// Refused or missing; [`TopicStatus::reason`] says why.
     Off,
 }
 
 impl HookState {
-    /// The name in JSON and in protobuf.
+    /// `on`, `partial` or `off`.
     pub fn name(self) -> &'static str {
         self.into()
     }
 }
 
+/// The state of one topic of kernel programs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TopicStatus {
+    /// The topic.
     pub topic: Topic,
+    /// Whether it works.
     pub state: HookState,
-    /// Empty when on.
+    /// Why it is off, or what is left out; empty when it is on.
     pub reason: String,
 }
 
-/// What one kernel program has cost while it was measured (kernel's own figures, BPF_STATS_RUN_TIME).
+/// The cost of one kernel program while it was measured (kernel's own figures, BPF_STATS_RUN_TIME).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProgramCost {
+    /// The program's name in the eBPF object.
     pub name: String,
+    /// The topic that it belongs to.
     pub topic: Topic,
-    /// Where it hangs: `tp_btf/sched_switch`.
+    /// Where it is attached: `tp_btf/sched_switch`.
     pub hook: String,
+    /// Number of runs.
     pub run_count: u64,
+    /// Time of all runs in nanoseconds.
     pub run_time_ns: u64,
     /// Kernel memory of the program in bytes.
     pub memory_bytes: u64,
 }
 
+/// How many events of one type there were since the agent's start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct EventCounts {
+    /// The type.
     pub event_type: EventType,
-    /// Taken from the ring.
+    /// Events read from the ring buffer.
     pub seen: u64,
-    /// Refused by a full ring.
+    /// Events that the kernel programs could not write because the ring buffer was full.
     pub lost: u64,
 }
 
-/// What the agent itself uses.
+/// The agent's own use of resources.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct AgentCost {
+    /// CPU time of the agent's process since its start, user and system.
     pub cpu_seconds: f64,
+    /// Resident memory of the agent's process.
     pub resident_bytes: u64,
-    /// All eBPF maps, as the kernel accounts them (fdinfo memlock).
+    /// Kernel memory of all eBPF maps (fdinfo memlock).
     pub map_bytes: u64,
 }
 
+/// The state of the agent, as `nodewarden status` shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
+    /// The agent's version; see [`crate::version`].
     pub version: String,
     /// `observe` or `manage`.
     pub mode: String,
+    /// When the agent started.
     pub started: SystemTime,
     /// `v1`, `hybrid` or `v2`.
     pub cgroup_layout: String,
-    /// Controllers in use, each with the hierarchy it is on: `memory (v1)`.
+    /// Controllers in use, each with the hierarchy that it is on: `memory (v1)`.
     pub controllers: Vec<String>,
+    /// The kernel's release: `6.18.0`.
     pub kernel_version: String,
+    /// Every topic that was to be attached.
     pub topics: Vec<TopicStatus>,
+    /// Every attached kernel program.
     pub programs: Vec<ProgramCost>,
-    /// How long the kernel has measured the programs' runs: their counts and times are of that time.
+    /// How long the kernel has measured the programs' runs: their counts and times are from that time.
     pub programs_measured_seconds: f64,
+    /// Events by type.
     pub events: Vec<EventCounts>,
-    /// Number of cgroups with counters, their maximum, and the number of cgroups left out so far.
+    /// Number of cgroups with kernel counters.
     pub cgroups: u64,
+    /// Maximum of `cgroups`.
     pub cgroup_capacity: u64,
+    /// Number of cgroups that got no kernel counters because the maximum was reached.
     pub cgroups_untracked: u64,
-    /// Counts that fell to cgroups without a slot.
+    /// Counts that are missing from the cgroups because theirs had no kernel counters.
     pub untracked_counts: u64,
+    /// The agent's own use of resources.
     pub cost: AgentCost,
     /// Where names come from: the runtime's endpoint, or why there are none.
     pub runtime: String,
-    /// Anything else that is off or failing, in words (journal's disk full, a log that cannot be written).
+    /// Anything else that is off or failing, as sentences (the journal's disk is full, a log cannot be
+    /// written).
     pub warnings: Vec<String>,
-    /// The journal: events in memory, lines on disk not written because of an error.
+    /// Number of events that the journal holds in memory.
     pub journal_events: u64,
+    /// Number of events that could not be written to the journal on disk.
     pub journal_write_errors: u64,
-    /// Accesses to devices that no rule of a pod allowed.
+    /// Accesses to devices that were not allocated to the pod, by pod and device.
     pub device_denials: Vec<DenialCount>,
-    /// In manage mode only.
+    /// The managed cgroup hierarchy; `None` in mode observe.
     pub hierarchy: Option<HierarchyStatus>,
 }
 
 /// Accesses of a pod to a device that was not allocated to it, since its access control began.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DenialCount {
-    /// The pod's.
+    /// The pod's uid.
     pub uid: String,
-    /// `c 10:229`; `other` for all beyond those that are counted each for itself.
+    /// Type and numbers of the device: `c 10:229`; `other` for all devices beyond those that are counted one
+    /// by one.
     pub device: String,
+    /// Accesses that were allowed because the policy only audits.
     pub audited: u64,
+    /// Accesses that were refused.
     pub denied: u64,
 }

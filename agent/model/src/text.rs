@@ -1,4 +1,4 @@
-//! Text as people read it: numbers with units, and what the kernel gives as bytes.
+//! Text for people: numbers with units, and strings that the kernel gives as bytes.
 
 /// Bytes with a binary unit and three significant digits: `64.0Mi`, `512`, `1.50Gi`.
 pub fn bytes(n: u64) -> String {
@@ -12,7 +12,7 @@ pub fn count(n: u64) -> String {
 
 fn scaled(mut n: f64, step: f64, units: &[&str]) -> String {
     let mut unit = 0;
-    // What would be rounded up to four digits takes the next unit.
+    // A number that would be rounded up to four digits gets the next unit.
     while (n >= 999.5 && unit > 0 || n >= 1000.0) && unit + 1 < units.len() {
         n /= step;
         unit += 1;

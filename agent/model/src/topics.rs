@@ -1,7 +1,7 @@
-//! The eBPF topics: what the kernel programs gather, each in a file below. A topic's own file has all of it
-//! but its programs (`ebpf/src`) and what they share with the agent (`ebpf/abi/src/topics.rs`): what it needs
-//! of the kernel, its counters with their metrics and gRPC fields, its event with its line. Here are the
-//! tables in which it is entered.
+//! The eBPF topics: what the kernel programs gather, each in a file below. A topic's own file has everything
+//! except its programs (`ebpf/src`) and the types that these share with the agent (`ebpf/abi/src/topics.rs`):
+//! its requirements of the kernel, its counters with their metrics and gRPC fields, its event with its line.
+//! This file has the tables in which the topics are listed.
 
 mod block;
 mod cgroup_lifecycle;
@@ -32,17 +32,24 @@ pub use process::{Exit, ProcessCounters};
 pub use reclaim::ReclaimCounters;
 pub use spec::{Hook, Need, Program, TopicSpec};
 
-/// The topics the kernel side gathers.
+/// A topic of the kernel programs. Each is on or off as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Topic {
+    /// Time on CPU, waiting times and context switches.
     Cpu,
+    /// Processes killed by the OOM killer.
     Oom,
+    /// Tasks that stalled because they had to reclaim memory themselves.
     Reclaim,
+    /// Processes that start, execute programs and end.
     Process,
+    /// IP packets and bytes.
     Network,
+    /// Latencies of block requests.
     Block,
+    /// Cgroups that are created, removed, populated or emptied, and processes that are moved between them.
     CgroupLifecycle,
-    /// Who may open which device. Only where it is asked for.
+    /// Accesses to devices that were not allocated to the pod. Attached only on request.
     Device,
 }
 
@@ -59,7 +66,7 @@ impl Topic {
         Self::Device,
     ];
 
-    /// All that is fixed about the topic.
+    /// The constant description of the topic.
     pub const fn spec(self) -> &'static TopicSpec {
         match self {
             Self::Cpu => &cpu::TOPIC,
@@ -93,21 +100,25 @@ impl Topic {
 }
 
 /// What the kernel programs counted for a cgroup: totals since the agent began to watch it, not counting its
-/// children. A topic that is off is `None`.
+/// children. The counters of a topic that is off are `None`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct KernelCounters {
+    /// Topic cpu.
     pub cpu: Option<CpuCounters>,
-    /// Processes of this cgroup that the OOM killer killed.
+    /// Topic oom: processes of this cgroup that the OOM killer killed.
     pub oom_kills: Option<u64>,
+    /// Topic reclaim.
     pub reclaim: Option<ReclaimCounters>,
+    /// Topic process.
     pub process: Option<ProcessCounters>,
+    /// Topic network.
     pub network: Option<NetworkCounters>,
-    /// Shared by all that have nothing: most cgroups never wait for a device.
+    /// Topic block. One value is shared by all cgroups that never waited for a device, which most never do.
     pub block: Option<Arc<BlockCounters>>,
 }
 
 impl KernelCounters {
-    /// Fills in the fields of the gRPC message.
+    /// Sets the fields of the gRPC message.
     pub fn put(&self, out: &mut proto::Cgroup) {
         for topic in Topic::ALL {
             (topic.spec().put)(self, out);
@@ -115,7 +126,7 @@ impl KernelCounters {
     }
 }
 
-/// `counters`, unless they have never counted anything.
+/// `counters`; `None` if they have never counted anything.
 fn counted<T: Default + PartialEq>(counters: Option<&T>) -> Option<&T> {
     counters.filter(|c| **c != T::default())
 }
@@ -134,29 +145,55 @@ events! {
     /// The last process left the cgroup and its children.
     CgroupEmptied {} = "cgroupEmptied";
     /// A process was moved into the cgroup.
-    TaskMoved { pid: u32, command: String } = "taskMoved";
-    /// A limit was not what it should be and was corrected.
+    TaskMoved {
+        /// The process, in the machine's pid namespace.
+        pid: u32,
+        /// Its command name.
+        command: String
+    } = "taskMoved";
+    /// A limit differed from its desired value and was corrected.
     LimitCorrected(Correction) = "limitCorrected";
-    /// What was done to the hierarchy, or could not be: `PodCgroupDestroyed`, `DestroyFailed`,
+    /// What was done to the cgroup hierarchy, or failed: `PodCgroupDestroyed`, `DestroyFailed`,
     /// `LimitDeferred`, ….
     #[serde(rename_all = "camelCase")]
-    Hierarchy { reason: String, message: String } = "hierarchy";
-    /// What was done to a pod or one of its containers, or could not be, in the kubelet's words: `Pulled`,
+    Hierarchy {
+        /// One word.
+        reason: String,
+        /// A sentence.
+        message: String
+    } = "hierarchy";
+    /// What was done to a pod or one of its containers, or failed, in the kubelet's words: `Pulled`,
     /// `Created`, `Started`, `Killing`, `BackOff`, `Failed`, ….
     #[serde(rename_all = "camelCase")]
-    Pod { reason: String, message: String } = "pod";
-    /// A process wanted to open a device that was not given to its pod.
+    Pod {
+        /// The reason of the kubelet's event.
+        reason: String,
+        /// The message of the kubelet's event.
+        message: String
+    } = "pod";
+    /// A process opened, or tried to open, a device that was not allocated to its pod.
     Device(DeviceAccess) = "device";
     /// Events that were lost because the ring buffer was full, by type.
     #[serde(rename_all = "camelCase")]
-    Lost { lost_type: String, count: u64 } = "lost";
+    Lost {
+        /// The name of the type ([`EventType::name`]).
+        lost_type: String,
+        /// How many events since the last report.
+        count: u64
+    } = "lost";
     /// The agent started, stopped, or turned a feature off.
     #[serde(rename_all = "camelCase")]
-    Agent { reason: String, message: String } = "agent";
+    Agent {
+        /// One word: `started`.
+        reason: String,
+        /// A sentence.
+        message: String
+    } = "agent";
 }
 
 impl EventType {
-    /// What a record of this kind is reported as; `None` when it only wakes a task of the agent.
+    /// The type of event as which a record of this kind is reported; `None` if it only wakes a task of the
+    /// agent.
     pub fn of(kind: Kind) -> Option<Self> {
         Some(match kind {
             Kind::Created => Self::CgroupCreated,
@@ -268,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn bodies_come_back_from_grpc() {
+    fn bodies_survive_the_way_through_grpc() {
         for detail in Detail::examples() {
             if let Some(body) = detail.body() {
                 assert_eq!(Detail::from_body(detail.event_type(), body.to_proto()), Some(detail.clone()));

@@ -4,8 +4,9 @@ use std::sync::OnceLock;
 
 static VERSION: OnceLock<&'static str> = OnceLock::new();
 
-/// Sets what [`version`] returns. The binary calls it first, with git's description of its source; a second call
-/// changes nothing. Crates below the binary do not know git's description themselves: each commit would rebuild them.
+/// Sets what [`version`] returns. The binary calls it first, with git's description of its source; a second
+/// call changes nothing. Crates below the binary do not contain git's description: each commit would rebuild
+/// them.
 pub fn set_version(version: &'static str) {
     let _ = VERSION.set(version);
 }

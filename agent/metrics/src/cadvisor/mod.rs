@@ -3,20 +3,20 @@
 //!
 //! Decisions where the kubelet leaves a choice:
 //!
-//! - Every cgroup of the snapshot is shown under its path as `id`, also what a kubelet's cAdvisor is told not to
-//!   watch (systemd units, sessions): with empty `container` and `pod` labels they change no dashboard that
+//! - Every cgroup of the snapshot is shown under its path as `id`, also those that a kubelet configures
+//!   its cAdvisor to ignore (systemd units, sessions): with empty `container` and `pod` labels they change no dashboard that
 //!   selects containers.
 //! - A removed cgroup keeps its counters, its start time and when it was last seen, with the time of the last
-//!   reading; its gauges (memory in use, limits) are gone, since they would be shown as if true now.
+//!   reading; its gauges (memory in use, limits) are left out, since they would look like present values.
 //! - `container_memory_failures_total{scope="container"}` is the cgroup's own count where the kernel has one
-//!   (v1). v2 has only the hierarchical count, which cAdvisor repeats for both scopes; here it stands for the
-//!   scope `container` only at a cgroup without children, where the two are the same.
+//!   (v1). v2 has only the hierarchical count, which cAdvisor repeats for both scopes; here it is
+//!   repeated only for a cgroup without children, where the two are the same.
 //! - `container_oom_events_total` counts the processes of this very cgroup that were killed, from the kernel
 //!   programs; with the OOM topic off, from `memory.events` (which on v2 includes the children's).
 //!
-//! The left-out families stand in [`names::LEFT_OUT`] with the reason for each.
+//! The families that are left out are listed in `names::LEFT_OUT`, each with the reason.
 
-pub mod names;
+pub(crate) mod names;
 
 use std::time::UNIX_EPOCH;
 
@@ -47,7 +47,7 @@ pub fn write(out: &mut Exposition<'_>, snapshot: &Snapshot) {
 
 type Pick = fn(&Row<'_>) -> Option<Value>;
 
-/// Families of one sample a cgroup, taken from one field.
+/// Families with one sample per cgroup, taken from one field.
 const SIMPLE: &[(Cadvisor, Pick)] = &[
     (Cadvisor::CpuUser, |r| r.cpu?.user_ns.map(Value::Nanos)),
     (Cadvisor::CpuSystem, |r| r.cpu?.system_ns.map(Value::Nanos)),
@@ -66,7 +66,7 @@ const SIMPLE: &[(Cadvisor, Pick)] = &[
     (Cadvisor::MemoryActiveFile, |r| r.memory?.active_file_bytes.map(Value::Int)),
     (Cadvisor::MemoryInactiveFile, |r| r.memory?.inactive_file_bytes.map(Value::Int)),
     (Cadvisor::Threads, |r| Some(Value::Int(r.processes?.threads))),
-    // 0 is cAdvisor's word for no limit, here and in the limits below.
+    // In cAdvisor 0 means no limit, here and in the limits below.
     (Cadvisor::ThreadsMax, |r| Some(Value::Int(r.processes?.max.unwrap_or(0)))),
     (Cadvisor::OomEvents, oom_events),
     (Cadvisor::PressureCpuWaiting, |r| Some(waiting(r.pressures.cpu?))),
@@ -99,7 +99,7 @@ fn shares_of_weight(weight: u64) -> Option<u64> {
     (1..=10_000).contains(&weight).then(|| 2 + (weight - 1) * 262_142 / 9_999)
 }
 
-/// One family, one sample a cgroup. Gauges of removed cgroups are left out.
+/// Writes one family with at most one sample per cgroup. Gauges of removed cgroups are left out.
 fn each(
     out: &mut Exposition<'_>,
     rows: &Rows<'_>,
@@ -219,7 +219,7 @@ fn block_io(out: &mut Exposition<'_>, rows: &Rows<'_>) {
     }
 }
 
-/// Start time and last seen: facts that stay true of a removed cgroup. Whole seconds, as in cAdvisor.
+/// Start time and last seen, which are also shown for a removed cgroup. Whole seconds, as in cAdvisor.
 fn life(out: &mut Exposition<'_>, rows: &Rows<'_>, snapshot: &Snapshot) {
     let seconds = |time: std::time::SystemTime| Some(time.duration_since(UNIX_EPOCH).ok()?.as_secs());
     let mut writer = out.family(Cadvisor::StartTime.desc());
@@ -236,7 +236,7 @@ fn life(out: &mut Exposition<'_>, rows: &Rows<'_>, snapshot: &Snapshot) {
     }
 }
 
-/// The labels that name cAdvisor and Docker are empty, as they are in a kubelet.
+/// The labels with the versions of cAdvisor and Docker are empty, as in a kubelet.
 fn version(out: &mut Exposition<'_>, machine: &Machine) {
     let extra = [
         ("cadvisorRevision", ""),

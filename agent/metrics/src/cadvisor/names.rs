@@ -66,9 +66,11 @@ families! {
     }
 }
 
-/// Families that a kubelet shows here and this agent leaves out, each with the reason. What the kubelet fills
-/// with zeros for want of knowledge is not repeated.
-pub const LEFT_OUT: &[(&str, &str)] = &[
+/// Families that a kubelet shows here and this agent leaves out, each with the reason; the golden test checks that
+/// the list is complete. Families that the kubelet fills with zeros because it does not know the values are among
+/// them.
+#[cfg(test)]
+pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("container_cpu_load_average_10s", "always 0 in a kubelet: its load reader is off"),
     ("container_cpu_load_d_average_10s", "always 0 in a kubelet: its load reader is off"),
     ("container_tasks_state", "always 0 in a kubelet: its load reader is off"),
@@ -76,10 +78,10 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("container_sockets", "would take a walk over /proc/PID/fd of every process at each scrape"),
     ("container_processes", "the pids controller counts threads; see container_threads"),
     ("container_ulimits_soft", "a limit of one process, not of the cgroup"),
-    ("container_fs_inodes_free", "per-container file system use is the runtime's knowledge"),
-    ("container_fs_inodes_total", "per-container file system use is the runtime's knowledge"),
-    ("container_fs_limit_bytes", "per-container file system use is the runtime's knowledge"),
-    ("container_fs_usage_bytes", "per-container file system use is the runtime's knowledge"),
+    ("container_fs_inodes_free", "only the runtime knows the file system use of each container"),
+    ("container_fs_inodes_total", "only the runtime knows the file system use of each container"),
+    ("container_fs_limit_bytes", "only the runtime knows the file system use of each container"),
+    ("container_fs_usage_bytes", "only the runtime knows the file system use of each container"),
     ("container_fs_io_current", "not in any cgroup file; the kubelet shows the node's disk at the root"),
     (
         "container_fs_io_time_seconds_total",
@@ -121,8 +123,11 @@ pub const LEFT_OUT: &[(&str, &str)] = &[
     ("machine_nvm_capacity", "always 0 in a kubelet: built without libipmctl"),
 ];
 
+#[cfg(test)]
 const NETWORK: &str = "counted here by cgroup, not by interface: see nodewarden_cgroup_network_bytes_total";
 
-/// Families of cAdvisor that the recorded kubelet did not show, because no container of it had done block I/O.
-pub const ONLY_WITH_BLOCK_IO: &[Cadvisor] =
+/// Families of cAdvisor that the recorded kubelet does not contain, because none of its containers had done
+/// block I/O.
+#[cfg(test)]
+pub(crate) const ONLY_WITH_BLOCK_IO: &[Cadvisor] =
     &[Cadvisor::FsReadsBytes, Cadvisor::FsWritesBytes, Cadvisor::BlkioUsage];

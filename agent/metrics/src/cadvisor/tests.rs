@@ -9,7 +9,7 @@ fn text(snapshot: &Snapshot) -> String {
     String::from_utf8(to_vec(|e| write(e, snapshot))).unwrap()
 }
 
-/// Value and time of the one sample of `family` whose path is `id`, and that holds `also`.
+/// Value and time of the only sample of `family` whose path is `id` and that contains `also`.
 fn sample(text: &str, family: &str, id: &str, also: &str) -> Option<String> {
     let (start, id) = (format!("{family}{{"), format!("id=\"{id}\""));
     let mut found = text.lines().filter(|l| l.starts_with(&start) && l.contains(&id) && l.contains(also));
@@ -24,7 +24,7 @@ fn app(snapshot: &mut Snapshot) -> &mut nodewarden_model::GroupView {
 }
 
 #[test]
-fn values_units_and_times() {
+fn samples_have_the_expected_values_units_and_times() {
     let mut snapshot = fixture::snapshot(1);
     let path = app(&mut snapshot).path.to_string();
     let shown = text(&snapshot);
@@ -74,7 +74,7 @@ fn the_root_has_the_machines_limits_and_totals() {
 }
 
 #[test]
-fn unknown_is_left_out() {
+fn unknown_values_are_left_out() {
     let mut snapshot = fixture::snapshot(1);
     let group = app(&mut snapshot);
     let path = group.path.to_string();
@@ -100,7 +100,7 @@ fn unknown_is_left_out() {
 }
 
 #[test]
-fn no_cfs_family_without_a_quota() {
+fn cfs_families_are_left_out_without_a_quota() {
     let mut snapshot = fixture::snapshot(1);
     let group = app(&mut snapshot);
     let path = group.path.to_string();
@@ -117,7 +117,7 @@ fn no_cfs_family_without_a_quota() {
 }
 
 #[test]
-fn scope_container_is_the_cgroups_own() {
+fn scope_container_is_the_count_without_children() {
     let mut snapshot = fixture::snapshot(1);
     let path = app(&mut snapshot).path.to_string();
     let fault = |shown: &str, id: &str, scope: &str| {
@@ -138,7 +138,7 @@ fn scope_container_is_the_cgroups_own() {
 }
 
 #[test]
-fn oom_events_from_the_programs_else_from_the_file() {
+fn oom_events_come_from_the_programs_else_from_the_file() {
     let mut snapshot = fixture::snapshot(1);
     let path = app(&mut snapshot).path.to_string();
     for (kernel, file, want) in [
@@ -156,7 +156,7 @@ fn oom_events_from_the_programs_else_from_the_file() {
 }
 
 #[test]
-fn a_removed_cgroup_keeps_counters_only() {
+fn a_removed_cgroup_keeps_only_its_counters_and_times() {
     let mut snapshot = fixture::snapshot(1);
     let removed = snapshot.time - std::time::Duration::from_secs(100);
     let group = app(&mut snapshot);
@@ -175,7 +175,7 @@ fn a_removed_cgroup_keeps_counters_only() {
 }
 
 #[test]
-fn shares_by_cadvisors_conversion() {
+fn weights_are_converted_to_shares_as_in_cadvisor() {
     for (weight, want) in [
         (0, None),
         (1, Some(2)),
@@ -189,9 +189,9 @@ fn shares_by_cadvisors_conversion() {
 }
 
 proptest! {
-    /// Whatever a path holds, the document reads back.
+    /// The document can be parsed whatever characters a path contains.
     #[test]
-    fn any_path_is_written_well(path in "/[^\0]{0,40}") {
+    fn any_path_gives_a_well_formed_document(path in "/[^\0]{0,40}") {
         let mut snapshot = fixture::snapshot(1);
         snapshot.groups.push(fixture::group(&path, Identity::Other));
         parsed::families(&to_vec(|e| write(e, &snapshot)));

@@ -2,7 +2,7 @@
 //!
 //! - The counters are of the cgroup itself, without its children, so they may be summed over any selection.
 //! - A topic that never counted anything for a cgroup is left out there: a pod's own cgroup has no task that could
-//!   switch, and 28 lines of an empty histogram say nothing. OOM kills are the exception: the first kill must
+//!   switch, and 28 lines of an empty histogram are of no use. OOM kills are the exception: the first kill must
 //!   show as an increase, so their zero is written.
 //! - A probe that never ran has no counters and no histogram.
 //! - Images are those of the last check, and left out before the first one.
@@ -29,12 +29,19 @@ use nodewarden_model::{DevicesView, ImagesView, PodView, PressureView, ProbesVie
 /// The input of a scrape, all of the same moment.
 #[derive(Debug, Clone, Copy)]
 pub struct Shown<'a> {
+    /// The machine and all cgroups.
     pub snapshot: &'a Snapshot,
+    /// The state of the agent.
     pub status: &'a Status,
+    /// The managed pods; empty in mode observe.
     pub pods: &'a [Arc<PodView>],
+    /// Devices of plugins; empty in mode observe.
     pub devices: &'a DevicesView,
+    /// Probes of the managed pods; empty in mode observe.
     pub probes: &'a ProbesView,
+    /// The images of the last check; `None` before the first one.
     pub images: Option<&'a ImagesView>,
+    /// Node conditions and eviction signals; `None` if the agent does not watch for pressure.
     pub pressure: Option<&'a PressureView>,
 }
 

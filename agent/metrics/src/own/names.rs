@@ -1,6 +1,6 @@
-//! The agent's own families, but those of cgroups, which each topic has in its file
-//! (`nodewarden_model::Topic`). Also those that are counted through the `metrics` facade are here, so that a
-//! name is written once.
+//! The agent's own families, except those of cgroups, which each topic has in its file
+//! (`nodewarden_model::Topic`). Those that are counted through the `metrics` facade are also here, so that a
+//! name is defined once.
 
 use crate::family::families;
 
@@ -130,9 +130,9 @@ families! {
 }
 
 impl Own {
-    /// The families that are counted through the `metrics` facade: everything else is read from the status
-    /// and the snapshot at each scrape.
-    pub const FACADE: &[Self] = &[
+    /// The families that are counted through the `metrics` facade; all others are read from the status and
+    /// the snapshot at each scrape.
+    pub(crate) const FACADE: &[Self] = &[
         Self::CgroupManager,
         Self::StartedPods,
         Self::StartedPodsErrors,

@@ -112,7 +112,7 @@ mod tests {
                  probe_type=\"{kind}\",result=\"{result}\"}}"
             )
         };
-        // A startup probe that ran once, a readiness probe that fails, one of liveness that never ran.
+        // A startup probe that ran once, a readiness probe that fails, a liveness probe that never ran.
         assert_eq!(
             lines(&shown, "prober_probe_total{"),
             [

@@ -23,7 +23,7 @@ fn every_family_is_written_with_its_type_and_labels() {
 }
 
 #[test]
-fn a_topic_that_never_counted_is_left_out_but_for_oom() {
+fn a_topic_that_never_counted_is_left_out_except_oom() {
     let shown = text();
     let of_levels: Vec<&str> = shown.lines().filter(|l| l.contains(r#"id="/kubepods""#)).collect();
     assert_eq!(
@@ -68,7 +68,7 @@ fn times_are_in_seconds() {
 }
 
 #[test]
-fn pods_and_containers() {
+fn pods_and_containers_are_written() {
     let shown = text();
     let labels = r#"container="web",namespace="shop",pod="cart-5d9c",uid="8c5e""#;
     for line in [
@@ -78,7 +78,7 @@ fn pods_and_containers() {
         r#"kubelet_running_containers{container_state="running"} 1"#,
         r#"kubelet_running_containers{container_state="exited"} 1"#,
         &format!("nodewarden_container_restarts_total{{{labels}}} 2"),
-        // The newest victim: that of the run now.
+        // The newest victim: the one of the present run.
         &format!("nodewarden_container_oom_kill_timestamp_seconds{{{labels}}} 1700000070"),
     ] {
         assert!(shown.contains(&format!("{line}\n")), "{line} in {shown}");
@@ -86,7 +86,7 @@ fn pods_and_containers() {
 }
 
 #[test]
-fn images_by_what_keeps_them() {
+fn images_are_counted_by_what_keeps_them() {
     let shown = text();
     for line in [
         r#"nodewarden_images{state="removable"} 2"#,
@@ -101,7 +101,7 @@ fn images_by_what_keeps_them() {
 }
 
 #[test]
-fn images_that_could_not_be_asked_for_are_no_zero() {
+fn unknown_images_are_left_out_instead_of_zero() {
     let view = ImagesView { problem: "the runtime is away".into(), ..ImagesView::default() };
     assert_eq!(String::from_utf8(to_vec(|e| images::write(e, &view))).unwrap(), "");
     let none = String::from_utf8(to_vec(|e| images::write(e, &ImagesView::default()))).unwrap();
@@ -109,7 +109,7 @@ fn images_that_could_not_be_asked_for_are_no_zero() {
 }
 
 #[test]
-fn conditions_and_signals_each_once() {
+fn conditions_and_signals_are_written_once_each() {
     let shown = text();
     for line in [
         r#"nodewarden_node_condition{condition="DiskPressure"} 1"#,

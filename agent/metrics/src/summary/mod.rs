@@ -5,16 +5,17 @@
 //! `runtime.imageFs`, a pod's network interfaces (its traffic by cgroup is in `/metrics`), process counts.
 //! Page faults are the hierarchical count (the kubelet shows a pod's own cgroup's count, which on v1 is 0).
 
-pub mod rates;
-pub mod types;
+mod rates;
+mod types;
 
 use std::collections::HashMap;
 use std::time::SystemTime;
 
 pub use rates::Readings;
+pub use types::Summary;
 use types::{
     ContainerStats, CpuStats, FsStats, InterfaceStats, IoStats, MemoryStats, NetworkStats, NodeStats,
-    PodReference, PodStats, PsiData, PsiStats, RlimitStats, Summary, SwapStats, Time,
+    PodReference, PodStats, PsiData, PsiStats, RlimitStats, SwapStats, Time,
 };
 
 use super::rows::{Names, current, succeeds};

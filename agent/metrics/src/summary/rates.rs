@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use nodewarden_model::{Snapshot, Usage};
 
 /// Minimum time between two readings: a rate over a shorter time is noise.
-pub const MIN_WINDOW: Duration = Duration::from_secs(1);
+const MIN_WINDOW: Duration = Duration::from_secs(1);
 
 /// CPU time of a cgroup at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,7 +18,8 @@ struct Reading {
     usage_ns: u64,
 }
 
-/// CPU readings of an earlier snapshot.
+/// CPU readings of an earlier snapshot, of the node and of each cgroup. The default has none: no rate can be
+/// computed.
 #[derive(Debug, Clone, Default)]
 pub struct Readings {
     time: Option<SystemTime>,
@@ -27,7 +28,7 @@ pub struct Readings {
 }
 
 impl Readings {
-    /// The readings in `snapshot`.
+    /// The readings in `snapshot`; removed cgroups are left out.
     pub fn of(snapshot: &Snapshot) -> Self {
         let reading = |usage: &Usage, created| {
             Some(Reading { time: usage.time?, created, usage_ns: usage.cpu.as_ref()?.usage_ns })
@@ -44,7 +45,7 @@ impl Readings {
         }
     }
 
-    /// Whether `snapshot` is late enough to replace these readings.
+    /// Whether `snapshot` is at least a second later, so that it should replace these readings.
     pub fn stale(&self, snapshot: &Snapshot) -> bool {
         self.time.is_none_or(|before| match snapshot.time.duration_since(before) {
             Ok(window) => window >= MIN_WINDOW,

@@ -11,7 +11,7 @@ fn shown(snapshot: &Snapshot, before: &Readings) -> Value {
 }
 
 #[test]
-fn node_pod_and_container() {
+fn node_pods_and_containers_are_shown() {
     let answer = shown(&fixture::snapshot(2), &Readings::default());
     let node = &answer["node"];
     assert_eq!(node["nodeName"], "anchor");
@@ -43,7 +43,7 @@ fn node_pod_and_container() {
 }
 
 #[test]
-fn unknown_is_left_out() {
+fn unknown_values_are_left_out() {
     let mut snapshot = fixture::snapshot(1);
     snapshot.machine = Machine { node_name: "n".into(), ..Machine::default() };
     snapshot.groups.retain(|g| matches!(*g.identity, Identity::Root | Identity::Pod { .. }));
@@ -96,7 +96,7 @@ fn removed_and_replaced_containers_are_not_shown() {
 }
 
 #[test]
-fn only_cpu_and_memory() {
+fn only_cpu_memory_and_swap_are_shown_on_request() {
     let answer = summary(&fixture::snapshot(1), &Readings::default()).only_cpu_and_memory();
     let answer = serde_json::to_value(answer).unwrap();
     let keys: Vec<_> = answer["node"].as_object().unwrap().keys().collect();

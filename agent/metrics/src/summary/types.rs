@@ -1,191 +1,204 @@
-//! The JSON types of `/stats/summary`: `stats/v1alpha1` of k8s.io/kubelet, with the kubelet's keys. Unknown values
-//! are left out.
+//! The JSON types of `/stats/summary`: `stats/v1alpha1` of k8s.io/kubelet, with the kubelet's keys. Unknown
+//! values are left out.
 
 use serde::Serialize;
 
-/// The whole response.
+/// The whole response, for serialising to JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Summary {
-    pub node: NodeStats,
-    pub pods: Vec<PodStats>,
+    pub(super) node: NodeStats,
+    pub(super) pods: Vec<PodStats>,
 }
 
+/// The node as a whole, and the cgroups of the kubelet, the runtime and all pods.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct NodeStats {
-    pub node_name: String,
+pub(super) struct NodeStats {
+    pub(super) node_name: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub system_containers: Vec<ContainerStats>,
+    pub(super) system_containers: Vec<ContainerStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
+    pub(super) start_time: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<CpuStats>,
+    pub(super) cpu: Option<CpuStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryStats>,
+    pub(super) memory: Option<MemoryStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub io: Option<IoStats>,
+    pub(super) io: Option<IoStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub network: Option<NetworkStats>,
+    pub(super) network: Option<NetworkStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub fs: Option<FsStats>,
+    pub(super) fs: Option<FsStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rlimit: Option<RlimitStats>,
+    pub(super) rlimit: Option<RlimitStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap: Option<SwapStats>,
+    pub(super) swap: Option<SwapStats>,
 }
 
+/// One pod and its containers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct PodStats {
-    pub pod_ref: PodReference,
+pub(super) struct PodStats {
+    pub(super) pod_ref: PodReference,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
-    pub containers: Vec<ContainerStats>,
+    pub(super) start_time: Option<Time>,
+    pub(super) containers: Vec<ContainerStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<CpuStats>,
+    pub(super) cpu: Option<CpuStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryStats>,
+    pub(super) memory: Option<MemoryStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub io: Option<IoStats>,
+    pub(super) io: Option<IoStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap: Option<SwapStats>,
+    pub(super) swap: Option<SwapStats>,
 }
 
 /// Reference to a pod. Name and namespace are empty if the runtime did not report them; the uid is always set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct PodReference {
-    pub name: String,
-    pub namespace: String,
-    pub uid: String,
+pub(super) struct PodReference {
+    pub(super) name: String,
+    pub(super) namespace: String,
+    pub(super) uid: String,
 }
 
+/// One container, or one of the node's system containers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct ContainerStats {
-    pub name: String,
+pub(super) struct ContainerStats {
+    pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub start_time: Option<Time>,
+    pub(super) start_time: Option<Time>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu: Option<CpuStats>,
+    pub(super) cpu: Option<CpuStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory: Option<MemoryStats>,
+    pub(super) memory: Option<MemoryStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub io: Option<IoStats>,
+    pub(super) io: Option<IoStats>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap: Option<SwapStats>,
+    pub(super) swap: Option<SwapStats>,
 }
 
+/// CPU usage: a rate and a total.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct CpuStats {
-    pub time: Time,
+pub(super) struct CpuStats {
+    pub(super) time: Time,
     /// CPU usage in nanoseconds per second; absent without an earlier reading.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_nano_cores: Option<u64>,
-    pub usage_core_nano_seconds: u64,
+    pub(super) usage_nano_cores: Option<u64>,
+    /// CPU time since the cgroup was created, in nanoseconds.
+    pub(super) usage_core_nano_seconds: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<PsiStats>,
+    pub(super) psi: Option<PsiStats>,
 }
 
+/// Memory usage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct MemoryStats {
-    pub time: Time,
+pub(super) struct MemoryStats {
+    pub(super) time: Time,
     /// Limit − working set; left out without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub available_bytes: Option<u64>,
-    pub usage_bytes: u64,
-    pub working_set_bytes: u64,
+    pub(super) available_bytes: Option<u64>,
+    pub(super) usage_bytes: u64,
+    pub(super) working_set_bytes: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rss_bytes: Option<u64>,
+    pub(super) rss_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub page_faults: Option<u64>,
+    pub(super) page_faults: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub major_page_faults: Option<u64>,
+    pub(super) major_page_faults: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<PsiStats>,
+    pub(super) psi: Option<PsiStats>,
 }
 
+/// Pressure stall information of I/O.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct IoStats {
-    pub time: Time,
+pub(super) struct IoStats {
+    pub(super) time: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub psi: Option<PsiStats>,
+    pub(super) psi: Option<PsiStats>,
 }
 
+/// Swap usage.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct SwapStats {
-    pub time: Time,
+pub(super) struct SwapStats {
+    pub(super) time: Time,
+    /// Swap limit − swap in use; left out without a limit.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub swap_available_bytes: Option<u64>,
-    pub swap_usage_bytes: u64,
+    pub(super) swap_available_bytes: Option<u64>,
+    pub(super) swap_usage_bytes: u64,
 }
 
+/// Pressure stall information of one resource.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct PsiStats {
+pub(super) struct PsiStats {
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub full: Option<PsiData>,
-    pub some: PsiData,
+    pub(super) full: Option<PsiData>,
+    pub(super) some: PsiData,
 }
 
-/// Total in nanoseconds, averages in percent.
+/// One line of a PSI file: total in nanoseconds, averages in percent.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct PsiData {
-    pub total: u64,
-    pub avg10: f64,
-    pub avg60: f64,
-    pub avg300: f64,
+pub(super) struct PsiData {
+    pub(super) total: u64,
+    pub(super) avg10: f64,
+    pub(super) avg60: f64,
+    pub(super) avg300: f64,
 }
 
 /// Network usage. As in the kubelet, the default interface's figures are repeated outside the list; its name is empty
 /// if there is none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct NetworkStats {
-    pub time: Time,
+pub(super) struct NetworkStats {
+    pub(super) time: Time,
     #[serde(flatten)]
-    pub default: InterfaceStats,
-    pub interfaces: Vec<InterfaceStats>,
+    pub(super) default: InterfaceStats,
+    pub(super) interfaces: Vec<InterfaceStats>,
 }
 
+/// Totals of one network interface of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct InterfaceStats {
-    pub name: String,
+pub(super) struct InterfaceStats {
+    pub(super) name: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rx_bytes: Option<u64>,
+    pub(super) rx_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub rx_errors: Option<u64>,
+    pub(super) rx_errors: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tx_bytes: Option<u64>,
+    pub(super) tx_bytes: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub tx_errors: Option<u64>,
+    pub(super) tx_errors: Option<u64>,
 }
 
+/// The root file system.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct FsStats {
-    pub time: Time,
-    pub available_bytes: u64,
-    pub capacity_bytes: u64,
-    pub used_bytes: u64,
-    pub inodes_free: u64,
-    pub inodes: u64,
-    pub inodes_used: u64,
+pub(super) struct FsStats {
+    pub(super) time: Time,
+    pub(super) available_bytes: u64,
+    pub(super) capacity_bytes: u64,
+    pub(super) used_bytes: u64,
+    pub(super) inodes_free: u64,
+    pub(super) inodes: u64,
+    pub(super) inodes_used: u64,
 }
 
+/// Process ids: the maximum, and how many are in use.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct RlimitStats {
-    pub time: Time,
+pub(super) struct RlimitStats {
+    pub(super) time: Time,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub maxpid: Option<u64>,
+    pub(super) maxpid: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub curproc: Option<u64>,
+    pub(super) curproc: Option<u64>,
 }
 
 /// A `metav1.Time`: RFC 3339 in UTC, whole seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Time(pub jiff::Timestamp);
+pub(super) struct Time(pub(super) jiff::Timestamp);
 
 impl Serialize for Time {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

@@ -29,17 +29,19 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         Program::at("block_rq_issue", "block_rq_issue"),
         Program::at("block_rq_complete", "block_rq_complete"),
     ],
-    // Requests that can be under way at once; more than that push out the oldest.
+    // Requests under way at once; beyond that the oldest ones are forgotten.
     tables: &[("REQUESTS", 8192)],
     families: FAMILIES,
     put,
     ..TopicSpec::EMPTY
 };
 
-/// Device time of block requests (issue to completion).
+/// Device time of block requests, from issue to completion.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct BlockCounters {
+    /// Requests that read.
     pub read: Log2Histogram,
+    /// Requests that write.
     pub write: Log2Histogram,
 }
 
@@ -52,8 +54,8 @@ impl BlockCounters {
 }
 
 impl BlockCounters {
-    /// With one value for all that have nothing.
-    pub fn shared(self) -> Arc<Self> {
+    /// These counters in an `Arc`; all empty ones share one value.
+    pub(super) fn shared(self) -> Arc<Self> {
         static NOTHING: LazyLock<Arc<BlockCounters>> = LazyLock::new(Arc::default);
         if self == **NOTHING { NOTHING.clone() } else { Arc::new(self) }
     }

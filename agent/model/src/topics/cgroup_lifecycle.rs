@@ -1,5 +1,5 @@
-//! Topic cgroup: cgroups that come and go, are populated and emptied, and processes moved between them. Its
-//! events change which cgroups are known, see `nodewarden_observer::registry`.
+//! Topic cgroup: cgroups that are created, removed, populated and emptied, and processes moved between them.
+//! Its events change which cgroups are known, see `nodewarden_observer::registry`.
 
 use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID, TASK_COMM, TASK_TGID};
 use super::spec::{Program, TopicSpec, field};

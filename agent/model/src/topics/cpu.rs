@@ -1,4 +1,4 @@
-//! Topic cpu: time on CPU, waits for a CPU, switches.
+//! Topic cpu: time on CPU, waits for a CPU, context switches.
 
 use nodewarden_ebpf_abi::Space;
 use nodewarden_proto::nodewarden::v1 as proto;
@@ -30,15 +30,16 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     ..TopicSpec::EMPTY
 };
 
-/// What the tasks of a cgroup had of the CPUs.
+/// How the tasks of a cgroup used the CPUs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CpuCounters {
+    /// Nanoseconds that tasks ran on a CPU.
     pub on_cpu_ns: u64,
     /// Time spent runnable but waiting for a CPU, one value each time a task got one.
     pub wait: Log2Histogram,
-    /// The task gave the CPU up itself (blocked, slept, exited).
+    /// Switches at which the task gave up the CPU itself (blocked, slept, exited).
     pub voluntary_switches: u64,
-    /// The task was still runnable when it lost the CPU.
+    /// Switches at which the task was still runnable.
     pub preempted_switches: u64,
 }
 

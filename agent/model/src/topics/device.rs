@@ -1,4 +1,4 @@
-//! Topic device: accesses to devices that were not given to the pod. Its program is attached where device
+//! Topic device: accesses to devices that were not allocated to the pod. Its program is attached where device
 //! plugins are in use, and its counters are by pod and device, not by cgroup: see
 //! `nodewarden_machine::ebpf::DeviceTables`.
 
@@ -29,26 +29,28 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     ..TopicSpec::EMPTY
 };
 
-/// Accesses to a device that was not given to the pod.
+/// Accesses of a process to a device that was not allocated to its pod.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeviceAccess {
     /// The process, by its number in the machine's first pid namespace.
     pub pid: u32,
+    /// The process's command name.
     pub command: String,
     /// Type, major and minor number: `c 10:229`.
     pub device: String,
-    /// Where the machine has it, if it has; the pod may know it by another name.
+    /// The device node on the machine; empty if there is none. The pod may have it under another name.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// What was wanted: of `r` and `w`.
+    /// The kinds of access that were wanted: `r`, `w` or `rw`.
     pub access: String,
+    /// What the agent's policy did.
     pub verdict: DeviceVerdict,
-    /// The runtime's own rules had refused it before: it fails under any policy.
+    /// Whether the runtime's own rules had already refused the access: it fails under any policy.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub refused_by_runtime: bool,
-    /// Such accesses to this device by this pod since the last event of them, this one among them. There is
-    /// at most one event a second.
+    /// Number of such accesses to this device by this pod since the last event about them, including this
+    /// one. There is at most one event a second.
     pub count: u64,
 }
 
@@ -69,16 +71,16 @@ impl DeviceAccess {
     }
 }
 
-/// What became of an access by our own policy.
+/// What the agent's policy did about an access.
 #[derive(
     Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::EnumString, strum::IntoStaticStr,
 )]
 #[serde(rename_all = "camelCase")]
 #[strum(serialize_all = "camelCase")]
 pub enum DeviceVerdict {
-    /// Refused.
+    /// Refused it.
     Denied,
-    /// Allowed, and would be refused.
+    /// Allowed it because the policy only audits.
     Audited,
 }
 
@@ -88,7 +90,7 @@ impl DeviceVerdict {
         self.into()
     }
 
-    /// The verdict of a name; `None` for an unknown one.
+    /// The verdict with that name; `None` if there is none.
     pub fn parse(name: &str) -> Option<Self> {
         name.parse().ok()
     }
@@ -100,11 +102,10 @@ pub fn device_name(kind: u32, major: u32, minor: u32) -> String {
     format!("{kind} {major}:{minor}")
 }
 
-/// The event of a record, and the path of the process's cgroup. Where the machine has the device is left
-/// empty.
+/// The event of a record, and the path of the process's cgroup. The path of the device node is left empty.
 pub(super) fn event(r: &DeviceRecord, tree: &mut dyn Tree) -> (Arc<str>, Detail) {
     let space = r.header.space as usize;
-    // A cgroup that is gone already: at least its pod's is known.
+    // If the process's cgroup is removed already, at least its pod's is known.
     let known = tree.path(space, r.header.cgroup).or_else(|| tree.path(space, r.device.pod));
     let path = known.unwrap_or_else(|| tree.path_or_id(space, r.header.cgroup));
     let wants = |access: u32, letter| if r.wanted & access != 0 { letter } else { "" };

@@ -19,12 +19,16 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     ..TopicSpec::EMPTY
 };
 
-/// Packets with their headers.
+/// IP packets of the sockets of a cgroup, and their bytes including the IP headers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct NetworkCounters {
+    /// Bytes received.
     pub rx_bytes: u64,
+    /// Packets received.
     pub rx_packets: u64,
+    /// Bytes sent.
     pub tx_bytes: u64,
+    /// Packets sent.
     pub tx_packets: u64,
 }
 

@@ -76,34 +76,43 @@ pub(super) fn read(cells: &impl CellReader, slot: u32, counters: &mut KernelCoun
 pub enum LimitScope {
     /// A memory cgroup reached its limit.
     Cgroup,
-    /// The node ran out.
+    /// The node ran out of memory.
     Global,
-    /// This kernel does not let it be known.
+    /// This kernel does not let the programs find out.
     Unknown,
 }
 
-/// One victim of the OOM killer.
+/// A process that the OOM killer killed.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OomKill {
+    /// The victim, by its number in the machine's first pid namespace.
     pub pid: u32,
+    /// The victim's command name.
     pub command: String,
-    /// Memory at death in bytes.
+    /// Virtual memory of the victim when it was killed, in bytes.
     pub total_vm_bytes: u64,
+    /// Resident anonymous memory of the victim, in bytes.
     pub anon_rss_bytes: u64,
+    /// Resident file pages of the victim, in bytes.
     pub file_rss_bytes: u64,
+    /// Resident shared memory (tmpfs, System V) of the victim, in bytes.
     pub shmem_rss_bytes: u64,
+    /// The victim's `oom_score_adj`, -1000…1000.
     pub oom_score_adj: i32,
+    /// Where the memory ran out.
     pub scope: LimitScope,
-    /// Which cgroup's limit was reached; empty for a global OOM or when unknown.
+    /// The cgroup whose limit was reached; empty for a global OOM or when unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub limit_cgroup: String,
-    /// That limit in bytes.
+    /// That limit in bytes; `None` when there is no such cgroup.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub limit_bytes: Option<u64>,
-    /// The task whose allocation ran out, and its cgroup.
+    /// The process whose allocation failed.
     pub trigger_pid: u32,
+    /// Its command name.
     pub trigger_command: String,
+    /// Path of its memory cgroup; empty when unknown.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub trigger_cgroup: String,
 }

@@ -1,4 +1,5 @@
-//! Topic process: processes that start, execute programs and end; an event for each that ended abnormally.
+//! Topic process: processes that start, execute programs and end, and an event for each that ended
+//! abnormally.
 
 use std::sync::Arc;
 
@@ -56,13 +57,16 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     ..TopicSpec::EMPTY
 };
 
-/// Processes (thread groups), not threads.
+/// Counts of processes (thread groups), not of threads.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcessCounters {
+    /// Processes that were started by processes of this cgroup.
     pub forks: u64,
+    /// Programs that were executed.
     pub execs: u64,
+    /// Processes that ended.
     pub exits: u64,
-    /// Of the exits, those by a signal.
+    /// Those of `exits` that ended by a signal.
     pub signal_exits: u64,
 }
 
@@ -144,17 +148,20 @@ fn put(counters: &KernelCounters, out: &mut proto::Cgroup) {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Exit {
+    /// Its number in the machine's first pid namespace.
     pub pid: u32,
     /// Its number in its own pid namespace.
     pub namespace_pid: u32,
+    /// Its command name.
     pub command: String,
-    /// Exit code, 0 when it died by a signal.
+    /// Exit code; 0 when a signal ended it.
     pub code: u32,
-    /// Signal number, 0 when it exited itself.
+    /// Signal number; 0 when it exited itself.
     pub signal: u32,
-    /// The first process of its cgroup: its parent lives in another one. A command that the runtime runs in
-    /// the container has its parent elsewhere too; it is recognised by process 1 of its pid namespace, which
-    /// lives in the same cgroup. Where containers share a pid namespace such commands count as main ones.
+    /// Whether it was the first process of its cgroup: its parent lives in another one. A command that the
+    /// runtime runs in the container also has its parent elsewhere; it is recognised by process 1 of its pid
+    /// namespace, which lives in the same cgroup. Where containers share a pid namespace such commands count
+    /// as main processes.
     pub main: bool,
 }
 

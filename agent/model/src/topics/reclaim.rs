@@ -1,4 +1,4 @@
-//! Topic reclaim: tasks that had to wait while they freed memory themselves.
+//! Topic reclaim: tasks that stalled because they had to reclaim memory themselves.
 
 use nodewarden_ebpf_abi::{CellReader, GroupCell, Space};
 use nodewarden_proto::nodewarden::v1 as proto;
@@ -18,7 +18,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         Program::at("memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin"),
         Program::at("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end"),
     ],
-    // Reclaims that can be under way at once; more than that push out the oldest.
+    // Reclaims under way at once; beyond that the oldest ones are forgotten.
     tables: &[("RECLAIMS", 8192)],
     families: FAMILIES,
     put,
@@ -26,16 +26,20 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     ..TopicSpec::EMPTY
 };
 
-/// Reclaim done by tasks of this cgroup that had to wait for it.
+/// Memory reclaim by tasks of this cgroup that had to wait for it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ReclaimCounters {
-    /// Direct reclaim: the node ran short.
+    /// Direct reclaims: the node was short of memory.
     pub direct_count: u64,
+    /// Nanoseconds that tasks waited in direct reclaim.
     pub direct_stall_ns: u64,
+    /// Pages freed by direct reclaim.
     pub direct_pages: u64,
-    /// Memory-cgroup reclaim: a limit was reached.
+    /// Reclaims of a memory cgroup: a limit was reached.
     pub memcg_count: u64,
+    /// Nanoseconds that tasks waited in such reclaims.
     pub memcg_stall_ns: u64,
+    /// Pages freed by such reclaims.
     pub memcg_pages: u64,
 }
 

@@ -1,5 +1,5 @@
-//! What a topic is made of: what it needs of the kernel, its programs and tables, and how its counters are
-//! shown. Plain values; `machine::ebpf` loads and attaches by them.
+//! The constant description of a topic: what it needs of the kernel, its programs and tables, and how its
+//! counters are shown. Plain values, by which `machine::ebpf` loads and attaches the programs.
 
 use std::fmt;
 
@@ -9,32 +9,32 @@ use nodewarden_proto::nodewarden::v1 as proto;
 use super::KernelCounters;
 use crate::family::CgroupFamily;
 
-/// One topic.
+/// The constant description of one topic.
 pub struct TopicSpec {
     /// The name in status, metrics and configuration.
     pub name: &'static str,
-    /// The hierarchy whose cgroups it is about; `None` for all of them.
+    /// The hierarchy whose cgroups it counts; `None` for all of them.
     pub space: Option<Space>,
-    /// What the kernel must have: without one of them the topic is off.
+    /// What the kernel must have; if any of it is missing, the topic is off.
     pub needs: &'static [Need],
-    /// What the kernel may have: without it only a substitute of a program cannot be used.
+    /// What the kernel may have; if any of it is missing, only a substitute of a program cannot be used.
     pub wants: &'static [Need],
     /// Its programs, in the order in which they are attached.
     pub programs: &'static [Program],
-    /// Its tables other than arrays of cells, with how many entries each gets.
+    /// Its tables other than arrays of cells, with the number of entries of each.
     pub tables: &'static [(&'static str, u32)],
     /// Its metrics of each cgroup, in the order in which they are written.
     pub families: &'static [CgroupFamily],
-    /// Fills in its counters where they are sent over gRPC.
+    /// Sets its fields of the gRPC message.
     pub put: fn(&KernelCounters, &mut proto::Cgroup),
-    /// How many events it has counted: to show what fell to cgroups without counters of their own.
+    /// How many events it has counted, to show how many happened in cgroups without counters of their own.
     pub events: fn(&KernelCounters) -> u64,
-    /// Its programs are attached by a caller of their own and only where the configuration wants it.
+    /// Whether its programs are attached separately and only if the configuration asks for it.
     pub on_request: bool,
 }
 
 impl TopicSpec {
-    /// A topic without anything, to complete others.
+    /// A topic without anything, as a base for others.
     pub(super) const EMPTY: Self = Self {
         name: "",
         space: None,
@@ -49,20 +49,47 @@ impl TopicSpec {
     };
 }
 
-/// Something that the kernel's BTF must show, and the programs' global that gets its value.
+/// Something that the kernel's BTF must contain, and the global variable of the programs that receives its
+/// value.
 #[derive(Clone, Copy, Debug)]
 pub enum Need {
-    /// The offset of the first of `paths` (`struct.member.member…`) that exists: a field may have been
-    /// renamed.
-    Field { global: &'static str, paths: &'static [&'static str] },
+    /// The offset of the first of several paths that exists: a field may have been renamed.
+    Field {
+        /// The variable that receives the offset in bytes.
+        global: &'static str,
+        /// `struct.member.member…`, the current name first.
+        paths: &'static [&'static str],
+    },
     /// The size of a structure.
-    Size { global: &'static str, structure: &'static str },
+    Size {
+        /// The variable that receives the size in bytes.
+        global: &'static str,
+        /// The structure's name.
+        structure: &'static str,
+    },
     /// The offset of a process's first counter of resident pages, and the distance to the next.
-    RssCounters { offset: &'static str, stride: &'static str },
+    RssCounters {
+        /// The variable that receives the offset.
+        offset: &'static str,
+        /// The variable that receives the distance.
+        stride: &'static str,
+    },
     /// The index of a controller in `css_set.subsys`, by its kernel name.
-    Controller { global: &'static str, name: &'static str },
-    /// A tracepoint whose argument (counted from 1) is a pointer; `otherwise` says what is missing.
-    PointerArgument { tracepoint: &'static str, argument: usize, otherwise: &'static str },
+    Controller {
+        /// The variable that receives the index.
+        global: &'static str,
+        /// The kernel's name: `memory`.
+        name: &'static str,
+    },
+    /// A tracepoint with an argument that is a pointer. No variable receives anything.
+    PointerArgument {
+        /// The tracepoint's name, without its group.
+        tracepoint: &'static str,
+        /// The argument's number, counted from 1.
+        argument: usize,
+        /// What is missing if it is not a pointer, for the topic's reason in the status.
+        otherwise: &'static str,
+    },
 }
 
 /// A field that never had another name.
@@ -75,8 +102,9 @@ pub(super) const fn field(global: &'static str, paths: &'static [&'static str]) 
 pub enum Hook {
     /// A BTF tracepoint (kernel 5.5).
     Tracepoint(&'static str),
-    /// Packets of the sockets below the unified root (kernel 4.10; links since 5.7).
+    /// Packets that sockets below the unified root receive (kernel 4.10; links since 5.7).
     Ingress,
+    /// Packets that sockets below the unified root send.
     Egress,
     /// Opens of device nodes by processes below a cgroup (kernel 4.15; links since 5.7).
     Device,
@@ -93,13 +121,14 @@ impl fmt::Display for Hook {
     }
 }
 
-/// One program of the object.
+/// One program of the eBPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its name in the object.
     pub name: &'static str,
+    /// Where it is attached.
     pub hook: Hook,
-    /// The topic works without it.
+    /// Whether the topic works without it.
     pub optional: bool,
 }
 
@@ -109,7 +138,7 @@ impl Program {
         Self { name, hook, optional: false }
     }
 
-    /// The same at a tracepoint.
+    /// The same, attached at a tracepoint.
     pub const fn at(name: &'static str, tracepoint: &'static str) -> Self {
         Self::new(name, Hook::Tracepoint(tracepoint))
     }
