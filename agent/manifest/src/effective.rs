@@ -38,7 +38,7 @@ impl Pod {
     }
 
     /// The sum of the containers' limits, without the pod's own and the overhead.
-    pub fn containers_limits(&self) -> ResourceList {
+    pub(crate) fn containers_limits(&self) -> ResourceList {
         aggregate(&self.containers, &self.init_containers, |c| &c.resources.limits)
     }
 

@@ -1,6 +1,7 @@
 //! Expands `$(NAME)` in commands, arguments and variables (kubernetes third_party/forked/golang/expansion).
 
-/// Replaces references by their values; unknown references are kept, `$$` becomes `$`.
+/// Replaces each reference by the value that `value` returns for its name. References without a value are
+/// kept, and `$$` becomes `$`.
 pub fn expand(text: &str, value: impl Fn(&str) -> Option<String>) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text;
@@ -45,9 +46,9 @@ mod tests {
         }
     }
 
-    /// The cases of the kubelet's own table, and more.
+    /// The cases of the kubelet's own test, and more.
     #[test]
-    fn references() {
+    fn references_are_expanded_as_in_the_kubelet() {
         for (text, expanded) in [
             ("", ""),
             ("plain", "plain"),
@@ -83,7 +84,7 @@ mod tests {
         }
 
         #[test]
-        fn escaped_text_comes_out_as_it_was(text in "\\PC*") {
+        fn escaped_text_is_kept(text in "\\PC*") {
             prop_assert_eq!(expand(&text.replace('$', "$$"), known), text);
         }
     }

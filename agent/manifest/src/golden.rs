@@ -12,7 +12,7 @@ use super::{Pod, ResourceList, Resources};
 /// Reads a recording.
 pub(super) fn load<T: DeserializeOwned>(file: &str) -> Option<T> {
     nodewarden_testing::golden::load(file)
-        .map(|value| serde_json::from_value(value).expect("the recording's form"))
+        .map(|value| serde_json::from_value(value).expect("a recording of the expected form"))
 }
 
 type Amounts = BTreeMap<String, String>;
@@ -45,9 +45,9 @@ fn defaulted(pod: &Pod) -> BTreeMap<String, Defaulted> {
     all
 }
 
-/// Of one of the 500 the recorder wrote the defaults down after the overhead (20Mi) had been added to them three times:
-/// its `pod_requests`, taken before, has it once.
-fn unshare(pod: &str, recorded: &mut BTreeMap<String, Defaulted>) {
+/// Corrects a mistake of the recorder: for one of the 500 pods it recorded the defaults after the overhead (20Mi) had
+/// been added to them three times. Its `pod_requests`, recorded before, contains the overhead once.
+fn correct_recording(pod: &str, recorded: &mut BTreeMap<String, Defaulted>) {
     if let Some(memory) = recorded.get_mut("<pod>").and_then(|r| r.requests.get_mut("memory"))
         && (pod, memory.as_str()) == ("p19", "572Mi")
     {
@@ -55,16 +55,16 @@ fn unshare(pod: &str, recorded: &mut BTreeMap<String, Defaulted>) {
     }
 }
 
-/// The generated pods keep no rule of the API server but well-formed quantities, so they are read, not judged.
+/// The generated pods have well-formed quantities but break other rules of the API server, so they are not validated.
 #[test]
-fn pods() {
+fn resources_and_classes_are_those_of_the_kubelets_functions() {
     let Some(cases) = load::<Vec<Case>>("pods.json") else { return };
     assert!(!cases.is_empty());
     for case in cases {
         let pod = Pod::unchecked(case.pod).expect("quantities");
         let name = &pod.name;
         let mut recorded = case.defaulted_resources;
-        unshare(name, &mut recorded);
+        correct_recording(name, &mut recorded);
         assert_eq!(defaulted(&pod), recorded, "{name}: defaulted_resources");
         assert_eq!(pod.qos.to_string(), case.qos, "{name}: qos");
         assert_eq!(written(&pod.requests()), case.pod_requests, "{name}: pod_requests");
@@ -73,7 +73,7 @@ fn pods() {
 }
 
 #[test]
-fn recorded_pods() {
+fn classes_and_priorities_are_those_of_recorded_kubelets() {
     for file in
         ["kubelet-v1.json", "kubelet-v2-systemd.json", "kubelet-v2-cgroupfs.json", "kubelet-v2-memqos.json"]
     {

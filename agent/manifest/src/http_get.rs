@@ -1,4 +1,4 @@
-//! The action `httpGet` of a manifest.
+//! The action `httpGet` of a probe or lifecycle hook.
 
 use k8s_openapi::api::core::v1;
 
@@ -7,12 +7,15 @@ use crate::resolve_port;
 /// `httpGet` of a probe or lifecycle hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HttpGetAction {
+    /// HTTP unless the manifest sets HTTPS.
     pub scheme: Scheme,
-    /// `None` for the pod's address.
+    /// The host to connect to; `None` for the pod's address.
     pub host: Option<String>,
+    /// The port, resolved if the manifest gives the name of one of the container's ports.
     pub port: u16,
-    /// Path with query.
+    /// Path with query; may be empty or lack the leading slash.
     pub path: String,
+    /// Names and values in the order of the manifest; a name may occur several times.
     pub headers: Vec<(String, String)>,
 }
 
@@ -20,7 +23,9 @@ pub struct HttpGetAction {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Scheme {
+    /// Without TLS.
     Http,
+    /// With TLS.
     Https,
 }
 
@@ -39,11 +44,12 @@ impl HttpGetAction {
 }
 
 impl Scheme {
-    /// The name in a URL.
+    /// The name in a URL: `http` or `https`.
     pub fn name(self) -> &'static str {
         self.into()
     }
 
+    /// The port that a URL with this scheme may leave out: 80 or 443.
     pub fn default_port(self) -> u16 {
         match self {
             Self::Http => 80,

@@ -4,6 +4,8 @@
 //! - [`Pod::from_kubernetes`]: validates a pod and returns all problems, each with its field path.
 //! - [`Pod::requests`], [`Pod::limits`]: requests and limits of the whole pod, as in the scheduler and kubelet.
 
+#![deny(missing_docs)]
+
 mod container;
 mod defaults;
 pub mod dns_limits;
@@ -41,15 +43,15 @@ use k8s_openapi::api::core::v1::{self, PodSpec};
 
 pub use container::{Container, ContainerKind};
 pub use expansion::expand;
-pub use fields::{all, find, is_volume_field, subscript};
+pub use fields::{all, find, subscript};
 pub use grace::grace;
 pub use http_get::{HttpGetAction, Scheme};
-pub use ports::resolve_port;
-pub use priority::{SYSTEM_CLUSTER_CRITICAL, SYSTEM_CRITICAL_PRIORITY, SYSTEM_NODE_CRITICAL};
+pub(crate) use ports::resolve_port;
+pub use priority::SYSTEM_CRITICAL_PRIORITY;
 pub use probe::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec, host_port};
 pub use problem::Problem;
 pub use qos::QosClass;
-pub use quantity::{Format, Quantity, QuantityError, QuantityFault};
+pub use quantity::{Quantity, QuantityError, QuantityFault};
 pub use resources::{ResourceList, Resources};
 pub use signal::signal;
 pub use sysctl::dotted;
@@ -57,16 +59,23 @@ pub use sysctl::dotted;
 /// A valid pod with the API server's defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
+    /// `metadata.uid`; empty if the manifest has none (the source of the manifest then sets one).
     pub uid: String,
+    /// `metadata.namespace`, `default` if the manifest has none.
     pub namespace: String,
+    /// `metadata.name`.
     pub name: String,
+    /// `metadata.labels`.
     pub labels: BTreeMap<String, String>,
+    /// `metadata.annotations`.
     pub annotations: BTreeMap<String, String>,
     /// `spec.priority`, else that of the system class named in `spec.priorityClassName`, else 0.
     pub priority: i32,
+    /// The QoS class that follows from the resources.
     pub qos: QosClass,
     /// In the order of the manifest, including sidecars.
     pub init_containers: Vec<Container>,
+    /// In the order of the manifest.
     pub containers: Vec<Container>,
     /// `spec.overhead`.
     pub overhead: ResourceList,
@@ -80,7 +89,7 @@ impl Pod {
     /// Validates a pod by the API server's rules for identity and resources, and fills in the defaults.
     ///
     /// # Errors
-    /// All problems.
+    /// Every problem of the pod, each with the path of its field.
     pub fn from_kubernetes(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
         let (pod, mut problems) = read::read(pod);
         problems.extend(validate::problems(&pod, &problems));

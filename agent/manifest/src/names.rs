@@ -1,16 +1,20 @@
-//! Kinds of resource names in Kubernetes (pkg/apis/core/v1/helper, component-helpers/resource).
+//! Names of resources and their kinds in Kubernetes (pkg/apis/core/v1/helper, component-helpers/resource).
 
 use super::validate::is_qualified_name;
 
+/// CPU time, in CPUs.
 pub const CPU: &str = "cpu";
+/// Memory, in bytes.
 pub const MEMORY: &str = "memory";
+/// Local storage, in bytes.
 pub const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// Prefix of huge page resources, followed by the page size: `hugepages-2Mi`.
 pub const HUGEPAGES_PREFIX: &str = "hugepages-";
 /// Prefix of requests in resource quotas.
 const REQUESTS_PREFIX: &str = "requests.";
 
-pub fn is_hugepages(name: &str) -> bool {
+/// Whether it is a huge page resource.
+pub(crate) fn is_hugepages(name: &str) -> bool {
     name.starts_with(HUGEPAGES_PREFIX)
 }
 
@@ -19,8 +23,8 @@ pub(super) fn is_native(name: &str) -> bool {
     !name.contains('/') || name.contains("kubernetes.io/")
 }
 
-/// Whether it is an extended resource, as device plugins offer (`IsExtendedResourceName`): outside `kubernetes.io`,
-/// without the prefix of quotas, and still a valid name with that prefix.
+/// Whether it is an extended resource, as device plugins offer them (`IsExtendedResourceName`): outside
+/// `kubernetes.io`, without the prefix of quotas, and still a valid name with that prefix.
 pub fn is_extended(name: &str) -> bool {
     !is_native(name)
         && !name.starts_with(REQUESTS_PREFIX)

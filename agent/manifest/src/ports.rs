@@ -3,8 +3,9 @@
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 
-/// The number of a port given by number or by name of one of the container's ports (pkg/probe `ResolveContainerPort`).
-pub fn resolve_port(port: &IntOrString, container: &v1::Container) -> Option<u16> {
+/// The number of a port given by number or by name of one of the container's ports (pkg/probe
+/// `ResolveContainerPort`); `None` if there is no such port, or it is not 1 to 65535.
+pub(crate) fn resolve_port(port: &IntOrString, container: &v1::Container) -> Option<u16> {
     let number = match port {
         IntOrString::Int(number) => *number,
         IntOrString::String(name) => {

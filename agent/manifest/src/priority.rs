@@ -2,10 +2,10 @@
 
 use super::Pod;
 
-/// `system-cluster-critical`.
-pub const SYSTEM_CLUSTER_CRITICAL: &str = "system-cluster-critical";
-/// `system-node-critical`.
-pub const SYSTEM_NODE_CRITICAL: &str = "system-node-critical";
+/// The built-in priority class of pods that the cluster cannot do without.
+pub(crate) const SYSTEM_CLUSTER_CRITICAL: &str = "system-cluster-critical";
+/// The built-in priority class of pods that the node cannot do without.
+pub(crate) const SYSTEM_NODE_CRITICAL: &str = "system-node-critical";
 
 /// The minimum priority of critical pods (`scheduling.SystemCriticalPriority`).
 pub const SYSTEM_CRITICAL_PRIORITY: i32 = 2_000_000_000;

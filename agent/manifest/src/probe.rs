@@ -23,36 +23,46 @@ const DEFAULT_PERIOD: u32 = 10;
 const DEFAULT_SUCCESSES: u32 = 1;
 const DEFAULT_FAILURES: u32 = 3;
 
-/// One probe of a container.
+/// One probe of a container, with the defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProbeSpec {
+    /// Startup, readiness or liveness.
     pub kind: ProbeKind,
+    /// What a run does.
     pub handler: ProbeHandler,
     /// Time from the container's start to the first run.
     pub initial_delay: Duration,
+    /// A run that takes longer has failed.
     pub timeout: Duration,
+    /// Time from the begin of a run to the begin of the next.
     pub period: Duration,
-    /// Number of successes in a row for a success.
+    /// Number of consecutive successes after which the result is a success.
     pub success_threshold: u32,
-    /// Number of failures in a row for a failure.
+    /// Number of consecutive failures after which the result is a failure.
     pub failure_threshold: u32,
-    /// Grace period of a container killed because of this probe, instead of the pod's.
+    /// Grace period of a container that is killed because of this probe; `None` for the pod's.
     pub grace: Option<Duration>,
 }
 
 /// The action of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ProbeHandler {
+    /// Runs a command in the container, with references to variables expanded; exit code 0 is a success.
     Exec(Vec<String>),
+    /// Sends an HTTP request; a status of 200 to 399 is a success.
     HttpGet(HttpGetProbe),
+    /// Opens a TCP connection.
     TcpSocket {
-        /// `None` for the pod's address.
+        /// The host to connect to; `None` for the pod's address.
         host: Option<String>,
+        /// The port, resolved if the manifest gives a name.
         port: u16,
     },
+    /// Calls the gRPC health service at the pod's address.
     Grpc {
+        /// The port.
         port: u16,
-        /// Name of the service; empty for the server as a whole.
+        /// Name of the service to ask for; empty for the server as a whole.
         service: String,
     },
 }
@@ -111,6 +121,7 @@ impl ProbeHandler {
         Some(Self::Grpc { port, service: grpc.service.clone().unwrap_or_default() })
     }
 
+    /// The kind of the action.
     pub fn kind(&self) -> HandlerKind {
         match self {
             Self::Exec(_) => HandlerKind::Exec,

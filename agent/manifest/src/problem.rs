@@ -6,7 +6,7 @@
 pub struct Problem {
     /// Path of the field: `spec.containers[1].resources.limits[cpu]`.
     pub field: String,
-    /// The value; empty if it is missing.
+    /// The value found; empty if the field is missing.
     pub value: String,
     /// What is expected: `must be …`, `is required`.
     pub expected: String,

@@ -6,11 +6,14 @@ use super::names::{CPU, MEMORY, is_compute};
 use super::resources::add;
 use super::{Pod, ResourceList, Resources};
 
-/// QoS class of a pod.
+/// QoS class of a pod, displayed as in `status.qosClass`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum QosClass {
+    /// Every container has limits for CPU and memory, and requests equal to them.
     Guaranteed,
+    /// Some container has a request or limit for CPU or memory, but the pod is not Guaranteed.
     Burstable,
+    /// No container has a request or limit for CPU or memory.
     BestEffort,
 }
 

@@ -10,11 +10,14 @@ pub type ResourceList = BTreeMap<String, Quantity>;
 /// Requests and limits of a container or pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Resources {
+    /// What is reserved for it, by resource.
     pub requests: ResourceList,
+    /// What it may use at most, by resource.
     pub limits: ResourceList,
 }
 
 impl Resources {
+    /// Whether it has neither requests nor limits.
     pub fn is_empty(&self) -> bool {
         self.requests.is_empty() && self.limits.is_empty()
     }

@@ -1,5 +1,5 @@
-//! `lifecycle.stopSignal` in CRI's numbers (KEP-4960), which are an enumeration of its own: alphabetical, then the
-//! real-time ones.
+//! `lifecycle.stopSignal` in CRI's numbers (KEP-4960). They differ from the kernel's: alphabetical by name,
+//! then the real-time signals.
 
 const NAMES: [&str; 35] = [
     "SIGABRT",
@@ -38,11 +38,11 @@ const NAMES: [&str; 35] = [
     "SIGXFSZ",
     "SIGRTMIN",
 ];
-/// `SIGRTMIN` is the last of the names; 15 follow it, and then 14 before `SIGRTMAX`.
+/// `SIGRTMIN` is the last of the names; `SIGRTMIN+1` to `SIGRTMIN+15` follow it, then `SIGRTMAX-14` to `SIGRTMAX`.
 const RTMIN: i32 = 35;
 const RTMAX: i32 = 65;
 
-/// The number of a signal, if Kubernetes knows it.
+/// CRI's number of a signal with that name; `None` if Kubernetes does not know it.
 pub fn signal(name: &str) -> Option<i32> {
     let offset = |text: &str, most: i32| {
         let number: i32 = text.parse().ok()?;
@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_of_cri() {
+    fn numbers_are_those_of_cri() {
         for (name, number) in [
             ("SIGHUP", cri::Signal::Sighup),
             ("SIGINT", cri::Signal::Sigint),

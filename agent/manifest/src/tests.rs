@@ -1,4 +1,4 @@
-//! Defaults, totals and the class: what the recordings have no case of, and what holds for every pod.
+//! Defaults, totals and the class: cases that the recordings do not contain, and properties of every pod.
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::names::{CPU, MEMORY, is_compute};
+use super::priority::{SYSTEM_CLUSTER_CRITICAL, SYSTEM_NODE_CRITICAL};
 use super::resources::add;
 use super::*;
 
@@ -21,7 +22,7 @@ fn written(list: &ResourceList) -> String {
 }
 
 #[test]
-fn starting_may_take_more_than_running() {
+fn init_containers_may_need_more_than_running_containers() {
     let request = |name: &str, cpu: &str, always: bool| {
         let policy = if always { json!("Always") } else { Value::Null };
         json!({"name": name, "restartPolicy": policy, "resources": {"requests": {"cpu": cpu}, "limits": {"cpu": cpu}}})
@@ -44,7 +45,7 @@ fn starting_may_take_more_than_running() {
 }
 
 #[test]
-fn overhead_adds_to_limits_that_are_there() {
+fn overhead_is_added_to_existing_limits() {
     let pod = read(json!({
         "overhead": {"cpu": "50m", "memory": "10Mi", "ephemeral-storage": "1Gi"},
         "containers": [{"name": "c", "resources": {"limits": {"cpu": "1", "memory": "0"}}}],
@@ -54,7 +55,7 @@ fn overhead_adds_to_limits_that_are_there() {
 }
 
 #[test]
-fn huge_pages_at_the_pod() {
+fn huge_pages_of_containers_are_defaults_of_the_pod() {
     let two = json!([
         {"name": "a", "resources": {"limits": {"cpu": "1", "hugepages-2Mi": "4Mi"}}},
         {"name": "b", "resources": {"limits": {"hugepages-2Mi": "2Mi", "hugepages-1Gi": "1Gi", "a.b/c": "1"}}},
@@ -74,7 +75,7 @@ fn huge_pages_at_the_pod() {
             format!("a.b/c=1 cpu=1 {pages} memory=1Gi"),
         ]
     );
-    // A request alone makes huge pages of the containers a limit of the pod, and that a request.
+    // With a request alone, the containers' huge pages become a limit of the pod, and that limit a request.
     assert_eq!(
         at_pod(json!({"requests": {"cpu": "2"}})),
         [
@@ -89,13 +90,13 @@ fn huge_pages_at_the_pod() {
         at_pod(json!({"requests": {"hugepages-2Mi": "8Mi", "hugepages-1Gi": "1Gi"}}))[..2],
         ["hugepages-1Gi=1Gi hugepages-2Mi=8Mi", ""]
     );
-    // Nothing said is nothing filled in.
+    // If the pod's own resources are empty, nothing is filled in.
     assert_eq!(at_pod(json!({}))[..2], ["", ""]);
 }
 
-/// The API server fills in first and rounds then.
+/// The API server fills in defaults first and rounds afterwards.
 #[test]
-fn defaults_are_of_what_was_written() {
+fn defaults_come_from_amounts_before_rounding() {
     let pod = read(json!({
         "resources": {"limits": {"cpu": "1"}},
         "containers": [
@@ -109,7 +110,7 @@ fn defaults_are_of_what_was_written() {
 }
 
 #[test]
-fn classes() {
+fn classes_follow_from_cpu_and_memory() {
     use QosClass::{BestEffort, Burstable, Guaranteed};
     let both = json!({"limits": {"cpu": "1", "memory": "1Gi"}});
     let class = |containers: &[&Value], own: Value| {
@@ -130,7 +131,7 @@ fn classes() {
     assert_eq!(class(&[&equal], null.clone()), Guaranteed);
     let zero = json!({"limits": {"cpu": "1", "memory": "1Gi"}, "requests": {"cpu": "0"}});
     assert_eq!(class(&[&zero], null.clone()), Burstable);
-    // The pod's own resources decide where the field is there at all.
+    // The pod's own resources decide if the field exists, even if it is empty.
     assert_eq!(class(&[&none], both.clone()), Guaranteed);
     assert_eq!(class(&[&both], json!({"limits": {"memory": "4Gi"}})), Burstable);
     assert_eq!(class(&[&both], none.clone()), BestEffort);
@@ -140,7 +141,7 @@ fn classes() {
 }
 
 #[test]
-fn priorities() {
+fn priorities_come_from_the_number_or_the_class() {
     let of = |spec: Value| {
         let pod = read(spec);
         (pod.priority, pod.is_critical(), pod.is_node_critical())
@@ -230,7 +231,7 @@ fn with_defaults(mut manifest: v1::Pod, pod: &Pod) -> v1::Pod {
 
 proptest! {
     #[test]
-    fn totals_cover_every_moment(manifest in pod()) {
+    fn totals_cover_every_stage_of_a_pod(manifest in pod()) {
         let pod = Pod::unchecked(manifest).unwrap();
         let mut running = ResourceList::new();
         let mut sidecars = ResourceList::new();
@@ -257,7 +258,7 @@ proptest! {
     }
 
     #[test]
-    fn classes_mean_what_they_say(manifest in pod()) {
+    fn classes_match_their_definitions(manifest in pod()) {
         let pod = Pod::unchecked(manifest.clone()).unwrap();
         let compute = |mut list: ResourceList| {
             list.retain(|name, quantity| is_compute(name) && quantity.is_positive());
@@ -292,7 +293,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pod_taken_is_within_its_limits(manifest in pod()) {
+    fn requests_of_a_valid_pod_are_within_its_limits(manifest in pod()) {
         let Ok(pod) = Pod::from_kubernetes(manifest) else { return Ok(()) };
         for container in pod.containers.iter().chain(&pod.init_containers) {
             let Resources { requests, limits } = &container.resources;

@@ -1,4 +1,4 @@
-//! Kinds of volumes that need no cluster.
+//! The kinds of volumes that this agent provides: those that need no cluster.
 
 use k8s_openapi::api::core::v1::{
     DownwardAPIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, Volume,
@@ -6,17 +6,20 @@ use k8s_openapi::api::core::v1::{
 
 use super::Quantity;
 
-/// Where a volume's content comes from.
+/// The source of a volume's content.
 #[derive(Debug, Clone, Copy)]
 pub enum Source<'a> {
-    /// None: the manifest names no source, which is this one (pkg/apis/core/v1 `SetDefaults_Volume`).
+    /// An empty directory of the pod. `None` if the manifest names no source, which means the same
+    /// (pkg/apis/core/v1 `SetDefaults_Volume`).
     EmptyDir(Option<&'a EmptyDirVolumeSource>),
+    /// A path of the node.
     HostPath(&'a HostPathVolumeSource),
+    /// Files with fields of the pod.
     DownwardApi(&'a DownwardAPIVolumeSource),
 }
 
 impl<'a> Source<'a> {
-    /// None for every other kind.
+    /// The source of a volume; `None` for every other kind.
     pub fn of(volume: &'a Volume) -> Option<Self> {
         if let Some(asked) = &volume.host_path {
             Some(Self::HostPath(asked))
@@ -29,28 +32,30 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether no container may write it.
+    /// Whether containers may only read it.
     pub fn is_read_only(self) -> bool {
         matches!(self, Self::DownwardApi(_))
     }
 
-    /// Whether it is made for the pod, who then owns it (the kubelet's attribute `Managed`).
+    /// Whether it is created for the pod and belongs to it (the kubelet's attribute `Managed`).
     pub fn is_managed(self) -> bool {
         !matches!(self, Self::HostPath(_))
     }
 }
 
-/// `emptyDir.medium`.
+/// `emptyDir.medium`: where the content is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Medium {
+    /// On the file system of the node's pod directories.
     Disk,
+    /// In a tmpfs.
     Memory,
-    /// Bytes of a page; none is the only size that the containers use.
+    /// In huge pages of this size in bytes; `None` for the only size that the pod's containers request.
     HugePages(Option<u64>),
 }
 
 impl Medium {
-    /// None for one that Kubernetes does not know.
+    /// The medium of a manifest; `None` for one that Kubernetes does not know.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "" => Some(Self::Disk),
@@ -64,8 +69,8 @@ impl Medium {
     }
 }
 
-/// Types that the API server takes.
-pub const HOST_PATH_TYPES: [&str; 8] =
+/// The values of `hostPath.type` that the API server accepts.
+pub(crate) const HOST_PATH_TYPES: [&str; 8] =
     ["", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice"];
 
 fn bare(name: &str) -> Volume {

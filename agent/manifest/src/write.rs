@@ -1,4 +1,4 @@
-//! Back to Kubernetes' types: what is kept on disk and shown as JSON.
+//! Converts back to Kubernetes' types, for keeping pods on disk and showing them as JSON.
 
 use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
@@ -7,7 +7,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use super::{Pod, ResourceList, Resources};
 
 impl Pod {
-    /// The pod as a manifest with its uid. [`Pod::from_kubernetes`] makes the same pod of it.
+    /// The pod as a manifest with its uid. [`Pod::from_kubernetes`] reads it as the same pod.
     pub fn to_kubernetes(&self) -> v1::Pod {
         v1::Pod { metadata: self.metadata(), spec: Some((*self.spec).clone()), status: None }
     }
@@ -27,7 +27,7 @@ impl Pod {
 }
 
 impl Resources {
-    /// With defaults, as Kubernetes writes quantities.
+    /// The resources with defaults, quantities in Kubernetes' canonical form.
     pub fn to_kubernetes(&self) -> v1::ResourceRequirements {
         v1::ResourceRequirements { claims: None, limits: list(&self.limits), requests: list(&self.requests) }
     }
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn comes_back_the_same() {
+    fn a_written_pod_is_read_as_the_same_pod() {
         let manifest = json!({
             "metadata": {"name": "p", "uid": "u-1", "labels": {"a": "b"}, "annotations": {"c": "d"}},
             "spec": {
@@ -58,13 +58,13 @@ mod tests {
         let pod = Pod::from_kubernetes(serde_json::from_value(manifest).unwrap()).unwrap();
         let written = pod.to_kubernetes();
         assert_eq!(written.metadata.namespace.as_deref(), Some("default"));
-        // Through JSON as well: that is how it is kept.
+        // Also through JSON, in which it is kept on disk.
         let read = serde_json::from_value(serde_json::to_value(&written).unwrap()).unwrap();
         assert_eq!(Pod::from_kubernetes(read).unwrap(), pod);
     }
 
     #[test]
-    fn resources_have_their_defaults() {
+    fn resources_are_written_with_their_defaults() {
         let manifest = json!({"metadata": {"name": "p"}, "spec": {"containers": [
             {"name": "c", "image": "i", "resources": {"limits": {"cpu": "0.5"}}}, {"name": "d", "image": "i"}]}});
         let pod = Pod::from_kubernetes(serde_json::from_value(manifest).unwrap()).unwrap();

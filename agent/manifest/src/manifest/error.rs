@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use super::Problem;
 use super::decode::Mismatch;
 
-/// A document that is not a valid pod, and why. The caller adds the name of the file.
+/// A document that is not a valid pod, or an item of a list that is not. The caller adds the name of the
+/// file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("document {document}, line {line}: {fault}")]
 pub struct ManifestError {
@@ -13,22 +14,41 @@ pub struct ManifestError {
     pub document: usize,
     /// Line of the file, from 1: that of the first fault if known, else the first line of the document.
     pub line: usize,
+    /// What is wrong.
     pub fault: ManifestFault,
 }
 
+/// Why a document is not a valid pod.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ManifestFault {
-    /// Neither YAML nor JSON.
+    /// When the text is neither YAML nor JSON.
     #[error("{reason}")]
-    Syntax { reason: String },
-    /// A field has the wrong type.
+    Syntax {
+        /// The parser's message.
+        reason: String,
+    },
+    /// When a field has the wrong type.
     #[error("{field}: {reason}")]
-    Malformed { field: String, reason: String },
+    Malformed {
+        /// Path of the field.
+        field: String,
+        /// The parser's message.
+        reason: String,
+    },
+    /// When the object is of another kind than `v1/Pod`, `v1/PodList` or `v1/List`.
     #[error("apiVersion {api_version:?} and kind {kind:?} must be \"v1\" and \"Pod\", or a list of these")]
-    Kind { api_version: String, kind: String },
-    /// The problems, each with its line of the file.
+    Kind {
+        /// The object's `apiVersion`; empty if it has none.
+        api_version: String,
+        /// The object's `kind`; empty if it has none.
+        kind: String,
+    },
+    /// When the pod breaks rules of the API server.
     #[error("{}", joined(problems))]
-    Invalid { problems: Vec<(usize, Problem)> },
+    Invalid {
+        /// The problems, each with its line of the file.
+        problems: Vec<(usize, Problem)>,
+    },
 }
 
 impl From<Mismatch> for ManifestFault {

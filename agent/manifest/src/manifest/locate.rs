@@ -59,7 +59,7 @@ fn seek(document: &Document<'_>, path: &[Segment<'_>]) -> Option<usize> {
     line.filter(|line| found.get() && *line > 0)
 }
 
-/// A deserializer that fails at the end of its path.
+/// Visits a document and returns an error at the end of its path; the error has the position.
 #[derive(Clone, Copy)]
 struct FieldLocator<'a> {
     path: &'a [Segment<'a>],
@@ -67,14 +67,14 @@ struct FieldLocator<'a> {
 }
 
 impl FieldLocator<'_> {
-    fn here<E: Error>(self) -> E {
+    fn found<E: Error>(self) -> E {
         self.found.set(true);
-        E::custom("here")
+        E::custom("found")
     }
 
     /// A value without elements or fields: found if it is the end of the path.
     fn leaf<E: Error>(self) -> Result<(), E> {
-        if self.path.is_empty() { Err(self.here()) } else { Ok(()) }
+        if self.path.is_empty() { Err(self.found()) } else { Ok(()) }
     }
 }
 
@@ -127,7 +127,7 @@ impl<'de> Visitor<'de> for FieldLocator<'_> {
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<(), A::Error> {
         let index = match self.path.first() {
-            None => return Err(self.here()),
+            None => return Err(self.found()),
             Some(Segment::Index(index)) => Some(*index),
             Some(Segment::Key(_)) => None,
         };
@@ -146,7 +146,7 @@ impl<'de> Visitor<'de> for FieldLocator<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<(), A::Error> {
         if self.path.is_empty() {
-            return Err(self.here());
+            return Err(self.found());
         }
         while let Some(wanted) = map.next_key_seed(Key(self))? {
             if wanted {
@@ -159,7 +159,7 @@ impl<'de> Visitor<'de> for FieldLocator<'_> {
     }
 }
 
-/// Compares a key with the path; fails at the last key, because its value may begin on another line.
+/// Compares a key with the path; returns the error at the last key, because its value may begin on another line.
 struct Key<'a>(FieldLocator<'a>);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {
@@ -179,7 +179,7 @@ impl Visitor<'_> for Key<'_> {
 
     fn visit_str<E: Error>(self, key: &str) -> Result<bool, E> {
         match self.0.path {
-            [Segment::Key(wanted)] if *wanted == key => Err(self.0.here()),
+            [Segment::Key(wanted)] if *wanted == key => Err(self.0.found()),
             [Segment::Key(wanted), ..] => Ok(*wanted == key),
             // Digits in brackets may also be a key.
             [Segment::Index(wanted), ..] => Ok(wanted.to_string() == key),
@@ -215,7 +215,7 @@ spec:
     }
 
     #[test]
-    fn paths() {
+    fn paths_are_split_into_keys_and_indexes() {
         use Segment::{Index, Key};
         assert_eq!(
             segments("spec.containers[10].resources.limits[a.b/c]"),
@@ -229,7 +229,7 @@ spec:
     }
 
     #[test]
-    fn lines_of_yaml() {
+    fn fields_of_yaml_have_their_lines() {
         for (field, line) in [
             ("apiVersion", 2),
             ("metadata", 3),
@@ -255,7 +255,7 @@ spec:
     }
 
     #[test]
-    fn lines_of_json() {
+    fn fields_of_json_have_their_lines() {
         let json = "{\"metadata\":\n {\"name\": \"x\"},\n \"spec\": {\"containers\": [\n {\"name\": \"a\"},\n {\n  \"name\": 5}]}}";
         for (field, line) in [
             ("metadata", 1),

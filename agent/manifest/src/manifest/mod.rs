@@ -18,10 +18,11 @@ use decode::{Mismatch, decode};
 use split::{Document, split};
 
 /// Maximum number of bytes parsed to find the lines of a document's problems; further problems get the document's line.
-const LOOKED_THROUGH: usize = 4 << 20;
+const MAX_BYTES_PARSED: usize = 4 << 20;
 
-/// The pods of a file in order, unchanged: without a uid if the manifest has none. An invalid document does not affect
-/// the others. Empty documents are skipped, as in the kubelet.
+/// The pods of a file in order, unchanged: without a uid if the manifest has none. A document or item of a
+/// list that is not a valid pod is an error in its place and does not affect the others. Empty documents are
+/// skipped, as in the kubelet.
 pub fn parse(text: &str) -> Vec<Result<Pod, ManifestError>> {
     let mut pods = Vec::new();
     for (index, document) in split(text).into_iter().enumerate() {
@@ -63,7 +64,7 @@ fn pods_of(document: &Document<'_>) -> Vec<Found> {
     };
     match (head.api_version.as_str(), head.kind.as_str()) {
         ("v1", "Pod") => match decode::<v1::Pod>(document) {
-            Ok(pod) => vec![judged(pod, "", document)],
+            Ok(pod) => vec![validated(pod, "", document)],
             Err(mismatch) => failed(mismatch),
         },
         ("v1", "PodList" | "List") => match decode::<List>(document) {
@@ -82,11 +83,11 @@ fn pods_of(document: &Document<'_>) -> Vec<Found> {
 /// An item of a list; without a kind it is taken as a pod.
 fn item(index: usize, value: Value, document: &Document<'_>) -> Found {
     let place = format!("items[{index}]");
-    let said = |key, default: &str| match value.get(key) {
-        Some(Value::String(said)) if !said.is_empty() => said.clone(),
+    let field = |key, default: &str| match value.get(key) {
+        Some(Value::String(text)) if !text.is_empty() => text.clone(),
         _ => default.to_owned(),
     };
-    let (api_version, kind) = (said("apiVersion", "v1"), said("kind", "Pod"));
+    let (api_version, kind) = (field("apiVersion", "v1"), field("kind", "Pod"));
     if (api_version.as_str(), kind.as_str()) != ("v1", "Pod") {
         return Err((locate::line(document, &place), ManifestFault::Kind { api_version, kind }));
     }
@@ -98,12 +99,12 @@ fn item(index: usize, value: Value, document: &Document<'_>) -> Found {
         let line = locate::line(document, &field);
         (line, ManifestFault::Malformed { field, reason: error.inner().to_string() })
     })?;
-    judged(pod, &format!("{place}."), document)
+    validated(pod, &format!("{place}."), document)
 }
 
-fn judged(pod: v1::Pod, place: &str, document: &Document<'_>) -> Found {
+fn validated(pod: v1::Pod, place: &str, document: &Document<'_>) -> Found {
     Pod::from_kubernetes(pod).map_err(|problems| {
-        let located = LOOKED_THROUGH / document.text.len().max(1);
+        let located = MAX_BYTES_PARSED / document.text.len().max(1);
         let at = |(index, problem)| {
             let Problem { field, value, expected } = problem;
             let field = format!("{place}{field}");

@@ -26,7 +26,7 @@ fn check(text: &str, expected: &[&str]) {
 }
 
 #[test]
-fn documents() {
+fn documents_are_split_as_in_yaml_and_json() {
     let (a, b) = (pod("a"), pod("b"));
     check("", &[]);
     check("# nothing\n---\n...\n---   # nor here\n\n", &[]);
@@ -41,7 +41,7 @@ fn documents() {
         &["x", "y", "z", "a"],
     );
     check(&json_pod("a").replace('{', "{\n\t").replace(',', ",\n\t"), &["a"]);
-    // JSON but for what YAML allows beyond it.
+    // JSON with a comma at the end of a list, which only YAML allows.
     check(&json_pod("a").replace(r#"}]}}"#, "},]}}"), &["a"]);
     check(&format!("{} # a comment\n", json_pod("a")), &["a"]);
     check(
@@ -53,7 +53,7 @@ fn documents() {
 }
 
 #[test]
-fn lists() {
+fn items_of_lists_are_pods() {
     let list = |kind: &str, items: &str| format!("apiVersion: v1\nkind: {kind}\nitems: [{items}]\n");
     check(&list("List", &format!("{}, {}", json_pod("a"), json_pod("b"))), &["a", "b"]);
     check(&list("PodList", "{metadata: {name: a}, spec: {containers: [{name: c, image: i}]}}"), &["a"]);
@@ -77,7 +77,7 @@ fn lists() {
 }
 
 #[test]
-fn faults_and_their_places() {
+fn faults_name_their_document_line_and_field() {
     let a = pod("a");
     check(
         &format!("{a}---\napiVersion: apps/v1\nkind: Deployment\n---\n{a}"),
@@ -149,7 +149,7 @@ fn every_problem_has_its_line() {
 
 /// Finding the lines of many problems takes bounded time.
 #[test]
-fn many_problems_of_a_long_manifest() {
+fn many_problems_of_a_long_manifest_are_located_in_bounded_time() {
     let containers: String = (0..4000).map(|n| format!("  - name: C{n}\n")).collect();
     let text =
         format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nspec:\n  containers:\n{containers}");
@@ -159,7 +159,7 @@ fn many_problems_of_a_long_manifest() {
 }
 
 #[test]
-fn numbers_anchors_and_what_a_pod_keeps() {
+fn numbers_and_anchors_are_read() {
     let text = "
 apiVersion: v1
 kind: Pod
@@ -183,7 +183,7 @@ spec:
 }
 
 #[test]
-fn what_would_take_all_memory_is_refused() {
+fn documents_that_would_need_all_memory_are_refused() {
     let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x]\n".to_owned();
     for n in 1..12 {
         let refs = vec![format!("*a{}", n - 1); 9].join(",");
@@ -211,7 +211,7 @@ proptest::proptest! {
 
 /// A file that is read while it is being written.
 #[test]
-fn a_text_that_ends_too_early() {
+fn a_text_that_ends_too_early_is_no_pod() {
     let full =
         "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec: {containers: [{name: c, image: 'i'}]}\n";
     for text in [full.to_owned(), json_pod("a") + "\n", format!("# <<\n{full}")] {

@@ -5,7 +5,8 @@ use std::fmt;
 use super::{HttpGetProbe, ProbeHandler, ProbeSpec};
 
 impl ProbeSpec {
-    /// `http-get http://:8080/x delay=0s timeout=1s period=10s #success=1 #failure=3`.
+    /// All settings in one line: `http-get http://:8080/x delay=0s timeout=1s period=10s #success=1
+    /// #failure=3`.
     pub fn describe(&self) -> String {
         format!(
             "{} delay={}s timeout={}s period={}s #success={} #failure={}",

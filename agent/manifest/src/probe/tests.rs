@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::Container;
 use super::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec};
 use crate::Scheme;
 
-/// A container with these fields (YAML, flow style), held to no rule.
+/// A container with these fields (YAML, flow style), without validation.
 fn container(fields: &str) -> Container {
     let ports = "ports: [{name: web, containerPort: 8080}, {name: '81', containerPort: 9}]";
     let value: serde_json::Value =
@@ -30,9 +30,9 @@ const fn secs(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
 }
 
-/// Every number with its default, its minimum, below that, and above.
+/// For every number: the default, the minimum, a value below it and one above it.
 #[test]
-fn numbers() {
+fn numbers_have_the_api_servers_defaults_and_minimums() {
     type Change = fn(&mut ProbeSpec);
     let cases: &[(&str, Change)] = &[
         ("", |_| {}),
@@ -80,7 +80,7 @@ fn numbers() {
 }
 
 #[test]
-fn kinds_in_their_order() {
+fn probes_are_in_the_order_of_kinds() {
     let all = "livenessProbe: {tcpSocket: {port: 3}}, readinessProbe: {tcpSocket: {port: 2}}, startupProbe: {tcpSocket: {port: 1}}";
     let specs = ProbeSpec::of(&container(all));
     assert_eq!(specs.iter().map(|spec| spec.kind).collect::<Vec<_>>(), ProbeKind::ALL);
@@ -88,9 +88,9 @@ fn kinds_in_their_order() {
         assert_eq!(spec.handler, ProbeHandler::TcpSocket { host: None, port });
     }
     assert_eq!(ProbeSpec::of(&container("image: i")), []);
-    // Without a handler, or a port, there is nothing to ask.
+    // Without a handler or a known port there is no probe.
     assert_eq!(ProbeSpec::of(&container("livenessProbe: {periodSeconds: 1}")), []);
-    for port in ["nobody", "0", "-1", "65536"] {
+    for port in ["unknown", "0", "-1", "65536"] {
         for handler in ["httpGet", "tcpSocket"] {
             assert_eq!(
                 ProbeSpec::of(&container(&format!("livenessProbe: {{{handler}: {{port: {port}}}}}"))),
@@ -102,11 +102,11 @@ fn kinds_in_their_order() {
 }
 
 #[test]
-fn commands() {
+fn commands_are_expanded() {
     let exec = |command: &[&str]| ProbeHandler::Exec(command.iter().map(ToString::to_string).collect());
     assert_eq!(handler("exec: {command: [cat, /tmp/x]}"), exec(&["cat", "/tmp/x"]));
     assert_eq!(handler("exec: {}"), exec(&[]));
-    // What the manifest sets is put in, as it is written there.
+    // Literal values of the manifest are inserted unchanged.
     let env = r#"env: [{name: A, value: no}, {name: A, value: "1"}, {name: B, value: $(A)}, {name: C, valueFrom: {fieldRef: {fieldPath: metadata.name}}}]"#;
     let spec =
         only(&format!("{env}, livenessProbe: {{exec: {{command: [$(A), $(B)x, '-$(C)-', $(D), $$(A)]}}}}"));
@@ -115,14 +115,14 @@ fn commands() {
 }
 
 #[test]
-fn requests() {
+fn http_requests_are_read() {
     let default =
         HttpGetProbe { scheme: Scheme::Http, host: None, port: 80, path: String::new(), headers: Vec::new() };
     let cases = [
         ("port: 80", default.clone()),
         ("port: 80, host: '', path: '', scheme: '', httpHeaders: []", default.clone()),
         ("port: web", HttpGetProbe { port: 8080, ..default.clone() }),
-        // A name goes before digits in quotes.
+        // A port's name takes precedence over digits in quotes.
         ("port: '80'", default.clone()),
         ("port: '81'", HttpGetProbe { port: 9, ..default.clone() }),
         ("port: 80, scheme: HTTP", default.clone()),
@@ -143,7 +143,7 @@ fn requests() {
 }
 
 #[test]
-fn sockets_and_services() {
+fn sockets_and_grpc_services_are_read() {
     let tcp = |host: Option<&str>, port| ProbeHandler::TcpSocket { host: host.map(Into::into), port };
     let grpc = |port, service: &str| ProbeHandler::Grpc { port, service: service.into() };
     for (fields, expected) in [
@@ -159,7 +159,7 @@ fn sockets_and_services() {
 }
 
 #[test]
-fn in_words() {
+fn descriptions_are_those_of_kubectl() {
     let numbers = "initialDelaySeconds: 5, timeoutSeconds: 2, periodSeconds: 3, failureThreshold: 4";
     for (fields, expected) in [
         ("exec: {command: [cat, /tmp/x]}", "exec [cat /tmp/x]"),

@@ -1,7 +1,7 @@
-//! The number inside a quantity, with apimachinery's two ways to hold it.
+//! The number in a quantity, in apimachinery's two representations.
 //!
-//! Which of the two a number is in shows only where a result leaves an `i64`: they overflow differently, and
-//! kubelets live with both. Everything else is exact.
+//! The two differ only where a result exceeds an `i64`: they overflow differently, and kubelets show both kinds of
+//! overflow. Everything else is exact.
 
 use std::cmp::Ordering;
 
@@ -10,7 +10,7 @@ use num_bigint::{BigInt, Sign};
 /// `digits × 10^exponent`.
 #[derive(Debug, Clone)]
 pub(super) enum Amount {
-    /// As long as `i64` holds the digits (apimachinery's `int64Amount`).
+    /// While an `i64` can hold the digits (apimachinery's `int64Amount`).
     Small { digits: i64, exponent: i32 },
     /// Any length (apimachinery's `infDecAmount`).
     Big(Decimal),
@@ -37,7 +37,7 @@ impl Amount {
         }
     }
 
-    /// In units of `10^exponent`, rounded as `Quantity.ScaledValue` rounds, wrapped as it wraps.
+    /// The number in units of `10^exponent`, rounded and wrapped like `Quantity.ScaledValue`.
     pub(super) fn in_units(&self, exponent: i32) -> i64 {
         match self {
             Self::Small { digits, exponent: own } if *own < exponent => {
@@ -48,7 +48,7 @@ impl Amount {
         }
     }
 
-    /// Nothing finer than `10^exponent`, rounded away from zero (`Quantity.RoundUp`).
+    /// The number rounded away from zero to a multiple of `10^exponent` (`Quantity.RoundUp`).
     pub(super) fn rounded_up(&self, exponent: i32) -> Self {
         match self {
             Self::Small { exponent: own, .. } if *own >= exponent => self.clone(),
@@ -122,7 +122,7 @@ impl Amount {
 }
 
 impl Decimal {
-    /// Compares the numbers, not how they are held.
+    /// Compares the numbers, not their representations.
     fn cmp(&self, other: &Self) -> Ordering {
         let exponent = self.exponent.min(other.exponent);
         self.digits_at(exponent).cmp(&other.digits_at(exponent))
@@ -156,24 +156,24 @@ impl Decimal {
         (&self.digits / &divisor, &self.digits % &divisor)
     }
 
-    /// apimachinery's `scaledValue`, with what it does to numbers that no `i64` holds.
+    /// apimachinery's `scaledValue`, including its results for numbers beyond an `i64`.
     fn in_units(&self, exponent: i32) -> i64 {
         let places = self.exponent.abs_diff(exponent);
         match self.exponent.cmp(&exponent) {
             Ordering::Equal => low_bits(&self.digits),
             Ordering::Greater => {
-                // There the factor goes through a float: 10^19 and up become the smallest i64 (on amd64).
+                // apimachinery computes the factor as a float: 10^19 and up become the smallest i64 (on amd64).
                 let factor = 10_i64.checked_pow(places).unwrap_or(i64::MIN);
                 low_bits(&self.digits).wrapping_mul(factor)
             }
             Ordering::Less if self.digits < BigInt::from(i64::MAX) && places < 19 => {
-                // Truncated, then one up whatever the sign: -1.5 gives 0.
+                // Truncated, then increased by one whatever the sign: -1.5 gives 0.
                 let (digits, divisor) = (low_bits(&self.digits), 10_i64.pow(places));
                 digits / divisor + i64::from(digits % divisor != 0)
             }
             Ordering::Less => {
                 let (quotient, rest) = self.divided(places);
-                // A ceiling: truncation is one already below zero.
+                // The ceiling; below zero truncation already gives it.
                 low_bits(&quotient).wrapping_add(i64::from(rest.sign() == Sign::Plus))
             }
         }
@@ -190,7 +190,7 @@ fn low_bits(number: &BigInt) -> i64 {
     if number.sign() == Sign::Minus { magnitude.wrapping_neg() } else { magnitude }
 }
 
-/// `digits × 10^places` if an `i64` holds it.
+/// `digits × 10^places`; `None` beyond an `i64`.
 fn shifted(digits: i64, places: u32) -> Option<i64> {
     match digits {
         0 => Some(0),
@@ -198,7 +198,7 @@ fn shifted(digits: i64, places: u32) -> Option<i64> {
     }
 }
 
-/// `digits × 10^places`; what does not fit wraps for those powers that apimachinery multiplies by in one go,
+/// `digits × 10^places`; a result beyond an `i64` wraps for those powers that apimachinery multiplies by in one step,
 /// and is 0 for the others (`positiveScaleInt64`).
 fn shifted_wrapping(digits: i64, places: u32) -> i64 {
     shifted(digits, places).unwrap_or(match places {
@@ -207,7 +207,7 @@ fn shifted_wrapping(digits: i64, places: u32) -> i64 {
     })
 }
 
-/// `digits / 10^places` away from zero, and whether that was exact.
+/// `digits / 10^places` rounded away from zero, and whether the division was exact.
 fn divided_away_from_zero(digits: i64, places: u32) -> (i64, bool) {
     let Some(divisor) = 10_i64.checked_pow(places) else { return (digits.signum(), digits == 0) };
     let (quotient, rest) = (digits / divisor, digits % divisor);

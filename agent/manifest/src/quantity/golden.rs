@@ -16,7 +16,7 @@ struct Case {
 }
 
 #[test]
-fn quantities() {
+fn results_are_those_of_apimachinery() {
     let Some(cases) = crate::golden::load::<Vec<Case>>("quantities.json") else { return };
     let mut differing = Vec::new();
     for case in &cases {

@@ -17,19 +17,19 @@ use std::sync::Arc;
 use amount::Amount;
 
 /// An exact amount (apimachinery `resource.Quantity`). Two are equal if they are the same number, however
-/// written. [`Display`](std::fmt::Display) gives the canonical form.
+/// they are written. [`Display`](std::fmt::Display) gives the canonical form.
 #[derive(Debug, Clone)]
 pub struct Quantity {
     amount: Amount,
     format: Format,
-    /// The text it was parsed from, where apimachinery shows that unchanged. That is not always the canonical
-    /// form (`+5`, `1E3`, `1.500`), and a kubelet shows it all the same.
+    /// The text that it was parsed from, where apimachinery displays it unchanged. That is not always the
+    /// canonical form (`+5`, `1E3`, `1.500`), but a kubelet displays it all the same.
     text: Option<Arc<str>>,
 }
 
-/// The format in which a quantity was written and is written again.
+/// The format in which a quantity was written and is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Format {
+pub(super) enum Format {
     /// `12M`
     #[default]
     DecimalSi,
@@ -43,24 +43,33 @@ pub enum Format {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a quantity: {fault}")]
 pub struct QuantityError {
+    /// The text.
     pub text: String,
+    /// Why it is not a quantity.
     pub fault: QuantityFault,
 }
 
 /// Why a text is not a quantity.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityFault {
+    /// When the text is empty.
     #[error("it is empty")]
     Empty,
+    /// When it is not of the form number and suffix.
     #[error("want a number and a suffix, as in 100m, 1.5 or 2Gi")]
     Form,
+    /// When there is a sign, point or suffix but no digit, in a text that apimachinery refuses too.
     #[error("it has no digit")]
     NoDigits,
+    /// When the number is followed by an unknown suffix.
     #[error(
         "no suffix is called {suffix:?}; there are n u m k M G T P E, Ki Mi Gi Ti Pi Ei and e with an exponent"
     )]
-    Suffix { suffix: String },
-    /// Longer than 512 characters, or an exponent above 512.
+    Suffix {
+        /// The unknown suffix.
+        suffix: String,
+    },
+    /// When the text is longer than 512 characters or has an exponent above 512.
     #[error("it is too large")]
     TooLarge,
 }
@@ -81,25 +90,26 @@ const DECIMAL: [(&str, i32); 10] = [
 const BINARY: [(&str, u32); 6] = [("Ki", 10), ("Mi", 20), ("Gi", 30), ("Ti", 40), ("Pi", 50), ("Ei", 60)];
 
 impl Quantity {
-    /// Parses like Kubernetes: amounts finer than a billionth are rounded up, binary ones beyond an `i64` are capped.
+    /// Parses like Kubernetes: amounts finer than a billionth are rounded up, and binary ones beyond an `i64`
+    /// are capped.
     ///
     /// # Errors
-    /// The text is not a quantity.
+    /// When the text is not a quantity.
     pub fn parse(text: &str) -> Result<Self, QuantityError> {
         parse::parse(text)
     }
 
-    /// Thousandths, written in decimal.
+    /// An amount of thousandths (millicores), displayed in decimal.
     pub fn from_milli(thousandths: i64) -> Self {
         Self::new(Amount::Small { digits: thousandths, exponent: MILLI }, Format::DecimalSi)
     }
 
-    /// Whole units, written in decimal: CPUs, processes.
+    /// An amount of whole units (CPUs, processes), displayed in decimal.
     pub fn from_whole(units: i64) -> Self {
         Self::new(Amount::Small { digits: units, exponent: 0 }, Format::DecimalSi)
     }
 
-    /// Bytes, written in powers of two.
+    /// An amount of bytes, displayed with binary suffixes.
     pub fn from_bytes(bytes: i64) -> Self {
         Self::new(Amount::Small { digits: bytes, exponent: 0 }, Format::BinarySi)
     }
@@ -108,12 +118,12 @@ impl Quantity {
         Self { amount, format, text: None }
     }
 
-    /// Whole units, rounded up. Beyond an `i64` this wraps, as in Kubernetes; see [`Self::fits_i64`].
+    /// Whole units, rounded up. A result beyond an `i64` wraps, as in Kubernetes; see [`Self::fits_i64`].
     pub fn value(&self) -> i64 {
         self.amount.in_units(0)
     }
 
-    /// Thousandths, rounded up. Beyond an `i64` this wraps, as in Kubernetes; see [`Self::fits_i64_milli`].
+    /// Thousandths, rounded up. A result beyond an `i64` wraps, as in Kubernetes.
     pub fn milli_value(&self) -> i64 {
         self.amount.in_units(MILLI)
     }
@@ -124,7 +134,7 @@ impl Quantity {
     }
 
     /// Whether [`Self::milli_value`] is exact, not wrapped.
-    pub fn fits_i64_milli(&self) -> bool {
+    pub(super) fn fits_i64_milli(&self) -> bool {
         self.within(MILLI)
     }
 
@@ -133,31 +143,30 @@ impl Quantity {
         self.amount.compare(&bound(i64::MAX)).is_le() && self.amount.compare(&bound(i64::MIN)).is_ge()
     }
 
-    pub fn format(&self) -> Format {
-        self.format
-    }
-
+    /// Whether it is 0.
     pub fn is_zero(&self) -> bool {
         self.amount.sign().is_eq()
     }
 
+    /// Whether it is above 0.
     pub fn is_positive(&self) -> bool {
         self.amount.sign().is_gt()
     }
 
-    pub fn is_negative(&self) -> bool {
+    /// Whether it is below 0.
+    pub(super) fn is_negative(&self) -> bool {
         self.amount.sign().is_lt()
     }
 
     /// Whether it has no fraction.
-    pub fn is_whole(&self) -> bool {
+    pub(super) fn is_whole(&self) -> bool {
         self.amount.is_multiple_of(0)
     }
 
     /// Rounds to thousandths, away from zero, as the API server does with every amount of a pod
     /// (`SetDefaults_ResourceList`).
     #[must_use]
-    pub fn rounded_up_to_milli(self) -> Self {
+    pub(super) fn rounded_up_to_milli(self) -> Self {
         match self.amount {
             Amount::Small { exponent, .. } if exponent >= MILLI => self,
             _ => Self::new(self.amount.rounded_up(MILLI), self.format),
@@ -247,12 +256,12 @@ fn binary_power(suffix: &str) -> Option<u32> {
     BINARY.iter().find(|(name, _)| *name == suffix).map(|(_, power)| *power)
 }
 
-/// Empty beyond the table, as in apimachinery: `1000E` is written `1`.
+/// The suffix of a power of ten; empty beyond the table, as in apimachinery: `1000E` is displayed as `1`.
 fn decimal_suffix(exponent: i32) -> String {
     DECIMAL.iter().find(|(_, e)| *e == exponent).map_or("", |(name, _)| name).to_owned()
 }
 
-/// Empty for 0 and beyond the table.
+/// The suffix of a power of two; empty for 0 and beyond the table.
 fn binary_suffix(power: u32) -> &'static str {
     BINARY.iter().find(|(_, p)| *p == power).map_or("", |(name, _)| name)
 }

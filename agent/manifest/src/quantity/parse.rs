@@ -5,12 +5,12 @@ use num_bigint::BigInt;
 use super::amount::{Amount, Decimal, power_of_ten};
 use super::{Format, Quantity, QuantityError, QuantityFault};
 
-/// The finest that is kept.
+/// The exponent of the finest amount that is kept.
 const NANO: i32 = -9;
 /// Decimal digits that always fit an `i64`.
 const SMALL_DIGITS: usize = 18;
-/// Maximum length of a text and maximum exponent. apimachinery has no limit, and comparing `1e999999999` needs a
-/// gigabyte there.
+/// Maximum length of a text and maximum exponent. apimachinery has no limit: comparing `1e999999999` takes
+/// it a gigabyte.
 const LONGEST: usize = 512;
 
 /// The parts of a text, not yet validated.
@@ -25,7 +25,7 @@ struct Parts<'a> {
     suffix: &'a str,
 }
 
-/// What a suffix means.
+/// The factor that a suffix stands for: a power of ten or of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Scale {
     Ten(i32),
@@ -103,12 +103,12 @@ fn interpret(suffix: &str) -> Result<(Scale, Format), QuantityFault> {
     }
     let exponent: i64 =
         suffix.strip_prefix(['e', 'E']).and_then(|power| power.parse().ok()).ok_or_else(unknown)?;
-    // apimachinery keeps the low 32 bits: 1e4294967296 is 1 there.
+    // apimachinery keeps only the low 32 bits of the exponent: it reads 1e4294967296 as 1.
     let exponent = exponent.clamp(i32::MIN.into(), i32::MAX.into()) as i32;
     Ok((Scale::Ten(exponent), Format::DecimalExponent))
 }
 
-/// The number where an `i64` surely holds it, and whether its text can stand for it as it is.
+/// The number if an `i64` certainly holds it, and whether apimachinery displays its text unchanged.
 fn small(parts: &Parts<'_>, scale: Scale) -> Option<(Amount, bool)> {
     let places = parts.fraction.len();
     let (factor, exponent) = match scale {
@@ -119,7 +119,7 @@ fn small(parts: &Parts<'_>, scale: Scale) -> Option<(Amount, bool)> {
             (1, exponent.checked_sub(i32::try_from(places).ok()?)?)
         }
         Scale::Two(power) => {
-            // 2^10 is three decimal digits; two spare.
+            // 2^10 has about three decimal digits; two digits are spare.
             if places > 0 || parts.whole.len() + usize::try_from(power).ok()? * 3 / 10 > 14 {
                 return None;
             }
@@ -142,7 +142,7 @@ fn small(parts: &Parts<'_>, scale: Scale) -> Option<(Amount, bool)> {
     Some((Amount::Small { digits, exponent }, canonical))
 }
 
-/// Any other number: cut to nanos, rounded away from zero; a binary one capped at the largest `i64`.
+/// Any other number: rounded away from zero to billionths; a binary one capped at the largest `i64`.
 fn big(parts: &Parts<'_>, scale: Scale, mut format: Format) -> Quantity {
     let mut digits = BigInt::default();
     for byte in parts.whole.bytes().chain(parts.fraction.bytes()) {

@@ -8,7 +8,7 @@ fn q(text: &str) -> Quantity {
 }
 
 #[test]
-fn texts() {
+fn texts_are_parsed_and_displayed_as_by_apimachinery() {
     // Text, canonical form, value, milli value.
     let cases: [(&str, &str, i64, i64); 41] = [
         ("0", "0", 0, 0),
@@ -30,7 +30,7 @@ fn texts() {
         ("-1.5", "-1500m", -2, -1500),
         ("-1.5Ki", "-1536", -1536, -1_536_000),
         ("-1u", "-1u", -1, -1),
-        // Shown as written though another form is the canonical one.
+        // Displayed as written although another form is the canonical one.
         ("1E3", "1E3", 1000, 1_000_000),
         ("1.500", "1.500", 2, 1500),
         ("1001Ki", "1001Ki", 1_025_024, 1_025_024_000),
@@ -44,13 +44,13 @@ fn texts() {
         ("1e-10", "1e-9", 1, 1),
         ("1e-2000000000", "1e-9", 1, 1),
         ("-1e-2000000000", "-1e-9", 1, 1),
-        // No number at all is zero to apimachinery.
+        // apimachinery reads a text without digits as zero.
         ("+", "0", 0, 0),
         ("-", "0", 0, 0),
         (".", "0", 0, 0),
         ("k", "0", 0, 0),
         ("e3", "0", 0, 0),
-        // Beyond an i64: what a kubelet would make of it.
+        // Beyond an i64: with a kubelet's results.
         ("9223372036854775807", "9223372036854775807", i64::MAX, -1000),
         ("-9223372036854775808", "-9223372036854775808", 0, 0),
         ("100E", "100E", 0, 0),
@@ -65,7 +65,7 @@ fn texts() {
 }
 
 #[test]
-fn errors() {
+fn texts_that_are_no_quantities_are_refused() {
     use QuantityFault as F;
     let suffix = |s: &str| F::Suffix { suffix: s.into() };
     let cases = [
@@ -102,13 +102,13 @@ fn errors() {
 }
 
 #[test]
-fn sums() {
+fn sums_are_exact_and_have_the_format_of_the_first_nonzero_amount() {
     let cases = [
         ("100m", "200m", "300m"),
         ("1Gi", "1G", "2073741824"),
         ("1G", "1Gi", "2073741824"),
         ("512Mi", "512Mi", "1Gi"),
-        // The first that is not zero decides how the sum is written.
+        // The first amount that is not zero decides the format of the sum.
         ("0", "1Gi", "1Gi"),
         ("1024", "1Mi", "1049600"),
         ("0Mi", "1e3", "1e3"),
@@ -122,7 +122,7 @@ fn sums() {
         assert_eq!((q(a) + q(b)).to_string(), sum, "{a} + {b}");
         assert_eq!((q(a) + q(b)) - q(b), q(a), "{a} + {b} - {b}");
     }
-    // Each fits an i64, together they don't.
+    // Each fits an i64, but their sum does not.
     let sum = Quantity::from_whole(i64::MAX) + Quantity::from_whole(1);
     assert_eq!((sum.to_string().as_str(), sum.value()), ("9223372036854775808", i64::MIN));
     assert!(!sum.fits_i64() && !sum.fits_i64_milli());
@@ -130,7 +130,7 @@ fn sums() {
 }
 
 #[test]
-fn rounding_to_thousandths() {
+fn amounts_are_rounded_up_to_thousandths() {
     let cases = [("0.1m", "1m"), ("1.0001", "1001m"), ("1500m", "1500m"), ("-0.1m", "-1m"), ("1E3", "1E3")];
     for (text, rounded) in cases {
         assert_eq!(q(text).rounded_up_to_milli().to_string(), rounded, "{text}");
@@ -138,7 +138,7 @@ fn rounding_to_thousandths() {
 }
 
 #[test]
-fn constructors() {
+fn constructors_set_amount_and_format() {
     assert_eq!(Quantity::default().to_string(), "0");
     assert_eq!(Quantity::from_milli(1500).to_string(), "1500m");
     assert_eq!(Quantity::from_milli(-2000), q("-2"));
@@ -148,7 +148,7 @@ fn constructors() {
     assert!(q("1500m") > q("1") && !q("1500m").is_whole() && q("1.5Ki").is_whole());
 }
 
-/// A number as it may be written, and exactly what it is, in units of 10^-18.
+/// A text, and its exact value in units of 10^-18.
 fn written() -> impl Strategy<Value = (String, BigInt)> {
     let suffix = prop_oneof![
         prop::sample::select(&DECIMAL[..]).prop_map(|(name, exponent)| (name.to_owned(), 10, exponent)),
@@ -168,7 +168,7 @@ fn written() -> impl Strategy<Value = (String, BigInt)> {
     })
 }
 
-/// In units of 10^-18.
+/// The exact value in units of 10^-18.
 fn exact(quantity: &Quantity) -> BigInt {
     let decimal = quantity.amount.to_decimal();
     decimal.digits * BigInt::from(10).pow((decimal.exponent + 18).cast_unsigned())
@@ -176,7 +176,7 @@ fn exact(quantity: &Quantity) -> BigInt {
 
 proptest! {
     #[test]
-    fn kept_to_a_billionth_or_capped((text, number) in written()) {
+    fn parsed_amounts_are_exact_to_a_billionth_or_capped((text, number) in written()) {
         let quantity = q(&text);
         let nano = BigInt::from(1_000_000_000);
         let most = BigInt::from(i64::MAX) * &nano * &nano;
@@ -234,7 +234,7 @@ proptest! {
     }
 
     #[test]
-    fn whole_numbers_come_back(number: i64) {
+    fn whole_numbers_survive_conversion(number: i64) {
         prop_assert_eq!(Quantity::from_whole(number).value(), number);
         prop_assert_eq!(Quantity::from_bytes(number).value(), number);
         prop_assert_eq!(Quantity::from_milli(number).milli_value(), number);
@@ -244,7 +244,7 @@ proptest! {
     }
 
     #[test]
-    fn nothing_panics(text in "[-+]?[0-9.]{0,24}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,11}", other in "\\PC{0,8}") {
+    fn no_text_causes_a_panic(text in "[-+]?[0-9.]{0,24}[eEinumkKMGTP]{0,2}[-+]?[0-9]{0,11}", other in "\\PC{0,8}") {
         let _ = Quantity::parse(&other);
         if let Ok(quantity) = Quantity::parse(&text) {
             let sum = quantity.clone() + q("1e512") + q("1n");

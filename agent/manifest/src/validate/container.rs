@@ -36,7 +36,7 @@ fn ports(container: &Container, place: &str, report: &mut Report) {
         let place = format!("{place}.ports[{index}]");
         self::port(port, &place, report);
         if let Some(name) = port.name.as_deref().filter(|name| !name.is_empty() && !names.insert(*name)) {
-            report.add(format!("{place}.name"), name, "must be no other port's of the container");
+            report.add(format!("{place}.name"), name, "must be unique among the ports of the container");
         }
     }
 }
@@ -56,7 +56,7 @@ fn port(port: &ContainerPort, place: &str, report: &mut Report) {
     report.word(format!("{place}.protocol"), port.protocol.as_deref(), &["TCP", "UDP", "SCTP"]);
 }
 
-/// KEP-1287.
+/// What a resize does to the container (KEP-1287).
 fn resize_policy(container: &Container, place: &str, restart_policy: &str, report: &mut Report) {
     let mut names = BTreeSet::new();
     for (index, policy) in container.resize_policy.iter().flatten().enumerate() {
@@ -75,7 +75,7 @@ fn resize_policy(container: &Container, place: &str, restart_policy: &str, repor
     }
 }
 
-/// What containers that run to their end before others start cannot have.
+/// Fields that an init container that is no sidecar cannot have.
 pub(super) fn of_kind(container: &Container, kind: ContainerKind, place: &str, report: &mut Report) {
     if kind != ContainerKind::Init {
         return;

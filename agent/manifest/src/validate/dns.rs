@@ -44,7 +44,7 @@ fn config(config: &PodDNSConfig, report: &mut Report) {
         report.add("spec.dnsConfig.searches", length.to_string(), expected);
     }
     for (index, search) in searches.iter().enumerate() {
-        // A dot at the end, the root alone and underscores are fine.
+        // A dot at the end, the root alone and underscores are allowed.
         let bare = search.strip_suffix('.').unwrap_or(search).replace('_', "a");
         if search != "." && !is_dns_subdomain(&bare) {
             let expected = "must be a DNS subdomain of at most 253 characters";

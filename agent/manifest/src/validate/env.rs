@@ -1,4 +1,4 @@
-//! Variables and the fields they come from (`ValidateEnv`).
+//! Environment variables and the fields that they come from (`ValidateEnv`).
 
 use k8s_openapi::api::core::v1::{Container, EnvVarSource, ObjectFieldSelector, ResourceFieldSelector};
 
@@ -62,7 +62,7 @@ fn source(source: &EnvVarSource, place: &str, report: &mut Report) {
     }
 }
 
-/// A field of the pod of which `known` says that it can be had there.
+/// A reference to a field of the pod; `known` returns whether the field is available in this place.
 pub(super) fn field(
     selector: &ObjectFieldSelector,
     place: &str,
@@ -74,7 +74,7 @@ pub(super) fn field(
     let field = format!("{place}.fieldPath");
     match subscript(path) {
         _ if path.is_empty() => report.required(field),
-        _ if !known(path) => report.add(field, path, "must be a field of the pod that can be had there"),
+        _ if !known(path) => report.add(field, path, "must be a field of the pod that is available there"),
         Some((_, key)) if !is_qualified_name(&key.to_lowercase()) => {
             report.add(field, path, "must name a key of the form name or domain/name");
         }

@@ -1,4 +1,4 @@
-//! Who a pod is: names, uid, containers, priority.
+//! The identity of a pod: names, uid, containers, priority.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ const LABEL: &str =
     "must be a DNS label: lower-case letters, digits and '-', a letter or digit at each end, at most 63";
 const SUBDOMAIN: &str = "must be a DNS subdomain: lower-case letters, digits, '-' and '.', a letter or digit at each \
                          end of what is between dots, at most 253";
-/// Goes into the names of a directory and of a systemd unit, which hold 255 with all that is around it.
+/// The uid is part of the names of a directory and of a systemd unit, which have at most 255 bytes.
 const LONGEST_UID: usize = 128;
 
 pub(super) fn problems(pod: &Pod) -> Vec<Problem> {
@@ -34,7 +34,7 @@ pub(super) fn problems(pod: &Pod) -> Vec<Problem> {
     let mut seen = BTreeSet::new();
     for (container, place) in placed(init, &spec.containers) {
         if !container.name.is_empty() && !seen.insert(&container.name) {
-            let expected = "must be no other container's name, init containers included";
+            let expected = "must be unique among the containers, init containers included";
             problems.push(Problem::new(format!("{place}.name"), &container.name, expected));
         }
         problems.extend(restart_policy(container, &place));

@@ -38,7 +38,7 @@ pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || (!text.contains('/') && is_qualified_name(text))
 }
 
-/// `end` bytes, and `inner` ones between them; not empty.
+/// Whether a text begins and ends with bytes that match `end`, with bytes between them that match `end` or `inner`.
 fn bounded_by(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| end(*b))
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms() {
+    fn names_of_each_form_are_recognised() {
         let (l63, l64) = ("a".repeat(63), "a".repeat(64));
         for good in ["a", "0", "a-b", "web-1", &l63] {
             assert!(is_dns_label(good) && is_dns_subdomain(good) && is_qualified_name(good), "{good}");

@@ -1,6 +1,6 @@
-//! The API server's rules for a pod (pkg/apis/core/validation), as far as this agent acts on what they are about, and
-//! what is [`refused`]: what a pod would need a cluster for. What only a scheduler reads (`nodeSelector`, `affinity`,
-//! `tolerations`, …) is not judged.
+//! The API server's rules for a pod (pkg/apis/core/validation), for the fields that this agent acts on, and the fields
+//! that are [`refused`] because they need a cluster. Fields that only a scheduler reads (`nodeSelector`, `affinity`,
+//! `tolerations`, …) are not validated.
 
 mod container;
 mod dns;
@@ -24,8 +24,8 @@ use super::{Pod, Problem};
 pub(super) use labels::is_qualified_name;
 use report::Report;
 
-/// Every rule that the pod breaks. `unread` are the quantities that could not be read: what only seems wrong because
-/// they are missing is not told.
+/// Every rule that the pod breaks. `unread` are the quantities that could not be parsed: rules that seem broken only
+/// because these are missing are not reported.
 pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
     let mut problems = identity::problems(pod);
     problems.extend(manifest(pod));
@@ -84,7 +84,7 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
     report.into_problems()
 }
 
-/// Containers with their places (`spec.containers[0]`); init containers first.
+/// Containers with the paths of their fields (`spec.containers[0]`); init containers first.
 fn placed<'a, T>(init: &'a [T], regular: &'a [T]) -> impl Iterator<Item = (&'a T, String)> {
     let at = |list: &'a [T], field: &'static str| {
         list.iter().enumerate().map(move |(index, container)| (container, format!("{field}[{index}]")))

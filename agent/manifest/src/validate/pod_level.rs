@@ -7,20 +7,20 @@ use super::resources;
 use super::{Pod, Problem};
 use crate::{Quantity, Resources};
 
-/// Each amount by itself.
+/// Validates each amount by itself.
 pub(super) fn amounts(own: &Resources, manifest: Option<&v1::ResourceRequirements>) -> Vec<Problem> {
     let mut problems = resources::amounts(&own.limits, "spec.resources.limits", wrong_name);
     problems.extend(resources::amounts(&resources::own_requests(own), "spec.resources.requests", wrong_name));
     let claims = manifest.and_then(|own| own.claims.as_deref()).unwrap_or_default();
     let claimed = claims.iter().enumerate().map(|(index, claim)| {
         let field = format!("spec.resources.claims[{index}]");
-        Problem::new(field, &claim.name, "must be at a container: the pod as a whole claims nothing")
+        Problem::new(field, &claim.name, "must be set for a container: the pod as a whole has no claims")
     });
     problems.extend(claimed);
     problems
 }
 
-/// The containers together, and each by itself, within the pod.
+/// Whether the containers together, and each by itself, stay within the pod's resources.
 pub(super) fn against_containers(pod: &Pod, own: &Resources) -> Vec<Problem> {
     let mut problems = Vec::new();
     let mut at_least = |what: &str, name: &str, quantity: &Quantity, sum: &Quantity| {

@@ -1,5 +1,5 @@
-//! What a pod may ask of a cluster, and this agent does not do. It is refused: a pod that is started without it would
-//! not be what its author wrote.
+//! Fields that this agent does not support, most of them because they need a cluster. Pods that set them are refused:
+//! started without them, they would not be what their authors wrote.
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 
@@ -22,7 +22,7 @@ pub(super) fn pod(spec: &PodSpec, report: &mut Report) {
         report.add("spec.runtimeClassName", class, "must not be set: runtime classes need a cluster");
     }
     if spec.host_users == Some(false) {
-        let expected = "must be true or left out: user namespaces for pods are not made here";
+        let expected = "must be true or left out: this agent creates no user namespaces for pods";
         report.add("spec.hostUsers", "false", expected);
     }
     for (index, secret) in spec.image_pull_secrets.iter().flatten().enumerate() {
@@ -53,7 +53,7 @@ pub(super) fn pod(spec: &PodSpec, report: &mut Report) {
     }
 }
 
-/// What of a container's environment comes from a cluster.
+/// The parts of a container's environment that come from a cluster.
 pub(super) fn environment(
     container: &k8s_openapi::api::core::v1::Container,
     place: &str,
@@ -79,7 +79,7 @@ pub(super) fn environment(
             report.add(format!("{place}.secretKeyRef"), &secret.name, SECRETS);
         }
         if let Some(file) = &source.file_key_ref {
-            let expected = "must not be set: variables from files are not read here";
+            let expected = "must not be set: this agent reads no variables from files";
             report.add(format!("{place}.fileKeyRef"), &file.key, expected);
         }
     }
@@ -94,18 +94,18 @@ pub(super) fn environment(
     }
 }
 
-/// A volume of a kind that is not made here. Whether it is.
+/// Reports a volume of a kind that this agent does not provide. Returns whether it is one.
 pub(super) fn volume(volume: &Volume, place: &str, report: &mut Report) -> bool {
     let refused = Source::of(volume).is_none();
     if refused {
-        // Kinds are named like the fields of the manifest.
+        // The kinds are the names of the manifest's fields.
         let kinds = serde_json::to_value(volume).unwrap_or_default();
         let kinds = kinds.as_object().into_iter().flatten().filter(|(name, _)| *name != "name");
         for (kind, _) in kinds {
             let expected = match kind.as_str() {
-                "image" => "must not be used: images are not mounted as volumes here",
+                "image" => "must not be used: this agent mounts no images as volumes",
                 "gitRepo" => "must not be used: gitRepo volumes are gone from Kubernetes",
-                _ => "needs a cluster: emptyDir, hostPath and downwardAPI are the volumes made here",
+                _ => "needs a cluster: this agent provides emptyDir, hostPath and downwardAPI",
             };
             report.add(format!("{place}.{kind}"), "", expected);
         }

@@ -1,8 +1,8 @@
-//! Problems as they are found.
+//! Collects problems and has the checks that many fields share.
 
 use super::Problem;
 
-/// Collects problems below a place.
+/// The problems found so far.
 #[derive(Debug, Default)]
 pub(super) struct Report(Vec<Problem>);
 
@@ -20,7 +20,7 @@ impl Report {
         self.add(field, "", "is required");
     }
 
-    /// One of a list of words, if it is there.
+    /// Adds a problem if the value is set and is not one of `words`.
     pub(super) fn word(&mut self, field: impl Into<String>, value: Option<&str>, words: &[&str]) {
         if let Some(value) = value.filter(|value| !words.contains(value)) {
             let known = words.iter().filter(|word| !word.is_empty()).copied().collect::<Vec<_>>().join(", ");
@@ -28,14 +28,14 @@ impl Report {
         }
     }
 
-    /// A number within bounds, if it is there.
+    /// Adds a problem if the value is set and is not within bounds.
     pub(super) fn number(&mut self, field: impl Into<String>, value: Option<i64>, least: i64, most: i64) {
         if let Some(value) = value.filter(|value| !(least..=most).contains(value)) {
             self.add(field, value.to_string(), format!("must be {least} to {most}"));
         }
     }
 
-    /// A path below something: relative and without steps up (`validateLocalDescendingPath`).
+    /// Adds a problem if the path is absolute or contains `..` (`validateLocalDescendingPath`).
     pub(super) fn descending(&mut self, field: &str, path: &str) {
         if path.starts_with('/') {
             self.add(field, path, "must be a relative path");

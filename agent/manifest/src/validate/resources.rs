@@ -1,4 +1,4 @@
-//! Requests and limits of one place (`ValidateContainerResourceRequirements`).
+//! Requests and limits of one container or of a pod (`ValidateContainerResourceRequirements`).
 
 use super::super::names::{
     CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY, is_compute, is_extended, is_hugepages, is_native,
@@ -8,21 +8,22 @@ use super::labels::is_qualified_name;
 use super::{Pod, Problem};
 use crate::{Quantity, ResourceList, Resources};
 
-/// Each amount of a container by itself.
+/// Validates each amount of a container by itself.
 pub(super) fn container(resources: &Resources, place: &str) -> Vec<Problem> {
     let mut problems = amounts(&resources.limits, &format!("{place}.limits"), container_name);
     problems.extend(amounts(&own_requests(resources), &format!("{place}.requests"), container_name));
     problems
 }
 
-/// The requests of which something can be said that has not been said of the limits: one made from a limit is equal.
+/// The requests that differ from their limits. A request that was defaulted from its limit is equal, and its problems
+/// are reported for the limit.
 pub(super) fn own_requests(resources: &Resources) -> ResourceList {
     let mut own = resources.requests.clone();
     own.retain(|name, quantity| resources.limits.get(name) != Some(quantity));
     own
 }
 
-/// The overhead is held to the rules of a container's limits.
+/// Validates the overhead by the rules for a container's limits.
 pub(super) fn overhead(overhead: &ResourceList) -> Vec<Problem> {
     let mut problems = amounts(overhead, "spec.overhead", container_name);
     let as_limits = Resources { limits: overhead.clone(), ..Resources::default() };
@@ -30,7 +31,7 @@ pub(super) fn overhead(overhead: &ResourceList) -> Vec<Problem> {
     problems
 }
 
-/// Names and amounts of a list; `wrong_name` says what a resource there should be called, if it should.
+/// Validates names and amounts of a list; `wrong_name` returns what is expected instead of a name that is not allowed.
 pub(super) fn amounts(
     list: &ResourceList,
     place: &str,
@@ -49,7 +50,7 @@ pub(super) fn amounts(
     problems
 }
 
-/// How the amounts of one place go together.
+/// Validates requests against limits, and combinations of resources.
 pub(super) fn relations(resources: &Resources, place: &str) -> Vec<Problem> {
     let mut problems = Vec::new();
     for (name, request) in &resources.requests {
@@ -124,7 +125,7 @@ fn wrong_amount(name: &str, quantity: &Quantity) -> Option<String> {
     }
 }
 
-/// Whether the number as the kubelet takes it, thousandths of CPU and else whole units, is one for an `i64`.
+/// Whether the number that the kubelet uses (thousandths of CPU, whole units of everything else) fits an `i64`.
 fn fits(name: &str, quantity: &Quantity) -> bool {
     if name == CPU { quantity.fits_i64_milli() } else { quantity.fits_i64() }
 }

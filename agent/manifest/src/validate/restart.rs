@@ -1,5 +1,5 @@
-//! When one container starts again, apart from its pod's policy (KEP-5307, `validateRestartPolicyRules`). Without the
-//! action that would restart all containers of the pod (`RestartAllContainersOnContainerExits`): it is refused.
+//! Rules for restarting one container that differ from its pod's policy (KEP-5307, `validateRestartPolicyRules`). The
+//! action that restarts all containers of the pod (`RestartAllContainersOnContainerExits`) is refused.
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule};
 
@@ -50,12 +50,12 @@ mod tests {
         let container = json!({"name": "c", "restartPolicy": policy, "restartPolicyRules": rules});
         let mut report = Report::default();
         problems(&serde_json::from_value(container).unwrap(), "c", &mut report);
-        let told: Vec<_> = report.into_problems().iter().map(ToString::to_string).collect();
-        assert_eq!(told, expected);
+        let messages: Vec<_> = report.into_problems().iter().map(ToString::to_string).collect();
+        assert_eq!(messages, expected);
     }
 
     #[test]
-    fn rules() {
+    fn restart_rules_are_validated() {
         let rule = |action: &str, operator: &str, values: &[i32]| json!({"action": action, "exitCodes": {"operator": operator, "values": values}});
         let good = || rule("Restart", "In", &[1]);
         check(Value::Null, Value::Null, &[]);

@@ -13,7 +13,7 @@ const MOST_ID: i64 = i32::MAX as i64;
 /// Longest name of an AppArmor profile, in bytes.
 const LONGEST_PROFILE: usize = 4095;
 
-/// Sysctls that a pod has for itself alone and may set without the node's operator allowing it (kubelet
+/// Sysctls that affect only the pod itself, so that it may set them without permission of the node's operator (kubelet
 /// pkg/kubelet/sysctl/safe_sysctls.go).
 const SAFE: [&str; 12] = [
     "kernel.shm_rmid_forced",
@@ -63,7 +63,7 @@ pub(super) fn container(context: &SecurityContext, place: &str, report: &mut Rep
     apparmor(context.app_armor_profile.as_ref(), &place, report);
     report.word(format!("{place}.procMount"), context.proc_mount.as_deref(), &["Default", "Unmasked"]);
     if context.proc_mount.as_deref() == Some("Unmasked") {
-        let expected = "must be Default: Unmasked needs hostUsers false, which is not done here";
+        let expected = "must be Default: Unmasked needs hostUsers false, which this agent does not support";
         report.add(format!("{place}.procMount"), "Unmasked", expected);
     }
     if context.windows_options.is_some() {
@@ -133,7 +133,7 @@ fn sysctls(context: &PodSecurityContext, spec: &PodSpec, report: &mut Report) {
     }
 }
 
-/// Those of the IPC namespace.
+/// Whether it is a sysctl of the IPC namespace.
 fn is_ipc(name: &str) -> bool {
     ["kernel.shm", "kernel.msg", "fs.mqueue."].iter().any(|prefix| name.starts_with(prefix))
         || name == "kernel.sem"

@@ -1,4 +1,4 @@
-//! What a pod says of itself as a whole (`ValidatePodSpec`).
+//! The fields of a pod's spec that concern the pod as a whole (`ValidatePodSpec`).
 
 use std::collections::BTreeSet;
 use std::net::IpAddr;
@@ -56,7 +56,7 @@ fn host_alias(alias: &HostAlias, place: &str, report: &mut Report) {
     }
 }
 
-/// `hostPort` of all containers: on the node's network the container's own, and each only once
+/// `hostPort` of all containers: on the node's network it is the `containerPort`, and each is used only once
 /// (`validateHostNetwork`, `checkHostPortConflicts`).
 pub(super) fn host_ports(spec: &PodSpec, report: &mut Report) {
     let mut taken = BTreeSet::new();

@@ -14,7 +14,7 @@ fn one(resources: Value) -> Value {
     pod(json!({"containers": [{"name": "c", "resources": resources}]}))
 }
 
-/// `field: value expected`, one a problem. Containers without an image get one.
+/// `field: value expected`, one per problem. Containers without an image get one.
 fn problems(mut pod: Value) -> Vec<String> {
     for list in ["initContainers", "containers"] {
         for container in pod["spec"][list].as_array_mut().into_iter().flatten() {
@@ -38,7 +38,7 @@ pub(super) fn check(pod: Value, expected: &[&str]) {
 }
 
 #[test]
-fn identity() {
+fn names_uids_and_priorities_are_validated() {
     check(pod(json!({"containers": [{"name": "c"}]})), &[]);
     check(json!({"metadata": {}}), &["metadata.name: is required", "spec.containers: is required"]);
     let all_wrong = json!({
@@ -57,7 +57,7 @@ fn identity() {
             "metadata.namespace: \"a.b\" must be a DNS label",
             "spec.initContainers[1].name: \"-\" must be a DNS label",
             "spec.containers[1].name: is required",
-            "spec.containers[0].name: \"same\" must be no other container's name",
+            "spec.containers[0].name: \"same\" must be unique among the containers",
             "spec.containers[2].restartPolicy: \"Sometimes\" must be Always, OnFailure or Never",
             "metadata.uid: \"../x\" must be letters, digits and '-'",
             "spec.ephemeralContainers: must not be set",
@@ -67,7 +67,7 @@ fn identity() {
 }
 
 #[test]
-fn amounts() {
+fn amounts_are_validated() {
     let good = json!({
         "limits": {"cpu": "100m", "memory": " 1Gi ", "ephemeral-storage": "1G", "hugepages-2Mi": "4Mi",
                    "nvidia.com/gpu": 1, "x.kubernetes.io/y": "500m"},
@@ -110,7 +110,7 @@ fn amounts() {
 }
 
 #[test]
-fn relations() {
+fn requests_are_validated_against_limits() {
     let resources = "spec.containers[0].resources";
     let case = |limits: Value, requests: Value, expected: &[&str]| {
         let expected: Vec<_> = expected.iter().map(|e| format!("{resources}{e}")).collect();
@@ -143,7 +143,7 @@ fn relations() {
         json!({}),
         &[": \"hugepages-1Gi\" must have cpu or memory in addition to huge pages"],
     );
-    // An unread quantity is not also missed.
+    // A quantity that cannot be parsed is not also reported as missing.
     case(
         json!({"hugepages-1Gi": "1 Gi"}),
         json!({"hugepages-1Gi": "1Gi"}),
@@ -152,7 +152,7 @@ fn relations() {
 }
 
 #[test]
-fn pod_level() {
+fn resources_of_the_pod_are_validated() {
     let case = |own: Value, containers: Value, expected: &[&str]| {
         check(pod(json!({"resources": own, "containers": containers})), expected);
     };
@@ -164,7 +164,7 @@ fn pod_level() {
         &[
             "spec.resources.limits[ephemeral-storage]: \"ephemeral-storage\" must be cpu, memory or hugepages",
             "spec.resources.requests[a.b/c]: \"a.b/c\" must be cpu, memory or hugepages",
-            "spec.resources.claims[0]: \"x\" must be at a container",
+            "spec.resources.claims[0]: \"x\" must be set for a container",
             "spec.resources.limits[a.b/c]: is required together with a request",
         ],
     );
@@ -177,7 +177,7 @@ fn pod_level() {
             "spec.containers[1].resources.limits[cpu]: \"1\" must be at most the pod's limit of 900m",
         ],
     );
-    // The default of the pod's requests is held to the rules too.
+    // The default of the pod's requests is validated too.
     case(
         json!({"limits": {"cpu": "1500m"}}),
         two(json!({"cpu": "1"})),

@@ -1,4 +1,4 @@
-//! Volumes, and where containers have them (`ValidateVolumes`, `ValidateVolumeMounts`).
+//! Volumes, and the containers' mounts of them (`ValidateVolumes`, `ValidateVolumeMounts`).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::{
 use super::labels::is_dns_label;
 use super::report::Report;
 use super::{env, refused};
-use crate::is_volume_field;
+use crate::fields::is_volume_field;
 use crate::volume_source::{HOST_PATH_TYPES, Medium, Source};
 use crate::{Pod, Quantity};
 
@@ -23,7 +23,7 @@ pub(super) fn problems(pod: &Pod, report: &mut Report) {
         if !is_dns_label(&volume.name) {
             report.add(format!("{place}.name"), &volume.name, "must be a DNS label");
         } else if !names.insert(&volume.name) {
-            report.add(format!("{place}.name"), &volume.name, "must be no other volume's name");
+            report.add(format!("{place}.name"), &volume.name, "must be unique among the volumes of the pod");
         }
         let kinds = serde_json::to_value(volume).ok().and_then(|v| v.as_object().map(serde_json::Map::len));
         if kinds > Some(2) {
@@ -85,7 +85,7 @@ fn downward_api(asked: &DownwardAPIVolumeSource, place: &str, pod: &Pod, report:
             report.add(&path, &item.path, "must not begin with '..'");
         }
         if !paths.insert(item.path.trim_end_matches('/')) {
-            report.add(&path, &item.path, "must be no other item's path");
+            report.add(&path, &item.path, "must be unique among the items of the volume");
         }
         report.number(format!("{place}.mode"), item.mode.map(i64::from), 0, MOST_MODE);
         match (&item.field_ref, &item.resource_field_ref) {
@@ -122,7 +122,7 @@ pub(super) fn mounts(container: &Container, place: &str, pod: &Pod, report: &mut
         if path.is_empty() {
             report.required(&field);
         } else if !paths.insert(path) {
-            report.add(&field, path, "must be no other mount's path of the container");
+            report.add(&field, path, "must be unique among the mounts of the container");
         } else if path.contains(':') {
             report.add(&field, path, "must not contain ':'");
         }

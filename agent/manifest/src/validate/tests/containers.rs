@@ -3,7 +3,7 @@
 use super::spec::{bad, bad_one, good, one};
 
 #[test]
-fn images_and_policies() {
+fn images_and_policies_are_validated() {
     bad_one("image: ''", &["image: is required"]);
     bad_one("image: ' i'", &["image: \" i\" must not begin"]);
     bad_one("imagePullPolicy: Sometimes", &["imagePullPolicy: \"Sometimes\" must be one of"]);
@@ -30,7 +30,7 @@ fn images_and_policies() {
 }
 
 #[test]
-fn ports() {
+fn ports_are_validated() {
     bad_one(
         "ports: [{containerPort: 0}, {containerPort: 70000, hostPort: -1, hostIP: x, protocol: tcp, name: -}, {containerPort: 1, name: a}, {containerPort: 2, name: a}]",
         &[
@@ -40,7 +40,7 @@ fn ports() {
             "ports[1].hostPort: \"-1\" must",
             "ports[1].hostIP: \"x\" must",
             "ports[1].protocol: \"tcp\" must be one of TCP, UDP, SCTP",
-            "ports[3].name: \"a\" must be no other",
+            "ports[3].name: \"a\" must be unique",
         ],
     );
     bad(
@@ -62,7 +62,7 @@ fn ports() {
 }
 
 #[test]
-fn variables() {
+fn variables_are_validated() {
     let field =
         |path: &str| format!("env: [{{name: A, valueFrom: {{fieldRef: {{fieldPath: \"{path}\"}}}}}}]");
     for path in ["metadata.name", "status.podIPs", "metadata.labels['a/b']", "metadata.annotations['A.b/c']"]
@@ -109,12 +109,12 @@ fn variables() {
 }
 
 #[test]
-fn volumes_and_mounts() {
+fn volumes_and_mounts_are_validated() {
     bad(
         "volumes: [{name: A}, {name: v}, {name: v}, {name: w, emptyDir: {}, hostPath: {path: /}}, {name: x, emptyDir: {medium: Disk, sizeLimit: -1}}, {name: y, emptyDir: {sizeLimit: much}}]",
         &[
             "spec.volumes[0].name: \"A\" must be a DNS label",
-            "spec.volumes[2].name: \"v\" must be no other",
+            "spec.volumes[2].name: \"v\" must be unique",
             "spec.volumes[3]: \"w\" must have one kind only",
             "spec.volumes[4].emptyDir.medium: \"Disk\" must be Memory",
             "spec.volumes[4].emptyDir.sizeLimit: \"-1\" must not be negative",
@@ -155,7 +155,7 @@ fn volumes_and_mounts() {
         &[
             "spec.containers[0].volumeMounts[0].name: is required",
             "spec.containers[0].volumeMounts[1].name: \"x\" must be a volume of the pod",
-            "spec.containers[0].volumeMounts[1].mountPath: \"/a\" must be no other",
+            "spec.containers[0].volumeMounts[1].mountPath: \"/a\" must be unique",
             "spec.containers[0].volumeMounts[2].mountPath: is required",
             "spec.containers[0].volumeMounts[3].mountPath: \"a:b\" must not contain ':'",
             "spec.containers[0].volumeMounts[3].subPath: \"/x\" must be a relative path",
@@ -176,7 +176,7 @@ fn volumes_and_mounts() {
 }
 
 #[test]
-fn hooks() {
+fn hooks_are_validated() {
     good(&one("lifecycle: {postStart: {exec: {command: [a]}}, preStop: {sleep: {seconds: 30}}}"));
     good(&one("ports: [{name: web, containerPort: 80}], lifecycle: {preStop: {httpGet: {port: web}}}"));
     bad_one(
@@ -211,7 +211,7 @@ fn hooks() {
 }
 
 #[test]
-fn security_contexts() {
+fn security_contexts_are_validated() {
     good(
         "securityContext: {runAsUser: 0, fsGroup: 7, supplementalGroups: [1], supplementalGroupsPolicy: Strict, fsGroupChangePolicy: Always, seccompProfile: {type: Localhost, localhostProfile: a/b.json}, appArmorProfile: {type: Unconfined}, sysctls: [{name: net/ipv4/tcp_syncookies, value: '1'}]}",
     );

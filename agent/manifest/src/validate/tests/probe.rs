@@ -1,4 +1,5 @@
-//! Probes: each case is one that is taken, or what is said of it (`validateProbe`, `validateHandler` of the API server).
+//! Probes: each case has the expected problems, none for a valid probe (`validateProbe`, `validateHandler` of the API
+//! server).
 
 use serde_json::Value;
 
@@ -14,9 +15,9 @@ fn container(list: &str, fields: &str) -> Value {
     pod(serde_yaml_ng::from_str(&text).expect("YAML"))
 }
 
-/// What is said of a probe with these fields, after its place.
+/// Compares the problems of a probe with these fields, without the path of the container.
 #[track_caller]
-fn said(kind: &str, fields: &str, expected: &[&str]) {
+fn check_probe(kind: &str, fields: &str, expected: &[&str]) {
     for (list, more) in [("containers", ""), ("initContainers", ", restartPolicy: Always")] {
         let expected: Vec<_> = expected.iter().map(|text| format!("spec.{list}[0].{kind}{text}")).collect();
         let expected: Vec<_> = expected.iter().map(String::as_str).collect();
@@ -25,7 +26,7 @@ fn said(kind: &str, fields: &str, expected: &[&str]) {
 }
 
 #[test]
-fn handlers() {
+fn handlers_are_validated() {
     let none = ": must have one of exec, httpGet, tcpSocket, grpc";
     let several = ": must have only one of exec, httpGet, tcpSocket, grpc";
     for (fields, expected) in [
@@ -33,7 +34,7 @@ fn handlers() {
         ("httpGet: {port: 1}", &[]),
         ("tcpSocket: {port: 65535, host: h}", &[]),
         ("grpc: {port: 1}", &[]),
-        // Whatever a service is called.
+        // A service may have any name.
         ("grpc: {port: 65535, service: 'ä b'}", &[]),
         ("grpc: {port: 1, service: ''}", &[]),
         ("", &[none]),
@@ -55,20 +56,20 @@ fn handlers() {
         ("grpc: {port: 65536}", &[".grpc.port: \"65536\" must be 1 to 65535"]),
     ] {
         for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
-            said(kind, fields, expected);
+            check_probe(kind, fields, expected);
         }
     }
 }
 
 #[test]
-fn ports() {
+fn ports_are_validated() {
     for (port, expected) in [
         ("80", None),
         ("web", None),
         ("0", Some("\"0\" must be 1 to 65535")),
         ("-80", Some("\"-80\" must be 1 to 65535")),
         ("65536", Some("\"65536\" must be 1 to 65535")),
-        ("nobody", Some("\"nobody\" must be the name of one of the container's ports")),
+        ("unknown", Some("\"unknown\" must be the name of one of the container's ports")),
         ("'80'", Some("\"80\" must be a number of 1 to 65535 without quotes, or the name of")),
         ("''", Some("must be a number of 1 to 65535 without quotes, or the name of")),
         ("Web", Some("\"Web\" must be a number of 1 to 65535 without quotes, or the name of")),
@@ -76,22 +77,22 @@ fn ports() {
         for handler in ["httpGet", "tcpSocket"] {
             let expected = expected.map(|text| format!(".{handler}.port: {text}"));
             let expected: Vec<_> = expected.iter().map(String::as_str).collect();
-            said("readinessProbe", &format!("{handler}: {{port: {port}}}"), &expected);
+            check_probe("readinessProbe", &format!("{handler}: {{port: {port}}}"), &expected);
         }
     }
 }
 
 #[test]
-fn requests() {
+fn http_requests_are_validated() {
     for scheme in ["HTTP", "HTTPS", "''"] {
-        said("livenessProbe", &format!("httpGet: {{port: 1, scheme: {scheme}}}"), &[]);
+        check_probe("livenessProbe", &format!("httpGet: {{port: 1, scheme: {scheme}}}"), &[]);
     }
     for scheme in ["http", "https", "FTP"] {
         let expected = format!(".httpGet.scheme: \"{scheme}\" must be one of HTTP, HTTPS");
-        said("livenessProbe", &format!("httpGet: {{port: 1, scheme: {scheme}}}"), &[&expected]);
+        check_probe("livenessProbe", &format!("httpGet: {{port: 1, scheme: {scheme}}}"), &[&expected]);
     }
     for name in ["Host", "X-A", "-", "1"] {
-        said(
+        check_probe(
             "livenessProbe",
             &format!("httpGet: {{port: 1, httpHeaders: [{{name: '{name}', value: ''}}]}}"),
             &[],
@@ -100,52 +101,52 @@ fn requests() {
     for name in ["", "a b", "a:", "a_b", "ä", "a.b"] {
         let quoted = if name.is_empty() { String::new() } else { format!("\"{name}\" ") };
         let expected = format!(".httpGet.{HEADER}: {quoted}must be letters, digits and '-'");
-        said(
+        check_probe(
             "livenessProbe",
             &format!("httpGet: {{port: 1, httpHeaders: [{{name: '{name}', value: x}}]}}"),
             &[&expected],
         );
     }
     let value = "httpGet: {port: 1, httpHeaders: [{name: a, value: \"x\\r\\nB: c\"}]}";
-    said("livenessProbe", value, &[".httpGet.httpHeaders[0].value: "]);
+    check_probe("livenessProbe", value, &[".httpGet.httpHeaders[0].value: "]);
 }
 
 #[test]
-fn numbers() {
+fn numbers_are_validated() {
     const OF_ALL: [&str; 5] =
         ["initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"];
     for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
         for field in OF_ALL {
             let with = |number| format!("exec: {{command: [a]}}, {field}: {number}");
             // 0 is the default.
-            said(kind, &with(0), &[]);
-            said(kind, &with(1), &[]);
-            said(kind, &with(-1), &[&format!(".{field}: \"-1\" must be 0 to 2147483647")]);
+            check_probe(kind, &with(0), &[]);
+            check_probe(kind, &with(1), &[]);
+            check_probe(kind, &with(-1), &[&format!(".{field}: \"-1\" must be 0 to 2147483647")]);
             let expected = format!(".{field}: \"2\" must be 1");
             let once = field == "successThreshold" && kind != "readinessProbe";
-            said(kind, &with(2), &[expected.as_str()][usize::from(!once)..]);
+            check_probe(kind, &with(2), &[expected.as_str()][usize::from(!once)..]);
         }
     }
 }
 
 #[test]
-fn graces() {
+fn grace_periods_are_validated() {
     const FIELD: &str = "terminationGracePeriodSeconds";
     let with = |seconds| format!("exec: {{command: [a]}}, {FIELD}: {seconds}");
     for kind in ["livenessProbe", "startupProbe"] {
-        said(kind, &with(1), &[]);
-        said(kind, &with(9_999_999_999_i64), &[]);
+        check_probe(kind, &with(1), &[]);
+        check_probe(kind, &with(9_999_999_999_i64), &[]);
         for seconds in [0, -1] {
-            said(kind, &with(seconds), &[&format!(".{FIELD}: \"{seconds}\" must be 1 to ")]);
+            check_probe(kind, &with(seconds), &[&format!(".{FIELD}: \"{seconds}\" must be 1 to ")]);
         }
     }
     let expected = format!(".{FIELD}: \"5\" must not be set for a readiness probe");
-    said("readinessProbe", &with(5), &[&expected]);
+    check_probe("readinessProbe", &with(5), &[&expected]);
 }
 
 /// A container that runs to its end before others start is not probed.
 #[test]
-fn of_init_containers() {
+fn init_containers_have_no_probes() {
     for kind in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let expected = format!("spec.initContainers[0].{kind}: must not be set for an init container");
         check(container("initContainers", &format!("{kind}: {{exec: {{command: [a]}}}}")), &[&expected]);

@@ -33,7 +33,7 @@ pub(super) fn bad_one(yaml: &str, expected: &[&str]) {
 }
 
 #[test]
-fn what_needs_a_cluster_is_refused() {
+fn fields_that_need_a_cluster_are_refused() {
     for (yaml, expected) in [
         ("serviceAccountName: default", "spec.serviceAccountName: \"default\" must not be set"),
         ("serviceAccount: x", "spec.serviceAccount: \"x\" must not be set"),
@@ -92,7 +92,7 @@ fn volumes_of_other_kinds_are_refused() {
 }
 
 #[test]
-fn what_only_a_scheduler_reads_is_not_judged() {
+fn fields_that_only_a_scheduler_reads_are_not_validated() {
     good(
         "nodeSelector: {a: b}\nnodeName: elsewhere\nschedulerName: mine\ntolerations: [{operator: Exists}]\n\
          affinity: {nodeAffinity: {}}\ntopologySpreadConstraints: []\npreemptionPolicy: Never\n\
@@ -101,7 +101,7 @@ fn what_only_a_scheduler_reads_is_not_judged() {
 }
 
 #[test]
-fn the_pod_as_a_whole() {
+fn fields_of_the_pod_are_validated() {
     good("restartPolicy: OnFailure\nhostPID: true\nhostIPC: true\nterminationGracePeriodSeconds: 0");
     bad(
         "restartPolicy: Sometimes",
@@ -134,7 +134,7 @@ fn the_pod_as_a_whole() {
 }
 
 #[test]
-fn dns() {
+fn dns_settings_are_validated() {
     good(
         "dnsPolicy: None\ndnsConfig: {nameservers: [1.1.1.1], searches: [., a.b., _x.c], options: [{name: ndots, value: '2'}]}",
     );
@@ -161,7 +161,7 @@ fn dns() {
 }
 
 #[test]
-fn labels_and_annotations() {
+fn labels_and_annotations_are_validated() {
     let with = |labels: Value, annotations: Value| {
         let mut pod = spec("{}");
         pod["metadata"]["labels"] = labels;
