@@ -1,6 +1,8 @@
-//! What outlives the agent on disk: state files with a version and a checksum ([`state_file`]), written in
-//! the background where no caller may wait for the disk ([`write_behind`]), and the journal of events
-//! ([`journal`]).
+//! Files that keep data beyond the life of the agent's process: state files with a version and a checksum
+//! ([`state_file`]), written in the background where the caller must not wait for the disk
+//! ([`write_behind`]), and the journal of events ([`journal`]).
+
+#![deny(missing_docs)]
 
 pub mod journal;
 pub mod state_file;

@@ -1,8 +1,8 @@
-//! Files that outlive the agent: JSON with a version, a checksum and one field of content.
+//! State files: JSON with a version, a checksum and one field of content.
 //!
-//! A file is replaced whole (temporary file, rename), so that a crash of the agent leaves the old content or
-//! the new one. A file that is synced survives a crash of the machine in the same way. A damaged file is
-//! recognised by its checksum and set aside under another name: it is neither used nor deleted.
+//! A file is replaced whole (temporary file, rename), so a crash of the agent leaves either the old content
+//! or the new one. A file that is synced survives a crash of the machine in the same way. A damaged file is
+//! recognised by its checksum and renamed: it is neither used nor deleted.
 
 use parking_lot::Mutex;
 use std::fs::{self, File};
@@ -16,35 +16,63 @@ use sha2::{Digest, Sha256};
 
 /// Extension of a file while it is being written, in place of its own.
 pub const TEMPORARY: &str = "json.new";
-/// Extension of a damaged file that was set aside.
+/// Extension of a damaged file that was renamed.
 const DAMAGED: &str = "json.damaged";
 
-/// What went wrong with a state file.
+/// Why a state file could not be read or written.
 #[derive(Debug, thiserror::Error)]
 pub enum StateFileError {
-    /// A call on the file, its temporary file or its directory failed.
+    /// When a call on the file, its temporary file or its directory fails.
     #[error("{call} {}: {source}", path.display())]
-    File { call: &'static str, path: PathBuf, source: io::Error },
-    /// The content cannot be written as JSON.
+    File {
+        /// The call: `read`, `write`, `rename`, ….
+        call: &'static str,
+        /// The file or directory.
+        path: PathBuf,
+        /// The kernel's error.
+        source: io::Error,
+    },
+    /// When the content cannot be written as JSON.
     #[error("content of {} as JSON: {source}", path.display())]
-    Json { path: PathBuf, source: serde_json::Error },
-    /// What was read is not what was written; the file is now called `aside`.
+    Json {
+        /// The file.
+        path: PathBuf,
+        /// The serialiser's error.
+        source: serde_json::Error,
+    },
+    /// When the content that was read must not be used. The file has been renamed.
     #[error("{} is damaged ({fault}); kept as {}", path.display(), aside.display())]
-    Damaged { path: PathBuf, aside: PathBuf, fault: Fault },
+    Damaged {
+        /// The file's name before.
+        path: PathBuf,
+        /// The file's name now.
+        aside: PathBuf,
+        /// What is wrong with the content.
+        fault: Fault,
+    },
 }
 
-/// Why the content of a file is not used.
+/// Why the content of a file must not be used.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
+    /// When it is not JSON, or not JSON of the expected type.
     #[error(transparent)]
     Json(#[from] serde_json::Error),
+    /// When it is not UTF-8.
     #[error("not UTF-8")]
     Text,
+    /// When another version of the agent wrote it in a format that this one does not know.
     #[error("version {found}, not {known}")]
-    Version { found: u32, known: u32 },
+    Version {
+        /// The version in the file.
+        found: u32,
+        /// The version that this agent reads and writes.
+        known: u32,
+    },
+    /// When the checksum is not that of the content: bytes of the file were changed.
     #[error("the checksum is another")]
     Checksum,
-    /// Undamaged, but it describes something else than the file's name says.
+    /// When it is undamaged but describes something else than the file's name says, which is in the string.
     #[error("it is of {0}")]
     Misplaced(String),
 }
@@ -66,14 +94,14 @@ pub struct Format {
     checksum: Checksum,
 }
 
-/// What the checksum is computed of, and where it is in the file.
+/// The input of the checksum, and its place in the file.
 #[derive(Debug, Clone, Copy)]
 enum Checksum {
     /// The content's JSON with sorted keys and no spaces, as it is written. The checksum is before the
     /// content.
     Json,
-    /// What the function feeds to the hash. The checksum is after the content, whose fields have their type's
-    /// order.
+    /// The bytes that the function feeds to the hash. The checksum is after the content, whose fields are in
+    /// the order of its type.
     Own(fn(&Value, &mut Sha256)),
 }
 
@@ -96,23 +124,23 @@ impl Format {
         Self { field, version, sync: true, checksum: Checksum::Json }
     }
 
-    /// The same without fsync(2): such a file survives the agent, but not always the machine. See [`sync`].
+    /// The same without fsync(2): such a file survives the end of the agent, but not always a crash of the
+    /// machine. See [`sync`].
     pub const fn unsynced(self) -> Self {
         Self { sync: false, ..self }
     }
 
-    /// The same with a checksum of what `feed` gives to the hash, and with the checksum at the end of the
-    /// file.
+    /// The same with a checksum of the bytes that `feed` gives to the hash, written at the end of the file.
     pub const fn with_checksum(self, feed: fn(&Value, &mut Sha256)) -> Self {
         Self { checksum: Checksum::Own(feed), ..self }
     }
 
-    /// Writes `content` to `path` and returns its checksum; `None` if that equals `saved`: nothing is written
-    /// then. `writing` is called right before the rename: from then on the disk may have the old or the new
-    /// file.
+    /// Writes `content` to `path` and returns its checksum. If that equals `saved`, nothing is written and
+    /// `None` is returned. `writing` is called right before the rename: from then on the disk may have the
+    /// old or the new file.
     ///
     /// # Errors
-    /// The file cannot be written; the one before it stays.
+    /// When the file cannot be written; the previous file is left.
     pub fn write<T: Serialize>(
         self,
         path: &Path,
@@ -158,11 +186,11 @@ impl Format {
         })
     }
 
-    /// Reads the content at `path` and its checksum; `None` where there is no file. A damaged file, or one
-    /// whose content `accept` refuses, is set aside.
+    /// Reads the content at `path` and its checksum; `None` if there is no file. A damaged file, or one whose
+    /// content `accept` refuses, is renamed.
     ///
     /// # Errors
-    /// The file cannot be read or is damaged.
+    /// When the file cannot be read, is damaged or is refused.
     pub fn read<T: DeserializeOwned>(
         self,
         path: &Path,
@@ -208,12 +236,12 @@ impl Format {
 /// Waits until a file's content, or the names in a directory, are on the disk (fsync(2)).
 ///
 /// # Errors
-/// It cannot be opened or synced.
+/// When it cannot be opened or synced.
 pub fn sync(path: &Path) -> Result<(), StateFileError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(StateFileError::at("sync", path))
 }
 
-/// One state file that is written again and again. Calls block on the disk.
+/// A state file that is written repeatedly. Calls block until the disk is done.
 #[derive(Debug)]
 pub struct StateFile {
     path: PathBuf,
@@ -223,8 +251,8 @@ pub struct StateFile {
 }
 
 impl StateFile {
-    /// The file and its content; where it cannot be read, no content and the reason. A missing file is no
-    /// error.
+    /// The file and its content. If it cannot be read, there is no content and the error is returned; a
+    /// missing file is not an error.
     pub fn open<T: DeserializeOwned>(
         path: PathBuf,
         format: Format,
@@ -237,10 +265,11 @@ impl StateFile {
         (Self { path, format, saved: Mutex::new(saved) }, content, problem)
     }
 
-    /// Writes the content and returns `true`; `false` if the file has this content already.
+    /// Writes the content and returns `true`; returns `false` without writing if the file has this content
+    /// already.
     ///
     /// # Errors
-    /// The file cannot be written; the one before it stays.
+    /// When the file cannot be written; the previous file is left.
     pub fn save<T: Serialize>(&self, content: &T) -> Result<bool, StateFileError> {
         let mut saved = self.saved.lock();
         let before = saved.clone();

@@ -1,7 +1,7 @@
 //! Writes the newest value in the background: one write at a time, and of several values only the newest.
 //!
-//! A decision never waits for the disk, which may be what is short. A caller that has to wait does so with
-//! [`WriteBehind::settled`] (async) or [`WriteBehind::settle`] (blocking).
+//! Decisions never wait for the disk, which may be the resource that is short. A caller that has to wait does
+//! so with [`WriteBehind::settled`] (async) or [`WriteBehind::settle`] (blocking).
 
 use std::fmt::{self, Display};
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use tokio::sync::Notify;
 use tokio::task::block_in_place;
 use tracing::warn;
 
-/// A value that is written to disk again and again.
+/// Writes successive values of one thing to disk in the background.
 ///
-/// What was given is written also after this is dropped. While there is nothing to write it holds no value,
-/// no thread and no task. Cloning shares it.
+/// Values are also written after this was dropped. While there is nothing to write it holds no value, thread
+/// or task. Clones share it.
 pub struct WriteBehind<T>(Arc<Shared<T>>);
 
 struct Shared<T> {
@@ -39,26 +39,27 @@ enum Place {
 }
 
 struct Slot<T> {
-    /// Boxed: there is none nearly always.
+    /// The value to be written next. Boxed because there is almost never one.
     newest: Option<Box<T>>,
-    /// Values given so far.
+    /// Number of values given so far.
     given: u64,
-    /// How many of these are on disk or could not be written; a value that a newer one replaced counts with
-    /// that.
+    /// How many of these are on disk or could not be written; a value that was replaced by a newer one counts
+    /// together with that.
     done: u64,
-    /// A background writer was started and has not begun.
+    /// Whether a background writer was started and has not begun.
     queued: bool,
-    /// A writer is at work, and looks for a newer value afterwards.
+    /// Whether a writer is at work; it looks for a newer value afterwards.
     writing: bool,
-    /// Why the last write failed.
+    /// Why the last write failed; `None` if it succeeded.
     error: Option<Arc<str>>,
 }
 
 impl<T: Send + 'static> WriteBehind<T> {
-    /// `write` runs in a thread called `name` (at most 15 bytes), started when there is something to write.
+    /// `write` runs in a thread called `name` (at most 15 bytes), which is started when there is something to
+    /// write.
     ///
-    /// `consequence` says what a failed write means; it is logged with the first of several failures in a
-    /// row.
+    /// `consequence` says what a failed write means; it is logged with the first of several consecutive
+    /// failures.
     pub fn on_thread<E: Display>(
         name: &'static str,
         consequence: &'static str,
@@ -67,7 +68,7 @@ impl<T: Send + 'static> WriteBehind<T> {
         Self::new(Place::Thread(name), consequence, write)
     }
 
-    /// `write` runs in the blocking threads of the current tokio runtime. Else as [`Self::on_thread`].
+    /// `write` runs in the blocking threads of the current tokio runtime; otherwise like [`Self::on_thread`].
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -78,8 +79,8 @@ impl<T: Send + 'static> WriteBehind<T> {
         Self::new(Place::Blocking(Handle::current()), consequence, write)
     }
 
-    /// `write` runs in tasks of the current tokio runtime, and does not sync: it takes less time than handing
-    /// a value to another thread. Else as [`Self::on_thread`].
+    /// `write` runs in tasks of the current tokio runtime. It must not sync, so that it takes less time than
+    /// passing a value to another thread. Otherwise like [`Self::on_thread`].
     ///
     /// # Panics
     /// Outside a tokio runtime.
@@ -101,7 +102,7 @@ impl<T: Send + 'static> WriteBehind<T> {
         Self(Arc::new(Shared { write, place, consequence, slot: Mutex::new(slot), written }))
     }
 
-    /// Writes `value` in the background, unless a newer value comes before that.
+    /// Writes `value` in the background, unless a newer value is given before that.
     pub fn save(&self, value: T) {
         let is_queued = self.0.put(value).queue();
         if is_queued {
@@ -109,22 +110,22 @@ impl<T: Send + 'static> WriteBehind<T> {
         }
     }
 
-    /// As [`Self::save`], for a caller that waits with [`Self::settled`] next: the value is written there.
+    /// Like [`Self::save`], for a caller that calls [`Self::settled`] next, which then writes the value.
     pub fn save_when_settled(&self, value: T) {
         drop(self.0.put(value));
     }
 
-    /// Waits until everything given before this call is on disk or could not be written. What is not in the
-    /// hands of a background writer is written by this call.
+    /// Waits until every value given before this call is on disk or could not be written. Values that no
+    /// background writer has taken are written by this call.
     ///
     /// # Errors
-    /// Why the last write failed.
+    /// When the last write failed, with the reason.
     pub async fn settled(&self) -> Result<(), Arc<str>> {
         let given = self.0.slot.lock().given;
         loop {
             let written = self.0.written.0.notified();
             tokio::pin!(written);
-            // Before the look at the slot: else a notice between that look and the wait would be missed.
+            // Before the look at the slot; otherwise a notification between the look and the wait would be missed.
             written.as_mut().enable();
             match self.0.look(given) {
                 Look::Done(result) => return result,
@@ -137,7 +138,7 @@ impl<T: Send + 'static> WriteBehind<T> {
     /// [`Self::settled`] for threads outside a tokio runtime.
     ///
     /// # Errors
-    /// Why the last write failed.
+    /// When the last write failed, with the reason.
     pub fn settle(&self) -> Result<(), Arc<str>> {
         let given = self.0.slot.lock().given;
         loop {
@@ -150,7 +151,7 @@ impl<T: Send + 'static> WriteBehind<T> {
     }
 }
 
-/// What a caller that waits does next.
+/// What a waiting caller does next.
 enum Look<T: Send + 'static> {
     Done(Result<(), Arc<str>>),
     Write(Turn<T>),
@@ -193,8 +194,8 @@ impl<T: Send + 'static> Shared<T> {
         if slot.done >= given {
             return Look::Done(slot.error.clone().map_or(Ok(()), Err));
         }
-        // A writer that waits for a thread may do a long write; one that waits for its task's turn need not
-        // be waited for.
+        // A writer that waits for a thread is left to do its write, which may be long. One that waits for its turn as a
+        // task need not be waited for: the caller writes instead.
         if slot.writing || slot.queued && !matches!(self.place, Place::Task(_)) {
             return Look::Wait;
         }
@@ -209,7 +210,7 @@ impl<T: Send + 'static> Shared<T> {
         }
     }
 
-    /// The next value and its number. With `None` the writer is at its end.
+    /// The next value and its number; `None` if there is none, which ends the writer.
     fn take(&self) -> Option<(u64, Box<T>)> {
         let mut slot = self.slot.lock();
         let newest = slot.newest.take();
@@ -234,7 +235,7 @@ impl<T: Send + 'static> Shared<T> {
     }
 }
 
-/// A background writer that was started. It may be dropped without a run, as at the end of a runtime.
+/// A background writer that was started. It may be dropped without having run, as at the end of a runtime.
 struct Queued<T: Send + 'static>(Arc<Shared<T>>);
 
 impl<T: Send + 'static> Queued<T> {
@@ -256,10 +257,10 @@ impl<T: Send + 'static> Drop for Queued<T> {
     }
 }
 
-/// The one that writes.
+/// The right to write: at most one exists per [`WriteBehind`].
 struct Turn<T: Send + 'static> {
     shared: Arc<Shared<T>>,
-    /// Nothing newer was there.
+    /// Whether it ended because there was nothing newer, and not by a panic.
     over: bool,
 }
 
@@ -281,7 +282,7 @@ impl<T: Send + 'static> Turn<T> {
     /// [`Self::run`] inside a runtime.
     fn run_in_place(self) {
         match Handle::current().runtime_flavor() {
-            // Other tasks of this thread continue on another one should the disk take long.
+            // If the disk takes long, other tasks of this thread continue on another one.
             RuntimeFlavor::MultiThread => block_in_place(|| self.run()),
             _ => self.run(),
         }
@@ -289,7 +290,7 @@ impl<T: Send + 'static> Turn<T> {
 }
 
 impl<T: Send + 'static> Drop for Turn<T> {
-    /// After a panic in a write: its value is lost, and callers no longer wait for it.
+    /// Cleans up after a panic in a write: its value is lost, and callers no longer wait for it.
     fn drop(&mut self) {
         if !self.over {
             let mut slot = self.shared.slot.lock();

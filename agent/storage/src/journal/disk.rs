@@ -1,5 +1,5 @@
-//! The journal's files as the writer sees them: appends whole lines, rotates, and leaves a clean end behind
-//! when a write fails.
+//! The journal's files on disk: appends whole lines, rotates files, and leaves whole lines when a write
+//! fails.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{ErrorKind, Write};
@@ -11,15 +11,15 @@ use nix::fcntl::{Flock, FlockArg};
 use super::error::{DiskError, JournalError};
 use super::{Limits, files};
 
-/// The journal's directory belongs to this process as long as this lives.
+/// Reserves the journal's directory for this process until it is dropped.
 #[derive(Debug)]
 pub struct Lock(#[expect(dead_code, reason = "held for its lock")] Flock<File>);
 
-/// Makes the directory and takes it. `None` if it cannot be made or locked (read-only, full disk): the
-/// journal then lives in memory until it can.
+/// Creates the directory and locks it. `None` if it cannot be created or locked (read-only, full disk): the
+/// journal is then only in memory until it can.
 ///
 /// # Errors
-/// Another process holds it.
+/// When another process has locked it.
 pub fn lock(dir: &Path) -> Result<Option<Lock>, JournalError> {
     let _ = make_dir(dir);
     let Ok(file) = File::open(dir) else { return Ok(None) };
@@ -49,21 +49,21 @@ struct Open {
     file: File,
     /// Its length.
     len: u64,
-    /// A failed write left part of a line at the end that could not be cut off.
+    /// Whether a failed write left part of a line at the end that could not be cut off.
     torn: bool,
 }
 
-/// How far a write came.
+/// How many lines a write has written.
 #[derive(Debug)]
 pub struct Written {
-    /// Whole lines.
+    /// Number of whole lines.
     pub lines: usize,
-    /// Why the rest was not written.
+    /// Why the rest was not written; `None` if there is no rest.
     pub error: Option<DiskError>,
 }
 
 impl Disk {
-    /// Files in `dir`, within these limits. Opens nothing yet.
+    /// The files in `dir`, with these limits. Opens nothing yet.
     pub fn new(dir: &Path, limits: &Limits) -> Self {
         Self {
             dir: dir.to_owned(),
@@ -75,7 +75,7 @@ impl Disk {
     }
 
     /// Appends lines, each with its line end, rotating in between as needed. A line longer than a file may be
-    /// counts as written but is left out.
+    /// is left out but counted as written.
     pub fn append(&mut self, lines: &[Vec<u8>]) -> Written {
         let mut done = 0;
         while done < lines.len() {
@@ -131,7 +131,7 @@ impl Disk {
         Ok(self.open.insert(open))
     }
 
-    /// Removes files beyond the number allowed: a start with a lower one.
+    /// Removes files beyond the maximum number, after a start with a lower one.
     fn drop_surplus(&self) {
         let Ok(entries) = fs::read_dir(&self.dir) else { return };
         for entry in entries.flatten() {
@@ -153,7 +153,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Waits until everything is on the device.
+    /// Waits until everything is on the device (fdatasync(2)).
     pub fn sync(&mut self) -> Result<(), DiskError> {
         match &self.open {
             Some(open) => open.file.sync_data().map_err(DiskError::at("fdatasync", &self.path)),
@@ -163,7 +163,7 @@ impl Disk {
 }
 
 impl Open {
-    /// Writes the lines in one call; on failure keeps those that came whole and cuts the rest off.
+    /// Writes the lines in one call; on failure keeps those that were written whole and cuts off the rest.
     fn write(&mut self, lines: &[&Vec<u8>], path: &Path) -> Result<(), (usize, DiskError)> {
         let mut bytes: Vec<u8> = Vec::with_capacity(lines.iter().map(|l| l.len()).sum::<usize>() + 1);
         let mend = usize::from(self.torn);
@@ -237,11 +237,11 @@ mod tests {
     #[test]
     fn rotation_keeps_the_newest_within_the_bound() {
         let dir = tempfile::tempdir().unwrap();
-        let mut disk = Disk::new(dir.path(), &limits(35, 3)); // three lines of ten bytes a file
+        let mut disk = Disk::new(dir.path(), &limits(35, 3)); // three lines of ten bytes per file
         assert_eq!(disk.append(&lines(0..11)).lines, 11);
         let expected = |r: std::ops::Range<u32>| String::from_utf8(lines(r).concat()).unwrap();
         assert_eq!(content(dir.path()), [expected(3..6), expected(6..9), expected(9..11)]);
-        // A new start goes on where the file ends, and with fewer files drops the surplus.
+        // A new start appends to the file, and with a lower maximum removes surplus files.
         let mut disk = Disk::new(dir.path(), &limits(35, 2));
         assert_eq!(disk.append(&lines(11..13)).lines, 2);
         assert_eq!(content(dir.path()), [expected(9..12), expected(12..13)]);

@@ -1,4 +1,4 @@
-//! Names of the journal's files and which is turned into which at rotation. Pure.
+//! Names of the journal's files, and the renames of a rotation. Pure functions.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ pub fn name(n: u32) -> String {
     if n == 0 { "events.jsonl".to_owned() } else { format!("events.{n}.jsonl") }
 }
 
-/// The number of a file of ours.
+/// The number of one of the journal's files; `None` for any other name.
 pub fn number(name: &str) -> Option<u32> {
     if name == "events.jsonl" {
         return Some(0);
@@ -16,7 +16,7 @@ pub fn number(name: &str) -> Option<u32> {
     (n > 0 && name == self::name(n)).then_some(n)
 }
 
-/// Steps that make room for a new file: first the file to drop, then renames in order.
+/// The steps that make room for a new file: first the file to remove, then renames in order.
 pub fn rotation(dir: &Path, files: u32) -> (PathBuf, Vec<(PathBuf, PathBuf)>) {
     let last = files.saturating_sub(1);
     let renames = (0..last).rev().map(|n| (dir.join(name(n)), dir.join(name(n + 1)))).collect();

@@ -1,5 +1,5 @@
-//! Reads older events from the files, on a thread for blocking work, for a subscriber that wants more than
-//! memory has.
+//! Reads older events from the files, on a thread for blocking work, for a subscriber that wants events that
+//! memory has dropped.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -13,15 +13,16 @@ use nodewarden_model::Event;
 
 use super::files;
 
-/// Events handed over at once, and how many such parcels may wait: bounds the memory of a reader.
-const PARCEL: usize = 64;
-const PARCELS: usize = 4;
+/// Events handed over at once, and how many such batchs may wait: bounds the memory of a reader.
+// Number of events sent at once, and how many such batches may wait: this bounds the memory of a reader.
+const BATCH: usize = 64;
+const BATCHES: usize = 4;
 /// A file is written some milliseconds after its last event happened, and its time stamp is of a coarser
 /// clock.
 const SLACK: Duration = Duration::from_secs(2);
 
 /// Sends the events with numbers from `from` up to, not including, `to` that happened at `since` or later, in
-/// order. What cannot be read is left out. Must be called within a tokio runtime.
+/// order. Files and lines that cannot be read are left out. Must be called within a tokio runtime.
 pub fn read(
     dir: PathBuf,
     files: u32,
@@ -29,9 +30,9 @@ pub fn read(
     to: u64,
     since: Option<Timestamp>,
 ) -> mpsc::Receiver<Vec<Event>> {
-    let (sender, receiver) = mpsc::channel(PARCELS);
+    let (sender, receiver) = mpsc::channel(BATCHES);
     tokio::task::spawn_blocking(move || {
-        let mut parcel = Vec::with_capacity(PARCEL);
+        let mut batch = Vec::with_capacity(BATCH);
         let mut next = from;
         for file in open(&dir, files, since) {
             let mut lines = BufReader::new(file);
@@ -50,20 +51,20 @@ pub fn read(
                     continue;
                 }
                 next = event.seq + 1;
-                parcel.push(event);
-                if parcel.len() == PARCEL && sender.blocking_send(std::mem::take(&mut parcel)).is_err() {
+                batch.push(event);
+                if batch.len() == BATCH && sender.blocking_send(std::mem::take(&mut batch)).is_err() {
                     return;
                 }
             }
         }
         // The receiver may be gone.
-        let _ = sender.blocking_send(parcel);
+        let _ = sender.blocking_send(batch);
     });
     receiver
 }
 
-/// The files that may hold events since then, oldest first, opened newest first: so a rotation in between can
-/// show a file twice but never hide one.
+/// The files that may hold events since then, oldest first. They are opened newest first, so that a rotation
+/// in between can make a file occur twice but never hide one.
 fn open(dir: &Path, files: u32, since: Option<Timestamp>) -> Vec<File> {
     let since = since.map(SystemTime::from).and_then(|t| t.checked_sub(SLACK));
     let mut found = Vec::new();

@@ -1,4 +1,4 @@
-//! The newest events in memory, bounded in number and in bytes, oldest out first.
+//! The newest events in memory, bounded in number and in bytes; the oldest are dropped first.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -21,19 +21,19 @@ pub struct Memory {
     next_seq: u64,
 }
 
-/// What a reader finds at its place.
+/// What memory has for a reader at a position.
 #[derive(Debug)]
 pub struct Found {
-    /// Numbers between the reader's place and the first event in memory: events that are gone.
+    /// Number of events between the reader's position and the first event in memory: these were dropped.
     pub missed: u64,
     /// Number of the first event in memory, or of the next one if there is none.
     pub first_seq: u64,
-    /// The events from there on.
+    /// The events from that position on.
     pub events: Vec<Packed>,
 }
 
 impl Memory {
-    /// No events yet, within these limits.
+    /// Memory without events, with these limits.
     pub fn new(limits: &Limits) -> Self {
         Self {
             events: VecDeque::new(),
@@ -44,14 +44,15 @@ impl Memory {
         }
     }
 
-    /// Gives the event its number and keeps it.
+    /// Numbers the event and stores it.
     pub fn push(&mut self, mut event: Event) -> Arc<Event> {
         event.seq = self.next_seq;
         self.keep(&event);
         Arc::new(event)
     }
 
-    /// Takes back an event that has its number; one that goes backwards is not taken.
+    /// Stores an event that already has a number. Returns whether it was stored: a number that does not
+    /// increase is refused.
     pub fn restore(&mut self, event: Event) -> bool {
         let newer = event.seq >= self.next_seq;
         if newer {
@@ -60,12 +61,12 @@ impl Memory {
         newer
     }
 
-    /// Numbers below `seq` are taken.
+    /// Makes the next event's number at least `seq`.
     pub fn skip_to(&mut self, seq: u64) {
         self.next_seq = self.next_seq.max(seq);
     }
 
-    /// [`Self::skip_to`], for a number that may not be known.
+    /// [`Self::skip_to`] for a number that may be unknown.
     pub fn continue_at(mut self, seq: Option<u64>) -> Self {
         self.skip_to(seq.unwrap_or(0));
         self
@@ -83,7 +84,7 @@ impl Memory {
         }
     }
 
-    /// How many events are here.
+    /// Number of events stored.
     pub fn len(&self) -> usize {
         self.events.len()
     }
@@ -103,14 +104,14 @@ impl Memory {
         self.events.front().map_or(self.next_seq, |e| e.seq)
     }
 
-    /// Whether what is here reaches back beyond `time`. Events are not in strict order of time (each CPU
-    /// reports its own), so this asks for some seconds more.
+    /// Whether memory reaches back beyond `time`. Events are not in strict order of time (each CPU reports
+    /// its own), so the oldest must be some seconds older.
     pub fn older_than(&self, time: Timestamp) -> bool {
         const SLACK: SignedDuration = SignedDuration::from_secs(5);
         self.events.front().is_some_and(|e| e.time.checked_add(SLACK).is_ok_and(|t| t < time))
     }
 
-    /// At most `most` events from number `seq` on.
+    /// At most `most` events from number `seq` on, and how many of these were dropped.
     pub fn from(&self, seq: u64, most: usize) -> Found {
         let first_seq = self.first_seq();
         let start = self.events.partition_point(|e| e.seq < seq);
@@ -178,7 +179,7 @@ mod tests {
     fn numbers_continue_after_the_restored_events() {
         let mut m = memory(10, usize::MAX);
         assert!(m.restore(Event { seq: 7, ..event("/a") }));
-        assert!(!m.restore(Event { seq: 7, ..event("/a") }), "the same again");
+        assert!(!m.restore(Event { seq: 7, ..event("/a") }), "the same number again");
         m.skip_to(20);
         m.skip_to(3);
         assert_eq!(m.push(event("/b")).seq, 20);

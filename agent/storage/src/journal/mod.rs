@@ -1,16 +1,17 @@
-//! The flight recorder: every event kept in memory and on disk, and handed to subscribers.
+//! The journal: stores every event in memory and on disk, and sends it to subscribers.
 //!
 //! ```text
-//! append ─► memory (bounded) ─┬► subscriptions: each has its own place in the memory
-//!                             └► writer thread: the same, and writes what it finds as JSON lines
+//! append ─► memory (bounded) ─┬► subscriptions: each has its own position in the memory
+//!                             └► writer thread: has a position too, and writes the events as JSON lines
 //! ```
 //!
 //! There is one queue: the memory, in which events are packed. A subscriber or the writer that falls so far
-//! behind that its place was dropped from memory loses those events and gets one that reports how many.
-//! Appending takes a lock for a push and wakes who waits; it never touches the disk.
+//! behind that the event at its position was dropped from memory misses the dropped events; a subscriber gets
+//! an event that reports how many. Appending takes a lock for a push and wakes those that wait; it never
+//! accesses the disk.
 //!
-//! What is on disk: `events.jsonl` (newest) and `events.1.jsonl` … , at most `files` files of at most
-//! `file_bytes` each. An event is handed to the kernel within some 5 ms, so a killed agent loses no more than
+//! On disk are `events.jsonl` (newest) and `events.1.jsonl` … , at most `files` files of at most
+//! `file_bytes` each. An event is written to the kernel's page cache within some 5 ms, so a killed agent loses no more than
 //! that; it is synced to the device at rotation and at close, so a power cut loses more. Lines that cannot be
 //! written (disk full) wait in memory and are written when there is space again.
 
@@ -43,16 +44,16 @@ pub use error::JournalError;
 use memory::Memory;
 pub use subscription::{LOST_SUBSCRIBER, Subscription};
 
-/// How much the journal keeps.
+/// How many events the journal stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Events in memory.
+    /// Maximum number of events in memory.
     pub memory_events: usize,
-    /// Their estimated size in bytes; whichever is reached first.
+    /// Maximum estimated size of the events in memory, in bytes. The limit that is reached first applies.
     pub memory_bytes: usize,
-    /// Size of one file in bytes.
+    /// Maximum size of one file in bytes.
     pub file_bytes: u64,
-    /// Files, with the one being written.
+    /// Maximum number of files, including the one being written.
     pub files: u32,
 }
 
@@ -63,28 +64,28 @@ impl Default for Limits {
     }
 }
 
-/// What the journal holds and what went wrong.
+/// What the journal holds, and its errors.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct JournalStats {
-    /// Events in memory now.
+    /// Number of events in memory now.
     pub events: u64,
     /// Their estimated size in bytes.
     pub bytes: u64,
-    /// Events appended since start.
+    /// Number of events appended since the agent's start.
     pub appended: u64,
-    /// Lines written to disk since start.
+    /// Number of lines written to disk since the agent's start.
     pub lines_written: u64,
-    /// Lines that could not be written at the first try (they may have been written later).
+    /// Number of lines that could not be written at the first try (they may have been written later).
     pub write_errors: u64,
-    /// Lines that never came to disk, since memory had no more room to keep them waiting.
+    /// Number of lines that were never written to disk, because memory had no room to keep them waiting.
     pub lines_dropped: u64,
-    /// Lines on disk that were no events and were skipped at start.
+    /// Number of lines on disk that were not events and were skipped at start.
     pub lines_skipped: u64,
-    /// Why nothing can be written right now.
+    /// Why nothing can be written at present; `None` if the last write succeeded.
     pub disk_error: Option<String>,
 }
 
-/// The journal. Clones share it; when the last one goes, what is left is written and synced.
+/// The journal. Clones share it; when the last one is dropped, the remaining events are written and synced.
 #[derive(Debug, Clone)]
 pub struct Journal {
     shared: Arc<Shared>,
@@ -95,7 +96,7 @@ pub struct Journal {
 #[derive(Debug)]
 struct Shared {
     memory: Mutex<Memory>,
-    /// Rings at every append and at close.
+    /// Notified at every append and at close.
     news: Notify,
     closed: AtomicBool,
     appended: AtomicU64,
@@ -110,7 +111,7 @@ struct Shared {
 
 impl Shared {
     fn memory(&self) -> MutexGuard<'_, Memory> {
-        // A panic while the lock was held leaves whole events only: go on.
+        // A panic while the lock is held leaves only whole events, so the lock is not poisoned.
         self.memory.lock()
     }
 
@@ -121,11 +122,11 @@ impl Shared {
 
 impl Journal {
     /// Opens the journal in `dir`: reads back the newest events, repairs a torn last line, starts the writer.
-    /// A directory that cannot be used is no error here: events are kept in memory, [`JournalStats`] says why
-    /// none is written, and the writer keeps trying.
+    /// A directory that cannot be used is not an error here: events are stored in memory, [`JournalStats`]
+    /// has the reason, and the writer keeps trying.
     ///
     /// # Errors
-    /// Another process has this journal open, or the writer thread cannot be started.
+    /// When another process has this journal open, or the writer thread cannot be started.
     pub fn open(dir: &Path, limits: Limits) -> Result<Self, JournalError> {
         let lock = disk::lock(dir)?;
         let restored = restore::restore(dir, &limits);
@@ -148,8 +149,8 @@ impl Journal {
         Ok(Self { shared, writer: Arc::new(writer) })
     }
 
-    /// Takes an event in, gives it its number and wakes who waits. Takes microseconds, whatever the disk
-    /// does.
+    /// Numbers an event, stores it and wakes those that wait for one. Takes microseconds, whatever state the
+    /// disk is in.
     pub fn append(
         &self,
         time: Timestamp,
@@ -165,13 +166,14 @@ impl Journal {
         event
     }
 
-    /// Listens. With `since`, first what the journal holds from that time on (from memory, and from disk for
-    /// what is older), then what comes, with no gap and nothing twice.
+    /// Subscribes to new events. With `since`, the subscription yields first the events that the journal
+    /// holds from that time on (from memory, and from disk for older ones), then new ones, with no gap and no
+    /// event twice.
     pub fn subscribe(&self, since: Option<Timestamp>) -> Subscription {
         Subscription::new(Arc::clone(&self.shared), since)
     }
 
-    /// What it holds and what went wrong.
+    /// What the journal holds now, and its errors.
     pub fn stats(&self) -> JournalStats {
         let s = &self.shared;
         let (events, bytes) = {
@@ -190,9 +192,9 @@ impl Journal {
         }
     }
 
-    /// Ends the subscriptions once they have got everything, writes what is left and syncs it. Waits for
-    /// that, but not longer than some seconds if the disk hangs. Events appended later are kept in memory
-    /// only.
+    /// Ends the subscriptions once they have yielded everything, writes the remaining events and syncs them.
+    /// Waits for that, but not longer than some seconds if the disk hangs. Events appended later are stored
+    /// in memory only.
     pub fn close(&self) {
         self.writer.stop();
         self.shared.closed.store(true, Ordering::Release);

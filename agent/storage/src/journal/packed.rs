@@ -1,5 +1,6 @@
-//! Events as memory keeps them: what several have in common once, what happened as JSON. A quarter of what
-//! they take as values, for a microsecond of work at each end.
+//! Events as they are stored in memory: parts that several have in common are stored once, the detail as
+//! JSON. This takes a quarter of the memory of plain values, and costs a microsecond for packing and for
+//! unpacking.
 
 use std::mem::size_of;
 use std::sync::Arc;
@@ -19,7 +20,7 @@ pub struct Packed {
     pub time: Timestamp,
     cgroup: Arc<str>,
     pod: Option<Arc<PodRef>>,
-    /// JSON.
+    /// The event's detail as JSON.
     detail: Arc<[u8]>,
 }
 
@@ -34,11 +35,14 @@ pub struct Parts {
 }
 
 /// What the allocator adds to a text.
+// Bytes that the allocator adds to a text.
 const ALLOCATION: usize = 16;
 /// What a part takes in addition to its own bytes: two counters, and its place in the pool, which is not
 /// always full.
+// Bytes of a part in addition to its own: two counters, and its place in the pool, which is not always full.
 const PART: usize = ALLOCATION + 2 * size_of::<usize>() + 40;
 /// What an event takes in addition to its parts: its place in the queue, which is not always full.
+// Bytes of an event in addition to its parts: its place in the queue, which is not always full.
 const EVENT: usize = size_of::<Packed>() * 3 / 2;
 
 impl Parts {
@@ -47,9 +51,9 @@ impl Parts {
         self.bytes
     }
 
-    /// The event in parts that it shares with others. To be given back by [`Self::forget`].
+    /// Splits the event into parts that it shares with others. [`Self::forget`] releases them.
     pub fn pack(&mut self, event: &Event) -> Packed {
-        // Only a map with keys that are no texts could fail, and no detail has one.
+        // Only a map with keys that are not texts could fail, and no detail has one.
         let detail = serde_json::to_vec(&event.detail).unwrap_or_default();
         let mut bytes = EVENT;
         let mut count = |new: bool, cost: usize| bytes += if new { cost } else { 0 };
@@ -66,7 +70,7 @@ impl Parts {
         Packed { seq: event.seq, time: event.time, cgroup: cgroup.value, pod, detail: detail.value }
     }
 
-    /// Lets go of what this event had.
+    /// Releases the parts of this event.
     pub fn forget(&mut self, event: &Packed) {
         let mut bytes = EVENT;
         if self.cgroups.give_back(&event.cgroup) {
@@ -85,10 +89,10 @@ impl Parts {
 }
 
 impl Packed {
-    /// The event again.
+    /// The event as it was packed.
     pub fn unpack(&self) -> Event {
         let detail = serde_json::from_slice(&self.detail).unwrap_or_else(|error| {
-            // What was written can be read: the files rely on it too.
+            // Cannot happen: what was serialised can be read. The files rely on that too.
             Detail::Agent { reason: "EventUnreadable".to_owned(), message: error.to_string() }
         });
         Event {
@@ -178,7 +182,7 @@ mod tests {
         parts.forget(&packed[0]);
         assert_eq!(all - parts.bytes(), EVENT);
         assert!(parts.bytes() > 2 * EVENT + long.len());
-        // A reader that still holds it changes nothing.
+        // A reader that still holds the event changes nothing.
         let read = packed[1].clone();
         parts.forget(&packed[1]);
         parts.forget(&packed[2]);

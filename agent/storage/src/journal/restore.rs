@@ -1,4 +1,4 @@
-//! Reads the newest events back at start, and mends what a killed agent left.
+//! Reads the newest events back at start, and repairs what a killed agent left.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind};
@@ -13,24 +13,24 @@ use super::error::DiskError;
 use super::memory::Memory;
 use super::{Limits, files};
 
-/// What an earlier agent left.
+/// What was read back.
 #[derive(Debug)]
 pub struct Restored {
-    /// The events that could be read and that memory holds.
+    /// Memory with the events that could be read and that fit.
     pub memory: Memory,
-    /// Lines that are no events.
+    /// Number of lines that are not events.
     pub lines_skipped: u64,
     /// The first call that failed.
     pub error: Option<DiskError>,
 }
 
-/// Mends the newest file and reads as much as memory holds. Problems leave out what they concern.
+/// Repairs the newest file and reads as many events as memory holds. Files that cannot be read are left out.
 pub fn restore(dir: &Path, limits: &Limits) -> Restored {
     let mut restored = Restored { memory: Memory::new(limits), lines_skipped: 0, error: None };
-    if let Err(e) = mend(&dir.join(files::name(0))) {
+    if let Err(e) = repair(&dir.join(files::name(0))) {
         restored.error = Some(e);
     }
-    // So many bytes of lines: memory holds about that. What is older stays on disk, where readers find it.
+    // Memory holds about as many bytes of lines. Older events stay on disk, where readers find them.
     let mut left = limits.memory_bytes as u64;
     let mut parts = Vec::new();
     for n in 0..limits.files {
@@ -60,7 +60,7 @@ pub fn restore(dir: &Path, limits: &Limits) -> Restored {
     restored
 }
 
-/// The number in a line that is no event of this version (a newer agent's type); 0 without one.
+/// The number in a line that is not an event of this version (a newer agent's type); 0 without one.
 fn seq_of(line: &[u8]) -> u64 {
     #[derive(Deserialize)]
     struct Numbered {
@@ -69,8 +69,8 @@ fn seq_of(line: &[u8]) -> u64 {
     serde_json::from_slice::<Numbered>(line).map_or(0, |n| n.seq)
 }
 
-/// Makes the file end at a line end: a whole last line that lacks only that gets it, a torn one is cut off.
-fn mend(path: &Path) -> Result<(), DiskError> {
+/// Makes the file end with a line end: adds it to a whole last line, and cuts off a torn one.
+fn repair(path: &Path) -> Result<(), DiskError> {
     let file = match OpenOptions::new().read(true).write(true).open(path) {
         Ok(file) => file,
         Err(e) if e.kind() == ErrorKind::NotFound => return Ok(()),
@@ -87,7 +87,7 @@ fn mend(path: &Path) -> Result<(), DiskError> {
     file.set_len(len - last.len() as u64).map_err(DiskError::at("truncate", path))
 }
 
-/// What comes after the last line end.
+/// The text after the last line end.
 fn last_line(file: &File, len: u64) -> io::Result<Vec<u8>> {
     const BLOCK: u64 = 64 << 10;
     let mut found = Vec::new();
@@ -143,7 +143,7 @@ mod tests {
     #[test]
     fn a_damaged_file_is_repaired_and_read() {
         let whole = line(1) + &line(2);
-        for (text, expected, mended) in [
+        for (text, expected, repaired) in [
             (String::new(), vec![], String::new()),
             (whole.clone(), vec![1, 2], whole.clone()),
             // Torn in the middle, cut to one byte, only the line end missing.
@@ -160,7 +160,7 @@ mod tests {
             let restored = restore(dir.path(), &Limits::default());
             assert_eq!(seqs(&restored), expected);
             assert!(restored.error.is_none());
-            assert_eq!(std::fs::read_to_string(&path).unwrap(), mended);
+            assert_eq!(std::fs::read_to_string(&path).unwrap(), repaired);
         }
     }
 
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_newest_over_several_files() {
+    fn the_newest_events_of_several_files_are_read() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("events.2.jsonl"), line(1) + &line(2)).unwrap();
         std::fs::write(dir.path().join("events.1.jsonl"), line(3) + &line(4)).unwrap();

@@ -1,7 +1,7 @@
-//! Numbers stay unique across restarts, also when the last events never came to disk.
+//! Keeps event numbers unique across restarts, even if the last events were never written to disk.
 //!
 //! The file `next-seq` holds a number that no event has reached: a running agent keeps it [`AHEAD`] numbers
-//! ahead, and a clean stop writes the exact next one. So numbers go on without a gap after a clean stop and
+//! ahead, and a clean stop writes the exact next one. So numbers continue without a gap after a clean stop and
 //! jump ahead after a crash. The file is written in place, which needs no space on a full disk.
 
 use std::fs::OpenOptions;
@@ -17,7 +17,7 @@ const NAME: &str = "next-seq";
 /// Decimal digits of the largest number, and a line end.
 const WIDTH: usize = 20;
 
-/// The reserved number, if the file is there and whole.
+/// The reserved number; `None` if the file is missing or incomplete.
 pub fn read(dir: &Path) -> Option<u64> {
     std::fs::read_to_string(dir.join(NAME)).ok()?.strip_suffix('\n')?.parse().ok()
 }
@@ -25,7 +25,7 @@ pub fn read(dir: &Path) -> Option<u64> {
 /// Writes the number in place.
 ///
 /// # Errors
-/// The file cannot be opened or written.
+/// When the file cannot be opened or written.
 pub fn write(dir: &Path, next: u64) -> Result<(), DiskError> {
     let path = dir.join(NAME);
     let file = OpenOptions::new()

@@ -1,11 +1,11 @@
-//! Values that many events have in common, kept once.
+//! Values that many events have in common, stored once.
 
 use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::Arc;
 
-/// Each value once, with how many hold it.
+/// Stores each value once, with the number of its holders.
 #[derive(Debug)]
 pub struct Pool<T: ?Sized>(HashMap<Arc<T>, u32>);
 
@@ -15,12 +15,12 @@ impl<T: ?Sized> Default for Pool<T> {
     }
 }
 
-/// A value taken from a pool or given back.
+/// A value taken from a pool.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Taken<T: ?Sized> {
     /// The shared value.
     pub value: Arc<T>,
-    /// The pool did not have it.
+    /// Whether the pool did not have it before.
     pub new: bool,
 }
 
@@ -28,7 +28,7 @@ impl<T: ?Sized + Hash + Eq> Pool<T>
 where
     Arc<T>: Borrow<T>,
 {
-    /// One more holder of this value.
+    /// Returns the stored value, and adds it if the pool does not have it; counts one more holder.
     pub fn take<V: Borrow<T> + Into<Arc<T>>>(&mut self, value: V) -> Taken<T> {
         if let Some((known, _)) = self.0.get_key_value(value.borrow()) {
             let known = known.clone();
@@ -42,7 +42,7 @@ where
         Taken { value, new: true }
     }
 
-    /// One holder less; true when it was the last and the pool has let go of the value.
+    /// Counts one holder less. Returns whether it was the last one and the pool has removed the value.
     pub fn give_back(&mut self, value: &T) -> bool {
         let Some(holders) = self.0.get_mut(value) else { return false };
         *holders -= 1;

@@ -1,5 +1,6 @@
-//! A listener's place in the journal: first what is older (from disk if memory no longer has it), then what
-//! comes. It holds a number, not a queue, so a slow listener costs nothing and loses only what memory drops.
+//! A subscriber's position in the journal: first older events (from disk if memory has dropped them), then
+//! new ones. It holds a number, not a queue, so a slow subscriber needs no memory and loses only what the
+//! journal's memory drops.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -16,6 +17,7 @@ use super::{Shared, history};
 pub const LOST_SUBSCRIBER: &str = "subscriber";
 
 /// Events taken from memory under one lock.
+// Number of events copied from memory under one lock.
 const BATCH: usize = 256;
 
 /// Yields events in order of their numbers; see [`super::Journal::subscribe`].
@@ -24,31 +26,31 @@ pub struct Subscription {
     shared: Arc<Shared>,
     /// Number of the next event to yield.
     next: u64,
-    /// First number after what the journal held at the beginning.
+    /// First number after the events that the journal held when it was subscribed to.
     head: u64,
-    /// Of what the journal held, only events from this time on.
+    /// Of those events, only the ones from this time on are yielded.
     since: Option<Timestamp>,
-    /// End at `head`.
+    /// Whether it ends at `head`.
     backlog_only: bool,
-    /// Taken from memory or disk, to be yielded.
+    /// Events copied from memory or read from disk, to be yielded.
     ready: VecDeque<Arc<Event>>,
-    /// Older events on their way from disk.
+    /// Older events that are being read from disk.
     reading: Option<Reading>,
 }
 
 #[derive(Debug)]
 struct Reading {
     events: mpsc::Receiver<Vec<Event>>,
-    /// Number after the last that is read.
+    /// Number after the last event that is read.
     to: u64,
 }
 
-/// What the memory gave.
+/// What a look at the journal's memory leads to.
 enum Step {
     Ready,
-    /// Wait for news.
+    /// There is nothing new.
     Wait,
-    /// Memory no longer has what is wanted, only from this number on.
+    /// Memory no longer has the next event; it begins at this number.
     ReadDisk(u64),
     End,
 }
@@ -68,15 +70,15 @@ impl Subscription {
         Self { shared, next, head, since, backlog_only: false, ready: VecDeque::new(), reading: None }
     }
 
-    /// Ends after what the journal held when it was subscribed to.
+    /// Makes the subscription end after the events that the journal held when it was subscribed to.
     #[must_use]
     pub fn backlog_only(mut self) -> Self {
         self.backlog_only = true;
         self
     }
 
-    /// The next event; `None` when the journal was closed, or at the end of the backlog if no more was
-    /// wanted. Nothing is lost if the future is dropped before it is done.
+    /// The next event; `None` when the journal was closed, or at the end of the backlog if only that was
+    /// wanted. No event is lost if the future is dropped before it is ready.
     pub async fn next(&mut self) -> Option<Arc<Event>> {
         loop {
             if let Some(event) = self.ready.pop_front() {
@@ -92,7 +94,7 @@ impl Subscription {
                 }
                 continue;
             }
-            // Before looking: what comes after the look rings the bell.
+            // Before looking at the memory, so that an append after the look is noticed.
             let shared = Arc::clone(&self.shared);
             let news = shared.news.notified();
             match self.step() {
@@ -105,7 +107,7 @@ impl Subscription {
     }
 
     fn step(&mut self) -> Step {
-        // Before looking: what was appended before the close is seen.
+        // Before looking at the memory, so that everything appended before the close is seen.
         let closed = self.shared.closed.load(Ordering::Acquire);
         if self.backlog_only && self.next >= self.head {
             return Step::End;
@@ -128,7 +130,7 @@ impl Subscription {
         Step::Ready
     }
 
-    /// Makes events ready, from `next` on; those of the backlog only if they are recent enough.
+    /// Queues events from `next` on; those of the backlog only if they are recent enough.
     fn take(&mut self, events: impl Iterator<Item = Arc<Event>>) {
         for event in events {
             let backlog = event.seq < self.head;
@@ -149,7 +151,7 @@ impl Subscription {
     }
 }
 
-/// The event in place of those that a subscriber missed; has the number of the last of them.
+/// The event that replaces those that a subscriber missed; it has the number of the last of them.
 fn lost(seq: u64, count: u64) -> Event {
     Event {
         seq,

@@ -72,12 +72,12 @@ async fn a_restart_continues_with_the_next_number() {
 }
 
 #[tokio::test]
-async fn numbers_are_not_given_twice_after_a_crash() {
+async fn numbers_are_not_used_twice_after_a_crash() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), Limits::default()).unwrap();
     append(&journal, 1);
     until("the line", || journal.stats().lines_written == 1);
-    // As a killed agent leaves it: the number file ahead, half a line at the end.
+    // The state after a killed agent: the number file is ahead, and half a line is at the end.
     let files: Vec<_> =
         ["events.jsonl", "next-seq"].map(|n| (n, std::fs::read(dir.path().join(n)).unwrap())).into();
     drop(journal);
@@ -105,9 +105,9 @@ fn a_second_agent_cannot_open_the_journal() {
 }
 
 #[tokio::test]
-async fn older_events_come_from_disk_without_gap_or_double() {
+async fn older_events_are_read_from_disk_without_gap_or_repetition() {
     let dir = tempfile::tempdir().unwrap();
-    // Five in memory, and about ten lines a file.
+    // Five in memory, and about ten lines per file.
     let limits = Limits { memory_events: 5, file_bytes: 1000, files: 20, ..Limits::default() };
     let journal = Journal::open(dir.path(), limits).unwrap();
     for second in 1..=60 {
@@ -222,7 +222,7 @@ async fn lines_are_written_again_when_a_full_disk_has_room() {
     assert!(full.disk_error.as_ref().unwrap().contains("No space left"), "{full:?}");
     assert!(full.write_errors > 0 && full.write_errors < 300, "{full:?}");
     assert!(full.lines_written < 300);
-    // What is there ends clean meanwhile, and listeners notice nothing.
+    // Meanwhile the file ends with a whole line, and subscribers notice nothing.
     assert_eq!(lines(&dir).len() as u64, full.lines_written);
     assert_eq!(backlog(&journal, Some(at(0))).await.len(), 300);
 
@@ -250,7 +250,7 @@ fn lines_lost_to_a_full_disk_are_counted() {
         }
     }
     std::fs::remove_file(mount.0.path().join("filler")).unwrap();
-    until("all to be accounted for", || {
+    until("all lines to be written or dropped", || {
         let s = journal.stats();
         s.lines_written + s.lines_dropped == 1000
     });
@@ -260,7 +260,7 @@ fn lines_lost_to_a_full_disk_are_counted() {
 }
 
 #[test]
-fn append_is_quick() {
+fn an_append_takes_microseconds() {
     let dir = tempfile::tempdir().unwrap();
     let journal = Journal::open(dir.path(), Limits::default()).unwrap();
     let mut times: Vec<Duration> = (0..5000)
@@ -275,9 +275,9 @@ fn append_is_quick() {
     assert!(median < Duration::from_micros(100), "{median:?}");
 }
 
-/// The estimate that bounds the memory must not be far below what the process really takes.
+/// The estimate that bounds the memory must not be far below the process's real use.
 #[test]
-fn memory_is_bounded_for_real() {
+fn the_real_memory_use_is_bounded() {
     fn resident() -> u64 {
         let status = std::fs::read_to_string("/proc/self/status").unwrap();
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
@@ -325,7 +325,7 @@ fn victim() {
     }
 }
 
-/// kill -9 while events are written and files rotate: every start finds clean lines and gives new numbers.
+/// kill -9 while events are written and files are rotated: every start finds whole lines and uses new numbers.
 #[test]
 fn killed_under_load() {
     let dir = tempfile::tempdir().unwrap();

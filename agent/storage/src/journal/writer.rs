@@ -1,4 +1,4 @@
-//! The thread that writes events to disk. It has its own place in the memory, as a subscriber has.
+//! The thread that writes events to disk. It has its own position in the memory, as a subscriber has.
 
 use parking_lot::{Condvar, Mutex};
 use std::io;
@@ -16,15 +16,20 @@ use super::{Shared, sequence};
 
 /// Waits this long after the first event for more to come: subscribers get the CPU first, and a burst becomes
 /// one write.
+// The time that the thread waits after the first event for more: subscribers get the CPU first, and a burst
+// becomes one write.
 const GATHER: Duration = Duration::from_millis(5);
 /// Between two tries on a disk that refuses.
+// Time between two tries on a disk that refuses writes.
 const RETRY: Duration = Duration::from_secs(1);
 /// Lines in one write.
+// Maximum number of lines in one write.
 const BATCH: usize = 512;
 /// How long a stop waits for a disk that hangs.
+// How long a stop waits for a disk that hangs.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
-/// Owns the thread: dropping it writes what is left.
+/// Owns the thread; dropping it writes the remaining events.
 #[derive(Debug)]
 pub struct Handle {
     thread: Thread,
@@ -33,7 +38,7 @@ pub struct Handle {
 
 #[derive(Debug, Default)]
 struct Signals {
-    /// There is something new. Set before the thread is woken.
+    /// Whether there are new events. Set before the thread is woken.
     news: AtomicBool,
     stop: AtomicBool,
     ended: Mutex<bool>,
@@ -44,7 +49,7 @@ impl Handle {
     /// Starts the thread. `lock` is held until the thread ends.
     ///
     /// # Errors
-    /// No thread can be started.
+    /// When no thread can be started.
     pub fn start(shared: Arc<Shared>, lock: Option<Lock>) -> Result<Self, JournalError> {
         let signals = Arc::new(Signals::default());
         let writer = Writer::new(shared, lock);
@@ -59,14 +64,14 @@ impl Handle {
         Ok(Self { thread: thread.thread().clone(), signals })
     }
 
-    /// There is something new. Costs a system call only if the thread sleeps.
+    /// Makes the thread write new events. Costs a system call only if the thread sleeps.
     pub fn wake(&self) {
         if !self.signals.news.swap(true, Ordering::AcqRel) {
             self.thread.unpark();
         }
     }
 
-    /// Has the rest written and synced, and waits for it.
+    /// Makes the thread write and sync the remaining events, and waits for it at most [`STOP_WAIT`].
     pub fn stop(&self) {
         self.signals.stop.store(true, Ordering::Release);
         self.thread.unpark();
@@ -94,13 +99,13 @@ impl Drop for Ended<'_> {
 struct Writer {
     shared: Arc<Shared>,
     disk: Disk,
-    /// The directory, if it is ours already; else it is taken with the first write that works.
+    /// The directory's lock; `None` until the directory can be locked, which each write tries.
     lock: Option<Lock>,
     /// Number of the next event to write.
     next: u64,
     /// Events below this number were counted as write errors already.
     counted: u64,
-    /// What `next-seq` says.
+    /// The number in `next-seq`.
     reserved: u64,
 }
 
@@ -109,7 +114,7 @@ impl Writer {
         let next = shared.memory().next_seq();
         let disk = Disk::new(&shared.dir, &shared.limits);
         let mut writer = Self { shared, disk, lock, next, counted: 0, reserved: 0 };
-        // Before the first event can get its number.
+        // Before the first event gets its number.
         if let Err(e) = writer.reserve() {
             writer.failed(&e);
         }
@@ -138,7 +143,7 @@ impl Writer {
         }
     }
 
-    /// Sleeps, however often it is woken, unless it shall stop.
+    /// Sleeps for the whole time, even if it is woken, unless it is to stop.
     fn pause(&self, signals: &Signals, time: Duration) {
         let until = Instant::now() + time;
         while let Some(left) = until.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) {
@@ -170,7 +175,8 @@ impl Writer {
             self.lock = super::disk::lock(&self.shared.dir)
                 .map_err(|e| DiskError::at("flock", &self.shared.dir)(io::Error::other(e)))?;
         }
-        // Ahead first: a number that was seen must not be given again, written or not.
+        // Reserve numbers first: a number that a subscriber may have seen must not be used again, even if its event
+        // was never written.
         let reserved = self.reserve();
         let lines: Vec<Vec<u8>> = events.iter().map(|e| line(&e.unpack())).collect();
         let written = self.disk.append(&lines);
@@ -193,7 +199,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Says it once, and counts each line that waits once.
+    /// Logs the first of several failures, and counts each waiting line once.
     fn failed(&mut self, error: &DiskError) {
         let head = self.shared.memory().next_seq();
         let from = self.next.max(self.counted);
@@ -222,7 +228,7 @@ impl Writer {
 
 /// One line of the file.
 fn line(event: &Event) -> Vec<u8> {
-    // Only a map with keys that are no texts could fail, and an event has none.
+    // Only a map with keys that are not texts could fail, and an event has none.
     let mut bytes = serde_json::to_vec(event).unwrap_or_default();
     bytes.push(b'\n');
     bytes

@@ -42,7 +42,7 @@ fn a_failed_write_leaves_the_file_as_it_was() {
 }
 
 #[test]
-fn content_of_something_else_is_set_aside() {
+fn content_of_something_else_is_refused_and_renamed() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("things.json");
     open(&path).0.save(&[7]).unwrap();
@@ -67,7 +67,7 @@ fn the_text_of_a_file_does_not_change() {
     assert_eq!(written, checksum);
     let text = format!(r#"{{"version":1,"checksum":"{checksum}","things":{{"a \"quoted\"":2,"b":1}}}}"#);
     assert_eq!(fs::read_to_string(&path).unwrap(), text);
-    // With a checksum of its own, and not synced.
+    // With its own checksum, and not synced.
     let own = FORMAT.unsynced().with_checksum(|_, hash| hash.update("abc"));
     own.write(&path, &[1], None, || {}).unwrap();
     let checksum = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::*;
 
-/// What was written so far.
+/// The values written so far.
 type Written = Arc<Mutex<Vec<u32>>>;
 
 /// A write that fails for odd numbers.
@@ -38,7 +38,7 @@ fn on_a_thread_only_the_newest_value_is_written() {
     go.send(()).unwrap();
     behind.settle().unwrap();
     assert_eq!(*written.lock(), [0, 5]);
-    // Idle: the thread is gone, or about to see that there is nothing more.
+    // Idle: the thread has ended, or is about to find that there is nothing more.
     while Arc::strong_count(&behind.0) > 1 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -91,11 +91,11 @@ async fn in_a_runtime_everything_is_written_when_it_has_settled() {
             behind.settled().await.unwrap();
             assert_eq!(written.lock().last(), Some(&(round * 10 + 4)));
         }
-        // The one that waits writes.
+        // The waiting caller writes.
         behind.save_when_settled(100);
         behind.settled().await.unwrap();
         assert_eq!(written.lock().last(), Some(&100));
-        // Together with what a background writer was started for.
+        // Together with a value for which a background writer was started.
         behind.save(101);
         behind.save_when_settled(102);
         behind.settled().await.unwrap();
