@@ -1,5 +1,5 @@
-//! What is left for pods: capacity less what is reserved (kubelet node_container_manager_linux.go,
-//! pkg/kubelet/nodestatus/setters.go).
+//! The resources that are left for pods: capacity minus reservations (kubelet
+//! node_container_manager_linux.go, pkg/kubelet/nodestatus/setters.go).
 
 use std::collections::BTreeMap;
 
@@ -16,10 +16,10 @@ const EPHEMERAL_STORAGE: &str = "ephemeral-storage";
 /// The kubelet's name of process ids among reservations.
 const PID: &str = "pid";
 
-/// Hard eviction thresholds that set something aside, and of what.
+/// Hard eviction thresholds that reserve something, and the resource.
 const EVICTION: [(&str, &str); 2] = [("memory.available", MEMORY), ("nodefs.available", EPHEMERAL_STORAGE)];
 
-/// Amounts that pods can have together.
+/// Amounts that pods can use together.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Available {
     /// Thousandths of a CPU.
@@ -28,7 +28,7 @@ pub struct Available {
     pub memory_bytes: u64,
     /// Processes.
     pub pids: u64,
-    /// Bytes for every size.
+    /// Bytes of each size.
     pub hugepages: BTreeMap<PageSize, u64>,
     /// Bytes; `None` if the capacity is unknown.
     pub ephemeral_storage_bytes: Option<u64>,
@@ -39,15 +39,18 @@ pub struct Available {
 #[error(
     "{resource}: kubeReserved, systemReserved and evictionHard set {reserved} aside, but the machine has {capacity}"
 )]
+/// When the reservations of a resource exceed its capacity (kubelet `validateNodeAllocatable`).
 pub struct ReservedTooMuch {
     /// The resource's name in the configuration.
     pub resource: &'static str,
+    /// The sum of all reservations.
     pub reserved: Quantity,
+    /// What the machine has.
     pub capacity: Quantity,
 }
 
-/// Everything there is: what kubepods gets when `enforceNodeAllocatable` lacks `pods`.
-pub fn whole(capacity: &Capacity) -> Available {
+/// The whole capacity: the limits of kubepods if `enforceNodeAllocatable` does not contain `pods`.
+pub(crate) fn whole(capacity: &Capacity) -> Available {
     Available {
         cpu_milli: capacity.cpu_milli,
         memory_bytes: capacity.memory_bytes,
@@ -57,15 +60,16 @@ pub fn whole(capacity: &Capacity) -> Available {
     }
 }
 
-/// Capacity less kubeReserved and systemReserved, never below 0: the limits of kubepods, and what MemoryQoS
-/// and qosReserved compute with (kubelet `GetNodeAllocatableAbsolute`). Thresholds of eviction are not taken
-/// off: pods may reach them, and are then evicted.
-pub fn unreserved(capacity: &Capacity, settings: &NodeSettings) -> Available {
+/// Capacity minus kubeReserved and systemReserved, never below 0: the limits of kubepods, and the input of
+/// MemoryQoS and qosReserved (kubelet `GetNodeAllocatableAbsolute`). Eviction thresholds are not subtracted:
+/// pods may reach them, and are then evicted.
+pub(crate) fn unreserved(capacity: &Capacity, settings: &NodeSettings) -> Available {
     less(capacity, |resource| reserved(settings, resource))
 }
 
-/// What pods can ask for (the node status's `allocatable`): [`unreserved`], less the hard eviction
-/// thresholds, and less preallocated huge pages in the case of memory; never below 0.
+/// The amounts that pods can request (the node status's `allocatable`): capacity minus kubeReserved,
+/// systemReserved and the hard eviction thresholds, and for memory also minus preallocated huge pages; never
+/// below 0.
 pub fn allocatable(capacity: &Capacity, settings: &NodeSettings) -> Available {
     let mut left =
         less(capacity, |resource| reserved(settings, resource) + evicted(capacity, settings, resource));
@@ -74,10 +78,10 @@ pub fn allocatable(capacity: &Capacity, settings: &NodeSettings) -> Available {
     left
 }
 
-/// Checks that no more is set aside than there is.
+/// Checks that reservations do not exceed the capacity.
 ///
 /// # Errors
-/// Every resource of which it is.
+/// When they do, with every such resource.
 pub fn check(capacity: &Capacity, settings: &NodeSettings) -> Result<(), Vec<ReservedTooMuch>> {
     let too_much: Vec<_> = [CPU, MEMORY, EPHEMERAL_STORAGE, PID]
         .into_iter()
@@ -100,7 +104,7 @@ fn less(capacity: &Capacity, taken: impl Fn(&str) -> Quantity) -> Available {
         cpu_milli: left(CPU).and_then(|q| u64::try_from(q.milli_value()).ok()).unwrap_or(0),
         memory_bytes: units(MEMORY).unwrap_or(0),
         pids: units(PID).unwrap_or(0),
-        // No reservation names huge pages.
+        // Huge pages cannot be reserved.
         hugepages: capacity.hugepages.clone(),
         ephemeral_storage_bytes: units(EPHEMERAL_STORAGE),
     }
@@ -122,7 +126,7 @@ fn reserved(settings: &NodeSettings, resource: &str) -> Quantity {
     of(&settings.kube_reserved) + of(&settings.system_reserved)
 }
 
-/// What the hard eviction thresholds keep free of a resource (kubelet `hardEvictionReservation`).
+/// The amount of a resource that the hard eviction thresholds keep free (kubelet `hardEvictionReservation`).
 fn evicted(capacity: &Capacity, settings: &NodeSettings, resource: &str) -> Quantity {
     let threshold = EVICTION
         .iter()

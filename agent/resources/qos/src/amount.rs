@@ -1,4 +1,4 @@
-//! Amounts of a resource list as integers in the unit that cgroups take.
+//! Amounts of a resource list as integers in the units of cgroups.
 
 use std::collections::BTreeMap;
 
@@ -9,18 +9,18 @@ const CPU: &str = "cpu";
 const MEMORY: &str = "memory";
 const HUGEPAGES: &str = "hugepages-";
 
-/// Thousandths of a CPU; `None` where the list does not name it. What is below zero (no valid pod has it)
-/// counts as zero, here and below.
+/// Thousandths of a CPU; `None` if the list does not contain it. An amount below zero (which no valid pod
+/// has) counts as zero, here and below.
 pub(crate) fn cpu_milli(list: &ResourceList) -> Option<u64> {
     list.get(CPU).map(|q| whole(q.milli_value()))
 }
 
-/// Bytes of memory; `None` where the list does not name it.
+/// Bytes of memory; `None` if the list does not contain it.
 pub(crate) fn memory_bytes(list: &ResourceList) -> Option<u64> {
     list.get(MEMORY).map(|q| whole(q.value()))
 }
 
-/// Bytes for each size of huge pages that the list names.
+/// Bytes of each size of huge pages that the list contains.
 pub(crate) fn hugepages(list: &ResourceList) -> BTreeMap<PageSize, u64> {
     list.iter().filter_map(|(name, q)| Some((page_size(name)?, whole(q.value())))).collect()
 }
@@ -31,12 +31,13 @@ pub(crate) fn page_size(resource: &str) -> Option<PageSize> {
     Some(PageSize(whole(size.value())))
 }
 
-/// An upper limit as in the kubelet: zero means no limit (it is not written, and the kernel's default is no
-/// limit).
+/// An upper limit as in the kubelet: zero means no limit (the kubelet does not write it, and the kernel's
+/// default is no limit).
 pub(crate) fn limit(amount: u64) -> Bound {
     if amount == 0 { Bound::Max } else { Bound::At(amount) }
 }
 
+/// The amount as an unsigned number; 0 if it is below zero.
 pub(crate) fn whole(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }

@@ -1,5 +1,5 @@
-//! The resources that the runtime is given for a container and a sandbox, and the content of their files
-//! afterwards (kubelet kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
+//! The resources that are passed to the runtime for a container and a sandbox, and the content of their
+//! cgroup files afterwards (kubelet kuberuntime_container_linux.go, kuberuntime_sandbox_linux.go).
 
 use std::collections::BTreeMap;
 
@@ -18,26 +18,28 @@ const MEMORY_HIGH: &str = "memory.high";
 const SWAP_MAX: &str = "memory.swap.max";
 const OOM_GROUP: &str = "memory.oom.group";
 
-/// CRI `LinuxContainerResources`. A field that is `None` or empty is not set: zero on the wire.
+/// CRI `LinuxContainerResources`. A field that is `None` or empty is not set: zero in the message.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ContainerParameters {
-    /// Microseconds.
+    /// CFS period in microseconds; `None` with `cpuCFSQuota: false`.
     pub cpu_period: Option<u64>,
-    /// Microseconds; none without a limit.
+    /// CFS quota in microseconds per period; `None` without a limit.
     pub cpu_quota: Option<u64>,
+    /// `cpu.shares` of v1, from which a v2 runtime computes `cpu.weight`.
     pub cpu_shares: u64,
+    /// Memory limit in bytes; `None` without one.
     pub memory_limit_in_bytes: Option<u64>,
-    /// v1: memory and swap together.
+    /// v1: limit of memory and swap together, in bytes; `None` without one, and on v2.
     pub memory_swap_limit_in_bytes: Option<u64>,
-    /// None for a sandbox: its runtime has a value of its own ([`oom::SANDBOX`]).
+    /// `None` for a sandbox: the runtime sets its own value (-998).
     pub oom_score_adj: Option<i32>,
-    /// Bytes for every size that the kernel knows, 0 for none; nothing at all for a sandbox.
+    /// Bytes for every size that the kernel knows, 0 for none; empty for a sandbox.
     pub hugepage_limits: BTreeMap<PageSize, u64>,
-    /// v2: files and what is written to them.
+    /// v2: files, and the values that are written to them.
     pub unified: BTreeMap<String, String>,
 }
 
-/// The resources that the runtime is given for one of the pod's containers.
+/// The resources that are passed to the runtime for one of the pod's containers.
 pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> ContainerParameters {
     let own = &container.resources;
     let of_pod = pod.resources.as_ref().map(|r| &r.limits);
@@ -61,8 +63,8 @@ pub fn parameters(pod: &Pod, container: &Container, node: Node<'_>) -> Container
     given
 }
 
-/// The resources that the runtime is given for the pod's sandbox: those of the pod, for runtimes that size a
-/// virtual machine by them. Others give the pause container no limit.
+/// The resources that are passed to the runtime for the pod's sandbox: those of the pod, for runtimes that
+/// size a virtual machine by them. Other runtimes set no limit for the pause container.
 pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
     let bare = Pod { overhead: ResourceList::new(), ..pod.clone() };
     let (requests, limits) = (bare.requests(), bare.limits());
@@ -74,12 +76,15 @@ pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
     .parameters(node)
 }
 
-/// The overhead of the pod that the runtime is given; nothing for a pod without one.
+/// The overhead of the pod that is passed to the runtime; `None` for a pod without one.
 pub fn overhead(pod: &Pod, node: Node<'_>) -> Option<ContainerParameters> {
     let milli = amount::cpu_milli(&pod.overhead).unwrap_or(0);
     let demand = CpuAndMemory {
+        /// Millicores; `None` without a request.
         cpu_request: Some(milli),
+        /// Millicores; 0 without a limit.
         cpu_limit: milli,
+        /// Bytes; 0 without a limit.
         memory_limit: amount::memory_bytes(&pod.overhead).unwrap_or(0),
     };
     (!pod.overhead.is_empty()).then(|| demand.parameters(node))
@@ -104,7 +109,7 @@ impl CpuAndMemory {
             (None, None)
         };
         let mut unified = BTreeMap::new();
-        // On v1, where the kernel can't, `singleProcessOOMKill` is true whatever is configured.
+        // On v1 the kernel cannot kill a group: `singleProcessOOMKill` is true whatever is configured.
         if node.facts.v2() && !settings.single_process_oom_kill.unwrap_or(false) {
             unified.insert(OOM_GROUP.to_owned(), String::from("1"));
         }
@@ -124,7 +129,7 @@ fn hugepage_limits(limits: &ResourceList, node: Node<'_>) -> BTreeMap<PageSize, 
     node.capacity.hugepages.keys().map(|size| (*size, asked.get(size).copied().unwrap_or(0))).collect()
 }
 
-/// KEP-2400.
+/// Limits swap (KEP-2400).
 fn set_swap(given: &mut ContainerParameters, pod: &Pod, container: &Container, node: Node<'_>) {
     if !node.facts.swap {
         return;
@@ -132,15 +137,15 @@ fn set_swap(given: &mut ContainerParameters, pod: &Pod, container: &Container, n
     if node.facts.v2() {
         given.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
     } else {
-        // As much of both as of memory alone: no swap beyond the limit. Without a limit v1 has no value for
-        // it.
+        // The limit of both together is that of memory alone: no swap. Without a memory limit v1 has no value that
+        // means this.
         given.memory_swap_limit_in_bytes = given.memory_limit_in_bytes;
     }
 }
 
-/// Bytes of swap that a container may use: a Burstable one's part of the machine's swap is that of its
-/// request in the machine's memory, unless the pod is critical or the container asks for no memory or for
-/// just its limit.
+/// Bytes of swap that a container may use. A Burstable pod's container gets the same fraction of the
+/// machine's swap that its request is of the machine's memory, unless the pod is critical, or the container
+/// requests no memory or exactly its limit.
 fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
     let capacity = node.capacity;
     let request = amount::memory_bytes(&container.resources.requests).unwrap_or(0);
@@ -152,7 +157,7 @@ fn swap_bytes(pod: &Pod, container: &Container, node: Node<'_>) -> u64 {
     if !limited || request > capacity.memory_bytes || capacity.memory_bytes == 0 {
         return 0;
     }
-    // In the kubelet's order of operations.
+    // In the kubelet's order of operations, so that rounding is the same.
     (request as f64 / capacity.memory_bytes as f64 * capacity.swap_bytes as f64) as u64
 }
 
@@ -162,8 +167,8 @@ fn set_memory_qos(given: &mut ContainerParameters, class: QosClass, own: &Resour
     let policy = node.settings.memory_reservation;
     let protection = Protection::of(policy, class, request);
     let mut write = |file: &str, bytes: u64| given.unified.insert(file.to_owned(), bytes.to_string());
-    // The policy may have been another one when the container was started, so zeros are set too. Kubernetes
-    // 1.35 had none.
+    // The policy may have been another one when the container was started, so zeros are set too. Kubernetes 1.35
+    // has no policy and sets no zeros.
     let zeros = policy != MemoryReservation::Unset;
     if protection.min > 0 || zeros {
         write(MEMORY_MIN, protection.min);
@@ -179,9 +184,9 @@ fn set_memory_qos(given: &mut ContainerParameters, class: QosClass, own: &Resour
 
 /// The content of a container's files after its runtime has applied its resources.
 ///
-/// Not set, since the runtime decides: the CPU weight on v2 while its `formula` is unknown (and a weight that
-/// [`super::weight::weight_is_true`] accepts is right in any case), `pids.max` (under systemd its
-/// DefaultTasksMax), huge pages (containerd leaves them alone unless configured otherwise), CPUs.
+/// Fields that the runtime decides are `None`: the CPU weight on v2 while its `formula` is unknown (a weight
+/// that [`super::weight::weight_is_true`] accepts is correct in any case), `pids.max` (under systemd its
+/// DefaultTasksMax), huge pages (containerd does not set them unless configured otherwise), CPUs.
 pub fn container_limits(
     given: &ContainerParameters,
     formula: Option<WeightFormula>,
@@ -211,7 +216,7 @@ pub fn container_limits(
     runtimes_own(limits)
 }
 
-/// What a sandbox's files say: runtimes that make no virtual machine of it limit nothing.
+/// The content of a sandbox's files: runtimes that do not create a virtual machine for it set no limit.
 pub fn sandbox_limits(node: Node<'_>) -> Limits {
     let base = unlimited(node);
     let least = if node.facts.v2() {
@@ -222,6 +227,7 @@ pub fn sandbox_limits(node: Node<'_>) -> Limits {
     runtimes_own(Limits { cpu: Some(least), ..base })
 }
 
+/// Removes the fields that the runtime decides.
 fn runtimes_own(limits: Limits) -> Limits {
     Limits { pids_max: None, cpuset_cpus: None, hugetlb: BTreeMap::new(), ..limits }
 }

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota};
 
-/// The least that the kernel takes for `cpu.shares`.
+/// The minimum of `cpu.shares` that the kernel accepts.
 pub const MIN_SHARES: u64 = 2;
-/// The most that the kernel takes for `cpu.shares`.
+/// The maximum of `cpu.shares` that the kernel accepts.
 pub const MAX_SHARES: u64 = 262_144;
-/// The CFS period unless configured otherwise, and the kernel's own default.
+/// The CFS period unless configured otherwise, in microseconds; also the kernel's own default.
 pub const DEFAULT_PERIOD_US: u64 = 100_000;
-/// The least that the kernel takes for `cpu.cfs_quota_us`.
-pub const MIN_QUOTA_US: u64 = 1_000;
+/// The minimum of `cpu.cfs_quota_us` that the kernel accepts.
+const MIN_QUOTA_US: u64 = 1_000;
 
 const SHARES_PER_CPU: u128 = 1024;
 const MILLI_PER_CPU: u128 = 1000;
@@ -23,21 +23,17 @@ pub fn shares_from_milli(milli: u64) -> u64 {
 }
 
 /// CFS quota in microseconds of a CPU limit (kubelet `MilliCPUToQuota`); `None` without a limit. `period_us`
-/// is the period in force, see [`effective_period_us`].
+/// is the period in force, see [`period_us`].
 pub fn quota_from_milli(milli: u64, period_us: u64) -> Option<u64> {
     let quota = u128::from(milli) * u128::from(period_us) / MILLI_PER_CPU;
     (milli > 0).then(|| u64::try_from(quota).unwrap_or(u64::MAX).max(MIN_QUOTA_US))
 }
 
-/// The CFS period in force, in microseconds, of a configured `cpuCFSQuotaPeriod`.
+/// The CFS period in microseconds of a configured `cpuCFSQuotaPeriod`.
 ///
-/// A kubelet ignores the configured one unless its feature gate `CustomCPUCFSQuotaPeriod` is on (and refuses
-/// the configuration, so that nobody meets this). Here there is no such gate: who sets the key gets the
-/// period, so the agent passes `custom: true`.
-pub fn effective_period_us(configured: Duration, custom: bool) -> u64 {
-    if !custom {
-        return DEFAULT_PERIOD_US;
-    }
+/// A kubelet accepts the key only if its feature gate `CustomCPUCFSQuotaPeriod` is on. Here there is no such gate:
+/// the key always has effect.
+pub fn period_us(configured: Duration) -> u64 {
     u64::try_from(configured.as_micros()).unwrap_or(u64::MAX)
 }
 
@@ -52,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shares() {
+    fn shares_follow_from_millicores_within_the_kernels_bounds() {
         for (milli, shares) in
             [(0, 2), (1, 2), (2, 2), (3, 3), (10, 10), (100, 102), (1000, 1024), (256_000, 262_144)]
         {
@@ -62,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn quotas() {
+    fn quotas_follow_from_millicores_and_period() {
         for (milli, period, quota) in [
             (0, 100_000, None),
             (1, 100_000, Some(1_000)),
@@ -80,9 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kubelet_without_the_gate_has_its_own_period() {
-        let configured = Duration::from_millis(10);
-        assert_eq!(effective_period_us(configured, false), 100_000);
-        assert_eq!(effective_period_us(configured, true), 10_000);
+    fn a_configured_period_is_converted_to_microseconds() {
+        assert_eq!(period_us(Duration::from_millis(10)), 10_000);
     }
 }

@@ -1,4 +1,4 @@
-//! What the machine's cgroups can limit, and what the node's limits are computed from.
+//! The capabilities of the machine's cgroups, and the inputs from which the node's limits are computed.
 
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::{Controller, Layout, Version};
@@ -8,35 +8,42 @@ use nodewarden_machine::node::Capacity;
 /// [`nodewarden_machine::cgroup::control::Limits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HierarchyFacts {
-    /// Of the hierarchy that has the memory controller: a hybrid machine is v1.
+    /// Version of the hierarchy that has the memory controller: a hybrid machine is v1.
     pub version: Version,
+    /// Whether the pids controller is available.
     pub pids: bool,
+    /// Whether the cpuset controller is available.
     pub cpuset: bool,
+    /// Whether the hugetlb controller is available.
     pub hugetlb: bool,
-    /// Swap is accounted: `memory.swap.max` or `memory.memsw.limit_in_bytes` exists.
+    /// Whether swap is accounted: `memory.swap.max` or `memory.memsw.limit_in_bytes` exists.
     pub swap: bool,
-    /// v2 `cpu.idle` exists (Linux 5.15).
+    /// Whether v2 `cpu.idle` exists (Linux 5.15).
     pub cpu_idle: bool,
-    /// v2 `memory.oom.group` exists (Linux 4.19).
+    /// Whether v2 `memory.oom.group` exists (Linux 4.19).
     pub oom_group: bool,
-    /// Bytes of an ordinary page: the kernel rounds memory limits down to it.
+    /// Bytes of an ordinary page: the kernel rounds memory limits down to a multiple of it.
     pub page_size: u64,
 }
 
-/// Files that some kernels lack in a cgroup with the controllers; they have to be looked for.
+/// Files that some kernels lack although they have the controllers, so that their existence has to be
+/// checked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OptionalFiles {
+    /// Whether `memory.swap.max` or `memory.memsw.limit_in_bytes` exists.
     pub swap: bool,
+    /// Whether `cpu.idle` exists.
     pub cpu_idle: bool,
+    /// Whether `memory.oom.group` exists.
     pub oom_group: bool,
 }
 
 impl HierarchyFacts {
-    /// The facts of a machine laid out like this.
+    /// The facts of a machine with this layout.
     pub fn of(layout: &Layout, files: OptionalFiles, page_size: u64) -> Self {
         let has = |controller| layout.hierarchy(controller).is_some();
         Self {
-            // A layout always has memory.
+            // A layout always has the memory controller.
             version: layout.hierarchy(Controller::Memory).map_or(Version::V2, |h| h.version),
             pids: has(Controller::Pids),
             cpuset: has(Controller::Cpuset),
@@ -48,6 +55,7 @@ impl HierarchyFacts {
         }
     }
 
+    /// Whether the memory controller is on v2.
     pub fn v2(&self) -> bool {
         self.version == Version::V2
     }
@@ -56,18 +64,21 @@ impl HierarchyFacts {
 /// The node that limits are computed for.
 #[derive(Debug, Clone, Copy)]
 pub struct Node<'a> {
+    /// The configured settings.
     pub settings: &'a NodeSettings,
+    /// The machine's resources.
     pub capacity: &'a Capacity,
+    /// What its cgroups support.
     pub facts: &'a HierarchyFacts,
 }
 
 impl Node<'_> {
     /// The CFS period in force, in microseconds.
     pub fn period_us(&self) -> u64 {
-        super::cpu::effective_period_us(self.settings.cpu_cfs_quota_period, true)
+        super::cpu::period_us(self.settings.cpu_cfs_quota_period)
     }
 
-    /// Whether MemoryQoS is on and can be done.
+    /// Whether MemoryQoS is enabled and the machine has v2, which it needs.
     pub fn memory_qos(&self) -> bool {
         self.settings.memory_qos && self.facts.v2()
     }
@@ -95,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn unified_with_what_it_offers() {
+    fn a_unified_machine_has_the_controllers_of_its_mount() {
         let facts = facts(vec![mount(Version::V2, "/sys/fs/cgroup", "cpu memory pids")], Vec::new());
         let wanted = HierarchyFacts {
             version: Version::V2,
@@ -111,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn hybrid_is_v1() {
+    fn a_hybrid_machine_is_v1() {
         let v1 = |name: &str| mount(Version::V1, &format!("/sys/fs/cgroup/{name}"), name);
         let member = |(id, name): (u32, &str)| Membership {
             id,

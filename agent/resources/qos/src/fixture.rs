@@ -1,4 +1,4 @@
-//! Pods and nodes that tests make up.
+//! Pods and nodes for tests.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,12 @@ use nodewarden_machine::cgroup::control::PageSize;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::{Container, Pod};
 
+/// Bytes of a MiB.
 pub const MIB: u64 = 1 << 20;
+/// Bytes of a GiB.
 pub const GIB: u64 = 1 << 30;
 
-/// A v2 machine with everything.
+/// A v2 machine with every controller and file.
 pub const V2: HierarchyFacts = HierarchyFacts {
     version: Version::V2,
     pids: true,
@@ -24,11 +26,11 @@ pub const V2: HierarchyFacts = HierarchyFacts {
     page_size: 4096,
 };
 
-/// A v1 machine with everything.
+/// A v1 machine with every controller.
 pub const V1: HierarchyFacts =
     HierarchyFacts { version: Version::V1, cpu_idle: false, oom_group: false, ..V2 };
 
-/// 4 CPUs, 16 GiB, 4 GiB of swap, huge pages of 2 MiB and 1 GiB.
+/// A machine with 4 CPUs, 16 GiB, 4 GiB of swap, huge pages of 2 MiB and 1 GiB.
 pub fn capacity() -> Capacity {
     Capacity {
         cpu_milli: 4000,
@@ -41,25 +43,30 @@ pub fn capacity() -> Capacity {
     }
 }
 
-/// A node of which a test changes what it is about.
+/// A node whose parts a test changes.
 #[derive(Debug)]
 pub struct Machine {
+    /// The default settings.
     pub settings: NodeSettings,
+    /// The machine's resources, as in [`capacity()`].
     pub capacity: Capacity,
+    /// What its cgroups support.
     pub facts: HierarchyFacts,
 }
 
 impl Machine {
+    /// A machine with these cgroups.
     pub fn new(facts: HierarchyFacts) -> Self {
         Self { settings: NodeSettings::default(), capacity: capacity(), facts }
     }
 
+    /// The node, as the functions of this crate need it.
     pub fn node(&self) -> Node<'_> {
         Node { settings: &self.settings, capacity: &self.capacity, facts: &self.facts }
     }
 }
 
-/// A pod with this `spec` (YAML, without images).
+/// A pod with this uid and `spec` (YAML, without images).
 pub fn pod(uid: &str, spec: &str) -> Pod {
     let mut spec: serde_json::Value = serde_yaml_ng::from_str(spec).expect("YAML");
     for list in ["containers", "initContainers"] {
@@ -75,7 +82,7 @@ pub fn pod(uid: &str, spec: &str) -> Pod {
     Pod::from_kubernetes(serde_json::from_value(pod).expect("a pod")).expect("a valid pod")
 }
 
-/// The container of that name.
+/// The container or init container with that name.
 pub fn container<'a>(pod: &'a Pod, name: &str) -> &'a Container {
     let mut all = pod.init_containers.iter().chain(&pod.containers);
     all.find(|c| c.name == name).expect("the container")

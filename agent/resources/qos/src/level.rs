@@ -1,4 +1,4 @@
-//! What the node's and the QoS classes' cgroups get (kubelet node_container_manager_linux.go,
+//! The limits of the cgroups of the node and of the QoS classes (kubelet node_container_manager_linux.go,
 //! qos_container_manager_linux.go).
 
 use std::collections::BTreeMap;
@@ -13,11 +13,11 @@ use nodewarden_machine::cgroup::control::{Bound, CpuShare, Limits, PageSize};
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 
-/// The limit on huge pages of a level that does not limit them, in bytes: the kubelet's value. It may be more
-/// than there is, but is no `max`.
-pub const HUGETLB_UNBOUNDED: u64 = 1 << 62;
+/// The limit on huge pages of a level that does not limit them, in bytes. As in the kubelet it is not `max`
+/// but a number above any capacity.
+const HUGETLB_UNBOUNDED: u64 = 1 << 62;
 
-/// What all pods together ask for.
+/// The requests of all pods together.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Demand {
     /// CPU requests of Burstable pods, in thousandths.
@@ -26,9 +26,9 @@ pub struct Demand {
     pub guaranteed_memory: u64,
     /// Memory requests of Burstable pods, in bytes.
     pub burstable_memory: u64,
-    /// What MemoryQoS protects of Guaranteed pods.
+    /// The part of Guaranteed pods' requests that MemoryQoS protects.
     pub guaranteed_protection: Protection,
-    /// What MemoryQoS protects of Burstable pods.
+    /// The part of Burstable pods' requests that MemoryQoS protects.
     pub burstable_protection: Protection,
 }
 
@@ -57,8 +57,9 @@ impl Demand {
     }
 }
 
-/// What all pods together may use: without `pods` among `enforceNodeAllocatable` the whole machine.
-pub fn available(node: Node<'_>) -> Available {
+/// The amounts that all pods together may use: the whole machine if `enforceNodeAllocatable` does not contain
+/// `pods`.
+fn available(node: Node<'_>) -> Available {
     if node.settings.enforce.contains(&Enforce::Pods) {
         allocatable::unreserved(node.capacity, node.settings)
     } else {
@@ -66,8 +67,9 @@ pub fn available(node: Node<'_>) -> Available {
     }
 }
 
-/// kubepods: what is available for pods; with MemoryQoS all of its children's protection. The kubelet never
-/// lowers `memory.min` again when pods go: here it is always what the pods ask for now.
+/// Limits of kubepods: the amounts available for pods, and with MemoryQoS the sum of its children's
+/// protection. The kubelet never lowers `memory.min` when pods are removed; here it always follows the
+/// present pods.
 pub fn kubepods(demand: &Demand, node: Node<'_>) -> Limits {
     let mut protection = demand.guaranteed_protection;
     protection += demand.burstable_protection;
@@ -77,8 +79,8 @@ pub fn kubepods(demand: &Demand, node: Node<'_>) -> Limits {
     limits
 }
 
-/// The cgroup root itself, when there are neither QoS classes nor kubepods (`cgroupsPerQOS: false`): the
-/// whole machine, nothing reserved, as the kubelet does it.
+/// Limits of the cgroup root itself, if there are neither QoS classes nor kubepods (`cgroupsPerQOS: false`):
+/// the whole machine without reservations, as in the kubelet.
 pub fn cgroup_root(node: Node<'_>) -> Limits {
     let mut limits = bounded_by(&allocatable::whole(node.capacity), node);
     if node.facts.hugetlb {
@@ -93,13 +95,13 @@ fn bounded_by(available: &Available, node: Node<'_>) -> Limits {
         cpu: Some(CpuShare::Shares(cpu::shares_from_milli(available.cpu_milli))),
         memory_max: Some(amount::limit(available.memory_bytes)),
         pids_max: facts.pids.then(|| amount::limit(available.pids)),
-        // Told, though the root has no others, so that systemd knows that the cpuset controller is needed.
+        // Set although it has no effect (the root has the same CPUs), so that systemd enables the cpuset controller.
         cpuset_cpus: facts.cpuset.then(|| node.capacity.cpus.clone()),
         ..unlimited(node)
     }
 }
 
-/// The class of Burstable pods: the share of their CPU requests.
+/// Limits of the class of Burstable pods: the CPU share of their requests.
 pub fn burstable(demand: &Demand, node: Node<'_>) -> Limits {
     let mut limits = Limits {
         cpu: Some(CpuShare::Shares(cpu::shares_from_milli(demand.burstable_cpu_milli))),
@@ -113,7 +115,7 @@ pub fn burstable(demand: &Demand, node: Node<'_>) -> Limits {
     limits
 }
 
-/// The class of BestEffort pods: the least share of the CPU.
+/// Limits of the class of BestEffort pods: the minimum CPU share.
 pub fn best_effort(demand: &Demand, node: Node<'_>) -> Limits {
     let mut limits = Limits { hugetlb: hugetlb_unbounded(node), ..unlimited(node) };
     if let Some(reserved) = Reserve::of(demand, node) {
@@ -134,7 +136,7 @@ fn hugetlb_unbounded(node: Node<'_>) -> BTreeMap<PageSize, Bound> {
     sizes.map(|size| (*size, Bound::At(HUGETLB_UNBOUNDED))).collect()
 }
 
-/// Memory that `qosReserved` leaves to the lower classes, in bytes (kubelet `setMemoryReserve`).
+/// Memory that `qosReserved` leaves for the lower classes, in bytes (kubelet `setMemoryReserve`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Reserve {
     burstable: u64,
@@ -142,8 +144,8 @@ struct Reserve {
 }
 
 impl Reserve {
-    /// `None` where nothing is reserved. Where more is reserved than there is, nothing is left: a negative
-    /// limit, which the kubelet would compute, cannot be written.
+    /// `None` if nothing is reserved. If more is reserved than there is, 0 is left: the negative limit that
+    /// the kubelet would compute cannot be written.
     fn of(demand: &Demand, node: Node<'_>) -> Option<Self> {
         let percent = node.settings.qos_reserved_memory_percent?;
         let allocatable = allocatable::unreserved(node.capacity, node.settings).memory_bytes;
@@ -155,8 +157,9 @@ impl Reserve {
     }
 }
 
-/// The second try at a memory limit that the class already exceeds: what it uses now, so that it grows no
-/// further (kubelet `retrySetMemoryReserve`). v1 would refuse the first try; v2 would kill for it.
+/// The second try at a memory limit that the class already exceeds: its present usage, so that it cannot grow
+/// further (kubelet `retrySetMemoryReserve`). v1 refuses the first try; v2 would kill processes because of
+/// it.
 pub fn second_try(limit: Bound, usage_bytes: u64) -> Bound {
     limit.max(Bound::At(usage_bytes))
 }

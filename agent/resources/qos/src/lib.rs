@@ -1,20 +1,23 @@
-//! Limits of each level from pods, and nothing else: everything here is a function of plain values.
+//! The limits of every cgroup, computed from pods and the node's settings. Everything here is a function of
+//! plain values.
 //!
-//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is made of [`level`] (node, QoS
-//!   classes), [`pod`] and [`reserved`].
-//! - [`container`]: the resources that the runtime is given for containers and sandboxes.
-//! - [`cpu`]: millicores to shares and quota. [`weight`]: shares to weight, by either formula. [`memory`]:
-//!   MemoryQoS. [`oom`]: `oom_score_adj`.
+//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is composed of `level` (node, QoS classes),
+//!   [`pod`] and [`reserved`].
+//! - [`container`]: the resources that are passed to the runtime for containers and sandboxes.
+//! - `cpu`: millicores to shares and quota. [`weight`]: shares to weight, by either formula. `memory`: MemoryQoS.
+//!   `oom`: `oom_score_adj`.
 //! - [`Node`], [`HierarchyFacts`]: the inputs of all computations, besides the pods.
+
+#![deny(missing_docs)]
 
 pub mod allocatable;
 mod amount;
 pub mod container;
-pub mod cpu;
+mod cpu;
 mod facts;
-pub mod level;
-pub mod memory;
-pub mod oom;
+mod level;
+mod memory;
+mod oom;
 pub mod pod;
 pub mod reserved;
 mod tree;

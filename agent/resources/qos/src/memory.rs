@@ -1,19 +1,21 @@
-//! MemoryQoS (KEP-2570): which requests the kernel protects, and where it begins to throttle.
+//! MemoryQoS (KEP-2570): which requests the kernel protects, and from which usage on it throttles.
 
 use super::Node;
 use nodewarden_config::MemoryReservation;
 use nodewarden_manifest::QosClass;
 
-/// What `memory.min` and `memory.low` of one cgroup are, in bytes.
+/// `memory.min` and `memory.low` of a cgroup.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Protection {
+    /// Bytes that are never reclaimed (`memory.min`).
     pub min: u64,
+    /// Bytes that are reclaimed only if there is nothing else to reclaim (`memory.low`).
     pub low: u64,
 }
 
 impl Protection {
-    /// What a request of `bytes` in a pod of this class gets. Kubernetes 1.35, before there was a policy,
-    /// protects every request hard.
+    /// The protection of a request of `bytes` in a pod of this class. Kubernetes 1.35, which has no policy,
+    /// protects every request by `memory.min`.
     pub fn of(policy: MemoryReservation, class: QosClass, bytes: u64) -> Self {
         use MemoryReservation::{None, TieredReservation, Unset};
         match (policy, class) {
@@ -24,8 +26,8 @@ impl Protection {
     }
 }
 
-/// A parent that protects less than its children takes the protection from them (memory.min in the kernel's
-/// cgroup-v2.rst), so it has to have their sum: of `min` and of `low`, each for itself. A kubelet with
+/// A parent that protects less than its children reduces their protection (memory.min in the kernel's
+/// cgroup-v2.rst), so it needs the sums of their `min` and of their `low`. A kubelet with
 /// `TieredReservation` gives kubepods the sum of both as `memory.min` and no `memory.low`; then Burstable's
 /// `memory.low` has no effect, or, mounted with `memory_recursiveprot`, everything below kubepods is
 /// protected hard.
@@ -37,11 +39,11 @@ impl std::ops::AddAssign for Protection {
 }
 
 /// `memory.high` of a container, in bytes: `⌊(request + factor × (limit − request)) / page⌋ × page`, with the
-/// node's allocatable memory where there is no limit (`limit` 0); `None` where it would not be above the
+/// node's allocatable memory if there is no limit (`limit` 0). `None` if the result would not be above the
 /// request, and for a request that equals its limit.
 ///
-/// Neither request nor limit (BestEffort): Kubernetes 1.35 sets none; from 1.36 on, when the reservation
-/// policy came, a part of the allocatable memory, so a policy that is set asks for it here.
+/// Without request and limit (BestEffort), Kubernetes 1.35 sets none. Since 1.36, which introduced the
+/// reservation policy, it sets a part of the allocatable memory, so here a configured policy does the same.
 pub fn high(request: u64, limit: u64, allocatable: u64, node: Node<'_>) -> Option<u64> {
     let settings = node.settings;
     if request == limit && (request > 0 || settings.memory_reservation == MemoryReservation::Unset) {
@@ -51,7 +53,7 @@ pub fn high(request: u64, limit: u64, allocatable: u64, node: Node<'_>) -> Optio
     if top == 0 {
         return None;
     }
-    // In the kubelet's order of operations: the result is the same to the last bit.
+    // In the kubelet's order of operations, so that the result is the same to the last bit.
     let exact = request as f64 + (top as f64 - request as f64) * settings.memory_throttling_factor;
     let page = node.facts.page_size.max(1);
     let high = (exact.floor() / page as f64) as u64 * page;

@@ -1,4 +1,5 @@
-//! `oom_score_adj`: whom the kernel kills first (kubelet pkg/kubelet/qos/policy.go, KEP-753, KEP-2837).
+//! `oom_score_adj`: which containers the OOM killer prefers (kubelet pkg/kubelet/qos/policy.go, KEP-753,
+//! KEP-2837).
 
 use super::amount;
 use nodewarden_manifest::QosClass;
@@ -8,17 +9,17 @@ use nodewarden_manifest::{Container, ContainerKind, Pod};
 pub const GUARANTEED: i32 = -997;
 /// Containers of BestEffort pods.
 pub const BEST_EFFORT: i32 = 1000;
-/// Score of a pod's sandbox, whose end ends the whole pod. Set by the runtime itself.
+/// Score of a pod's sandbox, whose end would end the whole pod. The runtime sets it.
 pub const SANDBOX: i32 = -998;
 
 const LEAST_BURSTABLE: i64 = 1000 + GUARANTEED as i64;
 const MOST_BURSTABLE: i64 = BEST_EFFORT as i64 - 1;
 
-/// What one of the pod's containers gets on a machine with `capacity` bytes of memory, as the kubelet
+/// The score of one of the pod's containers on a machine with `capacity` bytes of memory, as the kubelet
 /// computes it.
 ///
-/// More than 1000 comes out where a pod asks for less memory than its containers do, which the API server
-/// refuses; see [`writable`].
+/// It is above 1000 if a pod requests less memory than its containers, which the API server refuses; see
+/// [`writable`].
 pub fn container(pod: &Pod, container: &Container, capacity: u64) -> i32 {
     if pod.is_node_critical() {
         return GUARANTEED;
@@ -39,7 +40,7 @@ pub fn container(pod: &Pod, container: &Container, capacity: u64) -> i32 {
     }
 }
 
-/// The nearest value that the kernel takes and that leaves a Burstable container behind BestEffort ones.
+/// The nearest value that the kernel accepts and that is below the score of BestEffort containers.
 pub fn writable(adjust: i32) -> i32 {
     if adjust > BEST_EFFORT { MOST_BURSTABLE as i32 } else { adjust }
 }
@@ -48,7 +49,8 @@ fn request(container: &Container) -> i128 {
     amount::memory_bytes(&container.resources.requests).unwrap_or(0).into()
 }
 
-/// What the pod asks for beyond its containers, in equal parts for all of them, init containers too.
+/// The part of the pod's own request that exceeds its containers' requests, divided equally among all
+/// containers, including init containers.
 fn share_of_pod_request(pod: &Pod) -> i128 {
     let own = pod.resources.as_ref().and_then(|r| amount::memory_bytes(&r.requests)).unwrap_or(0);
     if own == 0 {
@@ -59,20 +61,20 @@ fn share_of_pod_request(pod: &Pod) -> i128 {
     (i128::from(own) - i128::from(containers)) / count as i128
 }
 
-/// What a Burstable pod's container gets for a request of `request` bytes on a machine with `capacity` bytes:
-/// a container that asks for a tenth of the memory is spared until it uses a tenth more than others.
-pub fn burstable(request: i128, capacity: u64) -> i32 {
+/// The score of a Burstable pod's container with a request of `request` bytes on a machine with `capacity`
+/// bytes: a request for a tenth of the memory makes the OOM killer count a tenth of the memory less.
+fn burstable(request: i128, capacity: u64) -> i32 {
     bounded(unbounded(request, capacity))
 }
 
-/// As [`burstable`] for a sidecar, which must not go before a container that needs it: at most what the
-/// ordinary container with the least request gets.
-pub fn burstable_sidecar(request: i128, least_ordinary: i128, capacity: u64) -> i32 {
+/// Like [`burstable`] for a sidecar, which must not be killed before a container that needs it: at most the
+/// score of the regular container with the smallest request.
+fn burstable_sidecar(request: i128, least_ordinary: i128, capacity: u64) -> i32 {
     bounded(unbounded(request, capacity).min(unbounded(least_ordinary, capacity)))
 }
 
 fn unbounded(request: i128, capacity: u64) -> i64 {
-    // A machine without memory cannot be; it must not divide by zero either.
+    // There is no machine without memory; the minimum avoids a division by zero.
     let adjust = 1000 - 1000 * request / i128::from(capacity.max(1));
     adjust.clamp(i32::MIN.into(), i32::MAX.into()) as i64
 }
@@ -91,7 +93,7 @@ mod tests {
     const GIB: i128 = 1 << 30;
 
     #[test]
-    fn burstable_between_guaranteed_and_best_effort() {
+    fn burstable_scores_are_between_guaranteed_and_best_effort() {
         for (request, capacity, adjust) in [
             (0, GIB, 999),
             (1, GIB, 999),
@@ -109,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sidecar_goes_no_earlier_than_the_least_container() {
+    fn a_sidecar_is_not_killed_before_the_container_with_the_smallest_request() {
         assert_eq!(burstable_sidecar(GIB / 10, GIB / 2, 1 << 30), 500);
         assert_eq!(burstable_sidecar(GIB / 2, GIB / 10, 1 << 30), 500);
         assert_eq!(burstable_sidecar(0, 0, 1 << 30), 999);
@@ -117,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_kernel_takes() {
+    fn written_scores_are_in_the_kernels_range() {
         for (adjust, written) in [(2000, 999), (1001, 999), (1000, 1000), (3, 3), (-997, -997)] {
             assert_eq!(writable(adjust), written, "{adjust}");
         }

@@ -1,4 +1,4 @@
-//! What a pod's cgroup gets (kubelet `ResourceConfigForPod`, and what `EnsureExists` adds).
+//! The limits of a pod's cgroup (kubelet `ResourceConfigForPod`, and what `EnsureExists` adds).
 
 use super::memory::Protection;
 use super::unlimited::unlimited;
@@ -7,7 +7,7 @@ use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
 use nodewarden_manifest::QosClass;
 use nodewarden_manifest::{ContainerKind, Pod, Quantity, ResourceList};
 
-/// The limits of a pod's cgroup. Every field that this machine supports is set, unlimited ones too.
+/// The limits of a pod's cgroup. Every field that this machine supports is set, even if it is unlimited.
 pub fn limits(pod: &Pod, node: Node<'_>) -> Limits {
     let requests = pod.requests();
     let of_pod = pod.limits();
@@ -40,7 +40,7 @@ pub fn limits(pod: &Pod, node: Node<'_>) -> Limits {
     limits
 }
 
-/// What MemoryQoS protects of a pod's requests.
+/// The part of a pod's memory requests that MemoryQoS protects.
 pub(super) fn protection(pod: &Pod, node: Node<'_>) -> Protection {
     let request = amount::memory_bytes(&pod.requests()).unwrap_or(0);
     Protection::of(node.settings.memory_reservation, pod.qos, request)
@@ -55,8 +55,7 @@ fn quota(limit_milli: u64, node: Node<'_>) -> CpuQuota {
     }
 }
 
-/// For which resources the pod as a whole has a limit: where one container may use what it likes, so may the
-/// pod.
+/// For which resources the pod as a whole has a limit: if one container is unlimited, so is the pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Declared {
     cpu: bool,
@@ -75,8 +74,8 @@ impl Declared {
 
 /// Whether the pod or all of its containers limit the resource.
 ///
-/// A sidecar, and an init container after sidecars, counts as limited when it or any sidecar before it is:
-/// the kubelet asks this while summing up, of the sum so far (component-helpers `AggregateContainerLimits`).
+/// A sidecar, and an init container after sidecars, counts as limited if it or any sidecar before it is
+/// limited: the kubelet checks the sum of the limits so far (component-helpers `AggregateContainerLimits`).
 fn declared(pod: &Pod, resource: &str) -> bool {
     let set = |list: &ResourceList| list.get(resource).is_some_and(|q| *q != Quantity::default());
     if pod.resources.as_ref().is_some_and(|r| set(&r.limits)) {

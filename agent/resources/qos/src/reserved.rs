@@ -1,5 +1,5 @@
-//! The limits of kubeReservedCgroup and systemReservedCgroup. These are not ours: they must exist, and only
-//! what is reserved is set.
+//! The limits of kubeReservedCgroup and systemReservedCgroup. The agent does not own these cgroups: they must
+//! exist, and only the reserved resources are limited.
 
 use std::collections::BTreeMap;
 
@@ -11,13 +11,14 @@ use nodewarden_manifest::ResourceList;
 /// The kubelet's name of process ids among reservations.
 const PID: &str = "pid";
 
-/// A cgroup that limits what is reserved.
+/// A cgroup of the node's daemons that is limited to what is reserved for them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Reserved {
     /// The value of `enforceNodeAllocatable` that enables it.
     pub enforce: Enforce,
-    /// As configured.
+    /// The name as configured.
     pub cgroup: String,
+    /// The limits; fields of resources that are not reserved are `None`.
     pub limits: Limits,
 }
 
@@ -25,16 +26,16 @@ impl Reserved {
     /// Its name, as the kubelet reads the configured text: a path, under systemd a slice.
     ///
     /// # Errors
-    /// When the text is no such name.
+    /// When the text is not such a name.
     pub fn name(&self, driver: DriverKind) -> Result<CgroupName, NameError> {
         name(&self.cgroup, driver)
     }
 }
 
-/// The name that a configured text is, for a driver.
+/// The cgroup name in a configured text, as a driver reads it.
 ///
 /// # Errors
-/// When it is none.
+/// When the text is not such a name.
 pub fn name(cgroup: &str, driver: DriverKind) -> Result<CgroupName, NameError> {
     match driver {
         DriverKind::Cgroupfs => CgroupName::from_cgroupfs_path(cgroup),
@@ -42,7 +43,7 @@ pub fn name(cgroup: &str, driver: DriverKind) -> Result<CgroupName, NameError> {
     }
 }
 
-/// What `enforceNodeAllocatable` asks for, in its order.
+/// The cgroups that `enforceNodeAllocatable` limits, in its order.
 pub fn reserved(node: Node<'_>) -> Vec<Reserved> {
     let settings = node.settings;
     let kube = (&settings.kube_reserved_cgroup, &settings.kube_reserved);
@@ -56,7 +57,7 @@ pub fn reserved(node: Node<'_>) -> Vec<Reserved> {
             Enforce::SystemReservedCompressible => (system, true),
             Enforce::KubeReservedCompressible => (kube, true),
         };
-        // Without a name the configuration has been refused.
+        // A configuration without the name was refused.
         let Some(cgroup) = cgroup.clone() else { continue };
         let limits = if compressible { compressible_limits(amounts, node) } else { limits(amounts, node) };
         all.push(Reserved { enforce: *enforce, cgroup, limits });
@@ -64,18 +65,18 @@ pub fn reserved(node: Node<'_>) -> Vec<Reserved> {
     all
 }
 
-/// The CPU alone: the resource that is throttled and not refused.
+/// Only the CPU: it is compressible, which means that exceeding it leads to throttling and not to failure.
 fn compressible_limits(reserved: &ResourceList, node: Node<'_>) -> Limits {
     let milli = amount::cpu_milli(reserved);
     Limits {
         cpu: milli.map(|milli| CpuShare::Shares(cpu::shares_from_milli(milli))),
-        // As the kubelet: so that systemd knows that the cpuset controller is needed.
+        // As in the kubelet, so that systemd enables the cpuset controller.
         cpuset_cpus: node.facts.cpuset.then(|| node.capacity.cpus.clone()),
         ..Limits::default()
     }
 }
 
-/// Everything that is reserved, and no huge pages, which can't be (kubelet `enforceExistingCgroup`).
+/// All reserved resources, and no huge pages, which cannot be reserved (kubelet `enforceExistingCgroup`).
 fn limits(reserved: &ResourceList, node: Node<'_>) -> Limits {
     let facts = node.facts;
     let memory = amount::memory_bytes(reserved);

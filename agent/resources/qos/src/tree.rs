@@ -1,4 +1,4 @@
-//! The whole hierarchy of a node: every cgroup that is ours, with its limits.
+//! The whole hierarchy of a node: every cgroup that the agent owns, with its limits.
 
 use std::collections::BTreeMap;
 
@@ -9,49 +9,58 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::QosClass;
 
 /// The cgroup of all pods, below the cgroup root.
-pub const KUBEPODS: &str = "kubepods";
+const KUBEPODS: &str = "kubepods";
 const BURSTABLE: &str = "burstable";
 const BEST_EFFORT: &str = "besteffort";
 
-/// What a cgroup is for.
+/// The purpose of a cgroup.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Role {
-    /// kubepods; without `cgroupsPerQOS` the cgroup root.
+    /// kubepods; with `cgroupsPerQOS: false` the cgroup root.
     Node,
-    /// The cgroup of a class. Guaranteed pods are in kubepods itself.
+    /// The cgroup of a QoS class. Guaranteed pods are in kubepods itself.
     Class(QosClass),
+    /// A pod's cgroup.
     Pod {
+        /// The pod's uid.
         uid: String,
     },
 }
 
-/// One cgroup.
+/// A cgroup with its limits.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Group {
+    /// What it is for.
     pub role: Role,
+    /// Its limits; `None` in a field means that it is not set.
     pub limits: Limits,
 }
 
-/// Every cgroup there has to be, containers' excepted, which their runtime makes.
+/// Every cgroup that has to exist, except those of containers, which the runtime creates.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Tree {
-    /// By name, hence parents before their children.
+    /// By name, so parents are before their children.
     pub groups: BTreeMap<CgroupName, Group>,
-    /// Cgroups of others that get limits too.
+    /// Cgroups that the agent does not own but limits.
     pub reserved: Vec<Reserved>,
 }
 
 /// Names of the hierarchy's upper levels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Levels {
+    /// The cgroup of all pods.
     pub kubepods: CgroupName,
+    /// The cgroup of Burstable pods.
     pub burstable: CgroupName,
+    /// The cgroup of BestEffort pods.
     pub best_effort: CgroupName,
 }
 
 impl Levels {
+    /// The levels below a cgroup root.
+    ///
     /// # Errors
-    /// When `cgroup_root` is no absolute path.
+    /// When `cgroup_root` is not an absolute path.
     pub fn below(cgroup_root: &str) -> Result<Self, NameError> {
         let kubepods = CgroupName::from_cgroupfs_path(cgroup_root)?.child(KUBEPODS)?;
         Ok(Self {
@@ -61,7 +70,7 @@ impl Levels {
         })
     }
 
-    /// The cgroup that the pods of a class lie in.
+    /// The cgroup that contains the pods of a class.
     pub fn of(&self, class: QosClass) -> &CgroupName {
         match class {
             QosClass::Guaranteed => &self.kubepods,
@@ -70,10 +79,10 @@ impl Levels {
         }
     }
 
-    /// A pod's cgroup.
+    /// The cgroup of a pod.
     ///
     /// # Errors
-    /// When the uid can't be in a cgroup's name.
+    /// When the uid cannot be part of a cgroup's name.
     pub fn pod(&self, class: QosClass, uid: &str) -> Result<CgroupName, NameError> {
         self.of(class).child(format!("pod{uid}"))
     }
@@ -83,7 +92,7 @@ impl Levels {
 /// cgroup root other than `/` is limited.
 ///
 /// # Errors
-/// When `cgroupRoot` or a pod's uid can't be a cgroup's name.
+/// When `cgroupRoot` or a pod's uid cannot be a cgroup's name.
 pub fn tree<'a>(pods: impl IntoIterator<Item = &'a Pod>, node: Node<'_>) -> Result<Tree, NameError> {
     let root = &node.settings.cgroup_root;
     let mut groups = BTreeMap::new();
@@ -109,8 +118,8 @@ pub fn tree<'a>(pods: impl IntoIterator<Item = &'a Pod>, node: Node<'_>) -> Resu
 }
 
 impl Tree {
-    /// Raises the memory limits of the classes to what these use already, where that is more
-    /// ([`level::second_try`]): for `qosReserved`. `usage` returns the bytes in use, if known.
+    /// Raises the memory limits of the classes to their present usage if that is higher (kubelet
+    /// `retrySetMemoryReserve`): for `qosReserved`. `usage` returns a cgroup's usage in bytes, if known.
     pub fn yield_to(&mut self, usage: impl Fn(&CgroupName) -> Option<u64>) {
         for (name, group) in &mut self.groups {
             if let (Role::Class(_), Some(used)) = (&group.role, usage(name)) {

@@ -1,4 +1,4 @@
-//! A cgroup without any limit, with every field set, since a removed limit has to be reset like any other
+//! A cgroup without any limit, with every field set: a limit that was removed has to be reset like any other
 //! value.
 
 use std::collections::BTreeMap;
@@ -7,8 +7,8 @@ use super::Node;
 use super::cpu::{DEFAULT_PERIOD_US, MIN_SHARES};
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota, CpuShare, Limits};
 
-/// Limits that limit nothing, with the least share of the CPU. Fields whose file this machine lacks stay
-/// `None`, and huge pages are left to the caller.
+/// Limits without effect, with the minimum share of the CPU. Fields whose file this machine lacks are `None`,
+/// and huge pages are set by the caller.
 pub(super) fn unlimited(node: Node<'_>) -> Limits {
     let facts = node.facts;
     let v2 = facts.v2();
@@ -29,7 +29,7 @@ pub(super) fn unlimited(node: Node<'_>) -> Limits {
     }
 }
 
-/// v2 has a value for "the parent's CPUs"; on v1 a cgroup without CPUs could run nothing.
+/// On v2 an empty value means the parent's CPUs; on v1 a cgroup without CPUs could not run anything.
 fn inherited_cpus(node: Node<'_>) -> String {
     if node.facts.v2() { String::new() } else { node.capacity.cpus.clone() }
 }

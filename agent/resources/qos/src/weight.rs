@@ -1,21 +1,21 @@
 //! `cpu.weight` (v2) from `cpu.shares`: two formulas are in use, and no interface reports which.
 //!
-//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear one; newer runtimes
-//! one that maps v1's default (1024) to v2's default (100). A container's weight is therefore never judged by
-//! one formula alone, and which one new containers get is learnt from containers whose limits were not
-//! changed since.
+//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear formula; newer runtimes
+//! use one that maps v1's default (1024) to v2's default (100). So a container's weight is accepted if either
+//! formula gives it, and the formula of new containers is derived from containers whose limits were not changed
+//! since their creation.
 
 use super::cpu::{MAX_SHARES, MIN_SHARES};
 
-/// The least `cpu.weight`.
+/// The minimum of `cpu.weight`.
 pub const MIN_WEIGHT: u64 = 1;
-/// The greatest `cpu.weight`.
-pub const MAX_WEIGHT: u64 = 10_000;
+/// The maximum of `cpu.weight`.
+const MAX_WEIGHT: u64 = 10_000;
 
 /// A conversion from shares to weight.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum WeightFormula {
-    /// KEP-2254: [2, 262144] onto [1, 10000] in a straight line.
+    /// KEP-2254: maps [2, 262144] linearly to [1, 10000].
     Linear,
     /// runc ≥ 1.3.2, crun ≥ 1.23 (opencontainers/cgroups `ConvertCPUSharesToCgroupV2Value`).
     Quadratic,
@@ -31,7 +31,7 @@ impl WeightFormula {
     }
 }
 
-/// `1 + (shares − 2) × 9999 / 262142`, for shares brought into their range; 0 (unset) for 0.
+/// `1 + (shares − 2) × 9999 / 262142`, for shares limited to their range; 0 (unset) for 0.
 pub fn weight_linear(shares: u64) -> u64 {
     if shares == 0 {
         return 0;
@@ -42,8 +42,8 @@ pub fn weight_linear(shares: u64) -> u64 {
 
 /// `⌈10^((l² + 125·l) / 612 − 7/34)⌉` with l = log₂ shares; 0 (unset) for 0.
 pub fn weight_quadratic(shares: u64) -> u64 {
-    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, save that of 1024,
-    /// which is 100 exactly; far more than the error of a `powf`. So no platform's rounding can change a
+    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, except that of 1024,
+    /// which is exactly 100; far more than the error of a `powf`. So the rounding of no platform changes a
     /// result.
     const ROUNDING: f64 = 1e-9;
     match shares {
@@ -59,8 +59,8 @@ fn exponent(shares: u64) -> f64 {
     (l * l + 125.0 * l) / 612.0 - 7.0 / 34.0
 }
 
-/// Which formula made `weight` of `shares`; `None` where both do or neither does.
-pub fn formula_of(shares: u64, weight: u64) -> Option<WeightFormula> {
+/// The formula by which `shares` give `weight`; `None` if both do or neither does.
+fn formula_of(shares: u64, weight: u64) -> Option<WeightFormula> {
     match (weight_linear(shares) == weight, weight_quadratic(shares) == weight) {
         (true, false) => Some(WeightFormula::Linear),
         (false, true) => Some(WeightFormula::Quadratic),
@@ -68,13 +68,13 @@ pub fn formula_of(shares: u64, weight: u64) -> Option<WeightFormula> {
     }
 }
 
-/// Whether some runtime would have set this weight: what a container's weight is checked by.
+/// Whether some runtime sets this weight for these shares: the check of a container's weight.
 pub fn weight_is_true(shares: u64, weight: u64) -> bool {
     weight == weight_linear(shares) || weight == weight_quadratic(shares)
 }
 
-/// What containers show about the formula of the node's runtime. Feed it with containers that were just
-/// created: a runtime may be replaced while containers of the old one go on running.
+/// The evidence that containers give about the formula of the node's runtime. It must be given containers
+/// that were just created: a runtime may be replaced while containers of the old one keep running.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FormulaEvidence {
     latest: Option<WeightFormula>,
@@ -85,7 +85,8 @@ pub struct FormulaEvidence {
 }
 
 impl FormulaEvidence {
-    /// Takes in what an untouched container got for its shares, and returns what that pair says.
+    /// Records the weight that an unchanged container has for its shares, and returns the formula that this
+    /// pair shows, if it shows one.
     pub fn observe(&mut self, shares: u64, weight: u64) -> Option<WeightFormula> {
         let formula = formula_of(shares, weight)?;
         match formula {
@@ -96,7 +97,7 @@ impl FormulaEvidence {
         Some(formula)
     }
 
-    /// The formula of the newest container that showed one; `None` before any did.
+    /// The formula of the newest container that showed one; `None` before the first.
     pub fn formula(&self) -> Option<WeightFormula> {
         self.latest
     }

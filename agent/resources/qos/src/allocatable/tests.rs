@@ -29,16 +29,16 @@ fn settings(kube: &[(&str, &str)], system: &[(&str, &str)]) -> NodeSettings {
 }
 
 #[test]
-fn nothing_reserved() {
+fn without_reservations_everything_is_left() {
     let settings = settings(&[], &[]);
     assert_eq!(unreserved(&capacity(), &settings), whole(&capacity()));
     assert_eq!(check(&capacity(), &settings), Ok(()));
-    // Preallocated huge pages are no memory to ask for.
+    // Preallocated huge pages cannot be requested as memory.
     assert_eq!(allocatable(&capacity(), &settings).memory_bytes, 15 * GIB);
 }
 
 #[test]
-fn reservations_and_thresholds() {
+fn reservations_and_thresholds_are_subtracted() {
     let mut settings = settings(
         &[("cpu", "500m"), ("memory", "1Gi"), ("pid", "1000"), ("ephemeral-storage", "10Gi")],
         &[("cpu", "250m"), ("memory", "512Mi")],
@@ -58,7 +58,7 @@ fn reservations_and_thresholds() {
     assert_eq!(unreserved.ephemeral_storage_bytes, Some(90 * GIB));
     let allocatable = allocatable(&capacity(), &settings);
     assert_eq!(allocatable.memory_bytes, 16 * GIB - GIB - GIB / 2 - (100 << 20) - GIB);
-    assert_eq!(allocatable.pids, 31_768, "a threshold on pids sets nothing aside");
+    assert_eq!(allocatable.pids, 31_768, "a threshold on pids reserves nothing");
     // A tenth as a 32-bit float is a little more than a tenth.
     let tenth = ((100 * GIB) as f64 * f64::from(0.1f32)) as u64;
     assert_eq!(allocatable.ephemeral_storage_bytes, Some(90 * GIB - tenth));
@@ -76,7 +76,7 @@ fn too_much_is_an_error_for_each_resource_and_never_negative() {
     let settings = settings(&[("cpu", "3"), ("memory", "16Gi")], &[("cpu", "1001m"), ("pid", "40000")]);
     let problems = check(&capacity(), &settings).expect_err("too much");
     let resources: Vec<_> = problems.iter().map(|p| p.resource).collect();
-    assert_eq!(resources, ["cpu", "pid"], "all of the memory is not too much");
+    assert_eq!(resources, ["cpu", "pid"], "reserving exactly the whole memory is allowed");
     assert_eq!(
         problems[0].to_string(),
         "cpu: kubeReserved, systemReserved and evictionHard set 4001m aside, but the machine has 4"

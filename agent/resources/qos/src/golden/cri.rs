@@ -1,4 +1,4 @@
-//! Parameters as the recordings write `LinuxContainerResources`: without what is zero.
+//! Parameters in the form of the recordings' `LinuxContainerResources`: without fields that are zero.
 
 use serde_json::{Map, Value, json};
 

@@ -1,4 +1,4 @@
-//! Limits as the recordings show a cgroup's files: what the kernel says after they were written.
+//! Limits in the form of the recordings: the content of a cgroup's files after they were written.
 
 use std::collections::BTreeMap;
 

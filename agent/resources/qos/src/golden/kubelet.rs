@@ -13,9 +13,9 @@ use nodewarden_machine::cgroup::control::{Bound, CgroupName, CpuQuota, DriverKin
 use nodewarden_manifest::Pod;
 use nodewarden_testing::golden;
 
-/// What the recordings contain other than limits.
+/// Entries of the recordings that are not limits.
 const NO_LIMITS: [&str; 5] = ["path", "present_in", "cpuset.mems", "cgroup.subtree_control", "systemd"];
-/// What the runtime decides about containers, not who asks it.
+/// Limits of containers that the runtime decides, not the kubelet.
 const RUNTIMES_OWN: [&str; 4] = ["pids.max", "cpuset.cpus", "hugetlb.2MB.max", "hugetlb.1GB.max"];
 
 /// Where the recorded kubelet is wrong (see the recordings' README): recording, moment, cgroup, file, why.
@@ -64,7 +64,7 @@ impl Recording {
         capacity.memory_bytes = after(&about, "MemTotal") * 1024;
         capacity.swap_bytes = 0;
         capacity.hugepages = BTreeMap::from([(PageSize(2 * MIB), 0), (PageSize(GIB), 0)]);
-        // The machine's own, says the recording.
+        // The recorded kubepods has the machine's capacity as its limit.
         let (_, batch) = entries(&all["batches"]).next().expect("a batch");
         capacity.pids = number(&batch["levels"]["kubepods"]["pids.max"]);
         Some(Self { kind, all, driver, machine })
@@ -77,7 +77,7 @@ impl Recording {
         }
     }
 
-    /// What the driver makes of limits: systemd rounds a quota up to 10 ms in a second.
+    /// The limits as the driver sets them: systemd rounds a quota up to 10 ms per second.
     fn settled(&self, limits: &Limits) -> Limits {
         let round = |quota: CpuQuota| match quota.quota_us {
             Bound::At(us) => {
@@ -159,14 +159,14 @@ impl Recording {
         }
     }
 
-    /// `values` is null where the container had gone already.
+    /// `values` is null if the container had already ended.
     fn compare_container(&self, limits: &Limits, values: &Value, what: &str) {
         if !values.is_null() {
             self.compare(limits, values, |file| RUNTIMES_OWN.contains(&file), what);
         }
     }
 
-    /// Every recorded file is computed with its value, and nothing else, except for the listed exceptions.
+    /// The computed files and values are exactly the recorded ones, except for the listed exceptions.
     fn compare(&self, limits: &Limits, recorded: &Value, excepted: impl Fn(&str) -> bool, what: &str) {
         let ours = files(limits, self.version());
         let theirs: BTreeMap<&String, &Value> =

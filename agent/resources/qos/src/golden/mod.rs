@@ -1,11 +1,9 @@
-//! Against what a real kubelet computed and wrote.
+//! Comparison with values that a real kubelet computed and wrote.
 
 mod cri;
 mod files;
 mod kubelet;
 mod pods;
-
-use std::time::Duration;
 
 use k8s_openapi::api::core::v1;
 use serde_json::Value;
@@ -28,20 +26,19 @@ fn pod(value: &Value) -> Pod {
 }
 
 #[test]
-fn millicpu() {
+fn shares_and_quotas_are_those_of_the_kubelet() {
     let Some(rows) = golden::load("millicpu.json") else { return };
     for row in rows.as_array().expect("rows") {
         let milli = number(&row["Milli"]);
-        // The recorded kubelet has CustomCPUCFSQuotaPeriod off.
-        let configured = Duration::from_micros(number(&row["Period"]));
-        let period = cpu::effective_period_us(configured, false);
+        // The recorded kubelet has CustomCPUCFSQuotaPeriod off, so it ignores the row's period.
+        let period = cpu::DEFAULT_PERIOD_US;
         assert_eq!(cpu::shares_from_milli(milli), number(&row["Shares"]), "{row}");
         assert_eq!(cpu::quota_from_milli(milli, period).unwrap_or(0), number(&row["Quota"]), "{row}");
     }
 }
 
 #[test]
-fn shares_to_weight() {
+fn weights_are_those_of_the_runtimes_library() {
     let Some(rows) = golden::load("shares_to_weight.json") else { return };
     for row in rows.as_array().expect("rows") {
         assert_eq!(weight::weight_quadratic(number(&row["Shares"])), number(&row["Weight"]), "{row}");

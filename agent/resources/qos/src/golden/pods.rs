@@ -10,7 +10,7 @@ use nodewarden_machine::cgroup::control::{Bound, CpuShare};
 use nodewarden_testing::golden;
 
 #[test]
-fn oom_score_adj() {
+fn scores_are_those_of_the_kubelet() {
     let Some(rows) = golden::load("pods.json") else { return };
     for row in rows.as_array().expect("rows") {
         let pod = pod(&row["pod"]);
@@ -34,7 +34,7 @@ fn bound(value: &Value) -> Bound {
 }
 
 #[test]
-fn resource_config() {
+fn limits_of_pods_are_those_of_the_kubelet() {
     let Some(rows) = golden::load("pods.json") else { return };
     let mut machine = Machine::new(V1);
     for (key, cpu_cfs_quota) in [("resource_config", true), ("resource_config_no_cfs_quota", false)] {
@@ -48,7 +48,7 @@ fn resource_config() {
             assert_eq!(limits.memory_max, Some(bound(&wanted["memory"])), "{name} {wanted}");
             let quota = limits.cpu_quota.expect("set");
             assert_eq!(quota.quota_us, bound(&wanted["cpu_quota"]), "{name} {wanted}");
-            // Without a quota the kernel's own period stays.
+            // Without a quota the kernel's default period is left.
             let period = wanted["cpu_period"].as_u64().unwrap_or(100_000);
             assert_eq!(quota.period_us, period, "{name}");
         }

@@ -16,19 +16,19 @@ fn pods() -> Vec<Pod> {
 }
 
 #[test]
-fn demand() {
+fn demand_is_the_sum_of_requests() {
     let machine = Machine::new(V2);
     let demand = Demand::of(&pods(), machine.node());
     assert_eq!(demand.burstable_cpu_milli, 301);
     assert_eq!((demand.guaranteed_memory, demand.burstable_memory), (4 * GIB, 2 * GIB));
-    // Of the sum, not the sum of each pod's, which would be 307 + 2.
+    // Shares of the sum, not the sum of each pod's shares, which would be 307 + 2.
     assert_eq!(burstable(&demand, machine.node()).cpu, Some(CpuShare::Shares(308)));
     assert_eq!(burstable(&Demand::default(), machine.node()).cpu, Some(CpuShare::Shares(2)));
     assert_eq!(best_effort(&demand, machine.node()).cpu, Some(CpuShare::Shares(2)));
 }
 
 #[test]
-fn kubepods_has_what_is_not_reserved() {
+fn kubepods_is_limited_to_what_is_not_reserved() {
     let mut machine = Machine::new(V2);
     machine.settings.kube_reserved = list(&[("cpu", "500m"), ("memory", "1Gi"), ("pid", "768")]);
     machine.settings.system_reserved = list(&[("memory", "1Gi")]);
@@ -44,7 +44,7 @@ fn kubepods_has_what_is_not_reserved() {
 }
 
 #[test]
-fn qos_reserved() {
+fn qos_reserved_limits_the_lower_classes() {
     let mut machine = Machine::new(V2);
     let memory = |machine: &Machine| {
         let demand = Demand::of(&pods(), machine.node());
@@ -57,18 +57,18 @@ fn qos_reserved() {
         assert_eq!(memory(&machine), (Bound::At(burstable * GIB), Bound::At(best_effort * GIB)), "{percent}");
     }
     machine.settings.kube_reserved = list(&[("memory", "11Gi")]);
-    assert_eq!(memory(&machine), (Bound::At(GIB), Bound::At(0)), "never below nothing");
+    assert_eq!(memory(&machine), (Bound::At(GIB), Bound::At(0)), "never below 0");
 }
 
 #[test]
-fn second_try_at_what_is_in_use() {
+fn the_second_try_is_at_least_the_usage() {
     assert_eq!(second_try(Bound::At(GIB), 2 * GIB), Bound::At(2 * GIB));
     assert_eq!(second_try(Bound::At(GIB), MIB), Bound::At(GIB));
     assert_eq!(second_try(Bound::Max, MIB), Bound::Max);
 }
 
 #[test]
-fn parents_protect_what_their_children_do() {
+fn parents_protect_the_sum_of_their_children() {
     use nodewarden_config::MemoryReservation::{None, TieredReservation, Unset};
     let mut machine = Machine::new(V2);
     machine.settings.memory_qos = true;

@@ -3,7 +3,7 @@ use super::*;
 
 /// The table in KEP-2570: pages of 1 MiB, a limit of 1000 MiB.
 #[test]
-fn high_as_in_the_kep() {
+fn memory_high_has_the_values_of_the_kep() {
     let mut machine = Machine::new(V2);
     machine.facts.page_size = MIB;
     for (factor, request, wanted) in [
@@ -25,13 +25,13 @@ fn high_as_in_the_kep() {
 }
 
 #[test]
-fn high_without_a_limit() {
+fn memory_high_without_a_limit_depends_on_allocatable_memory() {
     let mut machine = Machine::new(V2);
     machine.facts.page_size = MIB;
-    assert_eq!(high(0, 0, GIB, machine.node()), None, "1.35 left BestEffort alone");
+    assert_eq!(high(0, 0, GIB, machine.node()), None, "Kubernetes 1.35 sets none for BestEffort");
     assert_eq!(high(24 * MIB, 0, 1024 * MIB, machine.node()), Some(924 * MIB));
-    assert_eq!(high(2 * GIB, 0, GIB, machine.node()), None, "asks for more than there is");
-    assert_eq!(high(MIB, 0, 0, machine.node()), None, "nothing is known of the node");
+    assert_eq!(high(2 * GIB, 0, GIB, machine.node()), None, "the request exceeds the allocatable memory");
+    assert_eq!(high(MIB, 0, 0, machine.node()), None, "the allocatable memory is unknown");
     machine.settings.memory_reservation = MemoryReservation::None;
     assert_eq!(high(0, 0, 1000 * MIB, machine.node()), Some(900 * MIB));
 }

@@ -14,7 +14,7 @@ fn quota_us(limits: &Limits) -> Bound {
 }
 
 #[test]
-fn nothing_is_untold_on_a_machine_with_everything() {
+fn every_field_is_set_on_a_machine_with_every_controller() {
     let limits = of("{containers: [{name: a}]}", &Machine::new(V2));
     let wanted = Limits {
         cpu: Some(CpuShare::Shares(2)),
@@ -35,7 +35,7 @@ fn nothing_is_untold_on_a_machine_with_everything() {
 }
 
 #[test]
-fn v1_tells_what_v1_has() {
+fn on_v1_the_fields_of_v1_are_set() {
     let limits = of("{containers: [{name: a}]}", &Machine::new(V1));
     assert_eq!(limits.memsw_max, Some(Bound::Max));
     assert_eq!(limits.cpuset_cpus.as_deref(), Some("0-3"), "a cgroup without CPUs could run nothing");
@@ -44,7 +44,7 @@ fn v1_tells_what_v1_has() {
 }
 
 #[test]
-fn missing_controllers_stay_untold() {
+fn fields_of_missing_controllers_are_not_set() {
     let facts = crate::HierarchyFacts {
         pids: false,
         cpuset: false,
@@ -76,7 +76,7 @@ fn one_unlimited_container_leaves_the_pod_unlimited() {
 
 /// As in the kubelet: the sum of the sidecars so far is added to each container that follows.
 #[test]
-fn a_limited_sidecar_speaks_for_what_starts_after_it() {
+fn a_limited_sidecar_makes_later_init_containers_count_as_limited() {
     let machine = Machine::new(V2);
     let sidecar = "{name: s, restartPolicy: Always, resources: {limits: {cpu: 50m}}}";
     let after = format!("{{containers: [{LIMITED}], initContainers: [{sidecar}, {{name: i}}]}}");
@@ -87,7 +87,7 @@ fn a_limited_sidecar_speaks_for_what_starts_after_it() {
 }
 
 #[test]
-fn pod_level_limits_count_for_unlimited_containers() {
+fn pod_level_limits_apply_to_unlimited_containers() {
     let limits =
         of("{containers: [{name: a}], resources: {limits: {cpu: '1', memory: 1Gi}}}", &Machine::new(V2));
     assert_eq!(quota_us(&limits), Bound::At(100_000));
@@ -95,7 +95,7 @@ fn pod_level_limits_count_for_unlimited_containers() {
 }
 
 #[test]
-fn periods_and_no_quota_at_all() {
+fn the_period_and_the_quota_are_configurable() {
     let spec = format!("{{containers: [{LIMITED}]}}");
     let mut machine = Machine::new(V2);
     machine.settings.cpu_cfs_quota_period = std::time::Duration::from_millis(20);
@@ -107,7 +107,7 @@ fn periods_and_no_quota_at_all() {
 }
 
 #[test]
-fn huge_pages_and_processes() {
+fn huge_pages_and_processes_are_limited() {
     let mut machine = Machine::new(V2);
     machine.settings.pod_pids_limit = Some(4096);
     let limits = of(
@@ -120,7 +120,7 @@ fn huge_pages_and_processes() {
 }
 
 #[test]
-fn memory_qos_by_policy() {
+fn memory_qos_follows_the_policy() {
     use nodewarden_config::MemoryReservation::{None, TieredReservation, Unset};
     let guaranteed = "{containers: [{name: a, resources: {limits: {cpu: 100m, memory: 64Mi}}}]}";
     let burstable = format!("{{containers: [{LIMITED}]}}");
@@ -136,7 +136,7 @@ fn memory_qos_by_policy() {
         for (spec, (min, low)) in [(guaranteed, of_guaranteed), (burstable.as_str(), of_burstable)] {
             let limits = of(spec, &machine);
             assert_eq!((limits.memory_min, limits.memory_low), (Some(min), Some(low)), "{policy:?} {spec}");
-            assert_eq!(limits.memory_high, Some(Bound::Max), "containers' alone");
+            assert_eq!(limits.memory_high, Some(Bound::Max), "only containers have it");
         }
     }
     let mut v1 = Machine::new(V1);

@@ -16,7 +16,7 @@ fn machine(enforce: &[Enforce]) -> Machine {
 }
 
 #[test]
-fn only_what_is_enforced() {
+fn only_enforced_cgroups_are_limited() {
     assert_eq!(reserved(machine(&[Enforce::Pods]).node()), []);
     let all = reserved(machine(&[Enforce::Pods, Enforce::SystemReserved, Enforce::KubeReserved]).node());
     let cgroups: Vec<_> = all.iter().map(|r| r.cgroup.as_str()).collect();
@@ -24,7 +24,7 @@ fn only_what_is_enforced() {
 }
 
 #[test]
-fn only_what_is_reserved_is_told() {
+fn only_reserved_resources_are_limited() {
     let all = reserved(machine(&[Enforce::SystemReserved, Enforce::KubeReserved]).node());
     let sizes = [PageSize(2 * MIB), PageSize(GIB)];
     let cpu_alone = Limits {
@@ -44,7 +44,7 @@ fn only_what_is_reserved_is_told() {
 }
 
 #[test]
-fn compressible_is_the_cpu_alone() {
+fn only_the_cpu_is_compressible() {
     let all = reserved(machine(&[Enforce::KubeReservedCompressible]).node());
     let wanted = Limits {
         cpu: Some(CpuShare::Shares(512)),

@@ -11,7 +11,7 @@ fn names(tree: &Tree) -> Vec<String> {
 }
 
 #[test]
-fn below_the_cgroup_root() {
+fn cgroups_are_created_below_the_cgroup_root() {
     let mut machine = Machine::new(V2);
     machine.settings.cgroup_root = String::from("/a/b");
     let pods = [
@@ -33,7 +33,7 @@ fn below_the_cgroup_root() {
 }
 
 #[test]
-fn without_classes_only_a_root_of_its_own() {
+fn without_classes_only_a_configured_root_is_limited() {
     let pods = [fixture::pod("3", "{containers: [{name: a}]}")];
     let mut machine = Machine::new(V2);
     machine.settings.cgroups_per_qos = false;
@@ -49,7 +49,7 @@ fn without_classes_only_a_root_of_its_own() {
 }
 
 #[test]
-fn bad_names_are_errors() {
+fn invalid_names_are_errors() {
     let mut machine = Machine::new(V2);
     let mut pod = fixture::pod("1", "{containers: [{name: a}]}");
     pod.uid = String::from("../1");
@@ -59,7 +59,7 @@ fn bad_names_are_errors() {
 }
 
 #[test]
-fn classes_yield_to_what_is_in_use() {
+fn limits_of_classes_are_raised_to_their_usage() {
     let mut machine = Machine::new(V2);
     machine.settings.qos_reserved_memory_percent = Some(100);
     let pods = [fixture::pod("1", "{containers: [{name: a, resources: {limits: {cpu: 1, memory: 15Gi}}}]}")];
@@ -132,7 +132,7 @@ fn machine() -> impl Strategy<Value = Machine> {
 
 proptest! {
     #[test]
-    fn every_pod_and_nothing_else(pods in pods(), machine in machine()) {
+    fn the_tree_has_the_levels_and_every_pod(pods in pods(), machine in machine()) {
         let tree = tree(&pods, machine.node()).expect("names");
         prop_assert_eq!(tree.groups.len(), 3 + pods.len());
         for pod in &pods {
@@ -168,7 +168,7 @@ proptest! {
     }
 
     #[test]
-    fn order_does_not_matter_and_nothing_stays(pods in pods(), machine in machine()) {
+    fn the_order_of_pods_does_not_matter_and_no_limit_outlives_them(pods in pods(), machine in machine()) {
         let all = tree(&pods, machine.node()).expect("names");
         prop_assert_eq!(&tree(pods.iter().rev(), machine.node()).expect("names"), &all);
         let empty = tree([], machine.node()).expect("names");
@@ -180,7 +180,7 @@ proptest! {
                 prop_assert_eq!(group.limits.cpu, Some(CpuShare::Shares(cpu::MIN_SHARES)));
                 prop_assert!(percent.is_some() || group.limits.memory_max == Some(Bound::Max));
             } else {
-                // What the node has does not depend on its pods.
+                // The node's limits do not depend on its pods.
                 let with_pods = &all.groups[name].limits;
                 prop_assert_eq!(&group.limits.cpu, &with_pods.cpu);
                 prop_assert_eq!(&group.limits.memory_max, &with_pods.memory_max);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn linear() {
+fn the_linear_formula_has_the_values_of_the_kep() {
     let cases = [
         (0, 0),
         (1, 1),
@@ -19,7 +19,7 @@ fn linear() {
 }
 
 #[test]
-fn quadratic() {
+fn the_quadratic_formula_has_the_values_of_runc() {
     let cases =
         [(0, 0), (1, 1), (2, 1), (3, 2), (102, 17), (1024, 100), (262_143, 10_000), (262_144, 10_000)];
     for (shares, weight) in cases {
@@ -27,8 +27,8 @@ fn quadratic() {
     }
 }
 
-/// For every shares there are: the plain formula, as opencontainers/cgroups computes it, gives the same, and
-/// no result is near enough to an integer for another platform's arithmetic to give another.
+/// For all possible shares: the plain formula, as opencontainers/cgroups computes it, gives the same result, and no
+/// result is so near to an integer that another platform's arithmetic could give another.
 #[test]
 fn quadratic_is_the_plain_formula_everywhere() {
     let mut last = 0;
@@ -47,12 +47,12 @@ fn quadratic_is_the_plain_formula_everywhere() {
 }
 
 #[test]
-fn what_a_pair_says() {
+fn a_pair_of_shares_and_weight_shows_its_formula() {
     assert_eq!(formula_of(102, 4), Some(WeightFormula::Linear));
     assert_eq!(formula_of(102, 17), Some(WeightFormula::Quadratic));
     assert_eq!(formula_of(2, 1), None, "both");
     assert_eq!(formula_of(262_144, 10_000), None, "both");
-    assert_eq!(formula_of(102, 50), None, "neither: somebody wrote it");
+    assert_eq!(formula_of(102, 50), None, "neither: it was written by something else");
     assert!(weight_is_true(102, 4) && weight_is_true(102, 17));
     assert!(!weight_is_true(102, 50));
 }
@@ -61,7 +61,7 @@ fn what_a_pair_says() {
 fn evidence_follows_the_newest_container() {
     let mut evidence = FormulaEvidence::default();
     assert_eq!(evidence.observe(2, 1), None);
-    assert_eq!(evidence.formula(), None, "BestEffort containers say nothing");
+    assert_eq!(evidence.formula(), None, "both formulas give this weight");
     evidence.observe(102, 4);
     assert_eq!(evidence.formula(), Some(WeightFormula::Linear));
     evidence.observe(102, 50);
