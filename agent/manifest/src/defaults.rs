@@ -4,8 +4,8 @@ use super::effective::aggregate;
 use super::names::{is_hugepages, is_overcommit_allowed, is_pod_level};
 use super::{Container, ResourceList, Resources};
 
-/// Fills in the defaults of a pod, then rounds to thousandths; the order is that of the API server and matters for
-/// finer amounts.
+/// Fills in the defaults of a pod, then rounds to thousandths; the order is that of the API server and
+/// matters for finer amounts.
 pub(super) fn fill_in(
     containers: &mut [Container],
     init_containers: &mut [Container],
@@ -35,7 +35,8 @@ fn requests_from_limits(resources: &mut Resources) {
     }
 }
 
-/// If the pod has resources but none for huge pages, the sum of the containers' huge pages is the pod's limit.
+/// If the pod has resources but none for huge pages, the sum of the containers' huge pages is the pod's
+/// limit.
 fn hugepage_limits(pod: &mut Resources, containers: &ResourceList) {
     if pod.is_empty() {
         return;

@@ -5,8 +5,8 @@ use super::resources::{add, raise};
 use super::{Container, ContainerKind, Pod, ResourceList, Resources};
 
 impl Pod {
-    /// The pod's requests, which the scheduler reserves and from which the cgroup's weight is computed: the sum of the
-    /// containers, or the pod's own requests for resources that it names, plus the overhead.
+    /// The pod's requests, which the scheduler reserves and from which the cgroup's weight is computed: the
+    /// sum of the containers, or the pod's own requests for resources that it names, plus the overhead.
     pub fn requests(&self) -> ResourceList {
         let mut total = self.containers_requests();
         if let Some(own) = self.resources.as_ref().filter(|own| own.requests.keys().any(|n| is_pod_level(n)))
@@ -17,8 +17,8 @@ impl Pod {
         total
     }
 
-    /// The pod's limits by resource. The overhead is added to existing nonzero limits. Containers without a limit are not
-    /// visible here: check that all have one before setting a limit.
+    /// The pod's limits by resource. The overhead is added to existing nonzero limits. Containers without a
+    /// limit are not visible here: check that all have one before setting a limit.
     pub fn limits(&self) -> ResourceList {
         let mut total = self.containers_limits();
         if let Some(own) = self.resources.as_ref().filter(|own| names_pod_level(own)) {
@@ -57,8 +57,8 @@ fn replace(total: &mut ResourceList, own: &ResourceList) {
     total.extend(counted.map(|(name, quantity)| (name.clone(), quantity.clone())));
 }
 
-/// The maximum of the running containers and sidecars, and of each init container with the sidecars before it (KEP-753,
-/// "Resources calculation for scheduling and pod admission").
+/// The maximum of the running containers and sidecars, and of each init container with the sidecars before it
+/// (KEP-753, "Resources calculation for scheduling and pod admission").
 pub(super) fn aggregate(
     containers: &[Container],
     init_containers: &[Container],

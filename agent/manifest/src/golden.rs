@@ -1,4 +1,5 @@
-//! Compares with recordings: results of a kubelet's functions for 500 pods, and QoS classes set by a real kubelet.
+//! Compares with recordings: results of a kubelet's functions for 500 pods, and QoS classes set by a real
+//! kubelet.
 
 use std::collections::BTreeMap;
 
@@ -45,8 +46,9 @@ fn defaulted(pod: &Pod) -> BTreeMap<String, Defaulted> {
     all
 }
 
-/// Corrects a mistake of the recorder: for one of the 500 pods it recorded the defaults after the overhead (20Mi) had
-/// been added to them three times. Its `pod_requests`, recorded before, contains the overhead once.
+/// Corrects a mistake of the recorder: for one of the 500 pods it recorded the defaults after the overhead
+/// (20Mi) had been added to them three times. Its `pod_requests`, recorded before, contains the overhead
+/// once.
 fn correct_recording(pod: &str, recorded: &mut BTreeMap<String, Defaulted>) {
     if let Some(memory) = recorded.get_mut("<pod>").and_then(|r| r.requests.get_mut("memory"))
         && (pod, memory.as_str()) == ("p19", "572Mi")
@@ -55,7 +57,8 @@ fn correct_recording(pod: &str, recorded: &mut BTreeMap<String, Defaulted>) {
     }
 }
 
-/// The generated pods have well-formed quantities but break other rules of the API server, so they are not validated.
+/// The generated pods have well-formed quantities but break other rules of the API server, so they are not
+/// validated.
 #[test]
 fn resources_and_classes_are_those_of_the_kubelets_functions() {
     let Some(cases) = load::<Vec<Case>>("pods.json") else { return };

@@ -1,8 +1,10 @@
-//! Pods and their manifests: parsed and validated once, from Kubernetes' types into the values that other crates use.
+//! Pods and their manifests: parsed and validated once, from Kubernetes' types into the values that other
+//! crates use.
 //!
 //! - [`Quantity`]: exact, with the rounding of apimachinery's `resource.Quantity`.
 //! - [`Pod::from_kubernetes`]: validates a pod and returns all problems, each with its field path.
-//! - [`Pod::requests`], [`Pod::limits`]: requests and limits of the whole pod, as in the scheduler and kubelet.
+//! - [`Pod::requests`], [`Pod::limits`]: requests and limits of the whole pod, as in the scheduler and
+//!   kubelet.
 
 #![deny(missing_docs)]
 
@@ -101,8 +103,8 @@ impl Pod {
         self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
     }
 
-    /// A pod with defaults, of which only the quantities are validated: for comparisons with kubelet functions, on pods
-    /// that an API server would refuse.
+    /// A pod with defaults, of which only the quantities are validated: for comparisons with kubelet
+    /// functions, on pods that an API server would refuse.
     ///
     /// # Errors
     /// The invalid quantities.

@@ -20,14 +20,15 @@ pub(super) fn of_class(name: &str) -> Option<i32> {
 }
 
 impl Pod {
-    /// Whether its priority is at least that of a system class (`IsCriticalPodBasedOnPriority`). The kubelet treats every
-    /// static pod as critical in admission and eviction, whatever its priority; that rule is implemented there.
+    /// Whether its priority is at least that of a system class (`IsCriticalPodBasedOnPriority`). The kubelet
+    /// treats every static pod as critical in admission and eviction, whatever its priority; that rule is
+    /// implemented there.
     pub fn is_critical(&self) -> bool {
         self.priority >= SYSTEM_CRITICAL_PRIORITY
     }
 
-    /// Whether the OOM killer chooses it last (the kubelet's `IsNodeCriticalPod`): it is critical and has the class
-    /// `system-node-critical`. The priority of that class alone is not enough.
+    /// Whether the OOM killer chooses it last (the kubelet's `IsNodeCriticalPod`): it is critical and has the
+    /// class `system-node-critical`. The priority of that class alone is not enough.
     pub fn is_node_critical(&self) -> bool {
         self.is_critical() && self.spec.priority_class_name.as_deref() == Some(SYSTEM_NODE_CRITICAL)
     }

@@ -68,8 +68,8 @@ pub enum ProbeHandler {
 }
 
 impl ProbeSpec {
-    /// The probes of a container, in the order of [`ProbeKind::ALL`]. Probes without a handler or with an unknown port name
-    /// are refused by validation and left out here.
+    /// The probes of a container, in the order of [`ProbeKind::ALL`]. Probes without a handler or with an
+    /// unknown port name are refused by validation and left out here.
     pub fn of(container: &Container) -> Vec<Self> {
         let asked = |kind| match kind {
             ProbeKind::Startup => container.startup_probe.as_ref(),
@@ -132,8 +132,8 @@ impl ProbeHandler {
     }
 }
 
-/// The literal value of a variable in the manifest (kubelet `ExpandContainerCommandOnlyStatic`), the last of several;
-/// `None` for a variable with another source.
+/// The literal value of a variable in the manifest (kubelet `ExpandContainerCommandOnlyStatic`), the last of
+/// several; `None` for a variable with another source.
 fn variable(env: &[EnvVar], name: &str) -> Option<String> {
     let set = env.iter().rev().find(|variable| variable.name == name)?;
     Some(set.value.clone().unwrap_or_default())

@@ -27,8 +27,8 @@ impl fmt::Display for QosClass {
     }
 }
 
-/// The class of a pod with all defaults: from the pod's own resources if it has that field, else from its containers
-/// and init containers. Only nonzero CPU and memory are considered.
+/// The class of a pod with all defaults: from the pod's own resources if it has that field, else from its
+/// containers and init containers. Only nonzero CPU and memory are considered.
 pub(super) fn class(pod: &Pod) -> QosClass {
     match &pod.resources {
         Some(own) => of(&[own]),

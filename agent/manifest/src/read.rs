@@ -11,7 +11,8 @@ use super::{
 };
 use crate::QosClass;
 
-/// The pod without its invalid quantities, which are returned as problems. A pod without a spec has no containers.
+/// The pod without its invalid quantities, which are returned as problems. A pod without a spec has no
+/// containers.
 pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
     let spec = pod.spec.unwrap_or_default();
     let mut problems = Vec::new();

@@ -38,7 +38,8 @@ const NAMES: [&str; 35] = [
     "SIGXFSZ",
     "SIGRTMIN",
 ];
-/// `SIGRTMIN` is the last of the names; `SIGRTMIN+1` to `SIGRTMIN+15` follow it, then `SIGRTMAX-14` to `SIGRTMAX`.
+/// `SIGRTMIN` is the last of the names; `SIGRTMIN+1` to `SIGRTMIN+15` follow it, then `SIGRTMAX-14` to
+/// `SIGRTMAX`.
 const RTMIN: i32 = 35;
 const RTMAX: i32 = 65;
 

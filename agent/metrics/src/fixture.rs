@@ -299,8 +299,8 @@ pub fn probes() -> ProbesView {
     nodewarden_model::fixture::probes()
 }
 
-/// Writes `/metrics` with the whole fixture, except the families counted through the facade; `pod_count` is the
-/// number of pods.
+/// Writes `/metrics` with the whole fixture, except the families counted through the facade; `pod_count` is
+/// the number of pods.
 pub fn write_own(out: &mut Exposition<'_>, pod_count: usize) {
     let (snapshot, status, pods) = (snapshot(pod_count), status(), pods());
     let (devices, probes, images, pressure) = (devices(), probes(), images(), pressure());
@@ -326,7 +326,8 @@ pub fn images() -> ImagesView {
     nodewarden_model::fixture::images()
 }
 
-/// A resource with two devices, one of them unhealthy and allocated, and a resource whose plugin is disconnected.
+/// A resource with two devices, one of them unhealthy and allocated, and a resource whose plugin is
+/// disconnected.
 pub fn devices() -> DevicesView {
     let device = |id: &str, health, owner| DeviceView { id: id.into(), health, numa: vec![0], owner };
     let owner = DeviceOwner {

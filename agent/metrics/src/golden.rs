@@ -1,5 +1,5 @@
-//! Compares our families with those recorded from a real kubelet: a family with a kubelet's name has the same type
-//! and label keys, and every missing family is listed as missing on purpose.
+//! Compares our families with those recorded from a real kubelet: a family with a kubelet's name has the same
+//! type and label keys, and every missing family is listed as missing on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -67,8 +67,8 @@ fn resource_families() {
     compare(&shown, &golden, &[], &[]);
 }
 
-/// Families missing from the recording because what they count did not happen on that node: no container start
-/// failed, there were no device plugins and no probes, no image was collected and no pod evicted.
+/// Families missing from the recording because what they count did not happen on that node: no container
+/// start failed, there were no device plugins and no probes, no image was collected and no pod evicted.
 const NOT_COUNTED_THERE: [Own; 9] = [
     Own::StartedContainersErrors,
     Own::DevicePluginRegistrations,
@@ -114,7 +114,8 @@ const SUMMARY_LEFT_OUT: [&str; 6] = [
     ".pods.process_stats.",
 ];
 
-/// The key paths of our `/stats/summary` all occur in the kubelet's, and what is missing is missing on purpose.
+/// The key paths of our `/stats/summary` all occur in the kubelet's, and what is missing is missing on
+/// purpose.
 #[test]
 fn summary_keys() {
     let Some(recorded) = golden::load("stats-summary-sample.json") else { return };

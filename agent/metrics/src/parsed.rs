@@ -1,4 +1,5 @@
-//! A strict parser of the exposition format for tests: each family must be in one piece and each series occur once.
+//! A strict parser of the exposition format for tests: each family must be in one piece and each series occur
+//! once.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 

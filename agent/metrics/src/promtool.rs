@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 use super::exposition::to_vec;
 use super::{Own, cadvisor, fixture, recorder, resource};
 
-/// The linter's complaints about names that cAdvisor defines (exit code 3; a text that does not parse gives 1).
+/// The linter's complaints about names that cAdvisor defines (exit code 3; a text that does not parse gives
+/// 1).
 const CADVISORS_OWN: [&str; 2] = [
     "cadvisor_version_info label names should be written in 'snake_case' not 'camelCase'",
     "container_memory_failcnt counter metrics should have \"_total\" suffix",

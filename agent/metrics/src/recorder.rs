@@ -1,4 +1,5 @@
-//! The recorder of the `metrics` facade, for values that other crates count while they work, such as HTTP durations.
+//! The recorder of the `metrics` facade, for values that other crates count while they work, such as HTTP
+//! durations.
 //!
 //! A family counted through the facade takes its name from [`Own`] and is listed in [`Own::FACADE`].
 

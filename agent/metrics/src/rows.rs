@@ -13,7 +13,8 @@ use nodewarden_model::{
 /// Which labels a sample of a cgroup has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
-    /// `container, id, image, name, namespace, pod`, as the kubelet's `containerPrometheusLabelsFunc` fills them.
+    /// `container, id, image, name, namespace, pod`, as the kubelet's `containerPrometheusLabelsFunc` fills
+    /// them.
     Cadvisor,
     /// `container, id, namespace, pod`, filled for everything from the pod down, nested cgroups included.
     Own,
@@ -69,7 +70,8 @@ impl<'a> Rows<'a> {
                     Style::Own => own_labels(&mut text, group, &names),
                 }
                 let labels = start..text.len();
-                // The root's totals may be known only from /proc; then the machine's part of the snapshot has them.
+                // The root's totals may be known only from /proc; then the machine's part of the snapshot has
+                // them.
                 let machine = (*group.identity == Identity::Root).then_some(&snapshot.machine.usage);
                 let usage = &group.usage;
                 let time = usage.time.or(machine.and_then(|m| m.time));
@@ -100,8 +102,8 @@ pub(super) fn unix_millis(time: SystemTime) -> Option<u64> {
     u64::try_from(time.duration_since(UNIX_EPOCH).ok()?.as_millis()).ok()
 }
 
-/// One group per path, in the given order. A cgroup that was removed and created again is twice in a snapshot, but a
-/// series may occur only once: the existing one is taken, else the younger one.
+/// One group per path, in the given order. A cgroup that was removed and created again is twice in a
+/// snapshot, but a series may occur only once: the existing one is taken, else the younger one.
 pub(super) fn current(groups: &[GroupView]) -> Vec<&GroupView> {
     let mut kept: Vec<&GroupView> = Vec::with_capacity(groups.len());
     let mut place: HashMap<&str, usize> = HashMap::with_capacity(groups.len());

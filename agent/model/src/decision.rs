@@ -150,8 +150,8 @@ pub trait EvictionStatus: Send + Sync + 'static {
         Vec::new()
     }
 
-    /// What triggers a reading of the node besides the timer, for display: `PSI of the node`; with the reason where
-    /// a trigger is missing.
+    /// What triggers a reading of the node besides the timer, for display: `PSI of the node`; with the reason
+    /// where a trigger is missing.
     fn watching(&self) -> Vec<String> {
         Vec::new()
     }

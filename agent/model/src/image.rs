@@ -96,8 +96,9 @@ pub trait ImageGc: Send + Sync + 'static {
     /// Reads the images now. If something could not be read, `problem` says what.
     async fn view(&self) -> ImagesView;
 
-    /// Collects what is due now, containers first, or only plans it (`dry`). Each step is sent to `steps` as soon as
-    /// it is done; a closed receiver does not stop the collection. A failed removal is a step, not an error.
+    /// Collects what is due now, containers first, or only plans it (`dry`). Each step is sent to `steps` as
+    /// soon as it is done; a closed receiver does not stop the collection. A failed removal is a step, not an
+    /// error.
     ///
     /// # Errors
     /// Why the collection did not start or did not finish, as a message for the user.

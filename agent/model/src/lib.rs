@@ -69,7 +69,7 @@ pub struct Snapshot {
     pub groups: Vec<GroupView>,
 }
 
-/// Everything that the API (gRPC and HTTP) asks of the running agent. The daemon implements it; tests use
+/// Everything that the API (gRPC and HTTP) reads from the running agent. The daemon implements it; tests use
 /// fixtures.
 pub trait AgentState: Send + Sync + 'static {
     /// A reading of the node made now (or shared with a caller that asked within the last few milliseconds).

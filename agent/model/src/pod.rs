@@ -1,4 +1,5 @@
-//! The state of a managed pod, as shown by `nodewarden pods` and `/pods`, in the kubelet's terms (v1 PodStatus).
+//! The state of a managed pod, as shown by `nodewarden pods` and `/pods`, in the kubelet's terms (v1
+//! PodStatus).
 
 use std::collections::BTreeMap;
 use std::fmt;

@@ -125,7 +125,8 @@ impl<T: Send + 'static> WriteBehind<T> {
         loop {
             let written = self.0.written.0.notified();
             tokio::pin!(written);
-            // Before the look at the slot; otherwise a notification between the look and the wait would be missed.
+            // Before the look at the slot; otherwise a notification between the look and the wait would be
+            // missed.
             written.as_mut().enable();
             match self.0.look(given) {
                 Look::Done(result) => return result,
@@ -194,8 +195,8 @@ impl<T: Send + 'static> Shared<T> {
         if slot.done >= given {
             return Look::Done(slot.error.clone().map_or(Ok(()), Err));
         }
-        // A writer that waits for a thread is left to do its write, which may be long. One that waits for its turn as a
-        // task need not be waited for: the caller writes instead.
+        // A writer that waits for a thread is left to do its write, which may be long. One that waits for its
+        // turn as a task need not be waited for: the caller writes instead.
         if slot.writing || slot.queued && !matches!(self.place, Place::Task(_)) {
             return Look::Wait;
         }

@@ -61,7 +61,8 @@ impl From<Mismatch> for ManifestFault {
     }
 }
 
-/// Joins the problems in order of lines; a line number is written if it differs from that of the previous problem.
+/// Joins the problems in order of lines; a line number is written if it differs from that of the previous
+/// problem.
 fn joined(problems: &[(usize, Problem)]) -> String {
     let mut sorted: Vec<_> = problems.iter().collect();
     sorted.sort_by_key(|(line, _)| *line);

@@ -1,7 +1,7 @@
 //! Finds the line of the file on which a field is.
 //!
-//! serde's data model has no positions, but its parsers report the position of an error. So the document is parsed again
-//! by a deserializer that fails at the field.
+//! serde's data model has no positions, but its parsers report the position of an error. So the document is
+//! parsed again by a deserializer that fails at the field.
 
 use std::cell::Cell;
 use std::fmt;
@@ -10,8 +10,8 @@ use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Seq
 
 use super::split::{Document, Language};
 
-/// The line of the file, from 1: that of the field, else that of the innermost existing field around it, else the first
-/// line of the document.
+/// The line of the file, from 1: that of the field, else that of the innermost existing field around it, else
+/// the first line of the document.
 pub(super) fn line(document: &Document<'_>, field: &str) -> usize {
     let path = segments(field);
     let found = (1..=path.len()).rev().find_map(|length| seek(document, &path[..length]));
@@ -24,7 +24,8 @@ enum Segment<'a> {
     Index(usize),
 }
 
-/// Splits `spec.containers[1].resources.limits[example.com/gpu]`: numbers in brackets are indexes, other texts keys.
+/// Splits `spec.containers[1].resources.limits[example.com/gpu]`: numbers in brackets are indexes, other
+/// texts keys.
 fn segments(field: &str) -> Vec<Segment<'_>> {
     let mut all = Vec::new();
     let mut rest = field;
@@ -159,7 +160,8 @@ impl<'de> Visitor<'de> for FieldLocator<'_> {
     }
 }
 
-/// Compares a key with the path; returns the error at the last key, because its value may begin on another line.
+/// Compares a key with the path; returns the error at the last key, because its value may begin on another
+/// line.
 struct Key<'a>(FieldLocator<'a>);
 
 impl<'de> DeserializeSeed<'de> for Key<'_> {

@@ -17,7 +17,8 @@ use super::{Pod, Problem};
 use decode::{Mismatch, decode};
 use split::{Document, split};
 
-/// Maximum number of bytes parsed to find the lines of a document's problems; further problems get the document's line.
+/// Maximum number of bytes parsed to find the lines of a document's problems; further problems get the
+/// document's line.
 const MAX_BYTES_PARSED: usize = 4 << 20;
 
 /// The pods of a file in order, unchanged: without a uid if the manifest has none. A document or item of a

@@ -35,8 +35,8 @@ pub(super) fn split(text: &str) -> Vec<Result<Document<'_>, Mismatch>> {
         .collect()
 }
 
-/// Whether there are more open brackets (including those in strings) than in any manifest: the time of the YAML scanner
-/// grows with the square of their number.
+/// Whether there are more open brackets (including those in strings) than in any manifest: the time of the
+/// YAML scanner grows with the square of their number.
 fn is_deep(text: &str) -> bool {
     let mut open = 0_usize;
     text.bytes().any(|byte| {
@@ -49,8 +49,8 @@ fn is_deep(text: &str) -> bool {
     })
 }
 
-/// The texts between `---` lines that contain more than comments, each with its first line number. No YAML scalar
-/// contains a line that begins so, and no JSON string a line break.
+/// The texts between `---` lines that contain more than comments, each with its first line number. No YAML
+/// scalar contains a line that begins so, and no JSON string a line break.
 fn between_markers(text: &str) -> Vec<(&str, usize)> {
     let mut parts = Vec::new();
     let (mut begin, mut first) = (0, 1);
@@ -78,8 +78,8 @@ fn is_empty(line: &str) -> bool {
     line.is_empty() || line == "..." || line.starts_with(['#', '%'])
 }
 
-/// Splits a text further: JSON documents may follow each other without a marker. A text that begins like JSON may still
-/// be YAML in flow style.
+/// Splits a text further: JSON documents may follow each other without a marker. A text that begins like JSON
+/// may still be YAML in flow style.
 fn documents(text: &str, line: usize) -> Vec<Result<Document<'_>, Mismatch>> {
     let yaml = Document { text, line, language: Language::Yaml };
     let Some(inside) = text.trim_start().strip_prefix('{') else { return vec![Ok(yaml)] };

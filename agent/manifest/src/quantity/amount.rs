@@ -1,7 +1,7 @@
 //! The number in a quantity, in apimachinery's two representations.
 //!
-//! The two differ only where a result exceeds an `i64`: they overflow differently, and kubelets show both kinds of
-//! overflow. Everything else is exact.
+//! The two differ only where a result exceeds an `i64`: they overflow differently, and kubelets show both
+//! kinds of overflow. Everything else is exact.
 
 use std::cmp::Ordering;
 
@@ -162,7 +162,8 @@ impl Decimal {
         match self.exponent.cmp(&exponent) {
             Ordering::Equal => low_bits(&self.digits),
             Ordering::Greater => {
-                // apimachinery computes the factor as a float: 10^19 and up become the smallest i64 (on amd64).
+                // apimachinery computes the factor as a float: 10^19 and up become the smallest i64 (on
+                // amd64).
                 let factor = 10_i64.checked_pow(places).unwrap_or(i64::MIN);
                 low_bits(&self.digits).wrapping_mul(factor)
             }
@@ -198,8 +199,8 @@ fn shifted(digits: i64, places: u32) -> Option<i64> {
     }
 }
 
-/// `digits × 10^places`; a result beyond an `i64` wraps for those powers that apimachinery multiplies by in one step,
-/// and is 0 for the others (`positiveScaleInt64`).
+/// `digits × 10^places`; a result beyond an `i64` wraps for those powers that apimachinery multiplies by in
+/// one step, and is 0 for the others (`positiveScaleInt64`).
 fn shifted_wrapping(digits: i64, places: u32) -> i64 {
     shifted(digits, places).unwrap_or(match places {
         1 | 2 | 3 | 6 | 9 if digits != i64::MIN => digits.wrapping_mul(10_i64.pow(places)),

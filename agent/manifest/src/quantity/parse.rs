@@ -1,4 +1,5 @@
-//! Parses texts like apimachinery's `ParseQuantity`, including what it accepts by mistake (`-`, `.`, `k` are zero).
+//! Parses texts like apimachinery's `ParseQuantity`, including what it accepts by mistake (`-`, `.`, `k` are
+//! zero).
 
 use num_bigint::BigInt;
 

@@ -68,7 +68,8 @@ fn restart_policy(container: &v1::Container, place: &str) -> Option<Problem> {
     (!known).then(|| Problem::new(format!("{place}.restartPolicy"), policy, expected))
 }
 
-/// As in the priority admission plugin: a class determines the priority, and a priority given as well must be equal.
+/// As in the priority admission plugin: a class determines the priority, and a priority given as well must be
+/// equal.
 fn priority(spec: &v1::PodSpec) -> Option<Problem> {
     let class = spec.priority_class_name.as_deref()?;
     let (own, of_class) = (spec.priority?, priority::of_class(class)?);

@@ -14,7 +14,8 @@ fn is_dns_part(text: &str) -> bool {
     bounded_by(text, |b| b.is_ascii_lowercase() || b.is_ascii_digit(), |b| b == b'-')
 }
 
-/// `name` or `domain/name`; names of at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at each end.
+/// `name` or `domain/name`; names of at most 63 letters, digits, `-`, `_` and `.`, with a letter or digit at
+/// each end.
 pub(crate) fn is_qualified_name(text: &str) -> bool {
     let (domain, name) = match text.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
@@ -25,7 +26,8 @@ pub(crate) fn is_qualified_name(text: &str) -> bool {
         && bounded_by(name, |b| b.is_ascii_alphanumeric(), |b| matches!(b, b'-' | b'_' | b'.'))
 }
 
-/// RFC 6335 as Kubernetes has it (`IsValidPortName`): 1 to 15 lower-case letters, digits and `-`, one letter at least.
+/// RFC 6335 as Kubernetes has it (`IsValidPortName`): 1 to 15 lower-case letters, digits and `-`, one letter
+/// at least.
 pub(super) fn is_port_name(text: &str) -> bool {
     text.len() <= 15
         && is_dns_part(text)
@@ -38,7 +40,8 @@ pub(super) fn is_label_value(text: &str) -> bool {
     text.is_empty() || (!text.contains('/') && is_qualified_name(text))
 }
 
-/// Whether a text begins and ends with bytes that match `end`, with bytes between them that match `end` or `inner`.
+/// Whether a text begins and ends with bytes that match `end`, with bytes between them that match `end` or
+/// `inner`.
 fn bounded_by(text: &str, end: impl Fn(u8) -> bool, inner: impl Fn(u8) -> bool) -> bool {
     let bytes = text.as_bytes();
     bytes.first().is_some_and(|b| end(*b))

@@ -1,6 +1,6 @@
-//! The API server's rules for a pod (pkg/apis/core/validation), for the fields that this agent acts on, and the fields
-//! that are [`refused`] because they need a cluster. Fields that only a scheduler reads (`nodeSelector`, `affinity`,
-//! `tolerations`, …) are not validated.
+//! The API server's rules for a pod (pkg/apis/core/validation), for the fields that this agent acts on, and
+//! the fields that are [`refused`] because they need a cluster. Fields that only a scheduler reads
+//! (`nodeSelector`, `affinity`, `tolerations`, …) are not validated.
 
 mod container;
 mod dns;
@@ -24,8 +24,8 @@ use super::{Pod, Problem};
 pub(super) use labels::is_qualified_name;
 use report::Report;
 
-/// Every rule that the pod breaks. `unread` are the quantities that could not be parsed: rules that seem broken only
-/// because these are missing are not reported.
+/// Every rule that the pod breaks. `unread` are the quantities that could not be parsed: rules that seem
+/// broken only because these are missing are not reported.
 pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
     let mut problems = identity::problems(pod);
     problems.extend(manifest(pod));

@@ -1,5 +1,5 @@
-//! Fields that this agent does not support, most of them because they need a cluster. Pods that set them are refused:
-//! started without them, they would not be what their authors wrote.
+//! Fields that this agent does not support, most of them because they need a cluster. Pods that set them are
+//! refused: started without them, they would not be what their authors wrote.
 
 use k8s_openapi::api::core::v1::{PodSpec, Volume};
 

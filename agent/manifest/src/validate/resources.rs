@@ -15,8 +15,8 @@ pub(super) fn container(resources: &Resources, place: &str) -> Vec<Problem> {
     problems
 }
 
-/// The requests that differ from their limits. A request that was defaulted from its limit is equal, and its problems
-/// are reported for the limit.
+/// The requests that differ from their limits. A request that was defaulted from its limit is equal, and its
+/// problems are reported for the limit.
 pub(super) fn own_requests(resources: &Resources) -> ResourceList {
     let mut own = resources.requests.clone();
     own.retain(|name, quantity| resources.limits.get(name) != Some(quantity));
@@ -31,7 +31,8 @@ pub(super) fn overhead(overhead: &ResourceList) -> Vec<Problem> {
     problems
 }
 
-/// Validates names and amounts of a list; `wrong_name` returns what is expected instead of a name that is not allowed.
+/// Validates names and amounts of a list; `wrong_name` returns what is expected instead of a name that is not
+/// allowed.
 pub(super) fn amounts(
     list: &ResourceList,
     place: &str,
@@ -125,7 +126,8 @@ fn wrong_amount(name: &str, quantity: &Quantity) -> Option<String> {
     }
 }
 
-/// Whether the number that the kubelet uses (thousandths of CPU, whole units of everything else) fits an `i64`.
+/// Whether the number that the kubelet uses (thousandths of CPU, whole units of everything else) fits an
+/// `i64`.
 fn fits(name: &str, quantity: &Quantity) -> bool {
     if name == CPU { quantity.fits_i64_milli() } else { quantity.fits_i64() }
 }

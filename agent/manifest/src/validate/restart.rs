@@ -1,5 +1,6 @@
-//! Rules for restarting one container that differ from its pod's policy (KEP-5307, `validateRestartPolicyRules`). The
-//! action that restarts all containers of the pod (`RestartAllContainersOnContainerExits`) is refused.
+//! Rules for restarting one container that differ from its pod's policy (KEP-5307,
+//! `validateRestartPolicyRules`). The action that restarts all containers of the pod
+//! (`RestartAllContainersOnContainerExits`) is refused.
 
 use k8s_openapi::api::core::v1::{Container, ContainerRestartRule};
 

@@ -13,8 +13,8 @@ const MOST_ID: i64 = i32::MAX as i64;
 /// Longest name of an AppArmor profile, in bytes.
 const LONGEST_PROFILE: usize = 4095;
 
-/// Sysctls that affect only the pod itself, so that it may set them without permission of the node's operator (kubelet
-/// pkg/kubelet/sysctl/safe_sysctls.go).
+/// Sysctls that affect only the pod itself, so that it may set them without permission of the node's operator
+/// (kubelet pkg/kubelet/sysctl/safe_sysctls.go).
 const SAFE: [&str; 12] = [
     "kernel.shm_rmid_forced",
     "net.ipv4.ip_local_port_range",

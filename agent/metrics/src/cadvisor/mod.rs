@@ -3,9 +3,9 @@
 //!
 //! Decisions where the kubelet leaves a choice:
 //!
-//! - Every cgroup of the snapshot is shown under its path as `id`, also those that a kubelet configures
-//!   its cAdvisor to ignore (systemd units, sessions): with empty `container` and `pod` labels they change no dashboard that
-//!   selects containers.
+//! - Every cgroup of the snapshot is shown under its path as `id`, also those that a kubelet configures its
+//!   cAdvisor to ignore (systemd units, sessions): with empty `container` and `pod` labels they change no
+//!   dashboard that selects containers.
 //! - A removed cgroup keeps its counters, its start time and when it was last seen, with the time of the last
 //!   reading; its gauges (memory in use, limits) are left out, since they would look like present values.
 //! - `container_memory_failures_total{scope="container"}` is the cgroup's own count where the kernel has one

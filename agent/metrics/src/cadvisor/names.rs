@@ -66,9 +66,9 @@ families! {
     }
 }
 
-/// Families that a kubelet shows here and this agent leaves out, each with the reason; the golden test checks that
-/// the list is complete. Families that the kubelet fills with zeros because it does not know the values are among
-/// them.
+/// Families that a kubelet shows here and this agent leaves out, each with the reason; the golden test checks
+/// that the list is complete. Families that the kubelet fills with zeros because it does not know the values
+/// are among them.
 #[cfg(test)]
 pub(crate) const LEFT_OUT: &[(&str, &str)] = &[
     ("container_cpu_load_average_10s", "always 0 in a kubelet: its load reader is off"),

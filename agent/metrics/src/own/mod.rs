@@ -1,9 +1,9 @@
 //! `/metrics`: what the kernel programs counted for each cgroup, and the agent itself.
 //!
 //! - The counters are of the cgroup itself, without its children, so they may be summed over any selection.
-//! - A topic that never counted anything for a cgroup is left out there: a pod's own cgroup has no task that could
-//!   switch, and 28 lines of an empty histogram are of no use. OOM kills are the exception: the first kill must
-//!   show as an increase, so their zero is written.
+//! - A topic that never counted anything for a cgroup is left out there: a pod's own cgroup has no task that
+//!   could switch, and 28 lines of an empty histogram are of no use. OOM kills are the exception: the first
+//!   kill must show as an increase, so their zero is written.
 //! - A probe that never ran has no counters and no histogram.
 //! - Images are those of the last check, and left out before the first one.
 //! - Node conditions and eviction signals are left out if the agent does not watch for pressure.

@@ -1,7 +1,7 @@
 //! Families about probes: number and duration of runs, results, and start delays.
 //!
-//! The kubelet's families have a series from the first count on. Here the zeros of `successful` and `failed` are
-//! written from a probe's first run on, so that the first failure shows as an increase.
+//! The kubelet's families have a series from the first count on. Here the zeros of `successful` and `failed`
+//! are written from a probe's first run on, so that the first failure shows as an increase.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

@@ -44,7 +44,8 @@ pub fn summary(snapshot: &Snapshot, before: &Readings) -> Summary {
 }
 
 impl Summary {
-    /// The kubelet's response to `?only_cpu_and_memory=true`: CPU, memory and swap of the node, pods and containers.
+    /// The kubelet's response to `?only_cpu_and_memory=true`: CPU, memory and swap of the node, pods and
+    /// containers.
     pub fn only_cpu_and_memory(mut self) -> Self {
         let node = &mut self.node;
         (node.io, node.network, node.fs, node.rlimit) = (None, None, None, None);

@@ -53,7 +53,8 @@ pub(super) struct PodStats {
     pub(super) swap: Option<SwapStats>,
 }
 
-/// Reference to a pod. Name and namespace are empty if the runtime did not report them; the uid is always set.
+/// Reference to a pod. Name and namespace are empty if the runtime did not report them; the uid is always
+/// set.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct PodReference {
     pub(super) name: String,
@@ -148,8 +149,8 @@ pub(super) struct PsiData {
     pub(super) avg300: f64,
 }
 
-/// Network usage. As in the kubelet, the default interface's figures are repeated outside the list; its name is empty
-/// if there is none.
+/// Network usage. As in the kubelet, the default interface's figures are repeated outside the list; its name
+/// is empty if there is none.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(super) struct NetworkStats {
     pub(super) time: Time,

@@ -137,8 +137,8 @@ fn set_swap(given: &mut ContainerParameters, pod: &Pod, container: &Container, n
     if node.facts.v2() {
         given.unified.insert(SWAP_MAX.to_owned(), swap_bytes(pod, container, node).to_string());
     } else {
-        // The limit of both together is that of memory alone: no swap. Without a memory limit v1 has no value that
-        // means this.
+        // The limit of both together is that of memory alone: no swap. Without a memory limit v1 has no value
+        // that means this.
         given.memory_swap_limit_in_bytes = given.memory_limit_in_bytes;
     }
 }
@@ -167,8 +167,8 @@ fn set_memory_qos(given: &mut ContainerParameters, class: QosClass, own: &Resour
     let policy = node.settings.memory_reservation;
     let protection = Protection::of(policy, class, request);
     let mut write = |file: &str, bytes: u64| given.unified.insert(file.to_owned(), bytes.to_string());
-    // The policy may have been another one when the container was started, so zeros are set too. Kubernetes 1.35
-    // has no policy and sets no zeros.
+    // The policy may have been another one when the container was started, so zeros are set too. Kubernetes
+    // 1.35 has no policy and sets no zeros.
     let zeros = policy != MemoryReservation::Unset;
     if protection.min > 0 || zeros {
         write(MEMORY_MIN, protection.min);

@@ -31,8 +31,8 @@ pub fn quota_from_milli(milli: u64, period_us: u64) -> Option<u64> {
 
 /// The CFS period in microseconds of a configured `cpuCFSQuotaPeriod`.
 ///
-/// A kubelet accepts the key only if its feature gate `CustomCPUCFSQuotaPeriod` is on. Here there is no such gate:
-/// the key always has effect.
+/// A kubelet accepts the key only if its feature gate `CustomCPUCFSQuotaPeriod` is on. Here there is no such
+/// gate: the key always has effect.
 pub fn period_us(configured: Duration) -> u64 {
     u64::try_from(configured.as_micros()).unwrap_or(u64::MAX)
 }

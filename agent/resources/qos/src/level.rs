@@ -95,7 +95,8 @@ fn bounded_by(available: &Available, node: Node<'_>) -> Limits {
         cpu: Some(CpuShare::Shares(cpu::shares_from_milli(available.cpu_milli))),
         memory_max: Some(amount::limit(available.memory_bytes)),
         pids_max: facts.pids.then(|| amount::limit(available.pids)),
-        // Set although it has no effect (the root has the same CPUs), so that systemd enables the cpuset controller.
+        // Set although it has no effect (the root has the same CPUs), so that systemd enables the cpuset
+        // controller.
         cpuset_cpus: facts.cpuset.then(|| node.capacity.cpus.clone()),
         ..unlimited(node)
     }

@@ -1,11 +1,11 @@
 //! The limits of every cgroup, computed from pods and the node's settings. Everything here is a function of
 //! plain values.
 //!
-//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is composed of `level` (node, QoS classes),
-//!   [`pod`] and [`reserved`].
+//! - [`tree()`]: the whole hierarchy, every cgroup with its limits. It is composed of `level` (node, QoS
+//!   classes), [`pod`] and [`reserved`].
 //! - [`container`]: the resources that are passed to the runtime for containers and sandboxes.
-//! - `cpu`: millicores to shares and quota. [`weight`]: shares to weight, by either formula. `memory`: MemoryQoS.
-//!   `oom`: `oom_score_adj`.
+//! - `cpu`: millicores to shares and quota. [`weight`]: shares to weight, by either formula. `memory`:
+//!   MemoryQoS. `oom`: `oom_score_adj`.
 //! - [`Node`], [`HierarchyFacts`]: the inputs of all computations, besides the pods.
 
 #![deny(missing_docs)]

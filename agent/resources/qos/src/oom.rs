@@ -10,6 +10,7 @@ pub const GUARANTEED: i32 = -997;
 /// Containers of BestEffort pods.
 pub const BEST_EFFORT: i32 = 1000;
 /// Score of a pod's sandbox, whose end would end the whole pod. The runtime sets it.
+#[cfg(test)]
 pub const SANDBOX: i32 = -998;
 
 const LEAST_BURSTABLE: i64 = 1000 + GUARANTEED as i64;

@@ -1,9 +1,9 @@
 //! `cpu.weight` (v2) from `cpu.shares`: two formulas are in use, and no interface reports which.
 //!
-//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear formula; newer runtimes
-//! use one that maps v1's default (1024) to v2's default (100). So a container's weight is accepted if either
-//! formula gives it, and the formula of new containers is derived from containers whose limits were not changed
-//! since their creation.
+//! The kubelet's own levels and runtimes up to runc 1.3.1 and crun 1.22 use the linear formula; newer
+//! runtimes use one that maps v1's default (1024) to v2's default (100). So a container's weight is accepted
+//! if either formula gives it, and the formula of new containers is derived from containers whose limits were
+//! not changed since their creation.
 
 use super::cpu::{MAX_SHARES, MIN_SHARES};
 
@@ -42,9 +42,9 @@ pub fn weight_linear(shares: u64) -> u64 {
 
 /// `⌈10^((l² + 125·l) / 612 − 7/34)⌉` with l = log₂ shares; 0 (unset) for 0.
 pub fn weight_quadratic(shares: u64) -> u64 {
-    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, except that of 1024,
-    /// which is exactly 100; far more than the error of a `powf`. So the rounding of no platform changes a
-    /// result.
+    /// Far less than the distance (2·10⁻⁶) of every result from the next smaller integer, except that of
+    /// 1024, which is exactly 100; far more than the error of a `powf`. So the rounding of no platform
+    /// changes a result.
     const ROUNDING: f64 = 1e-9;
     match shares {
         0 => 0,
@@ -78,10 +78,6 @@ pub fn weight_is_true(shares: u64, weight: u64) -> bool {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct FormulaEvidence {
     latest: Option<WeightFormula>,
-    /// Containers that showed the linear formula.
-    pub linear: u64,
-    /// Containers that showed the quadratic formula.
-    pub quadratic: u64,
 }
 
 impl FormulaEvidence {
@@ -89,10 +85,6 @@ impl FormulaEvidence {
     /// pair shows, if it shows one.
     pub fn observe(&mut self, shares: u64, weight: u64) -> Option<WeightFormula> {
         let formula = formula_of(shares, weight)?;
-        match formula {
-            WeightFormula::Linear => self.linear += 1,
-            WeightFormula::Quadratic => self.quadratic += 1,
-        }
         self.latest = Some(formula);
         Some(formula)
     }

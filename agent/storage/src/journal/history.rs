@@ -13,8 +13,7 @@ use nodewarden_model::Event;
 
 use super::files;
 
-/// Events handed over at once, and how many such batchs may wait: bounds the memory of a reader.
-// Number of events sent at once, and how many such batches may wait: this bounds the memory of a reader.
+/// Number of events sent at once, and how many such batches may wait: this bounds the memory of a reader.
 const BATCH: usize = 64;
 const BATCHES: usize = 4;
 /// A file is written some milliseconds after its last event happened, and its time stamp is of a coarser

@@ -10,10 +10,10 @@
 //! an event that reports how many. Appending takes a lock for a push and wakes those that wait; it never
 //! accesses the disk.
 //!
-//! On disk are `events.jsonl` (newest) and `events.1.jsonl` … , at most `files` files of at most
-//! `file_bytes` each. An event is written to the kernel's page cache within some 5 ms, so a killed agent loses no more than
-//! that; it is synced to the device at rotation and at close, so a power cut loses more. Lines that cannot be
-//! written (disk full) wait in memory and are written when there is space again.
+//! On disk are `events.jsonl` (newest) and `events.1.jsonl` … , at most `files` files of at most `file_bytes`
+//! each. An event is written to the kernel's page cache within some 5 ms, so a killed agent loses no more
+//! than that; it is synced to the device at rotation and at close, so a power cut loses more. Lines that
+//! cannot be written (disk full) wait in memory and are written when there is space again.
 
 mod disk;
 mod error;

@@ -34,15 +34,11 @@ pub struct Parts {
     bytes: usize,
 }
 
-/// What the allocator adds to a text.
-// Bytes that the allocator adds to a text.
+/// Bytes that the allocator adds to a text.
 const ALLOCATION: usize = 16;
-/// What a part takes in addition to its own bytes: two counters, and its place in the pool, which is not
-/// always full.
-// Bytes of a part in addition to its own: two counters, and its place in the pool, which is not always full.
+/// Bytes of a part in addition to its own: two counters, and its place in the pool, which is not always full.
 const PART: usize = ALLOCATION + 2 * size_of::<usize>() + 40;
-/// What an event takes in addition to its parts: its place in the queue, which is not always full.
-// Bytes of an event in addition to its parts: its place in the queue, which is not always full.
+/// Bytes of an event in addition to its parts: its place in the queue, which is not always full.
 const EVENT: usize = size_of::<Packed>() * 3 / 2;
 
 impl Parts {

@@ -1,8 +1,8 @@
 //! Keeps event numbers unique across restarts, even if the last events were never written to disk.
 //!
 //! The file `next-seq` holds a number that no event has reached: a running agent keeps it [`AHEAD`] numbers
-//! ahead, and a clean stop writes the exact next one. So numbers continue without a gap after a clean stop and
-//! jump ahead after a crash. The file is written in place, which needs no space on a full disk.
+//! ahead, and a clean stop writes the exact next one. So numbers continue without a gap after a clean stop
+//! and jump ahead after a crash. The file is written in place, which needs no space on a full disk.
 
 use std::fs::OpenOptions;
 use std::os::unix::fs::FileExt;

@@ -16,8 +16,7 @@ use super::{Shared, history};
 /// `lost_type` of the event that reports to a subscriber how many events it missed.
 pub const LOST_SUBSCRIBER: &str = "subscriber";
 
-/// Events taken from memory under one lock.
-// Number of events copied from memory under one lock.
+/// Number of events copied from memory under one lock.
 const BATCH: usize = 256;
 
 /// Yields events in order of their numbers; see [`super::Journal::subscribe`].
@@ -61,7 +60,7 @@ impl Subscription {
             let memory = shared.memory();
             let next = match since {
                 None => memory.next_seq(),
-                // Numbers begin at 1: memory says that older ones are gone, and the disk is asked.
+                // Numbers begin at 1: memory reports older ones as missed, and they are read from disk.
                 Some(since) if memory.older_than(since) => memory.first_seq(),
                 Some(_) => 1,
             };

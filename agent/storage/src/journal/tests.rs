@@ -325,7 +325,8 @@ fn victim() {
     }
 }
 
-/// kill -9 while events are written and files are rotated: every start finds whole lines and uses new numbers.
+/// kill -9 while events are written and files are rotated: every start finds whole lines and uses new
+/// numbers.
 #[test]
 fn killed_under_load() {
     let dir = tempfile::tempdir().unwrap();

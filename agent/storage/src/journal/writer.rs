@@ -14,19 +14,14 @@ use super::error::{DiskError, JournalError};
 use super::packed::Packed;
 use super::{Shared, sequence};
 
-/// Waits this long after the first event for more to come: subscribers get the CPU first, and a burst becomes
-/// one write.
-// The time that the thread waits after the first event for more: subscribers get the CPU first, and a burst
-// becomes one write.
+/// The time that the thread waits after the first event for more: subscribers get the CPU first, and a burst
+/// becomes one write.
 const GATHER: Duration = Duration::from_millis(5);
-/// Between two tries on a disk that refuses.
-// Time between two tries on a disk that refuses writes.
+/// Time between two tries on a disk that refuses writes.
 const RETRY: Duration = Duration::from_secs(1);
-/// Lines in one write.
-// Maximum number of lines in one write.
+/// Maximum number of lines in one write.
 const BATCH: usize = 512;
 /// How long a stop waits for a disk that hangs.
-// How long a stop waits for a disk that hangs.
 const STOP_WAIT: Duration = Duration::from_secs(5);
 
 /// Owns the thread; dropping it writes the remaining events.
@@ -175,8 +170,8 @@ impl Writer {
             self.lock = super::disk::lock(&self.shared.dir)
                 .map_err(|e| DiskError::at("flock", &self.shared.dir)(io::Error::other(e)))?;
         }
-        // Reserve numbers first: a number that a subscriber may have seen must not be used again, even if its event
-        // was never written.
+        // Reserve numbers first: a number that a subscriber may have seen must not be used again, even if its
+        // event was never written.
         let reserved = self.reserve();
         let lines: Vec<Vec<u8>> = events.iter().map(|e| line(&e.unpack())).collect();
         let written = self.disk.append(&lines);

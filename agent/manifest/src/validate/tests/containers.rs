@@ -1,4 +1,4 @@
-//! Rules of containers and their volumes: each case is a spec that is taken, or what is said of it.
+//! Rules of containers and their volumes: each case is a spec with its expected problems, none for a valid one.
 
 use super::spec::{bad, bad_one, good, one};
 

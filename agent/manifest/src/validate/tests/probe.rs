@@ -1,5 +1,5 @@
-//! Probes: each case has the expected problems, none for a valid probe (`validateProbe`, `validateHandler` of the API
-//! server).
+//! Probes: each case has the expected problems, none for a valid probe (`validateProbe`, `validateHandler` of
+//! the API server).
 
 use serde_json::Value;
 

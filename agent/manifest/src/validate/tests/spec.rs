@@ -1,4 +1,4 @@
-//! Rules of the whole manifest: each case is a spec that is taken, or what is said of it.
+//! Rules of the whole manifest: each case is a spec with its expected problems, none for a valid one.
 
 use serde_json::{Value, json};
 

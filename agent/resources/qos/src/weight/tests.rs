@@ -27,8 +27,8 @@ fn the_quadratic_formula_has_the_values_of_runc() {
     }
 }
 
-/// For all possible shares: the plain formula, as opencontainers/cgroups computes it, gives the same result, and no
-/// result is so near to an integer that another platform's arithmetic could give another.
+/// For all possible shares: the plain formula, as opencontainers/cgroups computes it, gives the same result,
+/// and no result is so near to an integer that another platform's arithmetic could give another.
 #[test]
 fn quadratic_is_the_plain_formula_everywhere() {
     let mut last = 0;
@@ -68,5 +68,4 @@ fn evidence_follows_the_newest_container() {
     assert_eq!(evidence.formula(), Some(WeightFormula::Linear));
     evidence.observe(1024, 100);
     assert_eq!(evidence.formula(), Some(WeightFormula::Quadratic), "the runtime was replaced");
-    assert_eq!((evidence.linear, evidence.quadratic), (1, 1));
 }
