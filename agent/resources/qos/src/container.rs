@@ -80,11 +80,8 @@ pub fn sandbox(pod: &Pod, node: Node<'_>) -> ContainerParameters {
 pub fn overhead(pod: &Pod, node: Node<'_>) -> Option<ContainerParameters> {
     let milli = amount::cpu_milli(&pod.overhead).unwrap_or(0);
     let demand = CpuAndMemory {
-        /// Millicores; `None` without a request.
         cpu_request: Some(milli),
-        /// Millicores; 0 without a limit.
         cpu_limit: milli,
-        /// Bytes; 0 without a limit.
         memory_limit: amount::memory_bytes(&pod.overhead).unwrap_or(0),
     };
     (!pod.overhead.is_empty()).then(|| demand.parameters(node))
@@ -92,10 +89,11 @@ pub fn overhead(pod: &Pod, node: Node<'_>) -> Option<ContainerParameters> {
 
 /// What containers and sandboxes have in common (kubelet `calculateLinuxResources`).
 struct CpuAndMemory {
+    /// Millicores; `None` without a request.
     cpu_request: Option<u64>,
-    /// 0 for none.
+    /// Millicores; 0 without a limit.
     cpu_limit: u64,
-    /// 0 for none.
+    /// Bytes; 0 without a limit.
     memory_limit: u64,
 }
 
