@@ -174,6 +174,7 @@ pub struct Ended {
     pub exit_code: i32,
     /// The signal that ended it, as far as the exit code shows it (128 + number); 0 if there was none.
     pub signal: i32,
+    /// `Completed`, `Error`, `OOMKilled`, `ContainerStatusUnknown` or the runtime's own word.
     pub reason: EndReason,
     /// The termination message.
     pub message: String,
