@@ -1,5 +1,7 @@
 //! A fake runtime on a socket of its own, for answers that an installed runtime cannot be made to give.
 
+#![allow(clippy::unwrap_used, reason = "a fixture of tests: what it is made of is valid")]
+
 use std::path::Path;
 use std::pin::Pin;
 

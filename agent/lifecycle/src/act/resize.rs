@@ -1,6 +1,6 @@
 //! Carries out an in-place resize: the pod's cgroup grows, the runtime resizes the containers, the cgroup
 //! shrinks (KEP-1287). What a resize is, and in which order it goes, is decided in
-//! [`resize`](crate::decide::resize).
+//! [`crate::decide::resize`].
 
 use std::sync::Arc;
 use std::time::Duration;

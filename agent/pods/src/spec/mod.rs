@@ -4,7 +4,7 @@
 //! - [`Host`]: the facts about the node that the configurations depend on.
 //! - [`sandbox_config`]: the pod's sandbox. [`warnings`]: events about differences from the manifest.
 //! - [`container_config`]: one container; creates the files that are mounted into it.
-//! - [`mod@resources`], [`container_resources`]: limits, for the start and for an in-place resize.
+//! - `resources`, [`container_resources`]: limits, for the start and for an in-place resize.
 //! - [`post_start`], [`pre_stop`], [`run_hook`]: lifecycle hooks. `grace`: the termination grace period.
 //!
 //! All functions are pure, except those that write files ([`container_config`], [`write_hosts`]) and the hooks.

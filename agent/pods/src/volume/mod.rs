@@ -1,5 +1,5 @@
 //! A pod's volumes: `emptyDir`, `hostPath`, `downwardAPI`. Everything is created below the pod's directory and removed
-//! by [`mod@clean`].
+//! by `clean`.
 //!
 //! Mounts are created in the agent's mount namespace, which must be that of the runtime.
 

@@ -42,7 +42,7 @@ impl Reporter {
                 }
             }
             Some(problem) if failing.insert(what) => {
-                warn!(what = what.name(), "collection failed once: {problem}")
+                warn!(what = what.name(), "collection failed once: {problem}");
             }
             Some(problem) => {
                 drop(failing);

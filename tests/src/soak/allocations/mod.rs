@@ -42,7 +42,7 @@ pub struct Rounds {
 #[derive(Debug, Default, Clone)]
 pub struct Tally {
     pub rounds: u64,
-    /// Number of kills at each step, in the order of [`Step::ALL`].
+    /// Number of kills at each step, in the order of `Step::ALL`.
     pub kills: [u64; 6],
     /// Number of kills while a pod's devices were being freed.
     pub at_release: u64,

@@ -17,7 +17,7 @@ fn manifest(name: &str) -> String {
 /// A directory that is watched, with no relist that a test could live to see.
 struct Fixture {
     dir: tempfile::TempDir,
-    told: Receiver<Desired>,
+    received: Receiver<Desired>,
     _watching: SourceGuard,
 }
 
@@ -33,13 +33,13 @@ impl Fixture {
         before(&manifests);
         let mut source = Box::new(ManifestSource::new(&manifests, "node", Duration::from_secs(600)));
         source.snapshot();
-        let (tell, told) = channel();
+        let (sender, received) = channel();
         let watching = source.follow(Box::new(move |desired| {
             told_also(&desired);
-            let _ = tell.send(desired);
+            let _ = sender.send(desired);
         }));
         // What is made before the directory is watched is seen by the first listing, all the same.
-        Self { dir, told, _watching: watching.unwrap() }
+        Self { dir, received, _watching: watching.unwrap() }
     }
 
     fn path(&self, file: &str) -> PathBuf {
@@ -51,7 +51,7 @@ impl Fixture {
     }
 
     fn next(&self) -> Desired {
-        self.told.recv_timeout(Duration::from_secs(10)).unwrap()
+        self.received.recv_timeout(Duration::from_secs(10)).unwrap()
     }
 
     fn names(&self) -> Vec<String> {
@@ -60,7 +60,7 @@ impl Fixture {
 
     /// Nothing is sent for this long.
     fn silent(&self, time: Duration) {
-        match self.told.recv_timeout(time) {
+        match self.received.recv_timeout(time) {
             Err(RecvTimeoutError::Timeout) => {}
             other => panic!("{other:?}"),
         }
@@ -71,7 +71,7 @@ impl Fixture {
 fn held_at(name: &'static str) -> (Fixture, Sender<()>) {
     let (go, gone) = channel();
     let mut gone = Some(gone);
-    let told = move |desired: &Desired| {
+    let received = move |desired: &Desired| {
         if desired.pods.len() == 1
             && desired.pods[0].pod.name == name
             && let Some(gone) = gone.take()
@@ -79,7 +79,7 @@ fn held_at(name: &'static str) -> (Fixture, Sender<()>) {
             let _ = gone.recv();
         }
     };
-    (Fixture::with(|_| {}, told), go)
+    (Fixture::with(|_| {}, received), go)
 }
 
 #[test]
@@ -117,7 +117,7 @@ fn a_file_that_is_being_written_is_read_when_it_is_closed() {
     f.silent(Duration::from_millis(50));
     drop(file);
     assert_eq!(f.names(), ["a", "b"]);
-    assert!(f.told.try_recv().is_err());
+    assert!(f.received.try_recv().is_err());
 }
 
 #[test]
@@ -198,8 +198,8 @@ fn a_swapped_volume_is_read_whole() {
     assert_eq!(f.names(), ["new"]);
 }
 
-/// The kernel drops events when nobody takes them (fs.inotify.max_queued_events): then everything is read
-/// anew.
+/// The kernel drops events when the reader is too slow (fs.inotify.max_queued_events): then everything is read
+/// again.
 #[test]
 fn lost_events_lose_no_file() {
     let most: usize =
