@@ -1,4 +1,4 @@
-//! Tables of mounts from /proc/<pid>/mountinfo (proc_pid_mountinfo(5)).
+//! Tables of mounts from `/proc/<pid>/mountinfo` (proc_pid_mountinfo(5)).
 //!
 //! Lines are parsed by procfs, which leaves two things open: it takes only UTF-8, and it does not undo the
 //! kernel's escapes. Lines that cannot be parsed are skipped: an unusual mount must not hide the others.

@@ -12,6 +12,7 @@ macro_rules! families {
     ) => {
         $(#[$meta])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[allow(rustdoc::broken_intra_doc_links, reason = "a help text may begin with [STABLE]")]
         $vis enum $enum {
             $(#[doc = concat!("`", $name, "`: ", $help)] $variant,)*
         }

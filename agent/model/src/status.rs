@@ -76,7 +76,7 @@ pub struct AgentCost {
 /// The state of the agent, as `nodewarden status` shows it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
-    /// The agent's version; see [`crate::version`].
+    /// The agent's version; see [`crate::version()`].
     pub version: String,
     /// `observe` or `manage`.
     pub mode: String,

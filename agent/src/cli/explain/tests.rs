@@ -58,7 +58,7 @@ memory back  1.1ms   41.0ms  960Mi available
 fn units_follow_what_was_short() {
     let text = explanation("", &taken()[1..], 2, 0).text(false, now());
     for part in [
-        "Decision 6, 1m10s ago (2023-11-14T22:13:50.000Z): preemption, woken by shop/proxy is critical and finds too",
+        "Decision 6, 1m10s ago (2023-11-14T22:13:50.000Z): preemption, woken by admission of shop/proxy",
         "cpu          200m       500m         2  hard  for 0ms\n",
         "    1  shop/web        Burstable         0   400m     400m     -  preempted\n",
         "\nDecision 5, 1m20s ago (2023-11-14T22:13:40.000Z), nothing was done: eviction, woken by timer 40ms\n",
