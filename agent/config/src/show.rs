@@ -44,7 +44,6 @@ impl Config {
         let initial = Some(self.pods.backoff_initial).filter(|time| time.subsec_nanos() == 0);
         map.put_some("crashLoopBackOffInitialSeconds", initial.map(|time| time.as_secs()));
         map.put("crashLoopBackOffResetSeconds", self.pods.backoff_reset.as_secs());
-        map.put("housekeepingSeconds", self.pods.housekeeping.as_secs());
         map.put_some("nodeName", self.node_name.clone());
         map.put("programStats", self.program_stats.name());
         map.put_some("benchEmptyPrograms", self.bench_empty_programs.then_some(true));
