@@ -96,4 +96,8 @@ pub trait AgentState: Send + Sync + 'static {
     fn pods(&self) -> Vec<Arc<PodView>> {
         Vec::new()
     }
+    /// The managed pods and those that cannot start yet because another pod is in their way, for display.
+    fn shown_pods(&self) -> Vec<Arc<PodView>> {
+        self.pods()
+    }
 }

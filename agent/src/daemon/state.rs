@@ -116,6 +116,10 @@ impl AgentState for State {
     fn pods(&self) -> Vec<Arc<PodView>> {
         self.pods.pods()
     }
+
+    fn shown_pods(&self) -> Vec<Arc<PodView>> {
+        self.pods.shown()
+    }
 }
 
 /// What this process uses: CPU by getrusage(2), resident memory without the mapped eBPF arrays, which are
