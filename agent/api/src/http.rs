@@ -184,10 +184,10 @@ async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQ
     let made = scrape::blocking(&app, {
         let app = app.clone();
         move || {
-            let snapshot = app.state.snapshot();
+            let (snapshot, system) = (app.state.snapshot(), app.state.system_cgroups());
             let answer = {
                 let mut readings = app.readings.lock();
-                let answer = summary::summary(&snapshot, &readings);
+                let answer = summary::summary(&snapshot, &readings, &system);
                 if readings.stale(&snapshot) {
                     *readings = Readings::of(&snapshot);
                 }
