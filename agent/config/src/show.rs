@@ -32,6 +32,7 @@ impl Config {
         map.put("socket", &*self.socket.to_string_lossy());
         map.put("httpAddress", self.http_address.to_string());
         map.put("httpAllowRemote", self.http_allow_remote);
+        map.put("httpAllowedHosts", self.http_allowed_hosts.clone());
         map.put("stateDir", &*self.state_dir.to_string_lossy());
         map.put_some("runtimeEndpoint", self.runtime_endpoint.as_ref().map(ToString::to_string));
         map.put_some("runtimeCgroups", self.node.runtime_cgroups.clone());

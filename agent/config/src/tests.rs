@@ -110,6 +110,15 @@ fn one_problem_each() {
             "nodewarden: {journal: {files: 0}}",
             "nodewarden.journal.files: 0: expected a whole number from 1 to 100",
         ),
+        (
+            "nodewarden: {httpAllowedHosts: ['a.example:80']}",
+            "nodewarden.httpAllowedHosts: a.example:80: expected DNS names without a port, like agents.example.com or \
+             *.example.com",
+        ),
+        (
+            "nodewarden: {httpAllowedHosts: ['*']}",
+            "nodewarden.httpAllowedHosts: *: expected DNS names without a port, like agents.example.com or *.example.com",
+        ),
         ("nodewarden: {journal: 5}", "nodewarden.journal: 5: expected a mapping"),
         (
             "nodewarden: {journal: {file: 0}}",
@@ -193,7 +202,7 @@ fn sizes_take_suffixes() {
 fn what_is_shown_reads_back_the_same() {
     let config = read(
         "nodewarden: {httpAddress: '[::]:1', httpAllowRemote: true, nodeName: '1234', runtimeEndpoint: 'unix:///a b', \
-         journal: {files: 7}, socket: '/x: y'}",
+         journal: {files: 7}, socket: '/x: y', httpAllowedHosts: [A.example, '*.svc']}",
     )
     .unwrap();
     assert_eq!(parse("again", &config.to_yaml(), &Overrides::default()).unwrap(), config);
