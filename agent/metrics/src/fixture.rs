@@ -246,6 +246,12 @@ pub fn status() -> Status {
             foreign: vec!["/kubepods/podother".into()],
             last_reconcile: Some(at(1_700_000_060_000)),
             corrections: 3,
+            resources: vec![
+                NodeResource { name: "cpu".into(), capacity: 2000, allocatable: 1900 },
+                NodeResource { name: "memory".into(), capacity: 4 << 30, allocatable: 3 << 30 },
+                NodeResource { name: "hugepages-2Mi".into(), capacity: 0, allocatable: 0 },
+                NodeResource { name: "pods".into(), capacity: 110, allocatable: 110 },
+            ],
             ..HierarchyStatus::default()
         }),
     }

@@ -39,7 +39,7 @@ pub use device::{
 };
 pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
 pub use group::GroupView;
-pub use hierarchy::{HierarchyStatus, PodCgroup};
+pub use hierarchy::{HierarchyStatus, NodeResource, PodCgroup};
 pub use histogram::{Log2Histogram, WAIT_BUCKETS};
 pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
