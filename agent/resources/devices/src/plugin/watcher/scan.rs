@@ -69,7 +69,10 @@ impl Tree {
             }
         }
         if full && !self.full {
-            warn!("{} has more sockets or directories than {MOST}: the others are left out", self.root.display());
+            warn!(
+                "{} has more sockets or directories than {MOST}: the others are left out",
+                self.root.display()
+            );
         }
         self.full = full;
         found
