@@ -5,16 +5,18 @@
 //! | `/metrics` | the agent's own families |
 //! | `/metrics/cadvisor`, `/metrics/resource` | the kubelet's |
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
-//! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's |
+//! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's, without literal values of variables |
 //! | `/healthz` | 200 as long as the server answers |
 //! | `/readyz` | 200 once the agent watches and has checked the pods of an earlier agent, 503 before |
 //!
 //! Clients are not authenticated, so the address must be a loopback address unless the configuration allows others
-//! ([`mod@bind`]).
+//! ([`mod@bind`]). A request that names a foreign host is refused ([`AllowedHosts`]).
 
 mod bind;
 mod endpoint;
+mod host;
 mod images;
+mod redact;
 mod scrape;
 
 use parking_lot::Mutex;
@@ -27,6 +29,7 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::extract::{Query, State};
 use axum::http::{StatusCode, header};
+use axum::middleware;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use serde::Deserialize;
@@ -35,6 +38,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub use bind::{BindError, Exposure, bind};
 use endpoint::Endpoint;
+pub use host::AllowedHosts;
 
 use super::kubernetes;
 use nodewarden_metrics::summary;
@@ -58,7 +62,8 @@ struct App {
     images: images::Images,
 }
 
-/// Serves until `shutdown` completes and open responses are sent (at most 2 s more). `/readyz` returns `ready`.
+/// Serves until `shutdown` completes and open responses are sent (at most 2 s more), for requests that name one of
+/// `hosts`. `/readyz` returns `ready`.
 ///
 /// # Errors
 ///
@@ -66,6 +71,7 @@ struct App {
 pub async fn serve(
     listener: TcpListener,
     state: Arc<dyn AgentState>,
+    hosts: AllowedHosts,
     ready: Arc<AtomicBool>,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) -> io::Result<()> {
@@ -82,7 +88,7 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        ended = axum::serve(listener, router(state, ready)).with_graceful_shutdown(graceful).into_future() => ended,
+        ended = axum::serve(listener, router(state, hosts, ready)).with_graceful_shutdown(graceful).into_future() => ended,
         () = grace => {
             tracing::warn!("HTTP connections still open at shutdown are cut");
             Ok(())
@@ -91,7 +97,8 @@ pub async fn serve(
 }
 
 /// All routes.
-fn router(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>) -> Router {
+fn router(state: Arc<dyn AgentState>, hosts: AllowedHosts, ready: Arc<AtomicBool>) -> Router {
+    let hosts = Arc::new(hosts);
     recorder::handle();
     let app = App {
         state,
@@ -114,6 +121,7 @@ fn router(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>) -> Router {
         .route(Endpoint::Pods.path(), get(pods))
         .fallback(async || plain(Endpoint::Other, StatusCode::NOT_FOUND, "not found\n"))
         .with_state(Arc::new(app))
+        .layer(middleware::from_fn(move |request, next| host::check(hosts.clone(), request, next)))
 }
 
 fn plain(endpoint: Endpoint, status: StatusCode, text: impl Into<String>) -> Response {
@@ -184,10 +192,10 @@ async fn stats_summary(State(app): State<Arc<App>>, Query(query): Query<SummaryQ
     let made = scrape::blocking(&app, {
         let app = app.clone();
         move || {
-            let snapshot = app.state.snapshot();
+            let (snapshot, system) = (app.state.snapshot(), app.state.system_cgroups());
             let answer = {
                 let mut readings = app.readings.lock();
-                let answer = summary::summary(&snapshot, &readings);
+                let answer = summary::summary(&snapshot, &readings, &system);
                 if readings.stale(&snapshot) {
                     *readings = Readings::of(&snapshot);
                 }
@@ -205,9 +213,12 @@ async fn pods(State(app): State<Arc<App>>) -> Response {
     let started = Instant::now();
     let state = app.state.clone();
     let made = scrape::blocking(&app, move || {
-        let mut pods = state.pods();
+        let mut pods = state.shown_pods();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
-        serde_json::to_vec(&kubernetes::list(&pods, &state.snapshot().machine.node_name))
+        let runtime = state.runtime_name();
+        let mut list = kubernetes::list(&pods, &state.snapshot().machine.node_name, runtime.as_deref());
+        list.items.iter_mut().for_each(redact::redact);
+        serde_json::to_vec(&list)
     })
     .await;
     json(Endpoint::Pods, started, made)

@@ -14,18 +14,16 @@ use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::Health;
 use nodewarden_model::{ContainerState, ContainerView, Ended, EvictionCause, PodPhase, PodView};
 
-/// The name of the runtime.
-const RUNTIME: &str = "containerd";
 const TRUE: &str = "True";
 const FALSE: &str = "False";
 
-/// The list, in the order of the views.
-pub fn list(views: &[Arc<PodView>], node: &str) -> List<v1::Pod> {
-    List { items: views.iter().map(|view| pod(view, node)).collect(), ..List::default() }
+/// The list, in the order of the views. `runtime` is the name that the container runtime gives itself, if it is known.
+pub fn list(views: &[Arc<PodView>], node: &str, runtime: Option<&str>) -> List<v1::Pod> {
+    List { items: views.iter().map(|view| pod(view, node, runtime)).collect(), ..List::default() }
 }
 
-/// One pod on the node of this name.
-pub fn pod(view: &PodView, node: &str) -> v1::Pod {
+/// One pod on the node of this name, with its containers in the runtime of this name.
+pub fn pod(view: &PodView, node: &str, runtime: Option<&str>) -> v1::Pod {
     let mut pod = view.pod.to_kubernetes();
     let seen = Time(view.started);
     let annotations = pod.metadata.annotations.get_or_insert_default();
@@ -38,7 +36,7 @@ pub fn pod(view: &PodView, node: &str) -> v1::Pod {
     if let Some(spec) = &mut pod.spec {
         default_spec(spec, &view.pod, node);
     }
-    pod.status = Some(status(view));
+    pod.status = Some(status(view, runtime));
     pod
 }
 
@@ -60,14 +58,14 @@ fn default_spec(spec: &mut v1::PodSpec, pod: &Pod, node: &str) {
     }
 }
 
-fn status(view: &PodView) -> v1::PodStatus {
+fn status(view: &PodView, runtime: Option<&str>) -> v1::PodStatus {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     let declared = view.pod.init_containers.iter().chain(&view.pod.containers);
     let all: Vec<(ContainerKind, v1::ContainerStatus)> = view
         .containers
         .iter()
         .zip(declared)
-        .map(|(shown, declared)| (shown.kind, container_status(shown, declared)))
+        .map(|(shown, declared)| (shown.kind, container_status(shown, declared, runtime)))
         .collect();
     let of = |regular: bool| {
         let chosen = all.iter().filter(|(kind, _)| (*kind == ContainerKind::Regular) == regular);
@@ -153,19 +151,23 @@ fn conditions(view: &PodView) -> Vec<v1::PodCondition> {
     conditions
 }
 
-fn container_status(view: &ContainerView, declared: &Container) -> v1::ContainerStatus {
+fn container_status(
+    view: &ContainerView,
+    declared: &Container,
+    runtime: Option<&str>,
+) -> v1::ContainerStatus {
     let resources = declared.resources.to_kubernetes();
     v1::ContainerStatus {
         name: view.name.clone(),
         image: view.image.clone(),
         image_id: view.image_id.clone(),
-        container_id: id(&view.id),
+        container_id: id(&view.id, runtime),
         ready: view.ready,
         started: Some(view.started),
         restart_count: i32::try_from(view.restarts).unwrap_or(i32::MAX),
-        state: Some(state(&view.state)),
+        state: Some(state(&view.state, runtime)),
         last_state: Some(v1::ContainerState {
-            terminated: view.last.as_ref().map(terminated),
+            terminated: view.last.as_ref().map(|ended| terminated(ended, runtime)),
             ..v1::ContainerState::default()
         }),
         allocated_resources: resources.requests.clone(),
@@ -188,7 +190,7 @@ fn device_status(view: &ContainerView) -> Option<Vec<v1::ResourceStatus>> {
     (!view.devices.is_empty()).then(|| view.devices.iter().map(of).collect())
 }
 
-fn state(state: &ContainerState) -> v1::ContainerState {
+fn state(state: &ContainerState, runtime: Option<&str>) -> v1::ContainerState {
     match state {
         ContainerState::Waiting { reason, message } => v1::ContainerState {
             waiting: Some(v1::ContainerStateWaiting {
@@ -201,17 +203,18 @@ fn state(state: &ContainerState) -> v1::ContainerState {
             running: Some(v1::ContainerStateRunning { started_at: Some(Time(*since)) }),
             ..v1::ContainerState::default()
         },
-        ContainerState::Terminated(ended) => {
-            v1::ContainerState { terminated: Some(terminated(ended)), ..v1::ContainerState::default() }
-        }
+        ContainerState::Terminated(ended) => v1::ContainerState {
+            terminated: Some(terminated(ended, runtime)),
+            ..v1::ContainerState::default()
+        },
     }
 }
 
 /// The state of a terminated container. As in the kubelet `signal` is left out, because runtimes report only the exit
 /// code.
-fn terminated(ended: &Ended) -> v1::ContainerStateTerminated {
+fn terminated(ended: &Ended, runtime: Option<&str>) -> v1::ContainerStateTerminated {
     v1::ContainerStateTerminated {
-        container_id: id(&ended.id),
+        container_id: id(&ended.id, runtime),
         exit_code: ended.exit_code,
         reason: Some(ended.reason.to_string()),
         message: (!ended.message.is_empty()).then(|| ended.message.clone()),
@@ -221,9 +224,10 @@ fn terminated(ended: &Ended) -> v1::ContainerStateTerminated {
     }
 }
 
-/// The container ID with the runtime's name as prefix, as everywhere in Kubernetes; `None` if it is empty.
-fn id(id: &str) -> Option<String> {
-    (!id.is_empty()).then(|| format!("{RUNTIME}://{id}"))
+/// The container ID with the runtime's name as prefix (kubelet `ContainerID.String`); `None` if one of them is not known.
+fn id(id: &str, runtime: Option<&str>) -> Option<String> {
+    let runtime = runtime.filter(|_| !id.is_empty())?;
+    Some(format!("{runtime}://{id}"))
 }
 
 #[cfg(test)]
@@ -237,7 +241,8 @@ mod tests {
     #[test]
     fn a_running_pod() {
         let view = fixture::pod();
-        let list = serde_json::to_value(list(&[Arc::new(view)], "node-1")).unwrap();
+        let list =
+            serde_json::to_value(list(&[Arc::new(view.clone())], "node-1", Some("containerd"))).unwrap();
         assert_eq!((&list["kind"], &list["apiVersion"]), (&json!("PodList"), &json!("v1")));
         let pod = &list["items"][0];
         assert_eq!(
@@ -272,6 +277,14 @@ mod tests {
         let conditions = conditions_of(status);
         let names = ["PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled"];
         assert_eq!(conditions, names.map(|name| format!("{name}=True")).join(" "));
+
+        // Any other runtime is called by its name, and none is made up.
+        let named = |runtime| {
+            let pod = super::pod(&view, "node-1", runtime);
+            pod.status.unwrap().container_statuses.unwrap()[0].container_id.clone()
+        };
+        assert_eq!(named(Some("cri-o")).as_deref(), Some("cri-o://c0ffee"));
+        assert_eq!(named(None), None);
     }
 
     fn conditions_of(status: &serde_json::Value) -> String {
@@ -296,7 +309,7 @@ mod tests {
                 (own.started, own.ready) = (started, ready);
             }
             view.containers[1].id = if made { "c0ffee".into() } else { String::new() };
-            let status = serde_json::to_value(status(&view)).unwrap();
+            let status = serde_json::to_value(status(&view, None)).unwrap();
             let flags = [&status["initContainerStatuses"][0], &status["containerStatuses"][0]]
                 .map(|own| (own["started"].as_bool(), own["ready"].as_bool()));
             assert_eq!(flags, [sidecar, web].map(|(started, ready)| (Some(started), Some(ready))));
@@ -337,7 +350,7 @@ mod tests {
             container.state =
                 ContainerState::Waiting { reason: "PodInitializing".into(), message: String::new() };
         }
-        let conditions = |view: &PodView| conditions_of(&serde_json::to_value(status(view)).unwrap());
+        let conditions = |view: &PodView| conditions_of(&serde_json::to_value(status(view, None)).unwrap());
         assert_eq!(
             conditions(&view),
             "PodReadyToStartContainers=False \
@@ -348,7 +361,7 @@ mod tests {
         (view.phase, view.reason, view.message) =
             (PodPhase::Failed, "Evicted".into(), format!("{NODE_LOW}memory"));
         view.evicted = Some(EvictionCause::NodePressure);
-        let shown = serde_json::to_value(pod(&view, "node-1")).unwrap();
+        let shown = serde_json::to_value(pod(&view, "node-1", None)).unwrap();
         let status = &shown["status"];
         assert_eq!(
             (&status["phase"], &status["reason"], &status["message"]),

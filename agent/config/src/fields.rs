@@ -108,13 +108,19 @@ impl<'p> Fields<'p> {
     }
 
     pub fn number(&mut self, key: &'static str, default: u64, range: &RangeInclusive<u64>) -> u64 {
-        let expected = format!("a whole number from {} to {}", range.start(), range.end());
+        let expected = whole_number(range);
         self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).unwrap_or(default)
     }
 
     /// A time in whole seconds.
     pub fn seconds(&mut self, key: &'static str, default: Duration, range: &RangeInclusive<u64>) -> Duration {
         Duration::from_secs(self.number(key, default.as_secs(), range))
+    }
+
+    /// A time in whole seconds; none if absent.
+    pub fn optional_seconds(&mut self, key: &'static str, range: &RangeInclusive<u64>) -> Option<Duration> {
+        let expected = whole_number(range);
+        self.read(key, &expected, |v| v.as_u64().filter(|n| range.contains(n))).map(Duration::from_secs)
     }
 
     /// A whole number that may be negative; none if absent.
@@ -203,6 +209,10 @@ impl<'p> Fields<'p> {
             self.refuse(&key, "unknown key", &expected);
         }
     }
+}
+
+fn whole_number(range: &RangeInclusive<u64>) -> String {
+    format!("a whole number from {} to {}", range.start(), range.end())
 }
 
 /// Path of `key` in the mapping at `prefix`.

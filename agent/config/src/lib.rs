@@ -60,6 +60,9 @@ pub struct Config {
     pub http_address: SocketAddr,
     /// Allows `http_address` to be reachable from other machines.
     pub http_allow_remote: bool,
+    /// DNS names that a request may name as its host, besides addresses, `localhost` and the node's name:
+    /// `httpAllowedHosts`.
+    pub http_allowed_hosts: Vec<String>,
     /// Directory for data that must survive a restart.
     pub state_dir: PathBuf,
     /// The container runtime; without one, pods and containers are shown by id instead of by name.

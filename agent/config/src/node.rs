@@ -78,6 +78,8 @@ pub struct NodeSettings {
     pub file_check_frequency: Duration,
     /// `maxPods`.
     pub max_pods: u32,
+    /// `protectKernelDefaults`: true checks the kernel settings that a kubelet wants, false sets them, `None` does neither.
+    pub protect_kernel_defaults: Option<bool>,
 }
 
 /// A value of `enforceNodeAllocatable`; `none` is the empty list.
@@ -164,6 +166,7 @@ impl Default for NodeSettings {
             static_pod_path: None,
             file_check_frequency: Duration::from_secs(20),
             max_pods: 110,
+            protect_kernel_defaults: None,
         }
     }
 }
@@ -199,6 +202,7 @@ pub(crate) fn take(
         .duration("fileCheckFrequency")
         .filter(|time| !time.is_zero())
         .unwrap_or(settings.file_check_frequency);
+    settings.protect_kernel_defaults = top.optional_flag("protectKernelDefaults");
     (settings, eviction)
 }
 
@@ -258,6 +262,7 @@ pub(crate) fn show(top: &mut Map, node: &NodeSettings) {
     top.put("maxPods", node.max_pods);
     top.put_some("staticPodPath", node.static_pod_path.as_ref().map(|p| p.to_string_lossy().into_owned()));
     top.put("fileCheckFrequency", duration::show(node.file_check_frequency));
+    top.put_some("protectKernelDefaults", node.protect_kernel_defaults);
 }
 
 fn amounts(list: &ResourceList) -> Mapping {

@@ -41,7 +41,8 @@ pub struct PodSettings {
     pub parallel_image_pulls: Option<u32>,
     /// `seccompDefault`: RuntimeDefault for containers without a profile.
     pub seccomp_default: bool,
-    /// Time between two searches for objects without a pod: `nodewarden.housekeepingSeconds`, the kubelet's 2 s.
+    /// Time between two searches for objects without a pod: `podHousekeepingPeriod` (default 2 s), or
+    /// `nodewarden.housekeepingSeconds`, which wins where both are set.
     pub housekeeping: Duration,
     /// Number of dead containers of a name kept in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
     pub dead_kept: Option<u32>,
@@ -129,7 +130,7 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
             .unwrap_or(default.runtime_request_timeout),
         parallel_image_pulls: parallel_image_pulls(top),
         seccomp_default: top.flag("seccompDefault", default.seccomp_default),
-        housekeeping: default.housekeeping,
+        housekeeping: housekeeping(top).unwrap_or(default.housekeeping),
         dead_kept: default.dead_kept,
         dead_min_age: default.dead_min_age,
     }
@@ -151,13 +152,21 @@ pub fn take_own(section: &mut Fields<'_>, pods: PodSettings) -> PodSettings {
             pods.backoff_reset,
             &d::BACKOFF_RESET_SECONDS_RANGE,
         ),
-        housekeeping: section.seconds(
-            "housekeepingSeconds",
-            pods.housekeeping,
-            &d::HOUSEKEEPING_SECONDS_RANGE,
-        ),
+        housekeeping: section
+            .optional_seconds("housekeepingSeconds", &d::HOUSEKEEPING_SECONDS_RANGE)
+            .unwrap_or(pods.housekeeping),
         ..pods
     }
+}
+
+/// Reads `podHousekeepingPeriod`. As in the kubelet, 0 means not set (SetDefaults_KubeletConfiguration).
+fn housekeeping(top: &mut Fields<'_>) -> Option<Duration> {
+    let seconds = &d::HOUSEKEEPING_SECONDS_RANGE;
+    let range = Duration::from_secs(*seconds.start())..=Duration::from_secs(*seconds.end());
+    let read = top.text("podHousekeepingPeriod", "a time from 1s to 1h like 2s or 1m30s", |text| {
+        duration::parse(text).filter(|time| time.is_zero() || range.contains(time))
+    });
+    read.filter(|time| !time.is_zero())
 }
 
 /// Reads the log rotation. `containerLogMaxWorkers` (concurrent rotations) has no effect: it is one here.
@@ -270,6 +279,8 @@ pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("serializeImagePulls", pods.parallel_image_pulls == Some(1));
     top.put_some("maxParallelImagePulls", pods.parallel_image_pulls.filter(|n| *n > 1));
     top.put("seccompDefault", pods.seccomp_default);
+    // Not nodewarden.housekeepingSeconds, which has no fractions of a second.
+    top.put("podHousekeepingPeriod", duration::show(pods.housekeeping));
 }
 
 #[cfg(test)]

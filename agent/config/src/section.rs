@@ -34,6 +34,7 @@ pub fn take(
     let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
     let http_allow_remote = f.flag("httpAllowRemote", false);
     let http_address = http_address(&mut f, http_allow_remote);
+    let http_allowed_hosts = http_allowed_hosts(&mut f);
     let state_dir = f.path("stateDir", d::STATE_DIR, usize::MAX);
     let runtime_endpoint = endpoint(&mut f, "runtimeEndpoint");
     let max_cgroups = f.number("maxCgroups", d::MAX_CGROUPS, &d::MAX_CGROUPS_RANGE);
@@ -66,6 +67,7 @@ pub fn take(
         socket,
         http_address,
         http_allow_remote,
+        http_allowed_hosts,
         state_dir,
         runtime_endpoint,
         max_cgroups: max_cgroups as u32, // within MAX_CGROUPS_RANGE
@@ -123,6 +125,22 @@ fn http_address(f: &mut Fields<'_>, allow_remote: bool) -> SocketAddr {
         );
     }
     address
+}
+
+/// DNS names under which requests may come, in lower case; `*.` in front stands for one or more labels.
+fn http_allowed_hosts(f: &mut Fields<'_>) -> Vec<String> {
+    let key = "httpAllowedHosts";
+    let mut names = Vec::new();
+    for text in f.texts(key).unwrap_or_default() {
+        let name = text.to_lowercase();
+        match node_name(name.strip_prefix("*.").unwrap_or(&name)) {
+            Some(_) => names.push(name),
+            None => {
+                f.refuse(key, &text, "DNS names without a port, like agents.example.com or *.example.com")
+            }
+        }
+    }
+    names
 }
 
 /// A runtime endpoint; an empty text means none, as in the kubelet.

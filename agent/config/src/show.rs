@@ -32,6 +32,7 @@ impl Config {
         map.put("socket", &*self.socket.to_string_lossy());
         map.put("httpAddress", self.http_address.to_string());
         map.put("httpAllowRemote", self.http_allow_remote);
+        map.put("httpAllowedHosts", self.http_allowed_hosts.clone());
         map.put("stateDir", &*self.state_dir.to_string_lossy());
         map.put_some("runtimeEndpoint", self.runtime_endpoint.as_ref().map(ToString::to_string));
         map.put_some("runtimeCgroups", self.node.runtime_cgroups.clone());
@@ -44,7 +45,6 @@ impl Config {
         let initial = Some(self.pods.backoff_initial).filter(|time| time.subsec_nanos() == 0);
         map.put_some("crashLoopBackOffInitialSeconds", initial.map(|time| time.as_secs()));
         map.put("crashLoopBackOffResetSeconds", self.pods.backoff_reset.as_secs());
-        map.put("housekeepingSeconds", self.pods.housekeeping.as_secs());
         map.put_some("nodeName", self.node_name.clone());
         map.put("programStats", self.program_stats.name());
         map.put_some("benchEmptyPrograms", self.bench_empty_programs.then_some(true));

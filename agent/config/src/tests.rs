@@ -53,6 +53,71 @@ fn the_sample_has_the_defaults() {
     parse("the keys in comments", &body, &Overrides::default()).unwrap();
 }
 
+/// The keys that may stand in a mapping, as the message about an unknown one lists them.
+fn keys_of(section: &str) -> Vec<String> {
+    let nested =
+        section.rsplit('.').fold("qqqqqqqqqq: 1".to_owned(), |inner, key| format!("{key}: {{{inner}}}"));
+    let message = problems(&nested).remove(0);
+    let (_, list) = message.split_once("expected one of ").unwrap_or_else(|| panic!("{message}"));
+    list.split(", ").map(str::to_owned).collect()
+}
+
+/// The keys of a mapping in a file, also those that are commented out.
+fn keys_in(text: &str, section: &str) -> Vec<String> {
+    let mut path: Vec<(usize, String)> = Vec::new();
+    let mut keys = Vec::new();
+    for line in text.lines() {
+        let indent = line.len() - line.trim_start().len();
+        let entry = line.trim_start().trim_start_matches("# ");
+        let Some((key, _)) =
+            entry.split_once(':').filter(|(key, _)| key.bytes().all(|b| b.is_ascii_alphanumeric()))
+        else {
+            continue;
+        };
+        path.retain(|(other, _)| *other < indent);
+        let place = path.iter().map(|(_, key)| key.as_str()).collect::<Vec<_>>().join(".");
+        if place == section {
+            keys.push(key.to_owned());
+        }
+        path.push((indent, key.to_owned()));
+    }
+    keys
+}
+
+#[test]
+fn the_sample_has_every_key_of_ours() {
+    let text = include_str!("../../../deploy/config.yaml");
+    for section in [
+        "nodewarden",
+        "nodewarden.journal",
+        "nodewarden.devices",
+        "nodewarden.probes",
+        "nodewarden.gc",
+        "nodewarden.eviction",
+        "nodewarden.throttle",
+        "nodewarden.throttle.cpu",
+        "nodewarden.throttle.memory",
+    ] {
+        let there = keys_in(text, section);
+        let missing: Vec<String> = keys_of(section).into_iter().filter(|key| !there.contains(key)).collect();
+        assert!(missing.is_empty(), "{section}: {missing:?}");
+    }
+}
+
+/// Those of the kubelet's keys that are read here.
+#[test]
+fn the_sample_has_every_key_of_the_kubelet_that_has_an_effect() {
+    let there = keys_in(include_str!("../../../deploy/config.yaml"), "");
+    let body: String = kubelet::KEYS.iter().map(|key| format!("{key}: null\n")).collect();
+    let ignored = read(&body).map(|config| config.ignored).unwrap();
+    let read_here = kubelet::KEYS.iter().filter(|key| !ignored.iter().any(|own| own == *key));
+    // Named where nodewarden's own key is, and those of the reserved cgroups where they are required.
+    let elsewhere = ["containerRuntimeEndpoint", "kubeReservedCgroup", "systemReservedCgroup"];
+    let missing: Vec<&&str> =
+        read_here.filter(|key| !elsewhere.contains(key) && !there.iter().any(|own| own == *key)).collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
+
 #[test]
 fn a_kubelets_file_is_read_as_it_is() {
     let config = read(
@@ -109,6 +174,15 @@ fn one_problem_each() {
         (
             "nodewarden: {journal: {files: 0}}",
             "nodewarden.journal.files: 0: expected a whole number from 1 to 100",
+        ),
+        (
+            "nodewarden: {httpAllowedHosts: ['a.example:80']}",
+            "nodewarden.httpAllowedHosts: a.example:80: expected DNS names without a port, like agents.example.com or \
+             *.example.com",
+        ),
+        (
+            "nodewarden: {httpAllowedHosts: ['*']}",
+            "nodewarden.httpAllowedHosts: *: expected DNS names without a port, like agents.example.com or *.example.com",
         ),
         ("nodewarden: {journal: 5}", "nodewarden.journal: 5: expected a mapping"),
         (
@@ -193,9 +267,10 @@ fn sizes_take_suffixes() {
 fn what_is_shown_reads_back_the_same() {
     let config = read(
         "nodewarden: {httpAddress: '[::]:1', httpAllowRemote: true, nodeName: '1234', runtimeEndpoint: 'unix:///a b', \
-         journal: {files: 7}, socket: '/x: y'}",
+         journal: {files: 7}, socket: '/x: y', httpAllowedHosts: [A.example, '*.svc']}",
     )
     .unwrap();
+    assert_eq!(config.http_allowed_hosts, ["a.example", "*.svc"]);
     assert_eq!(parse("again", &config.to_yaml(), &Overrides::default()).unwrap(), config);
 }
 

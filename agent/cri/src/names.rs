@@ -37,6 +37,8 @@ struct Shared {
     endpoint: Endpoint,
     cache: Mutex<Cache>,
     state: Mutex<State>,
+    /// What the runtime called itself last.
+    runtime_name: Mutex<Option<String>>,
     /// Notified when an unknown name is looked up.
     wanted: Notify,
 }
@@ -51,6 +53,7 @@ impl Names {
             endpoint: endpoint.clone(),
             cache: Mutex::default(),
             state: Mutex::new(State::Asking),
+            runtime_name: Mutex::default(),
             wanted: Notify::new(),
         });
         let task = tokio::spawn(keep(shared.clone()));
@@ -70,6 +73,11 @@ impl Names {
     /// Whether the runtime responds.
     pub fn state(&self) -> State {
         self.shared.state.lock().clone()
+    }
+
+    /// The name that the runtime gives itself, as in its last answer; `None` until it has answered once.
+    pub fn runtime_name(&self) -> Option<String> {
+        self.shared.runtime_name.lock().clone()
     }
 
     /// The runtime's address.
@@ -123,6 +131,9 @@ async fn refresh(client: &Client) -> Result<(Version, Listing), RuntimeError> {
 impl Shared {
     /// Sets the state, and logs it if its kind has changed.
     fn set_state(&self, state: State) {
+        if let State::Reached(version) = &state {
+            *self.runtime_name.lock() = Some(version.name.clone());
+        }
         let before = std::mem::replace(&mut *self.state.lock(), state.clone());
         match (&before, &state) {
             (State::Reached(old), State::Reached(new)) if old == new => {}

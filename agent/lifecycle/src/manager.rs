@@ -17,6 +17,7 @@ use crate::act::resize::PodResize;
 use crate::act::{admitting, devices, probing};
 use crate::decide::identity;
 use crate::decide::identity::Running;
+use crate::decide::waiting;
 use crate::environment::Environment;
 use crate::orders::{Order, Report};
 use crate::record::{Ending, Record};
@@ -173,6 +174,8 @@ impl Manager {
             let record = Record::new(&pod, &origin, Timestamp::now());
             self.begin(pod, record, fresh, None);
         }
+        let status = &self.env.status;
+        status.set_waiting(waiting::views(&assignment.wait, &status.waiting(), Timestamp::now()));
         self.send();
     }
 

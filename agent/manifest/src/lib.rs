@@ -44,7 +44,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{self, PodSpec};
 
 pub use container::{Container, ContainerKind};
-pub use expansion::expand;
+pub use expansion::{Expander, MAX_EXPANDED, TooLong};
 pub use fields::{all, find, subscript};
 pub use grace::grace;
 pub use http_get::{HttpGetAction, Scheme};

@@ -1,10 +1,11 @@
 //! Probes of a manifest, with the kubelet's defaults (pkg/apis/core/v1 `SetDefaults_Probe`).
 
+use std::collections::HashMap;
 use std::time::Duration;
 
-use k8s_openapi::api::core::v1::{Container, EnvVar, Probe};
+use k8s_openapi::api::core::v1::{Container, ExecAction, Probe};
 
-use crate::{expand, resolve_port};
+use crate::{Expander, TooLong, resolve_port};
 
 mod describe;
 mod kind;
@@ -22,6 +23,9 @@ const DEFAULT_TIMEOUT: u32 = 1;
 const DEFAULT_PERIOD: u32 = 10;
 const DEFAULT_SUCCESSES: u32 = 1;
 const DEFAULT_FAILURES: u32 = 3;
+
+/// What the commands of all probes of a pod may have together after expansion, in bytes.
+pub(crate) const MAX_COMMANDS: usize = 1 << 20;
 
 /// One probe of a container, with the defaults filled in.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,9 +109,7 @@ impl ProbeHandler {
     /// The handler of a probe; if there are several, the first in the kubelet's order.
     fn of(probe: &Probe, container: &Container) -> Option<Self> {
         if let Some(exec) = &probe.exec {
-            let env = container.env.as_deref().unwrap_or_default();
-            let words = exec.command.iter().flatten();
-            return Some(Self::Exec(words.map(|word| expand(word, |name| variable(env, name))).collect()));
+            return exec_command(exec, container, &mut Expander::new(MAX_COMMANDS)).ok().map(Self::Exec);
         }
         if let Some(get) = &probe.http_get {
             return HttpGetProbe::of(get, container).map(Self::HttpGet);
@@ -132,9 +134,20 @@ impl ProbeHandler {
     }
 }
 
-/// The literal value of a variable in the manifest (kubelet `ExpandContainerCommandOnlyStatic`), the last of
-/// several; `None` for a variable with another source.
-fn variable(env: &[EnvVar], name: &str) -> Option<String> {
-    let set = env.iter().rev().find(|variable| variable.name == name)?;
-    Some(set.value.clone().unwrap_or_default())
+/// The command of a probe, with the literal values of variables in the manifest (kubelet
+/// `ExpandContainerCommandOnlyStatic`), the last of several; empty for a variable with another source.
+///
+/// # Errors
+/// It is too long.
+pub(crate) fn exec_command(
+    exec: &ExecAction,
+    container: &Container,
+    expander: &mut Expander,
+) -> Result<Vec<String>, TooLong> {
+    let variables = container.env.iter().flatten();
+    let values: HashMap<&str, &str> = variables
+        .map(|variable| (variable.name.as_str(), variable.value.as_deref().unwrap_or_default()))
+        .collect();
+    let words = exec.command.iter().flatten();
+    words.map(|word| expander.expand(word, |name| values.get(name).copied())).collect()
 }

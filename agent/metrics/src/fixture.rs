@@ -9,9 +9,9 @@ use nodewarden_manifest::QosClass;
 use nodewarden_model::{
     AgentCost, AgentState, ContainerNames, CpuUsage, DenialCount, DeviceOwner, DeviceResource, DeviceView,
     DevicesView, EventCounts, EventType, FsUsage, GroupView, HierarchyStatus, HookState, Identity, ImageGc,
-    ImagesView, Interface, IoUsage, KernelCounters, Machine, MemoryEvents, MemoryUsage, PodNames, PodPhase,
-    PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage, ProgramCost,
-    Snapshot, Status, Topic, TopicStatus, Usage,
+    ImagesView, Interface, IoUsage, KernelCounters, Machine, MemoryEvents, MemoryUsage, NodeResource,
+    PodNames, PodPhase, PodView, Pressure, PressureLine, PressureView, Pressures, ProbesView, ProcessUsage,
+    ProgramCost, Snapshot, Status, SystemCgroups, Topic, TopicStatus, Usage,
 };
 
 /// Time at which the fixture's files were read, in milliseconds since 1970.
@@ -246,9 +246,21 @@ pub fn status() -> Status {
             foreign: vec!["/kubepods/podother".into()],
             last_reconcile: Some(at(1_700_000_060_000)),
             corrections: 3,
+            resources: vec![
+                NodeResource { name: "cpu".into(), capacity: 2000, allocatable: 1900 },
+                NodeResource { name: "memory".into(), capacity: 4 << 30, allocatable: 3 << 30 },
+                NodeResource { name: "hugepages-2Mi".into(), capacity: 0, allocatable: 0 },
+                NodeResource { name: "pods".into(), capacity: 110, allocatable: 110 },
+            ],
             ..HierarchyStatus::default()
         }),
     }
+}
+
+/// The cgroups of the node's own processes in [`snapshot`].
+pub fn system_cgroups() -> SystemCgroups {
+    let unit = |name: &str| Some(format!("/system.slice/{name}.service"));
+    SystemCgroups { kubelet: unit("kubelet"), runtime: unit("containerd"), misc: None }
 }
 
 /// An agent state that always returns this snapshot and the rest of the fixture.

@@ -126,7 +126,8 @@ fn summary_keys() {
     for usage in groups.chain([&mut later.machine.usage]) {
         usage.time = usage.time.map(|t| t + Duration::from_secs(5));
     }
-    let summary = super::summary::summary(&later, &super::summary::Readings::of(&snapshot));
+    let before = super::summary::Readings::of(&snapshot);
+    let summary = super::summary::summary(&later, &before, &fixture::system_cgroups());
     let ours = keys(&serde_json::to_value(summary).expect("JSON"));
     let unknown: Vec<_> =
         ours.difference(&recorded).filter(|k| !ONLY_WITH_A_SWAP_LIMIT.contains(&k.as_str())).collect();

@@ -23,8 +23,32 @@ pub struct HierarchyStatus {
     pub last_reconcile: Option<SystemTime>,
     /// Number of limits corrected since the agent's start.
     pub corrections: u64,
+    /// What the node has and what of it pods can have; empty before the machine was read.
+    pub resources: Vec<NodeResource>,
     /// What is not as it should be now, as sentences.
     pub problems: Vec<String>,
+}
+
+/// One resource of the node, in the kubelet's name: CPU in thousandths, everything else in whole units (bytes, processes,
+/// pods).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeResource {
+    /// `cpu`, `memory`, `ephemeral-storage`, `hugepages-2Mi`, `pid`, `pods`.
+    pub name: String,
+    /// What there is.
+    pub capacity: u64,
+    /// What pods can have together: less what is reserved, and less the hard eviction thresholds.
+    pub allocatable: u64,
+}
+
+impl NodeResource {
+    /// Name of the resource whose amounts are thousandths.
+    pub const CPU: &str = "cpu";
+
+    /// Whether the amounts are bytes.
+    pub fn is_bytes(&self) -> bool {
+        matches!(self.name.as_str(), "memory" | "ephemeral-storage") || self.name.starts_with("hugepages-")
+    }
 }
 
 /// One pod's cgroup.

@@ -22,6 +22,7 @@ mod pod;
 mod probe;
 mod reason;
 mod status;
+mod system;
 pub mod text;
 mod topics;
 mod usage;
@@ -38,7 +39,7 @@ pub use device::{
 };
 pub use event::{Correction, Event, EventBody, Place, PodRef, Tree};
 pub use group::GroupView;
-pub use hierarchy::{HierarchyStatus, PodCgroup};
+pub use hierarchy::{HierarchyStatus, NodeResource, PodCgroup};
 pub use histogram::{Log2Histogram, WAIT_BUCKETS};
 pub use identity::{ContainerNames, Identity, PodNames};
 pub use image::{
@@ -50,6 +51,7 @@ pub use pod::{
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
 pub use reason::{EndReason, PodReason, Waiting, WaitingReason};
 pub use status::{AgentCost, DenialCount, EventCounts, HookState, ProgramCost, Status, TopicStatus};
+pub use system::SystemCgroups;
 pub use topics::*;
 pub use usage::{
     CpuUsage, FsUsage, Interface, IoUsage, Machine, MemoryEvents, MemoryUsage, Pressure, PressureLine,
@@ -92,8 +94,21 @@ pub trait AgentState: Send + Sync + 'static {
     fn eviction(&self) -> Option<Arc<dyn EvictionStatus>> {
         None
     }
+    /// The name that the container runtime gives itself (`containerd`, `cri-o`); `None` until it has answered once, or
+    /// without a runtime.
+    fn runtime_name(&self) -> Option<String> {
+        None
+    }
+    /// The cgroups of the node's own processes. Blocks for up to half a second.
+    fn system_cgroups(&self) -> SystemCgroups {
+        SystemCgroups::default()
+    }
     /// The managed pods; empty in mode observe.
     fn pods(&self) -> Vec<Arc<PodView>> {
         Vec::new()
+    }
+    /// The managed pods and those that cannot start yet because another pod is in their way, for display.
+    fn shown_pods(&self) -> Vec<Arc<PodView>> {
+        self.pods()
     }
 }

@@ -88,6 +88,12 @@ pub enum PodReason {
     FailedKillPod,
     /// The pod's directory could not be removed.
     FailedCleanVolumes,
+    /// A pod of the same name is still being ended.
+    PredecessorEnding,
+    /// A pod of another name runs with the same uid.
+    UidInUse,
+    /// A pod of the same name runs from a manifest that cannot be read.
+    ManifestUnreadable,
 }
 
 /// How a container ended (`state.terminated.reason`). State files hold it as text.

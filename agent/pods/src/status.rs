@@ -24,6 +24,8 @@ pub struct PodStatusCache(Arc<Mutex<Cached>>);
 struct Cached {
     /// By uid.
     pods: BTreeMap<String, Arc<PodView>>,
+    /// Pods that cannot start yet because another pod is in their way.
+    waiting: Vec<Arc<PodView>>,
     desired: Option<DesiredPods>,
     subscribers: Vec<Weak<Subscriber>>,
 }
@@ -83,6 +85,38 @@ impl PodStatusCache {
         let mut pods: Vec<_> = self.0.lock().pods.values().cloned().collect();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
         pods
+    }
+
+    /// Sets the pods that cannot start yet because another pod is in their way. They have no part in what is decided about
+    /// the pods that are here, and are shown only.
+    pub fn set_waiting(&self, waiting: Vec<Arc<PodView>>) {
+        self.0.lock().waiting = waiting;
+    }
+
+    /// The pods that cannot start yet because another pod is in their way.
+    pub fn waiting(&self) -> Vec<Arc<PodView>> {
+        self.0.lock().waiting.clone()
+    }
+
+    /// The status of every pod, with those that wait, for display. A pod that waits for one with the same uid is
+    /// mentioned in that one's message instead, because readers tell pods apart by uid.
+    pub fn shown(&self) -> Vec<Arc<PodView>> {
+        let mut shown = self.pods();
+        for waiting in self.waiting() {
+            match shown.iter_mut().find(|view| view.pod.uid == waiting.pod.uid) {
+                None => shown.push(waiting),
+                Some(view) => {
+                    let own = Some(view.message.as_str()).filter(|message| !message.is_empty());
+                    let waits = format!(
+                        "pod {}/{} of {} waits: {}",
+                        waiting.pod.namespace, waiting.pod.name, waiting.origin, waiting.message
+                    );
+                    let message = own.into_iter().chain([waits.as_str()]).collect::<Vec<_>>().join("; ");
+                    Arc::make_mut(view).message = message;
+                }
+            }
+        }
+        shown
     }
 
     /// Changes from now on. Pods that are there already come first, as if they had just changed.

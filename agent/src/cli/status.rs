@@ -7,7 +7,7 @@ use std::time::SystemTime;
 
 use clap::Args;
 use nodewarden_proto::nodewarden::v1::{
-    GetStatusRequest, GetStatusResponse, HierarchyStatus, PodCgroup, PodCounts, ProgramCost,
+    GetStatusRequest, GetStatusResponse, HierarchyStatus, NodeResource, PodCgroup, PodCounts, ProgramCost,
 };
 use serde_json::json;
 
@@ -141,6 +141,17 @@ fn pod_counts(out: &mut String, pods: &PodCounts) {
 
 fn hierarchy(out: &mut String, h: &HierarchyStatus) {
     let _ = writeln!(out, "hierarchy  {} by {} ({})", h.kubepods, h.driver, h.driver_from);
+    for (at, own) in h.resources.iter().enumerate() {
+        let head = if at == 0 { "node" } else { "" };
+        let amount = |amount| amount_of(own, amount);
+        let _ = writeln!(
+            out,
+            "{head:<11}{}: {} of {} allocatable",
+            own.name,
+            amount(own.allocatable),
+            amount(own.capacity)
+        );
+    }
     let failed = h.pods.iter().filter(|p| !p.problem.is_empty());
     let removing = match h.removing.len() {
         0 => String::new(),
@@ -165,6 +176,17 @@ fn hierarchy(out: &mut String, h: &HierarchyStatus) {
     }
 }
 
+/// An amount of a resource as text.
+fn amount_of(resource: &NodeResource, amount: u64) -> String {
+    let NodeResource { name, capacity, allocatable } = resource.clone();
+    let resource = nodewarden_model::NodeResource { name, capacity, allocatable };
+    match resource.is_bytes() {
+        true => bytes(amount),
+        false if resource.name == nodewarden_model::NodeResource::CPU => format!("{amount}m"),
+        false => amount.to_string(),
+    }
+}
+
 fn hierarchy_json(h: &HierarchyStatus) -> serde_json::Value {
     let pods = |pods: &[PodCgroup]| {
         pods.iter()
@@ -180,6 +202,9 @@ fn hierarchy_json(h: &HierarchyStatus) -> serde_json::Value {
     json!({
         "driver": h.driver, "driverFrom": h.driver_from, "kubepods": h.kubepods,
         "pods": pods(&h.pods), "removing": pods(&h.removing), "foreign": h.foreign,
+        "resources": h.resources.iter().map(|r| json!({
+            "name": r.name, "capacity": r.capacity, "allocatable": r.allocatable,
+        })).collect::<Vec<_>>(),
         "lastReconcile": last, "corrections": h.corrections, "problems": h.problems,
     })
 }
@@ -250,7 +275,8 @@ mod tests {
             "network  off    cgroup_skb: operation not permitted\n",
             "sched_switch  cpu    tp_btf/sched_switch  1.00k  150ns  4.00Ki\n",
             "oom       3     0\n",
-            "hierarchy  /kubepods by cgroupfs (configuration)\npods       1, 1 being removed; 4 limits corrected since start\n",
+            "hierarchy  /kubepods by cgroupfs (configuration)\nnode       cpu: 1900m of 2000m allocatable\n",
+            "           memory: 3.00Gi of 4.00Gi allocatable\n           pods: 110 of 110 allocatable\npods       1, 1 being removed; 4 limits corrected since start\n",
             "           1 running\n",
             "devices    a.b/c: 1 of 2 allocatable, 1 allocated\n           x.y/z: 0 of 0 allocatable, 0 allocated, plugin disconnected\n",
             "           u2 [/kubepods/podu2]: pid 7 does not die\n",
@@ -264,6 +290,8 @@ mod tests {
     fn the_json_has_the_same_content() {
         let json = json(&answer(Node::default().status(), &Node::default().pods(), devices()));
         assert_eq!((&json["pods"]["running"], &json["pods"]["ending"]), (&1.into(), &0.into()));
+        let cpu = serde_json::json!({"name": "cpu", "capacity": 2000, "allocatable": 1900});
+        assert_eq!(json["hierarchy"]["resources"][0], cpu);
         assert_eq!(json["programs"][0]["meanNs"], 150);
         assert_eq!(json["topics"][1]["state"], "off");
         assert_eq!(json["cost"]["cpuSeconds"], 1.25);

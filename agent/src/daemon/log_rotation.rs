@@ -1,15 +1,14 @@
 //! Rotation of container logs, so that none grows without bound.
 
 use std::collections::BTreeSet;
-use std::io::ErrorKind;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use jiff::Timestamp;
 use tracing::{debug, warn};
 
 use super::context::Context;
 use nodewarden_config::{Endpoint, LogRotation as Policy};
-use nodewarden_cri::logs::{LogError, rotation};
+use nodewarden_cri::logs::{LogError, LogPath, rotation};
 use nodewarden_cri::{Client, RuntimeError};
 use nodewarden_model::ContainerState;
 use nodewarden_pods::paths::PodPaths;
@@ -72,65 +71,82 @@ impl Rotator {
             tokio::time::sleep(self.policy.interval).await;
             let running = self.running();
             self.failing.retain(|id| running.iter().any(|(own, _)| own == id));
-            for (id, path) in running {
-                if is_due(&path, self.max_size) {
-                    self.rotate(&id, &path).await;
-                }
+            for (id, log) in running {
+                self.rotate(&id, log).await;
             }
         }
     }
 
     /// Id and log of every container that runs.
-    fn running(&self) -> Vec<(String, PathBuf)> {
+    fn running(&self) -> Vec<(String, LogPath)> {
         let mut found = Vec::new();
         for pod in self.pods.pods() {
             let paths = PodPaths::new(&self.pods_dir, &self.logs_dir, &pod.pod);
             let running =
                 pod.containers.iter().filter(|own| matches!(own.state, ContainerState::Running { .. }));
-            let log = |name: &str, restarts| paths.logs.join(PodPaths::log_name(name, restarts));
+            let log = |name: &str, restarts| LogPath::new(&paths.logs, PodPaths::log_name(name, restarts));
             found.extend(running.map(|own| (own.id.clone(), log(&own.name, own.restarts))));
         }
         found
     }
 
-    async fn rotate(&mut self, id: &str, path: &Path) {
-        match rotate(&self.client, id, path, self.policy).await {
+    async fn rotate(&mut self, id: &str, log: LogPath) {
+        match rotate(&self.client, id, log.clone(), self.max_size, self.policy).await {
             Ok(()) => drop(self.failing.remove(id)),
             Err(error) if self.failing.insert(id.to_owned()) => {
-                warn!(log = %path.display(), "cannot rotate: {error}");
+                warn!(log = %log.full().display(), "cannot rotate: {error}");
             }
-            Err(error) => debug!(log = %path.display(), "cannot rotate: {error}"),
+            Err(error) => debug!(log = %log.full().display(), "cannot rotate: {error}"),
         }
     }
 }
 
-/// Whether the log has reached its greatest size, or is missing: an agent that ended in the middle of a
-/// rotation has moved it away without having the runtime reopen it.
-fn is_due(path: &Path, max_size: u64) -> bool {
-    match std::fs::metadata(path) {
-        Ok(found) => found.len() >= max_size,
-        Err(error) => error.kind() == ErrorKind::NotFound,
+/// What was done with a log's files before the runtime is asked to reopen it.
+enum Moved {
+    /// It is smaller than its greatest size.
+    NotDue,
+    /// There is no file: an agent that ended in the middle of a rotation has moved it away without having the runtime
+    /// reopen it.
+    Missing,
+    /// Moved away to this place; with the error of removing or compressing older ones.
+    Away(LogPath, Result<(), LogError>),
+}
+
+/// If the log has reached `max_size`, moves it away and has the runtime reopen it; moves it back if the runtime refuses.
+async fn rotate(
+    client: &Client,
+    id: &str,
+    log: LogPath,
+    max_size: u64,
+    policy: Policy,
+) -> Result<(), RotateError> {
+    let own = log.clone();
+    let moved = tokio::task::spawn_blocking(move || move_away(&own, max_size, policy));
+    let Ok(moved) = moved.await else { return Ok(()) };
+    match moved? {
+        Moved::NotDue => Ok(()),
+        Moved::Missing => Ok(client.reopen_log(id).await?),
+        Moved::Away(moved, tidied) => {
+            if let Err(error) = client.reopen_log(id).await {
+                return Err(match rotation::move_back(&moved, &log) {
+                    Ok(()) => error.into(),
+                    Err(other) => RotateError::Both(error, other),
+                });
+            }
+            Ok(tidied?)
+        }
     }
 }
 
-/// Moves the log away and has the runtime reopen it; moves it back if the runtime refuses.
-async fn rotate(client: &Client, id: &str, path: &Path, policy: Policy) -> Result<(), RotateError> {
-    if !path.exists() {
-        return Ok(client.reopen_log(id).await?);
+/// Moves the log away if it has reached `max_size`, after older ones were removed and compressed. Blocks.
+fn move_away(log: &LogPath, max_size: u64, policy: Policy) -> Result<Moved, LogError> {
+    match log.size()? {
+        None => Ok(Moved::Missing),
+        Some(size) if size < max_size => Ok(Moved::NotDue),
+        Some(_) => {
+            // If older logs cannot be removed or compressed, this one is rotated all the same.
+            let tidied = rotation::tidy(log, policy.max_files);
+            Ok(Moved::Away(rotation::move_away(log, Timestamp::now())?, tidied))
+        }
     }
-    let own = path.to_owned();
-    let moved = tokio::task::spawn_blocking(move || {
-        // If older logs cannot be removed or compressed, this one is rotated all the same.
-        let tidied = rotation::tidy(&own, policy.max_files);
-        rotation::move_away(&own, Timestamp::now()).map(|moved| (moved, tidied))
-    });
-    let Ok(moved) = moved.await else { return Ok(()) };
-    let (moved, tidied) = moved?;
-    if let Err(error) = client.reopen_log(id).await {
-        return Err(match rotation::move_back(&moved, path) {
-            Ok(()) => error.into(),
-            Err(other) => RotateError::Both(error, other),
-        });
-    }
-    Ok(tidied?)
 }

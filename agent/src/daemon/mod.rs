@@ -23,6 +23,7 @@ mod page_map;
 mod process;
 mod servers;
 mod state;
+mod system_cgroups;
 mod throttle;
 mod upkeep;
 

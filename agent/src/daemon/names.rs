@@ -25,6 +25,11 @@ impl Names {
         }
     }
 
+    /// The name that the runtime gives itself; `None` until it has answered once.
+    pub fn runtime_name(&self) -> Option<String> {
+        self.0.as_ref().and_then(cri::Names::runtime_name)
+    }
+
     /// For the status: the runtime and its endpoint, or why there are no names.
     pub fn describe(&self) -> String {
         match &self.0 {

@@ -78,7 +78,10 @@ impl Servers {
         let streams = stream_sources(context.config);
         let grpc = grpc::serve_on(endpoints.socket, state.clone(), journal, streams, stopped());
         let grpc = context.runtime.spawn(grpc);
-        let http = http::serve(endpoints.listener, state, ready.clone(), stopped());
+        let config = context.config;
+        let names = config.http_allowed_hosts.iter().cloned();
+        let hosts = http::AllowedHosts::new(names.chain([nodewarden_hierarchy::node_name(config)]));
+        let http = http::serve(endpoints.listener, state, hosts, ready.clone(), stopped());
         let http = context.runtime.spawn(http);
         Self { grpc, http, ready, stop }
     }

@@ -8,13 +8,14 @@ use nix::sys::resource::{UsageWho, getrusage};
 use super::context::Context;
 use super::node_parts::NodeParts;
 use super::observer::Observer;
+use super::system_cgroups::SystemCgroupLookup;
 use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
 use nodewarden_gc::Collector;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
     AgentCost, AgentState, DevicesView, EvictionStatus, HierarchyStatus, ImageGc, PodView, ProbesView,
-    Snapshot, Status,
+    Snapshot, Status, SystemCgroups,
 };
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
@@ -31,6 +32,7 @@ pub struct State {
     hierarchy: Option<Arc<Mutex<HierarchyStatus>>>,
     devices: Option<Devices>,
     enforcer: Option<Enforcer>,
+    system_cgroups: SystemCgroupLookup,
 }
 
 impl State {
@@ -45,6 +47,7 @@ impl State {
             hierarchy: node.hierarchy.as_ref().map(|hierarchy| hierarchy.status()),
             devices: node.devices.as_ref().map(|devices| devices.manager.clone()),
             enforcer: node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
+            system_cgroups: SystemCgroupLookup::new(context.config, &context.observer.facts.layout),
         }
     }
 
@@ -113,8 +116,20 @@ impl AgentState for State {
         self.eviction.clone().map(|engine| Arc::new(engine) as _)
     }
 
+    fn runtime_name(&self) -> Option<String> {
+        self.observer.names.runtime_name()
+    }
+
+    fn system_cgroups(&self) -> SystemCgroups {
+        self.system_cgroups.get()
+    }
+
     fn pods(&self) -> Vec<Arc<PodView>> {
         self.pods.pods()
+    }
+
+    fn shown_pods(&self) -> Vec<Arc<PodView>> {
+        self.pods.shown()
     }
 }
 

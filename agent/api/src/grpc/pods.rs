@@ -35,18 +35,21 @@ impl Pods for Service {
         let answer = tokio::task::spawn_blocking(move || {
             let mode = state.status().mode;
             let probes = if request.probes { state.probes() } else { ProbesView::default() };
-            proto::ListPodsResponse { mode, ..list(&state.pods(), &state.snapshot(), &probes, &request) }
+            let (pods, snapshot, runtime) = (state.shown_pods(), state.snapshot(), state.runtime_name());
+            proto::ListPodsResponse { mode, ..list(&pods, &snapshot, &probes, runtime.as_deref(), &request) }
         });
         let answer = answer.await.map_err(|e| Status::internal(format!("reading the node failed: {e}")))?;
         Ok(Response::new(answer))
     }
 }
 
-/// The requested pods, sorted by namespace and name, with their probes from `probes`.
+/// The requested pods, sorted by namespace and name, with their probes from `probes`. `runtime` is the name that the
+/// container runtime gives itself.
 pub fn list(
     views: &[Arc<PodView>],
     snapshot: &Snapshot,
     probes: &ProbesView,
+    runtime: Option<&str>,
     request: &proto::ListPodsRequest,
 ) -> proto::ListPodsResponse {
     let mut wanted: Vec<&Arc<PodView>> = views.iter().filter(|view| matches(view, request)).collect();
@@ -54,7 +57,7 @@ pub fn list(
     let (used, probes) = (convert::Used::of(snapshot), probe::Probes::of(probes));
     let node = &snapshot.machine.node_name;
     let pods = wanted.into_iter().map(|view| proto::Pod {
-        kubernetes: if request.kubernetes { convert::kubernetes(view, node) } else { String::new() },
+        kubernetes: if request.kubernetes { convert::kubernetes(view, node, runtime) } else { String::new() },
         ..convert::pod(view, &used, &probes)
     });
     proto::ListPodsResponse {
@@ -86,7 +89,7 @@ mod tests {
             pod: pod.into(),
             ..proto::ListPodsRequest::default()
         };
-        list(&node.pods(), &node.snapshot(), &node.probes(), &request)
+        list(&node.pods(), &node.snapshot(), &node.probes(), None, &request)
     }
 
     #[test]
@@ -117,7 +120,7 @@ mod tests {
         };
         let views = [named("b", "a"), named("a", "z"), named("a", "b")];
         let (probes, request) = (ProbesView::default(), proto::ListPodsRequest::default());
-        let answer = list(&views, &node.snapshot(), &probes, &request);
+        let answer = list(&views, &node.snapshot(), &probes, None, &request);
         let names: Vec<_> = answer.pods.iter().map(|p| format!("{}/{}", p.namespace, p.name)).collect();
         assert_eq!(names, ["a/b", "a/z", "b/a"]);
     }
@@ -147,7 +150,7 @@ mod tests {
     fn as_kubernetes_writes_it() {
         let node = Node::default();
         let request = proto::ListPodsRequest { kubernetes: true, ..proto::ListPodsRequest::default() };
-        let answer = list(&node.pods(), &node.snapshot(), &node.probes(), &request);
+        let answer = list(&node.pods(), &node.snapshot(), &node.probes(), None, &request);
         let pod: serde_json::Value = serde_json::from_str(&answer.pods[0].kubernetes).unwrap();
         assert_eq!((&pod["kind"], &pod["spec"]["nodeName"]), (&"Pod".into(), &"node-1".into()));
     }

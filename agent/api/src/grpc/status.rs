@@ -6,7 +6,8 @@ use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::{device, pressure, time};
 use nodewarden_model::{
-    AgentState, DevicesView, HierarchyStatus, PodCgroup, PodPhase, PodView, PressureView, Status,
+    AgentState, DevicesView, HierarchyStatus, NodeResource, PodCgroup, PodPhase, PodView, PressureView,
+    Status,
 };
 
 /// The answer to GetStatus.
@@ -109,7 +110,12 @@ fn hierarchy(h: HierarchyStatus) -> proto::HierarchyStatus {
         last_reconcile: h.last_reconcile.map(time::from_system_time),
         corrections: h.corrections,
         problems: h.problems,
+        resources: h.resources.into_iter().map(resource).collect(),
     }
+}
+
+fn resource(r: NodeResource) -> proto::NodeResource {
+    proto::NodeResource { name: r.name, capacity: r.capacity, allocatable: r.allocatable }
 }
 
 fn pod(p: PodCgroup) -> proto::PodCgroup {

@@ -22,14 +22,19 @@ impl Server {
         let (address, ready) = (listener.local_addr().unwrap(), Arc::new(AtomicBool::new(false)));
         let (stop, stopped) = oneshot::channel();
         let shutdown = async { stopped.await.unwrap_or_default() };
-        let ended = tokio::spawn(serve(listener, state, ready.clone(), shutdown));
+        let ended = tokio::spawn(serve(listener, state, AllowedHosts::default(), ready.clone(), shutdown));
         Self { address, ready, stop, ended }
     }
 
     /// Head and body of the response.
     async fn get(&self, path: &str) -> (String, Vec<u8>) {
+        self.ask(&format!("GET {path} HTTP/1.0\r\n\r\n")).await
+    }
+
+    /// Head and body of the response to this request.
+    async fn ask(&self, request: &str) -> (String, Vec<u8>) {
         let mut stream = TcpStream::connect(self.address).await.unwrap();
-        stream.write_all(format!("GET {path} HTTP/1.0\r\n\r\n").as_bytes()).await.unwrap();
+        stream.write_all(request.as_bytes()).await.unwrap();
         let mut all = Vec::new();
         stream.read_to_end(&mut all).await.unwrap();
         let split = all.windows(4).position(|w| w == b"\r\n\r\n").unwrap();
@@ -191,4 +196,69 @@ async fn a_failed_response_aborts_the_connection() {
     let body = axum::body::to_bytes(response.into_body(), usize::MAX).await;
     assert!(body.is_err());
     assert_eq!(app.scrapes.available_permits(), 1, "the place is free again");
+}
+
+/// What a browser sends for a page that has bound its own name to this machine.
+#[tokio::test]
+async fn a_foreign_host_is_refused_on_every_path() {
+    let server = Server::start(still(1)).await;
+    let port = server.address.port();
+    for path in ["/", "/metrics", "/pods", "/healthz", "/nothing"] {
+        let request =
+            |host: &str| format!("GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n");
+        let (head, body) = server.ask(&request(&format!("evil.example:{port}"))).await;
+        assert!(head.starts_with("http/1.1 421"), "{path}: {head}");
+        let said = String::from_utf8(body).unwrap();
+        assert!(said.contains("evil.example") && said.contains("httpAllowedHosts"), "{said}");
+        for own in ["127.0.0.1", "localhost", "[::1]", "192.0.2.7"] {
+            let (head, _) = server.ask(&request(&format!("{own}:{port}"))).await;
+            assert!(!head.starts_with("http/1.1 421"), "{path} {own}: {head}");
+        }
+    }
+    // The other place of a name.
+    let whole = "GET http://evil.example/pods HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert!(server.ask(whole).await.0.starts_with("http/1.1 421"));
+    let two = "GET /pods HTTP/1.1\r\nHost: localhost\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    let (head, _) = server.ask(two).await;
+    assert!(head.starts_with("http/1.1 4"), "{head}");
+}
+
+/// A node with one pod that has a secret in its environment.
+struct WithSecret(Arc<dyn AgentState>);
+
+impl AgentState for WithSecret {
+    fn snapshot(&self) -> Arc<Snapshot> {
+        self.0.snapshot()
+    }
+
+    fn status(&self) -> Status {
+        fixture::status()
+    }
+
+    fn pods(&self) -> Vec<Arc<nodewarden_model::PodView>> {
+        let mut view = nodewarden_model::fixture::pod();
+        let mut pod = (*view.pod).clone();
+        let mut spec = (*pod.spec).clone();
+        let variable = serde_json::json!({"name": "TOKEN", "value": "s3cret"});
+        spec.containers[0].env = Some(vec![serde_json::from_value(variable).unwrap()]);
+        pod.spec = Arc::new(spec);
+        view.pod = Arc::new(pod);
+        vec![Arc::new(view)]
+    }
+
+    fn runtime_name(&self) -> Option<String> {
+        Some("cri-o".into())
+    }
+}
+
+#[tokio::test]
+async fn pods_are_shown_without_values_of_variables_and_with_the_true_runtime() {
+    let server = Server::start(Arc::new(WithSecret(still(1)))).await;
+    let (_, body) = server.get("/pods").await;
+    let list: Value = serde_json::from_slice(&body).unwrap();
+    let pod = &list["items"][0];
+    let variable = serde_json::json!({"name": "TOKEN", "value": "<not shown>"});
+    assert_eq!(pod["spec"]["containers"][0]["env"][0], variable);
+    assert!(!String::from_utf8(body).unwrap().contains("s3cret"));
+    assert_eq!(pod["status"]["containerStatuses"][0]["containerID"], "cri-o://c0ffee");
 }

@@ -74,6 +74,7 @@ oomScoreAdj: -1000
 maxPods: 250
 staticPodPath: /etc/kubernetes/manifests
 fileCheckFrequency: 1m30s
+protectKernelDefaults: true
 featureGates: {MemoryQoS: true, QOSReserved: true, CustomCPUCFSQuotaPeriod: true}
 nodewarden: {mode: manage, runtimeCgroups: /runtime}
 ",
@@ -119,6 +120,7 @@ nodewarden: {mode: manage, runtimeCgroups: /runtime}
         static_pod_path: Some("/etc/kubernetes/manifests".into()),
         file_check_frequency: Duration::from_secs(90),
         max_pods: 250,
+        protect_kernel_defaults: Some(true),
     };
     assert_eq!(config.node, expected);
     assert!(config.ignored.is_empty(), "{:?}", config.ignored);

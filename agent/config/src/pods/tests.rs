@@ -71,6 +71,9 @@ fn what_is_shown_reads_back_the_same() {
         "featureGates: {KubeletCrashLoopBackOffMax: false}",
         "featureGates: {KubeletCrashLoopBackOffMax: false, ReduceDefaultCrashLoopBackOffDecay: true}",
         "nodewarden: {crashLoopBackOffInitialSeconds: 300}",
+        "podHousekeepingPeriod: 1m30s",
+        "podHousekeepingPeriod: 1500ms",
+        "nodewarden: {housekeepingSeconds: 7}",
         "nodewarden: {stateDir: /x}\npodLogsDir: /y",
     ] {
         let config = read(body).unwrap();
@@ -93,6 +96,23 @@ fn bounds_of_the_back_off() {
     ] {
         let pods = pods(&body);
         assert_eq!((pods.backoff_initial.as_secs(), pods.backoff_max.as_secs()), (initial, max), "{body}");
+    }
+}
+
+#[test]
+fn the_kubelets_housekeeping_period_is_used_unless_ours_is_set() {
+    for (body, millis) in [
+        ("", 2_000),
+        ("podHousekeepingPeriod: 0s", 2_000),
+        ("podHousekeepingPeriod: 1m30s", 90_000),
+        ("podHousekeepingPeriod: 1500ms", 1_500),
+        ("nodewarden: {housekeepingSeconds: 5}", 5_000),
+        ("podHousekeepingPeriod: 1m30s\nnodewarden: {housekeepingSeconds: 5}", 5_000),
+        ("podHousekeepingPeriod: 1500ms\nnodewarden: {housekeepingSeconds: null}", 1_500),
+    ] {
+        let config = read(body).unwrap();
+        assert_eq!(config.pods.housekeeping, Duration::from_millis(millis), "{body}");
+        assert!(config.ignored.is_empty(), "{body}: {:?}", config.ignored);
     }
 }
 
@@ -162,6 +182,14 @@ fn one_problem_each() {
             "maxParallelImagePulls: 2: expected 1, or serializeImagePulls: false",
         ),
         ("seccompDefault: RuntimeDefault", "seccompDefault: RuntimeDefault: expected true or false"),
+        (
+            "podHousekeepingPeriod: 999ms",
+            "podHousekeepingPeriod: 999ms: expected a time from 1s to 1h like 2s or 1m30s",
+        ),
+        (
+            "podHousekeepingPeriod: 61m",
+            "podHousekeepingPeriod: 61m: expected a time from 1s to 1h like 2s or 1m30s",
+        ),
         (
             "nodewarden: {housekeepingSeconds: 0}",
             "nodewarden.housekeepingSeconds: 0: expected a whole number from 1 to 3600",

@@ -16,6 +16,11 @@ pub struct LogError {
 }
 
 impl LogError {
+    /// Whether the file or a directory on its path does not exist.
+    pub(super) fn is_missing(&self) -> bool {
+        self.source.kind() == io::ErrorKind::NotFound
+    }
+
     /// For `map_err`: adds the name of the call and the path.
     pub(super) fn at<E: Into<io::Error>>(call: &'static str, path: &Path) -> impl FnOnce(E) -> Self {
         let path = path.to_owned();

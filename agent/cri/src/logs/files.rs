@@ -1,61 +1,74 @@
 //! The log files of a container: `<n>.log` for its nth run, and `<n>.log.<time>` for rotated files
 //! (`pkg/kubelet/logs/container_log_manager.go`).
 
-use std::ffi::OsStr;
-use std::fs;
-use std::io::ErrorKind;
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
-use std::time::SystemTime;
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use super::LogError;
+use nix::sys::stat::FileStat;
+
+use super::place::{LogDir, is_regular};
+use super::{LogError, LogPath};
 
 /// An existing log file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Found {
-    pub path: PathBuf,
+    pub name: OsString,
     /// Device and inode, which identify a file after it was renamed.
     pub id: (u64, u64),
     /// Time of the last write.
     pub written: SystemTime,
 }
 
-/// The runs of a container that have a log in its directory, newest first, each with its log's path. Empty if the
-/// directory does not exist.
-pub fn runs(directory: &Path) -> Result<Vec<(u32, PathBuf)>, LogError> {
-    let mut found: Vec<(u32, PathBuf)> = names(directory)?
-        .into_iter()
-        .filter_map(|name| Some((name.strip_suffix(".log")?.parse().ok()?, directory.join(&name))))
-        .collect();
-    found.sort_unstable_by(|a, b| b.cmp(a));
+/// The runs that have a log in the directory of a container's logs, newest first, each with the place of its log. Empty
+/// if the directory does not exist.
+///
+/// `pod_logs` is the pod's log directory, `container` the name of the container.
+pub fn runs(pod_logs: &Path, container: &str) -> Result<Vec<(u32, LogPath)>, LogError> {
+    let any = LogPath::new(pod_logs, Path::new(container).join("any"));
+    let number = |name: &str| -> Option<u32> { name.strip_suffix(".log")?.parse().ok() };
+    let names = match any.directory() {
+        Err(error) if error.is_missing() => Vec::new(),
+        directory => directory?.names(|name| number(name).is_some())?,
+    };
+    let run = |name: String| Some((number(&name)?, any.beside(OsStr::new(&name))));
+    let mut found: Vec<(u32, LogPath)> = names.into_iter().filter_map(run).collect();
+    found.sort_unstable_by_key(|(run, _)| std::cmp::Reverse(*run));
     Ok(found)
 }
 
-/// The files of one run's log, oldest first and `path` last if it exists. Compressed ones are left out.
-pub(super) fn chain(path: &Path) -> Result<Vec<Found>, LogError> {
-    let (directory, name) =
-        (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or(OsStr::new("")));
-    let prefix = format!("{}.", name.to_string_lossy());
-    let mut rotated: Vec<String> = names(directory)?
-        .into_iter()
-        .filter(|name| name.strip_prefix(&prefix).is_some_and(is_time))
-        .collect();
+/// The files of one run's log, oldest first and the one being written last, if it exists. Compressed ones are left out,
+/// and rotated ones that are no regular files. Nothing if the directory does not exist.
+pub(super) fn chain(path: &LogPath) -> Result<Option<(LogDir, Vec<Found>)>, LogError> {
+    let directory = match path.directory() {
+        Err(error) if error.is_missing() => return Ok(None),
+        directory => directory?,
+    };
+    let prefix = format!("{}.", path.name().to_string_lossy());
+    let mut rotated = directory.names(|name| name.strip_prefix(&prefix).is_some_and(is_time))?;
     // The times sort lexically.
     rotated.sort_unstable();
-    let paths = rotated.into_iter().map(|name| directory.join(name)).chain([path.to_owned()]);
+    let names = rotated.into_iter().map(OsString::from).chain([path.name().to_owned()]);
     let mut found = Vec::new();
-    for path in paths {
-        match fs::metadata(&path) {
-            Ok(m) => {
-                let written = m.modified().map_err(LogError::at("stat", &path))?;
-                found.push(Found { id: (m.dev(), m.ino()), written, path });
-            }
-            // Rotated or removed meanwhile.
-            Err(e) if e.kind() == ErrorKind::NotFound => {}
-            Err(e) => return Err(LogError::at("stat", &path)(e)),
+    for name in names {
+        // Rotated or removed meanwhile, or put there by somebody else.
+        let Some(facts) = directory.stat(&name)? else { continue };
+        if is_regular(&facts) || name == path.name() {
+            found.push(Found { id: identity(&facts), written: written(&facts), name });
         }
     }
-    Ok(found)
+    Ok(Some((directory, found)))
+}
+
+/// Device and inode.
+pub(super) fn identity(facts: &FileStat) -> (u64, u64) {
+    (facts.st_dev, facts.st_ino)
+}
+
+/// Time of the last write.
+pub(super) fn written(facts: &FileStat) -> SystemTime {
+    let since = u64::try_from(facts.st_mtime).unwrap_or(0);
+    SystemTime::UNIX_EPOCH + Duration::new(since, u32::try_from(facts.st_mtime_nsec).unwrap_or(0))
 }
 
 /// Whether the text has the form `20261121-040001`.
@@ -64,29 +77,18 @@ pub(super) fn is_time(text: &str) -> bool {
         && text.bytes().enumerate().all(|(i, b)| if i == 8 { b == b'-' } else { b.is_ascii_digit() })
 }
 
-/// The file names in UTF-8; others cannot be log files.
-pub(super) fn names(directory: &Path) -> Result<Vec<String>, LogError> {
-    let entries = match fs::read_dir(directory) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(e) => return Err(LogError::at("open", directory)(e)),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(LogError::at("getdents", directory))?;
-        found.extend(entry.file_name().into_string());
-    }
-    Ok(found)
-}
-
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     #[test]
     fn runs_and_rotated_files() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(runs(&dir.path().join("none")).unwrap(), []);
+        let logs = tempfile::tempdir().unwrap();
+        assert_eq!(runs(logs.path(), "web").unwrap(), []);
+        let dir = logs.path().join("web");
+        fs::create_dir(&dir).unwrap();
         for name in [
             "0.log",
             "9.log",
@@ -98,16 +100,15 @@ mod tests {
             "10.log.20261120-040001.tmp",
             "10.log.old",
         ] {
-            fs::write(dir.path().join(name), name).unwrap();
+            fs::write(dir.join(name), name).unwrap();
         }
-        let found: Vec<u32> = runs(dir.path()).unwrap().into_iter().map(|(n, _)| n).collect();
+        let found: Vec<u32> = runs(logs.path(), "web").unwrap().into_iter().map(|(n, _)| n).collect();
         assert_eq!(found, [10, 9, 0]);
-        let names: Vec<String> = chain(&dir.path().join("10.log"))
-            .unwrap()
-            .iter()
-            .map(|found| found.path.file_name().unwrap().to_string_lossy().into_owned())
-            .collect();
-        assert_eq!(names, ["10.log.20261121-040001", "10.log.20261121-040002", "10.log"]);
-        assert_eq!(chain(&dir.path().join("3.log")).unwrap(), []);
+        let names = |log: &str| -> Vec<String> {
+            let (_, found) = chain(&LogPath::new(logs.path(), format!("web/{log}"))).unwrap().unwrap();
+            found.iter().map(|found| found.name.to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(names("10.log"), ["10.log.20261121-040001", "10.log.20261121-040002", "10.log"]);
+        assert_eq!(names("3.log"), [""; 0]);
     }
 }

@@ -7,7 +7,7 @@ use nix::sys::inotify::AddWatchFlags;
 use tokio::sync::mpsc;
 
 use super::reader::Step;
-use super::{LogError, Piece, Reader, Request};
+use super::{LogError, LogPath, Piece, Reader, Request};
 use nodewarden_machine::inotify::Watch;
 
 /// The file is read again after this time even without a notification: `logForceCheckPeriod` of the kubelet.
@@ -20,21 +20,25 @@ const LINGER: Duration = Duration::from_millis(200);
 /// # Errors
 /// A call failed.
 pub async fn send(
-    path: &Path,
+    path: &LogPath,
     request: &Request,
     alive: Option<impl Fn() -> bool>,
     out: mpsc::Sender<Piece>,
 ) -> Result<(), LogError> {
-    let (owned, request) = (path.to_owned(), *request);
+    let (owned, request) = (path.clone(), *request);
+    let full = &path.full();
     // The watch is created before reading, so that no change is missed.
     let changes = match &alive {
-        Some(_) => Some(watch(path.parent().unwrap_or(Path::new("/")))?),
+        Some(_) => {
+            let path = path.clone();
+            Some(blocking(full, move || watch(&path)).await?)
+        }
         None => None,
     };
-    let mut reader = blocking(path, move || Reader::open(&owned, &request)).await?;
+    let mut reader = blocking(full, move || Reader::open(&owned, &request)).await?;
     let mut ending = false;
     loop {
-        let (back, pieces, step) = blocking(path, move || {
+        let (back, pieces, step) = blocking(full, move || {
             let mut pieces = Vec::new();
             let step = reader.read(&mut pieces)?;
             Ok((reader, pieces, step))
@@ -52,7 +56,7 @@ pub async fn send(
         let limit = if alive() { CHECK } else { LINGER };
         tokio::select! {
             changed = tokio::time::timeout(limit, changes.changed()) => match changed {
-                Ok(changed) => changed.map_err(LogError::at("read", path))?,
+                Ok(changed) => changed.map_err(LogError::at("read", full))?,
                 // No change after the container's end: read once more, then end.
                 Err(_) => ending = limit == LINGER,
             },
@@ -83,13 +87,16 @@ async fn blocking<T: Send + 'static>(
     tokio::task::spawn_blocking(work).await.map_err(LogError::at("read", path))?
 }
 
-/// Watches for files that are written, created, renamed or removed in a directory.
-fn watch(directory: &Path) -> Result<Watch, LogError> {
-    let watch = Watch::new().map_err(LogError::at("inotify_init1", directory))?;
+/// Watches for files that are written, created, renamed or removed in the log's directory. Must be called inside a tokio
+/// runtime.
+fn watch(path: &LogPath) -> Result<Watch, LogError> {
+    let directory = path.directory()?;
+    let full = path.full();
+    let watch = Watch::new().map_err(LogError::at("inotify_init1", &full))?;
     let kinds = AddWatchFlags::IN_MODIFY
         | AddWatchFlags::IN_CREATE
         | AddWatchFlags::IN_MOVE
         | AddWatchFlags::IN_DELETE;
-    watch.add(directory, kinds).map_err(LogError::at("inotify_add_watch", directory))?;
+    watch.add(&directory.held(), kinds).map_err(LogError::at("inotify_add_watch", &full))?;
     Ok(watch)
 }

@@ -2,6 +2,7 @@
 //!
 //! - [`Entry`]: one line of a log file.
 //! - [`Selection`]: which entries are shown, and how.
+//! - [`LogPath`]: where a log is; everything is opened without following links below the directory of all logs.
 //! - [`runs`]: which runs of a container have a log.
 //! - [`Reader`]: reads one run's log from the requested position, across rotated files.
 //! - [`send`]: the same as a stream that can follow new output.
@@ -13,6 +14,7 @@ mod entry;
 mod error;
 mod files;
 mod follow;
+mod place;
 mod reader;
 pub mod rotation;
 mod select;
@@ -24,6 +26,7 @@ pub use entry::{Entry, Stream};
 pub use error::LogError;
 pub use files::runs;
 pub use follow::send;
+pub use place::LogPath;
 pub use reader::{Reader, Request, Step};
 pub use select::{Piece, Selection};
 pub use tail::tail;

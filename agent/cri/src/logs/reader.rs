@@ -2,16 +2,16 @@
 
 use std::fs::File;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
 use memchr::memchr;
 
 use super::back::last_lines;
-use super::files::{Found, chain};
-use super::{Entry, LogError, Piece, Selection};
+use super::files::{Found, chain, identity};
+use super::place::LogDir;
+use super::{Entry, LogError, LogPath, Piece, Selection};
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
@@ -45,8 +45,8 @@ pub enum Step {
 /// Reads a log; its functions block.
 #[derive(Debug)]
 pub struct Reader {
-    /// Path of the newest file of the run's log.
-    path: PathBuf,
+    /// Place of the newest file of the run's log.
+    path: LogPath,
     /// The file being read; `None` until one exists.
     current: Option<Current>,
     selection: Selection,
@@ -69,10 +69,10 @@ impl Reader {
     ///
     /// # Errors
     /// An existing file cannot be read.
-    pub fn open(path: &Path, request: &Request) -> Result<Self, LogError> {
+    pub fn open(path: &LogPath, request: &Request) -> Result<Self, LogError> {
         let selection = Selection::new(request.since, request.timestamps, request.limit_bytes);
-        let mut this = Self { path: path.to_owned(), current: None, selection, rest: Vec::new() };
-        let mut files = chain(path)?;
+        let mut this = Self { path: path.clone(), current: None, selection, rest: Vec::new() };
+        let Some((directory, mut files)) = chain(path)? else { return Ok(this) };
         if let Some(since) = request.since {
             // The newest file is kept, because new output goes there.
             let since = SystemTime::from(since);
@@ -82,7 +82,7 @@ impl Reader {
         match request.tail {
             None => {
                 for found in &files {
-                    if this.enter(found)? {
+                    if this.enter(&directory, found)? {
                         break;
                     }
                 }
@@ -90,7 +90,7 @@ impl Reader {
             Some(wanted) => {
                 let mut missing = wanted;
                 for found in files.iter().rev() {
-                    if !this.enter(found)? {
+                    if !this.enter(&directory, found)? {
                         continue;
                     }
                     let Some(current) = &mut this.current else { continue };
@@ -189,22 +189,24 @@ impl Reader {
             self.rest.clear();
             return Ok(true);
         }
-        match std::fs::metadata(&self.path) {
-            Ok(m) if (m.dev(), m.ino()) != current.id => {
+        let directory = match self.path.directory() {
+            Err(error) if error.is_missing() => return Ok(false),
+            directory => directory?,
+        };
+        match directory.stat(self.path.name())? {
+            Some(newest) if identity(&newest) != current.id => {
                 // The runtime may have written to the old file since the last read.
                 current.left = true;
                 Ok(true)
             }
-            Ok(_) => Ok(false),
-            // Renamed, and the new file does not exist yet.
-            Err(e) if e.kind() == ErrorKind::NotFound => Ok(false),
-            Err(e) => Err(LogError::at("stat", &self.path)(e)),
+            // `None`: renamed, and the new file does not exist yet.
+            Some(_) | None => Ok(false),
         }
     }
 
     /// Goes to the next file. Returns whether there is one.
     fn advance(&mut self) -> Result<bool, LogError> {
-        let files = chain(&self.path)?;
+        let Some((directory, files)) = chain(&self.path)? else { return Ok(false) };
         let next = match &self.current {
             None => 0,
             // The file was removed or compressed: only the newest file is certainly newer.
@@ -214,7 +216,7 @@ impl Reader {
             },
         };
         for found in files.iter().skip(next) {
-            if self.enter(found)? {
+            if self.enter(&directory, found)? {
                 return Ok(true);
             }
         }
@@ -222,15 +224,10 @@ impl Reader {
     }
 
     /// Continues at the beginning of a file. `false` if it no longer exists.
-    fn enter(&mut self, found: &Found) -> Result<bool, LogError> {
-        let file = match File::open(&found.path) {
-            Ok(file) => file,
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(LogError::at("open", &found.path)(e)),
-        };
-        let m = file.metadata().map_err(LogError::at("stat", &found.path))?;
-        let (path, id) = (found.path.clone(), (m.dev(), m.ino()));
-        self.current = Some(Current { file, path, id, offset: 0, left: false });
+    fn enter(&mut self, directory: &LogDir, found: &Found) -> Result<bool, LogError> {
+        let Some((file, facts)) = directory.open(&found.name)? else { return Ok(false) };
+        let path = directory.path_of(&found.name);
+        self.current = Some(Current { file, path, id: identity(&facts), offset: 0, left: false });
         Ok(true)
     }
 }

@@ -5,19 +5,20 @@
 //! the limit are removed, oldest first. A process that reads `0.log` meanwhile continues in the renamed file.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, ErrorKind};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, BufReader, BufWriter};
+use std::os::unix::fs::PermissionsExt;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
-use nix::fcntl::{AT_FDCWD, RenameFlags, renameat2};
+use nix::errno::Errno;
 
-use super::LogError;
-use super::files::{is_time, names};
+use super::files::{is_time, written};
+use super::place::LogDir;
+use super::{LogError, LogPath};
 
 const COMPRESSED: &str = ".gz";
 const UNFINISHED: &str = ".tmp";
@@ -53,49 +54,49 @@ fn tidying(name: &str, names: &[String], max_files: u32) -> Tidying {
 /// Removes and compresses rotated files of the log at `path`. Blocks while compressing.
 ///
 /// # Errors
-/// The first failed call; the other files are processed nevertheless.
-pub fn tidy(path: &Path, max_files: u32) -> Result<(), LogError> {
-    let (directory, name) = (path.parent().unwrap_or(Path::new("/")), path.file_name().unwrap_or_default());
-    let tidying = tidying(&name.to_string_lossy(), &names(directory)?, max_files);
-    let removed = tidying.remove.iter().map(|name| {
-        let path = directory.join(name);
-        fs::remove_file(&path).or_else(absent).map_err(LogError::at("unlink", &path))
+/// The first failed call; the other files are processed nevertheless. A rotated file that is not a regular file fails to
+/// be compressed, and is removed when it is beyond the limit.
+pub fn tidy(path: &LogPath, max_files: u32) -> Result<(), LogError> {
+    let directory = match path.directory() {
+        Err(error) if error.is_missing() => return Ok(()),
+        directory => directory?,
+    };
+    let name = path.name().to_string_lossy();
+    let names = directory.names(|own| own.starts_with(&*name))?;
+    let tidying = tidying(&name, &names, max_files);
+    let removed = tidying.remove.iter().map(OsStr::new).map(|name| match directory.unlink(name) {
+        Ok(()) | Err(Errno::ENOENT) => Ok(()),
+        Err(errno) => Err(LogError::at("unlink", &directory.path_of(name))(errno)),
     });
-    let compressed = tidying.compress.iter().map(|name| {
-        let path = directory.join(name);
-        compress(&path).map_err(LogError::at("compress", &path))
-    });
+    let compressed = tidying.compress.iter().map(|name| compress(&directory, name));
     removed.chain(compressed).fold(Ok(()), Result::and)
 }
 
-fn absent(error: io::Error) -> io::Result<()> {
-    if error.kind() == ErrorKind::NotFound { Ok(()) } else { Err(error) }
-}
-
-/// Replaces `path` by `path.gz` with the same permissions and time. An incomplete file never has the final name.
-fn compress(path: &Path) -> io::Result<()> {
-    let to = |suffix: &str| PathBuf::from(format!("{}{suffix}", path.display()));
-    let (unfinished, compressed) = (to(UNFINISHED), to(COMPRESSED));
-    let source = File::open(path)?;
-    let facts = source.metadata()?;
-    let _ = fs::remove_file(&unfinished);
-    let result =
-        File::options().write(true).create_new(true).mode(0o600).open(&unfinished).and_then(|target| {
-            let mut encoder = GzEncoder::new(BufWriter::new(target), Compression::default());
-            io::copy(&mut BufReader::new(source), &mut encoder)?;
-            let target = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
-            target.set_permissions(fs::Permissions::from_mode(facts.mode()))?;
-            std::os::unix::fs::fchown(&target, Some(facts.uid()), Some(facts.gid()))?;
-            target.set_modified(facts.modified()?)?;
-            fs::rename(&unfinished, &compressed)
-        });
-    match result {
-        Ok(()) => fs::remove_file(path),
+/// Replaces the file `name` by `name.gz` with the same permissions and time. An incomplete file never has the final
+/// name. Does nothing if the file does not exist.
+fn compress(directory: &LogDir, name: &str) -> Result<(), LogError> {
+    let (unfinished, compressed) = (format!("{name}{UNFINISHED}"), format!("{name}{COMPRESSED}"));
+    let (unfinished, compressed) = (OsStr::new(&unfinished), OsStr::new(&compressed));
+    let Some((source, facts)) = directory.open(OsStr::new(name))? else { return Ok(()) };
+    let _ = directory.unlink(unfinished);
+    let result = directory.create(unfinished).and_then(|target| {
+        let mut encoder = GzEncoder::new(BufWriter::new(target), Compression::default());
+        io::copy(&mut BufReader::new(source), &mut encoder)?;
+        let target = encoder.finish()?.into_inner().map_err(io::IntoInnerError::into_error)?;
+        target.set_permissions(fs::Permissions::from_mode(facts.st_mode & 0o777))?;
+        std::os::unix::fs::fchown(&target, Some(facts.st_uid), Some(facts.st_gid))?;
+        target.set_modified(written(&facts))?;
+        directory.rename(unfinished, compressed, true)?;
+        Ok(())
+    });
+    let result = match result {
+        Ok(()) => directory.unlink(OsStr::new(name)).map_err(io::Error::from),
         Err(error) => {
-            let _ = fs::remove_file(&unfinished);
+            let _ = directory.unlink(unfinished);
             Err(error)
         }
-    }
+    };
+    result.map_err(LogError::at("compress", &directory.path_of(OsStr::new(name))))
 }
 
 /// Renames the log at `path`, adding the time. The runtime continues to write to the renamed file until it reopens the
@@ -103,9 +104,11 @@ fn compress(path: &Path) -> io::Result<()> {
 ///
 /// # Errors
 /// The file does not exist, or the log was already rotated in this second.
-pub fn move_away(path: &Path, now: Timestamp) -> Result<PathBuf, LogError> {
+pub fn move_away(path: &LogPath, now: Timestamp) -> Result<LogPath, LogError> {
     let time = Zoned::new(now, TimeZone::system()).strftime("%Y%m%d-%H%M%S").to_string();
-    let moved = PathBuf::from(format!("{}.{time}", path.display()));
+    let mut name = OsString::from(path.name());
+    name.push(format!(".{time}"));
+    let moved = path.beside(&name);
     rename(path, &moved)?;
     Ok(moved)
 }
@@ -114,14 +117,14 @@ pub fn move_away(path: &Path, now: Timestamp) -> Result<PathBuf, LogError> {
 ///
 /// # Errors
 /// Another file exists by now, or it cannot be renamed.
-pub fn move_back(moved: &Path, path: &Path) -> Result<(), LogError> {
+pub fn move_back(moved: &LogPath, path: &LogPath) -> Result<(), LogError> {
     rename(moved, path)
 }
 
-/// Renames without replacing an existing file.
-fn rename(from: &Path, to: &Path) -> Result<(), LogError> {
-    let renamed = renameat2(AT_FDCWD, from, AT_FDCWD, to, RenameFlags::RENAME_NOREPLACE);
-    renamed.map_err(LogError::at("rename", from))
+/// Renames in the same directory, without replacing an existing file.
+fn rename(from: &LogPath, to: &LogPath) -> Result<(), LogError> {
+    let renamed = from.directory()?.rename(from.name(), to.name(), false);
+    renamed.map_err(LogError::at("rename", &from.full()))
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! The end of a log.
 
-use std::path::Path;
-
 use super::reader::Step;
-use super::{LogError, Reader, Request};
+use super::{LogError, LogPath, Reader, Request};
 
 /// The last `lines` lines of a log, with both streams in order of writing, cut to the last `bytes` bytes. Empty if there
 /// is no log.
@@ -13,7 +11,7 @@ use super::{LogError, Reader, Request};
 ///
 /// # Errors
 /// A call failed.
-pub fn tail(path: &Path, lines: u64, bytes: usize) -> Result<Vec<u8>, LogError> {
+pub fn tail(path: &LogPath, lines: u64, bytes: usize) -> Result<Vec<u8>, LogError> {
     let mut reader = Reader::open(path, &Request { tail: Some(lines), ..Request::default() })?;
     let mut text: Vec<u8> = Vec::new();
     let mut pieces = Vec::new();

@@ -25,6 +25,10 @@ impl Log {
         self.dir.path().join("0.log")
     }
 
+    fn place(&self) -> LogPath {
+        LogPath::new(self.dir.path(), "0.log")
+    }
+
     fn append(&self, path: &Path, lines: &[&str]) {
         let mut file = OpenOptions::new().create(true).append(true).open(path).unwrap();
         for line in lines {
@@ -51,7 +55,7 @@ fn read(reader: &mut Reader) -> String {
 }
 
 fn open(log: &Log, tail: Option<u64>) -> Reader {
-    Reader::open(&log.path(), &Request { tail, ..Request::default() }).unwrap()
+    Reader::open(&log.place(), &Request { tail, ..Request::default() }).unwrap()
 }
 
 #[test]
@@ -130,7 +134,7 @@ fn old_files_are_not_read_for_since() {
     log.write(&["b"]);
     let since = jiff::Timestamp::now() - Duration::from_secs(60);
     let mut reader =
-        Reader::open(&log.path(), &Request { since: Some(since), ..Request::default() }).unwrap();
+        Reader::open(&log.place(), &Request { since: Some(since), ..Request::default() }).unwrap();
     // The lines themselves are old too.
     assert_eq!(read(&mut reader), "");
 }
@@ -138,14 +142,14 @@ fn old_files_are_not_read_for_since() {
 #[test]
 fn termination_messages() {
     let log = Log::new();
-    assert_eq!(tail(&log.path(), 80, 2048).unwrap(), b"");
+    assert_eq!(tail(&log.place(), 80, 2048).unwrap(), b"");
     let lines: Vec<String> = (0..200).map(|n| format!("line {n}")).collect();
     log.write(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     let expected: String = lines[120..].iter().map(|line| format!("{line}\n")).collect();
-    assert_eq!(tail(&log.path(), 80, 2048).unwrap(), expected.as_bytes());
-    assert_eq!(tail(&log.path(), 80, 11).unwrap(), b"8\nline 199\n");
+    assert_eq!(tail(&log.place(), 80, 2048).unwrap(), expected.as_bytes());
+    assert_eq!(tail(&log.place(), 80, 11).unwrap(), b"8\nline 199\n");
     log.write(&["x".repeat(5000).as_str()]);
-    assert_eq!(tail(&log.path(), 80, 2048).unwrap(), format!("{}\n", "x".repeat(2047)).as_bytes());
+    assert_eq!(tail(&log.place(), 80, 2048).unwrap(), format!("{}\n", "x".repeat(2047)).as_bytes());
 }
 
 #[tokio::test]
@@ -154,7 +158,7 @@ async fn followed_until_the_container_ends() {
     log.write(&["a"]);
     let alive = Arc::new(AtomicBool::new(true));
     let (out, mut pieces) = mpsc::channel(4);
-    let (path, seen) = (log.path(), alive.clone());
+    let (path, seen) = (log.place(), alive.clone());
     let task = tokio::spawn(async move {
         let alive = move || seen.load(Ordering::Relaxed);
         send(&path, &Request::default(), Some(alive), out).await
@@ -184,7 +188,7 @@ async fn sending_ends_when_the_receiver_is_dropped() {
     log.write(&["a"]);
     let (out, pieces) = mpsc::channel(1);
     drop(pieces);
-    let (path, request) = (log.path(), Request::default());
+    let (path, request) = (log.place(), Request::default());
     let sent = send(&path, &request, Some(|| true), out);
     tokio::time::timeout(Duration::from_secs(5), sent).await.unwrap().unwrap();
 }

@@ -77,7 +77,11 @@ async fn a_pod_from_its_start_to_its_removal() {
     assert_eq!((status.exit_code, status.reason.as_str()), (3, "Error"));
     let log = std::path::Path::new(&pod.log_directory).join("main/0.log");
     assert_eq!(status.log_path, log.to_string_lossy());
-    let text = String::from_utf8(logs::tail(&log, 80, 2048).unwrap()).unwrap();
+    let text = String::from_utf8(
+        logs::tail(&logs::LogPath::new(std::path::Path::new(&pod.log_directory), "main/0.log"), 80, 2048)
+            .unwrap(),
+    )
+    .unwrap();
     let mut lines: Vec<&str> = text.lines().collect();
     lines.sort_unstable();
     assert_eq!(lines, ["oops", "out"]);

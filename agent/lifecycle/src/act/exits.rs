@@ -1,5 +1,8 @@
 //! Containers that have ended: how, written into the record once each.
 
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use jiff::Timestamp;
@@ -9,6 +12,7 @@ use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::policy;
 use crate::state::{Inner, PodState};
 use nodewarden_cri::logs;
+use nodewarden_cri::logs::LogPath;
 use nodewarden_manifest::Pod;
 use nodewarden_model::OomVictim;
 use nodewarden_pods::paths::PodPaths;
@@ -60,7 +64,7 @@ fn message(pod: &Pod, seen: &ContainerSeen, paths: &PodPaths) -> String {
     let left = read_some(&file);
     let fall_back = policy::spec_of(pod, &seen.name).is_some_and(falls_back);
     if left.is_empty() && fall_back && seen.exit_code != 0 {
-        let log = paths.logs.join(PodPaths::log_name(&seen.name, seen.attempt));
+        let log = LogPath::new(&paths.logs, PodPaths::log_name(&seen.name, seen.attempt));
         return String::from_utf8_lossy(&logs::tail(&log, LOG_LINES, LOG_BYTES).unwrap_or_default())
             .into_owned();
     }
@@ -71,9 +75,13 @@ fn falls_back(container: &v1::Container) -> bool {
     container.termination_message_policy.as_deref() == Some("FallbackToLogsOnError")
 }
 
+/// The beginning of a regular file; empty for anything else. Neither follows a link nor waits for a FIFO's writer.
 fn read_some(path: &Path) -> String {
-    use std::io::Read;
-    let Ok(file) = std::fs::File::open(path) else { return String::new() };
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let Ok(file) = File::options().read(true).custom_flags(flags).open(path) else { return String::new() };
+    if !file.metadata().is_ok_and(|found| found.is_file()) {
+        return String::new();
+    }
     let mut bytes = Vec::new();
     // What cannot be read whole is shown as far as it was.
     let _ = file.take(LONGEST_MESSAGE).read_to_end(&mut bytes);
@@ -107,4 +115,24 @@ pub fn place_early_ooms(inner: &mut Inner) {
 
 fn note(inner: &mut Inner, name: &str, id: &str, victim: OomVictim) {
     inner.record.containers.entry(name.to_owned()).or_default().note_oom(id, victim);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn a_termination_message_is_read_from_a_regular_file_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let (file, link, fifo) = (dir.path().join("0"), dir.path().join("1"), dir.path().join("2"));
+        fs::write(&file, "x".repeat(5000)).unwrap();
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        nix::unistd::mkfifo(&fifo, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read_some(&file).len(), 4096);
+        for other in [link, fifo, dir.path().to_owned(), dir.path().join("3")] {
+            assert_eq!(read_some(&other), "", "{}", other.display());
+        }
+    }
 }

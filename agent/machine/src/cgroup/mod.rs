@@ -34,6 +34,6 @@ pub use group_path::join;
 pub use identity::identify;
 pub use layout::{Facts, Hierarchy, Layout, LayoutKind, MountFact};
 pub use machine::MachineReader;
-pub use membership::Membership;
+pub use membership::{Membership, parse_memberships};
 pub use reader::{Asked, GroupReader};
 pub use walk::{Walk, walk};

@@ -2,6 +2,8 @@
 
 pub mod daemons;
 pub mod gather;
+pub mod kernel_settings;
+pub mod system_cgroups;
 
 use std::collections::BTreeMap;
 

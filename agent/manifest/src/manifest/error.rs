@@ -35,6 +35,12 @@ pub enum ManifestFault {
         /// The parser's message.
         reason: String,
     },
+    /// When aliases make the file too large.
+    #[error("aliases (*name) expand the file to more than {limit} bytes")]
+    TooLarge {
+        /// What they may expand to.
+        limit: usize,
+    },
     /// When the object is of another kind than `v1/Pod`, `v1/PodList` or `v1/List`.
     #[error("apiVersion {api_version:?} and kind {kind:?} must be \"v1\" and \"Pod\", or a list of these")]
     Kind {

@@ -1,5 +1,6 @@
 //! Pods from the text of a manifest file: YAML or JSON, one document or many, pods or lists of pods.
 
+mod aliases;
 mod decode;
 mod error;
 mod locate;
@@ -14,6 +15,7 @@ use serde_json::Value;
 pub use error::{ManifestError, ManifestFault};
 
 use super::{Pod, Problem};
+use aliases::Room;
 use decode::{Mismatch, decode};
 use split::{Document, split};
 
@@ -23,12 +25,17 @@ const MAX_BYTES_PARSED: usize = 4 << 20;
 
 /// The pods of a file in order, unchanged: without a uid if the manifest has none. A document or item of a
 /// list that is not a valid pod is an error in its place and does not affect the others. Empty documents are
-/// skipped, as in the kubelet.
+/// skipped, as in the kubelet. Documents in which aliases expand to too much are refused before any of it is
+/// made.
 pub fn parse(text: &str) -> Vec<Result<Pod, ManifestError>> {
     let mut pods = Vec::new();
+    let mut room = Room::default();
     for (index, document) in split(text).into_iter().enumerate() {
         let error = |line, fault| ManifestError { document: index + 1, line, fault };
         match document {
+            Ok(document) if !room.has_for(&document) => {
+                pods.push(Err(error(document.line, ManifestFault::TooLarge { limit: aliases::LARGEST })));
+            }
             Ok(document) => {
                 let found = pods_of(&document).into_iter();
                 pods.extend(found.map(|pod| pod.map_err(|(line, fault)| error(line, fault))));

@@ -200,6 +200,30 @@ fn documents_that_would_need_all_memory_are_refused() {
     check(&format!("{{\"x\": {deep}"), &["document 1, line 1: brackets within brackets, more than 1000"]);
 }
 
+/// One list that many containers refer to: no alias is followed often, and nothing is nested.
+#[test]
+fn aliases_that_multiply_a_long_list_are_refused() {
+    let words = vec!["x"; 10_000].join(",");
+    let containers: String =
+        (0..10_000).map(|n| format!("  - {{name: c{n}, image: i, args: *big}}\n")).collect();
+    let text = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nx-big: &big [{words}]\nspec:\n  containers:\n{containers}"
+    );
+    let begun = std::time::Instant::now();
+    let refused = parsed(&format!("{}---\n{text}", pod("b")));
+    let limit = "document 2, line 6: aliases (*name) expand the file to more than 67108864 bytes";
+    assert_eq!(refused, ["b", limit]);
+    // Many documents with less each.
+    let containers: String = (0..20).map(|n| format!("  - {{name: c{n}, image: i, args: *big}}\n")).collect();
+    let part = format!(
+        "apiVersion: v1\nkind: Pod\nmetadata: {{name: a}}\nx-big: &big [{words}]\nspec:\n  containers:\n{containers}"
+    );
+    let several = parsed(&vec![part; 12].join("---\n"));
+    assert_eq!(several.iter().filter(|one| *one == "a").count(), 9, "{:?}", several.last());
+    assert!(several[11].ends_with("67108864 bytes"), "{several:?}");
+    assert!(begun.elapsed() < std::time::Duration::from_secs(60), "{:?}", begun.elapsed());
+}
+
 proptest::proptest! {
     #[test]
     fn nothing_panics(text in "([{}\\[\\]:,\"'&*|>%#\\- \na-z0]|---\n|<<: ){0,40}") {

@@ -6,7 +6,8 @@ use k8s_openapi::apimachinery::pkg::util::intstr::IntOrString;
 use super::labels::is_port_name;
 use super::report::Report;
 use crate::Pod;
-use crate::{resolve_port, signal};
+use crate::probe::exec_command;
+use crate::{Expander, TooLong, resolve_port, signal};
 
 pub(super) fn lifecycle(container: &Container, place: &str, pod: &Pod, report: &mut Report) {
     let Some(lifecycle) = &container.lifecycle else { return };
@@ -45,7 +46,8 @@ fn hook(hook: &LifecycleHandler, container: &Container, place: &str, pod: &Pod, 
     }
 }
 
-pub(super) fn probes(container: &Container, place: &str, report: &mut Report) {
+/// `commands` bounds the commands of all probes of the pod.
+pub(super) fn probes(container: &Container, place: &str, commands: &mut Expander, report: &mut Report) {
     for (field, probe) in [
         ("livenessProbe", &container.liveness_probe),
         ("readinessProbe", &container.readiness_probe),
@@ -54,6 +56,14 @@ pub(super) fn probes(container: &Container, place: &str, report: &mut Report) {
         let Some(probe) = probe else { continue };
         let place = format!("{place}.{field}");
         self::probe(probe, container, &place, report);
+        if let Some(exec) = &probe.exec
+            && let Err(TooLong { limit }) = exec_command(exec, container, commands)
+        {
+            let expected = format!(
+                "must have at most {limit} bytes after expansion, together with those of the pod's other probes"
+            );
+            report.add(format!("{place}.exec.command"), "", expected);
+        }
         let readiness = field == "readinessProbe";
         if let Some(threshold) = probe.success_threshold.filter(|threshold| !readiness && *threshold > 1) {
             report.add(format!("{place}.successThreshold"), threshold.to_string(), "must be 1");

@@ -20,7 +20,8 @@ mod spec;
 mod tests;
 mod volumes;
 
-use super::{Pod, Problem};
+use super::probe::MAX_COMMANDS;
+use super::{Expander, Pod, Problem};
 pub(super) use labels::is_qualified_name;
 use report::Report;
 
@@ -63,6 +64,7 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
     dns::problems(spec, &mut report);
     security::pod(spec, &mut report);
     volumes::problems(pod, &mut report);
+    let mut commands = Expander::new(MAX_COMMANDS);
     let of_pod = spec.restart_policy.as_deref().unwrap_or("Always");
     let kinds = pod.init_containers.iter().chain(&pod.containers).map(|container| container.kind);
     let init = spec.init_containers.as_deref().unwrap_or_default();
@@ -75,7 +77,7 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
         env::problems(container, &place, &mut report);
         volumes::mounts(container, &place, pod, &mut report);
         handlers::lifecycle(container, &place, pod, &mut report);
-        handlers::probes(container, &place, &mut report);
+        handlers::probes(container, &place, &mut commands, &mut report);
         if let Some(context) = &container.security_context {
             security::container(context, &place, &mut report);
         }

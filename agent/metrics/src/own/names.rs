@@ -18,6 +18,7 @@ const DEVICE: &[&str] = &["action", "device", "namespace", "pod", "uid"];
 const CONTAINER_STATE: &[&str] = &["container_state"];
 const CONTAINER_TYPE: &[&str] = &["container_type"];
 const CONTAINER_TYPE_CODE: &[&str] = &["code", "container_type"];
+const RESOURCE_UNIT: &[&str] = &["resource", "unit"];
 const RESOURCE_NAME: &[&str] = &["resource_name"];
 const PROBE: &[&str] = &["container", "namespace", "pod", "probe_type"];
 const PROBE_UID: &[&str] = &["container", "namespace", "pod", "probe_type", "uid"];
@@ -65,6 +66,8 @@ families! {
         LimitCorrections: Counter "nodewarden_limit_corrections_total" NONE "Limits that differed from their desired values and were corrected.";
         HierarchyProblems: Gauge "nodewarden_hierarchy_problems" NONE "Number of current problems of the cgroup hierarchy. nodewarden status lists them.";
         LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "Time of the last full comparison of all limits with their desired values, in seconds since 1970.";
+        NodeCapacity: Gauge "nodewarden_node_capacity" RESOURCE_UNIT "Capacity of the node in mode manage, by resource and unit (core, byte or integer).";
+        NodeAllocatable: Gauge "nodewarden_node_allocatable" RESOURCE_UNIT "What pods can have of the node in mode manage: capacity less reservations and hard eviction thresholds, by resource and unit (core, byte or integer).";
         CgroupManager: Histogram "kubelet_cgroup_manager_duration_seconds" OPERATION "Duration in seconds for cgroup manager operations: create, update or destroy.";
 
         Pods: Gauge "nodewarden_pods" PHASE "Managed pods by phase: Pending, Running, Succeeded or Failed.";

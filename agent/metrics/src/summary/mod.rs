@@ -19,7 +19,9 @@ use types::{
 };
 
 use super::rows::{Names, current, succeeds};
-use nodewarden_model::{GroupView, Identity, Interface, Machine, Pressure, PressureLine, Snapshot, Usage};
+use nodewarden_model::{
+    GroupView, Identity, Interface, Machine, Pressure, PressureLine, Snapshot, SystemCgroups, Usage,
+};
 
 /// The kubelet's `defaultNetworkInterfaceName`.
 const DEFAULT_INTERFACE: &str = "eth0";
@@ -27,8 +29,9 @@ const DEFAULT_INTERFACE: &str = "eth0";
 /// cAdvisor's `isIgnoredDevice`: prefixes of interfaces that do not count as the node's network.
 const IGNORED_INTERFACES: [&str; 4] = ["lo", "veth", "docker", "nerdctl"];
 
-/// The response for `snapshot`; CPU rates are computed relative to the earlier reading `before`.
-pub fn summary(snapshot: &Snapshot, before: &Readings) -> Summary {
+/// The response for `snapshot`; CPU rates are computed relative to the earlier reading `before`. `system` are the cgroups of
+/// the node's own processes.
+pub fn summary(snapshot: &Snapshot, before: &Readings, system: &SystemCgroups) -> Summary {
     let now = Readings::of(snapshot);
     let groups: Vec<_> = current(&snapshot.groups).into_iter().filter(|g| g.removed.is_none()).collect();
     let rate = |group: &GroupView| before.group_rate(&now, &group.path);
@@ -37,7 +40,7 @@ pub fn summary(snapshot: &Snapshot, before: &Readings) -> Summary {
             &snapshot.machine,
             snapshot.time,
             before.node_rate(&now),
-            system_containers(&groups, &rate),
+            system_containers(&groups, system, &rate),
         ),
         pods: pods(&groups, &rate),
     }
@@ -97,20 +100,24 @@ fn node(
     }
 }
 
-/// `pods` is the kubepods level; `kubelet` and `runtime` are found by systemd unit, if exactly one exists.
-fn system_containers(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<ContainerStats> {
-    let units = |names: &[&str]| {
-        let mut found = groups.iter().filter(|g| {
-            *g.identity == Identity::Other && names.contains(&g.path.rsplit('/').next().unwrap_or_default())
-        });
-        found.next().filter(|_| found.next().is_none())
+/// `pods` is the level above all pods; the others are where their processes are (kubelet `GetCgroupStats` of
+/// `nodeConfig.KubeletCgroupsName`, `RuntimeCgroupsName` and `SystemCgroupsName`). One that is not known, or has no
+/// cgroup of its own, is left out.
+fn system_containers(groups: &[&GroupView], system: &SystemCgroups, rate: &Rate<'_>) -> Vec<ContainerStats> {
+    let at = |path: &Option<String>| {
+        let path = path.as_deref()?;
+        groups.iter().find(|group| &*group.path == path && *group.identity != Identity::Root)
     };
     let pods = groups.iter().find(|g| *g.identity == Identity::Kubepods);
-    let runtimes = ["containerd.service", "crio.service", "docker.service"];
-    [("kubelet", units(&["kubelet.service"])), ("runtime", units(&runtimes)), ("pods", pods)]
-        .into_iter()
-        .filter_map(|(name, group)| Some(container(name, group?, rate(group?))))
-        .collect()
+    [
+        ("kubelet", at(&system.kubelet)),
+        ("runtime", at(&system.runtime)),
+        ("misc", at(&system.misc)),
+        ("pods", pods),
+    ]
+    .into_iter()
+    .filter_map(|(name, group)| Some(container(name, group?, rate(group?))))
+    .collect()
 }
 
 fn pods(groups: &[&GroupView], rate: &Rate<'_>) -> Vec<PodStats> {

@@ -7,7 +7,7 @@ use super::*;
 use crate::fixture;
 
 fn shown(snapshot: &Snapshot, before: &Readings) -> Value {
-    serde_json::to_value(summary(snapshot, before)).unwrap()
+    serde_json::to_value(summary(snapshot, before, &fixture::system_cgroups())).unwrap()
 }
 
 #[test]
@@ -40,6 +40,34 @@ fn node_pods_and_containers_are_shown() {
         containers[0]["cpu"]["psi"]["some"],
         json!({"total": 2_050_000_000u64, "avg10": 0.5, "avg60": 0.25, "avg300": 0.1})
     );
+}
+
+/// As on a host with Docker beside containerd, where names of units say nothing.
+#[test]
+fn system_containers_are_where_their_processes_are() {
+    let mut snapshot = fixture::snapshot(1);
+    let at = snapshot.groups.iter().position(|g| &*g.path == "/system.slice/containerd.service").unwrap();
+    for path in ["/system.slice/docker.service", "/runtime", "/other", "/system.slice/kubelet.service/agent"]
+    {
+        let mut group = snapshot.groups[at].clone();
+        group.path = Arc::from(path);
+        snapshot.groups.push(group);
+    }
+    let path = |path: &str| Some(path.to_owned());
+    let names = |system: &SystemCgroups| -> Vec<String> {
+        let answer = summary(&snapshot, &Readings::default(), system);
+        answer.node.system_containers.into_iter().map(|own| own.name).collect()
+    };
+    let system = SystemCgroups {
+        kubelet: path("/system.slice/kubelet.service/agent"),
+        runtime: path("/runtime"),
+        misc: path("/other"),
+    };
+    assert_eq!(names(&system), ["kubelet", "runtime", "misc", "pods"]);
+    assert_eq!(names(&SystemCgroups::default()), ["pods"], "nothing is guessed");
+    // The root is no cgroup of its own, and one that is gone has no figures.
+    let system = SystemCgroups { kubelet: path("/"), runtime: path("/gone"), misc: None };
+    assert_eq!(names(&system), ["pods"]);
 }
 
 #[test]
@@ -97,7 +125,8 @@ fn removed_and_replaced_containers_are_not_shown() {
 
 #[test]
 fn only_cpu_memory_and_swap_are_shown_on_request() {
-    let answer = summary(&fixture::snapshot(1), &Readings::default()).only_cpu_and_memory();
+    let answer = summary(&fixture::snapshot(1), &Readings::default(), &fixture::system_cgroups())
+        .only_cpu_and_memory();
     let answer = serde_json::to_value(answer).unwrap();
     let keys: Vec<_> = answer["node"].as_object().unwrap().keys().collect();
     assert_eq!(keys, ["cpu", "memory", "nodeName", "startTime", "swap", "systemContainers"]);

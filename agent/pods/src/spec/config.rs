@@ -67,6 +67,8 @@ fn configured(
         None => cri::Signal::RuntimeDefault.into(),
         Some(name) => signal(name).ok_or_else(|| SpecError::Signal { signal: name.to_owned() })?,
     };
+    let command = environment.expand_all("command", container.command.as_ref())?;
+    let args = environment.expand_all("args", container.args.as_ref())?;
     let config = cri::ContainerConfig {
         metadata: Some(cri::ContainerMetadata { name: name.to_owned(), attempt }),
         image: Some(cri::ImageSpec {
@@ -74,8 +76,8 @@ fn configured(
             user_specified_image: container.image.clone().unwrap_or_default(),
             ..Default::default()
         }),
-        command: environment.expand_all(container.command.as_ref()),
-        args: environment.expand_all(container.args.as_ref()),
+        command,
+        args,
         working_dir: container.working_dir.clone().unwrap_or_default(),
         envs: environment
             .into_pairs()

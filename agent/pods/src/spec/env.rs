@@ -1,6 +1,6 @@
 //! A container's environment (kubelet `makeEnvironmentVariables`), and the texts that refer to it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
 
 use k8s_openapi::api::core::v1::{self, EnvVarSource};
@@ -9,12 +9,17 @@ use super::field::field;
 use super::{Host, SpecError};
 use crate::fields::FieldError;
 use crate::fields::resource_value;
-use nodewarden_manifest::Pod;
-use nodewarden_manifest::expand;
+use nodewarden_manifest::{Expander, MAX_EXPANDED, Pod, TooLong};
 
 /// Variables in the manifest's order; of two with one name the later value counts.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Environment(Vec<(String, String)>);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Environment {
+    all: Vec<(String, String)>,
+    /// The place of each name in `all`.
+    places: HashMap<String, usize>,
+    /// Bounds the variables and everything that is expanded with them.
+    expander: Expander,
+}
 
 impl Environment {
     pub(super) fn of(
@@ -23,15 +28,25 @@ impl Environment {
         ips: &[IpAddr],
         host: &Host,
     ) -> Result<Self, SpecError> {
-        let mut all = Self::default();
+        let expander = Expander::new(MAX_EXPANDED);
+        let mut all = Self { all: Vec::new(), places: HashMap::new(), expander };
+        let too_long = |name: &str| {
+            let name = name.to_owned();
+            move |source: TooLong| SpecError::EnvTooLong { name, source }
+        };
         for variable in container.env.iter().flatten() {
             let text = variable.value.as_deref().unwrap_or_default();
+            all.expander.count(&variable.name).map_err(too_long(&variable.name))?;
             let value = match &variable.value_from {
-                Some(source) if text.is_empty() => all
-                    .sourced(source, pod, container, ips, host)
-                    .map_err(|source| SpecError::Env { name: variable.name.clone(), source })?,
+                Some(source) if text.is_empty() => {
+                    let value = all
+                        .sourced(source, pod, container, ips, host)
+                        .map_err(|source| SpecError::Env { name: variable.name.clone(), source })?;
+                    all.expander.count(&value).map_err(too_long(&variable.name))?;
+                    value
+                }
                 // Only variables defined earlier are known.
-                _ => all.expand(text),
+                _ => all.expand(text).map_err(too_long(&variable.name))?,
             };
             all.set(&variable.name, value);
         }
@@ -56,9 +71,12 @@ impl Environment {
     }
 
     fn set(&mut self, name: &str, value: String) {
-        match self.0.iter_mut().find(|(known, _)| known == name) {
-            Some((_, known)) => *known = value,
-            None => self.0.push((name.to_owned(), value)),
+        match self.places.get(name) {
+            Some(place) => self.all[*place].1 = value,
+            None => {
+                self.places.insert(name.to_owned(), self.all.len());
+                self.all.push((name.to_owned(), value));
+            }
         }
     }
 
@@ -66,24 +84,35 @@ impl Environment {
     pub(super) fn add_before(&mut self, more: &BTreeMap<String, String>) {
         let new = more.iter().filter(|(name, _)| self.get(name).is_none());
         let new: Vec<_> = new.map(|(name, value)| (name.clone(), value.clone())).collect();
-        self.0.splice(0..0, new);
+        self.all.splice(0..0, new);
+        self.places = self.all.iter().enumerate().map(|(place, (name, _))| (name.clone(), place)).collect();
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.0.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+        self.places.get(name).map(|place| self.all[*place].1.as_str())
     }
 
     /// A text with its references put in.
-    pub(super) fn expand(&self, text: &str) -> String {
-        expand(text, |name| self.get(name).map(str::to_owned))
+    fn expand(&mut self, text: &str) -> Result<String, TooLong> {
+        let Self { all, places, expander } = self;
+        expander.expand(text, |name| places.get(name).map(|place| all[*place].1.as_str()))
     }
 
-    pub(super) fn expand_all(&self, texts: Option<&Vec<String>>) -> Vec<String> {
-        texts.into_iter().flatten().map(|text| self.expand(text)).collect()
+    /// The texts of the field of that name, with their references put in.
+    ///
+    /// # Errors
+    /// With the variables they have too many bytes.
+    pub(super) fn expand_all(
+        &mut self,
+        field: &'static str,
+        texts: Option<&Vec<String>>,
+    ) -> Result<Vec<String>, SpecError> {
+        let texts = texts.into_iter().flatten().map(|text| self.expand(text));
+        texts.collect::<Result<_, _>>().map_err(|source| SpecError::CommandTooLong { field, source })
     }
 
     pub(super) fn into_pairs(self) -> Vec<(String, String)> {
-        self.0
+        self.all
     }
 }
 

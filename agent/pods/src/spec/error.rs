@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use crate::fields::FieldError;
 use crate::volume::VolumeError;
+use nodewarden_manifest::TooLong;
 use nodewarden_model::WaitingReason;
 
 /// A field of the manifest that cannot be honoured on this node; [`Self::reason`] is the kubelet's reason in the status.
@@ -82,6 +83,30 @@ pub enum SpecError {
         name: String,
         /// Why its reference has no value.
         source: FieldError,
+    },
+    /// The environment variables are too long together.
+    #[error("env {name}: the variables have {source}")]
+    EnvTooLong {
+        /// The variable with which they become too long.
+        name: String,
+        /// What they may have.
+        source: TooLong,
+    },
+    /// The command or its arguments are too long, together with the environment variables.
+    #[error("{field}: together with the variables it has {source}")]
+    CommandTooLong {
+        /// `command` or `args`.
+        field: &'static str,
+        /// What they may have.
+        source: TooLong,
+    },
+    /// A `subPathExpr` is longer than any path.
+    #[error("subPathExpr {expression:?}: {source}")]
+    SubPathTooLong {
+        /// The whole `subPathExpr`.
+        expression: String,
+        /// What it may have.
+        source: TooLong,
     },
     /// A `volumeMounts` entry names a volume that the pod does not have.
     #[error("cannot find volume {volume:?} to mount into container {container:?}")]

@@ -11,9 +11,11 @@ use super::error::RecursiveReadOnlyFault;
 use super::hosts::HOSTS;
 use super::labels::termination_message_path;
 use super::{Host, SpecError};
-use nodewarden_manifest::Pod;
-use nodewarden_manifest::expand;
 use nodewarden_manifest::volume_source::Source;
+use nodewarden_manifest::{Expander, Pod};
+
+/// PATH_MAX: no path is longer.
+const LONGEST_PATH: usize = 4096;
 
 /// The `subPath` of a volume that is mounted instead of the whole volume.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -105,16 +107,17 @@ fn sub_path(mount: &VolumeMount, environment: &Environment) -> Result<Option<Str
     let set = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
     let Some(expression) = set(&mount.sub_path_expr) else { return Ok(set(&mount.sub_path)) };
     let missing = std::cell::RefCell::new(None);
-    let path = expand(&expression, |name| {
-        let value = environment.get(name).map(str::to_owned);
+    let path = Expander::new(LONGEST_PATH).expand(&expression, |name| {
+        let value = environment.get(name);
         if value.is_none() {
             missing.borrow_mut().get_or_insert_with(|| name.to_owned());
         }
         value
     });
-    match missing.into_inner() {
-        Some(name) => Err(SpecError::SubPathVariable { name, expression }),
-        None => Ok(Some(path).filter(|path| !path.is_empty())),
+    match (missing.into_inner(), path) {
+        (Some(name), _) => Err(SpecError::SubPathVariable { name, expression }),
+        (None, Ok(path)) => Ok(Some(path).filter(|path| !path.is_empty())),
+        (None, Err(source)) => Err(SpecError::SubPathTooLong { expression, source }),
     }
 }
 

@@ -40,3 +40,22 @@ async fn a_subscriber_that_waits_is_woken_and_one_that_is_dropped_is_forgotten()
     cache.set(view("b", PodPhase::Running));
     assert!(cache.0.lock().subscribers.is_empty());
 }
+
+#[test]
+fn pods_that_wait_are_shown_and_have_no_other_part() {
+    let cache = PodStatusCache::default();
+    cache.set(view("a", PodPhase::Running));
+    let waiting = |uid: &str| {
+        let message = "pod a of the same name is still being ended".into();
+        Arc::new(PodView { message, ..view(uid, PodPhase::Pending) })
+    };
+    cache.set_waiting(vec![waiting("b"), waiting("a")]);
+    assert_eq!(cache.pods().len(), 1);
+    let shown: Vec<_> =
+        cache.shown().iter().map(|view| (view.pod.uid.clone(), view.message.clone())).collect();
+    let own = "pod a of the same name is still being ended";
+    let mentioned = format!("pod default/a of /m waits: {own}");
+    assert_eq!(shown, [("a".into(), mentioned), ("b".into(), own.into())]);
+    cache.set_waiting(Vec::new());
+    assert_eq!(cache.shown(), cache.pods());
+}

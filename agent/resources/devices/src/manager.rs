@@ -12,13 +12,14 @@ use nodewarden_model::{DevicesPerNuma, Health};
 use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_storage::write_behind::WriteBehind;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::watch;
 
 use crate::allocations::DeviceAllocations;
 use crate::checkpoint::CheckpointFile;
 use crate::injection::injection_of;
-use crate::plugin::{Plugin, PluginServer};
+use crate::plugin::{self, Plugin, PluginServer};
 use crate::{Allocation, DeviceHealth};
+use plugin_events::Reported;
 
 /// An event about devices, for the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,8 +82,8 @@ pub(super) struct State {
     pub(super) recovering: bool,
     /// Why no plugin can register; `None` if they can.
     pub(super) closed: Option<String>,
-    /// Problems of lists that were reported already.
-    reported: BTreeSet<String>,
+    /// Problems of lists that were reported already, by resource.
+    reported: BTreeMap<String, Reported>,
 }
 
 /// The servers for plugins and the task that handles their events. Dropping it ends them.
@@ -129,7 +130,7 @@ impl Devices {
             suspects: BTreeSet::new(),
             recovering,
             closed: None,
-            reported: BTreeSet::new(),
+            reported: BTreeMap::new(),
         };
         let devices = Self(Arc::new_cyclic(|inner: &std::sync::Weak<Inner>| {
             let own = inner.clone();
@@ -146,7 +147,7 @@ impl Devices {
             });
             Inner { state: Mutex::new(state), saver, events, changed: watch::Sender::new(0) }
         }));
-        let (plugin_events, incoming) = mpsc::unbounded_channel();
+        let (plugin_events, incoming) = plugin::channel();
         let plugins = match PluginServer::start(settings, plugin_events).await {
             Ok(plugins) => Some(plugins),
             Err(error) => {

@@ -7,6 +7,7 @@ use nodewarden_config::Problem;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::cgroup::control::NameError;
 use nodewarden_machine::node::gather::GatherError;
+use nodewarden_machine::node::kernel_settings::KernelSettingError;
 use nodewarden_storage::state_file::StateFileError;
 
 /// The hierarchy manager cannot be started.
@@ -26,6 +27,14 @@ pub enum HierarchyError {
     Refused {
         /// What is not supported.
         problems: Vec<Problem>,
+    },
+    /// The kernel is not set as a kubelet wants it, or cannot be.
+    #[error("protectKernelDefaults is {protect}:{}", problems.iter().map(|p| format!("\n  {p}")).collect::<String>())]
+    KernelSettings {
+        /// Value of the setting: true checks, false sets.
+        protect: bool,
+        /// Every kernel setting that differs, or cannot be read or written.
+        problems: Vec<KernelSettingError>,
     },
     /// A setting is not a valid cgroup name.
     #[error("{field}: {value}: {source}")]

@@ -13,6 +13,7 @@ mod containers;
 mod decide;
 mod desired;
 mod destroyer;
+mod enforcement;
 mod entry;
 mod error;
 #[cfg(test)]
@@ -20,6 +21,7 @@ mod fixture;
 mod machine;
 mod manager;
 mod node_cgroups;
+mod node_resources;
 mod owned;
 mod plan;
 mod problems;

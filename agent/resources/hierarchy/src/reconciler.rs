@@ -29,6 +29,7 @@ use tracing::{info, warn};
 use super::containers::Namer;
 use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::Destroyer;
+use super::enforcement::{Enforced, Enforcement, EnforcementResult};
 use super::entry::only;
 use super::manager::ThrottleTargets;
 use super::owned::{Entry, Owned};
@@ -120,6 +121,8 @@ pub struct Reconciler {
     /// lowest CPU share until those are gone.
     held: BTreeSet<String>,
     foreign: BTreeSet<String>,
+    /// What was reported of the limits that enforce node allocatable.
+    enforcement: Enforcement,
     pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,
     reconciled: Option<SystemTime>,
     status: Arc<Mutex<HierarchyStatus>>,
@@ -148,6 +151,7 @@ impl Reconciler {
             failed: BTreeMap::new(),
             held: BTreeSet::new(),
             foreign: BTreeSet::new(),
+            enforcement: Enforcement::default(),
             pod_cgroups: watch::Sender::default(),
             reconciled: None,
             status: Arc::default(),
@@ -256,6 +260,7 @@ impl Reconciler {
         limits.retain(|path, _| !unreadable.contains(path));
         self.existing.extend(found.keys().cloned().chain(unreadable));
         let mut published = Instant::now();
+        let mut held_back = BTreeSet::new();
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
             // A level computed without some of its pods is too small for them.
@@ -264,6 +269,7 @@ impl Reconciler {
             match step {
                 Step::Create { .. } if new_pod && !may_make => {}
                 Step::Set { path, limits, pass: pass @ Pass::Shrink } if unsure => {
+                    held_back.insert(path.clone());
                     // An override does not depend on the pods.
                     let over = self.override_of(&path);
                     let limits = only(&limits, |limit| over.holds(limit));
@@ -279,6 +285,7 @@ impl Reconciler {
                 published = Instant::now();
             }
         }
+        self.report_enforcement(&wanted, &held_back);
         self.earlier = Arc::default();
         self.versions = wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
@@ -291,6 +298,30 @@ impl Reconciler {
             self.sync_records();
         }
         self.publish_status(destroyer);
+    }
+
+    /// Reports whether the limits that enforce node allocatable are set. Nothing is said of limits that are held back.
+    fn report_enforcement(&mut self, wanted: &Wanted, held_back: &BTreeSet<String>) {
+        let manager = &self.setup.manager;
+        for cgroup in Enforced::of(&self.setup.settings) {
+            let path = match &cgroup {
+                Enforced::Pods => Ok(manager.path(&self.setup.levels.kubepods)),
+                Enforced::Reserved(_, name) => {
+                    nodewarden_qos::reserved::name(name, manager.kind()).map(|name| manager.path(&name))
+                }
+            };
+            // A name that is none has been refused at the start.
+            let Ok(path) = path else { continue };
+            let problem = self.problems.about(&path);
+            let result = match (problem.is_empty(), wanted.limits.contains_key(&path)) {
+                (false, _) => EnforcementResult::Failed(problem),
+                (true, true) if !held_back.contains(&path) => EnforcementResult::Done,
+                (true, _) => continue,
+            };
+            if let Some((reason, message)) = self.enforcement.report(&cgroup, &path, result) {
+                self.node_event(reason, message);
+            }
+        }
     }
 
     /// Records new pod cgroups before they are created. Returns false if that fails: then they are not

@@ -18,6 +18,7 @@ use nodewarden_cri::Client;
 use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
 use nodewarden_machine::cgroup::{Layout, LayoutKind};
 use nodewarden_machine::node::gather::Sources;
+use nodewarden_machine::node::kernel_settings::{KernelSetting, KernelSettings};
 use nodewarden_model::Detail;
 use nodewarden_qos::{HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
@@ -68,6 +69,12 @@ pub fn prepare(
     if !problems.is_empty() {
         return Err(HierarchyError::Refused { problems });
     }
+    for set in kernel_settings(settings, &KernelSettings::default())? {
+        let message = format!("{} from {} to {}", set.name, set.found, set.wanted);
+        info!("kernel setting changed: {message}");
+        let detail = Detail::Hierarchy { reason: "KernelSettingChanged".into(), message };
+        journal.append(Timestamp::now(), "", None, detail);
+    }
     let (kind, driver_from) = driver_kind(settings, config.runtime_endpoint.as_ref(), runtime);
     let layout = Arc::new(layout.clone());
     let manager = Arc::new(Manager::new(driver(kind, driver_from, &layout)?, layout.clone()));
@@ -113,6 +120,38 @@ pub fn prepare(
         reconciler.made(&kubepods);
     }
     Ok(Prepared { driver: kind, kubepods, facts, reconciler, reconcile: config.reconcile })
+}
+
+/// Checks or sets the kernel settings that a kubelet wants, as `protectKernelDefaults` says. Returns those that were set.
+///
+/// A kubelet sets them when the key is absent. This agent does so only when asked: what it changes in the machine, it
+/// leaves as it was when it ends, and these settings outlive it.
+///
+/// # Errors
+/// With true, a setting differs; with false, one cannot be set.
+fn kernel_settings(
+    settings: &NodeSettings,
+    kernel: &KernelSettings,
+) -> Result<Vec<KernelSetting>, HierarchyError> {
+    let refused = |protect| move |problems| HierarchyError::KernelSettings { protect, problems };
+    match settings.protect_kernel_defaults {
+        Some(true) => kernel.check().map(|()| Vec::new()).map_err(refused(true)),
+        Some(false) => kernel.set().map_err(refused(false)),
+        None => {
+            let (differences, _) = kernel.differences();
+            if !differences.is_empty() {
+                let shown: Vec<_> = differences
+                    .iter()
+                    .map(|own| format!("{} = {} (is {})", own.name, own.wanted, own.found))
+                    .collect();
+                info!(
+                    "a kubelet would set {}; protectKernelDefaults: false does that here too",
+                    shown.join(", ")
+                );
+            }
+            Ok(Vec::new())
+        }
+    }
 }
 
 /// The driver that the runtime reports (KEP-4033), else the configured one, and where it comes from.
@@ -175,4 +214,46 @@ fn reserved_exist(settings: &NodeSettings, manager: &Manager) -> Result<(), Hier
         must_exist(manager, field, value, &manager.path(&name), hint)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Writes into a tree of its own: the machine's settings stay as they are.
+    #[test]
+    fn kernel_settings_are_checked_set_or_left_alone() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |name: &str, value: &str| {
+            let path = root.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, value).unwrap();
+        };
+        let read = || std::fs::read_to_string(root.path().join("vm/overcommit_memory")).unwrap();
+        for (name, value) in [
+            ("vm/overcommit_memory", "0"),
+            ("vm/panic_on_oom", "0"),
+            ("kernel/panic", "10"),
+            ("kernel/panic_on_oops", "1"),
+            ("kernel/keys/root_maxkeys", "1000000"),
+            ("kernel/keys/root_maxbytes", "25000000"),
+        ] {
+            write(name, value);
+        }
+        let kernel = KernelSettings::below(root.path());
+        let protect =
+            |protect_kernel_defaults| NodeSettings { protect_kernel_defaults, ..NodeSettings::default() };
+        assert_eq!(kernel_settings(&protect(None), &kernel).unwrap(), []);
+        assert_eq!(read(), "0");
+        let refused = kernel_settings(&protect(Some(true)), &kernel).unwrap_err().to_string();
+        assert_eq!(
+            refused,
+            "protectKernelDefaults is true:\n  invalid kernel flag: vm/overcommit_memory, expected value: 1, actual \
+             value: 0"
+        );
+        assert_eq!(read(), "0");
+        assert_eq!(kernel_settings(&protect(Some(false)), &kernel).unwrap().len(), 1);
+        assert_eq!(read(), "1");
+        assert_eq!(kernel_settings(&protect(Some(true)), &kernel).unwrap(), []);
+    }
 }

@@ -12,7 +12,7 @@ fn answers(kubernetes: bool) -> [ListPodsResponse; 2] {
     let probes = node.probes();
     [(); 2].map(|()| ListPodsResponse {
         mode: "manage".into(),
-        ..pods::list(&node.pods(), &node.snapshot(), &probes, &request)
+        ..pods::list(&node.pods(), &node.snapshot(), &probes, Some("containerd"), &request)
     })
 }
 

@@ -67,9 +67,9 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
 }
 
 /// The pod as Kubernetes JSON.
-pub fn kubernetes(view: &PodView, node: &str) -> String {
+pub fn kubernetes(view: &PodView, node: &str, runtime: Option<&str>) -> String {
     // Serializing fails only for maps with non-string keys, and a pod has none.
-    serde_json::to_string(&kubernetes::pod(view, node)).unwrap_or_default()
+    serde_json::to_string(&kubernetes::pod(view, node, runtime)).unwrap_or_default()
 }
 
 fn container(view: &ContainerView, declared: &Container, used: &Used<'_>) -> proto::Container {

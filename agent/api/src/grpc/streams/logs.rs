@@ -1,6 +1,6 @@
 //! Finds the log of a container's run and sends it to the client.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use nodewarden_proto::nodewarden::v1 as proto;
@@ -13,7 +13,7 @@ use tonic::Status;
 use super::super::time;
 use super::{choose, stopping};
 use nodewarden_cri::logs;
-use nodewarden_cri::logs::{Piece, Request};
+use nodewarden_cri::logs::{LogPath, Piece, Request};
 use nodewarden_model::{AgentState, ContainerState, ContainerView};
 use nodewarden_pods::paths::PodPaths;
 
@@ -37,8 +37,8 @@ pub fn stream(
     };
     let pod = choose::pod(&state.pods(), &request.pod)?;
     let (container, chosen) = choose::container(&pod, &request.container)?;
-    let directory = PodPaths::new(Path::new(""), logs_dir, &pod.pod).log_dir(&container.name);
-    let runs = logs::runs(&directory).map_err(|e| Status::internal(e.to_string()))?;
+    let pod_logs = PodPaths::new(Path::new(""), logs_dir, &pod.pod).logs;
+    let runs = logs::runs(&pod_logs, &container.name).map_err(|e| Status::internal(e.to_string()))?;
     let path = run(runs, request.previous, container, &choose::full_name(&pod))?;
 
     let wanted = Request {
@@ -90,11 +90,11 @@ async fn forward(mut pieces: mpsc::Receiver<Piece>, answers: &mpsc::Sender<Answe
 
 /// The log of the newest run, or of the previous one. The messages are the kubelet's (`validateContainerLogStatus`).
 fn run(
-    runs: Vec<(u32, PathBuf)>,
+    runs: Vec<(u32, LogPath)>,
     previous: bool,
     container: &ContainerView,
     pod: &str,
-) -> Result<PathBuf, Status> {
+) -> Result<LogPath, Status> {
     let name = &container.name;
     match (runs.into_iter().nth(previous.into()), &container.state) {
         (Some((_, path)), _) => Ok(path),
@@ -127,10 +127,11 @@ mod tests {
 
     #[test]
     fn newest_and_previous() {
-        let runs = || vec![(3, PathBuf::from("3.log")), (1, PathBuf::from("1.log"))];
+        let log = |name: &str| LogPath::new(Path::new("/logs/pod"), name);
+        let runs = || vec![(3, log("3.log")), (1, log("1.log"))];
         let web = container("web", "c0");
-        assert_eq!(run(runs(), false, &web, "shop/cart").unwrap(), Path::new("3.log"));
-        assert_eq!(run(runs(), true, &web, "shop/cart").unwrap(), Path::new("1.log"));
+        assert_eq!(run(runs(), false, &web, "shop/cart").unwrap(), log("3.log"));
+        assert_eq!(run(runs(), true, &web, "shop/cart").unwrap(), log("1.log"));
         let text = |runs, previous, web: &ContainerView| {
             run(runs, previous, web, "shop/cart").unwrap_err().message().to_owned()
         };

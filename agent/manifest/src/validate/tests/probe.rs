@@ -152,3 +152,18 @@ fn init_containers_have_no_probes() {
         check(container("initContainers", &format!("{kind}: {{exec: {{command: [a]}}}}")), &[&expected]);
     }
 }
+
+/// Each variable is twice the one before: the last would have a megabyte and more.
+#[test]
+fn commands_that_expand_to_too_much_are_refused() {
+    let doubling: Vec<String> =
+        (1..=20).map(|n| format!("{{name: V{n}, value: '$(V{0})$(V{0})'}}", n - 1)).collect();
+    let env = format!("env: [{{name: V0, value: {}}}, {}]", "x".repeat(1 << 10), doubling.join(", "));
+    // A probe's command is expanded once only.
+    check(container("containers", &format!("{env}, livenessProbe: {{exec: {{command: [a, $(V20)]}}}}")), &[]);
+    let words = vec!["$(V0)"; 1025].join(", ");
+    let probe = format!("{env}, livenessProbe: {{exec: {{command: [{words}]}}}}");
+    let expected = "spec.containers[0].livenessProbe.exec.command: must have at most 1048576 bytes after expansion, \
+                    together with those of the pod's other probes";
+    check(container("containers", &probe), &[expected]);
+}

@@ -130,3 +130,22 @@ fn what_is_reserved_is_not_available() {
     let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host()).unwrap();
     assert_eq!(all.get("A"), Some("3500"));
 }
+
+/// 40 short lines, of which the last would have a terabyte.
+#[test]
+fn variables_that_double_are_refused() {
+    let doubling: Vec<String> =
+        (1..=40).map(|n| format!("{{name: V{n}, value: '$(V{0})$(V{0})'}}", n - 1)).collect();
+    let error = variables(&format!("[{{name: V0, value: x}}, {}]", doubling.join(", "))).unwrap_err();
+    assert_eq!(error, "env V22: the variables have more than 6291456 bytes after expansion of $(NAME)");
+    // Those that fit do not leave room for a command that repeats them.
+    let fixture = Fixture::new();
+    let env = format!("[{{name: V0, value: x}}, {}]", doubling[..20].join(", "));
+    let pod = pod(&SPEC.replace("ENV", &env));
+    let mut all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host()).unwrap();
+    let words = vec!["$(V20)".to_owned(); 3];
+    assert_eq!(all.expand_all("args", Some(&words)).map(|args| args.len()).unwrap(), 3);
+    let error = all.expand_all("args", Some(&words)).unwrap_err();
+    let said = "args: together with the variables it has more than 6291456 bytes after expansion of $(NAME)";
+    assert_eq!((error.to_string().as_str(), error.reason()), (said, "CreateContainerConfigError"));
+}

@@ -69,6 +69,14 @@ pub enum PluginError {
         /// What is wrong with the answer.
         what: String,
     },
+    /// Other plugins have registered as many resources as there may be.
+    #[error("{plugin}: {limit} resources are registered already")]
+    Crowded {
+        /// The plugin.
+        plugin: PluginAddress,
+        /// How many there may be.
+        limit: usize,
+    },
     /// The registration has ended: the plugin has stopped or has registered again.
     #[error("{plugin}: {call}: the plugin's registration has ended")]
     Ended {
@@ -115,6 +123,7 @@ impl PluginError {
         match self {
             Self::Invalid(_) => Status::invalid_argument(text),
             Self::TimedOut { .. } => Status::deadline_exceeded(text),
+            Self::Crowded { .. } => Status::resource_exhausted(text),
             Self::Connect { .. } | Self::Ended { .. } => Status::unavailable(text),
             Self::File { .. } | Self::Socket(_) | Self::Call { .. } | Self::Malformed { .. } => {
                 Status::unknown(text)

@@ -14,6 +14,7 @@ pub(super) mod accept;
 mod connection;
 mod directory;
 mod error;
+mod events;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod handle;
@@ -29,12 +30,12 @@ use std::sync::Arc;
 
 use nodewarden_proto::deviceplugin::v1beta1 as api;
 use nodewarden_proto::deviceplugin::v1beta1::registration_server::RegistrationServer;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tonic::transport::Server;
 use tracing::{info, warn};
 
 pub use error::{PluginAddress, PluginError};
+pub use events::{EventSender, PluginEvents, channel};
 pub use handle::Plugin;
 pub use request::InvalidRegistration;
 
@@ -49,6 +50,13 @@ use service::Service;
 const KUBELET_SOCKET: &str = "kubelet.sock";
 /// Largest message in bytes, in both directions: 16 MiB, as in the kubelet's clients and servers of plugins.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
+
+/// Largest list of devices in bytes. (The kubelet takes 16 MiB, which decoded can be a gigabyte.)
+const LARGEST_LIST: usize = 4 << 20;
+/// Largest number of devices of one resource.
+const MOST_DEVICES: usize = 65_536;
+/// Largest number of resources that plugins register.
+const MOST_RESOURCES: usize = 256;
 
 /// Which optional calls a plugin asks for.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -99,10 +107,7 @@ impl PluginServer {
     ///
     /// # Errors
     /// A kubelet or another agent serves there already, or the directories or the socket cannot be created.
-    pub async fn start(
-        settings: &DeviceSettings,
-        events: mpsc::UnboundedSender<PluginEvent>,
-    ) -> Result<Self, PluginError> {
+    pub async fn start(settings: &DeviceSettings, events: EventSender) -> Result<Self, PluginError> {
         let dir = settings.plugin_dir();
         directory::make(&dir)?;
         directory::make(&settings.registry_dir())?;
@@ -117,7 +122,7 @@ impl PluginServer {
         // Plugins wait for a file that is created, not for one that is renamed.
         let mut socket = claim.bind_in_place()?;
         let listener = socket.listen()?;
-        let registry = Arc::new(Registry::new(settings.plugin_timeout, events));
+        let registry = Arc::new(Registry::new(settings.plugin_timeout, settings.grace, events));
         let service = RegistrationServer::new(Service::new(registry.clone(), dir))
             .max_decoding_message_size(LARGEST_MESSAGE);
         let closed = registry.clone();

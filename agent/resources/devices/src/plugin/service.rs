@@ -41,7 +41,7 @@ impl Registration for Service {
         match self.accept(asked).await {
             Ok(()) => Ok(Response::new(Empty {})),
             Err(error) => {
-                self.registry.refused(what, error.to_string());
+                self.registry.refused(what, error.to_string()).await;
                 Err(error.status())
             }
         }

@@ -2,6 +2,7 @@
 
 use super::Reconciler;
 use crate::destroyer::Destroyer;
+use crate::node_resources::node_resources;
 use nodewarden_model::{HierarchyStatus, PodCgroup};
 
 impl Reconciler {
@@ -38,6 +39,11 @@ impl Reconciler {
             foreign: self.foreign.iter().cloned().collect(),
             last_reconcile: self.reconciled,
             corrections: self.corrections,
+            resources: self
+                .capacity
+                .as_ref()
+                .map(|capacity| node_resources(capacity, &self.setup.settings))
+                .unwrap_or_default(),
             problems: self.problems.all_but(|about| owned.contains_key(about)),
         };
         self.publish_pod_cgroups(destroyer);

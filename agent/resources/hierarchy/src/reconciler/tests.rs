@@ -248,3 +248,50 @@ fn a_container_that_is_being_resized_is_not_corrected() {
     reconciler.reconcile(Reconcile::Full, &mut destroyer);
     assert_eq!(shares(&f, &container), settled(&f, 102));
 }
+
+/// The reasons and messages of events about the hierarchy.
+fn hierarchy_events(f: &Fixture) -> Vec<String> {
+    f.runtime.block_on(async {
+        let mut events = f.journal.subscribe(Some(Timestamp::UNIX_EPOCH)).backlog_only();
+        let mut found = Vec::new();
+        while let Some(event) = events.next().await {
+            if let Detail::Hierarchy { reason, message } = &event.detail {
+                found.push(format!("{reason}: {message}"));
+            }
+        }
+        found
+    })
+}
+
+#[test]
+fn node_allocatable_is_reported_as_by_a_kubelet_and_shown() {
+    let Some(mut f) = Fixture::make("allocatable") else { return };
+    let system = f.tree.path("system");
+    f.manager.create(&system, &Limits::default()).unwrap();
+    f.settings.enforce = vec![nodewarden_config::Enforce::Pods, nodewarden_config::Enforce::SystemReserved];
+    f.settings.system_reserved_cgroup = Some(system.clone());
+    let reserved = nodewarden_manifest::Quantity::parse("100m").unwrap();
+    f.settings.system_reserved = [("cpu".to_owned(), reserved)].into();
+    let mut reconciler = f.reconciler();
+    let mut destroyer = Destroyer::start(&f.manager, |_| {}).unwrap();
+    reconciler.begin(keep(&[]));
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    let done = [
+        "NodeAllocatableEnforced: Updated Node Allocatable limit across pods".to_owned(),
+        format!("NodeAllocatableEnforced: Updated limits on system reserved cgroup {system}"),
+    ];
+    let enforced = |f: &Fixture| -> Vec<String> {
+        hierarchy_events(f).into_iter().filter(|event| event.contains("AllocatableEnforce")).collect()
+    };
+    assert_eq!(enforced(&f), done, "once each");
+    let cpu = reconciler.status().lock().resources.iter().find(|own| own.name == "cpu").cloned().unwrap();
+    assert_eq!(cpu.capacity - cpu.allocatable, 100);
+
+    f.manager.destroy(&system, PATIENCE).unwrap();
+    reconciler.reconcile(Reconcile::Full, &mut destroyer);
+    let failed = format!(
+        "FailedNodeAllocatableEnforcement: Failed to enforce System Reserved Cgroup Limits on {system:?}: "
+    );
+    assert!(enforced(&f).last().unwrap().starts_with(&failed), "{:?}", enforced(&f));
+}

@@ -171,3 +171,25 @@ async fn a_hundred_registrations_of_one_plugin_come_in_order() {
     last.allocate(vec!["a".into()]).await.unwrap();
     fixture.expect_no_event().await;
 }
+
+/// A plugin that lists more devices than one resource can have is away, with the number in the reason.
+#[tokio::test]
+async fn too_many_devices_end_the_registration() {
+    let mut fixture = Fixture::start().await;
+    let (fake, plugin) = fixture.registered("v.com/gpu", Script::good(&["a"])).await;
+    fake.list((0..=MOST_DEVICES).map(|n| fixture::device(&n.to_string())).collect());
+    let (resource, generation, reason) = fixture.stopped().await;
+    assert_eq!((resource.as_str(), generation), ("v.com/gpu", plugin.generation()));
+    assert_eq!(reason, "ListAndWatch: a list of 65537 devices: one resource can have 65536");
+    fixture.expect_no_event().await;
+}
+
+/// A message that would take much more memory decoded than it has bytes.
+#[tokio::test]
+async fn a_list_that_is_too_long_ends_the_registration() {
+    let mut fixture = Fixture::start().await;
+    let (fake, _) = fixture.registered("v.com/gpu", Script::good(&["a"])).await;
+    fake.list(vec![fixture::device(&"x".repeat(LARGEST_LIST))]);
+    let (_, _, reason) = fixture.stopped().await;
+    assert!(reason.starts_with("ListAndWatch: ") && reason.contains("too large"), "{reason}");
+}

@@ -18,7 +18,7 @@ use super::*;
 pub struct Fixture {
     _dir: TempDir,
     pub settings: DeviceSettings,
-    pub events: mpsc::UnboundedReceiver<PluginEvent>,
+    pub events: PluginEvents,
     pub plugins: PluginServer,
 }
 
@@ -35,7 +35,7 @@ impl Fixture {
             plugin_timeout,
             ..DeviceSettings::default()
         };
-        let (send, events) = mpsc::unbounded_channel();
+        let (send, events) = channel();
         let plugins = PluginServer::start(&settings, send).await.unwrap();
         Self { _dir: dir, settings, events, plugins }
     }

@@ -124,3 +124,27 @@ async fn registrations_are_counted_by_resource() {
     let counts: Vec<_> = shown.lines().filter(|l| l.starts_with("kubelet_device_plugin_")).collect();
     assert_eq!(counts, [r#"kubelet_device_plugin_registration_total{resource_name="v.com/gpu"} 2"#]);
 }
+
+/// Names that come and go without end neither fill the memory nor the metrics.
+#[tokio::test]
+async fn only_so_many_resources_are_registered() {
+    let mut fixture = Fixture::with_limit(Duration::from_secs(10)).await;
+    let dir = fixture.plugin_dir();
+    let fake = fixture.plugin("many.sock", Script::good(&["a"]));
+    for n in 0..MOST_RESOURCES {
+        register(&dir, request(&format!("v.com/{n}"), fake.name())).await.unwrap();
+    }
+    let status = register(&dir, request("v.com/more", fake.name())).await.unwrap_err();
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    assert!(
+        status.message().contains("v.com/more") && status.message().contains("256 resources"),
+        "{status:?}"
+    );
+    register(&dir, request("v.com/7", fake.name())).await.expect("one that is known");
+    let refusal = loop {
+        if let PluginEvent::Refused { what, .. } = fixture.event().await {
+            break what;
+        }
+    };
+    assert!(refusal.starts_with("v.com/more"), "{refusal}");
+}

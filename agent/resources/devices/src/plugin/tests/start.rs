@@ -21,7 +21,7 @@ async fn stale_sockets_are_removed_and_a_new_one_is_created() {
     let inotify = Inotify::init(InitFlags::IN_NONBLOCK).unwrap();
     inotify.add_watch(&plugins, AddWatchFlags::IN_CREATE | AddWatchFlags::IN_DELETE).unwrap();
 
-    let (send, _events) = mpsc::unbounded_channel();
+    let (send, _events) = channel();
     let running = PluginServer::start(&settings, send.clone()).await.unwrap();
     assert!(!plugins.join("gpu.sock").exists());
     assert!(plugins.join("kubelet_internal_checkpoint").exists() && plugins.join("DEPRECATION").exists());
@@ -48,7 +48,7 @@ async fn the_socket_of_a_running_kubelet_is_not_taken() {
     fs::create_dir_all(settings.plugin_dir()).unwrap();
     let _kubelet = UnixListener::bind(settings.plugin_dir().join("kubelet.sock")).unwrap();
     let _plugin = UnixListener::bind(settings.plugin_dir().join("gpu.sock")).unwrap();
-    let (send, _events) = mpsc::unbounded_channel();
+    let (send, _events) = channel();
     assert!(matches!(PluginServer::start(&settings, send).await, Err(PluginError::Socket(_))));
     assert!(UnixStream::connect(settings.plugin_dir().join("gpu.sock")).is_ok(), "its plugins' sockets stay");
 }

@@ -13,12 +13,17 @@ use tracing::warn;
 
 use super::known::SocketIdentity;
 
+/// Number of sockets that are taken from the tree, and of directories that are looked into.
+const MOST: usize = 1024;
+
 /// The watched directory tree.
 pub struct Tree {
     root: PathBuf,
     inotify: Option<Watch>,
     /// Whether the root could be watched at the last scan.
     watched: bool,
+    /// Whether it was reported that there is more than is taken.
+    full: bool,
 }
 
 impl Tree {
@@ -27,7 +32,7 @@ impl Tree {
         let inotify = Watch::new().inspect_err(|error| {
             warn!(%error, "cannot watch {} for changes: it is scanned every second", root.display());
         });
-        Self { root, inotify: inotify.ok(), watched: false }
+        Self { root, inotify: inotify.ok(), watched: false, full: false }
     }
 
     /// Whether [`Self::changed`] notices changes.
@@ -36,16 +41,22 @@ impl Tree {
     }
 
     /// Returns all sockets, and watches their directories from now on. Names that begin with a dot are left
-    /// out (`handleCreateEvent`), and links are not followed.
+    /// out (`handleCreateEvent`), and links are not followed. At most 1,024 sockets in as many directories.
     pub fn scan(&mut self) -> BTreeMap<PathBuf, SocketIdentity> {
         let mut found = BTreeMap::new();
         self.watched = self.watch(&self.root);
         let mut dirs = vec![self.root.clone()];
+        let (mut looked, mut full) = (0, false);
         while let Some(dir) = dirs.pop() {
+            looked += 1;
             // A directory that was removed or cannot be read has no sockets.
             let Ok(entries) = fs::read_dir(&dir) else { continue };
             for entry in entries.flatten().filter(|e| !e.file_name().as_bytes().starts_with(b".")) {
                 let Ok(kind) = entry.file_type() else { continue };
+                if looked + dirs.len() >= MOST || found.len() >= MOST {
+                    full = true;
+                    break;
+                }
                 if kind.is_dir() {
                     // Watched before it is read, so that no change falls between the two.
                     self.watch(&entry.path());
@@ -57,6 +68,13 @@ impl Tree {
                 }
             }
         }
+        if full && !self.full {
+            warn!(
+                "{} has more sockets or directories than {MOST}: the others are left out",
+                self.root.display()
+            );
+        }
+        self.full = full;
         found
     }
 
@@ -97,4 +115,30 @@ fn changed(metadata: &Metadata) -> SystemTime {
         Some(Duration::new(u64::try_from(seconds).ok()?, u32::try_from(nanoseconds).ok()?))
     };
     SystemTime::UNIX_EPOCH + since(metadata.ctime(), metadata.ctime_nsec()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_tree_with_too_many_directories_or_sockets_is_looked_at_in_part() {
+        let root = tempfile::tempdir().unwrap();
+        let mut tree = Tree::new(root.path().to_owned());
+        drop(UnixListener::bind(root.path().join("a.sock")).unwrap());
+        for n in 0..2 * MOST {
+            fs::create_dir(root.path().join(format!("d{n}"))).unwrap();
+        }
+        assert!(tree.scan().len() <= 1 && tree.full);
+        (0..2 * MOST).for_each(|n| fs::remove_dir(root.path().join(format!("d{n}"))).unwrap());
+        assert!(tree.scan().len() == 1 && !tree.full);
+        for n in 0..MOST {
+            // The kernel keeps the file when the listener is dropped.
+            drop(UnixListener::bind(root.path().join(format!("{n}.sock"))).unwrap());
+        }
+        assert_eq!(tree.scan().len(), MOST);
+        assert!(tree.full);
+    }
 }

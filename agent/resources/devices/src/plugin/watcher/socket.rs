@@ -43,7 +43,7 @@ pub async fn serve(socket: PathBuf, kubelet_dir: PathBuf, registry: Arc<Registry
             Err(error) => {
                 let text = error.to_string();
                 if text != reported {
-                    registry.refused(format!("plugin at {}", socket.display()), text.clone());
+                    registry.refused(format!("plugin at {}", socket.display()), text.clone()).await;
                     reported = text;
                 }
                 if matches!(error, PluginError::Invalid(_)) {
