@@ -98,7 +98,9 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 /// The pod's directories and volumes.
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
-    let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.host().node));
+    let made = tokio::task::spawn_blocking(move || {
+        volume::prepare(&pod, &env.paths(&pod), env.host().node, &env.owner)
+    });
     // A panic in there is a bug of the agent; the pod is tried again.
     Ok(made.await.unwrap_or(Ok(()))?)
 }
