@@ -2,7 +2,7 @@
 
 mod admission;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +107,7 @@ impl Recovered {
             let ending = record.ending.is_some();
             (pod.uid.clone(), identity::Running { pod: pod.clone(), origin: record.origin.clone(), ending })
         });
-        let starting = identity::assign(&self.desired, &running.collect()).start;
+        let starting = identity::assign(&self.desired, &running.collect(), &BTreeSet::new()).start;
         DesiredCgroups {
             pods: self
                 .records
