@@ -139,8 +139,8 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
 pub struct Deps {
     /// What limits the hierarchy has on this machine.
     pub facts: HierarchyFacts,
-    /// The capacity of the node.
-    pub capacity: Capacity,
+    /// The capacity of the node, with every change of it.
+    pub capacity: watch::Receiver<Arc<Capacity>>,
     /// Where cgroups are mounted.
     pub layout: Layout,
     /// Receives the events of pods.

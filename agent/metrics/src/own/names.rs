@@ -64,6 +64,7 @@ families! {
         PodCgroups: Gauge "nodewarden_pod_cgroups" STATE "Pod cgroups below kubepods in mode manage: ready, failed (a limit could not be set), removing, or foreign (not created by the agent).";
         LimitCorrections: Counter "nodewarden_limit_corrections_total" NONE "Limits that differed from their desired values and were corrected.";
         HierarchyProblems: Gauge "nodewarden_hierarchy_problems" NONE "Number of current problems of the cgroup hierarchy. nodewarden status lists them.";
+        WithheldLimits: Gauge "nodewarden_hierarchy_withheld_limits" NONE "Number of limits of QoS levels that are not lowered now because of pods that the agent does not count: another agent's, or of a manifest that cannot be read.";
         LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "Time of the last full comparison of all limits with their desired values, in seconds since 1970.";
         CgroupManager: Histogram "kubelet_cgroup_manager_duration_seconds" OPERATION "Duration in seconds for cgroup manager operations: create, update or destroy.";
 
