@@ -13,3 +13,4 @@ pub mod policy;
 pub mod published;
 pub mod pull_policy;
 pub mod resize;
+pub mod shrink;
