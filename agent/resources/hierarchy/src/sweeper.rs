@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use nodewarden_machine::cgroup::control::Manager;
+use nodewarden_machine::cgroup::control::{Manager, Presence};
 use nodewarden_machine::cgroup::identify;
 
 /// Returns the uids of all pods, whichever agent's, of which the runtime has a sandbox or a container; `None`
@@ -58,7 +58,9 @@ impl Sweeper {
 fn work(manager: &Manager, in_use: &InUse, orders: &Receiver<Vec<String>>, done: &dyn Fn(Swept)) {
     while let Ok(paths) = orders.recv() {
         let Some(used) = in_use() else { continue };
-        for path in paths.into_iter().filter(|path| is_unused(path, &used)) {
+        // Two orders in a row may have the same one.
+        let is_there = |path: &String| manager.presence(path) != Presence::Nowhere;
+        for path in paths.into_iter().filter(|path| is_unused(path, &used) && is_there(path)) {
             match manager.remove_empty(&path) {
                 Ok(true) => done(Swept { path, result: Ok(()) }),
                 // It has a process now.
