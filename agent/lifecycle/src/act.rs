@@ -15,5 +15,6 @@ mod permits;
 pub mod probing;
 pub mod resize;
 mod sandbox;
+mod shrink;
 pub mod terminate;
 pub mod turn;

@@ -14,3 +14,4 @@ pub mod published;
 pub mod pull_policy;
 pub mod resize;
 pub mod waiting;
+pub mod shrink;

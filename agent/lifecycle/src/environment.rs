@@ -42,7 +42,8 @@ pub struct Environment {
     pub pods: PodSettings,
     pub eviction: EvictionSettings,
     pub facts: HierarchyFacts,
-    pub capacity: Capacity,
+    /// What the machine has, as read last.
+    pub capacity: watch::Receiver<Arc<Capacity>>,
     /// Where cgroups are.
     pub layout: Layout,
     pub node_name: String,
@@ -78,10 +79,16 @@ pub struct Environment {
 }
 
 impl Environment {
-    /// What the configuration of sandboxes and containers needs to know of the node.
-    pub fn host(&self) -> Host<'_> {
+    /// What the machine has now.
+    pub fn capacity(&self) -> Arc<Capacity> {
+        self.capacity.borrow().clone()
+    }
+
+    /// What the configuration of sandboxes and containers needs to know of the node, which has this
+    /// [`Self::capacity`].
+    pub fn host<'a>(&'a self, capacity: &'a Capacity) -> Host<'a> {
         Host {
-            node: Node { settings: &self.settings, capacity: &self.capacity, facts: &self.facts },
+            node: Node { settings: &self.settings, capacity, facts: &self.facts },
             node_name: &self.node_name,
             host_ips: &self.host_ips,
             pods: &self.pods,

@@ -145,7 +145,7 @@ impl Manager {
             };
             (uid.clone(), running)
         });
-        let assignment = identity::assign(&self.desired, &running.collect());
+        let assignment = identity::assign(&self.desired, &running.collect(), self.housekeeping.tidying());
         for uid in assignment.end {
             self.end(&uid, removed_reason);
         }
@@ -367,6 +367,10 @@ impl Manager {
     }
 
     fn keep_house(&mut self, found: LookResult) {
+        if found.tidied {
+            // A pod may wait for it.
+            self.assign();
+        }
         for uid in found.changed {
             let listed = found.present.pods.get(&uid).cloned().unwrap_or_default();
             self.order(&uid, Order::Listed(Box::new(listed)));

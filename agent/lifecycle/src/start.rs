@@ -2,7 +2,7 @@
 
 mod admission;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,7 +107,7 @@ impl Recovered {
             let ending = record.ending.is_some();
             (pod.uid.clone(), identity::Running { pod: pod.clone(), origin: record.origin.clone(), ending })
         });
-        let starting = identity::assign(&self.desired, &running.collect()).start;
+        let starting = identity::assign(&self.desired, &running.collect(), &BTreeSet::new()).start;
         DesiredCgroups {
             pods: self
                 .records
@@ -139,8 +139,8 @@ fn share(records: &mut [(Record, Arc<Pod>)], desired: &Desired) {
 pub struct Deps {
     /// What limits the hierarchy has on this machine.
     pub facts: HierarchyFacts,
-    /// The capacity of the node.
-    pub capacity: Capacity,
+    /// The capacity of the node, with every change of it.
+    pub capacity: watch::Receiver<Arc<Capacity>>,
     /// Where cgroups are mounted.
     pub layout: Layout,
     /// Receives the events of pods.

@@ -67,6 +67,9 @@ pub struct Inner {
     pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
     pub early_ooms: Vec<(String, OomVictim)>,
+    /// The pod is gone, and its record is being removed: nothing is saved any more, whoever still reports a
+    /// probe's result.
+    pub forgotten: bool,
     /// Boxed, since most pods have none.
     pub probing: Option<Box<Probing>>,
 }
@@ -123,6 +126,7 @@ impl PodState {
             resize: None,
             starting: None,
             early_ooms: Vec::new(),
+            forgotten: false,
             probing,
         };
         Arc::new_cyclic(|own| Self {
@@ -233,10 +237,11 @@ impl PodState {
         self.show();
     }
 
-    /// Changes the record and has it saved if there was anything to change, which is returned.
+    /// Changes the record and has it saved if there was anything to change, which is returned. False, and
+    /// nothing is saved, once the pod is forgotten.
     pub fn save(&self, change: impl FnOnce(&mut Inner) -> bool) -> bool {
         let mut inner = self.inner.lock();
-        let changed = change(&mut inner);
+        let changed = change(&mut inner) && !inner.forgotten;
         if changed {
             // Before the lock is given back: the newest record must be the one that is saved last.
             self.saver.save(inner.record.clone());

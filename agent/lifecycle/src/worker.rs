@@ -77,8 +77,9 @@ async fn live(
                 // Something is due at once.
                 if wait != Some(Duration::ZERO) {
                     state.release_start_permit();
+                    // An order to resize that came during the turn is in no plan yet.
+                    resize::report_done(state, reports);
                 }
-                resize::report_done(state, reports);
                 let mut news = News::default();
                 let first = match wait {
                     Some(wait) => tokio::time::timeout(wait, orders.recv()).await,

@@ -17,7 +17,7 @@ pub struct HierarchyStatus {
     pub pods: Vec<PodCgroup>,
     /// Pod cgroups that are being removed.
     pub removing: Vec<PodCgroup>,
-    /// Paths of pod cgroups that the agent did not create; they are left alone.
+    /// Paths of pod cgroups that the agent did not create; they are left alone unless nobody uses them.
     pub foreign: Vec<String>,
     /// When all limits were last compared with their desired values; `None` before the first time.
     pub last_reconcile: Option<SystemTime>,
@@ -25,6 +25,8 @@ pub struct HierarchyStatus {
     pub corrections: u64,
     /// What the node has and what of it pods can have; empty before the machine was read.
     pub resources: Vec<NodeResource>,
+    /// Number of limits that are not lowered now because of pods that the agent does not count.
+    pub withheld_limits: u64,
     /// What is not as it should be now, as sentences.
     pub problems: Vec<String>,
 }

@@ -8,6 +8,7 @@
 
 mod fields;
 mod http_get;
+pub mod log_owner;
 pub mod paths;
 pub mod probes;
 pub mod source;

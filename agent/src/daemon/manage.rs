@@ -24,7 +24,6 @@ use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
-use nodewarden_machine::node::gather::Sources;
 use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
 use nodewarden_pods::source::{Desired, Following, PodSources};
@@ -71,7 +70,6 @@ fn run_pods(
     let (found, sources) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());
     let devices::Started { devices, guards, health } = devices::start(context, &kubepods);
-    let capacity = Sources::default().capacity(Some(&config.state_dir)).map_err(HierarchyError::from)?;
     let hierarchy = prepared.keep(found.keep())?;
     let probes = start_probes(context, endpoint);
     let holds = Holds::default();
@@ -80,7 +78,7 @@ fn run_pods(
     let history = eviction::history(context);
     let deps = lifecycle::Deps {
         facts,
-        capacity,
+        capacity: hierarchy.capacity(),
         layout: context.observer.facts.layout.clone(),
         journal: context.journal.clone(),
         places: hierarchy.pod_cgroups(),

@@ -9,11 +9,10 @@ use super::context::Context;
 use super::error::DaemonError;
 use super::observer::Observer;
 use nodewarden_config::{EvictionThreshold, Signal, Threshold};
-use nodewarden_hierarchy::{HierarchyError, HierarchyManager};
-use nodewarden_machine::node::gather::Sources;
+use nodewarden_hierarchy::HierarchyManager;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::{HookState, Identity, Topic};
-use nodewarden_throttle::{self as throttle, Deps, Throttle, Waited};
+use nodewarden_throttle::{self as throttle, Deps, Machine, Throttle, Waited};
 
 /// Starts throttling; `None` where it is not enabled.
 ///
@@ -24,21 +23,24 @@ pub fn start(context: Context<'_>, hierarchy: &HierarchyManager) -> Result<Optio
     if !config.throttle.enabled() {
         return Ok(None);
     }
-    let capacity = Sources::default().capacity(None).map_err(HierarchyError::from)?;
     let cpu = observer.facts.topics.iter().find(|topic| topic.topic == Topic::Cpu);
     let no_waits = cpu.filter(|topic| topic.state == HookState::Off).map(|topic| topic.reason.clone());
     let watched = observer.clone();
     let targets = hierarchy.throttle_targets().clone();
     let level = &targets.best_effort;
     let below = format!("{}/", level.rsplit_once('/').map_or("", |(kubepods, _)| kubepods));
+    let (capacity, thresholds) = (hierarchy.capacity(), config.eviction.thresholds.clone());
     let deps = Deps {
         waits: Box::new(move || waits(&watched, &below)),
         no_waits,
         targets,
         sink: hierarchy.handle(),
         journal: context.journal.clone(),
-        machine_milli: capacity.cpu_milli,
-        threshold: threshold(&config.eviction.thresholds, capacity.memory_bytes),
+        machine: Box::new(move || {
+            let now = capacity.borrow();
+            let threshold = threshold(&thresholds, now.memory_bytes);
+            Machine { cpu_milli: now.cpu_milli, threshold }
+        }),
     };
     Ok(throttle::start(&config.throttle, deps)?)
 }

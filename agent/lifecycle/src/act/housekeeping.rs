@@ -29,6 +29,8 @@ pub struct LookResult {
     /// Pods of which the runtime has something else than at the last look.
     pub changed: Vec<String>,
     pub present: Present,
+    /// No look: what was left of a pod has been removed, as far as it could be.
+    pub tidied: bool,
     /// Set once, when the runtime becomes unavailable.
     pub problem: Option<String>,
 }
@@ -104,7 +106,10 @@ impl Housekeeping {
     pub async fn found(&mut self) -> LookResult {
         loop {
             tokio::select! {
-                Some(uid) = self.tidied.1.recv() => drop(self.tidying.remove(&uid)),
+                Some(uid) = self.tidied.1.recv() => {
+                    self.tidying.remove(&uid);
+                    return LookResult { tidied: true, ..LookResult::default() };
+                }
                 Some(look) = self.looked.recv() => return self.take(look),
             }
         }
@@ -135,8 +140,14 @@ impl Housekeeping {
         LookResult {
             changed,
             present: Present { asked: true, pods, directories: look.directories },
-            problem: None,
+            ..LookResult::default()
         }
+    }
+
+    /// Pods without a worker whose containers, sandboxes and volumes are being removed: none of them may start
+    /// before that is over.
+    pub fn tidying(&self) -> &BTreeSet<String> {
+        &self.tidying
     }
 
     /// Whether the runtime was asked and had nothing of this pod.

@@ -7,7 +7,10 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 
+use super::shrink;
+use crate::decide::plan::Action;
 use crate::decide::resize;
+use crate::decide::shrink::same_but_for_numbers;
 use crate::orders::{Order, Report};
 use crate::record::manifest::Manifest;
 use crate::state::PodState;
@@ -136,7 +139,12 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     level_is(state, version).await?;
     let pod = state.pod();
     let Some(own) = pod.container(name) else { return Ok(()) };
-    let resources = spec::container_resources(&pod, own, &state.env.host());
+    let capacity = state.env.capacity();
+    let resources = spec::container_resources(&pod, own, &state.env.host(&capacity));
+    if let Some(why) = shrink::why_not(state, id, name, resources.memory_limit_in_bytes).await {
+        defer(state, &pod, (name, id), why);
+        return Err(AGAIN);
+    }
     match state.env.client.update_resources(id, resources).await {
         Ok(()) => {
             state.update(|inner| {
@@ -152,13 +160,26 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
             Ok(())
         }
         Err(error) => {
-            let pending = Some(ResizePending::Deferred(error.to_string()));
-            if state.read().resize != pending {
-                state.env.record_event(&pod, Some((name, id)), "ResizeDeferred", error.to_string());
-            }
-            state.note(|inner| inner.resize = pending);
+            defer(state, &pod, (name, id), error.to_string());
             Err(AGAIN)
         }
+    }
+}
+
+/// Shows that a container cannot be resized now. One event for each new reason, while the numbers in the message
+/// may change.
+fn defer(state: &PodState, pod: &Pod, container: (&str, &str), why: String) {
+    let before = state.read().resize.clone();
+    let is_news = match &before {
+        Some(ResizePending::Deferred(before)) => !same_but_for_numbers(before, &why),
+        Some(ResizePending::Infeasible(_)) | None => true,
+    };
+    if is_news {
+        state.env.record_event(pod, Some(container), "ResizeDeferred", why.clone());
+    }
+    let pending = Some(ResizePending::Deferred(why));
+    if before != pending {
+        state.note(|inner| inner.resize = pending);
     }
 }
 
@@ -179,9 +200,14 @@ pub fn refused(state: &PodState, why: Option<&NoGrowth>) {
     state.note(|inner| inner.resize = pending);
 }
 
-/// Reports to the manager that every container has the resources of the last order.
+/// Reports to the manager that every container has the resources of the last order, unless one of them waits for
+/// them: the pod's cgroup stays as large as it is until then.
 pub fn report_done(state: &PodState, reports: &mpsc::UnboundedSender<Report>) {
-    let carried_out = state.set(|inner| std::mem::take(&mut inner.resizing));
+    let carried_out = state.set(|inner| {
+        let is_update = |action: &Action| matches!(action, Action::UpdateResources { .. });
+        let waits = inner.plan.actions.iter().any(is_update);
+        !waits && std::mem::take(&mut inner.resizing)
+    });
     if !carried_out {
         return;
     }

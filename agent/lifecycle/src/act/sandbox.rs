@@ -28,6 +28,8 @@ pub enum SandboxError {
     NoCgroup,
     #[error("the pod's cgroup: {problem}")]
     Cgroup { problem: String },
+    #[error("the pod's processes in {former}, its cgroup with other settings, have not ended")]
+    Former { former: String },
     #[error(transparent)]
     Volume(#[from] VolumeError),
     #[error(transparent)]
@@ -45,7 +47,9 @@ impl SandboxError {
     /// The reason of the event and of the pod. `Interrupted` is not shown: the pod ends.
     pub fn reason(&self) -> PodReason {
         match self {
-            Self::NoCgroup | Self::Cgroup { .. } | Self::Guard(_) => PodReason::FailedToCreatePodContainer,
+            Self::NoCgroup | Self::Cgroup { .. } | Self::Former { .. } | Self::Guard(_) => {
+                PodReason::FailedToCreatePodContainer
+            }
             Self::Volume(_) => PodReason::FailedMount,
             Self::Spec(_) | Self::Runtime(_) | Self::Interrupted => PodReason::FailedCreatePodSandBox,
         }
@@ -64,8 +68,9 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
     devices::guard(state)?;
-    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host())?;
-    for (reason, message) in spec::warnings(&pod, &env.host()) {
+    let capacity = env.capacity();
+    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host(&capacity))?;
+    for (reason, message) in spec::warnings(&pod, &env.host(&capacity)) {
         env.record_event(&pod, None, &reason, message);
     }
     counters::container_started(ContainerType::Sandbox);
@@ -92,15 +97,25 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
 /// The pod's cgroup is gone, or the manifest cannot be translated for the runtime.
 pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
     let parent = cgroup_parent(state).await?;
-    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?)
+    let capacity = state.env.capacity();
+    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host(&capacity))?)
 }
 
 /// The pod's directories and volumes.
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
-    let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.host().node));
+    let made = tokio::task::spawn_blocking(move || {
+        let capacity = env.capacity();
+        volume::prepare(&pod, &env.paths(&pod), env.host(&capacity).node, &env.owner)
+    });
     // A panic in there is a bug of the agent; the pod is tried again.
     Ok(made.await.unwrap_or(Ok(()))?)
+}
+
+/// The cgroup that the pod had with other settings (`cgroupRoot`, `cgroupDriver`) and in which it still runs.
+pub fn former(state: &PodState) -> Option<String> {
+    let uid = state.pod().uid.clone();
+    state.env.places.borrow().get(&uid)?.former.clone()
 }
 
 /// The parent of the containers' cgroups as the runtime takes it (`cgroup_parent`), once it has been created.
@@ -110,10 +125,14 @@ async fn cgroup_parent(state: &PodState) -> Result<String, SandboxError> {
     }
     let uid = state.pod().uid.clone();
     let mut places = state.env.places.clone();
-    let there = places.wait_for(|places| places.contains_key(&uid));
+    // Nothing of it runs in the cgroup that it had with other settings.
+    let there = places.wait_for(|places| places.get(&uid).is_some_and(|place| place.former.is_none()));
     let place = match tokio::time::timeout(PATIENCE, there).await {
         Ok(Ok(places)) => places.get(&uid).cloned(),
-        Ok(Err(_)) | Err(_) => None,
+        Ok(Err(_)) | Err(_) => {
+            let former = former(state);
+            return Err(former.map_or(SandboxError::NoCgroup, |former| SandboxError::Former { former }));
+        }
     };
     match place {
         None => Err(SandboxError::NoCgroup),

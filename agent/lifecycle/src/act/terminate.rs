@@ -85,6 +85,8 @@ fn show(state: &PodState, reason: PodReason, message: &str) {
 /// Removes the record and the status of a pod that has ended for good.
 pub async fn forget(state: &PodState) {
     probing::forget(state);
+    // Whatever was saved before is on disk with the next line, and nothing comes after it.
+    state.set(|inner| inner.forgotten = true);
     state.saved().await;
     let (store, uid) = (state.env.store.clone(), state.pod().uid.clone());
     let removed = tokio::task::spawn_blocking(move || store.remove(&uid)).await;

@@ -45,12 +45,21 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
         return runtime_failed(state, &error);
     }
     let now = Timestamp::now();
-    let (pod, decided) = {
+    let former = sandbox::former(state);
+    let (pod, decided, leaves) = {
         let inner = state.read();
         let published = inner.published();
-        let decided = plan::plan(&inner.pod, &inner.observed, &inner.record, published, &state.env.pods, now);
-        (inner.pod.clone(), decided)
+        let leave = former.as_ref().and_then(|_| plan::leave(&inner.observed));
+        let leaves = leave.as_ref().is_some_and(|plan| inner.plan != *plan);
+        let decided = leave.unwrap_or_else(|| {
+            plan::plan(&inner.pod, &inner.observed, &inner.record, published, &state.env.pods, now)
+        });
+        (inner.pod.clone(), decided, leaves)
     };
+    if let Some(former) = former.filter(|_| leaves) {
+        let message = format!("Pod sandbox changed, it will be killed and re-created: it is in {former}");
+        state.env.record_event(&pod, None, "SandboxChanged", message);
+    }
     debug!(pod = pod.name, ?decided, "decided");
     state.note(|inner| {
         let backs_off = |waiting: &Waiting| waiting.reason == WaitingReason::CrashLoopBackOff;

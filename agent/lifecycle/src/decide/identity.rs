@@ -51,13 +51,23 @@ pub enum Wait {
     Ending { uid: String },
     #[error("pod {namespace}/{name} with the same uid still runs")]
     SameUid { namespace: String, name: String },
+    /// Its record was lost: its containers end with grace, and its volumes are removed.
+    #[error("what was left of pod {uid} is still being removed")]
+    Tidied { uid: String },
     /// What cannot be read may well still have it.
     #[error("a pod of the same name runs from {origin}, which cannot be read")]
     Unreadable { origin: String },
 }
 
 /// Compares what should be here with what runs (by uid).
-pub fn assign(desired: &Desired, running: &BTreeMap<String, Running>) -> Assignment {
+///
+/// `tidying` are the uids of pods that do not run and of which something is being removed: a pod that comes
+/// back under such a uid waits, or its new volumes were removed with the old ones.
+pub fn assign(
+    desired: &Desired,
+    running: &BTreeMap<String, Running>,
+    tidying: &BTreeSet<String>,
+) -> Assignment {
     let mut assignment = Assignment::default();
     let mut matched = BTreeSet::new();
     let mut others = Vec::new();
@@ -85,7 +95,7 @@ pub fn assign(desired: &Desired, running: &BTreeMap<String, Running>) -> Assignm
         list.push(uid.clone());
     }
     for sourced in others {
-        match obstacle(sourced, running) {
+        match obstacle(sourced, running, tidying) {
             Some(wait) => assignment.wait.push((sourced.clone(), wait)),
             None => assignment.start.push(sourced.clone()),
         }
@@ -126,10 +136,17 @@ impl Assignment {
     }
 }
 
-fn obstacle(sourced: &SourcedPod, running: &BTreeMap<String, Running>) -> Option<Wait> {
+fn obstacle(
+    sourced: &SourcedPod,
+    running: &BTreeMap<String, Running>,
+    tidying: &BTreeSet<String>,
+) -> Option<Wait> {
     let ending = running.iter().find(|(_, run)| run.ending && same_name(&run.pod, &sourced.pod));
     if let Some((uid, _)) = ending {
         return Some(Wait::Ending { uid: uid.clone() });
+    }
+    if tidying.contains(&sourced.pod.uid) {
+        return Some(Wait::Tidied { uid: sourced.pod.uid.clone() });
     }
     running
         .get(&sourced.pod.uid)

@@ -21,6 +21,7 @@ use jiff::Timestamp;
 use nodewarden_model::{PodPhase, Waiting};
 
 pub use decide::{end_order, plan};
+pub use sandbox::leave;
 
 /// Why a container is ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -19,7 +19,8 @@ impl Wait {
     /// The reason in the pod's status.
     fn reason(&self) -> PodReason {
         match self {
-            Self::Ending { .. } => PodReason::PredecessorEnding,
+            // What is left of an earlier pod with this uid ends as well.
+            Self::Ending { .. } | Self::Tidied { .. } => PodReason::PredecessorEnding,
             Self::SameUid { .. } => PodReason::UidInUse,
             Self::Unreadable { .. } => PodReason::ManifestUnreadable,
         }
@@ -77,6 +78,11 @@ mod tests {
                 Wait::Ending { uid: "u-1".into() },
                 "PredecessorEnding",
                 "pod u-1 of the same name is still being ended",
+            ),
+            (
+                Wait::Tidied { uid: "u-1".into() },
+                "PredecessorEnding",
+                "what was left of pod u-1 is still being removed",
             ),
             (
                 Wait::SameUid { namespace: "n".into(), name: "q".into() },

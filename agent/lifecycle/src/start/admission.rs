@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 
 use super::Deps;
 use crate::manager::Input;
@@ -10,8 +10,9 @@ use nodewarden_admission as admission;
 use nodewarden_admission::amounts::capacity;
 use nodewarden_admission::node_labels;
 use nodewarden_admission::{Admission, Node};
-use nodewarden_config::Config;
+use nodewarden_config::{Config, NodeSettings};
 use nodewarden_hierarchy::node_name;
+use nodewarden_machine::node::Capacity;
 
 /// The admission of this node; pods that it preempts are reported through `inputs`. Must be called inside a
 /// tokio runtime.
@@ -20,7 +21,7 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
     let node = Node {
         labels: node_labels(&name),
         name,
-        capacity: capacity(&deps.capacity, &config.node),
+        capacity: capacity(&deps.capacity.borrow(), &config.node),
         manifests_critical: config.eviction.manifests_critical,
     };
     let (devices, inputs) = (deps.devices.clone(), inputs.downgrade());
@@ -40,5 +41,20 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
         explain: deps.explain.clone(),
     });
     tokio::spawn(admission.clone().follow(deps.devices.changes()));
+    tokio::spawn(follow_capacity(admission.clone(), deps.capacity.clone(), config.node.clone()));
     admission
+}
+
+/// Admits by the capacity that the machine has now; ends when nobody reads it any more.
+async fn follow_capacity(
+    admission: Admission,
+    mut machine: watch::Receiver<Arc<Capacity>>,
+    settings: NodeSettings,
+) {
+    // It may have changed since the start.
+    machine.mark_changed();
+    while machine.changed().await.is_ok() {
+        let now = machine.borrow_and_update().clone();
+        admission.set_capacity(capacity(&now, &settings));
+    }
 }

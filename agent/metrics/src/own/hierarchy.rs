@@ -24,6 +24,7 @@ pub(super) fn write(out: &mut Exposition<'_>, status: &HierarchyStatus) {
     resources(out, Own::NodeAllocatable, status, |resource| resource.allocatable);
     out.single(Own::LimitCorrections.desc(), Value::Int(status.corrections));
     out.single(Own::HierarchyProblems.desc(), Value::Int(status.problems.len() as u64));
+    out.single(Own::WithheldLimits.desc(), Value::Int(status.withheld_limits));
     if let Some(since) = status.last_reconcile.and_then(|t| t.duration_since(UNIX_EPOCH).ok()) {
         out.single(Own::LastReconcile.desc(), Value::Float(since.as_secs_f64()));
     }

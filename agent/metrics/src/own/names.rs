@@ -65,6 +65,7 @@ families! {
         PodCgroups: Gauge "nodewarden_pod_cgroups" STATE "Pod cgroups below kubepods in mode manage: ready, failed (a limit could not be set), removing, or foreign (not created by the agent).";
         LimitCorrections: Counter "nodewarden_limit_corrections_total" NONE "Limits that differed from their desired values and were corrected.";
         HierarchyProblems: Gauge "nodewarden_hierarchy_problems" NONE "Number of current problems of the cgroup hierarchy. nodewarden status lists them.";
+        WithheldLimits: Gauge "nodewarden_hierarchy_withheld_limits" NONE "Number of limits of QoS levels that are not lowered now because of pods that the agent does not count: another agent's, or of a manifest that cannot be read.";
         LastReconcile: Gauge "nodewarden_hierarchy_last_reconcile_timestamp_seconds" NONE "Time of the last full comparison of all limits with their desired values, in seconds since 1970.";
         NodeCapacity: Gauge "nodewarden_node_capacity" RESOURCE_UNIT "Capacity of the node in mode manage, by resource and unit (core, byte or integer).";
         NodeAllocatable: Gauge "nodewarden_node_allocatable" RESOURCE_UNIT "What pods can have of the node in mode manage: capacity less reservations and hard eviction thresholds, by resource and unit (core, byte or integer).";

@@ -21,20 +21,23 @@ pub(crate) use downward::write_downward;
 pub use error::{HostPathFault, VolumeError};
 pub(crate) use sub_path::bind_sub_path;
 
+use crate::log_owner;
 use crate::paths::PodPaths;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 use nodewarden_qos::Node;
 
 /// Creates missing directories and volumes of the pod: directories and in-memory file systems of `emptyDir`, and paths
-/// of `hostPath` with `…OrCreate`. Called before the pod's sandbox is created; may be called again.
+/// of `hostPath` with `…OrCreate`. The pod's logs are noted as those of `owner` (the value of the label
+/// [`OWNER`](crate::spec::OWNER)). Called before the pod's sandbox is created; may be called again.
 ///
 /// # Errors
 /// A volume could not be created or does not match the manifest; the error names the volume.
-pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>) -> Result<(), VolumeError> {
+pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>, owner: &str) -> Result<(), VolumeError> {
     directory(&paths.pod_dir, 0o750)?;
     directory(&paths.volumes(), 0o750)?;
     directory(&paths.logs, 0o755)?;
+    log_owner::mark(&paths.logs, owner).map_err(VolumeError::file("note the owner in", &paths.logs))?;
     for volume in pod.spec.volumes.iter().flatten() {
         let made = match Source::of(volume) {
             Some(Source::EmptyDir(asked)) => {

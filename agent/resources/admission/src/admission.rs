@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use tokio::sync::{Notify, watch};
 
+use super::amounts::Amounts;
 use super::explain::{Explain, decision};
 use super::growth::NoGrowth;
 use super::queue::{AdmissionQueue, Facts, Node, Settled, Why};
@@ -27,7 +28,7 @@ const MESSAGE: &str = "Preempted in order to admit critical pod";
 /// Dependencies of admission.
 #[derive(Clone)]
 pub struct Deps {
-    /// The properties of the node that do not change.
+    /// The node as it is now; its capacity is changed by [`Admission::set_capacity`].
     pub node: Node,
     /// Counts devices.
     pub devices: Extended,
@@ -49,9 +50,9 @@ struct Inner {
 }
 
 /// Never held across an await.
-#[derive(Default)]
 struct State {
     queue: AdmissionQueue,
+    node: Node,
     /// Notifiers of waiting pods, by uid.
     notifiers: BTreeMap<String, Arc<Notify>>,
 }
@@ -83,7 +84,15 @@ impl fmt::Debug for Admission {
 impl Admission {
     /// Admission without any pod.
     pub fn new(deps: Deps) -> Self {
-        Self(Arc::new(Inner { deps, state: Mutex::default() }))
+        let state =
+            State { queue: AdmissionQueue::default(), node: deps.node.clone(), notifiers: BTreeMap::new() };
+        Self(Arc::new(Inner { deps, state: Mutex::new(state) }))
+    }
+
+    /// What pods can have together has changed (CPUs, memory or huge pages of the machine): waiting pods that
+    /// fit now are admitted. Pods that run keep what they have, also where that is more than there is now.
+    pub fn set_capacity(&self, capacity: Amounts) {
+        self.change_with(|_, node| node.capacity = capacity);
     }
 
     /// Adds a pod that runs, or ran when an earlier agent ended: it is not checked.
@@ -127,8 +136,8 @@ impl Admission {
     /// The pod runs, and there is not enough for it now or ever: nothing has changed.
     pub fn resizing(&self, pod: &Arc<Pod>) -> Result<(), NoGrowth> {
         let mut refused = None;
-        self.change(|queue| {
-            refused = queue.no_growth(pod, &self.0.deps.node);
+        self.change_with(|queue, node| {
+            refused = queue.no_growth(pod, node);
             if refused.is_none() {
                 queue.resized(pod, true);
             }
@@ -175,13 +184,19 @@ impl Admission {
 
     /// Changes the queue, admits the pods that fit now, and notifies those whose reason changed.
     fn change(&self, change: impl FnOnce(&mut AdmissionQueue)) {
+        self.change_with(|queue, _| change(queue));
+    }
+
+    /// As [`Self::change`], with the node.
+    fn change_with(&self, change: impl FnOnce(&mut AdmissionQueue, &mut Node)) {
         let begun = Instant::now();
         let deps = &self.0.deps;
         let settled = {
-            let mut state = self.lock();
-            change(&mut state.queue);
+            let mut guard = self.lock();
+            let state = &mut *guard;
+            change(&mut state.queue, &mut state.node);
             let pressure = deps.pressure.borrow().clone();
-            let facts = Facts { node: &deps.node, pressure: &pressure, devices: &*deps.devices };
+            let facts = Facts { node: &state.node, pressure: &pressure, devices: &*deps.devices };
             let settled = state.queue.settle(&facts);
             state.notify(&settled);
             settled

@@ -15,7 +15,7 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::names::{EPHEMERAL_STORAGE, is_extended};
 use nodewarden_model::PodReason;
 
-/// The properties of the node that do not change.
+/// What pods are compared with.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     /// Its name.

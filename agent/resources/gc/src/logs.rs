@@ -11,8 +11,8 @@ use nix::fcntl::{OFlag, open, openat};
 use nix::sys::stat::Mode;
 use nix::unistd::{UnlinkatFlags, unlinkat};
 use nodewarden_model::PodView;
-use nodewarden_pods::volume;
 use nodewarden_pods::volume::VolumeError;
+use nodewarden_pods::{log_owner, volume};
 
 use super::containers::{Pods, Present};
 
@@ -23,6 +23,8 @@ const DIRECTORY: OFlag = OFlag::O_RDONLY.union(OFlag::O_DIRECTORY).union(OFlag::
 pub struct PodLogs {
     /// Name of the directory.
     pub directory: String,
+    /// The agent whose logs they are ([`log_owner`]); `None` for a kubelet's and those of earlier versions.
+    pub owner: Option<String>,
     pub uid: String,
     pub files: Vec<LogFile>,
 }
@@ -72,22 +74,29 @@ pub fn scan(root: &Path) -> Result<Vec<PodLogs>, VolumeError> {
             }
         }
         files.sort();
-        pods.push(PodLogs { uid: uid.to_owned(), directory, files });
+        pods.push(PodLogs { uid: uid.to_owned(), owner: log_owner::owner(&dir), directory, files });
     }
     pods.sort_by(|a, b| a.directory.cmp(&b.directory));
     Ok(pods)
 }
 
-/// Selects the orphaned logs: all logs of pods that no longer exist and of which the runtime has nothing,
-/// whichever agent ran them; and of the agent's own pods the runs without a container. The logs of a
-/// terminating pod are kept until it is gone; those of an evicted or preempted pod are kept too, unless
-/// `all_unused` (the disk is short of space).
-pub fn orphans(found: &[PodLogs], pods: &Pods, present: &Present, all_unused: bool) -> Vec<Orphan> {
+/// Selects the orphaned logs of the agent `owner`: all logs of its pods that no longer exist and of which the
+/// runtime has nothing; and of its present pods the runs without a container. Logs of a kubelet's or another
+/// agent's pods are left alone: who made them may still want them. The logs of a terminating pod are kept until
+/// it is gone; those of an evicted or preempted pod are kept too, unless `all_unused` (the disk is short of
+/// space).
+pub fn orphans(
+    found: &[PodLogs],
+    owner: &str,
+    pods: &Pods,
+    present: &Present,
+    all_unused: bool,
+) -> Vec<Orphan> {
     let mut orphans = Vec::new();
     for logs in found {
         let directory = logs.directory.clone();
         if pods.no_longer_exists(&logs.uid) {
-            if !present.uids.contains(&logs.uid) {
+            if logs.owner.as_deref() == Some(owner) && !present.uids.contains(&logs.uid) {
                 orphans.push(Orphan::Pod { directory, uid: logs.uid.clone() });
             }
         } else if pods.get(&logs.uid).is_some_and(|view| is_settled(view, all_unused)) {
@@ -107,6 +116,12 @@ pub fn orphans(found: &[PodLogs], pods: &Pods, present: &Present, all_unused: bo
 /// Whether logs without a container of this pod may be removed.
 fn is_settled(view: &PodView, all_unused: bool) -> bool {
     view.terminating.is_none() && (all_unused || !view.is_evicted_or_preempted())
+}
+
+/// Log directories of this agent's present pods that have no owner yet: they were made by an earlier version.
+pub fn unmarked<'a>(found: &'a [PodLogs], pods: &Pods) -> impl Iterator<Item = &'a str> {
+    let ours = |logs: &&PodLogs| logs.owner.is_none() && pods.get(&logs.uid).is_some();
+    found.iter().filter(ours).map(|logs| logs.directory.as_str())
 }
 
 /// Removes orphaned logs; succeeds if they do not exist.

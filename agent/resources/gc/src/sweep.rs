@@ -1,8 +1,12 @@
 //! Removes dead containers, dead sandboxes and the logs of both (kubelet `containerGC.GarbageCollect`).
 
+use std::path::PathBuf;
+
 use jiff::Timestamp;
 use nodewarden_cri::Listing;
+use nodewarden_pods::log_owner;
 use nodewarden_pods::volume::VolumeError;
+use tracing::debug;
 
 use super::collector::Inner;
 use super::containers::{self, Pods, Present};
@@ -67,7 +71,12 @@ impl Inner {
             containers.retain(|container| !planned.contains(&container.id));
         }
         let present = Present::new(&Listing { sandboxes, containers });
-        for orphan in logs::orphans(&found, &self.pods(), &present, all_unused) {
+        let pods = self.pods();
+        if !run.dry {
+            self.mark_logs(logs::unmarked(&found, &pods).map(|name| self.logs_dir.join(name)).collect())
+                .await;
+        }
+        for orphan in logs::orphans(&found, &self.owner, &pods, &present, all_unused) {
             let id = self.logs_dir.join(orphan.path()).to_string_lossy().into_owned();
             if run.dry {
                 run.planned(Part::Logs, &id, String::new());
@@ -79,6 +88,24 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Notes in these directories that their logs are this agent's.
+    async fn mark_logs(&self, directories: Vec<PathBuf>) {
+        if directories.is_empty() {
+            return;
+        }
+        let owner = self.owner.clone();
+        let marked = tokio::task::spawn_blocking(move || {
+            for directory in directories {
+                // Tried again by the next run; the logs stay until then.
+                if let Err(error) = log_owner::mark(&directory, &owner) {
+                    debug!("cannot note the owner of {}: {error}", directory.display());
+                }
+            }
+        });
+        // A panic is a bug of the agent; it is tried again.
+        let _ = marked.await;
     }
 
     async fn remove_logs(&self, orphan: Orphan) -> Result<(), VolumeError> {

@@ -9,6 +9,8 @@ use super::desired::DesiredCgroups;
 pub struct Known<'a> {
     /// Paths wanted now.
     pub wanted: &'a BTreeSet<String>,
+    /// Uids of the pods that have these paths.
+    pub wanted_uids: &'a BTreeSet<String>,
     /// Recorded as created by this agent, by path.
     pub owned: &'a BTreeMap<String, super::owned::Entry>,
     /// Existing below kubepods and named like a pod's cgroup.
@@ -22,6 +24,9 @@ pub struct Known<'a> {
 pub struct Verdict {
     /// Created by this agent and no longer wanted.
     pub remove: Vec<String>,
+    /// Created by this agent, of a pod that is wanted and has another path since the settings changed (`cgroupRoot`,
+    /// `cgroupDriver`). The pod's processes may still be in it: they end with grace before it is removed.
+    pub former: Vec<String>,
     /// Created by this agent and not wanted, but kept because their manifest cannot be read now.
     pub withheld: Vec<String>,
     /// Existing, but not created by this agent.
@@ -37,9 +42,12 @@ pub fn decide(known: &Known<'_>, keep: Option<&DesiredCgroups>) -> Verdict {
         if known.wanted.contains(path) || known.removing.contains(path) {
             continue;
         }
-        let gone = keep.is_some_and(|k| k.is_gone(&pod.origin));
+        let moved = known.wanted_uids.contains(&pod.uid);
+        let gone = moved || keep.is_some_and(|k| k.is_gone(&pod.origin));
         if !gone {
             verdict.withheld.push(path.clone());
+        } else if moved && known.present.contains(path) {
+            verdict.former.push(path.clone());
         } else if known.present.contains(path) {
             verdict.remove.push(path.clone());
         } else {
@@ -73,10 +81,17 @@ mod tests {
         let (wanted, present) = (set(&["/a"]), set(&["/a", "/b", "/c", "/d", "/x"]));
         let owned = owned(&[("/a", "f"), ("/b", "f"), ("/c", "broken"), ("/d", "f"), ("/gone", "f")]);
         let removing = set(&["/d"]);
-        let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
+        let known = Known {
+            wanted: &wanted,
+            wanted_uids: &set(&["of-a"]),
+            owned: &owned,
+            present: &present,
+            removing: &removing,
+        };
         let keep = DesiredCgroups { unread: Unread::of_origin("broken"), ..DesiredCgroups::default() };
         let expected = Verdict {
             remove: vec!["/b".into()],
+            former: Vec::new(),
             withheld: vec!["/c".into()],
             foreign: vec!["/x".into()],
             forget: vec!["/gone".into()],
@@ -92,6 +107,29 @@ mod tests {
         }
     }
 
+    /// Of a pod that is wanted at another path, whether its manifest can be read or not.
+    #[test]
+    fn the_cgroup_that_a_wanted_pod_had_with_other_settings_is_not_removed_at_once() {
+        let (wanted, present) = (set(&["/new/podu"]), set(&["/old/podu", "/old/podv"]));
+        let mut owned = owned(&[("/old/podu", "f"), ("/older/podu", "f"), ("/old/podv", "f")]);
+        owned.get_mut("/old/podv").unwrap().uid = "v".into();
+        let known = Known {
+            wanted: &wanted,
+            wanted_uids: &set(&["u"]),
+            owned: &owned,
+            present: &present,
+            removing: &set(&[]),
+        };
+        let verdict = decide(&known, Some(&DesiredCgroups::default()));
+        assert_eq!(verdict.former, ["/old/podu"]);
+        assert_eq!(verdict.forget, ["/older/podu"]);
+        assert_eq!(verdict.remove, ["/old/podv"]);
+        let keep = DesiredCgroups { unread: Unread::of_origin("f"), ..DesiredCgroups::default() };
+        let verdict = decide(&known, Some(&keep));
+        assert_eq!(verdict.former, ["/old/podu"]);
+        assert_eq!(verdict.withheld, ["/old/podv"]);
+    }
+
     fn paths() -> impl Strategy<Value = BTreeSet<String>> {
         prop::collection::btree_set("/[a-f]", 0..6)
     }
@@ -102,7 +140,9 @@ mod tests {
             wanted in paths(), ours in paths(), present in paths(), removing in paths(), blind in any::<bool>(),
         ) {
             let owned = ours.iter().map(|p| (p.clone(), Entry { uid: "u".into(), origin: "o".into() })).collect();
-            let known = Known { wanted: &wanted, owned: &owned, present: &present, removing: &removing };
+            let uids = BTreeSet::new();
+            let known =
+                Known { wanted: &wanted, wanted_uids: &uids, owned: &owned, present: &present, removing: &removing };
             let unread = if blind { Unread::of_source("manifests") } else { Unread::default() };
             let keep = DesiredCgroups { unread, ..DesiredCgroups::default() };
             let verdict = decide(&known, Some(&keep));

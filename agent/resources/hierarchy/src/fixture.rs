@@ -1,20 +1,25 @@
 //! A hierarchy manager on this machine's kernel, below a root cgroup of its own.
 
+use jiff::Timestamp;
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::sync::watch;
 
 use super::desired::{DesiredCgroup, DesiredCgroups};
 use super::machine::facts;
 use super::manager::HierarchyManager;
 use super::owned::Owned;
 use super::reconciler::{Reconciler, Setup};
+use super::sweeper::InUse;
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::control::{Cgroupfs, Limits, Manager};
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_machine::node::daemons::Daemons;
+use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::{Pod, manifest};
+use nodewarden_model::Event;
 use nodewarden_qos::Levels;
 use nodewarden_storage::journal::Journal;
 
@@ -27,6 +32,12 @@ pub struct Fixture {
     pub runtime: tokio::runtime::Runtime,
     /// Uids of pods that still have volumes.
     pub volumes: Arc<Mutex<BTreeSet<String>>>,
+    /// Uids of pods of which the runtime has something; `None` without a runtime.
+    pub in_use: Mutex<Option<BTreeSet<String>>>,
+    /// Where the capacity is read.
+    pub sources: Sources,
+    /// Between two full reconciles.
+    pub period: Duration,
     pub settings: NodeSettings,
     levels: Levels,
 }
@@ -44,14 +55,26 @@ impl Fixture {
         let settings = NodeSettings { cgroup_root: tree.path(""), ..NodeSettings::default() };
         let levels = Levels::below(&settings.cgroup_root).unwrap();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
-        Some(Self { tree, state, journal, manager, runtime, volumes: Arc::default(), settings, levels })
+        Some(Self {
+            tree,
+            state,
+            journal,
+            manager,
+            runtime,
+            volumes: Arc::default(),
+            in_use: Mutex::default(),
+            sources: Sources::default(),
+            period: Duration::from_secs(600),
+            settings,
+            levels,
+        })
     }
 
-    /// A manager that compares all cgroups only after a failure.
+    /// A manager that compares all cgroups only after a failure and every [`Self::period`].
     pub fn start(&self, first: DesiredCgroups) -> HierarchyManager {
         let mut reconciler = self.reconciler();
         reconciler.begin(first);
-        HierarchyManager::start(reconciler, Duration::from_secs(600)).unwrap()
+        HierarchyManager::start(reconciler, self.period).unwrap()
     }
 
     pub fn reconciler(&self) -> Reconciler {
@@ -66,15 +89,37 @@ impl Fixture {
             files: Arc::new(Cgroupfs::new(self.tree.layout.clone())),
             namer: Box::new(Arc::clone),
             daemons: Daemons { agent_score: 0, agent: None, runtime: None, system: None },
-            reconcile: Duration::from_secs(600),
+            reconcile: self.period,
             owned: Owned::open(self.state.path()).unwrap().0,
             journal: self.journal.clone(),
             has_volumes: Box::new(move |uid| volumes.lock().contains(uid)),
+            in_use: self.in_use.lock().clone().map(|used| -> InUse { Box::new(move || Some(used.clone())) }),
+            sources: self.sources.clone(),
+            capacity: watch::Sender::new(Arc::new(self.sources.capacity(Some(self.state.path())).unwrap())),
             driver_from: "configuration",
             state_dir: self.state.path().to_owned(),
         });
         reconciler.made(&kubepods);
         reconciler
+    }
+
+    /// Every event of the journal.
+    pub fn events(&self) -> Vec<Event> {
+        let mut events = Vec::new();
+        self.runtime.block_on(async {
+            let mut journal = self.journal.subscribe(Some(Timestamp::UNIX_EPOCH));
+            let quiet = Duration::from_millis(200);
+            while let Ok(Some(event)) = tokio::time::timeout(quiet, journal.next()).await {
+                events.push((*event).clone());
+            }
+        });
+        events
+    }
+
+    /// Agents started from now on have their pods below another root.
+    pub fn move_root(&mut self, below: &str) {
+        self.settings.cgroup_root = self.tree.group(below);
+        self.levels = Levels::below(&self.settings.cgroup_root).unwrap();
     }
 
     /// Path of the pod's cgroup.

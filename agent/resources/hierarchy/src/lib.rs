@@ -31,8 +31,11 @@ mod sources;
 mod speed;
 mod start;
 mod steps;
+mod sweeper;
 mod throttle;
 mod timed;
+mod unused;
+mod withhold;
 
 pub use containers::Namer;
 pub use desired::{DesiredCgroup, DesiredCgroups, PodCgroupState, PodCgroupStates};

@@ -13,8 +13,10 @@ use tokio::sync::watch;
 use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::{Destroyer, Outcome};
 use super::reconciler::{Reconcile, Reconciler};
+use super::sweeper::{Sweeper, Swept};
 use super::throttle::ThrottleOverrides;
 use nodewarden_machine::cgroup::control::Manager;
+use nodewarden_machine::node::Capacity;
 use nodewarden_model::HierarchyStatus;
 use nodewarden_model::backoff::Backoff;
 
@@ -29,6 +31,7 @@ enum Wake {
     Throttle(ThrottleOverrides),
     Volumes,
     Destroyed(Outcome),
+    Swept(Swept),
     Stop,
 }
 
@@ -42,6 +45,7 @@ pub struct HierarchyManager {
     pod_cgroups: watch::Receiver<Arc<PodCgroupStates>>,
     pending_updates: Arc<AtomicU64>,
     throttle_targets: ThrottleTargets,
+    capacity: watch::Receiver<Arc<Capacity>>,
 }
 
 /// The levels that can be throttled, and by which means.
@@ -100,16 +104,26 @@ impl HierarchyManager {
         let destroyer = Destroyer::start(reconciler.manager(), move |outcome| {
             let _ = done.send(Wake::Destroyed(outcome));
         })?;
+        let sweeper = match reconciler.take_in_use() {
+            Some(in_use) => {
+                let done = wakes.clone();
+                let swept = move |swept| drop(done.send(Wake::Swept(swept)));
+                Some(Sweeper::start(reconciler.manager(), in_use, swept)?)
+            }
+            None => None,
+        };
         let (status, pod_cgroups, pending_updates) =
             (reconciler.status(), reconciler.pod_cgroups(), reconciler.pending_updates());
         let throttle_targets = reconciler.throttle_targets();
+        let capacity = reconciler.capacity();
         // On this thread, so that the hierarchy exists when the agent reports ready.
         let mut destroyer = destroyer;
         reconciler.reconcile(Reconcile::Full, &mut destroyer);
         let thread = thread::Builder::new()
             .name("hierarchy".into())
-            .spawn(move || run(&mut reconciler, &mut destroyer, &woken, reconcile))?;
-        Ok(Self { wakes, thread: Some(thread), status, pod_cgroups, pending_updates, throttle_targets })
+            .spawn(move || run(&mut reconciler, &mut destroyer, sweeper.as_ref(), &woken, reconcile))?;
+        let thread = Some(thread);
+        Ok(Self { wakes, thread, status, pod_cgroups, pending_updates, throttle_targets, capacity })
     }
 
     /// A handle for other threads.
@@ -120,6 +134,11 @@ impl HierarchyManager {
     /// The state of every pod's cgroup; the receiver is notified of every change.
     pub fn pod_cgroups(&self) -> watch::Receiver<Arc<PodCgroupStates>> {
         self.pod_cgroups.clone()
+    }
+
+    /// The machine's capacity, as read by every full reconcile; the receiver is notified of every change.
+    pub fn capacity(&self) -> watch::Receiver<Arc<Capacity>> {
+        self.capacity.clone()
     }
 
     /// The levels that can be throttled.
@@ -174,7 +193,13 @@ impl Schedule {
     }
 }
 
-fn run(reconciler: &mut Reconciler, destroyer: &mut Destroyer, woken: &Receiver<Wake>, reconcile: Duration) {
+fn run(
+    reconciler: &mut Reconciler,
+    destroyer: &mut Destroyer,
+    sweeper: Option<&Sweeper>,
+    woken: &Receiver<Wake>,
+    reconcile: Duration,
+) {
     let mut schedule = Schedule::new(reconcile, Instant::now());
     schedule.after(Reconcile::Full, reconciler.has_failures(), Instant::now());
     loop {
@@ -200,6 +225,7 @@ fn run(reconciler: &mut Reconciler, destroyer: &mut Destroyer, woken: &Receiver<
                 }
                 Wake::Volumes => changed = true,
                 Wake::Destroyed(outcome) => changed |= reconciler.destroyed(&outcome, destroyer),
+                Wake::Swept(swept) => changed |= reconciler.swept(&swept),
             }
             wake = woken.try_recv().ok();
         }
@@ -207,6 +233,9 @@ fn run(reconciler: &mut Reconciler, destroyer: &mut Destroyer, woken: &Receiver<
         if changed || scope == Reconcile::Full {
             reconciler.reconcile(scope, destroyer);
             schedule.after(scope, reconciler.has_failures(), Instant::now());
+            if let Some(sweeper) = sweeper {
+                sweeper.sweep(reconciler.take_unused());
+            }
         }
     }
 }

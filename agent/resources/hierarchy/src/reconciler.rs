@@ -5,6 +5,10 @@
 //! writes only those whose wanted limits changed.
 
 mod check;
+#[cfg(test)]
+mod foreign;
+#[cfg(test)]
+mod moved;
 mod orphans;
 mod pod_cgroups;
 mod status;
@@ -13,6 +17,7 @@ mod tests;
 #[cfg(test)]
 mod throttled;
 mod wanted;
+mod withheld;
 mod write;
 
 use parking_lot::Mutex;
@@ -30,12 +35,13 @@ use super::containers::Namer;
 use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::Destroyer;
 use super::enforcement::{Enforced, Enforcement, EnforcementResult};
-use super::entry::only;
 use super::manager::ThrottleTargets;
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
 use super::steps::{ByPath, Pass, Step, steps};
+use super::sweeper::InUse;
 use super::throttle::{ThrottleOverrides, can_idle};
+use super::unused::EmptyForeign;
 use nodewarden_config::NodeSettings;
 use nodewarden_machine::cgroup::control::{Driver, Limits, Manager};
 use nodewarden_machine::node::Capacity;
@@ -64,6 +70,12 @@ pub struct Setup {
     pub journal: Journal,
     /// Whether a pod, by uid, still has volumes: its cgroup is desired as long, with the lowest CPU share.
     pub has_volumes: HasVolumes,
+    /// Of which pods the runtime has anything; `None` without a runtime.
+    pub in_use: Option<InUse>,
+    /// Where the capacity of the machine is read.
+    pub sources: Sources,
+    /// As read last, for everybody who needs it.
+    pub capacity: watch::Sender<Arc<Capacity>>,
     /// Where the driver setting comes from.
     pub driver_from: &'static str,
     /// A directory on the file system whose size is the node's ephemeral storage.
@@ -91,8 +103,8 @@ pub struct Reconciler {
     /// Updates sent and applied. If they differ, container information is stale.
     pending_updates: Arc<AtomicU64>,
     applied_updates: u64,
-    /// As of the last full reconcile.
-    capacity: Option<Capacity>,
+    /// The first full reconcile is over.
+    begun: bool,
     /// As of the last reconcile.
     wanted: Arc<Wanted>,
     /// The wanted limits before the current reconcile; empty between reconciles.
@@ -120,9 +132,17 @@ pub struct Reconciler {
     /// Cgroups of this agent that are not wanted any more but whose pods still have volumes; they have the
     /// lowest CPU share until those are gone.
     held: BTreeSet<String>,
+    /// Cgroups that pods had with other settings and in which they still have processes, by the pod's uid.
+    formers: BTreeMap<String, String>,
     foreign: BTreeSet<String>,
     /// What was reported of the limits that enforce node allocatable.
     enforcement: Enforcement,
+    /// Foreign cgroups without a process.
+    empty_foreign: EmptyForeign,
+    /// Foreign cgroups that may be removed if the runtime has nothing of their pods.
+    unused: Vec<String>,
+    /// Number of limits by path that are not lowered because of pods that are not counted.
+    withheld: BTreeMap<String, usize>,
     pod_cgroups: watch::Sender<Arc<PodCgroupStates>>,
     reconciled: Option<SystemTime>,
     status: Arc<Mutex<HierarchyStatus>>,
@@ -136,7 +156,7 @@ impl Reconciler {
             overrides: ThrottleOverrides::default(),
             pending_updates: Arc::default(),
             applied_updates: 0,
-            capacity: None,
+            begun: false,
             wanted: Arc::default(),
             earlier: Arc::default(),
             again: BTreeSet::new(),
@@ -150,8 +170,12 @@ impl Reconciler {
             versions: BTreeMap::new(),
             failed: BTreeMap::new(),
             held: BTreeSet::new(),
+            formers: BTreeMap::new(),
             foreign: BTreeSet::new(),
             enforcement: Enforcement::default(),
+            empty_foreign: EmptyForeign::default(),
+            unused: Vec::new(),
+            withheld: BTreeMap::new(),
             pod_cgroups: watch::Sender::default(),
             reconciled: None,
             status: Arc::default(),
@@ -217,7 +241,22 @@ impl Reconciler {
         self.pod_cgroups.subscribe()
     }
 
-    /// Whether cgroups wait for the removal of volumes, which is not notified.
+    /// Takes [`Setup::in_use`], for the thread that calls it.
+    pub fn take_in_use(&mut self) -> Option<InUse> {
+        self.setup.in_use.take()
+    }
+
+    /// The machine's capacity as of the last full reconcile.
+    pub fn capacity(&self) -> watch::Receiver<Arc<Capacity>> {
+        self.setup.capacity.subscribe()
+    }
+
+    /// Foreign cgroups that the last full reconcile found unused.
+    pub fn take_unused(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.unused)
+    }
+
+    /// Whether cgroups wait for the removal of volumes or for the end of processes, which is not notified.
     pub fn has_deferred(&self) -> bool {
         !self.held.is_empty()
     }
@@ -229,10 +268,11 @@ impl Reconciler {
 
     /// Reads, compares and writes cgroups.
     pub fn reconcile(&mut self, scope: Reconcile, destroyer: &mut Destroyer) {
-        let whole = scope == Reconcile::Full || self.capacity.is_none();
+        let whole = scope == Reconcile::Full || !std::mem::replace(&mut self.begun, true);
         if whole {
             self.problems.begin();
             self.failed.clear();
+            self.withheld.clear();
             self.place_daemons();
             self.measure();
         } else {
@@ -252,27 +292,22 @@ impl Reconciler {
         if !whole {
             self.problems.forget(|about| limits.contains_key(about));
             self.failed.retain(|path, _| !limits.contains_key(path) && wanted.limits.contains_key(path));
+            self.withheld.retain(|path, _| !limits.contains_key(path));
         }
         let may_make = self.record_pods(&wanted);
         limits.retain(|path, _| !destroyer.removing().iter().any(|r| within(path, r)));
         let verdict = self.classify(&wanted, whole, destroyer);
+        let uncounted = self.uncounted(&verdict);
         let (found, unreadable) = self.read(limits.keys());
         limits.retain(|path, _| !unreadable.contains(path));
         self.existing.extend(found.keys().cloned().chain(unreadable));
         let mut published = Instant::now();
-        let mut held_back = BTreeSet::new();
         for step in steps(&limits, &found) {
             let new_pod = matches!(step, Step::Create { .. }) && wanted.pods.contains_key(step.path());
-            // A level computed without some of its pods is too small for them.
-            let unknown = !verdict.withheld.is_empty() || !verdict.foreign.is_empty();
-            let unsure = unknown && !wanted.pods.contains_key(step.path());
             match step {
                 Step::Create { .. } if new_pod && !may_make => {}
-                Step::Set { path, limits, pass: pass @ Pass::Shrink } if unsure => {
-                    held_back.insert(path.clone());
-                    // An override does not depend on the pods.
-                    let over = self.override_of(&path);
-                    let limits = only(&limits, |limit| over.holds(limit));
+                Step::Set { path, limits, pass: pass @ Pass::Shrink } => {
+                    let limits = self.withhold(&path, &limits, &uncounted, &wanted);
                     if limits != Limits::default() {
                         self.carry_out(&Step::Set { path, limits, pass }, &found, &wanted);
                     }
@@ -285,14 +320,14 @@ impl Reconciler {
                 published = Instant::now();
             }
         }
-        self.report_enforcement(&wanted, &held_back);
+        self.report_enforcement(&wanted);
         self.earlier = Arc::default();
         self.versions = wanted.pods.iter().map(|(path, desired)| (path.clone(), desired.version)).collect();
         self.written.retain(|path, _| wanted.limits.contains_key(path) || self.held.contains(path));
         if whole {
             self.check_containers(&wanted);
         }
-        self.remove_unwanted(verdict, destroyer);
+        self.remove_unwanted(verdict, &wanted, whole, destroyer);
         if whole {
             self.reconciled = Some(SystemTime::now());
             self.sync_records();
@@ -301,7 +336,7 @@ impl Reconciler {
     }
 
     /// Reports whether the limits that enforce node allocatable are set. Nothing is said of limits that are held back.
-    fn report_enforcement(&mut self, wanted: &Wanted, held_back: &BTreeSet<String>) {
+    fn report_enforcement(&mut self, wanted: &Wanted) {
         let manager = &self.setup.manager;
         for cgroup in Enforced::of(&self.setup.settings) {
             let path = match &cgroup {
@@ -312,11 +347,14 @@ impl Reconciler {
             };
             // A name that is none has been refused at the start.
             let Ok(path) = path else { continue };
+            if self.withheld.contains_key(&path) {
+                continue;
+            }
             let problem = self.problems.about(&path);
             let result = match (problem.is_empty(), wanted.limits.contains_key(&path)) {
                 (false, _) => EnforcementResult::Failed(problem),
-                (true, true) if !held_back.contains(&path) => EnforcementResult::Done,
-                (true, _) => continue,
+                (true, true) => EnforcementResult::Done,
+                (true, false) => continue,
             };
             if let Some((reason, message)) = self.enforcement.report(&cgroup, &path, result) {
                 self.node_event(reason, message);
@@ -366,10 +404,17 @@ impl Reconciler {
 
     /// Reads the machine's capacity; the previous one stays if that fails.
     fn measure(&mut self) {
-        match Sources::default().capacity(Some(&self.setup.state_dir)) {
-            Ok(capacity) => self.capacity = Some(capacity),
-            Err(error) => self.problems.add("node", error.to_string()),
+        let now = match self.setup.sources.capacity(Some(&self.setup.state_dir)) {
+            Ok(now) => now,
+            Err(error) => return self.problems.add("node", error.to_string()),
+        };
+        let before = self.setup.capacity.borrow().clone();
+        if *before == now {
+            return;
         }
+        let change = before.change_to(&now);
+        self.setup.capacity.send_replace(Arc::new(now));
+        self.node_event("CapacityChanged", change);
     }
 
     /// Moves daemons into their cgroups. Only in full reconciles: `systemCgroups` reads every process of the

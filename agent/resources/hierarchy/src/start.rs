@@ -1,9 +1,11 @@
 //! Prepares and starts the hierarchy manager from the configuration.
 
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use jiff::Timestamp;
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use super::desired::DesiredCgroups;
@@ -12,14 +14,16 @@ use super::manager::HierarchyManager;
 use super::node_cgroups;
 use super::owned::Owned;
 use super::reconciler::{HasVolumes, Reconciler, Setup};
+use super::sweeper::InUse;
 use super::{HierarchyError, Namer};
 use nodewarden_config::{Config, Endpoint, Enforce, MachineFacts, NodeSettings};
-use nodewarden_cri::Client;
+use nodewarden_cri::{Client, Listing};
 use nodewarden_machine::cgroup::control::{Cgroupfs, Driver, DriverKind, Limits, Manager, Presence};
 use nodewarden_machine::cgroup::{Layout, LayoutKind};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_machine::node::kernel_settings::{KernelSetting, KernelSettings};
 use nodewarden_model::Detail;
+use nodewarden_pods::spec::labels::POD_UID;
 use nodewarden_qos::{HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 
@@ -61,10 +65,9 @@ pub fn prepare(
     has_volumes: HasVolumes,
 ) -> Result<Prepared, HierarchyError> {
     let settings = &config.node;
-    let machine = MachineFacts {
-        unified: layout.kind() == LayoutKind::V2,
-        swap_on: Sources::default().capacity(None)?.swap_bytes > 0,
-    };
+    let sources = Sources::default();
+    let capacity = sources.capacity(Some(&config.state_dir))?;
+    let machine = MachineFacts { unified: layout.kind() == LayoutKind::V2, swap_on: capacity.swap_bytes > 0 };
     let problems = settings.refused_on(machine);
     if !problems.is_empty() {
         return Err(HierarchyError::Refused { problems });
@@ -105,6 +108,9 @@ pub fn prepare(
         reconcile: config.reconcile,
         settings: settings.clone(),
         has_volumes,
+        in_use: config.runtime_endpoint.as_ref().map(|endpoint| in_use(endpoint, runtime)),
+        sources,
+        capacity: watch::Sender::new(Arc::new(capacity)),
         facts,
         levels,
         files,
@@ -175,6 +181,31 @@ fn driver_kind(
             (settings.cgroup_driver, "configuration")
         }
     }
+}
+
+/// Asks the runtime which pods it has anything of. The answer waits for a task of `runtime`, which may end
+/// before.
+fn in_use(endpoint: &Endpoint, runtime: &tokio::runtime::Handle) -> InUse {
+    let (client, runtime) = (Client::new(endpoint), runtime.clone());
+    Box::new(move || {
+        let (answer, answered) = std::sync::mpsc::sync_channel(1);
+        let client = client.clone();
+        runtime.spawn(async move {
+            // The receiver waits as long as this runs.
+            let _ = answer.send(client.list().await);
+        });
+        Some(uids(&answered.recv().ok()?.ok()?))
+    })
+}
+
+/// The uids of the pods that sandboxes and containers belong to.
+fn uids(listing: &Listing) -> BTreeSet<String> {
+    let label = |labels: &HashMap<String, String>| labels.get(POD_UID).cloned();
+    let sandboxes = listing.sandboxes.iter().flat_map(|sandbox| {
+        let named = sandbox.metadata.as_ref().map(|metadata| metadata.uid.clone());
+        named.into_iter().chain(label(&sandbox.labels))
+    });
+    sandboxes.chain(listing.containers.iter().filter_map(|container| label(&container.labels))).collect()
 }
 
 fn must_exist(

@@ -4,7 +4,6 @@
 //! An override can only reduce a limit, and is reconciled like any other limit. The first reconcile without
 //! the override restores the level's own limit; after a crash the next agent does so.
 
-use super::entry::Limit;
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota, DriverKind, Limits};
 use nodewarden_qos::HierarchyFacts;
 
@@ -41,16 +40,6 @@ impl ThrottleOverride {
         }
         if let Some(high) = self.memory_high {
             limits.memory_high = limits.memory_high.map(|own| own.min(Bound::At(high)));
-        }
-    }
-
-    /// Whether this override reduces the limit.
-    pub(super) fn holds(&self, limit: Limit) -> bool {
-        match limit {
-            Limit::CpuIdle => self.cpu_idle,
-            Limit::CpuQuota => self.cpu_quota.is_some(),
-            Limit::MemoryHigh => self.memory_high.is_some(),
-            _ => false,
         }
     }
 }

@@ -5,7 +5,9 @@ use std::time::Duration;
 use super::cpu::{self, Control};
 use super::gather::{self, Most, Waited, Waits};
 use super::memory::{self, Change, Level};
+use super::run::Machine;
 use super::{Deps, ThrottleError};
+use nodewarden_config::ThrottleSettings;
 use nodewarden_hierarchy::{ThrottleOverride, ThrottleOverrides, ThrottleTargets};
 use nodewarden_machine::cgroup::control::{Bound, CpuQuota};
 
@@ -66,6 +68,17 @@ impl Controllers {
             }
         }
         (steps, errors)
+    }
+
+    /// Goes by another capacity from now on. The steps in force stay as far as there are as many.
+    pub fn adapt(&mut self, settings: &ThrottleSettings, idle: bool, machine: Machine) {
+        if let Some(cpu) = &mut self.cpu {
+            cpu.control.set_ladder(cpu::ladder(idle, machine.cpu_milli, settings.cpu.min_milli));
+        }
+        if let Some(memory) = &mut self.memory {
+            let lines = memory::lines(machine.threshold, settings.memory.distance);
+            memory.levels.iter_mut().zip(lines).for_each(|(level, line)| level.set_line(line));
+        }
     }
 
     /// The overrides in force.

@@ -72,6 +72,12 @@ impl Control {
         Self { ladder, bound, least_milli, hold, step: 0, above: 0, calm: None, releasing: false }
     }
 
+    /// Goes by other steps from now on, for a machine with other CPUs.
+    pub fn set_ladder(&mut self, ladder: Vec<LadderStep>) {
+        self.step = self.step.min(ladder.len());
+        self.ladder = ladder;
+    }
+
     pub fn ladder(&self) -> &[LadderStep] {
         &self.ladder
     }

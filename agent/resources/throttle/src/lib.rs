@@ -17,4 +17,4 @@ mod run;
 
 pub use error::ThrottleError;
 pub use gather::Waited;
-pub use run::{Deps, Throttle, start};
+pub use run::{Deps, Machine, Throttle, start};

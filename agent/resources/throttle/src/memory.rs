@@ -59,6 +59,11 @@ impl Level {
         Self { line, distance, least, hold, high: None, calm: None }
     }
 
+    /// Keeps so many bytes available from now on.
+    pub fn set_line(&mut self, line: u64) {
+        self.line = line;
+    }
+
     /// `memory.high` in force.
     pub fn high(&self) -> Option<u64> {
         self.high

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use jiff::Timestamp;
 use tracing::{info, warn};
@@ -32,8 +32,15 @@ pub struct Deps {
     pub sink: HierarchyHandle,
     /// Where steps are recorded.
     pub journal: Journal,
-    /// CPUs of the machine, in thousandths.
-    pub machine_milli: u64,
+    /// Returns what the machine has now.
+    pub machine: Box<dyn Fn() -> Machine + Send>,
+}
+
+/// What the steps of throttling are computed from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    /// CPUs, in thousandths.
+    pub cpu_milli: u64,
     /// The greatest threshold of `memory.available`, in bytes.
     pub threshold: u64,
 }
@@ -64,7 +71,8 @@ pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>
         return Ok(None);
     }
     let mut off = Vec::new();
-    let controllers = controllers(settings, &deps, &mut off);
+    let machine = (deps.machine)();
+    let controllers = controllers(settings, &deps, machine, &mut off);
     for reason in off {
         let message = format!("throttling: {reason}");
         warn!("{message}");
@@ -75,17 +83,22 @@ pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>
         return Ok(None);
     }
     let (stop, stopped) = channel();
-    let period = settings.period;
+    let settings = settings.clone();
     let thread = thread::Builder::new()
         .name("throttle".into())
-        .spawn(move || run(controllers, &deps, period, &stopped))
+        .spawn(move || run(controllers, &deps, machine, &settings, &stopped))
         .map_err(|source| ThrottleError::Thread { source })?;
     Ok(Some(Throttle { stop: Some(stop), thread: Some(thread) }))
 }
 
 /// The controllers that work here. Why an enabled one does not is added to `off`.
-fn controllers(settings: &ThrottleSettings, deps: &Deps, off: &mut Vec<ThrottleError>) -> Controllers {
-    let Deps { targets, machine_milli, threshold, .. } = deps;
+fn controllers(
+    settings: &ThrottleSettings,
+    deps: &Deps,
+    machine: Machine,
+    off: &mut Vec<ThrottleError>,
+) -> Controllers {
+    let targets = &deps.targets;
     let hold = || ReleaseDelay::new(settings.hold, settings.max_hold);
     let mut possible = |enabled: bool, missing: Option<ThrottleError>| {
         let missing = if targets.levels { missing } else { Some(ThrottleError::NoLevels) };
@@ -95,7 +108,7 @@ fn controllers(settings: &ThrottleSettings, deps: &Deps, off: &mut Vec<ThrottleE
     };
     let no_waits = deps.no_waits.clone().map(|reason| ThrottleError::NoWaits { reason });
     let cpu = possible(settings.cpu.enabled, no_waits).then(|| {
-        let ladder = ladder(targets.idle, *machine_milli, settings.cpu.min_milli);
+        let ladder = ladder(targets.idle, machine.cpu_milli, settings.cpu.min_milli);
         Cpu {
             control: Control::new(ladder, settings.cpu.wait, settings.cpu.min_milli, hold()),
             bound: u64::try_from(settings.cpu.wait.as_nanos()).unwrap_or(u64::MAX),
@@ -106,17 +119,30 @@ fn controllers(settings: &ThrottleSettings, deps: &Deps, off: &mut Vec<ThrottleE
     let no_high = (!targets.memory_high).then_some(ThrottleError::NoMemoryHigh);
     let memory = possible(settings.memory.enabled, no_high).then(|| {
         let distance = settings.memory.distance;
-        let [best_effort, burstable] = lines(*threshold, distance);
+        let [best_effort, burstable] = lines(machine.threshold, distance);
         let level = |line, least| Level::new(line, distance, least, hold());
         Memory { levels: [level(best_effort, settings.memory.min), level(burstable, 0)] }
     });
     Controllers { cpu, memory }
 }
 
-fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Receiver<()>) {
+fn run(
+    mut controllers: Controllers,
+    deps: &Deps,
+    mut machine: Machine,
+    settings: &ThrottleSettings,
+    stopped: &Receiver<()>,
+) {
     let begun = Instant::now();
     let mut reported = BTreeSet::new();
     loop {
+        let now = (deps.machine)();
+        if now != machine {
+            machine = now;
+            controllers.adapt(settings, deps.targets.idle, machine);
+            // The same step may be another quota now.
+            deps.sink.throttle(controllers.overrides());
+        }
         let (steps, errors) = controllers.update(begun.elapsed(), deps);
         if !steps.is_empty() {
             deps.sink.throttle(controllers.overrides());
@@ -125,7 +151,7 @@ fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Re
         let errors: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
         errors.difference(&reported).for_each(|error| warn!("throttling: {error}"));
         reported = errors;
-        if stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
+        if stopped.recv_timeout(settings.period) != Err(RecvTimeoutError::Timeout) {
             break;
         }
     }

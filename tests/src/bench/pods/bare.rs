@@ -157,7 +157,7 @@ impl Bare {
     fn prepared(&self, pod: Arc<Pod>, cgroup: String) -> Result<Prepared, Failure> {
         let host = self.host();
         let paths = host.paths(&pod);
-        nodewarden_pods::volume::prepare(&pod, &paths, host.node).map_err(failure)?;
+        nodewarden_pods::volume::prepare(&pod, &paths, host.node, OWNER).map_err(failure)?;
         let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
         let injection = DeviceInjection::default();
         let beginning = Beginning {

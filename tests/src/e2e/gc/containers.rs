@@ -153,7 +153,7 @@ fn names(folder: &Path) -> Vec<String> {
 
 /// Files and directories in the log directory that belong to no running pod.
 struct LogFiles {
-    /// Logs of a pod that does not exist, in the kubelet's layout; a link in it leads to another directory.
+    /// Logs of a pod of this agent that does not exist any more; a link in it leads to another directory.
     orphan: PathBuf,
     /// Files that must not be removed.
     kept: Vec<PathBuf>,
@@ -170,6 +170,8 @@ impl LogFiles {
         let outside = context.temp.join("outside");
         let orphan = logs.join(format!("default_ghost_{UID}"));
         let kept = vec![
+            // Of a kubelet's pod that is gone.
+            logs.join("default_others_0f0f0f0f-1111-4222-8333-666666666666/c/0.log"),
             outside.join("c/0.log"),
             logs.join("notes/c/0.log"),
             logs.join("audit.log"),
@@ -177,6 +179,8 @@ impl LogFiles {
         ];
         kept.iter().try_for_each(|path| write(path))?;
         write(&orphan.join("c/0.log"))?;
+        let owner = ".nodewarden-owner";
+        fs::copy(of_steady.join(owner), orphan.join(owner)).map_err(Failure::file(&orphan.join(owner)))?;
         link(&outside.join("c"), &orphan.join("d"))?;
         // A link with the name of a pod's log directory.
         link(&outside, &logs.join(format!("default_linked_{UID}")))?;

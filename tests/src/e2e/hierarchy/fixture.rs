@@ -80,6 +80,23 @@ impl<'c> HierarchyFixture<'c> {
         }
     }
 
+    /// Agents started from now on compare all cgroups every so many seconds.
+    pub fn set_reconcile(&mut self, seconds: u64) {
+        if let Some(manage) = &mut self.options.manage {
+            manage.reconcile_seconds = seconds;
+        }
+    }
+
+    /// Agents started from now on have their pods below a new cgroup in the root. Returns the root before.
+    pub fn move_root(&mut self, below: &str) -> Result<String, Failure> {
+        let Some(root) = &self.root else {
+            return Err(Failure::Skip("with systemd the slices are at the top".into()));
+        };
+        let path = root.child(below)?.path().to_owned();
+        let Some(manage) = &mut self.options.manage else { unreachable!("new sets it") };
+        Ok(std::mem::replace(&mut manage.root, path))
+    }
+
     pub fn options(&self) -> &AgentOptions {
         &self.options
     }

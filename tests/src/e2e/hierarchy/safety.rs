@@ -52,10 +52,18 @@ fn foreign(context: &Context) -> Result<(), Failure> {
     // The foreign pod would be starved if its QoS class lost the share of the removed pod.
     managed.remove("p1")?;
     let agent = managed.start()?;
-    managed.wait_settled(&agent, 0)?;
-    let status = managed.wait_reconciled(&agent)?;
+    let status = eventually(context.patiently(20), "the status does not say what is not lowered", || {
+        let status = managed.wait_reconciled(&agent)?;
+        let said = status.problems.iter().any(|p| p.contains("not lowered") && p.contains(&path));
+        Ok((said && status.pods.is_empty() && status.removing.is_empty()).then_some(status))
+    })?;
     ensure_eq!(status.foreign, [path], "foreign pods");
     ensure_eq!(shares("kubepods/burstable")?, before, "share of a QoS class with a foreign pod");
+    let metrics = agent.get("/metrics")?.text();
+    ensure!(
+        metrics.lines().any(|line| line == "nodewarden_hierarchy_withheld_limits 1"),
+        "nodewarden_hierarchy_withheld_limits is not 1"
+    );
     worker.finish(context.patiently(5))?;
     foreign_pod.remove_when_empty(context.patiently(5))?;
     eventually(context.patiently(10), "the QoS class keeps its share after the foreign pod", || {

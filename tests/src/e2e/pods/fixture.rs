@@ -261,6 +261,16 @@ impl<'c> PodFixture<'c> {
         self.managed.set_kubelet(&kubelet_lines(self.context, lines));
     }
 
+    /// Agents started from now on have their pods below a new cgroup. Returns the cgroup of the pods before.
+    pub fn move_root(&mut self, below: &str) -> Result<String, Failure> {
+        self.managed.move_root(below)
+    }
+
+    /// Agents started from now on read the machine's capacity every so many seconds.
+    pub fn set_reconcile(&mut self, seconds: u64) {
+        self.managed.set_reconcile(seconds);
+    }
+
     /// Starts an agent with the state directory of the one before.
     pub fn start_agent(&mut self) -> Result<(), Failure> {
         self.agent = Some(self.managed.start()?);

@@ -1,6 +1,6 @@
 //! Changed manifests: resources are resized in place or by a restart, any other change replaces the pod.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -9,14 +9,15 @@ use super::fixture::PodFixture;
 use super::listed::ListedPod;
 use super::manifest::{STAY, one, pod, shell};
 use crate::e2e::hierarchy::compare::{place, plain};
-use crate::e2e::pressure::fixture::pool_config;
-use crate::e2e::support::eventually;
+use crate::e2e::pressure::fixture::{PressureFixture, pool_config};
+use crate::e2e::support::{MIB, eventually};
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("pod_resize_and_replace", resize).timeout(180).needs(NEEDS),
     Test::new("pod_resize_waits_for_resources", waits).timeout(120).needs(NEEDS),
+    Test::new("memory_limit_waits_until_less_is_used", shrinks).timeout(180).needs(NEEDS),
 ];
 
 fn limits(cpu: &str, memory: &str) -> Value {
@@ -173,6 +174,49 @@ fn waits(context: &Context) -> Result<(), Failure> {
     fixture.wait_up("late")?;
     wait_resize(&fixture, 150, "")?;
     fixture.finish()
+}
+
+/// A memory limit below what a container uses is not set: nothing is killed, the status says PodResizePending with
+/// the kubelet's words, and the limit is set when the container uses less.
+fn shrinks(context: &Context) -> Result<(), Failure> {
+    let mut fixture = PressureFixture::new(context, "", "")?;
+    let sized = |fixture: &PressureFixture<'_>, mib: u64| {
+        let resources = json!({ "limits": { "cpu": "500m", "memory": format!("{mib}Mi") } });
+        fixture.greedy("shrinks", resources, &[], json!({}))
+    };
+    fixture.pods.put([sized(&fixture, 256)])?;
+    let before = fixture.pods.wait_up("shrinks")?;
+    wait_limits(&fixture.pods, &before, 50_000, 256)?;
+    fixture.hold("shrinks", 160)?;
+    let begun = SystemTime::now();
+    fixture.pods.put([sized(&fixture, 96)])?;
+    let expected = format!("[attempting to set pod memory limit ({}) below current usage (", 96 * MIB);
+    let shown = eventually(context.patiently(20), "the status does not say that the resize waits", || {
+        let now = fixture.pods.wait_up("shrinks")?;
+        let conditions = now.0["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        Ok(conditions.into_iter().find(|own| own["type"] == "PodResizePending"))
+    })?;
+    ensure_eq!(shown["reason"], json!("Deferred"), "reason of the condition PodResizePending");
+    let message = shown["message"].as_str().unwrap_or_default();
+    ensure!(message.contains(&expected), "message of the condition PodResizePending: {message}");
+    ensure!(message.contains("container \"c\" memory limit"), "message of PodResizePending: {message}");
+    // Tried again several times meanwhile, and reported once.
+    std::thread::sleep(Duration::from_secs(12));
+    wait_limits(&fixture.pods, &before, 50_000, 256)?;
+    ensure_eq!(identity(&fixture.pods.wait_up("shrinks")?)?, identity(&before)?, "while more is in use");
+    ensure_eq!(fixture.pods.notes("shrinks", "ResizeDeferred", begun)?.len(), 1, "events ResizeDeferred");
+    ensure_eq!(fixture.pods.notes("shrinks", "Resized", begun)?.len(), 0, "events Resized");
+
+    fixture.hold("shrinks", 8)?;
+    wait_limits(&fixture.pods, &before, 50_000, 96)?;
+    let now = eventually(context.patiently(20), "PodResizePending is still shown", || {
+        let now = fixture.pods.wait_up("shrinks")?;
+        let conditions = now.0["status"]["conditions"].as_array().cloned().unwrap_or_default();
+        Ok((!conditions.iter().any(|own| own["type"] == "PodResizePending")).then_some(now))
+    })?;
+    ensure_eq!(identity(&now)?, identity(&before)?, "uid, container and restarts, with the lower limit");
+    ensure_eq!(fixture.pods.notes("shrinks", "Resized", begun)?.len(), 1, "events Resized");
+    fixture.pods.finish()
 }
 
 /// What a resize in place must not change: uid, container id and number of restarts.

@@ -11,16 +11,161 @@ use super::NEEDS;
 use super::fixture::{PodFixture, SHORT_BACKOFF};
 use super::listed::ListedPod;
 use super::manifest::{STAY, one, pod, shell};
+use crate::e2e::hierarchy::compare::place;
 use crate::e2e::support::{eventually, since, was_interrupted};
 use crate::fixture::{BUSYBOX_IMAGE, PodSpec};
-use crate::harness::{Context, Failure, Test};
+use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("pods_are_adopted_after_kill9", adopted).timeout(180).needs(NEEDS),
     Test::new("pods_keep_running_without_containerd", without_containerd).timeout(180).needs(NEEDS),
     Test::new("pods_of_others_are_left_alone", others).timeout(120).needs(NEEDS),
+    Test::new("pods_end_with_grace_when_cgroup_root_changes", moved).timeout(180).needs(NEEDS),
+    Test::new("pod_that_comes_back_keeps_its_volumes", comes_back).timeout(180).needs(NEEDS),
+    Test::new("pod_starts_when_the_machine_has_grown", grown).timeout(180).needs(GROWN_NEEDS),
 ];
+
+/// Huge pages are the whole machine's.
+const GROWN_NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::Cri,
+    Capability::MemoryCgroup,
+    Capability::CpuCgroup,
+    Capability::Loopback,
+    Capability::OwnMachine,
+];
+
+/// Pods whose cgroup is another one with the new settings get SIGTERM and their grace period, and start again in
+/// the new cgroup as the same pods. The old cgroups are removed.
+fn moved(context: &Context) -> Result<(), Failure> {
+    let mut fixture = PodFixture::new(context)?;
+    let notes = context.temp.join("notes");
+    fs::create_dir(&notes).map_err(Failure::file(&notes))?;
+    let volumes =
+        json!([{ "name": "notes", "hostPath": { "path": notes } }, { "name": "own", "emptyDir": {} }]);
+    let mounts = json!({ "volumeMounts": [
+        { "name": "notes", "mountPath": "/notes" }, { "name": "own", "mountPath": "/own" }] });
+    // Needs two seconds to end.
+    let script = "echo begins >> /notes/all; echo x >> /own/begins; \
+        trap 'sleep 2; echo ends >> /notes/all; exit 0' TERM; while true; do sleep 600 & wait $!; done";
+    fixture.put([
+        pod(
+            "graceful",
+            json!({ "terminationGracePeriodSeconds": 30, "volumes": volumes,
+                    "containers": [shell("c", script, mounts)] }),
+        ),
+        one("plain", STAY, json!({})),
+    ])?;
+    let before = ["graceful", "plain"].map(|name| fixture.wait_up(name));
+    let [graceful, plain] = before;
+    let (graceful, plain) = (graceful?, plain?);
+    let old = [fixture.cgroup(&graceful)?, fixture.cgroup(&plain)?];
+    fixture.kill_agent()?;
+    fixture.move_root("elsewhere")?;
+    fixture.start_agent()?;
+    for pod in [&graceful, &plain] {
+        let again = fixture.wait_until(pod.name(), "up in another cgroup", 60, |now| {
+            now.is_up() && now.container("c").is_ok_and(|c| c.restarts() == 1)
+        })?;
+        ensure_eq!(again.uid(), pod.uid(), "uid of a pod in another cgroup");
+        let path = fixture.cgroup(&again)?;
+        ensure!(path.contains("/elsewhere/kubepods/"), "the pod is in {path}");
+        ensure!(!old.contains(&path), "the pod is still in {path}");
+    }
+    let all = fs::read_to_string(notes.join("all")).map_err(Failure::file(&notes))?;
+    ensure_eq!(all, "begins\nends\nbegins\n", "a container that was to end with grace");
+    let own = fixture.pod_dir(&graceful)?.join("volumes/kubernetes.io~empty-dir/own/begins");
+    let lines = fs::read_to_string(&own).map_err(Failure::file(&own))?.lines().count();
+    ensure_eq!(lines, 2, "lines in its emptyDir");
+    eventually(context.patiently(20), "an old cgroup is still there", || {
+        let exists =
+            |path: &String| place(&context.layout, path, "memory.stat").is_some_and(|file| file.exists());
+        Ok((!old.iter().any(exists)).then_some(()))
+    })?;
+    fixture.finish()
+}
+
+/// A pod whose record and manifest are gone is removed; when its manifest comes back meanwhile, it starts after
+/// that, and its new volumes stay.
+fn comes_back(context: &Context) -> Result<(), Failure> {
+    let mut fixture = PodFixture::new(context)?;
+    let notes = context.temp.join("notes");
+    fs::create_dir(&notes).map_err(Failure::file(&notes))?;
+    let volumes =
+        json!([{ "name": "notes", "hostPath": { "path": notes } }, { "name": "own", "emptyDir": {} }]);
+    let mounts = json!({ "volumeMounts": [
+        { "name": "notes", "mountPath": "/notes" }, { "name": "own", "mountPath": "/own" }] });
+    let script = "echo begins >> /notes/all; echo x >> /own/begins; \
+        trap 'echo term >> /notes/all; sleep 5; echo ends >> /notes/all; exit 0' TERM; \
+        while true; do sleep 600 & wait $!; done";
+    let manifest = pod(
+        "back",
+        json!({ "terminationGracePeriodSeconds": 30, "volumes": volumes,
+                "containers": [shell("c", script, mounts)] }),
+    );
+    fixture.put([manifest.clone()])?;
+    let before = fixture.wait_up("back")?;
+    let record = fixture.agent()?.state().join("records").join(format!("{}.json", before.uid()));
+    let own = fixture.pod_dir(&before)?.join("volumes/kubernetes.io~empty-dir/own/begins");
+    fixture.kill_agent()?;
+    fs::remove_file(&record).map_err(Failure::file(&record))?;
+    fixture.remove("back")?;
+    fixture.start_agent()?;
+    let said = || fs::read_to_string(notes.join("all")).unwrap_or_default();
+    eventually(context.patiently(30), "what no pod owns is not ended", || {
+        Ok(said().contains("term").then_some(()))
+    })?;
+    fixture.put([manifest])?;
+    let id = before.container("c")?.id().to_owned();
+    let again = fixture.wait_until("back", "up with another container", 60, |now| {
+        now.is_up() && now.container("c").is_ok_and(|c| c.id() != id)
+    })?;
+    ensure_eq!(again.uid(), before.uid(), "uid of the same manifest");
+    ensure_eq!(said(), "begins\nterm\nends\nbegins\n", "the old container ends before the new one starts");
+    // Long enough for whoever still removes something.
+    std::thread::sleep(Duration::from_secs(8));
+    let lines = fs::read_to_string(&own).map_err(Failure::file(&own))?.lines().count();
+    ensure_eq!(lines, 1, "lines in the new emptyDir");
+    ensure_eq!(identity(&fixture.wait_up("back")?)?, identity(&again)?, "the pod that came back");
+    ensure_eq!(again.container("c")?.restarts(), 0, "restarts of the pod that came back");
+    fixture.finish()
+}
+
+/// A pod that waits for huge pages starts when the machine has some. They are removed again at the end.
+fn grown(context: &Context) -> Result<(), Failure> {
+    struct Pages(std::path::PathBuf, String);
+    impl Drop for Pages {
+        fn drop(&mut self) {
+            let _ = fs::write(&self.0, &self.1);
+        }
+    }
+    let path = std::path::PathBuf::from("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages");
+    let Ok(before) = fs::read_to_string(&path) else {
+        return Err(Failure::Skip("the kernel has no huge pages of 2 MiB".into()));
+    };
+    let pages = Pages(path.clone(), before.trim().to_owned());
+    let count: u64 = pages.1.parse().unwrap_or(0);
+    let mut fixture = PodFixture::new(context)?;
+    fixture.stop_agent();
+    fixture.set_reconcile(1);
+    fixture.start_agent()?;
+    let wanted = format!("{}Mi", (count + 2) * 2);
+    let resources = json!({ "limits": { "cpu": "50m", "memory": "16Mi", "hugepages-2Mi": wanted } });
+    fixture.put([one("huge", STAY, json!({ "resources": resources }))])?;
+    fixture.wait_until("huge", "waiting for huge pages", 20, |pod| {
+        pod.text("/status/reason") == "OutOfhugepages-2Mi"
+    })?;
+    fs::write(&path, (count + 2).to_string()).map_err(Failure::file(&path))?;
+    let now = fs::read_to_string(&path).map_err(Failure::file(&path))?;
+    if now.trim() != (count + 2).to_string() {
+        return Err(Failure::Skip(format!("the kernel gives {} huge pages only", now.trim())));
+    }
+    fixture.wait_up("huge")?;
+    fixture.finish()?;
+    drop(pages);
+    Ok(())
+}
 
 /// What must not change of a pod: uid, container id and number of restarts.
 fn identity(pod: &ListedPod) -> Result<(String, String, u64), Failure> {

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use super::sink::Sink;
 use node::{Node, Script, saved, until};
 use runtime::Fake;
 use serde_json::{Value, json};
@@ -20,6 +21,7 @@ use nodewarden_manifest::ProbeKind::{Liveness, Readiness};
 use nodewarden_model::Outcome::{Failure, Success};
 use nodewarden_model::Verdict;
 use nodewarden_model::{ContainerState, PodPhase};
+use nodewarden_pods::probes::ProbeSink;
 
 /// Of every probe here.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -226,4 +228,25 @@ async fn only_readiness_is_probed_while_a_pod_ends() {
     let ready = node.script.runs(Readiness);
     tokio::time::sleep(PERIOD * 3 / 2).await;
     assert_eq!(node.script.runs(Readiness), ready);
+}
+
+/// A probe that was under way when its pod ended reports when the pod's record is gone.
+#[tokio::test]
+async fn a_late_probe_result_does_not_bring_the_record_back() {
+    let runtime = Fake::new(1);
+    let known = known(&[(Readiness, Verdict::Success)]);
+    let mut node = Node::start(spec("Always", &[Readiness]), known, runtime, Script::default()).await;
+    until("it runs", || node.shown().is_some()).await;
+    let sink = Sink { state: node.state.own(), name: "c".into(), id: "c0".into() };
+    let record = node.dir().join("records/u.json");
+    sink.keep(&memory("c0", &[(Readiness, Verdict::Failure)]), None).await;
+    node.state.saved().await;
+    assert!(record.exists());
+    let ending = Ending { since: jiff::Timestamp::now(), grace_seconds: 30, why: "tests".into() };
+    node.orders.send(Order::End(ending)).unwrap();
+    while !matches!(node.reports.recv().await, Some(Report::Gone { .. })) {}
+    assert!(!record.exists());
+    sink.keep(&memory("c0", &[(Readiness, Verdict::Success)]), None).await;
+    node.state.saved().await;
+    assert!(!record.exists(), "the record of a pod that is gone");
 }

@@ -42,7 +42,7 @@ fn done(a: &Assignment) -> Vec<String> {
 
 #[track_caller]
 fn check(desired: &Desired, running: &BTreeMap<String, Running>, expected: &[&str]) {
-    assert_eq!(done(&assign(desired, running)), expected);
+    assert_eq!(done(&assign(desired, running, &BTreeSet::new())), expected);
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn a_changed_manifest_is_compared_by_content() {
     check(&now(B, "1000m", "x"), &old(), &["keep aaa"]);
     check(&now(B, "1", "y"), &old(), &["replace aaa", "wait bbb"]);
     check(&now(B, "2", "x"), &old(), &["resize aaa"]);
-    let resized = assign(&now(B, "2", "x"), &old()).resize;
+    let resized = assign(&now(B, "2", "x"), &old(), &BTreeSet::new()).resize;
     assert_eq!((resized[0].uid.as_str(), &resized[0].containers), (A, &pod("p", B, "2", "x").containers));
     check(&Desired::default(), &old(), &["end aaa"]);
 }
@@ -127,4 +127,15 @@ fn a_deleted_pod_ends_and_is_not_started() {
     check(&deleted("u-1"), &BTreeMap::new(), &[]);
     // Another pod of its name that still runs is one that the source no longer has.
     check(&deleted("u-2"), &runs(false), &["end u-1"]);
+}
+
+/// Its manifest was put back, and its uid is made of the manifest.
+#[test]
+fn a_pod_that_comes_back_waits_until_its_remains_are_removed() {
+    let wanted = desired(vec![(pod("p", A, "1", "x"), "f"), (pod("q", B, "1", "x"), "g")]);
+    let tidying = BTreeSet::from([A.to_owned()]);
+    let found = assign(&wanted, &BTreeMap::new(), &tidying);
+    assert_eq!(done(&found), ["start bbb", "wait aaa"]);
+    assert_eq!(found.wait[0].1, Wait::Tidied { uid: A.into() });
+    assert_eq!(done(&assign(&wanted, &BTreeMap::new(), &BTreeSet::new())), ["start aaa", "start bbb"]);
 }

@@ -4,8 +4,8 @@
 //! Unlike the kubelet, two ready sandboxes do not end both: the newest stays. And a sandbox without an
 //! address is not replaced for it: one that could not be given a network is never ready.
 
-use super::Action;
 use super::containers::Round;
+use super::{Action, Plan};
 use crate::decide::observed::{ContainerStage, Observed, SandboxSeen};
 
 /// Every sandbox but `kept` is stopped and forgotten, oldest first.
@@ -18,6 +18,18 @@ pub(super) fn forget_others(observed: &Observed, kept: Option<&SandboxSeen>, act
         actions.push(Action::StopSandbox { id: sandbox.id.clone() });
         actions.push(Action::RemoveSandbox { id: sandbox.id.clone() });
     }
+}
+
+/// What is to be done first for a pod whose sandboxes are in a cgroup that is no longer the pod's (`cgroupRoot`
+/// or `cgroupDriver` was changed): every ready one is stopped, which ends its containers with grace. `None` if
+/// none is ready: then the pod is planned as any other, and gets a new one (kubelet `syncPod`: a pod that has
+/// run and whose cgroup is missing is killed, and made again in the same sync).
+pub fn leave(observed: &Observed) -> Option<Plan> {
+    let mut ready: Vec<&SandboxSeen> = observed.sandboxes.iter().filter(|sandbox| sandbox.ready).collect();
+    ready.sort_by_key(|sandbox| (sandbox.attempt, sandbox.created, &sandbox.id));
+    let actions: Vec<Action> =
+        ready.into_iter().map(|sandbox| Action::StopSandbox { id: sandbox.id.clone() }).collect();
+    (!actions.is_empty()).then(|| Plan { actions, ..Plan::default() })
 }
 
 /// There is no ready sandbox.

@@ -378,3 +378,15 @@ fn ended_containers_are_kept_as_configured() {
         assert_eq!(gone, removed, "{kept:?} {least}");
     }
 }
+
+/// The pod's settings were changed: what runs is in another cgroup.
+#[test]
+fn a_pod_leaves_a_cgroup_by_the_end_of_its_sandboxes() {
+    let stop = |id: &str| Action::StopSandbox { id: id.into() };
+    let seen = |sandboxes| Observed { sandboxes, containers: vec![container("c", 0, Running)] };
+    assert_eq!(leave(&seen(vec![sandbox(0, true)])).unwrap().actions, [stop("s0")]);
+    let two = vec![sandbox(2, true), sandbox(1, false), sandbox(0, true)];
+    assert_eq!(leave(&seen(two)).unwrap().actions, [stop("s0"), stop("s2")]);
+    assert_eq!(leave(&seen(vec![sandbox(0, false)])), None);
+    assert_eq!(leave(&Observed::default()), None);
+}

@@ -150,6 +150,18 @@ impl Manager {
         let _attempt = self.in_flight.begin(path)?;
         destroy::destroy(&*self.driver, &self.files, path, patience)
     }
+
+    /// Removes it and everything below it if there is no process in it. Returns whether it is gone: false if
+    /// there is one. Nothing is killed: the kernel refuses to remove a cgroup that has got a process
+    /// meanwhile, and so does the systemd driver.
+    ///
+    /// # Errors
+    /// Another call is at it, or a directory cannot be listed or removed.
+    pub fn remove_empty(&self, path: &str) -> Result<bool, DestroyError> {
+        check_path(path)?;
+        let _attempt = self.in_flight.begin(path)?;
+        Ok(destroy::remove_empty(&*self.driver, &self.files, path)?)
+    }
 }
 
 #[cfg(test)]

@@ -173,3 +173,44 @@ fn two_pods_never_take_the_last_of_a_resource() {
     });
     assert_eq!((fixture.admission.held(CPU), fixture.admission.waiting().len()), (0, 0));
 }
+
+/// A pod that requests these amounts.
+fn requesting(uid: &str, requests: serde_json::Value) -> Arc<Pod> {
+    let containers = json!([{"name": "c", "resources": {"requests": requests}}]);
+    let manifest =
+        json!({"metadata": {"namespace": "n", "name": uid, "uid": uid}, "spec": {"containers": containers}});
+    Arc::new(Pod::unchecked(serde_json::from_value(manifest).unwrap()).unwrap())
+}
+
+/// CPUs came online, or huge pages were reserved: who waited for them starts, and is notified.
+#[tokio::test]
+async fn a_pod_that_waits_for_more_than_there_is_starts_when_the_node_has_grown() {
+    let fixture = Fixture::new();
+    let capacity = |cpu: i64, huge: i64| {
+        [(CPU, cpu), (PODS, 100), ("hugepages-2Mi", huge)].map(|(name, n)| (name.to_owned(), n)).into()
+    };
+    let (large, huge) =
+        (requesting("large", json!({"cpu": "20m"})), requesting("huge", json!({"hugepages-2Mi": "4Mi"})));
+    let [waits_cpu, waits_huge] = [&large, &huge].map(|pod| fixture.admission.ask(pod));
+    for waiter in [&waits_cpu, &waits_huge] {
+        assert!(matches!(waiter.state(), AdmissionState::Waits(_)));
+    }
+    fixture.admission.set_capacity(capacity(30, 0));
+    assert!(rings(&waits_cpu).await);
+    assert_eq!(waits_cpu.state(), AdmissionState::Admitted);
+    assert!(matches!(waits_huge.state(), AdmissionState::Waits(_)));
+    fixture.admission.set_capacity(capacity(30, 4 << 20));
+    assert_eq!(waits_huge.state(), AdmissionState::Admitted);
+    waits_cpu.taken();
+    // Less than runs: nothing happens to what runs, and nothing more starts.
+    fixture.admission.set_capacity(capacity(10, 4 << 20));
+    let small = fixture.admission.ask(&requesting("small", json!({"cpu": "1m"})));
+    assert!(matches!(small.state(), AdmissionState::Waits(_)));
+    assert_eq!(fixture.admission.held(CPU), 20);
+    assert!(fixture.evicted.lock().is_empty());
+    // A resize goes by the same.
+    let grown = requesting("large", json!({"cpu": "25m"}));
+    assert!(matches!(fixture.admission.resizing(&grown), Err(NoGrowth::Infeasible { .. })));
+    fixture.admission.set_capacity(capacity(26, 4 << 20));
+    assert_eq!(fixture.admission.resizing(&grown), Ok(()));
+}

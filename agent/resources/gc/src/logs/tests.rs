@@ -70,11 +70,18 @@ fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
         "shop_web_1b2c/other/1.log",
         "shop_gone_99/c/0.log",
         "shop_theirs_77/c/0.log",
+        // Of pods that are gone: a kubelet's, and another agent's.
+        "shop_kubelet_88/c/0.log",
+        "shop_other_66/c/0.log",
         "foreign/c/0.log",
         "a_b_c_d/c/0.log",
     ] {
         write(root, file);
     }
+    for ours in ["shop_gone_99", "shop_web_1b2c"] {
+        log_owner::mark(&root.join(ours), "me").unwrap();
+    }
+    log_owner::mark(&root.join("shop_other_66"), "other").unwrap();
     write(dir.path(), "outside/c/0.log");
     symlink(root.join("outside"), root.join("shop_link_55")).unwrap();
     symlink(root.join("outside/c"), root.join("shop_web_1b2c/linked")).unwrap();
@@ -88,10 +95,10 @@ fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
         "shop_web_1b2c/c/0.log.20261121-040001.gz",
         "shop_web_1b2c/other/1.log",
     ];
-    let going = orphans(&found, &known(false), &present, false);
+    let going = orphans(&found, "me", &known(false), &present, false);
     assert_eq!(paths(&going), expected);
     // A terminating pod keeps its logs until it is gone.
-    assert_eq!(paths(&orphans(&found, &known(true), &present, false)), ["shop_gone_99"]);
+    assert_eq!(paths(&orphans(&found, "me", &known(true), &present, false)), ["shop_gone_99"]);
     // An evicted pod keeps them until the disk is short of space.
     let mut evicted = (*view(pod(UID, json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     (evicted.phase, evicted.evicted) = (PodPhase::Failed, Some(EvictionCause::NodePressure));
@@ -99,11 +106,11 @@ fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
         vec![std::sync::Arc::new(evicted)],
         &DesiredPods { complete: true, ..DesiredPods::default() },
     );
-    assert_eq!(paths(&orphans(&found, &evicted, &present, false)), ["shop_gone_99"]);
-    assert_eq!(paths(&orphans(&found, &evicted, &present, true)), expected);
+    assert_eq!(paths(&orphans(&found, "me", &evicted, &present, false)), ["shop_gone_99"]);
+    assert_eq!(paths(&orphans(&found, "me", &evicted, &present, true)), expected);
     // While a manifest cannot be read, no pod is gone.
     let unsure = Pods::new(Vec::new(), &DesiredPods::default());
-    assert_eq!(orphans(&found, &unsure, &present, false), []);
+    assert_eq!(orphans(&found, "me", &unsure, &present, false), []);
 
     for orphan in &going {
         remove(root, orphan).unwrap();
@@ -114,12 +121,28 @@ fn logs_of_runs_without_a_container_and_of_gone_pods_are_removed() {
         "shop_web_1b2c/c/1.log",
         "shop_web_1b2c/c/notes.txt",
         "shop_theirs_77/c/0.log",
+        "shop_kubelet_88/c/0.log",
+        "shop_other_66/c/0.log",
         "foreign/c/0.log",
         "a_b_c_d/c/0.log",
         "outside/c/0.log",
     ] {
         assert!(root.join(left).exists(), "{left}");
     }
+}
+
+/// Of pods that an earlier version of the agent started.
+#[test]
+fn logs_of_present_pods_get_their_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    for file in ["shop_web_1b2c/c/0.log", "shop_kubelet_88/c/0.log"] {
+        write(dir.path(), file);
+    }
+    let found = scan(dir.path()).unwrap();
+    assert_eq!(unmarked(&found, &known(false)).collect::<Vec<_>>(), ["shop_web_1b2c"]);
+    log_owner::mark(&dir.path().join("shop_web_1b2c"), "me").unwrap();
+    let found = scan(dir.path()).unwrap();
+    assert_eq!(unmarked(&found, &known(false)).count(), 0);
 }
 
 #[test]

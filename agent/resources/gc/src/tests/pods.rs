@@ -56,10 +56,17 @@ async fn the_newest_dead_container_is_kept_and_everything_of_gone_pods_removed()
     let fixture = Fixture::new(dead(), &settings());
     show(&fixture, PodPhase::Running);
     let logs = fixture.dir.path().join("logs");
-    for file in ["shop_u_u/c/0.log", "shop_u_u/c/1.log", "shop_gone_gone/c/0.log", "foreign/c/0.log"] {
+    for file in [
+        "shop_u_u/c/0.log",
+        "shop_u_u/c/1.log",
+        "shop_gone_gone/c/0.log",
+        "shop_k_k/c/0.log",
+        "foreign/c/0.log",
+    ] {
         fs::create_dir_all(logs.join(file).parent().unwrap()).unwrap();
         fs::write(logs.join(file), "x").unwrap();
     }
+    nodewarden_pods::log_owner::mark(&logs.join("shop_gone_gone"), "me").unwrap();
     let planned = collect(&fixture, true).await;
     assert!(fixture.runtime.state().removed.is_empty());
     let steps = collect(&fixture, false).await;
@@ -78,6 +85,10 @@ async fn the_newest_dead_container_is_kept_and_everything_of_gone_pods_removed()
     let path = |file: &str| logs.join(file).to_string_lossy().into_owned();
     assert_eq!(of(&steps, "logs"), [path("shop_gone_gone"), path("shop_u_u/c/0.log")]);
     assert!(logs.join("shop_u_u/c/1.log").exists() && logs.join("foreign/c/0.log").exists());
+    // Of a kubelet's pod that is gone.
+    assert!(logs.join("shop_k_k/c/0.log").exists());
+    // The pod was started by an earlier version.
+    assert_eq!(nodewarden_pods::log_owner::owner(&logs.join("shop_u_u")).as_deref(), Some("me"));
     assert!(!logs.join("shop_gone_gone").exists() && !logs.join("shop_u_u/c/0.log").exists());
     assert_eq!(collect(&fixture, false).await, []);
 }

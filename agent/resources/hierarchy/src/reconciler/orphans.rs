@@ -1,13 +1,15 @@
 //! Pod cgroups that are not wanted any more, and those that this agent has not created.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Instant;
 
 use jiff::Timestamp;
-use tracing::info;
+use tracing::{info, warn};
 
 use super::{Reconciler, Wanted};
 use crate::decide::{Known, Verdict, decide};
 use crate::destroyer::{Destroyer, Outcome};
+use crate::sweeper::Swept;
 use crate::timed::{Operation, timed};
 use nodewarden_machine::cgroup::control::{CpuShare, Limits, Presence};
 use nodewarden_model::{Detail, PodRef};
@@ -16,6 +18,7 @@ impl Reconciler {
     /// Sorts the existing pod cgroups. Foreign ones are searched for only in a full reconcile.
     pub(super) fn classify(&mut self, wanted: &Wanted, whole: bool, destroyer: &Destroyer) -> Verdict {
         let paths: BTreeSet<String> = wanted.pods.keys().cloned().collect();
+        let wanted_uids = wanted.pods.values().map(|desired| desired.pod.uid.clone()).collect();
         let mut present = if whole { self.pods_below_levels() } else { self.foreign.clone() };
         let owned = self.setup.owned.pods().keys().filter(|path| !paths.contains(*path));
         for path in owned {
@@ -28,6 +31,7 @@ impl Reconciler {
         }
         let known = Known {
             wanted: &paths,
+            wanted_uids: &wanted_uids,
             owned: self.setup.owned.pods(),
             present: &present,
             removing: destroyer.removing(),
@@ -53,8 +57,15 @@ impl Reconciler {
     }
 
     /// Removes our pod cgroups that are not wanted any more.
-    pub(super) fn remove_unwanted(&mut self, verdict: Verdict, destroyer: &mut Destroyer) {
+    pub(super) fn remove_unwanted(
+        &mut self,
+        verdict: Verdict,
+        wanted: &Wanted,
+        whole: bool,
+        destroyer: &mut Destroyer,
+    ) {
         let before = std::mem::take(&mut self.held);
+        self.remove_formers(&verdict.former, wanted, destroyer);
         for path in &verdict.remove {
             let uid = self.setup.owned.pods().get(path).map(|e| e.uid.as_str());
             if uid.is_some_and(|uid| (self.setup.has_volumes)(uid)) {
@@ -68,8 +79,69 @@ impl Reconciler {
             self.setup.owned.remove(path);
         }
         self.foreign = verdict.foreign.into_iter().collect();
+        if whole {
+            self.find_unused();
+        }
         if let Err(error) = self.setup.owned.flush() {
             self.problems.add("state", error.to_string());
+        }
+    }
+
+    /// Removes the cgroups that pods had with other settings once nothing runs in them any more. Until then
+    /// their pods' workers end what runs there (kubelet `syncPod`: a pod whose cgroup is missing and that has
+    /// run is killed with its grace period).
+    fn remove_formers(&mut self, formers: &[String], wanted: &Wanted, destroyer: &mut Destroyer) {
+        let before = std::mem::take(&mut self.formers);
+        let now: BTreeMap<String, String> = formers
+            .iter()
+            .filter_map(|path| Some((self.setup.owned.pods().get(path)?.uid.clone(), path.clone())))
+            .collect();
+        for (uid, path) in now {
+            // One whose processes cannot be read is taken to have some.
+            if self.setup.manager.pids(&path).is_ok_and(|pids| pids.is_empty()) {
+                info!(path, "removing the cgroup that a pod had with other settings");
+                destroyer.remove(&path);
+                continue;
+            }
+            if before.get(&uid) != Some(&path)
+                && let Some(own) = wanted.pods.iter().find(|(_, desired)| desired.pod.uid == uid)
+            {
+                let message =
+                    format!("the pod still runs in {path}, its cgroup with other settings: it is ended");
+                self.event(own.0, wanted, "PodCgroupChanged", message);
+            }
+            self.held.insert(path.clone());
+            self.formers.insert(uid, path);
+        }
+    }
+
+    /// Finds foreign cgroups that have been without a process for long enough.
+    fn find_unused(&mut self) {
+        let manager = &self.setup.manager;
+        let is_empty = |path: &&String| manager.pids(path).is_ok_and(|pids| pids.is_empty());
+        let empty = self.foreign.iter().filter(is_empty).cloned().collect();
+        self.unused = self.empty_foreign.observe(&empty, Instant::now(), self.setup.reconcile);
+    }
+
+    /// Handles the removal of an unused foreign cgroup. Returns whether another reconcile is needed at once.
+    pub fn swept(&mut self, swept: &Swept) -> bool {
+        let path = &swept.path;
+        match &swept.result {
+            Ok(()) => {
+                let message = "no process was in it, and the runtime does not know its pod".to_owned();
+                info!(path, "removed a pod cgroup that nobody used: {message}");
+                let detail = Detail::Hierarchy { reason: "UnusedPodCgroupRemoved".into(), message };
+                self.setup.journal.append(Timestamp::now(), path.as_str(), None, detail);
+                self.foreign.remove(path);
+                // What waited for it.
+                self.again.extend(self.withheld.keys().cloned());
+                true
+            }
+            Err(error) => {
+                warn!(path, "an unused pod cgroup cannot be removed: {error}");
+                self.problems.add(path, error.clone());
+                false
+            }
         }
     }
 

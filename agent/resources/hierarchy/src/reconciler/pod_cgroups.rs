@@ -37,7 +37,9 @@ impl Reconciler {
         };
         let owned = self.setup.owned.pods().iter().map(|(path, entry)| (path, &entry.uid));
         let wanted = pods.iter().map(|(path, desired)| (path, &desired.pod.uid));
+        let is_former = |path: &String| self.formers.values().any(|former| former == path);
         owned
+            .filter(|(path, _)| !is_former(path))
             .chain(wanted)
             .filter(|(path, _)| self.existing.contains(*path) || self.failed.contains_key(*path))
             .map(|(path, uid)| {
@@ -46,10 +48,9 @@ impl Reconciler {
                     DriverKind::Systemd => path.rsplit('/').next().unwrap_or(path).to_owned(),
                 };
                 let version = self.versions.get(path).copied().unwrap_or(0);
-                (
-                    uid.clone(),
-                    PodCgroupState { path: path.clone(), cgroup_parent, problem: problem(path), version },
-                )
+                let former = self.formers.get(uid).cloned();
+                let (path, problem) = (path.clone(), problem(path));
+                (uid.clone(), PodCgroupState { path, cgroup_parent, problem, former, version })
             })
             .collect()
     }
@@ -61,6 +62,7 @@ impl Reconciler {
             path: self.setup.settings.cgroup_root.clone(),
             cgroup_parent: String::new(),
             problem: None,
+            former: None,
             version,
         };
         self.keep

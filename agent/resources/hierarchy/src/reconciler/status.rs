@@ -14,7 +14,7 @@ impl Reconciler {
             name: desired.pod.name.clone(),
             qos: Some(desired.pod.qos),
             path: path.clone(),
-            problem: self.problems.about(path),
+            problem: self.problem_of(&desired.pod.uid, path),
         });
         let removing = destroyer.removing().iter().map(String::as_str);
         let failed =
@@ -39,14 +39,18 @@ impl Reconciler {
             foreign: self.foreign.iter().cloned().collect(),
             last_reconcile: self.reconciled,
             corrections: self.corrections,
-            resources: self
-                .capacity
-                .as_ref()
-                .map(|capacity| node_resources(capacity, &self.setup.settings))
-                .unwrap_or_default(),
+            resources: node_resources(&self.setup.capacity.borrow(), &self.setup.settings),
+            withheld_limits: self.withheld.values().map(|limits| *limits as u64).sum(),
             problems: self.problems.all_but(|about| owned.contains_key(about)),
         };
         self.publish_pod_cgroups(destroyer);
         *self.status.lock() = status;
+    }
+
+    /// What is wrong with the cgroup of a wanted pod.
+    fn problem_of(&self, uid: &str, path: &str) -> String {
+        let former = self.formers.get(uid).map(|former| format!("the pod is ended in {former} before"));
+        let own = Some(self.problems.about(path)).filter(|own| !own.is_empty());
+        own.into_iter().chain(former).collect::<Vec<_>>().join("; ")
     }
 }

@@ -42,7 +42,13 @@ fn the_state_of_a_pod_cgroup_is_published_as_long_as_it_exists() {
     let (a, b) = (pod("a", "100m"), pod("b", "200m"));
     let hierarchy = f.start(keep([&a]));
     // Published before `start` returns.
-    let place = PodCgroupState { path: f.path(&a), cgroup_parent: f.path(&a), problem: None, version: 0 };
+    let place = PodCgroupState {
+        path: f.path(&a),
+        cgroup_parent: f.path(&a),
+        problem: None,
+        former: None,
+        version: 0,
+    };
     assert_eq!(hierarchy.pod_cgroups().borrow().get("a"), Some(&place));
     hierarchy.handle().send(keep([&a, &b]));
     until(&f, &hierarchy, "b", |p| uids(p) == BTreeSet::from(["a", "b"]));
@@ -164,6 +170,7 @@ fn a_cgroup_that_cannot_be_recorded_is_not_created_and_retried() {
     assert!(f.manager.exists(&f.path(&b)));
 }
 
+/// Without a runtime, foreign cgroups are never removed.
 #[test]
 fn foreign_pod_cgroups_keep_the_levels_from_shrinking() {
     let Some(f) = Fixture::make("foreign") else { return };
@@ -176,7 +183,12 @@ fn foreign_pod_cgroups_keep_the_levels_from_shrinking() {
     hierarchy.handle().send(keep([&b]));
     until(&f, &hierarchy, "without a", |p| uids(p) == BTreeSet::from(["b"]));
     assert_eq!(shares(&f, &burstable), settled(&f, 307));
-    assert_eq!(hierarchy.status().lock().foreign, [format!("{burstable}/podforeign")]);
+    let status = hierarchy.status();
+    let status = status.lock();
+    assert_eq!(status.foreign, [format!("{burstable}/podforeign")]);
+    // It is said why, and counted.
+    assert!(status.problems.iter().any(|p| p.contains("podforeign")), "{:?}", status.problems);
+    assert_eq!(status.withheld_limits, 1);
 }
 
 #[test]
@@ -188,6 +200,7 @@ fn without_cgroups_per_qos_the_runtime_chooses_the_cgroup() {
         path: f.settings.cgroup_root.clone(),
         cgroup_parent: String::new(),
         problem: None,
+        former: None,
         version: 0,
     };
     assert_eq!(**hierarchy.pod_cgroups().borrow(), PodCgroupStates::from([("a".to_owned(), place)]));

@@ -15,7 +15,7 @@ use nodewarden_qos as qos;
 /// The wanted limits, by path.
 #[derive(Debug, Default)]
 pub struct Wanted {
-    pub capacity: Capacity,
+    pub capacity: Arc<Capacity>,
     /// As written.
     pub exact: ByPath,
     /// As read back afterwards (rounded by the kernel).
@@ -35,7 +35,7 @@ impl Wanted {
 impl Reconciler {
     /// `None` if the limits cannot be computed, which is recorded as a problem.
     pub(super) fn wanted(&mut self) -> Option<Arc<Wanted>> {
-        let capacity = self.capacity.clone()?;
+        let capacity = self.setup.capacity.borrow().clone();
         let Self { setup, keep, problems, .. } = self;
         let mut pods = BTreeMap::new();
         // Without cgroupsPerQOS pods have no cgroup of their own.
@@ -95,15 +95,6 @@ impl Reconciler {
 
     pub(super) fn level(&self, class: QosClass) -> String {
         self.setup.manager.path(self.setup.levels.of(class))
-    }
-
-    /// The override of a cgroup.
-    pub(super) fn override_of(&self, path: &str) -> ThrottleOverride {
-        match path {
-            path if path == self.level(QosClass::BestEffort) => self.overrides.best_effort,
-            path if path == self.level(QosClass::Burstable) => self.overrides.burstable,
-            _ => ThrottleOverride::default(),
-        }
     }
 }
 

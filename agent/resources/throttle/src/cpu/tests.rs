@@ -116,6 +116,22 @@ fn plants() -> impl Strategy<Value = Plant> {
     })
 }
 
+/// CPUs went offline or came back.
+#[test]
+fn other_cpus_are_another_ladder_and_the_step_stays() {
+    let hold = ReleaseDelay::new(Duration::from_secs(BASE), Duration::from_secs(MOST));
+    let mut c = Control::new(ladder(true, 8000, 500), Duration::from_secs(1), 500, hold);
+    c.step = c.ladder().len();
+    assert_eq!((c.step(), c.in_force()), (5, (true, Some(500))));
+    c.step = 2;
+    c.set_ladder(ladder(true, 4000, 500));
+    assert_eq!((c.step(), c.in_force()), (2, (true, Some(2000))));
+    // There are fewer steps than are in force.
+    c.step = 4;
+    c.set_ladder(ladder(true, 1000, 500));
+    assert_eq!((c.step(), c.in_force()), (2, (true, Some(500))));
+}
+
 proptest! {
     /// Under a load that does not change, releases that fail become rare: no more than doubling allows.
     #[test]

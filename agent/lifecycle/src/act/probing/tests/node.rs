@@ -147,7 +147,7 @@ impl Node {
             pods: PodSettings { logs_dir: dir.path().join("logs"), ..PodSettings::default() },
             eviction: EvictionSettings { back_off: BACK_OFF, ..EvictionSettings::default() },
             facts: V2,
-            capacity: Capacity::default(),
+            capacity: watch::channel(Arc::new(Capacity::default())).1,
             layout: nodewarden_machine::cgroup::Layout::detect().unwrap(),
             node_name: "node".into(),
             host_ips: Vec::new(),

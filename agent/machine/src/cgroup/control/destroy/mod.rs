@@ -75,6 +75,15 @@ pub fn destroy(
     unreachable!("rounds are counted without end")
 }
 
+/// See [`super::Manager::remove_empty`]. `path` is checked.
+pub fn remove_empty(driver: &dyn Driver, files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
+    let groups = members::subtree(files, path)?;
+    if !members::pids(files, &groups)?.is_empty() {
+        return Ok(false);
+    }
+    remove(driver, files, path, &groups).map(|()| true)
+}
+
 /// The processes in it now, after `waited`.
 fn still_there(
     files: &GroupFiles,

@@ -1,0 +1,103 @@
+//! Changed settings and a changed machine: pods that are still in the cgroup of earlier settings, and a capacity
+//! that is not what it was.
+
+use std::time::{Duration, Instant};
+
+use crate::fixture::{Fixture, keep, pod};
+use nodewarden_machine::cgroup::control::Bound;
+use nodewarden_machine::node::gather::Sources;
+use nodewarden_manifest::QosClass;
+use nodewarden_model::Detail;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn eventually(what: &str, mut so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !so() {
+        assert!(Instant::now() < deadline, "never {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Its processes are the worker's to end; with volumes or without.
+#[test]
+fn a_pod_that_runs_in_a_cgroup_of_earlier_settings_is_not_killed() {
+    let Some(mut f) = Fixture::make("moved") else { return };
+    let (a, b) = (pod("a", "100m"), pod("b", "100m"));
+    drop(f.start(keep([&a, &b])));
+    f.volumes.lock().insert("a".into());
+    let (old, old_of_b) = (f.path(&a), f.path(&b));
+    let below = old.strip_prefix(&format!("{}/", f.tree.path(""))).unwrap().to_owned();
+    let process = f.tree.run(&below, "exec sleep 600");
+    let lives = || std::path::Path::new(&format!("/proc/{process}")).exists();
+    let share = f.manager.read(&old).unwrap().cpu;
+    f.move_root("elsewhere");
+    let hierarchy = f.start(keep([&a, &b]));
+    let places = hierarchy.pod_cgroups();
+    let place = places.borrow().get("a").cloned().unwrap();
+    assert_eq!((place.path, place.former), (f.path(&a), Some(old.clone())));
+    assert!(lives());
+    assert_eq!(f.manager.read(&old).unwrap().cpu, share);
+    // Nothing was in that of the other pod.
+    eventually("without the empty one", || !f.manager.exists(&old_of_b));
+    assert_eq!(places.borrow().get("b").unwrap().former, None);
+    assert!(hierarchy.status().lock().pods.iter().any(|pod| pod.problem.contains(&old)));
+    assert!(lives());
+    f.tree.stop(process);
+    eventually("without the old cgroup", || !f.manager.exists(&old));
+    eventually("without a former", || places.borrow().get("a").unwrap().former.is_none());
+    assert!(f.manager.exists(&f.path(&a)));
+    drop(hierarchy);
+    // Both roots are removed with the tree.
+    f.manager.destroy(&f.level(QosClass::Guaranteed), PATIENCE).unwrap();
+}
+
+/// The files of a machine with `cpus` online, `kib` of memory and `pages` huge pages of 2 MiB.
+fn machine(root: &std::path::Path, cpus: &str, kib: u64, pages: u64) {
+    let files = [
+        ("sys/devices/system/cpu/online", format!("{cpus}\n")),
+        ("proc/meminfo", format!("MemTotal: {kib} kB\nSwapTotal: 0 kB\n")),
+        ("sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", format!("{pages}\n")),
+        ("proc/sys/kernel/pid_max", "32768\n".to_owned()),
+        ("proc/sys/kernel/threads-max", "32768\n".to_owned()),
+    ];
+    for (path, text) in files {
+        let path = root.join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+}
+
+#[test]
+fn a_changed_capacity_is_published_and_limits_follow_it() {
+    let Some(mut f) = Fixture::make("capacity") else { return };
+    let root = tempfile::tempdir().unwrap();
+    machine(root.path(), "0-1", 4 << 20, 0);
+    f.sources = Sources::below(root.path());
+    f.period = Duration::from_millis(100);
+    let kubepods = f.level(QosClass::Guaranteed);
+    let hierarchy = f.start(keep(&[]));
+    let mut capacity = hierarchy.capacity();
+    let first = capacity.borrow_and_update().clone();
+    assert_eq!((first.cpu_milli, first.memory_bytes), (2000, 4 << 30));
+    let limits = || f.manager.read(&kubepods).unwrap();
+    let before = limits();
+    machine(root.path(), "0", 2 << 20, 3);
+    f.runtime.block_on(async { tokio::time::timeout(PATIENCE, capacity.changed()).await }).unwrap().unwrap();
+    let now = capacity.borrow().clone();
+    assert_eq!((now.cpu_milli, now.memory_bytes), (1000, 2 << 30));
+    assert_eq!(now.hugepages.values().copied().collect::<Vec<_>>(), [6 << 20]);
+    eventually("other limits", || limits().cpu != before.cpu && limits().memory_max < before.memory_max);
+    assert_eq!(limits().memory_max, Some(Bound::At(2 << 30)));
+    let events = f.events();
+    let said = events.iter().find_map(|event| match &event.detail {
+        Detail::Hierarchy { reason, message } if reason == "CapacityChanged" => Some(message.clone()),
+        _ => None,
+    });
+    let said = said.unwrap();
+    assert!(said.contains("CPUs online from 0-1 to 0"), "{said}");
+    // What cannot be read leaves the capacity as it was.
+    std::fs::remove_file(root.path().join("proc/meminfo")).unwrap();
+    eventually("a problem", || hierarchy.status().lock().problems.iter().any(|p| p.contains("meminfo")));
+    assert_eq!(**capacity.borrow(), *now);
+}
