@@ -50,7 +50,7 @@ pub struct ReservedTooMuch {
 }
 
 /// The whole capacity: the limits of kubepods if `enforceNodeAllocatable` does not contain `pods`.
-pub(crate) fn whole(capacity: &Capacity) -> Available {
+pub fn whole(capacity: &Capacity) -> Available {
     Available {
         cpu_milli: capacity.cpu_milli,
         memory_bytes: capacity.memory_bytes,
