@@ -147,5 +147,8 @@ fn variables_that_double_are_refused() {
     assert_eq!(all.expand_all("args", Some(&words)).map(|args| args.len()).unwrap(), 3);
     let error = all.expand_all("args", Some(&words)).unwrap_err();
     let said = "args: together with the variables it has more than 6291456 bytes after expansion of $(NAME)";
-    assert_eq!((error.to_string().as_str(), error.reason()), (said, "CreateContainerConfigError"));
+    assert_eq!(
+        (error.to_string().as_str(), error.reason().to_string().as_str()),
+        (said, "CreateContainerConfigError")
+    );
 }
