@@ -104,14 +104,14 @@ impl Housekeeping {
 
     /// The next look's result.
     pub async fn found(&mut self) -> LookResult {
-        loop {
-            tokio::select! {
-                Some(uid) = self.tidied.1.recv() => {
-                    self.tidying.remove(&uid);
-                    return LookResult { tidied: true, ..LookResult::default() };
-                }
-                Some(look) = self.looked.recv() => return self.take(look),
+        tokio::select! {
+            Some(uid) = self.tidied.1.recv() => {
+                self.tidying.remove(&uid);
+                LookResult { tidied: true, ..LookResult::default() }
             }
+            Some(look) = self.looked.recv() => self.take(look),
+            // Both senders are here as well: their channels are never closed.
+            else => std::future::pending().await,
         }
     }
 

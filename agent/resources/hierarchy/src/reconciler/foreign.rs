@@ -116,6 +116,6 @@ fn without_a_runtime_a_foreign_pod_cgroup_stays() {
     f.manager.create(&foreign, &Limits::default()).unwrap();
     let hierarchy = f.start(keep(&[]));
     std::thread::sleep(Duration::from_millis(500));
-    assert_eq!(hierarchy.status().lock().foreign, [foreign.clone()]);
+    assert_eq!(hierarchy.status().lock().foreign, std::slice::from_ref(&foreign));
     assert!(f.manager.exists(&foreign));
 }
