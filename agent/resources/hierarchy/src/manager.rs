@@ -17,6 +17,7 @@ use super::throttle::ThrottleOverrides;
 use nodewarden_machine::cgroup::control::Manager;
 use nodewarden_model::HierarchyStatus;
 use nodewarden_model::backoff::Backoff;
+use nodewarden_tasks::parts::{self, Part};
 
 /// Time between two checks of cgroups that wait for their pods' volumes (the kubelet's housekeeping).
 const HELD: Duration = Duration::from_secs(2);
@@ -106,9 +107,11 @@ impl HierarchyManager {
         // On this thread, so that the hierarchy exists when the agent reports ready.
         let mut destroyer = destroyer;
         reconciler.reconcile(Reconcile::Full, &mut destroyer);
-        let thread = thread::Builder::new()
-            .name("hierarchy".into())
-            .spawn(move || run(&mut reconciler, &mut destroyer, &woken, reconcile))?;
+        let part = parts::register("hierarchy", LIMIT);
+        let thread = thread::Builder::new().name("hierarchy".into()).spawn(move || {
+            run(&mut reconciler, &mut destroyer, &woken, reconcile, &part);
+            part.end();
+        })?;
         Ok(Self { wakes, thread: Some(thread), status, pod_cgroups, pending_updates, throttle_targets })
     }
 
@@ -142,6 +145,9 @@ impl Drop for HierarchyManager {
     }
 }
 
+/// How long a reconcile may take: systemd may need seconds for each cgroup.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// When all cgroups are compared the next time.
 struct Schedule {
     reconcile: Duration,
@@ -174,13 +180,22 @@ impl Schedule {
     }
 }
 
-fn run(reconciler: &mut Reconciler, destroyer: &mut Destroyer, woken: &Receiver<Wake>, reconcile: Duration) {
+fn run(
+    reconciler: &mut Reconciler,
+    destroyer: &mut Destroyer,
+    woken: &Receiver<Wake>,
+    reconcile: Duration,
+    part: &Part,
+) {
     let mut schedule = Schedule::new(reconcile, Instant::now());
     schedule.after(Reconcile::Full, reconciler.has_failures(), Instant::now());
     loop {
         let now = Instant::now();
         let due = if reconciler.has_deferred() { schedule.whole.min(now + HELD) } else { schedule.whole };
-        let mut wake = match woken.recv_timeout(due.saturating_duration_since(now)) {
+        part.waits();
+        let received = woken.recv_timeout(due.saturating_duration_since(now));
+        part.progress();
+        let mut wake = match received {
             Ok(wake) => Some(wake),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,

@@ -19,6 +19,7 @@ use nodewarden_hierarchy::{HierarchyHandle, ThrottleOverrides, ThrottleTargets};
 use nodewarden_metrics::Own;
 use nodewarden_model::Detail;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts::{self, Part};
 
 /// Configuration and dependencies.
 pub struct Deps {
@@ -76,9 +77,13 @@ pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>
     }
     let (stop, stopped) = channel();
     let period = settings.period;
+    let part = parts::register("throttling", LIMIT);
     let thread = thread::Builder::new()
         .name("throttle".into())
-        .spawn(move || run(controllers, &deps, period, &stopped))
+        .spawn(move || {
+            run(controllers, &deps, period, &stopped, &part);
+            part.end();
+        })
         .map_err(|source| ThrottleError::Thread { source })?;
     Ok(Some(Throttle { stop: Some(stop), thread: Some(thread) }))
 }
@@ -113,10 +118,14 @@ fn controllers(settings: &ThrottleSettings, deps: &Deps, off: &mut Vec<ThrottleE
     Controllers { cpu, memory }
 }
 
-fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Receiver<()>) {
+/// How long a round may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
+fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Receiver<()>, part: &Part) {
     let begun = Instant::now();
     let mut reported = BTreeSet::new();
     loop {
+        part.progress();
         let (steps, errors) = controllers.update(begun.elapsed(), deps);
         if !steps.is_empty() {
             deps.sink.throttle(controllers.overrides());
@@ -125,6 +134,7 @@ fn run(mut controllers: Controllers, deps: &Deps, period: Duration, stopped: &Re
         let errors: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
         errors.difference(&reported).for_each(|error| warn!("throttling: {error}"));
         reported = errors;
+        part.waits();
         if stopped.recv_timeout(period) != Err(RecvTimeoutError::Timeout) {
             break;
         }

@@ -5,10 +5,12 @@ use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::inotify::AddWatchFlags;
 use nodewarden_machine::inotify::Watch;
+use nodewarden_tasks::blocking;
 use tracing::warn;
 
 use super::known::SocketIdentity;
@@ -16,7 +18,7 @@ use super::known::SocketIdentity;
 /// The watched directory tree.
 pub struct Tree {
     root: PathBuf,
-    inotify: Option<Watch>,
+    inotify: Option<Arc<Watch>>,
     /// Whether the root could be watched at the last scan.
     watched: bool,
 }
@@ -27,7 +29,7 @@ impl Tree {
         let inotify = Watch::new().inspect_err(|error| {
             warn!(%error, "cannot watch {} for changes: it is scanned every second", root.display());
         });
-        Self { root, inotify: inotify.ok(), watched: false }
+        Self { root, inotify: inotify.ok().map(Arc::new), watched: false }
     }
 
     /// Whether [`Self::changed`] notices changes.
@@ -36,10 +38,40 @@ impl Tree {
     }
 
     /// Returns all sockets, and watches their directories from now on. Names that begin with a dot are left
-    /// out (`handleCreateEvent`), and links are not followed.
-    pub fn scan(&mut self) -> BTreeMap<PathBuf, SocketIdentity> {
+    /// out (`handleCreateEvent`), and links are not followed. `None` if it panicked.
+    pub async fn scan(&mut self) -> Option<BTreeMap<PathBuf, SocketIdentity>> {
+        let scan = Scan { root: self.root.clone(), inotify: self.inotify.clone() };
+        let (watched, found) = blocking::DEVICES.run(move || scan.run()).await.ok()?;
+        self.watched = watched;
+        Some(found)
+    }
+
+    /// Waits until something changes in a scanned directory; several changes wake once. Never returns without
+    /// inotify.
+    pub async fn changed(&self) {
+        match &self.inotify {
+            Some(watch) => {
+                if let Err(error) = watch.changed().await {
+                    warn!(%error, "cannot wait for changes in {}", self.root.display());
+                    std::future::pending::<()>().await;
+                }
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// One scan, on a thread for blocking work.
+struct Scan {
+    root: PathBuf,
+    inotify: Option<Arc<Watch>>,
+}
+
+impl Scan {
+    /// Whether the root is watched, and the sockets.
+    fn run(&self) -> (bool, BTreeMap<PathBuf, SocketIdentity>) {
         let mut found = BTreeMap::new();
-        self.watched = self.watch(&self.root);
+        let watched = self.watch(&self.root);
         let mut dirs = vec![self.root.clone()];
         while let Some(dir) = dirs.pop() {
             // A directory that was removed or cannot be read has no sockets.
@@ -57,7 +89,7 @@ impl Tree {
                 }
             }
         }
-        found
+        (watched, found)
     }
 
     /// Watches a directory; one that is watched already stays so, because the kernel recognizes it.
@@ -69,20 +101,6 @@ impl Tree {
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
         self.inotify.as_ref().is_some_and(|watch| watch.add(dir, flags).is_ok())
-    }
-
-    /// Waits until something changes in a scanned directory; several changes wake once. Never returns without
-    /// inotify.
-    pub async fn changed(&self) {
-        match &self.inotify {
-            Some(watch) => {
-                if let Err(error) = watch.changed().await {
-                    warn!(%error, "cannot wait for changes in {}", self.root.display());
-                    std::future::pending::<()>().await;
-                }
-            }
-            None => std::future::pending().await,
-        }
     }
 }
 
