@@ -1,6 +1,7 @@
 //! Starts the admission of pods to this node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::mpsc;
 
@@ -12,6 +13,10 @@ use nodewarden_admission::node_labels;
 use nodewarden_admission::{Admission, Node};
 use nodewarden_config::Config;
 use nodewarden_hierarchy::node_name;
+use nodewarden_tasks::parts;
+
+/// How long the task may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The admission of this node; pods that it preempts are reported through `inputs`. Must be called inside a
 /// tokio runtime.
@@ -39,6 +44,7 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
         }),
         explain: deps.explain.clone(),
     });
-    tokio::spawn(admission.clone().follow(deps.devices.changes()));
+    let part = parts::register("admission", LIMIT);
+    tokio::spawn(part.task(admission.clone().follow(deps.devices.changes())));
     admission
 }
