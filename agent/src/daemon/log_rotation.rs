@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tracing::{debug, warn};
@@ -14,6 +15,11 @@ use nodewarden_cri::{Client, RuntimeError};
 use nodewarden_model::ContainerState;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::status::PodStatusCache;
+use nodewarden_tasks::blocking;
+use nodewarden_tasks::parts::{self, Pulse};
+
+/// How long a round may take: logs are compressed in it.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The task that rotates logs; ended when this is dropped.
 pub struct LogRotation(tokio::task::JoinHandle<()>);
@@ -38,7 +44,11 @@ impl LogRotation {
             logs_dir: settings.logs_dir.clone(),
             failing: BTreeSet::new(),
         };
-        Some(Self(context.runtime.spawn(rotator.run())))
+        Some(Self(
+            context
+                .runtime
+                .spawn(parts::register("log rotation", LIMIT).task_with(|pulse| rotator.run(pulse))),
+        ))
     }
 }
 
@@ -67,15 +77,19 @@ struct Rotator {
 }
 
 impl Rotator {
-    async fn run(mut self) {
+    async fn run(mut self, pulse: Pulse) {
         loop {
+            pulse.waits();
             tokio::time::sleep(self.policy.interval).await;
+            pulse.progress();
             let running = self.running();
             self.failing.retain(|id| running.iter().any(|(own, _)| own == id));
-            for (id, path) in running {
-                if is_due(&path, self.max_size) {
-                    self.rotate(&id, &path).await;
-                }
+            let max_size = self.max_size;
+            let due =
+                move || running.into_iter().filter(|(_, path)| is_due(path, max_size)).collect::<Vec<_>>();
+            // A panic in there is a fault of the agent; the next round is another try.
+            for (id, path) in blocking::LOG_ROTATION.run(due).await.unwrap_or_default() {
+                self.rotate(&id, &path).await;
             }
         }
     }
@@ -115,21 +129,23 @@ fn is_due(path: &Path, max_size: u64) -> bool {
 
 /// Moves the log away and has the runtime reopen it; moves it back if the runtime refuses.
 async fn rotate(client: &Client, id: &str, path: &Path, policy: Policy) -> Result<(), RotateError> {
-    if !path.exists() {
-        return Ok(client.reopen_log(id).await?);
-    }
     let own = path.to_owned();
-    let moved = tokio::task::spawn_blocking(move || {
+    let moved = blocking::LOG_ROTATION.run(move || {
+        if !own.exists() {
+            return Ok(None);
+        }
         // If older logs cannot be removed or compressed, this one is rotated all the same.
         let tidied = rotation::tidy(&own, policy.max_files);
-        rotation::move_away(&own, Timestamp::now()).map(|moved| (moved, tidied))
+        rotation::move_away(&own, Timestamp::now()).map(|moved| Some((moved, tidied)))
     });
     let Ok(moved) = moved.await else { return Ok(()) };
-    let (moved, tidied) = moved?;
+    let Some((moved, tidied)) = moved? else { return Ok(client.reopen_log(id).await?) };
     if let Err(error) = client.reopen_log(id).await {
-        return Err(match rotation::move_back(&moved, path) {
-            Ok(()) => error.into(),
-            Err(other) => RotateError::Both(error, other),
+        let own = path.to_owned();
+        let back = blocking::LOG_ROTATION.run(move || rotation::move_back(&moved, &own)).await;
+        return Err(match back {
+            Ok(Err(other)) => RotateError::Both(error, other),
+            Ok(Ok(())) | Err(_) => error.into(),
         });
     }
     Ok(tidied?)

@@ -25,6 +25,7 @@ mod servers;
 mod state;
 mod throttle;
 mod upkeep;
+mod watchdog;
 
 pub use app::run;
 pub use error::DaemonError;
