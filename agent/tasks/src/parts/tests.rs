@@ -77,7 +77,7 @@ async fn a_task_that_blocks_its_thread_stands_still_and_one_that_waits_does_not(
     }));
     let reports = |pulse: Pulse| async move {
         pulse.progress();
-        std::future::pending().await
+        std::future::pending::<()>().await;
     };
     let hangs = tokio::spawn(parts.register("hangs", Duration::ZERO).task_with(reports));
     tokio::time::sleep(Duration::from_millis(50)).await;
