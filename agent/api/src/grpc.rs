@@ -2,6 +2,7 @@
 
 pub mod cgroup;
 pub mod client;
+mod connections;
 mod device;
 mod error;
 pub mod event;
@@ -45,6 +46,8 @@ use service::Service;
 
 /// How long a shutdown waits for open streams (a health watch never ends by itself).
 const GRACE: Duration = Duration::from_secs(2);
+/// How often a connection is asked whether its client still answers; it has 20 s for that.
+const KEEPALIVE: Duration = Duration::from_secs(60);
 
 /// Binds the socket at `path` and serves on it until `shutdown` completes, then removes it.
 ///
@@ -71,7 +74,7 @@ pub async fn serve_on(
     sources: streams::Sources,
     shutdown: impl Future<Output = ()> + Send,
 ) -> Result<(), GrpcError> {
-    let incoming = UnixListenerStream::new(socket.listen()?);
+    let incoming = connections::bounded(UnixListenerStream::new(socket.listen()?), connections::CONNECTIONS);
     let (stop, stopping) = watch::channel(false);
     let (health, health_service) = tonic_health::server::health_reporter();
     health.set_serving::<NodewardenServer<Service>>().await;
@@ -82,6 +85,10 @@ pub async fn serve_on(
     let service = NodewardenServer::new(Service::new(state, journal, stopping.clone()));
     let mut stopped = stopping.clone();
     let server = Server::builder()
+        .max_concurrent_streams(connections::CALLS_PER_CONNECTION)
+        .http2_max_header_list_size(connections::HEADER_BYTES)
+        // A client that is stopped is found by that, and its connection closed.
+        .http2_keepalive_interval(Some(KEEPALIVE))
         .layer(InterceptorLayer::new(peer::check))
         .add_service(health_service)
         .add_service(service)

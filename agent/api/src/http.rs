@@ -6,14 +6,16 @@
 //! | `/metrics/cadvisor`, `/metrics/resource` | the kubelet's |
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
 //! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's, without literal values of variables |
-//! | `/healthz` | 200 as long as the server answers |
+//! | `/healthz` | 200 while every part of the agent makes progress, else 500 with those that do not; `?verbose` |
 //! | `/readyz` | 200 once the agent watches and has checked the pods of an earlier agent, 503 before |
 //!
-//! Clients are not authenticated, so the address must be a loopback address unless the configuration allows others
-//! ([`mod@bind`]). A request that names a foreign host is refused ([`AllowedHosts`]).
+//! Clients are not authenticated, so the address must be a loopback address unless the configuration allows
+//! others ([`mod@bind`]). A request that names a foreign host is refused ([`AllowedHosts`]).
 
 mod bind;
+mod connections;
 mod endpoint;
+mod health;
 mod host;
 mod images;
 mod redact;
@@ -21,13 +23,12 @@ mod scrape;
 
 use parking_lot::Mutex;
 use std::future::Future;
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use axum::Router;
-use axum::extract::{Query, State};
+use axum::extract::{Query, RawQuery, State};
 use axum::http::{StatusCode, header};
 use axum::middleware;
 use axum::response::{IntoResponse, Response};
@@ -37,14 +38,18 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, oneshot};
 
 pub use bind::{BindError, Exposure, bind};
+use connections::Limits;
 use endpoint::Endpoint;
 pub use host::AllowedHosts;
 
 use super::kubernetes;
+use nodewarden_metrics::Own;
 use nodewarden_metrics::summary;
 use nodewarden_metrics::summary::Readings;
 use nodewarden_metrics::{cadvisor, own, recorder, resource};
 use nodewarden_model::{AgentState, PressureView};
+use nodewarden_tasks::blocking;
+use nodewarden_tasks::parts::Parts;
 
 /// Maximum number of concurrent scrapes; others wait. Each occupies a thread while it encodes.
 const CONCURRENT_SCRAPES: usize = 4;
@@ -56,25 +61,24 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 struct App {
     state: Arc<dyn AgentState>,
     ready: Arc<AtomicBool>,
+    /// What `/healthz` asks.
+    parts: Parts,
     scrapes: Arc<Semaphore>,
     /// The earlier readings from which `/stats/summary` computes CPU rates.
     readings: Mutex<Readings>,
     images: images::Images,
 }
 
-/// Serves until `shutdown` completes and open responses are sent (at most 2 s more), for requests that name one of
-/// `hosts`. `/readyz` returns `ready`.
-///
-/// # Errors
-///
-/// Accepting connections fails.
+/// Serves until `shutdown` completes and open responses are sent (at most 2 s more), for requests that name
+/// one of `hosts`. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress.
 pub async fn serve(
     listener: TcpListener,
     state: Arc<dyn AgentState>,
     hosts: AllowedHosts,
     ready: Arc<AtomicBool>,
+    parts: Parts,
     shutdown: impl Future<Output = ()> + Send + 'static,
-) -> io::Result<()> {
+) {
     let (asked, wait_asked) = oneshot::channel();
     let graceful = async move {
         shutdown.await;
@@ -88,21 +92,19 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        ended = axum::serve(listener, router(state, hosts, ready)).with_graceful_shutdown(graceful).into_future() => ended,
-        () = grace => {
-            tracing::warn!("HTTP connections still open at shutdown are cut");
-            Ok(())
-        }
+        () = connections::serve(listener, router(state, hosts, ready, parts), Limits::default(), graceful) => {}
+        () = grace => tracing::warn!("HTTP connections still open at shutdown are cut"),
     }
 }
 
 /// All routes.
-fn router(state: Arc<dyn AgentState>, hosts: AllowedHosts, ready: Arc<AtomicBool>) -> Router {
+fn router(state: Arc<dyn AgentState>, hosts: AllowedHosts, ready: Arc<AtomicBool>, parts: Parts) -> Router {
     let hosts = Arc::new(hosts);
     recorder::handle();
     let app = App {
         state,
         ready,
+        parts,
         scrapes: Arc::new(Semaphore::new(CONCURRENT_SCRAPES)),
         readings: Mutex::new(Readings::default()),
         images: images::Images::default(),
@@ -112,7 +114,7 @@ fn router(state: Arc<dyn AgentState>, hosts: AllowedHosts, ready: Arc<AtomicBool
             Endpoint::Index.path(),
             get(async || plain(Endpoint::Index, StatusCode::OK, endpoint::listing())),
         )
-        .route(Endpoint::Healthz.path(), get(async || plain(Endpoint::Healthz, StatusCode::OK, "ok\n")))
+        .route(Endpoint::Healthz.path(), get(healthz))
         .route(Endpoint::Readyz.path(), get(readyz))
         .route(Endpoint::Own.path(), get(own_metrics))
         .route(Endpoint::Cadvisor.path(), get(cadvisor_metrics))
@@ -130,6 +132,13 @@ fn plain(endpoint: Endpoint, status: StatusCode, text: impl Into<String>) -> Res
     (status, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")], text).into_response()
 }
 
+async fn healthz(State(app): State<Arc<App>>, RawQuery(query): RawQuery) -> Response {
+    let verbose =
+        query.is_some_and(|query| query.split('&').any(|part| matches!(part, "verbose" | "verbose=true")));
+    let (status, text) = health::answer(&app.parts.health(), verbose);
+    plain(Endpoint::Healthz, status, text)
+}
+
 async fn readyz(State(app): State<Arc<App>>) -> Response {
     match app.ready.load(Ordering::Acquire) {
         true => plain(Endpoint::Readyz, StatusCode::OK, "ok\n"),
@@ -140,6 +149,13 @@ async fn readyz(State(app): State<Arc<App>>) -> Response {
 }
 
 async fn own_metrics(State(app): State<Arc<App>>) -> Response {
+    for purpose in blocking::ALL {
+        let set = |family: Own, threads: usize| {
+            ::metrics::gauge!(family.name(), "purpose" => purpose.name()).set(threads as f64);
+        };
+        set(Own::BlockingThreads, purpose.busy());
+        set(Own::BlockingThreadsMax, purpose.bound());
+    }
     let state = app.state.clone();
     let images = app.images.last(state.image_gc());
     scrape::text(&app, Endpoint::Own, move || {

@@ -35,7 +35,7 @@ pub struct PodSettings {
     pub cluster_domain: String,
     /// `resolvConf`; `None` for the empty text: pods do not get the node's resolver configuration.
     pub resolv_conf: Option<PathBuf>,
-    /// `runtimeRequestTimeout`.
+    /// `runtimeRequestTimeout`: the time limit of each call to the runtime.
     pub runtime_request_timeout: Duration,
     /// `serializeImagePulls` and `maxParallelImagePulls`: maximum number of concurrent pulls; `None` for no limit.
     pub parallel_image_pulls: Option<u32>,

@@ -1,4 +1,5 @@
-//! A CRI v1 client over the runtime's Unix socket: the connection, and the calls about the runtime as a whole.
+//! A CRI v1 client over the runtime's Unix socket: the connection, and the calls about the runtime as a
+//! whole.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -16,9 +17,7 @@ use super::{Condition, Listing, RuntimeError};
 use nodewarden_config::Endpoint;
 use nodewarden_machine::cgroup::control::DriverKind;
 
-/// Time limit of a read-only call, including connecting.
-const ASK_LIMIT: Duration = Duration::from_secs(5);
-/// Time limit of a call that changes something: the kubelet's `runtimeRequestTimeout`.
+/// Time limit of a call, including connecting: the default of the kubelet's `runtimeRequestTimeout`.
 const REQUEST_LIMIT: Duration = Duration::from_secs(120);
 /// Largest response in bytes: `maxMsgSize` of the kubelet's CRI client.
 const LARGEST_ANSWER: usize = 16 << 20;
@@ -42,14 +41,13 @@ impl fmt::Display for Version {
 
 /// A connection to a runtime, opened by the first call and reopened after it broke.
 ///
-/// Every call has a time limit, except those whose duration the pod's author determines. Dropping the future of a call
-/// cancels the call in the runtime too.
+/// Every call has a time limit, except those whose duration the pod's author determines. Dropping the future
+/// of a call cancels the call in the runtime too.
 #[derive(Debug, Clone)]
 pub struct Client {
     pub(super) endpoint: Endpoint,
     pub(super) service: RuntimeServiceClient<Channel>,
     pub(super) images: ImageServiceClient<Channel>,
-    ask_limit: Duration,
     pub(super) request_limit: Duration,
 }
 
@@ -61,21 +59,13 @@ impl Client {
             endpoint: endpoint.clone(),
             service: RuntimeServiceClient::new(channel.clone()).max_decoding_message_size(LARGEST_ANSWER),
             images: ImageServiceClient::new(channel).max_decoding_message_size(LARGEST_ANSWER),
-            ask_limit: ASK_LIMIT,
             request_limit: REQUEST_LIMIT,
         }
     }
 
-    /// Sets the time limit of calls that change something (`runtimeRequestTimeout`, 2 minutes by default).
+    /// Sets the time limit of calls (`runtimeRequestTimeout`, 2 minutes by default).
     pub fn with_request_limit(mut self, limit: Duration) -> Self {
         self.request_limit = limit;
-        self
-    }
-
-    /// Sets the time limit of read-only calls.
-    #[cfg(test)]
-    pub(super) fn with_ask_limit(mut self, limit: Duration) -> Self {
-        self.ask_limit = limit;
         self
     }
 
@@ -98,7 +88,8 @@ impl Client {
         Ok(answer.status.unwrap_or_default().conditions.into_iter().map(Condition::from).collect())
     }
 
-    /// Whether the default handler supports recursive read-only mounts; false for runtimes that do not report it.
+    /// Whether the default handler supports recursive read-only mounts; false for runtimes that do not report
+    /// it.
     pub async fn recursive_read_only(&self) -> Result<bool, RuntimeError> {
         let mut service = self.service.clone();
         let answer = self.ask("Status", "", service.status(cri::StatusRequest::default())).await?;
@@ -106,9 +97,9 @@ impl Client {
         Ok(default.and_then(|handler| handler.features).is_some_and(|f| f.recursive_read_only_mounts))
     }
 
-    /// The cgroup driver that the runtime uses, so that the pods' cgroups are created with the same one (KEP-4033).
-    /// `None` if the runtime does not report it: containerd before 2.0 does not implement the call, and the response may
-    /// lack it.
+    /// The cgroup driver that the runtime uses, so that the pods' cgroups are created with the same one
+    /// (KEP-4033). `None` if the runtime does not report it: containerd before 2.0 does not implement the
+    /// call, and the response may lack it.
     pub async fn cgroup_driver(&self) -> Result<Option<DriverKind>, RuntimeError> {
         const CALL: &str = "RuntimeConfig";
         let mut service = self.service.clone();
@@ -168,7 +159,7 @@ impl Client {
         about: &str,
         answer: impl Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     ) -> Result<T, RuntimeError> {
-        self.call(call, about, Some(self.ask_limit), answer).await
+        self.call(call, about, Some(self.request_limit), answer).await
     }
 
     /// A call with this time limit, or without one.
@@ -243,7 +234,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let endpoint = endpoint(&dir);
         let _listener = UnixListener::bind(endpoint.path()).unwrap();
-        let client = Client::new(&endpoint).with_ask_limit(Duration::from_millis(200));
+        let client = Client::new(&endpoint).with_request_limit(Duration::from_millis(200));
         assert!(matches!(client.version().await, Err(RuntimeError::TimedOut { call: "Version", .. })));
         assert!(matches!(client.list().await, Err(RuntimeError::TimedOut { .. })));
     }

@@ -1,4 +1,5 @@
-//! Names kept up to date in the background: a task queries the runtime, look-ups use its results without blocking.
+//! Names kept up to date in the background: a task queries the runtime, look-ups use its results without
+//! blocking.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -13,6 +14,13 @@ use super::pace::{LEAST, REGULAR, back_off};
 use super::{Client, Listing, RuntimeError, Version};
 use nodewarden_config::Endpoint;
 use nodewarden_model::Identity;
+use nodewarden_tasks::parts;
+
+/// How long the runtime may take to list what it has. Names are a display, and known ones stay.
+const LIMIT: Duration = Duration::from_secs(5);
+
+/// How long the task may work without giving its thread back.
+const PART_LIMIT: Duration = Duration::from_secs(60);
 
 /// State of the connection to the runtime.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +52,9 @@ struct Shared {
 }
 
 impl Names {
-    /// Starts to query the runtime at `endpoint`: at once, when an unknown pod or container is looked up (at most once a
-    /// second), and every minute. While the runtime is unreachable, after 1 s doubling to a minute.
+    /// Starts to query the runtime at `endpoint`: at once, when an unknown pod or container is looked up (at
+    /// most once a second), and every minute. While the runtime is unreachable, after 1 s doubling to a
+    /// minute.
     ///
     /// Must be called inside a tokio runtime, which runs the refreshing.
     pub fn new(endpoint: &Endpoint) -> Self {
@@ -56,7 +65,7 @@ impl Names {
             runtime_name: Mutex::default(),
             wanted: Notify::new(),
         });
-        let task = tokio::spawn(keep(shared.clone()));
+        let task = tokio::spawn(parts::register("names", PART_LIMIT).task(keep(shared.clone())));
         Self { shared, task }
     }
 
@@ -92,8 +101,12 @@ impl Drop for Names {
     }
 }
 
+fn new_client(shared: &Shared) -> Client {
+    Client::new(&shared.endpoint).with_request_limit(LIMIT)
+}
+
 async fn keep(shared: Arc<Shared>) {
-    let mut client = Client::new(&shared.endpoint);
+    let mut client = new_client(&shared);
     let mut failures: u32 = 0;
     loop {
         let started = Instant::now();
@@ -106,8 +119,9 @@ async fn keep(shared: Arc<Shared>) {
             Err(error) => {
                 failures = failures.saturating_add(1);
                 shared.set_state(State::Away(error.cause()));
-                // A new client, because a connection that hangs in its handshake would block the next call as well.
-                client = Client::new(&shared.endpoint);
+                // A new client, because a connection that hangs in its handshake would block the next call as
+                // well.
+                client = new_client(&shared);
             }
         }
         shared.cache.lock().tidy(Instant::now());

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, watch};
 use tracing::info;
 
 use crate::record::store::Store;
+use crate::set_aside::SetAside;
 use nodewarden_admission::Admission;
 use nodewarden_config::{EvictionSettings, NodeSettings, PodSettings};
 use nodewarden_cri::Client;
@@ -54,6 +55,8 @@ pub struct Environment {
     pub store: Arc<Store>,
     /// Pods' directories.
     pub pods_dir: PathBuf,
+    /// Pods' directories that cannot be removed.
+    pub set_aside: SetAside,
     pub seccomp_root: PathBuf,
     /// Whether the runtime can mount read-only recursively.
     pub recursive_read_only: AtomicBool,

@@ -4,15 +4,16 @@
 //! Rooms from ground to top; each imports only those before it:
 //!
 //! 1. `record`: what of a pod must outlive the agent, and the files that keep it.
-//! 2. `decide`: pure functions. Which pods start, stay, are resized or end (`decide::identity`); what is next for
-//!    one pod (`decide::plan`); how it is shown (`decide::phase`).
+//! 2. `decide`: pure functions. Which pods start, stay, are resized or end (`decide::identity`); what is next
+//!    for one pod (`decide::plan`); how it is shown (`decide::phase`).
 //! 3. `orders`: what a worker can be ordered to do, and what it reports.
-//! 4. `environment`: clients, settings and limits that all workers share.
-//! 5. `state`: the state of one pod. It has one owner, `state::PodState`.
-//! 6. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
-//! 7. `worker`: one pod's loop: take orders, decide, act, wait.
-//! 8. `manager`: gives every pod its worker, and looks after what belongs to no pod.
-//! 9. `start`: builds all of it from the configuration and what an earlier agent left.
+//! 4. `set_aside`: directories of ended pods that cannot be removed.
+//! 5. `environment`: clients, settings and limits that all workers share.
+//! 6. `state`: the state of one pod. It has one owner, `state::PodState`.
+//! 7. `act`: carries out plans and orders at the runtime, on disk and in the kernel.
+//! 8. `worker`: one pod's loop: take orders, decide, act, wait.
+//! 9. `manager`: gives every pod its worker, and looks after what belongs to no pod.
+//! 10. `start`: builds all of it from the configuration and what an earlier agent left.
 
 #![deny(missing_docs)]
 
@@ -24,6 +25,7 @@ mod fixture;
 mod manager;
 mod orders;
 mod record;
+mod set_aside;
 mod start;
 mod state;
 mod worker;
@@ -31,4 +33,5 @@ mod worker;
 pub use decide::resize::{Change, change};
 pub use environment::{Places, owner};
 pub use record::store::StoreError;
+pub use set_aside::SetAside;
 pub use start::{Adoption, Deps, Lifecycle, Recovered, find, start};

@@ -12,6 +12,7 @@ use tokio::sync::{Semaphore, mpsc, watch};
 use tokio_stream::StreamExt;
 use tracing::{info, warn};
 
+use crate::act::devices;
 use crate::act::housekeeping::Housekeeping;
 use crate::decide::identity;
 use crate::environment::{Environment, Places, host_ips, owner};
@@ -19,6 +20,7 @@ use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::record::Record;
 use crate::record::manifest::Manifest;
 use crate::record::store::{Store, StoreError};
+use crate::set_aside::SetAside;
 use nodewarden_admission::{Admission, Explain};
 use nodewarden_config::{Config, Endpoint, PodSettings};
 use nodewarden_cri::Client;
@@ -36,6 +38,7 @@ use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts;
 
 /// Pods that start at a time, for each CPU; more make the runtime slower, not the pods faster.
 const STARTS: usize = 2;
@@ -169,7 +172,7 @@ pub struct Deps {
 
 /// Sends orders to the lifecycle. Its tasks end with the tokio runtime that they run in. Cloning shares it.
 #[derive(Debug, Clone)]
-pub struct Lifecycle(mpsc::UnboundedSender<Input>, Admission);
+pub struct Lifecycle(mpsc::UnboundedSender<Input>, Admission, SetAside);
 
 impl Lifecycle {
     /// Takes over what the sources want from now on.
@@ -181,6 +184,11 @@ impl Lifecycle {
     /// The admission of pods: which hold resources of the node, and which wait for them.
     pub fn admission(&self) -> &Admission {
         &self.1
+    }
+
+    /// Directories of ended pods that cannot be removed.
+    pub fn set_aside(&self) -> &SetAside {
+        &self.2
     }
 
     /// Evicts or preempts the pod with this uid; one that is not there is ignored. One that is being ended
@@ -220,6 +228,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let (inputs, incoming) = mpsc::unbounded_channel();
     let admission = admission::start(config, &needs, &inputs);
+    let set_aside = SetAside::open(&config.pods_dir(), &needs.journal);
     let env = Arc::new(Environment {
         client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
         settings: config.node.clone(),
@@ -238,6 +247,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         owner: owner(&config.state_dir),
         store: found.store,
         pods_dir: config.pods_dir(),
+        set_aside: set_aside.clone(),
         seccomp_root: config.seccomp_dir(),
         recursive_read_only: AtomicBool::new(false),
         admission: admission.clone(),
@@ -254,16 +264,18 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         ends: Semaphore::new(cpus * ENDS),
     });
     let hear = inputs.downgrade();
-    tokio::spawn(listen(env.client.clone(), hear.clone()));
-    tokio::spawn(follow_device_health(env.clone(), needs.health, hear));
+    let part = |name| parts::register(name, TASK_LIMIT);
+    tokio::spawn(part("runtime events").task(listen(env.client.clone(), hear.clone())));
+    tokio::spawn(part("device health").task(follow_device_health(env.clone(), needs.health, hear)));
     for (_, pod) in &found.records {
         env.devices.claim(&pod.uid);
     }
     for sourced in &found.desired.pods {
         env.devices.claim(&sourced.pod.uid);
     }
+    tokio::spawn(part("volumes set aside").task(set_aside.clone().run()));
     let (unseen, adoption) = mpsc::channel(1);
-    tokio::spawn(async move {
+    tokio::spawn(part("pods").task(async move {
         let mut housekeeping = Housekeeping::default();
         // With an answer, new pods need not be asked for one by one. Without one, they are.
         let _ = tokio::time::timeout(FIRST_LOOK, housekeeping.first(&env)).await;
@@ -271,9 +283,12 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         manager.adopt(found.records, unseen);
         manager.desire(found.desired);
         manager.run(incoming).await;
-    });
-    (Lifecycle(inputs, admission), Adoption { unseen: adoption, is_over: Arc::default() })
+    }));
+    (Lifecycle(inputs, admission, set_aside), Adoption { unseen: adoption, is_over: Arc::default() })
 }
+
+/// How long a task may work without giving its thread back.
+const TASK_LIMIT: Duration = Duration::from_secs(60);
 
 /// Closes devices that have turned unhealthy to their pods and opens healthy ones again, and has the pods'
 /// status updated.
@@ -283,8 +298,7 @@ async fn follow_device_health(
     inputs: mpsc::WeakUnboundedSender<Input>,
 ) {
     while let Some(uid) = health.recv().await {
-        let guards = env.guards.as_ref();
-        if let Some(Err(error)) = guards.map(|guards| guards.health_changed(&env.devices, &uid)) {
+        if let Err(error) = devices::health_changed(&env, &uid).await {
             warn!(uid, "{error}: its devices stay as they were");
         }
         let Some(inputs) = inputs.upgrade() else { return };

@@ -155,7 +155,7 @@ pub enum Keep {
 }
 
 /// How full a file system is (statfs), in bytes and inodes.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FsUse {
     /// A directory on it.
     pub path: PathBuf,

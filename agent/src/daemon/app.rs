@@ -1,6 +1,8 @@
 //! What runs between the start and the end of the agent, in which order it is started, and in which order it
 //! is ended.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use tokio::runtime::{Handle, Runtime};
 use tracing::info;
@@ -13,12 +15,14 @@ use super::process::Signals;
 use super::servers::{Endpoints, Servers};
 use super::state::State;
 use super::upkeep::Upkeep;
+use super::watchdog::Watchdog;
 use super::{footprint, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Wakeups;
 use nodewarden_model::{Detail, HookState};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts::{self, Parts};
 
 /// Runs the agent until SIGINT or SIGTERM.
 ///
@@ -28,19 +32,32 @@ use nodewarden_storage::journal::Journal;
 pub fn run(config: Config) -> Result<(), DaemonError> {
     // First, or what is counted before the first scrape is lost.
     nodewarden_metrics::recorder::handle();
+    parts::keep_panic_texts();
     process::require_root()?;
     footprint::use_one_heap();
     process::create_state_dir(&config.state_dir)?;
     process::unblock_signals()?;
     let runtime = process::server_threads()?;
-    let _in_runtime = runtime.enter();
-    let signals = Signals::listen()?;
-    App::start(&config, runtime.handle())?.run_until_signal(&runtime, signals)
+    let outcome = {
+        let _in_runtime = runtime.enter();
+        Signals::listen()
+            .and_then(|signals| App::start(&config, runtime.handle())?.run_until_signal(&runtime, signals))
+    };
+    // Blocking work may be at a file system that never answers.
+    runtime.shutdown_timeout(END);
+    outcome
 }
+
+/// How long the other parts may take to end after one of them ended by itself.
+const LAST: Duration = Duration::from_secs(20);
+
+/// How long the end of the agent waits for blocking work: records are on disk by then.
+const END: Duration = Duration::from_secs(5);
 
 /// Everything that runs. The fields stand in the order in which they end, the reverse of the order in which
 /// they are started; when the start fails half-way, what was started so far ends in this order too.
 struct App {
+    watchdog: Watchdog,
     servers: Servers,
     upkeep: Upkeep,
     node: NodeParts,
@@ -70,15 +87,22 @@ impl App {
         let state = State::new(context, &node);
         let servers = Servers::start(context, endpoints, state, adoption);
         info!(socket = %config.socket.display(), http = %config.http_address, "watching");
+        let watchdog = Watchdog::start(Parts::of_process())?;
         footprint::trim();
         page_map::map_page_by_page();
-        Ok(Self { servers, upkeep, node, observation, journal })
+        Ok(Self { watchdog, servers, upkeep, node, observation, journal })
     }
 
-    /// Serves until a signal arrives or a server ends by itself, then ends everything.
+    /// Serves until a signal arrives or a part ends by itself, then ends everything.
     fn run_until_signal(self, runtime: &Runtime, signals: Signals) -> Result<(), DaemonError> {
-        let Self { servers, upkeep, node, observation, journal } = self;
+        let Self { watchdog, servers, upkeep, node, observation, journal } = self;
         let outcome = runtime.block_on(servers.run_until_signal(signals, &journal));
+        drop(watchdog);
+        if let Err(error) = &outcome {
+            // The other parts are ended in order if they can be: one of them may wait for the one that is
+            // missing.
+            process::end_at_last(LAST, error.to_string());
+        }
         drop(upkeep);
         drop(node);
         drop(observation);

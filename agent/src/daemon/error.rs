@@ -9,6 +9,7 @@ use nodewarden_hierarchy::HierarchyError;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::ebpf::KernelError;
 use nodewarden_storage::journal::JournalError;
+use nodewarden_tasks::parts::Ended;
 use nodewarden_throttle::ThrottleError;
 
 /// Why the agent cannot start or must end.
@@ -34,8 +35,12 @@ pub enum DaemonError {
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]
     Bind(#[from] BindError),
-    #[error("HTTP server: {0}")]
-    Http(io::Error),
+    /// A part that must run as long as the agent.
+    #[error("{0}: the agent ends, to be started again whole")]
+    Part(Ended),
+    /// A server whose task is no part of the registry.
+    #[error("the {server} server {how}: the agent ends, to be started again whole")]
+    Server { server: &'static str, how: String },
     #[error("cannot start the {what}: {source}")]
     Start { what: &'static str, source: io::Error },
 }

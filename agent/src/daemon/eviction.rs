@@ -54,7 +54,9 @@ impl Eviction {
             kubepods: setup.kubepods,
             subjects: setup.subjects,
             collector: setup.collector,
-            runtime: config.runtime_endpoint.as_ref().map(Client::new),
+            runtime: config.runtime_endpoint.as_ref().map(|endpoint| {
+                Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout)
+            }),
             evict: setup.evict,
             history: setup.history,
             journal: context.journal.clone(),

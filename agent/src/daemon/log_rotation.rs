@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tracing::{debug, warn};
@@ -13,6 +14,11 @@ use nodewarden_cri::{Client, RuntimeError};
 use nodewarden_model::ContainerState;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::status::PodStatusCache;
+use nodewarden_tasks::blocking;
+use nodewarden_tasks::parts::{self, Pulse};
+
+/// How long a round may take: logs are compressed in it.
+const LIMIT: Duration = Duration::from_secs(3600);
 
 /// The task that rotates logs; ended when this is dropped.
 pub struct LogRotation(tokio::task::JoinHandle<()>);
@@ -37,7 +43,11 @@ impl LogRotation {
             logs_dir: settings.logs_dir.clone(),
             failing: BTreeSet::new(),
         };
-        Some(Self(context.runtime.spawn(rotator.run())))
+        Some(Self(
+            context
+                .runtime
+                .spawn(parts::register("log rotation", LIMIT).task_with(|pulse| rotator.run(pulse))),
+        ))
     }
 }
 
@@ -66,9 +76,11 @@ struct Rotator {
 }
 
 impl Rotator {
-    async fn run(mut self) {
+    async fn run(mut self, pulse: Pulse) {
         loop {
+            pulse.waits();
             tokio::time::sleep(self.policy.interval).await;
+            pulse.progress();
             let running = self.running();
             self.failing.retain(|id| running.iter().any(|(own, _)| own == id));
             for (id, log) in running {
@@ -121,16 +133,17 @@ async fn rotate(
     policy: Policy,
 ) -> Result<(), RotateError> {
     let own = log.clone();
-    let moved = tokio::task::spawn_blocking(move || move_away(&own, max_size, policy));
+    let moved = blocking::LOG_ROTATION.run(move || move_away(&own, max_size, policy));
     let Ok(moved) = moved.await else { return Ok(()) };
     match moved? {
         Moved::NotDue => Ok(()),
         Moved::Missing => Ok(client.reopen_log(id).await?),
         Moved::Away(moved, tidied) => {
             if let Err(error) = client.reopen_log(id).await {
-                return Err(match rotation::move_back(&moved, &log) {
-                    Ok(()) => error.into(),
-                    Err(other) => RotateError::Both(error, other),
+                let back = blocking::LOG_ROTATION.run(move || rotation::move_back(&moved, &log)).await;
+                return Err(match back {
+                    Ok(Err(other)) => RotateError::Both(error, other),
+                    Ok(Ok(())) | Err(_) => error.into(),
                 });
             }
             Ok(tidied?)

@@ -26,6 +26,7 @@ mod state;
 mod system_cgroups;
 mod throttle;
 mod upkeep;
+mod watchdog;
 
 pub use app::run;
 pub use error::DaemonError;

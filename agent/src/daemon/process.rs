@@ -5,20 +5,20 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use nix::sys::signal::{SigSet, Signal};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{self, SignalKind};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::error::DaemonError;
+use nodewarden_tasks::blocking;
 
 /// Threads that serve requests. More would only add to the agent's footprint.
 const SERVERS: usize = 2;
-/// Threads for blocking work, such as readings of the node.
-const BLOCKING: usize = 4;
-/// Bytes of stack for each of them: a debug build needs more than 1 MiB for a pod's sync. Only pages that are
-/// touched use memory.
+/// Bytes of stack for each of them and for each thread that does blocking work: a debug build needs more than
+/// 1 MiB for a pod's sync. Only pages that are touched use memory.
 const STACK: usize = 4 << 20;
 
 /// # Errors
@@ -54,7 +54,7 @@ pub fn unblock_signals() -> Result<(), DaemonError> {
 pub fn server_threads() -> Result<Runtime, DaemonError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(SERVERS)
-        .max_blocking_threads(BLOCKING)
+        .max_blocking_threads(blocking::threads())
         .thread_stack_size(STACK)
         .thread_name("serve")
         .on_thread_start(raise_priority)
@@ -74,6 +74,17 @@ fn raise_priority() {
     if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
         warn!(%error, "cannot raise the serving threads' priority: events may come late under full load");
     }
+}
+
+/// Ends the process after `longest` with `message`, unless it has ended by then.
+pub fn end_at_last(longest: Duration, message: String) {
+    let end = move || {
+        std::thread::sleep(longest);
+        error!("{message}; some parts do not end");
+        std::process::exit(1);
+    };
+    // Without a thread it is systemd that ends the process.
+    let _ = std::thread::Builder::new().name("last".into()).spawn(end);
 }
 
 /// SIGINT and SIGTERM.
@@ -103,4 +114,36 @@ impl Signals {
 
 fn signals_failed(source: io::Error) -> DaemonError {
     DaemonError::Start { what: "signal handler", source }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use nodewarden_storage::write_behind::WriteBehind;
+
+    use super::*;
+
+    /// The review's scenario: what cleans volumes, waits for hung file systems, looks names up and serves
+    /// scrapes occupies every thread that it may have, and records are still written at once.
+    #[test]
+    fn records_are_written_while_all_other_blocking_work_hangs() {
+        let runtime = server_threads().unwrap();
+        let _in_runtime = runtime.enter();
+        let mut held = Vec::new();
+        for purpose in blocking::ALL.into_iter().filter(|own| own.name() != blocking::STATE_FILES.name()) {
+            for _ in 0..=purpose.bound() {
+                let (release, until) = std::sync::mpsc::channel::<()>();
+                held.push(release);
+                purpose.start(runtime.handle(), move || _ = until.recv());
+            }
+        }
+        let begun = Instant::now();
+        let record = WriteBehind::on_blocking_thread("a test", |_: u32| Ok::<_, io::Error>(()));
+        record.save(1);
+        let settled = async { tokio::time::timeout(Duration::from_secs(10), record.settled()).await };
+        runtime.block_on(settled).expect("it is written").unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
+        drop(held);
+    }
 }

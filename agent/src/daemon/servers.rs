@@ -1,6 +1,5 @@
 //! The gRPC and the HTTP server.
 
-use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,13 +8,13 @@ use jiff::Timestamp;
 use tokio::net::TcpListener;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
-use tracing::error;
+use tokio::task::{JoinError, JoinHandle};
 
 use super::context::Context;
 use super::error::DaemonError;
 use super::process::Signals;
 use super::state::State;
+use super::watchdog;
 use nodewarden_api::{grpc, http};
 use nodewarden_config::Config;
 use nodewarden_cri::Client;
@@ -23,9 +22,14 @@ use nodewarden_lifecycle::Adoption;
 use nodewarden_machine::unix_socket::Socket;
 use nodewarden_model::Detail;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts::{Parts, Pulse};
 
 /// The agent is ready after this time even if not every pod of an earlier agent has been looked at.
 const ADOPTION: Duration = Duration::from_secs(10);
+
+/// How often the server threads show that they run, and how long they may take for that.
+const BEAT: Duration = Duration::from_secs(1);
+const BEAT_LIMIT: Duration = Duration::from_secs(60);
 
 /// Where the agent is reached. Nothing answers there before [`Servers::start`].
 pub struct Endpoints {
@@ -50,7 +54,8 @@ impl Endpoints {
 /// The running servers.
 pub struct Servers {
     grpc: JoinHandle<Result<(), grpc::GrpcError>>,
-    http: JoinHandle<io::Result<()>>,
+    http: JoinHandle<()>,
+    parts: Parts,
     /// What `/readyz` answers.
     ready: Arc<AtomicBool>,
     /// True asks both servers to end.
@@ -81,39 +86,59 @@ impl Servers {
         let config = context.config;
         let names = config.http_allowed_hosts.iter().cloned();
         let hosts = http::AllowedHosts::new(names.chain([nodewarden_hierarchy::node_name(config)]));
-        let http = http::serve(endpoints.listener, state, hosts, ready.clone(), stopped());
+        let parts = Parts::of_process().clone();
+        let http = http::serve(endpoints.listener, state, hosts, ready.clone(), parts.clone(), stopped());
         let http = context.runtime.spawn(http);
-        Self { grpc, http, ready, stop }
+        context.runtime.spawn(parts.register("server threads", BEAT_LIMIT).task_with(beat));
+        Self { grpc, http, parts, ready, stop }
     }
 
-    /// Serves until a signal arrives or a server ends by itself, then ends the servers: they finish open
-    /// answers, for 2 s at most. After the early end of one server the other is not waited for.
+    /// Serves until a signal arrives, or until a server or another part of the agent ends by itself, then
+    /// ends the servers: they finish open answers, for 2 s at most. After an early end the others are not
+    /// waited for.
     ///
     /// # Errors
-    /// A server failed.
+    /// A server or another part ended by itself.
     pub async fn run_until_signal(self, mut signals: Signals, journal: &Journal) -> Result<(), DaemonError> {
-        let Self { mut grpc, mut http, ready, stop } = self;
+        let Self { mut grpc, mut http, parts, ready, stop } = self;
         let early = tokio::select! {
             () = signals.received() => None,
-            ended = &mut grpc => Some(ended.map(|result| result.map_err(DaemonError::from))),
-            ended = &mut http => Some(ended.map(|result| result.map_err(DaemonError::Http))),
+            ended = &mut grpc => Some(match ended {
+                Ok(Err(error)) => error.into(),
+                Ok(Ok(())) => server_ended("gRPC", None),
+                Err(panic) => server_ended("gRPC", Some(panic)),
+            }),
+            ended = &mut http => Some(server_ended("HTTP", ended.err())),
+            ended = parts.ended() => Some(DaemonError::Part(ended)),
         };
+        watchdog::stopping();
         ready.store(false, Ordering::Relaxed);
-        let detail = Detail::Agent { reason: "Stopping".into(), message: "asked to stop".into() };
+        let message = early.as_ref().map_or_else(|| "asked to stop".to_owned(), ToString::to_string);
+        let detail = Detail::Agent { reason: "Stopping".into(), message };
         journal.append(Timestamp::now(), "", None, detail);
         stop.send_replace(true);
         match early {
-            Some(Ok(result)) => result,
-            Some(Err(panic)) => {
-                error!(%panic, "a server died");
-                Ok(())
-            }
+            Some(error) => Err(error),
             None => {
                 let grpc = grpc.await.map_or(Ok(()), |result| result.map_err(DaemonError::from));
-                let http = http.await.map_or(Ok(()), |result| result.map_err(DaemonError::Http));
-                grpc.and(http)
+                // A panic at the end is in the log.
+                let _ = http.await;
+                grpc
             }
         }
+    }
+}
+
+fn server_ended(server: &'static str, panic: Option<JoinError>) -> DaemonError {
+    let how = panic.map_or_else(|| "ended by itself".to_owned(), |panic| panic.to_string());
+    DaemonError::Server { server, how }
+}
+
+/// Shows that tasks are run: stands still when every server thread is blocked.
+async fn beat(pulse: Pulse) {
+    loop {
+        pulse.progress();
+        tokio::time::sleep(BEAT).await;
     }
 }
 
@@ -136,5 +161,40 @@ fn stream_sources(config: &Config) -> grpc::streams::Sources {
     grpc::streams::Sources {
         runtime: config.runtime_endpoint.as_ref().map(client),
         logs_dir: config.pods.logs_dir.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_storage::journal::Limits;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_panic_in_a_part_ends_the_agent_with_its_name() {
+        nodewarden_tasks::parts::keep_panic_texts();
+        let dir = tempfile::tempdir().unwrap();
+        let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+        let (parts, ready) = (Parts::default(), Arc::new(AtomicBool::new(true)));
+        let servers = Servers {
+            grpc: tokio::spawn(std::future::pending()),
+            http: tokio::spawn(std::future::pending()),
+            parts: parts.clone(),
+            ready: ready.clone(),
+            stop: watch::channel(false).0,
+        };
+        let part = parts.register("eviction", Duration::from_secs(60));
+        let thread = std::thread::spawn(move || {
+            let _part = part;
+            panic!("planted");
+        });
+        let signals = Signals::listen().unwrap();
+        let ended =
+            tokio::time::timeout(Duration::from_secs(10), servers.run_until_signal(signals, &journal));
+        let error = ended.await.expect("the agent ends").unwrap_err().to_string();
+        assert!(thread.join().is_err());
+        assert!(error.starts_with("eviction panicked: planted ("), "{error}");
+        assert!(error.ends_with(": the agent ends, to be started again whole"), "{error}");
+        assert!(!ready.load(Ordering::Relaxed));
     }
 }

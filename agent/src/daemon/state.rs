@@ -12,6 +12,7 @@ use super::system_cgroups::SystemCgroupLookup;
 use nodewarden_devices::{Devices, Enforcer};
 use nodewarden_eviction::engine::Engine;
 use nodewarden_gc::Collector;
+use nodewarden_lifecycle::SetAside;
 use nodewarden_machine::ebpf::map_bytes;
 use nodewarden_model::{
     AgentCost, AgentState, DevicesView, EvictionStatus, HierarchyStatus, ImageGc, PodView, ProbesView,
@@ -20,6 +21,7 @@ use nodewarden_model::{
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::{Journal, JournalStats};
+use nodewarden_tasks::parts::Parts;
 
 /// Built once, after the parts that it reads from. What the mode does without is `None`.
 pub struct State {
@@ -33,6 +35,7 @@ pub struct State {
     devices: Option<Devices>,
     enforcer: Option<Enforcer>,
     system_cgroups: SystemCgroupLookup,
+    set_aside: Option<SetAside>,
 }
 
 impl State {
@@ -48,6 +51,7 @@ impl State {
             devices: node.devices.as_ref().map(|devices| devices.manager.clone()),
             enforcer: node.devices.as_ref().and_then(|devices| devices.enforcer.clone()),
             system_cgroups: SystemCgroupLookup::new(context.config, &context.observer.facts.layout),
+            set_aside: node.pods.as_ref().map(|pods| pods.set_aside().clone()),
         }
     }
 
@@ -60,6 +64,13 @@ impl State {
             let names: Vec<String> = missing.iter().map(ToString::to_string).collect();
             warnings.push(format!("controllers that are not mounted: {}", names.join(", ")));
         }
+        for (path, problem) in self.set_aside.iter().flat_map(SetAside::shown) {
+            warnings
+                .push(format!("volumes of a pod that has ended are left at {}: {problem}", path.display()));
+        }
+        let unhealthy = Parts::of_process().health().into_iter();
+        let unhealthy = unhealthy.filter_map(|own| Some(format!("{}: {}", own.part, own.problem?)));
+        warnings.extend(unhealthy);
         warnings
     }
 }

@@ -13,6 +13,7 @@ use super::observer::Observer;
 use super::{footprint, page_map};
 use nodewarden_config::{Config, ProgramStats};
 use nodewarden_model::{HookState, Topic};
+use nodewarden_tasks::parts::{self, Part};
 
 /// How often slots are given back and losses recorded.
 const TICK: Duration = Duration::from_secs(1);
@@ -27,6 +28,9 @@ const UNMAP_TICKS: u32 = 60;
 
 /// With sampled program statistics, one tick in so many is measured.
 const MEASURE_TICKS: u32 = 10;
+
+/// How long a tick may take: the whole tree is walked and read in some.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// How often what is done.
 struct Pace {
@@ -51,9 +55,13 @@ impl Upkeep {
             Pace { sample: config.sample, retention: config.retention, program_stats: config.program_stats };
         let (stop, stopped) = mpsc::channel();
         let observer = observer.clone();
+        let part = parts::register("upkeep", LIMIT);
         let thread = thread::Builder::new()
             .name("upkeep".into())
-            .spawn(move || run(&observer, &pace, &stopped))
+            .spawn(move || {
+                run(&observer, &pace, &stopped, &part);
+                part.end();
+            })
             .map_err(|source| DaemonError::Start { what: "upkeep thread", source })?;
         Ok(Self { stop: Some(stop), thread: Some(thread) })
     }
@@ -69,7 +77,7 @@ impl Drop for Upkeep {
 }
 
 /// Runs until the sender of `stop` is dropped.
-fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>) {
+fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>, part: &Part) {
     // If not every record of the cgroup lifecycle can be received, each reading begins with a walk of the
     // tree.
     let incomplete =
@@ -86,10 +94,12 @@ fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>) {
             });
         }
         tick = tick.wrapping_add(1);
+        part.waits();
         match stop.recv_timeout(TICK) {
             Err(RecvTimeoutError::Timeout) => {}
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
+        part.progress();
         let now = Timestamp::now();
         let lost = observer.record_lost();
         let unknown = observer.registry.lock().take_unknown();

@@ -6,6 +6,7 @@
 use std::fmt::{self, Display};
 use std::sync::Arc;
 
+use nodewarden_tasks::blocking;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::sync::Notify;
@@ -178,7 +179,7 @@ impl<T: Send + 'static> Shared<T> {
     fn start(self: &Arc<Self>) {
         let queued = Queued(self.clone());
         match &self.place {
-            Place::Blocking(runtime) => drop(runtime.spawn_blocking(move || queued.run(Turn::run))),
+            Place::Blocking(runtime) => blocking::STATE_FILES.start(runtime, move || queued.run(Turn::run)),
             Place::Task(runtime) => drop(runtime.spawn(async move { queued.run(Turn::run_in_place) })),
             Place::Thread(name) => {
                 let thread = std::thread::Builder::new().name((*name).to_owned());

@@ -18,6 +18,7 @@ use tonic::{Request, Response, Status};
 use super::time;
 use nodewarden_model::GcSettings;
 use nodewarden_model::{AgentState, GcStep, ImageGc, ImagesView};
+use nodewarden_tasks::blocking;
 
 /// Implements the calls; see the module.
 pub(super) struct Service {
@@ -44,7 +45,7 @@ impl Service {
     async fn mode(&self) -> Result<String, Status> {
         let state = Arc::clone(&self.state);
         // Reading the status blocks, because it reads the cost of every program.
-        let mode = tokio::task::spawn_blocking(move || state.status().mode).await;
+        let mode = blocking::QUERIES.run(move || state.status().mode).await;
         mode.map_err(|e| Status::internal(format!("reading the agent's status failed: {e}")))
     }
 }

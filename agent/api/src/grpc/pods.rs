@@ -11,6 +11,7 @@ use tonic::{Request, Response, Status};
 
 use super::time;
 use nodewarden_model::{AgentState, PodView, ProbesView, Snapshot};
+use nodewarden_tasks::blocking;
 
 /// Implements the calls.
 pub(super) struct Service {
@@ -32,7 +33,7 @@ impl Pods for Service {
     ) -> Result<Response<proto::ListPodsResponse>, Status> {
         let (state, request) = (Arc::clone(&self.state), request.into_inner());
         // A reading of the node takes milliseconds.
-        let answer = tokio::task::spawn_blocking(move || {
+        let answer = blocking::QUERIES.run(move || {
             let mode = state.status().mode;
             let probes = if request.probes { state.probes() } else { ProbesView::default() };
             let (pods, snapshot, runtime) = (state.shown_pods(), state.snapshot(), state.runtime_name());

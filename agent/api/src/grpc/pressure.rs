@@ -14,6 +14,7 @@ use nodewarden_config::Signal;
 use nodewarden_model::{
     AgentState, CandidateSeen, Decision, EvictionStatus, Identity, PodNames, PressureView,
 };
+use nodewarden_tasks::blocking;
 
 /// Implements the calls.
 pub(super) struct Service {
@@ -52,7 +53,7 @@ impl proto::pressure_server::Pressure for Service {
         let (request, eviction) = (request.into_inner(), self.eviction()?);
         let state = Arc::clone(&self.state);
         // Whether a pod is on the node needs a reading of it, which takes milliseconds.
-        let answer = tokio::task::spawn_blocking(move || {
+        let answer = blocking::QUERIES.run(move || {
             let about = About::new(&eviction.decisions(), &request.pod, request.considered);
             if about.never_seen() && !is_here(state.as_ref(), &request.pod) {
                 return Err(Status::not_found(format!(

@@ -4,24 +4,28 @@ use std::sync::Arc;
 
 use nodewarden_proto::nodewarden::v1 as proto;
 use proto::nodewarden_server::Nodewarden;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tonic::{Request, Response, Status};
 
+use super::connections::{self, SUBSCRIBERS, WithPlace};
 use super::filter::EventFilter;
 use super::stream::EventStream;
 use super::{cgroup, device, status, time};
 use nodewarden_model::AgentState;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::blocking;
 
 pub struct Service {
     state: Arc<dyn AgentState>,
     journal: Journal,
     stopping: watch::Receiver<bool>,
+    /// Places for subscribers.
+    subscribers: Arc<Semaphore>,
 }
 
 impl Service {
     pub fn new(state: Arc<dyn AgentState>, journal: Journal, stopping: watch::Receiver<bool>) -> Self {
-        Self { state, journal, stopping }
+        Self { state, journal, stopping, subscribers: Arc::new(Semaphore::new(SUBSCRIBERS)) }
     }
 
     /// Asks for the state on a thread for blocking work: a reading of the node takes milliseconds.
@@ -30,7 +34,8 @@ impl Service {
         question: impl FnOnce(&dyn AgentState) -> T + Send + 'static,
     ) -> Result<T, Status> {
         let state = Arc::clone(&self.state);
-        tokio::task::spawn_blocking(move || question(state.as_ref()))
+        blocking::QUERIES
+            .run(move || question(state.as_ref()))
             .await
             .map_err(|e| Status::internal(format!("reading the node failed: {e}")))
     }
@@ -61,12 +66,12 @@ impl Nodewarden for Service {
         Ok(Response::new(self.ask(|state| device::list(state.devices())).await?))
     }
 
-    type WatchEventsStream = EventStream;
+    type WatchEventsStream = WithPlace<EventStream>;
 
     async fn watch_events(
         &self,
         request: Request<proto::WatchEventsRequest>,
-    ) -> Result<Response<EventStream>, Status> {
+    ) -> Result<Response<Self::WatchEventsStream>, Status> {
         let request = request.into_inner();
         let filter = EventFilter::new(&request.types, &request.pod)
             .map_err(|e| Status::invalid_argument(e.to_string()))?;
@@ -79,6 +84,7 @@ impl Nodewarden for Service {
                 ))
             })?),
         };
+        let place = connections::place(&self.subscribers, "subscribers to events", SUBSCRIBERS)?;
         let mut subscription = self.journal.subscribe(since);
         if request.no_follow {
             // The whole journal, unless a time is given.
@@ -87,6 +93,7 @@ impl Nodewarden for Service {
             }
             subscription = subscription.backlog_only();
         }
-        Ok(Response::new(EventStream::new(subscription, filter, self.stopping.clone())))
+        let stream = EventStream::new(subscription, filter, self.stopping.clone());
+        Ok(Response::new(WithPlace::new(stream, place)))
     }
 }

@@ -176,8 +176,8 @@ async fn others_are_refused() {
     assert_eq!(refused.code(), Code::PermissionDenied);
 }
 
-/// Measures the time from appending an event until the client has it. The limit is far above the usual tens of
-/// microseconds, because the machine may be loaded.
+/// Measures the time from appending an event until the client has it. The limit is far above the usual tens
+/// of microseconds, because the machine may be loaded.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn events_arrive_at_once() {
     let running = Running::start().await;
@@ -200,4 +200,50 @@ async fn events_arrive_at_once() {
     let (p50, p99) = (times[100], times[198]);
     println!("append to client: p50 {p50:?}, p99 {p99:?}");
     assert!(p50 < Duration::from_millis(5), "{p50:?}");
+}
+
+#[tokio::test]
+async fn subscribers_are_bounded_with_a_clear_error() {
+    let running = Running::start().await;
+    let mut client = NodewardenClient::new(channel(&running.socket).await);
+    // Of one connection no more calls are taken at a time.
+    let mut other = NodewardenClient::new(channel(&running.socket).await);
+    let mut streams = Vec::new();
+    for n in 0..super::connections::SUBSCRIBERS {
+        let client = if n % 2 == 0 { &mut client } else { &mut other };
+        streams.push(client.watch_events(proto::WatchEventsRequest::default()).await.unwrap());
+    }
+    let refused = client.watch_events(proto::WatchEventsRequest::default()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::ResourceExhausted);
+    assert_eq!(refused.message(), "the agent serves 64 subscribers to events already");
+    assert!(client.get_status(proto::GetStatusRequest {}).await.is_ok(), "other calls are answered");
+    streams.pop();
+    let begun = Instant::now();
+    while client.watch_events(proto::WatchEventsRequest::default()).await.is_err() {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the place of one that left is free");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_are_closed_at_once() {
+    let running = Running::start().await;
+    let connect = || tokio::net::UnixStream::connect(&running.socket);
+    let mut open = Vec::new();
+    for _ in 0..super::connections::CONNECTIONS {
+        open.push(connect().await.unwrap());
+    }
+    let more = connect().await.unwrap();
+    tokio::time::timeout(Duration::from_secs(5), more.readable()).await.expect("it is closed").unwrap();
+    assert_eq!(more.try_read(&mut [0; 8]).unwrap_or(0), 0);
+    drop(open);
+    let begun = Instant::now();
+    loop {
+        let stream = connect().await.unwrap();
+        let mut client = NodewardenClient::new(over(Ok(stream)).await);
+        if client.get_status(proto::GetStatusRequest {}).await.is_ok() {
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "there are places again");
+    }
 }

@@ -1,5 +1,5 @@
-//! Responds to a scrape: a blocking thread reads the node and produces the text, which is sent at the same time, so
-//! that a response of any size needs the memory of a few chunks.
+//! Responds to a scrape: a blocking thread reads the node and produces the text, which is sent at the same
+//! time, so that a response of any size needs the memory of a few chunks.
 
 use std::fmt::Display;
 use std::io;
@@ -10,11 +10,12 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use tokio::runtime::Handle;
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, mpsc};
-use tokio::task::{JoinError, spawn_blocking};
+use tokio::task::JoinError;
 use tokio_stream::wrappers::ReceiverStream;
 
 use super::{App, Endpoint};
 use nodewarden_metrics::exposition::{CHUNK_BYTES, CONTENT_TYPE, Exposition};
+use nodewarden_tasks::blocking;
 
 /// Maximum number of chunks waiting for a client.
 const WAITING_CHUNKS: usize = 4;
@@ -48,7 +49,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ScrapeError> {
     let place = app.scrapes.clone().acquire_owned().await?;
-    let (made, _place) = spawn_blocking(move || (work(), place)).await?;
+    let (made, _place) = blocking::SCRAPES.run(move || (work(), place)).await?;
     Ok(made)
 }
 
@@ -60,8 +61,9 @@ pub(super) fn failed(endpoint: Endpoint, started: Instant, error: &dyn Display) 
     (StatusCode::INTERNAL_SERVER_ERROR, text).into_response()
 }
 
-/// Responds with the text that the result of `read` writes. If `read` fails, the status is 500. If writing fails after
-/// a part was sent, the connection is aborted, so that no client takes the part for a whole response.
+/// Responds with the text that the result of `read` writes. If `read` fails, the status is 500. If writing
+/// fails after a part was sent, the connection is aborted, so that no client takes the part for a whole
+/// response.
 pub(super) async fn text<R, W>(app: &App, endpoint: Endpoint, read: R) -> Response
 where
     R: FnOnce() -> W + Send + 'static,
@@ -70,7 +72,7 @@ where
     let started = Instant::now();
     let ready = async {
         let place = app.scrapes.clone().acquire_owned().await?;
-        Ok::<_, ScrapeError>((spawn_blocking(read).await?, place))
+        Ok::<_, ScrapeError>((blocking::SCRAPES.run(read).await?, place))
     };
     let (write, place) = match ready.await {
         Ok(ready) => ready,
@@ -102,7 +104,7 @@ async fn send(
     sender: mpsc::Sender<Chunk>,
 ) -> Result<usize, Cut> {
     let runtime = Handle::current();
-    spawn_blocking(move || {
+    let work = move || {
         let _place = place;
         let mut sent = Ok(0);
         let mut spill = |chunk: &mut Vec<u8>| {
@@ -120,6 +122,6 @@ async fn send(
         write(&mut exposition);
         exposition.finish();
         sent
-    })
-    .await?
+    };
+    blocking::SCRAPES.run(work).await?
 }

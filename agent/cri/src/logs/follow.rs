@@ -9,13 +9,16 @@ use tokio::sync::mpsc;
 use super::reader::Step;
 use super::{LogError, LogPath, Piece, Reader, Request};
 use nodewarden_machine::inotify::Watch;
+use nodewarden_tasks::blocking;
 
 /// The file is read again after this time even without a notification: `logForceCheckPeriod` of the kubelet.
 const CHECK: Duration = Duration::from_secs(1);
-/// Time to continue after a container's end, because the runtime may write its last output after the end is known.
+/// Time to continue after a container's end, because the runtime may write its last output after the end is
+/// known.
 const LINGER: Duration = Duration::from_millis(200);
 
-/// Sends a log's pieces until its end; with `alive`, follows it while `alive` is true and the receiver exists.
+/// Sends a log's pieces until its end; with `alive`, follows it while `alive` is true and the receiver
+/// exists.
 ///
 /// # Errors
 /// A call failed.
@@ -84,7 +87,7 @@ async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, LogError> + Send + 'static,
 ) -> Result<T, LogError> {
     // Fails only while the program is shutting down.
-    tokio::task::spawn_blocking(work).await.map_err(LogError::at("read", path))?
+    blocking::LOG_READING.run(work).await.map_err(LogError::at("read", path))?
 }
 
 /// Watches for files that are written, created, renamed or removed in the log's directory. Must be called inside a tokio

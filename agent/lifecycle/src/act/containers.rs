@@ -18,6 +18,7 @@ use nodewarden_manifest::ContainerKind;
 use nodewarden_model::WaitingReason;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
+use nodewarden_tasks::blocking;
 
 /// Why a container does not run. [`Self::reason`] is the kubelet's reason.
 #[derive(Debug, thiserror::Error)]
@@ -37,6 +38,9 @@ pub enum StartError {
     /// The container is there and has to be ended.
     #[error("PostStartHook failed: {source}")]
     PostStart { id: String, source: HookError },
+    /// Its files could not be made for a fault of the agent, which the log has.
+    #[error("a fault in the agent")]
+    Fault,
     /// There is no sandbox to start it in.
     #[error("the pod has no sandbox")]
     NoSandbox,
@@ -48,7 +52,7 @@ impl StartError {
             Self::Image(error) => error.reason(),
             Self::Spec(error) => error.reason(),
             Self::Create(_) | Self::NoSandbox => WaitingReason::CreateContainerError,
-            Self::Sandbox(_) | Self::Devices(_) => WaitingReason::CreateContainerConfigError,
+            Self::Sandbox(_) | Self::Devices(_) | Self::Fault => WaitingReason::CreateContainerConfigError,
             Self::Run(_) => WaitingReason::RunContainerError,
             Self::PostStart { .. } => WaitingReason::PostStartHookError,
         }
@@ -93,7 +97,11 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         injection: &injection,
     };
     let capacity = env.capacity();
-    let config = spec::container_config(&pod, name, &beginning, &env.host(&capacity))?;
+    let (config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&capacity))?;
+    sandbox::slowly(state, files.hold_host_paths()).await?;
+    let (of, on) = (pod.clone(), env.clone());
+    let made = blocking::POD_FILES.run(move || files.make(&of, &on.host(&capacity))).await;
+    made.map_err(|_| StartError::Fault)??;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
@@ -182,7 +190,7 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
         }
     });
     if pod.container(name).is_some_and(|own| own.kind == ContainerKind::Regular) {
-        devices::initialised(state);
+        devices::initialised(state).await;
     }
     hook(state, id, name).await
 }

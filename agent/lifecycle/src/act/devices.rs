@@ -12,11 +12,12 @@ use crate::environment::Environment;
 use crate::state::PodState;
 use nodewarden_config::Enforcement;
 use nodewarden_cri::Listing;
-use nodewarden_devices::{AdmissionError, EnforceError, PodDemand};
-use nodewarden_manifest::ContainerKind;
+use nodewarden_devices::{AdmissionError, Devices, EnforceError, Guards, PodDemand};
+use nodewarden_manifest::{ContainerKind, Pod};
 use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
 use nodewarden_pods::spec::{DEVICES, ids_from_json};
+use nodewarden_pods::volume;
 
 /// How long a pod waits for its devices before it looks again, if nothing changes.
 const AGAIN: Duration = Duration::from_secs(5);
@@ -96,19 +97,45 @@ pub async fn for_container(state: &PodState, name: &str) -> Result<DeviceInjecti
 ///
 /// # Errors
 /// The kernel refuses, in mode Enforce.
-pub fn guard(state: &PodState) -> Result<(), EnforceError> {
+pub async fn guard(state: &PodState) -> Result<(), EnforceError> {
     let (pod, env) = (state.pod(), &state.env);
     let Some(guards) = &env.guards else { return Ok(()) };
     let Some(place) = env.places.borrow().get(&pod.uid).map(|place| place.path.clone()) else {
         return Ok(());
     };
-    match guards.guard(&env.devices, &pod, &place) {
+    let own = pod.clone();
+    let guarded = with_guards(env, &pod, move |guards, devices| guards.guard(devices, &own, &place));
+    match guarded.await {
         Ok(()) => Ok(()),
         Err(error) if guards.mode(&pod) == Enforcement::Enforce => Err(error),
         Err(error) => {
             warn!("{error}: device accesses of {}/{} are not seen", pod.namespace, pod.name);
             Ok(())
         }
+    }
+}
+
+/// Applies the policy again after devices of the pod turned healthy or unhealthy.
+///
+/// # Errors
+/// The kernel refuses, or a file system of the pod does not answer.
+pub async fn health_changed(env: &Environment, uid: &str) -> Result<(), EnforceError> {
+    let Some(pod) = env.guards.as_ref().and_then(|guards| guards.pod(uid)) else { return Ok(()) };
+    let uid = uid.to_owned();
+    with_guards(env, &pod, move |guards, devices| guards.health_changed(devices, &uid)).await
+}
+
+/// Runs `work` on a thread for the pod's paths, which it looks at.
+async fn with_guards(
+    env: &Environment,
+    pod: &Pod,
+    work: impl FnOnce(&Guards, &Devices) -> Result<(), EnforceError> + Send + 'static,
+) -> Result<(), EnforceError> {
+    let (Some(guards), devices) = (env.guards.clone(), env.devices.clone()) else { return Ok(()) };
+    match volume::on_host_paths(volume::host_paths(pod), move || work(&guards, &devices)).await {
+        Ok(Some(done)) => done,
+        Ok(None) => Err(EnforceError::NotSeen { reason: "a fault in the agent".into() }),
+        Err(error) => Err(EnforceError::NotSeen { reason: error.to_string() }),
     }
 }
 
@@ -121,7 +148,7 @@ pub async fn adopt(state: &PodState) {
     let mut places = env.places.clone();
     let there = places.wait_for(|places| places.contains_key(&pod.uid));
     drop(tokio::time::timeout(ADOPTION, there).await);
-    if let Err(error) = guard(state) {
+    if let Err(error) = guard(state).await {
         env.record_event(&pod, None, "DeviceGuardFailed", error.to_string());
     }
     let containers =
@@ -142,7 +169,11 @@ pub async fn added(state: &PodState, name: &str, id: &str, injection: &DeviceInj
     }
     let added = match env.client.container_devices(id).await {
         Ok(found) => {
-            guards.add_runtime_devices(&env.devices, &pod.uid, name, found).map_err(|error| error.to_string())
+            let (uid, name) = (pod.uid.clone(), name.to_owned());
+            let added = with_guards(env, &pod, move |guards, devices| {
+                guards.add_runtime_devices(devices, &uid, &name, found)
+            });
+            added.await.map_err(|error| error.to_string())
         }
         Err(error) => Err(error.to_string()),
     };
@@ -152,13 +183,13 @@ pub async fn added(state: &PodState, name: &str, id: &str, injection: &DeviceInj
 }
 
 /// An ordinary container runs: every init container has finished.
-pub fn initialised(state: &PodState) {
+pub async fn initialised(state: &PodState) {
     let demand = PodDemand::of(&state.pod());
     if demand.containers.iter().any(|own| own.kind == ContainerKind::Init) {
         state.env.devices.release_surplus(&demand);
         state.env.admission.initialised(&demand.uid);
         // What is fewer cannot be refused.
-        let _ = guard(state);
+        let _ = guard(state).await;
     }
 }
 

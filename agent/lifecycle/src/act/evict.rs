@@ -101,7 +101,7 @@ fn gone(state: &PodState) {
         news = inner.record.note_gone(Timestamp::now());
     });
     if news {
-        state.env.record_event(&pod, None, "Terminated", terminate::DONE.to_owned());
+        state.env.record_event(&pod, None, "Terminated", terminate::done(state).to_owned());
     }
 }
 

@@ -16,6 +16,7 @@ use nodewarden_cri::logs::LogPath;
 use nodewarden_manifest::Pod;
 use nodewarden_model::OomVictim;
 use nodewarden_pods::paths::PodPaths;
+use nodewarden_tasks::blocking;
 
 /// Longest termination message in bytes (kubelet: MaxContainerTerminationMessageLength).
 const LONGEST_MESSAGE: u64 = 4096;
@@ -41,7 +42,7 @@ pub async fn record(state: &PodState) {
     let (own, paths) = (pod.clone(), state.env.paths(&pod));
     let read =
         move || unread.into_iter().map(|seen| (message(&own, &seen, &paths), seen.id)).collect::<Vec<_>>();
-    let messages = tokio::task::spawn_blocking(read).await.unwrap_or_default();
+    let messages = blocking::POD_FILES.run(read).await.unwrap_or_default();
     let mut news = Vec::new();
     state.update(|inner| {
         for (message, id) in messages.into_iter().filter(|(message, _)| !message.is_empty()) {

@@ -5,10 +5,12 @@
 use std::collections::hash_map::DefaultHasher;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{Hash, Hasher};
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
@@ -19,6 +21,7 @@ use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
 use nodewarden_pods::spec::labels::{OWNER, POD_UID, TERMINATION_GRACE_PERIOD};
 use nodewarden_pods::volume;
+use nodewarden_tasks::blocking;
 
 /// Grace of a container without an annotation that says it.
 const GRACE: Duration = Duration::from_secs(30);
@@ -53,8 +56,9 @@ pub struct Housekeeping {
     /// Whether the runtime answered last time; none before the first answer.
     answered: Option<bool>,
     looking: bool,
-    looks: mpsc::UnboundedSender<Look>,
-    looked: mpsc::UnboundedReceiver<Look>,
+    /// `None` after a fault of the agent.
+    looks: mpsc::UnboundedSender<Option<Look>>,
+    looked: mpsc::UnboundedReceiver<Option<Look>>,
     /// Pods without a worker that are being removed.
     tidying: BTreeSet<String>,
     tidied: (mpsc::UnboundedSender<String>, mpsc::UnboundedReceiver<String>),
@@ -92,14 +96,16 @@ impl Housekeeping {
         }
         let (env, looks, news) = (env.clone(), self.looks.clone(), self.answered != Some(true));
         tokio::spawn(async move {
-            let _ = looks.send(look(&env, news).await);
+            // After a panic, which the log has, the next look is another try.
+            let look = AssertUnwindSafe(look(&env, news)).catch_unwind().await.ok();
+            let _ = looks.send(look);
         });
     }
 
     /// Looks once, for the start.
     pub async fn first(&mut self, env: &Arc<Environment>) {
         let look = look(env, true).await;
-        drop(self.take(look));
+        drop(self.take(Some(look)));
     }
 
     /// The next look's result.
@@ -115,8 +121,9 @@ impl Housekeeping {
         }
     }
 
-    fn take(&mut self, look: Look) -> LookResult {
+    fn take(&mut self, look: Option<Look>) -> LookResult {
         self.looking = false;
+        let Some(look) = look else { return LookResult::default() };
         let listing = match look.listing {
             Ok(listing) => listing,
             Err(error) => {
@@ -171,7 +178,9 @@ impl Housekeeping {
         let unowned: BTreeSet<String> = pods
             .keys()
             .chain(&present.directories)
-            .filter(|uid| !known.contains(uid.as_str()) && !self.tidying.contains(*uid))
+            .filter(|uid| {
+                !known.contains(uid.as_str()) && !self.tidying.contains(*uid) && !env.set_aside.holds(uid)
+            })
             .cloned()
             .collect();
         for uid in unowned.intersection(&self.suspects) {
@@ -183,16 +192,30 @@ impl Housekeeping {
                 left.containers.len()
             );
             self.tidying.insert(uid.clone());
-            let (env, sink, uid, done) = (env.clone(), sink.clone(), uid.clone(), self.tidied.0.clone());
+            let (env, sink, uid) = (env.clone(), sink.clone(), uid.clone());
+            let over = Tidied { uid: uid.clone(), done: self.tidied.0.clone() };
             tokio::spawn(async move {
+                let _over = over;
                 if let Err(error) = remove(&env, &uid, left).await {
                     warn!(uid, "{error}; tried again");
                 }
                 sink.volumes_changed();
-                let _ = done.send(uid);
             });
         }
         self.suspects = unowned;
+    }
+}
+
+/// Reports the end of a removal, also after a panic.
+struct Tidied {
+    uid: String,
+    done: mpsc::UnboundedSender<String>,
+}
+
+impl Drop for Tidied {
+    fn drop(&mut self) {
+        // The receiver is gone when the agent ends.
+        let _ = self.done.send(std::mem::take(&mut self.uid));
     }
 }
 
@@ -206,7 +229,7 @@ async fn look(env: &Arc<Environment>, news: bool) -> Look {
         devices::reconcile(env, listing).await;
     }
     let directories = env.pods_dir.clone();
-    let directories = tokio::task::spawn_blocking(move || volume::present(&directories)).await;
+    let directories = blocking::TIDYING.run(move || volume::present(&directories)).await;
     let directories = directories.ok().and_then(Result::ok).unwrap_or_default().into_iter().collect();
     Look { listing, directories }
 }
@@ -232,7 +255,7 @@ async fn remove(env: &Environment, uid: &str, left: Listing) -> Result<(), TidyE
     }
     let pod_dir = env.pods_dir.join(uid);
     // A panic in there is a bug of the agent; it is tried again.
-    tokio::task::spawn_blocking(move || volume::clean(&pod_dir)).await.unwrap_or(Ok(()))?;
+    blocking::VOLUME_CLEANING.run(move || volume::clean(&pod_dir)).await.unwrap_or(Ok(()))?;
     Ok(())
 }
 
@@ -265,4 +288,29 @@ fn fingerprint(listing: &Listing) -> u64 {
     containers.sort();
     (sandboxes, containers).hash(&mut hash);
     hash.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn after_a_panic_in_a_look_or_a_removal_the_next_one_is_made() {
+        let mut housekeeping = Housekeeping { looking: true, ..Housekeeping::default() };
+        housekeeping.tidying.insert("u".into());
+        let over = Tidied { uid: "u".into(), done: housekeeping.tidied.0.clone() };
+        let removal = tokio::spawn(async move {
+            let _over = over;
+            panic!("planted");
+        });
+        assert!(removal.await.unwrap_err().is_panic());
+        // What `look` sends when the task of a look panics.
+        housekeeping.looks.send(None).unwrap();
+        let found = housekeeping.found().await;
+        assert!(!housekeeping.looking && !found.present.asked && found.changed.is_empty());
+        while !housekeeping.tidying.is_empty() {
+            housekeeping.looks.send(None).unwrap();
+            housekeeping.found().await;
+        }
+    }
 }

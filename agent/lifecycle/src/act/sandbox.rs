@@ -1,5 +1,6 @@
 //! Making a pod's sandbox: after its cgroup and its volumes.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use jiff::Timestamp;
@@ -17,9 +18,13 @@ use nodewarden_pods::spec;
 use nodewarden_pods::spec::SpecError;
 use nodewarden_pods::volume;
 use nodewarden_pods::volume::VolumeError;
+use nodewarden_tasks::blocking;
 
 /// How long to wait for a pod's cgroup before that is an error.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A file system that takes longer lets another pod start.
+const SLOW: Duration = Duration::from_millis(250);
 
 /// Why a pod has no sandbox. [`Self::reason`] is the kubelet's reason.
 #[derive(Debug, thiserror::Error)]
@@ -67,7 +72,7 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     let (parent, files) = tokio::join!(parent, files(state));
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
-    devices::guard(state)?;
+    slowly(state, devices::guard(state)).await?;
     let capacity = env.capacity();
     let config = spec::sandbox_config(&pod, attempt, &parent, &env.host(&capacity))?;
     for (reason, message) in spec::warnings(&pod, &env.host(&capacity)) {
@@ -104,12 +109,28 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 /// The pod's directories and volumes.
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
-    let made = tokio::task::spawn_blocking(move || {
+    let own = pod.clone();
+    let made = blocking::POD_FILES.run(move || {
+        env.set_aside.reuse(&own.uid);
         let capacity = env.capacity();
-        volume::prepare(&pod, &env.paths(&pod), env.host(&capacity).node, &env.owner)
+        volume::prepare(&own, &env.paths(&own), env.host(&capacity).node, &env.owner)
     });
     // A panic in there is a bug of the agent; the pod is tried again.
-    Ok(made.await.unwrap_or(Ok(()))?)
+    made.await.unwrap_or(Ok(()))?;
+    Ok(slowly(state, volume::check_host_paths(&pod)).await?)
+}
+
+/// The result of work on paths that the pod names. If their file systems are slow, other pods start
+/// meanwhile.
+pub async fn slowly<T>(state: &PodState, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    match tokio::time::timeout(SLOW, &mut work).await {
+        Ok(done) => done,
+        Err(_) => {
+            state.release_start_permit();
+            work.await
+        }
+    }
 }
 
 /// The cgroup that the pod had with other settings (`cgroupRoot`, `cgroupDriver`) and in which it still runs.

@@ -10,6 +10,7 @@ use nodewarden_machine::cgroup::control::{Bound, Consumption, GroupFiles};
 use nodewarden_manifest::Quantity;
 use nodewarden_manifest::names::MEMORY;
 use nodewarden_qos as qos;
+use nodewarden_tasks::blocking;
 
 /// Why the memory limit of the container `id`, named `name`, cannot be set to `wanted` bytes (0: unchanged) now,
 /// or that of its pod afterwards; `None` if it can.
@@ -21,7 +22,7 @@ pub async fn why_not(state: &PodState, id: &str, name: &str, wanted: i64) -> Opt
     let above = env.places.borrow().get(&pod.uid).map(|place| place.path.clone());
     let files = GroupFiles::new(Arc::new(env.layout.clone()));
     let own = id.to_owned();
-    let found = tokio::task::spawn_blocking(move || above.map(|above| read(&files, &above, &own))).await;
+    let found = blocking::CGROUPS.run(move || above.map(|above| read(&files, &above, &own))).await;
     // A panic in there is a fault of ours: nothing is known then.
     let (of_pod, of_container) = found.ok().flatten().unwrap_or_default();
     // Without `cgroupsPerQOS` the containers are there, and a pod has no cgroup of its own.

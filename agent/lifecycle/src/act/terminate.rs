@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
+use tokio::time::Instant;
 use tracing::warn;
 
 use super::kill;
@@ -22,7 +23,7 @@ use nodewarden_eviction::kill::kill as kill_now;
 use nodewarden_manifest::Pod;
 use nodewarden_model::PodReason;
 use nodewarden_model::backoff::Backoff;
-use nodewarden_pods::volume;
+use nodewarden_tasks::blocking;
 
 /// How long to wait after containers or sandboxes could not be ended.
 const END_AGAIN: Backoff = Backoff::doubling(Duration::from_millis(300), Duration::from_millis(2400));
@@ -38,7 +39,9 @@ const KILLS: usize = 8;
 const SANDBOX_PERMIT: Duration = Duration::from_secs(2);
 
 /// The event's message when a pod has ended.
-pub const DONE: &str = "every container has ended, volumes are clean";
+const DONE: &str = "every container has ended, volumes are clean";
+/// The same if its volumes were set aside.
+const DONE_SET_ASIDE: &str = "every container has ended, volumes are set aside";
 
 /// Ends the pod, however long it takes, and returns when nothing of it is left but its cgroup, its record and
 /// its logs.
@@ -59,20 +62,33 @@ pub async fn terminate(state: &PodState) {
             kill_rest(state).await;
         }
     }
-    let pod_dir = state.env.paths(&state.pod()).pod_dir;
+    clean(state).await;
+}
+
+/// Removes the pod's directory. After a while without success it is set aside, so that the pod's name and
+/// resources are free for the next one.
+async fn clean(state: &PodState) {
+    let (pod, set_aside) = (state.pod(), &state.env.set_aside);
+    let pod_dir = state.env.paths(&pod).pod_dir;
+    let end = Instant::now() + set_aside.patience();
     let mut failures: u32 = 0;
-    loop {
-        let dir = pod_dir.clone();
-        let cleaned = tokio::task::spawn_blocking(move || volume::clean(&dir)).await;
-        let message = match cleaned {
-            Ok(Ok(())) | Err(_) => break,
-            Ok(Err(error)) => error.to_string(),
-        };
+    while let Err(message) = set_aside.clean(pod_dir.clone(), end - Instant::now()).await {
         show(state, PodReason::FailedCleanVolumes, &message);
         if failures == 0 {
-            state.env.record_event(&state.pod(), None, &PodReason::FailedCleanVolumes.to_string(), message);
+            let reason = PodReason::FailedCleanVolumes.to_string();
+            state.env.record_event(&pod, None, &reason, message.clone());
         }
-        tokio::time::sleep(CLEAN_AGAIN.nth(failures)).await;
+        let again = CLEAN_AGAIN.nth(failures);
+        if Instant::now() + again >= end {
+            let place = set_aside.put(&pod.uid, message.clone()).await;
+            let message =
+                format!("the volumes are set aside at {} and tried again: {message}", place.display());
+            warn!(pod = %format_args!("{}/{}", pod.namespace, pod.name), "{message}");
+            state.env.record_event(&pod, None, "VolumesSetAside", message);
+            state.note(|inner| inner.trouble = None);
+            return;
+        }
+        tokio::time::sleep(again).await;
         failures += 1;
     }
 }
@@ -82,6 +98,11 @@ fn show(state: &PodState, reason: PodReason, message: &str) {
     state.note(|inner| inner.trouble = Some(Trouble { reason, message }));
 }
 
+/// The event's message when the pod has ended.
+pub fn done(state: &PodState) -> &'static str {
+    if state.env.set_aside.has(&state.pod().uid) { DONE_SET_ASIDE } else { DONE }
+}
+
 /// Removes the record and the status of a pod that has ended for good.
 pub async fn forget(state: &PodState) {
     probing::forget(state);
@@ -89,13 +110,13 @@ pub async fn forget(state: &PodState) {
     state.set(|inner| inner.forgotten = true);
     state.saved().await;
     let (store, uid) = (state.env.store.clone(), state.pod().uid.clone());
-    let removed = tokio::task::spawn_blocking(move || store.remove(&uid)).await;
+    let removed = blocking::STATE_FILES.run(move || store.remove(&uid)).await;
     if let Ok(Err(error)) = removed {
         warn!("{error}");
     }
     let was_away = state.read().record.evicted().is_some_and(|evicted| evicted.gone.is_some());
     if !was_away {
-        state.env.record_event(&state.pod(), None, "Terminated", DONE.to_owned());
+        state.env.record_event(&state.pod(), None, "Terminated", done(state).to_owned());
     }
     state.env.status.remove(&state.pod().uid);
 }
@@ -106,7 +127,7 @@ async fn kill_rest(state: &PodState) {
     let pod = state.pod();
     let Some(place) = state.env.places.borrow().get(&pod.uid).map(|place| place.path.clone()) else { return };
     let layout = state.env.layout.clone();
-    let killed = tokio::task::spawn_blocking(move || kill_now(&layout, &place)).await;
+    let killed = blocking::KILLS.run(move || kill_now(&layout, &place)).await;
     match killed {
         Ok(Ok(0)) | Err(_) => {}
         Ok(Ok(processes)) => {
@@ -189,3 +210,6 @@ async fn kill_all(
     }
     first
 }
+
+#[cfg(test)]
+mod tests;

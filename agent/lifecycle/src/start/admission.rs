@@ -1,6 +1,7 @@
 //! Starts the admission of pods to this node.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 
@@ -13,6 +14,10 @@ use nodewarden_admission::{Admission, Node};
 use nodewarden_config::{Config, NodeSettings};
 use nodewarden_hierarchy::node_name;
 use nodewarden_machine::node::Capacity;
+use nodewarden_tasks::parts;
+
+/// How long the task may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The admission of this node; pods that it preempts are reported through `inputs`. Must be called inside a
 /// tokio runtime.
@@ -40,8 +45,10 @@ pub fn start(config: &Config, deps: &Deps, inputs: &mpsc::UnboundedSender<Input>
         }),
         explain: deps.explain.clone(),
     });
-    tokio::spawn(admission.clone().follow(deps.devices.changes()));
-    tokio::spawn(follow_capacity(admission.clone(), deps.capacity.clone(), config.node.clone()));
+    let part = parts::register("admission", LIMIT);
+    tokio::spawn(part.task(admission.clone().follow(deps.devices.changes())));
+    let part = parts::register("admission", LIMIT);
+    tokio::spawn(part.task(follow_capacity(admission.clone(), deps.capacity.clone(), config.node.clone())));
     admission
 }
 

@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use aya::maps::{MapData, RingBuf};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -16,12 +17,16 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::sys::eventfd::EventFd;
 use nix::unistd::Pid;
 use nodewarden_ebpf_abi::Record;
+use nodewarden_tasks::parts;
 use tracing::{error, warn};
 
 use super::error::KernelError;
 
 /// Nice value of threads that must get a CPU at once.
 const NICE: i32 = -20;
+
+/// How long the events of one wake-up may take.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// Reads the ring until dropped.
 pub struct RingReader {
@@ -61,14 +66,18 @@ impl RingReader {
         let mut reader = Self { stop, threads: Vec::new() };
         for cpus in halves() {
             let (shared, ring_fd, stop) = (shared.clone(), ring_fd.clone(), reader.stop.clone());
+            let part = parts::register("events", LIMIT);
             let run = move || {
                 settle(cpus.as_ref());
                 loop {
+                    part.progress();
                     shared.lock().drain();
+                    part.waits();
                     match wait(ring_fd.as_fd(), &stop) {
                         Ok(true) => {}
-                        Ok(false) => return,
+                        Ok(false) => return part.end(),
                         Err(cause) => {
+                            // The end of the part, and with that of the agent.
                             error!(%cause, "cannot wait for kernel events: no more will be seen");
                             return;
                         }

@@ -32,6 +32,7 @@ const KIND_SIGNAL: &[&str] = &["kind", "signal"];
 const EVICTION_SIGNAL: &[&str] = &["eviction_signal"];
 const PREEMPTION_SIGNAL: &[&str] = &["preemption_signal"];
 const WHAT: &[&str] = &["what"];
+const PURPOSE: &[&str] = &["purpose"];
 const PATH: &[&str] = &["path"];
 const THROTTLE: &[&str] = &["level", "resource"];
 const THROTTLE_STEP: &[&str] = &["direction", "level", "resource"];
@@ -127,9 +128,14 @@ families! {
         SignalThreshold: Gauge "nodewarden_eviction_signal_threshold" KIND_SIGNAL "Eviction threshold (hard or soft) of a signal: bytes, inodes or processes.";
         AdmissionWaiting: Gauge "nodewarden_admission_waiting_pods" REASON "Managed pods that wait to be admitted, by reason (OutOfcpu, NodeAffinity and so on).";
 
+        BlockingThreads: Gauge "nodewarden_blocking_threads" PURPOSE "Threads that do blocking work now, by purpose.";
+        BlockingThreadsMax: Gauge "nodewarden_blocking_threads_max" PURPOSE "Threads that may do blocking work at a time, by purpose.";
+        VolumesSetAside: Gauge "nodewarden_volumes_set_aside" NONE "Directories of pods that ended and whose volumes cannot be removed: they are tried again in the background.";
+
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request until the last byte of the response was produced, including reading the node.";
         HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last response.";
+        HttpRefused: Counter "nodewarden_http_connections_refused_total" NONE "HTTP connections closed at once because there were too many, of their client or in all.";
     }
 }
 
@@ -162,6 +168,10 @@ impl Own {
         Self::HttpRequests,
         Self::HttpDuration,
         Self::HttpBytes,
+        Self::HttpRefused,
+        Self::BlockingThreads,
+        Self::BlockingThreadsMax,
+        Self::VolumesSetAside,
     ];
 
     /// The family's name, for the `metrics` macros.

@@ -5,16 +5,13 @@ use std::net::{IpAddr, SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use nodewarden_tasks::blocking;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
-use tokio::sync::Semaphore;
 
 use super::Fault;
 use super::url::is_host;
 
-/// Maximum number of concurrent name look-ups: each occupies one of the agent's few blocking threads until the
-/// resolver answers.
-static LOOKUPS: Semaphore = Semaphore::const_new(2);
 /// How often a connection that connected to itself is retried (Go's `dialTCP`).
 const MEETINGS: usize = 2;
 
@@ -40,19 +37,16 @@ pub(crate) async fn dial(host: &str, port: u16) -> Result<(TcpStream, SocketAddr
 }
 
 async fn lookup(host: String, port: u16) -> io::Result<Vec<SocketAddr>> {
-    let turn = LOOKUPS.acquire().await.map_err(io::Error::other)?;
-    let looked = tokio::task::spawn_blocking(move || {
-        // The permit is held until the resolver answers, even if the caller has given up by then.
-        let _turn = turn;
-        Ok((host.as_str(), port).to_socket_addrs()?.collect())
-    });
+    // It occupies the thread until the resolver answers, even if the caller has given up by then.
+    let looked = blocking::LOOKUPS.run(move || Ok((host.as_str(), port).to_socket_addrs()?.collect()));
     looked.await.map_err(io::Error::other)?
 }
 
 async fn connect(address: SocketAddr) -> Result<(TcpStream, SocketAddr), Fault> {
     let dialled = async || {
         let socket = if address.is_ipv4() { TcpSocket::new_v4() } else { TcpSocket::new_v6() }?;
-        // Set before connecting, so that a caller who gives up during the connect leaves no socket behind either.
+        // Set before connecting, so that a caller who gives up during the connect leaves no socket behind
+        // either.
         socket.set_zero_linger()?;
         socket.connect(address).await
     };

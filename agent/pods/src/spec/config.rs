@@ -5,8 +5,9 @@ use std::net::IpAddr;
 use nodewarden_proto::runtime::v1 as cri;
 
 use super::env::Environment;
+use super::files::ContainerFiles;
 use super::mounts::{self, Mounts};
-use super::{Host, SpecError, container_resources, files, labels, security};
+use super::{Host, SpecError, container_resources, labels, security};
 use crate::paths::PodPaths;
 use crate::spec::DeviceInjection;
 use nodewarden_manifest::Pod;
@@ -27,8 +28,8 @@ pub struct Beginning<'a> {
     pub injection: &'a DeviceInjection,
 }
 
-/// The configuration of the container `name`. Creates the files that are mounted into it: the log directory, the
-/// termination message, the pod's hosts file, and `subPath`s of volumes.
+/// The configuration of the container `name`. Creates the files that are mounted into it: the log directory,
+/// the termination message, the pod's hosts file, and `subPath`s of volumes.
 ///
 /// Does blocking file I/O; may be called again.
 ///
@@ -40,15 +41,30 @@ pub fn container_config(
     beginning: &Beginning<'_>,
     host: &Host,
 ) -> Result<cri::ContainerConfig, SpecError> {
+    let (config, files) = plan_container(pod, name, beginning, host)?;
+    files.make(pod, host)?;
+    Ok(config)
+}
+
+/// The configuration of the container `name`, and the files that must be created before the container is.
+/// Touches no disk.
+///
+/// # Errors
+/// A field of the manifest cannot be honoured on this node.
+pub fn plan_container(
+    pod: &Pod,
+    name: &str,
+    beginning: &Beginning<'_>,
+    host: &Host,
+) -> Result<(cri::ContainerConfig, ContainerFiles), SpecError> {
     // On the host network the pod's addresses are those of the node.
     let on_node = pod.spec.host_network.unwrap_or(false) && beginning.ips.is_empty();
     let ips = if on_node { host.host_ips } else { beginning.ips };
     let (config, mounts) = configured(pod, name, &Beginning { ips, ..*beginning }, host)?;
-    files::make(pod, name, ips, &mounts, host)?;
-    Ok(config)
+    Ok((config, ContainerFiles::new(name, ips, mounts)))
 }
 
-/// The configuration and what has to be created for it, without touching the disk.
+/// The configuration and its mounts.
 fn configured(
     pod: &Pod,
     name: &str,

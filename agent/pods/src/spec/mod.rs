@@ -3,11 +3,13 @@
 //! - `PodPaths`: paths of a pod's files.
 //! - [`Host`]: the facts about the node that the configurations depend on.
 //! - [`sandbox_config`]: the pod's sandbox. [`warnings`]: events about differences from the manifest.
-//! - [`container_config`]: one container; creates the files that are mounted into it.
+//! - [`plan_container`]: one container, and the [`ContainerFiles`] that are mounted into it;
+//!   [`container_config`] creates them at once.
 //! - `resources`, [`container_resources`]: limits, for the start and for an in-place resize.
 //! - [`post_start`], [`pre_stop`], [`run_hook`]: lifecycle hooks. `grace`: the termination grace period.
 //!
-//! All functions are pure, except those that write files ([`container_config`], [`write_hosts`]) and the hooks.
+//! All functions are pure, except those that write files ([`ContainerFiles`], [`container_config`],
+//! [`write_hosts`]) and the hooks.
 
 mod config;
 pub mod dns;
@@ -30,8 +32,9 @@ mod sandbox;
 mod seccomp;
 mod security;
 
-pub use config::{Beginning, container_config};
+pub use config::{Beginning, container_config, plan_container};
 pub use error::{RecursiveReadOnlyFault, SpecError};
+pub use files::ContainerFiles;
 pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_hook};
 pub use host::Host;
 pub use hosts::write_hosts;

@@ -25,6 +25,8 @@ pub(super) struct SubPath {
     pub(super) root: PathBuf,
     /// Path below the volume's directory.
     pub(super) path: String,
+    /// Whether the volume is a `hostPath`, whose file system may be one that never answers.
+    pub(super) foreign: bool,
     /// Path at which it is bound; the runtime mounts this path.
     pub(super) target: PathBuf,
 }
@@ -63,7 +65,8 @@ pub(super) fn mounts(
             Some(path) => {
                 let target = paths.sub_path(&mount.name, &container.name, index);
                 let volume = mount.name.clone();
-                all.sub_paths.push(SubPath { volume, root, path, target: target.clone() });
+                let foreign = matches!(source, Source::HostPath(_));
+                all.sub_paths.push(SubPath { volume, root, path, foreign, target: target.clone() });
                 target
             }
         };

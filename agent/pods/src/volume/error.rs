@@ -50,6 +50,9 @@ pub enum VolumeError {
         /// Why the reference has no value.
         source: crate::fields::FieldError,
     },
+    /// A file system that a path of the pod is on.
+    #[error(transparent)]
+    NotAnswering(#[from] nodewarden_tasks::blocking::NotAnswering),
     /// Something is still mounted at this path.
     #[error("{} is still mounted and was left alone", .0.display())]
     Mounted(PathBuf),

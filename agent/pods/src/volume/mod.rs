@@ -1,5 +1,5 @@
-//! A pod's volumes: `emptyDir`, `hostPath`, `downwardAPI`. Everything is created below the pod's directory and removed
-//! by `clean`.
+//! A pod's volumes: `emptyDir`, `hostPath`, `downwardAPI`. Everything is created below the pod's directory
+//! and removed by `clean`.
 //!
 //! Mounts are created in the agent's mount namespace, which must be that of the runtime.
 
@@ -7,6 +7,7 @@ mod clean;
 mod downward;
 mod empty_dir;
 mod error;
+mod foreign;
 mod host_path;
 mod mount_table;
 mod sub_path;
@@ -19,7 +20,8 @@ use std::path::Path;
 pub use clean::{clean, remove};
 pub(crate) use downward::write_downward;
 pub use error::{HostPathFault, VolumeError};
-pub(crate) use sub_path::bind_sub_path;
+pub use foreign::{check_host_paths, host_paths, on_host_paths};
+pub(crate) use sub_path::{HeldPath, bind, hold};
 
 use crate::log_owner;
 use crate::paths::PodPaths;
@@ -27,9 +29,10 @@ use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 use nodewarden_qos::Node;
 
-/// Creates missing directories and volumes of the pod: directories and in-memory file systems of `emptyDir`, and paths
-/// of `hostPath` with `…OrCreate`. The pod's logs are noted as those of `owner` (the value of the label
-/// [`OWNER`](crate::spec::OWNER)). Called before the pod's sandbox is created; may be called again.
+/// Creates missing directories and volumes of the pod below its own directory: directories and in-memory file
+/// systems of `emptyDir`. The pod's logs are noted as those of `owner` (the value of the label
+/// [`OWNER`](crate::spec::OWNER)). Called before the pod's sandbox is created, together with
+/// [`check_host_paths`]; may be called again.
 ///
 /// # Errors
 /// A volume could not be created or does not match the manifest; the error names the volume.
@@ -44,9 +47,8 @@ pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>, owner: &str) -> Resu
                 let wanted = empty_dir::Wanted::of(asked, pod, node);
                 wanted.and_then(|wanted| empty_dir::make(&paths.empty_dir(&volume.name), &wanted))
             }
-            Some(Source::HostPath(asked)) => {
-                host_path::check(Path::new(&asked.path), asked.type_.as_deref().unwrap_or_default())
-            }
+            // Not below the pod's directory, see `check_host_paths`.
+            Some(Source::HostPath(_)) => Ok(()),
             // Written when a container is created, because resources may have changed by then.
             Some(Source::DownwardApi(_)) => Ok(()),
             None => Err(VolumeError::Unsupported),

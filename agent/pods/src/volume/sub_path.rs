@@ -1,8 +1,10 @@
-//! Binds a `subPath` of a volume for a container, such that no link inside the volume can lead out of it, although a
-//! container that shares the volume may change it at any moment (CVE-2017-1002101, CVE-2021-25741).
+//! Binds a `subPath` of a volume for a container, such that no link inside the volume can lead out of it,
+//! although a container that shares the volume may change it at any moment (CVE-2017-1002101,
+//! CVE-2021-25741).
 //!
-//! The path is opened once, and the open file is bound at a path where only the agent can write; the runtime mounts
-//! that path.
+//! The path is opened once ([`hold`]), and the open file is bound at a path where only the agent can write
+//! ([`bind`]); the runtime mounts that path. Only opening touches the volume's file system, which may be one
+//! that never answers.
 
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -16,19 +18,34 @@ use nix::sys::stat::{Mode, fchmod, fstat, mkdirat};
 
 use super::{VolumeError, directory, mount_table};
 
-/// Binds `path`, below the volume's `root`, at `target`; creates it as a directory with the root's mode if it does not
-/// exist. A previous bind mount is replaced; running containers keep theirs.
+/// An open path of a volume.
+#[derive(Debug)]
+pub(crate) struct HeldPath {
+    file: OwnedFd,
+    is_dir: bool,
+}
+
+/// Opens `path`, below the volume's `root`; creates it as a directory with the root's mode if it does not
+/// exist.
 ///
 /// # Errors
 /// The path leads out of the volume, or a system call failed.
-pub(crate) fn bind_sub_path(root: &Path, path: &str, target: &Path) -> Result<(), VolumeError> {
+pub(crate) fn hold(root: &Path, path: &str) -> Result<HeldPath, VolumeError> {
     let parts = parts(root, path)?;
     let volume = open(root, OFlag::O_PATH | OFlag::O_DIRECTORY | OFlag::O_CLOEXEC, Mode::empty())
         .map_err(VolumeError::call("open", root))?;
-    let part = Walk { root, volume: volume.as_fd() }.open(&parts)?;
-    let held = PathBuf::from(format!("/proc/self/fd/{}", part.as_raw_fd()));
-    let is_dir = fs::metadata(&held).map_err(VolumeError::file("stat", root))?.is_dir();
-    make_target(target, is_dir)?;
+    let file = Walk { root, volume: volume.as_fd() }.open(&parts)?;
+    let found = fstat(&file).map_err(VolumeError::call("stat", root))?;
+    Ok(HeldPath { file, is_dir: found.st_mode & libc::S_IFMT == libc::S_IFDIR })
+}
+
+/// Binds an open path at `target`. A previous bind mount is replaced; running containers keep theirs.
+///
+/// # Errors
+/// A system call failed.
+pub(crate) fn bind(held: &HeldPath, target: &Path) -> Result<(), VolumeError> {
+    make_target(target, held.is_dir)?;
+    let held = PathBuf::from(format!("/proc/self/fd/{}", held.file.as_raw_fd()));
     mount(Some(&held), target, None::<&str>, MsFlags::MS_BIND, None::<&str>)
         .map_err(VolumeError::call("mount", target))
 }
@@ -105,13 +122,15 @@ impl Walk<'_> {
         fchmod(&made, mode).map_err(VolumeError::call("chmod", &path))
     }
 
-    /// Opens a path without leaving the volume: links inside it are followed, links that lead out are an error.
+    /// Opens a path without leaving the volume: links inside it are followed, links that lead out are an
+    /// error.
     fn below(&self, path: &Path) -> Result<OwnedFd, VolumeError> {
         let how = OpenHow::new()
             .flags(OFlag::O_PATH | OFlag::O_CLOEXEC)
             .resolve(ResolveFlag::RESOLVE_BENEATH | ResolveFlag::RESOLVE_NO_MAGICLINKS);
         let whole = self.root.join(path);
-        // EAGAIN: something was renamed meanwhile, so the kernel cannot guarantee that the path stayed inside.
+        // EAGAIN: something was renamed meanwhile, so the kernel cannot guarantee that the path stayed
+        // inside.
         let opened =
             (0..32).map(|_| openat2(self.volume, path, how)).find(|o| !matches!(o, Err(Errno::EAGAIN)));
         match opened.unwrap_or(Err(Errno::EAGAIN)) {

@@ -1,9 +1,10 @@
 //! Which devices each pod may open: computed again whenever it gets devices, and when the health of one of
-//! them changes.
+//! them changes. That looks at the paths which the pod names, and blocks as long as their file systems do.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use nodewarden_config::{DeviceSettings, Enforcement};
 use nodewarden_manifest::Pod;
@@ -30,6 +31,7 @@ struct Inner {
     enforcer: Enforcer,
     settings: DeviceSettings,
     pods: Mutex<BTreeMap<String, GuardedPod>>,
+    turns: AtomicU64,
 }
 
 /// A pod whose device accesses are checked.
@@ -39,6 +41,8 @@ struct GuardedPod {
     /// Path of its cgroup.
     cgroup: String,
     mode: Enforcement,
+    /// Counts how often the policy was to be applied: one that was made slowly never replaces a newer one.
+    turn: u64,
     /// Devices that the runtime added by CDI, by container name.
     runtime_devices: BTreeMap<String, Vec<HostDevice>>,
 }
@@ -47,7 +51,7 @@ impl Guards {
     /// Starts without any pod; `enforcer` applies the policies.
     pub fn new(enforcer: Enforcer, settings: &DeviceSettings) -> Self {
         let pods = Mutex::new(BTreeMap::new());
-        Self(Arc::new(Inner { enforcer, settings: settings.clone(), pods }))
+        Self(Arc::new(Inner { enforcer, settings: settings.clone(), pods, turns: AtomicU64::new(0) }))
     }
 
     /// The enforcement mode for a pod: off, audit or enforce.
@@ -68,7 +72,8 @@ impl Guards {
             let mut pods = self.lock();
             let runtime_devices =
                 pods.remove(&pod.uid).map(|before| before.runtime_devices).unwrap_or_default();
-            let guarded = GuardedPod { pod: pod.clone(), cgroup: cgroup.to_owned(), mode, runtime_devices };
+            let (cgroup, turn) = (cgroup.to_owned(), self.turn());
+            let guarded = GuardedPod { pod: pod.clone(), cgroup, mode, turn, runtime_devices };
             pods.insert(pod.uid.clone(), guarded.clone());
             guarded
         };
@@ -90,6 +95,7 @@ impl Guards {
             let mut pods = self.lock();
             let Some(guarded) = pods.get_mut(uid) else { return Ok(()) };
             guarded.runtime_devices.insert(container.to_owned(), found);
+            guarded.turn = self.turn();
             guarded.clone()
         };
         self.apply(devices, &guarded)
@@ -103,8 +109,16 @@ impl Guards {
         if !self.0.settings.cut_unhealthy {
             return Ok(());
         }
-        let guarded = self.lock().get(uid).cloned();
+        let guarded = self.lock().get_mut(uid).map(|guarded| {
+            guarded.turn = self.turn();
+            guarded.clone()
+        });
         guarded.map_or(Ok(()), |guarded| self.apply(devices, &guarded))
+    }
+
+    /// The pod of this uid, if its device accesses are checked.
+    pub fn pod(&self, uid: &str) -> Option<Arc<Pod>> {
+        self.lock().get(uid).map(|guarded| guarded.pod.clone())
     }
 
     /// Removes a pod that no longer exists.
@@ -134,7 +148,16 @@ impl Guards {
         }
         let rules = policy::rules(&guarded.pod, &responses, &extra, enforce::device_nodes);
         let policy = PodPolicy { mode: guarded.mode, rules };
+        let pods = self.lock();
+        if pods.get(uid).is_none_or(|newest| newest.turn != guarded.turn) {
+            // The pod is gone, or a newer policy was or will be applied.
+            return Ok(());
+        }
         self.0.enforcer.guard(uid, &guarded.cgroup, policy)
+    }
+
+    fn turn(&self) -> u64 {
+        self.0.turns.fetch_add(1, Ordering::Relaxed)
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, GuardedPod>> {

@@ -5,12 +5,13 @@ mod plugin_events;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use nodewarden_config::DeviceSettings;
 use nodewarden_model::{DevicesPerNuma, Health};
 use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_storage::write_behind::WriteBehind;
+use nodewarden_tasks::parts;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::watch;
 
@@ -20,6 +21,9 @@ use crate::injection::injection_of;
 use crate::plugin::{self, Plugin, PluginServer};
 use crate::{Allocation, DeviceHealth};
 use plugin_events::Reported;
+
+/// How long the task may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// An event about devices, for the journal.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -157,7 +161,7 @@ impl Devices {
             }
         };
         found.into_iter().for_each(|event| (devices.0.events)(event));
-        let task = tokio::spawn(devices.clone().listen(incoming));
+        let task = tokio::spawn(parts::register("devices", LIMIT).task(devices.clone().listen(incoming)));
         (devices, DeviceTasks { _plugins: plugins, events: task })
     }
 

@@ -1,5 +1,6 @@
 //! The collector: starts runs, and answers the API and eviction.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,11 +11,14 @@ use nodewarden_model::{
 };
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::blocking::{self, Places};
+use nodewarden_tasks::parts::{self, Pulse};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::fs::{self, Disk, FileSystems};
+use super::image_fs::{ImageFs, Known};
 use super::images::{RunCache, at_least};
 use super::metrics::{self, Part};
 use super::plan::{self, Goal};
@@ -22,6 +26,12 @@ use super::reporter::Reporter;
 use super::run::Run;
 use super::runtime::{DiskUsage, Runtime};
 use super::{GcError, Holds, Uses, UsesFile};
+
+/// How long a file system of the runtime may take to report how full it is.
+const STATFS_LIMIT: Duration = Duration::from_secs(5);
+
+/// How long a run may take, with the wait for another one; each removal may take minutes.
+const RUN_LIMIT: Duration = Duration::from_secs(3 * 3600);
 
 /// Wait between two checks whether the node's pods are known.
 const START: Duration = Duration::from_millis(200);
@@ -56,7 +66,12 @@ pub struct Collector(Arc<Inner>);
 pub(super) struct Inner {
     pub settings: GcSettings,
     pub runtime: Arc<dyn Runtime>,
+    image_fs: ImageFs,
+    /// Why the images' file system is not known for certain, as last reported.
+    image_fs_problem: Mutex<Option<String>>,
     disk: Arc<dyn Disk>,
+    /// File systems of the runtime: one that never answers occupies one thread.
+    places: Places,
     state_dir: PathBuf,
     pub logs_dir: PathBuf,
     pub board: PodStatusCache,
@@ -76,7 +91,8 @@ impl Collector {
     pub fn start(settings: &GcSettings, deps: Deps) -> Self {
         let this = Self::new(settings, deps);
         let periodic = this.clone();
-        tokio::spawn(async move { periodic.run_periodically().await });
+        let part = parts::register("garbage collection", RUN_LIMIT);
+        tokio::spawn(part.task_with(|pulse| async move { periodic.run_periodically(&pulse).await }));
         this
     }
 
@@ -90,8 +106,11 @@ impl Collector {
         }
         Self(Arc::new(Inner {
             settings: settings.clone(),
+            image_fs: ImageFs::new(deps.runtime.clone()),
+            image_fs_problem: Mutex::default(),
             runtime: deps.runtime,
             disk: deps.disk,
+            places: Places::new(&blocking::FILE_SYSTEMS, 1),
             state_dir: deps.state_dir,
             logs_dir: deps.logs_dir,
             board: deps.board,
@@ -106,8 +125,9 @@ impl Collector {
         }))
     }
 
-    async fn run_periodically(self) {
+    async fn run_periodically(self, pulse: &Pulse) {
         let inner = &self.0;
+        pulse.waits();
         while inner.acts && inner.board.desired().is_none() {
             tokio::time::sleep(START).await;
         }
@@ -118,7 +138,9 @@ impl Collector {
                 _ = tick.tick() => {}
                 () = inner.pressure.notified() => {}
             }
+            pulse.progress();
             self.run_once().await;
+            pulse.waits();
         }
     }
 
@@ -201,15 +223,34 @@ impl Collector {
         self.0.pressure.notify_one();
     }
 
-    /// Reads how full the node's file systems are.
+    /// Reads how full the node's file systems are. If the runtime does not answer, those of images and of
+    /// writable layers are read where they last were. While that is not known either, or a file system does
+    /// not answer, its capacity is 0 and it counts as the node's; that is reported in the log and in the
+    /// journal.
     ///
     /// # Errors
-    /// The runtime or a file system cannot be queried.
+    /// The file system of the agent's state cannot be read.
     pub async fn file_systems(&self) -> Result<FileSystems, GcError> {
-        let (inner, info) = (self.0.clone(), self.0.runtime.image_fs_info().await?);
-        let read =
-            tokio::task::spawn_blocking(move || fs::read_all(&*inner.disk, &inner.state_dir, &info)).await;
-        read.map_err(|_| GcError::Panicked)??.ok_or(GcError::NoImageFs)
+        let inner = &self.0;
+        let (disk, state_dir) = (inner.disk.clone(), inner.state_dir.clone());
+        let node = blocking::FILE_SYSTEMS.run(move || disk.read(&state_dir)).await;
+        let node = node.map_err(|_| GcError::Panicked)??;
+        let Known { info, mut problem } = inner.image_fs.known().await;
+        let info = info.unwrap_or_default();
+        let unknown = || FsUse { device: node.device, ..FsUse::default() };
+        let read = async |place: &DiskUsage| inner.read(place).await.map_err(|error| error.to_string());
+        let (image, container) = match (info.images.first(), info.containers.first()) {
+            (None, _) => (Err(GcError::NoImageFs.to_string()), None),
+            (Some(images), None) => (read(images).await, None),
+            (Some(images), Some(containers)) => (read(images).await, Some(read(containers).await)),
+        };
+        for failed in [image.as_ref().err(), container.as_ref().and_then(|read| read.as_ref().err())] {
+            problem = problem.or(failed.cloned());
+        }
+        inner.report_image_fs(problem);
+        let image = image.unwrap_or_else(|_| unknown());
+        let container = container.map_or_else(|| image.clone(), |read| read.unwrap_or_else(|_| unknown()));
+        Ok(FileSystems { node, image, container })
     }
 
     /// The current images, for the API.
@@ -230,7 +271,7 @@ impl Inner {
     /// Writes the times of images to disk.
     pub async fn save(&self) {
         let (file, uses) = (self.file.clone(), self.uses().clone());
-        let saved = tokio::task::spawn_blocking(move || file.save(&uses).map(drop)).await;
+        let saved = blocking::STATE_FILES.run(move || file.save(&uses).map(drop)).await;
         let problem = match saved {
             Ok(Ok(())) => None,
             Ok(Err(error)) => Some(error.to_string()),
@@ -242,8 +283,22 @@ impl Inner {
     /// Reads how full the file system of a directory is.
     pub async fn read(&self, directory: &DiskUsage) -> Result<FsUse, GcError> {
         let (disk, directory) = (self.disk.clone(), directory.clone());
-        let read = tokio::task::spawn_blocking(move || fs::usage(&*disk, &directory)).await;
-        Ok(read.map_err(|_| GcError::Panicked)??)
+        let place = BTreeSet::from([directory.path.display().to_string()]);
+        let read = self.places.run(place, STATFS_LIMIT, move || fs::usage(&*disk, &directory)).await;
+        Ok(read?.ok_or(GcError::Panicked)??)
+    }
+
+    /// Reports a problem when it begins or changes.
+    fn report_image_fs(&self, problem: Option<String>) {
+        let before = std::mem::replace(&mut *self.image_fs_problem.lock(), problem.clone());
+        match problem {
+            Some(problem) if before.as_ref() != Some(&problem) => self.reporter.event(
+                "ImageFilesystemUnknown",
+                format!("the file systems of images and writable layers are judged by what was last known: {problem}"),
+            ),
+            None if before.is_some() => info!("the file systems of images and writable layers are known again"),
+            _ => {}
+        }
     }
 
     fn may_act(&self) -> Result<(), GcError> {

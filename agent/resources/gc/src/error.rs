@@ -24,6 +24,9 @@ pub enum GcError {
     /// A thread that read a file system or wrote the record of images has panicked.
     #[error("a thread of the agent that accesses the disk has panicked")]
     Panicked,
+    /// A file system does not answer.
+    #[error(transparent)]
+    NotAnswering(#[from] nodewarden_tasks::blocking::NotAnswering),
     /// The logs cannot be listed.
     #[error("logs: {0}")]
     Logs(#[from] VolumeError),

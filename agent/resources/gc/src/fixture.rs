@@ -38,7 +38,7 @@ pub struct State {
     pub pinned: BTreeSet<String>,
     /// Images whose removal fails.
     pub fails: BTreeSet<String>,
-    /// Images whose removal takes longer than the call may.
+    /// Images whose removal takes longer than the call may, and `ImageFsInfo` if that is never answered.
     pub hangs: BTreeSet<String>,
     /// The runtime does not answer.
     pub unavailable: bool,
@@ -153,7 +153,10 @@ impl Runtime for FakeRuntime {
 
     async fn image_fs_info(&self) -> Result<ImageFsInfo, RuntimeError> {
         self.answers("ImageFsInfo")?;
-        let place = DiskUsage { path: "/images".into(), used: None, inodes_used: None };
+        if self.state().hangs.contains("ImageFsInfo") {
+            std::future::pending::<()>().await;
+        }
+        let place = DiskUsage { path: "/images".into(), used: Some(7), inodes_used: None };
         Ok(ImageFsInfo { images: vec![place], containers: Vec::new() })
     }
 
@@ -185,7 +188,7 @@ impl Disk for FakeRuntime {
         let used = self.state().used();
         Ok(FsUse {
             path: path.to_owned(),
-            device: 1,
+            device: if path == Path::new("/images") { 2 } else { 1 },
             capacity: CAPACITY,
             available: CAPACITY.saturating_sub(used),
             inodes: 100,

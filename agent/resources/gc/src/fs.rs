@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use nix::sys::statvfs::statvfs;
 use nodewarden_model::FsUse;
 
-use super::runtime::{DiskUsage, ImageFsInfo};
+use super::runtime::DiskUsage;
 
 /// The figures of a file system cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -54,7 +54,8 @@ impl Disk for StatVfs {
     }
 }
 
-/// The node's file systems; two or all three may be the same.
+/// The node's file systems; two or all three may be the same. One that is not known has a capacity of 0 and
+/// the device number of the node's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileSystems {
     /// Of the agent's state, volumes and logs (nodefs).
@@ -63,35 +64,6 @@ pub struct FileSystems {
     pub image: FsUse,
     /// Of containers' writable layers (containerfs).
     pub container: FsUse,
-}
-
-impl FileSystems {
-    /// Number of different file systems by device number: one, two or three.
-    #[cfg(test)]
-    pub(crate) fn count(&self) -> usize {
-        let devices: std::collections::BTreeSet<u64> =
-            [&self.node, &self.image, &self.container].map(|fs| fs.device).into();
-        devices.len()
-    }
-}
-
-/// Reads all file systems; `None` if the runtime reports none for images. If it reports several, the first
-/// one counts, as in the kubelet (`ImageFsStats`).
-///
-/// # Errors
-/// The figures of one of them cannot be read.
-pub fn read_all(
-    disk: &dyn Disk,
-    state_dir: &Path,
-    info: &ImageFsInfo,
-) -> Result<Option<FileSystems>, FsError> {
-    let Some(images) = info.images.first() else { return Ok(None) };
-    let containers = info.containers.first().unwrap_or(images);
-    Ok(Some(FileSystems {
-        node: disk.read(state_dir)?,
-        image: usage(disk, images)?,
-        container: usage(disk, containers)?,
-    }))
 }
 
 /// The figures of a directory's file system, with the usage that the runtime reports.
@@ -106,43 +78,6 @@ pub fn usage(disk: &dyn Disk, directory: &DiskUsage) -> Result<FsUse, FsError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// Uses the first letter of the path as the device number.
-    struct Letters;
-
-    impl Disk for Letters {
-        fn read(&self, path: &Path) -> Result<FsUse, FsError> {
-            let letter = path.to_string_lossy().chars().next().unwrap();
-            Ok(FsUse { path: path.to_owned(), device: letter.into(), ..StatVfs.read(Path::new("/"))? })
-        }
-    }
-
-    fn place(path: &str) -> DiskUsage {
-        DiskUsage { path: path.into(), used: Some(5), inodes_used: Some(6) }
-    }
-
-    #[test]
-    fn file_systems_are_counted_by_device() {
-        for (images, containers, count) in [
-            ("n", None, 1),
-            ("i", None, 2),
-            ("n", Some("c"), 2),
-            ("i", Some("i"), 2),
-            ("i", Some("n"), 2),
-            ("i", Some("c"), 3),
-        ] {
-            let info = ImageFsInfo {
-                images: vec![place(images)],
-                containers: containers.into_iter().map(place).collect(),
-            };
-            let read = read_all(&Letters, Path::new("n"), &info).unwrap().unwrap();
-            assert_eq!(read.count(), count, "{images} {containers:?}");
-            assert_eq!(read.node.used, None);
-            assert_eq!((read.image.used, read.image.inodes_used), (Some(5), Some(6)));
-            assert_eq!(read.container.path, Path::new(containers.unwrap_or(images)));
-        }
-        assert_eq!(read_all(&Letters, Path::new("n"), &ImageFsInfo::default()).unwrap(), None);
-    }
 
     #[test]
     fn figures_are_read_from_the_kernel() {

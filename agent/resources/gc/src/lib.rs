@@ -14,6 +14,7 @@ mod error;
 mod fixture;
 mod fs;
 mod holds;
+mod image_fs;
 mod images;
 mod logs;
 mod metrics;

@@ -6,6 +6,7 @@ use jiff::Timestamp;
 use nodewarden_cri::Listing;
 use nodewarden_pods::log_owner;
 use nodewarden_pods::volume::VolumeError;
+use nodewarden_tasks::blocking;
 use tracing::debug;
 
 use super::collector::Inner;
@@ -61,7 +62,7 @@ impl Inner {
     /// `planned`: containers that a dry run would remove.
     async fn collect_logs(&self, run: &mut Run, planned: &[String], all_unused: bool) -> Result<(), GcError> {
         let root = self.logs_dir.clone();
-        let found = tokio::task::spawn_blocking(move || logs::scan(&root)).await;
+        let found = blocking::TIDYING.run(move || logs::scan(&root)).await;
         let found = found.map_err(|_| GcError::Panicked)??;
         if found.is_empty() {
             return Ok(());
@@ -96,7 +97,7 @@ impl Inner {
             return;
         }
         let owner = self.owner.clone();
-        let marked = tokio::task::spawn_blocking(move || {
+        let marked = blocking::TIDYING.run(move || {
             for directory in directories {
                 // Tried again by the next run; the logs stay until then.
                 if let Err(error) = log_owner::mark(&directory, &owner) {
@@ -116,7 +117,7 @@ impl Inner {
             return Ok(());
         }
         let root = self.logs_dir.clone();
-        let removed = tokio::task::spawn_blocking(move || logs::remove(&root, &orphan)).await;
+        let removed = blocking::TIDYING.run(move || logs::remove(&root, &orphan)).await;
         // A panic is a bug of the agent; the removal is tried again.
         removed.unwrap_or(Ok(()))
     }

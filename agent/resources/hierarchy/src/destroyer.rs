@@ -10,11 +10,14 @@ use std::time::{Duration, Instant};
 
 use super::timed::{Operation, timed};
 use nodewarden_machine::cgroup::control::Manager;
+use nodewarden_tasks::parts::{self, Part};
 
 /// Duration of one attempt; the next one is made by the next reconcile.
 const PATIENCE: Duration = Duration::from_secs(20);
 /// Number of removals at the same time.
 const WORKERS: usize = 4;
+/// How long a removal may take, with what systemd needs for it.
+const LIMIT: Duration = Duration::from_secs(300);
 
 /// How a removal ended.
 #[derive(Debug)]
@@ -45,7 +48,11 @@ impl Destroyer {
         let receiver = Arc::new(Mutex::new(receiver));
         for _ in 0..WORKERS {
             let (manager, receiver, done) = (manager.clone(), receiver.clone(), done.clone());
-            thread::Builder::new().name("destroy".into()).spawn(move || work(&manager, &receiver, &done))?;
+            let part = parts::register("cgroup removal", LIMIT);
+            thread::Builder::new().name("destroy".into()).spawn(move || {
+                work(&manager, &receiver, &done, &part);
+                part.end();
+            })?;
         }
         Ok(Self { orders, removing: BTreeSet::new() })
     }
@@ -69,10 +76,12 @@ impl Destroyer {
     }
 }
 
-fn work(manager: &Manager, orders: &Mutex<Receiver<String>>, done: &dyn Fn(Outcome)) {
+fn work(manager: &Manager, orders: &Mutex<Receiver<String>>, done: &dyn Fn(Outcome), part: &Part) {
     loop {
         // A separate statement, so that the lock is not held during the removal.
+        part.waits();
         let order = orders.lock().recv();
+        part.progress();
         let Ok(path) = order else { return };
         let started = Instant::now();
         let result = timed(Operation::Destroy, || manager.destroy(&path, PATIENCE));

@@ -19,6 +19,7 @@ use nodewarden_machine::cgroup::control::Manager;
 use nodewarden_machine::node::Capacity;
 use nodewarden_model::HierarchyStatus;
 use nodewarden_model::backoff::Backoff;
+use nodewarden_tasks::parts::{self, Part};
 
 /// Time between two checks of cgroups that wait for their pods' volumes (the kubelet's housekeeping).
 const HELD: Duration = Duration::from_secs(2);
@@ -119,9 +120,11 @@ impl HierarchyManager {
         // On this thread, so that the hierarchy exists when the agent reports ready.
         let mut destroyer = destroyer;
         reconciler.reconcile(Reconcile::Full, &mut destroyer);
-        let thread = thread::Builder::new()
-            .name("hierarchy".into())
-            .spawn(move || run(&mut reconciler, &mut destroyer, sweeper.as_ref(), &woken, reconcile))?;
+        let part = parts::register("hierarchy", LIMIT);
+        let thread = thread::Builder::new().name("hierarchy".into()).spawn(move || {
+            run(&mut reconciler, &mut destroyer, sweeper.as_ref(), &woken, reconcile, &part);
+            part.end();
+        })?;
         let thread = Some(thread);
         Ok(Self { wakes, thread, status, pod_cgroups, pending_updates, throttle_targets, capacity })
     }
@@ -161,6 +164,9 @@ impl Drop for HierarchyManager {
     }
 }
 
+/// How long a reconcile may take: systemd may need seconds for each cgroup.
+const LIMIT: Duration = Duration::from_secs(600);
+
 /// When all cgroups are compared the next time.
 struct Schedule {
     reconcile: Duration,
@@ -199,13 +205,17 @@ fn run(
     sweeper: Option<&Sweeper>,
     woken: &Receiver<Wake>,
     reconcile: Duration,
+    part: &Part,
 ) {
     let mut schedule = Schedule::new(reconcile, Instant::now());
     schedule.after(Reconcile::Full, reconciler.has_failures(), Instant::now());
     loop {
         let now = Instant::now();
         let due = if reconciler.has_deferred() { schedule.whole.min(now + HELD) } else { schedule.whole };
-        let mut wake = match woken.recv_timeout(due.saturating_duration_since(now)) {
+        part.waits();
+        let received = woken.recv_timeout(due.saturating_duration_since(now));
+        part.progress();
+        let mut wake = match received {
             Ok(wake) => Some(wake),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,

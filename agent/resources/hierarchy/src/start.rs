@@ -27,6 +27,9 @@ use nodewarden_pods::spec::labels::POD_UID;
 use nodewarden_qos::{HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 
+/// How long the start waits for the runtime to report its cgroup driver.
+const DRIVER_LIMIT: Duration = Duration::from_secs(5);
+
 /// A hierarchy that can be managed: everything that it requires exists.
 pub struct Prepared {
     /// The driver that creates cgroups.
@@ -167,7 +170,7 @@ fn driver_kind(
     runtime: &tokio::runtime::Handle,
 ) -> (DriverKind, &'static str) {
     let Some(endpoint) = endpoint else { return (settings.cgroup_driver, "configuration") };
-    let client = Client::new(endpoint);
+    let client = Client::new(endpoint).with_request_limit(DRIVER_LIMIT);
     match runtime.block_on(client.cgroup_driver()) {
         Ok(Some(kind)) => {
             if kind != settings.cgroup_driver {

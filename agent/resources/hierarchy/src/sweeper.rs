@@ -6,9 +6,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
+use std::time::Duration;
 
 use nodewarden_machine::cgroup::control::{Manager, Presence};
 use nodewarden_machine::cgroup::identify;
+use nodewarden_tasks::parts::{self, Part};
+
+/// How long one order may take: the runtime is asked, and systemd may need seconds for each cgroup.
+const LIMIT: Duration = Duration::from_secs(600);
 
 /// Returns the uids of all pods, whichever agent's, of which the runtime has a sandbox or a container; `None`
 /// if it cannot be asked. Blocks.
@@ -40,9 +45,11 @@ impl Sweeper {
     ) -> io::Result<Self> {
         let (orders, receiver) = sync_channel(1);
         let manager = manager.clone();
-        thread::Builder::new()
-            .name("sweep".into())
-            .spawn(move || work(&manager, &in_use, &receiver, &done))?;
+        let part = parts::register("unused cgroups", LIMIT);
+        thread::Builder::new().name("sweep".into()).spawn(move || {
+            work(&manager, &in_use, &receiver, &done, &part);
+            part.end();
+        })?;
         Ok(Self { orders })
     }
 
@@ -55,8 +62,18 @@ impl Sweeper {
     }
 }
 
-fn work(manager: &Manager, in_use: &InUse, orders: &Receiver<Vec<String>>, done: &dyn Fn(Swept)) {
-    while let Ok(paths) = orders.recv() {
+fn work(
+    manager: &Manager,
+    in_use: &InUse,
+    orders: &Receiver<Vec<String>>,
+    done: &dyn Fn(Swept),
+    part: &Part,
+) {
+    loop {
+        part.waits();
+        let order = orders.recv();
+        part.progress();
+        let Ok(paths) = order else { return };
         let Some(used) = in_use() else { continue };
         // Two orders in a row may have the same one.
         let is_there = |path: &String| manager.presence(path) != Presence::Nowhere;

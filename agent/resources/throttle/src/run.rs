@@ -19,6 +19,7 @@ use nodewarden_hierarchy::{HierarchyHandle, ThrottleOverrides, ThrottleTargets};
 use nodewarden_metrics::Own;
 use nodewarden_model::Detail;
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts::{self, Part};
 
 /// Configuration and dependencies.
 pub struct Deps {
@@ -84,9 +85,13 @@ pub fn start(settings: &ThrottleSettings, deps: Deps) -> Result<Option<Throttle>
     }
     let (stop, stopped) = channel();
     let settings = settings.clone();
+    let part = parts::register("throttling", LIMIT);
     let thread = thread::Builder::new()
         .name("throttle".into())
-        .spawn(move || run(controllers, &deps, machine, &settings, &stopped))
+        .spawn(move || {
+            run(controllers, &deps, machine, &settings, &stopped, &part);
+            part.end();
+        })
         .map_err(|source| ThrottleError::Thread { source })?;
     Ok(Some(Throttle { stop: Some(stop), thread: Some(thread) }))
 }
@@ -126,16 +131,21 @@ fn controllers(
     Controllers { cpu, memory }
 }
 
+/// How long a round may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
 fn run(
     mut controllers: Controllers,
     deps: &Deps,
     mut machine: Machine,
     settings: &ThrottleSettings,
     stopped: &Receiver<()>,
+    part: &Part,
 ) {
     let begun = Instant::now();
     let mut reported = BTreeSet::new();
     loop {
+        part.progress();
         let now = (deps.machine)();
         if now != machine {
             machine = now;
@@ -151,6 +161,7 @@ fn run(
         let errors: BTreeSet<String> = errors.iter().map(ToString::to_string).collect();
         errors.difference(&reported).for_each(|error| warn!("throttling: {error}"));
         reported = errors;
+        part.waits();
         if stopped.recv_timeout(settings.period) != Err(RecvTimeoutError::Timeout) {
             break;
         }

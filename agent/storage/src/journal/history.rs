@@ -7,9 +7,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use jiff::Timestamp;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 
 use nodewarden_model::Event;
+use nodewarden_tasks::blocking;
 
 use super::files;
 
@@ -30,7 +32,7 @@ pub fn read(
     since: Option<Timestamp>,
 ) -> mpsc::Receiver<Vec<Event>> {
     let (sender, receiver) = mpsc::channel(BATCHES);
-    tokio::task::spawn_blocking(move || {
+    blocking::HISTORY.start(&Handle::current(), move || {
         let mut batch = Vec::with_capacity(BATCH);
         let mut next = from;
         for file in open(&dir, files, since) {

@@ -8,6 +8,7 @@ use std::thread::{self, Thread};
 use std::time::{Duration, Instant};
 
 use nodewarden_model::Event;
+use nodewarden_tasks::parts::{self, Part};
 
 use super::disk::{Disk, Lock};
 use super::error::{DiskError, JournalError};
@@ -40,6 +41,9 @@ struct Signals {
     ended_changed: Condvar,
 }
 
+/// How long a write may take: events wait in memory while a disk is slow.
+const LIMIT: Duration = Duration::from_secs(600);
+
 impl Handle {
     /// Starts the thread. `lock` is held until the thread ends.
     ///
@@ -49,11 +53,13 @@ impl Handle {
         let signals = Arc::new(Signals::default());
         let writer = Writer::new(shared, lock);
         let for_thread = Arc::clone(&signals);
+        let part = parts::register("journal", LIMIT);
         let thread = thread::Builder::new()
             .name("journal".to_owned())
             .spawn(move || {
                 let _ended = Ended(&for_thread);
-                writer.run(&for_thread);
+                writer.run(&for_thread, &part);
+                part.end();
             })
             .map_err(|source| JournalError::Thread { source })?;
         Ok(Self { thread: thread.thread().clone(), signals })
@@ -116,10 +122,11 @@ impl Writer {
         writer
     }
 
-    fn run(mut self, signals: &Signals) {
+    fn run(mut self, signals: &Signals, part: &Part) {
         loop {
             let stopping = signals.stop.load(Ordering::Acquire);
             signals.news.store(false, Ordering::Release);
+            part.progress();
             let result = self.write_all();
             if let Err(e) = &result {
                 self.failed(e);
@@ -130,6 +137,7 @@ impl Writer {
             if result.is_err() {
                 self.pause(signals, RETRY);
             } else {
+                part.waits();
                 while !signals.news.load(Ordering::Acquire) && !signals.stop.load(Ordering::Acquire) {
                     thread::park();
                 }

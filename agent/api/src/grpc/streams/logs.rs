@@ -16,11 +16,12 @@ use nodewarden_cri::logs;
 use nodewarden_cri::logs::{LogPath, Piece, Request};
 use nodewarden_model::{AgentState, ContainerState, ContainerView};
 use nodewarden_pods::paths::PodPaths;
+use nodewarden_tasks::blocking;
 
 type Answer = Result<proto::LogsResponse, Status>;
 
 /// Finds the log and starts sending it.
-pub fn stream(
+pub async fn stream(
     state: Arc<dyn AgentState>,
     logs_dir: &Path,
     request: proto::LogsRequest,
@@ -38,7 +39,10 @@ pub fn stream(
     let pod = choose::pod(&state.pods(), &request.pod)?;
     let (container, chosen) = choose::container(&pod, &request.container)?;
     let pod_logs = PodPaths::new(Path::new(""), logs_dir, &pod.pod).logs;
-    let runs = logs::runs(&pod_logs, &container.name).map_err(|e| Status::internal(e.to_string()))?;
+    let name = container.name.clone();
+    let runs = blocking::LOG_READING.run(move || logs::runs(&pod_logs, &name)).await;
+    let runs = runs.map_err(|e| Status::internal(e.to_string()))?;
+    let runs = runs.map_err(|e| Status::internal(e.to_string()))?;
     let path = run(runs, request.previous, container, &choose::full_name(&pod))?;
 
     let wanted = Request {
@@ -88,7 +92,8 @@ async fn forward(mut pieces: mpsc::Receiver<Piece>, answers: &mpsc::Sender<Answe
     }
 }
 
-/// The log of the newest run, or of the previous one. The messages are the kubelet's (`validateContainerLogStatus`).
+/// The log of the newest run, or of the previous one. The messages are the kubelet's
+/// (`validateContainerLogStatus`).
 fn run(
     runs: Vec<(u32, LogPath)>,
     previous: bool,

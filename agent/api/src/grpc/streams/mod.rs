@@ -16,10 +16,11 @@ use std::sync::Arc;
 
 use nodewarden_proto::nodewarden::v1 as proto;
 use proto::streams_server::Streams;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio_stream::Stream;
 use tonic::{Request, Response, Status, Streaming};
 
+use super::connections::{self, STREAMS, WithPlace};
 use nodewarden_cri::Client;
 use nodewarden_model::AgentState;
 
@@ -37,12 +38,14 @@ pub(super) struct Service {
     state: Arc<dyn AgentState>,
     sources: Sources,
     stopping: watch::Receiver<bool>,
+    /// Places for logs and commands.
+    places: Arc<Semaphore>,
 }
 
 impl Service {
     /// The service of this agent; when `stopping` becomes true, running streams end.
     pub(super) fn new(state: Arc<dyn AgentState>, sources: Sources, stopping: watch::Receiver<bool>) -> Self {
-        Self { state, sources, stopping }
+        Self { state, sources, stopping, places: Arc::new(Semaphore::new(STREAMS)) }
     }
 }
 
@@ -53,10 +56,11 @@ impl Streams for Service {
     type LogsStream = Answers<proto::LogsResponse>;
 
     async fn logs(&self, request: Request<proto::LogsRequest>) -> Result<Response<Self::LogsStream>, Status> {
+        let place = connections::place(&self.places, "logs and commands", STREAMS)?;
         let state = Arc::clone(&self.state);
         let stream =
-            logs::stream(state, &self.sources.logs_dir, request.into_inner(), self.stopping.clone())?;
-        Ok(Response::new(Box::pin(stream)))
+            logs::stream(state, &self.sources.logs_dir, request.into_inner(), self.stopping.clone()).await?;
+        Ok(Response::new(Box::pin(WithPlace::new(stream, place))))
     }
 
     type ExecStream = Answers<proto::ExecResponse>;
@@ -70,9 +74,10 @@ impl Streams for Service {
                 "the agent has no container runtime: set containerRuntimeEndpoint or --runtime-endpoint",
             ));
         };
+        let place = connections::place(&self.places, "logs and commands", STREAMS)?;
         let stream =
             exec::stream(self.state.as_ref(), runtime, request.into_inner(), self.stopping.clone()).await?;
-        Ok(Response::new(Box::pin(stream)))
+        Ok(Response::new(Box::pin(WithPlace::new(stream, place))))
     }
 }
 

@@ -7,9 +7,9 @@
 //!            └────────── the next point of its grid ◄───────────────────────────────┘
 //! ```
 //!
-//! A single task begins runs, processes their results and calls sinks, so that every call to a sink has newer data than
-//! the one before. A change is saved and published by the sink's future in a separate task; the next run of the probe
-//! begins after it.
+//! A single task begins runs, processes their results and calls sinks, so that every call to a sink has newer
+//! data than the one before. A change is saved and published by the sink's future in a separate task; the
+//! next run of the probe begins after it.
 
 mod container;
 mod events;
@@ -28,6 +28,7 @@ mod view;
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use jiff::Timestamp;
 use tokio::sync::mpsc;
@@ -38,6 +39,7 @@ use super::{ProbeMemory, Prober, Target};
 use nodewarden_config::ProbeSettings;
 use nodewarden_manifest::ProbeSpec;
 use nodewarden_model::ProbesView;
+use nodewarden_tasks::parts;
 use state::State;
 use task::{Message, Shared};
 
@@ -58,18 +60,22 @@ impl Drop for Handle {
     }
 }
 
+/// How long the engine may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
+
 impl Probes {
     /// Starts the engine. Must be called inside a tokio runtime, and ends with it.
     pub fn start(settings: &ProbeSettings, prober: Arc<dyn Prober>) -> Self {
         let (sender, inbox) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared::new(State::new(settings), prober, sender));
-        let task = tokio::spawn(task::run(shared.clone(), inbox)).abort_handle();
+        let task = tokio::spawn(parts::register("probes", LIMIT).task(task::run(shared.clone(), inbox)))
+            .abort_handle();
         Self(Arc::new(Handle { shared, task }))
     }
 
-    /// Probes this container until the returned value is dropped. `memory` is ignored if it belongs to another container id
-    /// or is older than the one last passed to a sink for this id. An earlier container of the same pod and name is no
-    /// longer probed.
+    /// Probes this container until the returned value is dropped. `memory` is ignored if it belongs to
+    /// another container id or is older than the one last passed to a sink for this id. An earlier container
+    /// of the same pod and name is no longer probed.
     pub fn watch(
         &self,
         target: Target,
@@ -111,8 +117,8 @@ impl fmt::Debug for Probes {
     }
 }
 
-/// The container is probed as long as this value exists. Dropping it cancels running probes; after that no call to the
-/// prober or the sink begins.
+/// The container is probed as long as this value exists. Dropping it cancels running probes; after that no
+/// call to the prober or the sink begins.
 #[must_use = "dropped, nothing is probed"]
 pub struct Watched {
     handle: Arc<Handle>,

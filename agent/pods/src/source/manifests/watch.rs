@@ -15,6 +15,7 @@ use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::inotify::{AddWatchFlags, InotifyEvent, WatchDescriptor};
+use nodewarden_tasks::parts::{self, Part};
 use tracing::{debug, info, warn};
 
 use super::Manifests;
@@ -68,9 +69,17 @@ pub fn watch(
         last: before,
         send: changes,
     };
-    let thread = thread::Builder::new().name("manifests".into()).spawn(move || watcher.run(&stopping))?;
+    let part = parts::register("manifests", LIMIT);
+    let run = move || {
+        watcher.run(&stopping, &part);
+        part.end();
+    };
+    let thread = thread::Builder::new().name("manifests".into()).spawn(run)?;
     Ok(Watching { stop, thread: Some(thread) })
 }
+
+/// How long all manifests may take to be read.
+const LIMIT: Duration = Duration::from_secs(300);
 
 struct Watcher {
     manifests: Manifests,
@@ -86,11 +95,13 @@ struct Watcher {
 }
 
 impl Watcher {
-    fn run(mut self, stop: &EventFd) {
+    fn run(mut self, stop: &EventFd, part: &Part) {
         loop {
+            part.progress();
             if self.read() {
                 self.send();
             }
+            part.waits();
             if !self.wait(stop) {
                 return;
             }

@@ -196,3 +196,25 @@ fn devices_add_variables_mounts_and_annotations() {
     assert_eq!(config.annotations["nodewarden.io/devices"], r#"{"a.b/c":{"0":["d"]}}"#);
     assert!(config.annotations.len() > 4, "{:?}", config.annotations);
 }
+
+/// The review's scenario: a `subPath` of a `hostPath` on NFS or FUSE whose server does not answer.
+#[tokio::test]
+async fn a_sub_path_on_a_hung_file_system_blocks_no_async_worker() {
+    let dir = tempfile::tempdir().unwrap();
+    let Ok(_hung) = nodewarden_testing::HungFuse::mount(dir.path()) else {
+        nodewarden_testing::skip("no FUSE file system can be mounted here");
+        return;
+    };
+    let fixture = Fixture::new();
+    let path = dir.path().display();
+    let pod = pod(&format!(
+        "volumes: [{{name: v, hostPath: {{path: {path}}}}}]\n\
+         containers: [{{name: c, volumeMounts: [{{name: v, mountPath: /v, subPath: a/b}}]}}]"
+    ));
+    let image = cri::Image::default();
+    let planned = plan_container(&pod, "c", &beginning(0, &ips(), &image, "i"), &fixture.host());
+    let (_, mut files) = planned.unwrap();
+    // There is one worker: if it were blocked, the time would never be over.
+    let wait = std::time::Duration::from_millis(300);
+    assert!(tokio::time::timeout(wait, files.hold_host_paths()).await.is_err(), "it is still being opened");
+}

@@ -30,7 +30,7 @@ impl Stage {
     }
 
     fn bind(&self, path: &str) -> Result<(), VolumeError> {
-        bind_sub_path(&self.at("volume"), path, &self.target())
+        bind(&hold(&self.at("volume"), path)?, &self.target())
     }
 }
 

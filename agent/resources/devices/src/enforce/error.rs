@@ -8,6 +8,12 @@ use nodewarden_machine::ebpf::KernelError;
 /// Why a pod's device policy is not enforced.
 #[derive(Debug, thiserror::Error)]
 pub enum EnforceError {
+    #[error("the pod's devices cannot be looked at: {reason}")]
+    /// A path of the pod is on a file system that does not answer, or the agent has a fault.
+    NotSeen {
+        /// What went wrong.
+        reason: String,
+    },
     #[error("devices cannot be guarded on this machine: {reason}")]
     /// The machine lacks what enforcement needs.
     Unavailable {

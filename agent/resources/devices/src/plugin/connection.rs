@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use nodewarden_model::backoff::Backoff;
+use nodewarden_tasks::blocking;
 use tokio::net::UnixStream;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint as Transport, Uri};
@@ -47,7 +48,10 @@ pub async fn connect(plugin: &PluginAddress, limit: Duration) -> Result<Channel,
 
 async fn dial(socket: &Path) -> io::Result<UnixStream> {
     // Symbolic links are refused, because they may lead anywhere.
-    if !std::fs::symlink_metadata(socket)?.file_type().is_socket() {
+    let path = socket.to_owned();
+    let found =
+        blocking::DEVICES.run(move || std::fs::symlink_metadata(path)).await.map_err(io::Error::other)??;
+    if !found.file_type().is_socket() {
         return Err(io::Error::new(ErrorKind::InvalidInput, "it is not a socket"));
     }
     UnixStream::connect(socket).await

@@ -27,6 +27,7 @@ mod tests;
 mod watcher;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use nodewarden_proto::deviceplugin::v1beta1 as api;
 use nodewarden_proto::deviceplugin::v1beta1::registration_server::RegistrationServer;
@@ -41,6 +42,7 @@ pub use request::InvalidRegistration;
 
 use nodewarden_config::DeviceSettings;
 use nodewarden_machine::unix_socket::{Claim, Socket};
+use nodewarden_tasks::parts;
 
 use crate::Device;
 use registry::Registry;
@@ -48,6 +50,9 @@ use service::Service;
 
 /// Name of the socket at which plugins register.
 const KUBELET_SOCKET: &str = "kubelet.sock";
+/// How long the task may work without giving its thread back.
+const LIMIT: Duration = Duration::from_secs(60);
+
 /// Largest message in bytes, in both directions: 16 MiB, as in the kubelet's clients and servers of plugins.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
 
@@ -137,7 +142,9 @@ impl PluginServer {
                 warn!(%error, "the registration server of device plugins failed");
             }
         });
-        let watcher = tokio::spawn(watcher::watch(settings.clone(), registry.clone()));
+        let watcher = tokio::spawn(
+            parts::register("device plugins", LIMIT).task(watcher::watch(settings.clone(), registry.clone())),
+        );
         info!("device plugins register at {}", path.display());
         Ok(Self { registry, tasks: vec![server, watcher], _socket: socket })
     }

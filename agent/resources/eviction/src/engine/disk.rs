@@ -17,6 +17,8 @@ use crate::{Eviction, EvictionReason};
 use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_gc::{Collector, GcError};
 use nodewarden_pods::volume;
+use nodewarden_tasks::blocking;
+use nodewarden_tasks::parts::Pulse;
 
 /// Time between two readings as long as nothing is short (kubelet: monitoringInterval).
 const CALM: Duration = Duration::from_secs(10);
@@ -44,7 +46,7 @@ struct DiskWatch {
 }
 
 /// Watches until the task is aborted.
-pub async fn run(shared: Arc<Shared>, collector: Collector) {
+pub async fn run(shared: Arc<Shared>, collector: Collector, pulse: Pulse) {
     if shared.disk.thresholds.is_empty() {
         return;
     }
@@ -54,6 +56,7 @@ pub async fn run(shared: Arc<Shared>, collector: Collector) {
     }
     let mut watch = DiskWatch { shared, collector, leaving: None };
     loop {
+        pulse.progress();
         let wait = match watch.check().await {
             Ok(wait) => wait,
             Err(error) => {
@@ -179,7 +182,7 @@ impl DiskWatch {
             Some(runtime) => gather::writable_layers(runtime).await,
             None => None,
         };
-        let read = tokio::task::spawn_blocking(move || {
+        let read = blocking::DISK_USE.run(move || {
             let subjects = shared.deps.subjects.pods();
             gather::candidates(&shared.deps.layout, &subjects, needs, written.as_ref())
         });
@@ -208,7 +211,7 @@ impl DiskWatch {
             return false;
         }
         let (own, cgroup) = (shared.clone(), candidate.cgroup.clone());
-        let killed = tokio::task::spawn_blocking(move || kill::kill(&own.deps.layout, &cgroup));
+        let killed = blocking::KILLS.run(move || kill::kill(&own.deps.layout, &cgroup));
         let result = match killed.await {
             Ok(Ok(processes)) => format!("{processes} processes"),
             Ok(Err(error)) => error.to_string(),

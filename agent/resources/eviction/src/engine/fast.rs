@@ -27,6 +27,7 @@ use nodewarden_config::Signal;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::volume;
+use nodewarden_tasks::parts::{self, Part};
 
 /// An evicted pod counts as leaving for at most its grace period plus this time; then the next decision is
 /// made anyway.
@@ -62,6 +63,9 @@ impl Drop for Running {
         }
     }
 }
+
+/// How long a decision may take, with the wait for the victim's end.
+const LIMIT: Duration = Duration::from_secs(120);
 
 /// An evicted pod that has not ended yet.
 struct Leaving {
@@ -105,17 +109,19 @@ pub fn start(
     let (pace, waker) = (Pace::new(&shared.fast), sources.waker());
     let mut watch =
         FastWatch { shared, node, pace, sources, clock: Instant::now(), leaving: BTreeMap::new() };
+    let part = parts::register("eviction", LIMIT);
     let thread = thread::Builder::new().name("eviction".into()).spawn(move || {
         if let Err(error) = nodewarden_machine::ebpf::raise_priority() {
             warn!(%error, "cannot raise the priority of eviction: it may come late under full load");
         }
-        watch.run(&woken, &ends);
+        watch.run(&woken, &ends, &part);
+        part.end();
     })?;
     Ok(Running { stop, thread: Some(thread), waker })
 }
 
 impl FastWatch {
-    fn run(&mut self, woken: &Receiver<Woken>, stop: &AtomicBool) {
+    fn run(&mut self, woken: &Receiver<Woken>, stop: &AtomicBool, part: &Part) {
         let mut by = String::from("start");
         let mut described: Option<Instant> = None;
         let begun = Instant::now();
@@ -128,7 +134,9 @@ impl FastWatch {
                 described = Some(Instant::now());
             }
             let began = Instant::now();
+            part.progress();
             let wait = self.check(&by, began);
+            part.waits();
             by = match woken.recv_timeout(wait) {
                 Ok(first) => {
                     // One reading answers all wake-ups that came meanwhile.

@@ -10,6 +10,8 @@ use crate::limits::{Exceeded, Limits, exceeded};
 use crate::{Candidate, RequiredStats, gather, metrics, rank};
 use crate::{Eviction, EvictionReason};
 use nodewarden_model::{CandidateSeen, SignalSeen};
+use nodewarden_tasks::blocking;
+use nodewarden_tasks::parts::Pulse;
 
 /// Time between two checks (kubelet: monitoringInterval).
 const INTERVAL: Duration = Duration::from_secs(10);
@@ -29,12 +31,13 @@ struct OverLimit {
 }
 
 /// Checks until the task is aborted.
-pub async fn run(shared: Arc<Shared>) {
+pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
     let begun = Instant::now();
     while !shared.knows_pods(begun) {
         tokio::time::sleep(UNKNOWN).await;
     }
     loop {
+        pulse.progress();
         let took = check(&shared).await;
         tokio::time::sleep(took.saturating_mul(PART).clamp(INTERVAL, RAREST)).await;
     }
@@ -56,7 +59,7 @@ async fn check(shared: &Arc<Shared>) -> Duration {
         _ => None,
     };
     let layout = shared.deps.layout.clone();
-    let read = tokio::task::spawn_blocking(move || {
+    let read = blocking::DISK_USE.run(move || {
         let began = Instant::now();
         let look = |(subject, limits): (gather::Subject, Limits)| {
             let needs = RequiredStats { disk: limits.of_storage(), ..RequiredStats::default() };

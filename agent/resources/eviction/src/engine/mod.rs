@@ -17,6 +17,7 @@ mod simulate;
 mod subjects;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tracing::{info, warn};
@@ -32,6 +33,7 @@ use nodewarden_gc::Collector;
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_model::{ConditionSeen, Decision, EvictionStatus, SignalSeen};
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::parts;
 pub use saver::RestoredState;
 use shared::Shared;
 pub use subjects::Subjects;
@@ -79,6 +81,9 @@ pub enum EngineError {
 #[derive(Clone)]
 pub struct Engine(Arc<Shared>);
 
+/// How long a round may take: images are removed and files are counted in it.
+const DISK_LIMIT: Duration = Duration::from_secs(3600);
+
 /// Stops the engine when dropped.
 pub struct Running {
     _fast: fast::Running,
@@ -94,8 +99,8 @@ impl Drop for Running {
 }
 
 impl Engine {
-    /// Starts the engine, which reads the node at its own pace and at each of `wakeups`. Must be called inside a tokio
-    /// runtime.
+    /// Starts the engine, which reads the node at its own pace and at each of `wakeups`. Must be called
+    /// inside a tokio runtime.
     ///
     /// # Errors
     /// The node cannot be read, or a thread cannot be started.
@@ -111,11 +116,15 @@ impl Engine {
         let fast = fast::start(shared.clone(), node, sources, woken).map_err(EngineError::Thread)?;
         let mut tasks = Vec::new();
         match shared.deps.collector.clone() {
-            Some(collector) => tasks.push(tokio::spawn(disk::run(shared.clone(), collector))),
+            Some(collector) => {
+                let (own, part) = (shared.clone(), parts::register("disk eviction", DISK_LIMIT));
+                tasks.push(tokio::spawn(part.task_with(move |pulse| disk::run(own, collector, pulse))));
+            }
             None => warn!("disks are not watched: there is no container runtime"),
         }
         if shared.deps.settings.own_limits {
-            tasks.push(tokio::spawn(limits::run(shared.clone())));
+            let (own, part) = (shared.clone(), parts::register("disk limits", DISK_LIMIT));
+            tasks.push(tokio::spawn(part.task_with(move |pulse| limits::run(own, pulse))));
         }
         Ok((Self(shared), Running { _fast: fast, tasks }))
     }

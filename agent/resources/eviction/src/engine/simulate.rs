@@ -15,6 +15,7 @@ use crate::rank::Reclaim;
 use crate::{DiskLayout, NodeCondition, message};
 use nodewarden_config::{EvictionSettings, EvictionTexts, EvictionThreshold, Signal, parse_thresholds};
 use nodewarden_model::Decision;
+use nodewarden_tasks::blocking;
 
 /// Assesses and ranks with `threshold` as the hard threshold of `signal`, and returns the decision that would
 /// follow.
@@ -33,9 +34,8 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
         gather::disks(&systems)
     } else {
         let own = shared.clone();
-        let read = tokio::task::spawn_blocking(move || {
-            Node::new(&own.deps.layout, &own.deps.kubepods).map(|mut node| node.read())
-        });
+        let read = blocking::FILE_SYSTEMS
+            .run(move || Node::new(&own.deps.layout, &own.deps.kubepods).map(|mut node| node.read()));
         let read = read.await.map_err(|_| "a fault in the agent")?.map_err(|error| error.to_string())?;
         (read, DiskLayout::One)
     };
@@ -58,7 +58,7 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
         _ => None,
     };
     let own = shared.clone();
-    let read = tokio::task::spawn_blocking(move || {
+    let read = blocking::DISK_USE.run(move || {
         let subjects = own.deps.subjects.pods();
         gather::candidates(&own.deps.layout, &subjects, rank::required_stats(signal), written.as_ref())
     });

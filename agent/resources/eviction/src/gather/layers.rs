@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use nodewarden_proto::runtime::v1 as cri;
 
@@ -14,14 +15,23 @@ use nodewarden_machine::mountinfo;
 /// Disk use of writable layers as reported by the runtime, by container id.
 pub type Layers = BTreeMap<String, DiskUse>;
 
-/// Asks the runtime; `None` if it does not answer, which is logged.
+/// How long a decision waits for the runtime's figures.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// Asks the runtime; `None` if it does not answer in time, which is logged.
 pub async fn writable_layers(runtime: &Client) -> Option<Layers> {
-    match runtime.container_stats().await {
-        Err(error) => {
+    match tokio::time::timeout(PATIENCE, runtime.container_stats()).await {
+        Err(_) => {
+            tracing::warn!(
+                "writable layers that are not overlays are not known: no answer within {PATIENCE:?}"
+            );
+            None
+        }
+        Ok(Err(error)) => {
             tracing::warn!(%error, "writable layers that are not overlays are not known");
             None
         }
-        Ok(stats) => {
+        Ok(Ok(stats)) => {
             let of_one = |stats: cri::ContainerStats| {
                 let layer = stats.writable_layer?;
                 let number = |value: Option<cri::UInt64Value>| value.map_or(0, |value| value.value);

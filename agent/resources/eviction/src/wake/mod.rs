@@ -18,12 +18,14 @@ use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, Sender, SyncSender};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use slots::Slots;
 use source::{Kind, Source};
 use tend::Order;
 
 use nodewarden_machine::cgroup::Layout;
+use nodewarden_tasks::parts;
 
 /// Wake-ups that may be pending for the reader; more add nothing.
 const WAITING: usize = 64;
@@ -67,8 +69,8 @@ impl Waker {
     }
 }
 
-/// The channel through which the engine is woken. It is made before the engine, so that what reports to the engine can
-/// be started first; [`WakeSources::start`] takes it and discards what was sent until then.
+/// The channel through which the engine is woken. It is made before the engine, so that what reports to the
+/// engine can be started first; [`WakeSources::start`] takes it and discards what was sent until then.
 #[derive(Debug)]
 pub struct Wakeups {
     waker: Waker,
@@ -98,10 +100,13 @@ pub struct WakeSources {
     threads: Vec<JoinHandle<()>>,
 }
 
+/// How long opening the sources and moving thresholds may take.
+const LIMIT: Duration = Duration::from_secs(120);
+
 impl WakeSources {
-    /// Sends the kernel's wake-ups through `wakeups` too and returns its receiving end. `kubepods` is the path of the
-    /// pods' cgroup, relative to the mounts; its files are polled from the moment they exist. If the threads or
-    /// descriptors cannot be created, that is logged and the kernel does not wake.
+    /// Sends the kernel's wake-ups through `wakeups` too and returns its receiving end. `kubepods` is the
+    /// path of the pods' cgroup, relative to the mounts; its files are polled from the moment they exist. If
+    /// the threads or descriptors cannot be created, that is logged and the kernel does not wake.
     pub fn start(layout: &Layout, kubepods: &str, wakeups: Wakeups) -> (Self, Receiver<Woken>) {
         let Wakeups { waker, received: woken } = wakeups;
         while woken.try_recv().is_ok() {}
@@ -121,10 +126,19 @@ impl WakeSources {
         let (orders, taken) = mpsc::channel();
         self.orders = Some(orders);
         let polled = slots.clone();
-        self.threads
-            .push(thread::Builder::new().name("wake".into()).spawn(move || poll::run(&polled, &sender))?);
+        // They end when they are asked to, or because the kernel refuses: the timer works without them.
+        let polling = parts::register("eviction wake-ups", LIMIT);
+        polling.waits();
+        self.threads.push(thread::Builder::new().name("wake".into()).spawn(move || {
+            poll::run(&polled, &sender);
+            polling.end();
+        })?);
         let tend = thread::Builder::new().name("wake-tend".into());
-        self.threads.push(tend.spawn(move || tend::run(&slots, &taken))?);
+        let part = parts::register("eviction thresholds", LIMIT);
+        self.threads.push(tend.spawn(move || {
+            tend::run(&slots, &taken, &part);
+            part.end();
+        })?);
         Ok(())
     }
 

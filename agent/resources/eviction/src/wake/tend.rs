@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
+use nodewarden_tasks::parts::Part;
+
 use super::slots::Slots;
 use super::source::Kind;
 
@@ -23,13 +25,16 @@ const RENEW: Duration = Duration::from_secs(5);
 const MOVE: Duration = Duration::from_millis(200);
 
 /// Runs until the sender of orders is dropped.
-pub fn run(slots: &Slots, orders: &Receiver<Order>) {
+pub fn run(slots: &Slots, orders: &Receiver<Order>, part: &Part) {
     let mut wanted = BTreeMap::new();
     let mut renew_at = Instant::now() + RENEW;
     let mut move_at = Instant::now();
     loop {
         let next = if wanted.is_empty() { renew_at } else { renew_at.min(move_at) };
-        match orders.recv_timeout(next.saturating_duration_since(Instant::now())) {
+        part.waits();
+        let order = orders.recv_timeout(next.saturating_duration_since(Instant::now()));
+        part.progress();
+        match order {
             Ok(Order { kind, working_set }) => drop(wanted.insert(kind, working_set)),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => return,

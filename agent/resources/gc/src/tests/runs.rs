@@ -1,6 +1,6 @@
 //! Runs for images.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 use nodewarden_model::{Detail, GcOutcome, GcSettings, GcStep, Keep, Used};
@@ -190,7 +190,47 @@ async fn collection_for_space_can_be_off_and_still_works_for_eviction() {
     assert_eq!(fixture.percent(), 90.0);
     assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), 450 * MB);
     let fs = fixture.collector.file_systems().await.unwrap();
-    assert_eq!((fs.count(), fs.image.available), (1, CAPACITY - 450 * MB));
+    assert_eq!((fs.image.available, fs.container), (CAPACITY - 450 * MB, fs.image));
+}
+
+/// `nodefs` needs no answer of the runtime, whose file system is read where it last was.
+#[tokio::test]
+async fn file_systems_are_read_while_the_runtime_is_silent() {
+    let fixture = Fixture::new(full(), &settings());
+    let events = || fixture.journal.stats().appended;
+    let silent = |hangs: bool| {
+        let hanging = hangs.then(|| "ImageFsInfo".to_owned());
+        fixture.runtime.state().hangs = hanging.into_iter().collect();
+    };
+    silent(true);
+    for round in 0..3 {
+        let begun = Instant::now();
+        let fs = fixture.collector.file_systems().await.unwrap();
+        assert_eq!((fs.node.capacity, fs.image.capacity, fs.container.capacity), (CAPACITY, 0, 0));
+        assert_eq!(fs.image.device, fs.node.device);
+        // Only the first one waits for the answer.
+        assert!(
+            begun.elapsed() < Duration::from_secs(if round == 0 { 4 } else { 1 }),
+            "{:?}",
+            begun.elapsed()
+        );
+    }
+    assert_eq!(events(), 1, "reported once");
+
+    let fixture = Fixture::new(full(), &settings());
+    let known = fixture.collector.file_systems().await.unwrap();
+    assert_eq!((known.image.capacity, known.image.device, known.image.used), (CAPACITY, 2, Some(7)));
+    fixture.runtime.state().hangs = ["ImageFsInfo".to_owned()].into();
+    let silent = fixture.collector.file_systems().await.unwrap();
+    assert_eq!((silent.image.capacity, silent.image.device, silent.image.used), (CAPACITY, 2, None));
+    fixture.runtime.state().unavailable = true;
+    let other = fixture.collector.file_systems().await.unwrap();
+    assert_eq!(other, silent, "the earlier question is still open");
+
+    let fixture = Fixture::new(full(), &settings());
+    fixture.runtime.state().unavailable = true;
+    let fs = fixture.collector.file_systems().await.unwrap();
+    assert_eq!((fs.node.capacity, fs.image.capacity), (CAPACITY, 0), "a refusal is known at once");
 }
 
 #[tokio::test(start_paused = true)]

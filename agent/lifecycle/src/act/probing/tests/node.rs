@@ -19,6 +19,7 @@ use crate::fixture;
 use crate::orders::{Order, Report};
 use crate::record::store::Store;
 use crate::record::{ContainerRecord, Record};
+use crate::set_aside::SetAside;
 use crate::state::PodState;
 use crate::worker;
 use nodewarden_admission as admission;
@@ -39,6 +40,9 @@ use nodewarden_storage::journal::{Journal, Limits};
 
 /// Of a pod that was evicted once.
 pub const BACK_OFF: Duration = Duration::from_millis(300);
+
+/// How long the end of a pod waits for its volumes here.
+pub const VOLUME_PATIENCE: Duration = Duration::from_millis(700);
 
 /// Answers as scripted; a probe without a scripted answer never gets one.
 #[derive(Default)]
@@ -141,6 +145,7 @@ impl Node {
         let script = Arc::new(script);
         let settings = DeviceSettings { kubelet_dir: dir.path().to_owned(), ..DeviceSettings::default() };
         let (devices, serving) = Devices::start(&settings, Arc::new(|_| {})).await;
+        let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
         let env = Arc::new(Environment {
             client: runtime.serve(dir.path()),
             settings: NodeSettings { cgroups_per_qos: false, ..NodeSettings::default() },
@@ -155,13 +160,14 @@ impl Node {
             owner: "me".into(),
             store: Arc::new(Store::open(&records(dir.path().into())).unwrap().0),
             pods_dir: dir.path().join("pods"),
+            set_aside: SetAside::with_patience(&dir.path().join("pods"), &journal, VOLUME_PATIENCE),
             seccomp_root: dir.path().join("seccomp"),
             recursive_read_only: AtomicBool::new(false),
             admission: admission(),
             devices,
             guards: None,
             probes: Probes::start(&ProbeSettings::default(), script.clone()),
-            journal: Journal::open(&dir.path().join("journal"), Limits::default()).unwrap(),
+            journal,
             status: PodStatusCache::default(),
             places: watch::channel(Arc::default()).1,
             holds: nodewarden_gc::Holds::default(),

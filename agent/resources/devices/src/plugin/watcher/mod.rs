@@ -37,7 +37,11 @@ pub async fn watch(settings: DeviceSettings, registry: Arc<Registry>) {
     let mut tasks = JoinSet::new();
     let mut by_path: HashMap<PathBuf, AbortHandle> = HashMap::new();
     loop {
-        let found = tree.scan();
+        // None: a fault of the agent, which the log has. What was found before stays.
+        let Some(found) = tree.scan().await else {
+            tokio::time::sleep(BLIND).await;
+            continue;
+        };
         let changes = known.update(found);
         for path in changes.gone {
             debug!("plugin socket {} is gone", path.display());

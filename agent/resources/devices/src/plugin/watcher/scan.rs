@@ -5,10 +5,12 @@ use std::fs::{self, DirEntry, Metadata};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use nix::sys::inotify::AddWatchFlags;
 use nodewarden_machine::inotify::Watch;
+use nodewarden_tasks::blocking;
 use tracing::warn;
 
 use super::known::SocketIdentity;
@@ -19,7 +21,7 @@ const MOST: usize = 1024;
 /// The watched directory tree.
 pub struct Tree {
     root: PathBuf,
-    inotify: Option<Watch>,
+    inotify: Option<Arc<Watch>>,
     /// Whether the root could be watched at the last scan.
     watched: bool,
     /// Whether it was reported that there is more than is taken.
@@ -32,7 +34,7 @@ impl Tree {
         let inotify = Watch::new().inspect_err(|error| {
             warn!(%error, "cannot watch {} for changes: it is scanned every second", root.display());
         });
-        Self { root, inotify: inotify.ok(), watched: false, full: false }
+        Self { root, inotify: inotify.ok().map(Arc::new), watched: false, full: false }
     }
 
     /// Whether [`Self::changed`] notices changes.
@@ -42,9 +44,55 @@ impl Tree {
 
     /// Returns all sockets, and watches their directories from now on. Names that begin with a dot are left
     /// out (`handleCreateEvent`), and links are not followed. At most 1,024 sockets in as many directories.
-    pub fn scan(&mut self) -> BTreeMap<PathBuf, SocketIdentity> {
+    /// `None` if it panicked.
+    pub async fn scan(&mut self) -> Option<BTreeMap<PathBuf, SocketIdentity>> {
+        let scan = Scan { root: self.root.clone(), inotify: self.inotify.clone() };
+        let Scanned { watched, full, found } = blocking::DEVICES.run(move || scan.run()).await.ok()?;
+        self.watched = watched;
+        if full && !self.full {
+            warn!(
+                "{} has more sockets or directories than {MOST}: the others are left out",
+                self.root.display()
+            );
+        }
+        self.full = full;
+        Some(found)
+    }
+
+    /// Waits until something changes in a scanned directory; several changes wake once. Never returns without
+    /// inotify.
+    pub async fn changed(&self) {
+        match &self.inotify {
+            Some(watch) => {
+                if let Err(error) = watch.changed().await {
+                    warn!(%error, "cannot wait for changes in {}", self.root.display());
+                    std::future::pending::<()>().await;
+                }
+            }
+            None => std::future::pending().await,
+        }
+    }
+}
+
+/// One scan, on a thread for blocking work.
+struct Scan {
+    root: PathBuf,
+    inotify: Option<Arc<Watch>>,
+}
+
+/// What a scan found.
+struct Scanned {
+    /// The root is watched.
+    watched: bool,
+    /// There is more than is taken.
+    full: bool,
+    found: BTreeMap<PathBuf, SocketIdentity>,
+}
+
+impl Scan {
+    fn run(&self) -> Scanned {
         let mut found = BTreeMap::new();
-        self.watched = self.watch(&self.root);
+        let watched = self.watch(&self.root);
         let mut dirs = vec![self.root.clone()];
         let (mut looked, mut full) = (0, false);
         while let Some(dir) = dirs.pop() {
@@ -68,14 +116,7 @@ impl Tree {
                 }
             }
         }
-        if full && !self.full {
-            warn!(
-                "{} has more sockets or directories than {MOST}: the others are left out",
-                self.root.display()
-            );
-        }
-        self.full = full;
-        found
+        Scanned { watched, full, found }
     }
 
     /// Watches a directory; one that is watched already stays so, because the kernel recognizes it.
@@ -87,20 +128,6 @@ impl Tree {
             | AddWatchFlags::IN_MOVE_SELF
             | AddWatchFlags::IN_ONLYDIR;
         self.inotify.as_ref().is_some_and(|watch| watch.add(dir, flags).is_ok())
-    }
-
-    /// Waits until something changes in a scanned directory; several changes wake once. Never returns without
-    /// inotify.
-    pub async fn changed(&self) {
-        match &self.inotify {
-            Some(watch) => {
-                if let Err(error) = watch.changed().await {
-                    warn!(%error, "cannot wait for changes in {}", self.root.display());
-                    std::future::pending::<()>().await;
-                }
-            }
-            None => std::future::pending().await,
-        }
     }
 }
 
@@ -131,14 +158,14 @@ mod tests {
         for n in 0..2 * MOST {
             fs::create_dir(root.path().join(format!("d{n}"))).unwrap();
         }
-        assert!(tree.scan().len() <= 1 && tree.full);
+        assert!(tree.scan().await.unwrap().len() <= 1 && tree.full);
         (0..2 * MOST).for_each(|n| fs::remove_dir(root.path().join(format!("d{n}"))).unwrap());
-        assert!(tree.scan().len() == 1 && !tree.full);
+        assert!(tree.scan().await.unwrap().len() == 1 && !tree.full);
         for n in 0..MOST {
             // The kernel keeps the file when the listener is dropped.
             drop(UnixListener::bind(root.path().join(format!("{n}.sock"))).unwrap());
         }
-        assert_eq!(tree.scan().len(), MOST);
+        assert_eq!(tree.scan().await.unwrap().len(), MOST);
         assert!(tree.full);
     }
 }

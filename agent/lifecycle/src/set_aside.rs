@@ -1,0 +1,223 @@
+//! Directories of pods that have ended although their volumes could not be removed: a file is immutable, the
+//! disk has an error, a removal does not return. They are moved away, so that the end of the pod and the next
+//! pod of its name wait no longer, and removing them is tried again in the background for as long as it
+//! takes, by later agents too.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use jiff::Timestamp;
+use nodewarden_metrics::Own;
+use nodewarden_model::Detail;
+use nodewarden_model::backoff::Backoff;
+use nodewarden_pods::volume;
+use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::blocking::{self, Places};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+use tracing::info;
+
+/// Name of the directory, beside that of the pods.
+const NAME: &str = "orphaned";
+/// How long the end of a pod waits for its volumes.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How long one try in the background may take before the next directory has its turn.
+const TRY: Duration = Duration::from_secs(60);
+/// The wait between two tries.
+const AGAIN: Backoff = Backoff::doubling(Duration::from_secs(10), Duration::from_secs(600));
+/// How often it is checked whether a try is due.
+const LOOK: Duration = Duration::from_secs(5);
+
+/// Removals under way: one that does not return occupies one thread.
+static CLEANING: LazyLock<Places> = LazyLock::new(|| Places::new(&blocking::VOLUME_CLEANING, 1));
+
+/// Directories that were set aside. Clones share them.
+#[derive(Debug, Clone)]
+pub struct SetAside(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    pods_dir: PathBuf,
+    dir: PathBuf,
+    patience: Duration,
+    journal: Journal,
+    entries: Mutex<BTreeMap<PathBuf, Entry>>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    problem: String,
+    tries: u32,
+    next: Instant,
+}
+
+impl Entry {
+    fn new(problem: String) -> Self {
+        Self { problem, tries: 0, next: Instant::now() + AGAIN.nth(0) }
+    }
+}
+
+impl SetAside {
+    /// With what an earlier agent has set aside. Blocks.
+    pub fn open(pods_dir: &Path, journal: &Journal) -> Self {
+        Self::with_patience(pods_dir, journal, PATIENCE)
+    }
+
+    pub(crate) fn with_patience(pods_dir: &Path, journal: &Journal, patience: Duration) -> Self {
+        let dir = pods_dir.with_file_name(NAME);
+        let found = fs::read_dir(&dir).into_iter().flatten().flatten().map(|entry| entry.path());
+        let entry = |path| (path, Entry::new("an earlier agent could not remove it".to_owned()));
+        let entries = Mutex::new(found.map(entry).collect());
+        let (pods_dir, journal) = (pods_dir.to_owned(), journal.clone());
+        let this = Self(Arc::new(Inner { pods_dir, dir, patience, journal, entries }));
+        this.count();
+        this
+    }
+
+    /// How long the end of a pod waits for its volumes.
+    pub fn patience(&self) -> Duration {
+        self.0.patience
+    }
+
+    /// Removes the directory of a pod.
+    ///
+    /// # Errors
+    /// It cannot be removed, or not within `limit`; it may still be removed later.
+    pub async fn clean(&self, path: PathBuf, limit: Duration) -> Result<(), String> {
+        let place = BTreeSet::from([path.display().to_string()]);
+        match CLEANING.run(place, limit, move || volume::clean(&path)).await {
+            Ok(Some(Ok(()))) => Ok(()),
+            Ok(Some(Err(error))) => Err(error.to_string()),
+            Ok(None) => Err("a fault in the agent".to_owned()),
+            Err(error) => Err(format!("{} is not removed within {} s", error.place, limit.as_secs())),
+        }
+    }
+
+    /// Sets the directory of a pod aside, which could not be removed because of `problem`. Returns where it
+    /// is now: still at its place if it cannot be moved either.
+    pub async fn put(&self, uid: &str, problem: String) -> PathBuf {
+        let (this, uid) = (self.clone(), uid.to_owned());
+        let put = move || {
+            let from = this.0.pods_dir.join(&uid);
+            let mut entries = this.0.entries.lock();
+            let to = this.move_away(&uid, &from).unwrap_or(from);
+            entries.insert(to.clone(), Entry::new(problem));
+            drop(entries);
+            this.count();
+            to
+        };
+        let whole = self.0.pods_dir.clone();
+        blocking::POD_FILES.run(put).await.unwrap_or(whole)
+    }
+
+    fn move_away(&self, uid: &str, from: &Path) -> io::Result<PathBuf> {
+        let to = self.0.dir.join(format!("{uid}.{}", Timestamp::now().as_millisecond()));
+        fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.0.dir)?;
+        fs::rename(from, &to).map(|()| to)
+    }
+
+    /// A pod of this uid starts: a directory that could not be moved is its own. Blocks.
+    pub fn reuse(&self, uid: &str) {
+        let used = self.0.entries.lock().remove(&self.0.pods_dir.join(uid)).is_some();
+        if used {
+            self.count();
+        }
+    }
+
+    /// Whether the directory of this pod could be neither removed nor moved.
+    pub fn holds(&self, uid: &str) -> bool {
+        self.0.entries.lock().contains_key(&self.0.pods_dir.join(uid))
+    }
+
+    /// Whether a directory of this pod is set aside.
+    pub fn has(&self, uid: &str) -> bool {
+        let moved = format!("{uid}.");
+        let is_own = |path: &PathBuf| {
+            path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(&moved))
+        };
+        self.holds(uid) || self.0.entries.lock().keys().any(is_own)
+    }
+
+    /// The directories and why they cannot be removed.
+    pub fn shown(&self) -> Vec<(PathBuf, String)> {
+        let entries = self.0.entries.lock();
+        entries.iter().map(|(path, entry)| (path.clone(), entry.problem.clone())).collect()
+    }
+
+    /// Tries again until the task is aborted.
+    pub async fn run(self) {
+        loop {
+            tokio::time::sleep(LOOK).await;
+            self.try_due(Instant::now()).await;
+        }
+    }
+
+    /// Tries those that are due.
+    async fn try_due(&self, now: Instant) {
+        let due: Vec<PathBuf> = {
+            let entries = self.0.entries.lock();
+            entries.iter().filter(|(_, entry)| entry.next <= now).map(|(path, _)| path.clone()).collect()
+        };
+        for path in due {
+            match path.strip_prefix(&self.0.pods_dir).map(|uid| uid.display().to_string()) {
+                Ok(uid) => self.move_again(uid, path).await,
+                Err(_) => self.clean_again(path).await,
+            }
+        }
+        self.count();
+    }
+
+    /// Moves a directory that could not be moved before, unless a pod uses it by now.
+    async fn move_again(&self, uid: String, path: PathBuf) {
+        let this = self.clone();
+        let moved = move || {
+            // Under the lock, so that no pod begins to use it meanwhile.
+            let mut entries = this.0.entries.lock();
+            let Some(mut entry) = entries.remove(&path) else { return };
+            match this.move_away(&uid, &path) {
+                Ok(to) => drop(entries.insert(to, Entry { next: Instant::now(), ..entry })),
+                // What is gone is no longer set aside.
+                Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
+                Err(_) => {
+                    entry.tries += 1;
+                    entry.next = Instant::now() + AGAIN.nth(entry.tries);
+                    entries.insert(path, entry);
+                }
+            }
+        };
+        // After a panic, which the log has, the directory is found by the next agent.
+        let _ = blocking::POD_FILES.run(moved).await;
+    }
+
+    async fn clean_again(&self, path: PathBuf) {
+        match self.clean(path.clone(), TRY).await {
+            Ok(()) => {
+                self.0.entries.lock().remove(&path);
+                let message = format!("{} is removed", path.display());
+                info!("{message}");
+                let detail = Detail::Agent { reason: "VolumesRemoved".into(), message };
+                self.0.journal.append(Timestamp::now(), "", None, detail);
+            }
+            Err(problem) => {
+                if let Some(entry) = self.0.entries.lock().get_mut(&path) {
+                    entry.tries += 1;
+                    entry.next = Instant::now() + AGAIN.nth(entry.tries);
+                    entry.problem = problem;
+                }
+            }
+        }
+    }
+
+    fn count(&self) {
+        let number = self.0.entries.lock().len();
+        ::metrics::gauge!(Own::VolumesSetAside.name()).set(number as f64);
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

@@ -1,0 +1,107 @@
+use std::fs::File;
+use std::os::fd::AsRawFd;
+
+use nodewarden_storage::journal::Limits;
+
+use super::*;
+
+/// FS_IMMUTABLE_FL of linux/fs.h.
+const IMMUTABLE: libc::c_int = 0x10;
+
+/// A file that cannot be removed, until this is dropped.
+pub(crate) struct Immutable(PathBuf);
+
+impl Immutable {
+    /// Makes the file and those above it; `None` where the file system has no such flag.
+    pub(crate) fn make(path: &Path) -> Option<Self> {
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, "x").unwrap();
+        let this = Self(path.to_owned());
+        if set_flags(path, IMMUTABLE) {
+            return Some(this);
+        }
+        nodewarden_testing::skip("the file system has no immutable files");
+        None
+    }
+}
+
+impl Drop for Immutable {
+    fn drop(&mut self) {
+        // Where it is now.
+        for path in [self.0.clone()].into_iter().chain(found(&self.0)) {
+            if path.exists() {
+                set_flags(&path, 0);
+            }
+        }
+    }
+}
+
+/// The file below `orphaned`, of a path `<state>/pods/<uid>/<rest>`.
+fn found(path: &Path) -> Vec<PathBuf> {
+    let pods = path.ancestors().find(|above| above.ends_with("pods")).unwrap();
+    let rest: PathBuf = path.strip_prefix(pods).unwrap().components().skip(1).collect();
+    let moved = fs::read_dir(pods.with_file_name(NAME)).into_iter().flatten().flatten();
+    moved.map(|entry| entry.path().join(&rest)).collect()
+}
+
+fn set_flags(path: &Path, flags: libc::c_int) -> bool {
+    let file = File::open(path).unwrap();
+    // SAFETY: the ioctl reads one int from a valid pointer.
+    unsafe { libc::ioctl(file.as_raw_fd(), libc::FS_IOC_SETFLAGS, &raw const flags) == 0 }
+}
+
+fn open(dir: &Path) -> SetAside {
+    let journal = Journal::open(&dir.join("journal"), Limits::default()).unwrap();
+    SetAside::with_patience(&dir.join("pods"), &journal, Duration::from_millis(100))
+}
+
+fn later() -> Instant {
+    Instant::now() + Duration::from_secs(7200)
+}
+
+#[tokio::test]
+async fn what_cannot_be_removed_is_moved_and_removed_when_it_can_be() {
+    let dir = tempfile::tempdir().unwrap();
+    let pod_dir = dir.path().join("pods/u");
+    let Some(immutable) = Immutable::make(&pod_dir.join("volumes/a/file")) else { return };
+    let set_aside = open(dir.path());
+    let problem = set_aside.clean(pod_dir.clone(), TRY).await.unwrap_err();
+    assert!(problem.contains("Operation not permitted"), "{problem}");
+    let path = set_aside.put("u", problem.clone()).await;
+    assert!(path.starts_with(dir.path().join(NAME)) && path.is_dir() && !pod_dir.exists(), "{path:?}");
+    assert_eq!(set_aside.shown(), [(path.clone(), problem.clone())]);
+    assert!(!set_aside.holds("u"), "a pod of that uid has a directory of its own");
+    set_aside.try_due(Instant::now()).await;
+    set_aside.try_due(later()).await;
+    assert_eq!(set_aside.shown().len(), 1);
+
+    drop(set_aside);
+    let next = open(dir.path());
+    assert_eq!(next.shown()[0].0, path, "the next agent knows it");
+    drop(immutable);
+    next.try_due(later()).await;
+    assert!(next.shown().is_empty() && !path.exists(), "{:?}", next.shown());
+}
+
+#[tokio::test]
+async fn what_cannot_be_moved_is_left_to_the_next_pod_of_the_uid() {
+    let dir = tempfile::tempdir().unwrap();
+    let pod_dir = dir.path().join("pods/u");
+    fs::create_dir_all(&pod_dir).unwrap();
+    // Nothing can be moved there.
+    fs::write(dir.path().join(NAME), "").unwrap();
+    let set_aside = open(dir.path());
+    assert_eq!(set_aside.put("u", "stays".into()).await, pod_dir);
+    assert!(set_aside.holds("u") && !set_aside.holds("v"));
+    set_aside.try_due(later()).await;
+    assert!(set_aside.holds("u") && pod_dir.is_dir());
+    set_aside.reuse("u");
+    assert!(set_aside.shown().is_empty());
+    fs::remove_file(dir.path().join(NAME)).unwrap();
+    set_aside.try_due(later()).await;
+    assert!(pod_dir.is_dir(), "a pod uses it");
+
+    set_aside.put("u", "stays".into()).await;
+    set_aside.try_due(later()).await;
+    assert!(set_aside.shown().is_empty() && !pod_dir.exists(), "{:?}", set_aside.shown());
+}

@@ -1,0 +1,5 @@
+//! Threads and tasks of the agent: blocking work, bounded by purpose ([`blocking`]), and the long-lived
+//! parts, whose end or standstill is noticed ([`parts`]).
+
+pub mod blocking;
+pub mod parts;
