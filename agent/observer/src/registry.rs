@@ -48,6 +48,8 @@ pub struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retired {
     pub space: usize,
+    /// The kernel's id of the cgroup.
+    pub id: u64,
     pub slot: u32,
     pub removed: Timestamp,
 }
@@ -187,16 +189,21 @@ impl Registry {
         true
     }
 
-    /// Schedules the slot of a cgroup to be freed that was created and removed while records were lost.
-    pub(crate) fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
-        self.retired.push(Retired { space, slot, removed });
+    /// Has a slot given back whose cgroup was created and removed while records were lost.
+    pub(crate) fn retire_unknown(&mut self, space: usize, id: u64, slot: u32, removed: Timestamp) {
+        self.retired.push(Retired { space, id, slot, removed });
+    }
+
+    /// Takes back what could not be given back yet.
+    pub(crate) fn retire_again(&mut self, retired: Retired) {
+        self.retired.push(retired);
     }
 
     fn retire(&mut self, space: usize, place: Option<Place>) {
-        if let Some(Place { slot, removed: Some(removed), released: false, .. }) = place
+        if let Some(Place { id, slot, removed: Some(removed), released: false }) = place
             && slot != 0
         {
-            self.retired.push(Retired { space, slot, removed });
+            self.retired.push(Retired { space, id, slot, removed });
         }
     }
 

@@ -163,12 +163,15 @@ impl Sampler {
                 else {
                     continue;
                 };
-                registry.lock().released(&group.path, group.generation, space);
-                kernel.give_back(space, place.slot);
+                if kernel.give_back(space, place.id, place.slot) {
+                    registry.lock().released(&group.path, group.generation, space);
+                }
             }
         }
         for retired in retired {
-            kernel.give_back(retired.space, retired.slot);
+            if !kernel.give_back(retired.space, retired.id, retired.slot) {
+                registry.lock().retire_again(retired);
+            }
         }
     }
 
@@ -194,10 +197,17 @@ impl KernelSide {
         Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
     }
 
-    /// Zeroes a slot in every array of its space and puts it back into the queue.
-    fn give_back(&mut self, space: usize, slot: u32) {
+    /// Zeroes the slot of the removed cgroup `id` in every array of its space and puts it back into the queue.
+    /// Returns false if that has to wait: a task that ran in the cgroup is still on a CPU, and its turn will be
+    /// counted in the slot.
+    fn give_back(&mut self, space: usize, id: u64, slot: u32) -> bool {
         if slot == UNTRACKED {
-            return;
+            return true;
+        }
+        // First, so that no program finds the slot by this cgroup any more.
+        self.pool.forget(space, id);
+        if self.spaces.of(Space::Cpu) == Some(space) && self.cells.is_running(slot) {
+            return false;
         }
         for used in [Space::Memory, Space::Cpu, Space::Io, Space::Unified] {
             if self.spaces.of(used) == Some(space) {
@@ -207,5 +217,6 @@ impl KernelSide {
         if let Err(error) = self.pool.give_back(space, slot) {
             warn!(%error, slot, "a counter slot is lost until the agent's next start");
         }
+        true
     }
 }

@@ -92,7 +92,7 @@ pub fn reconcile(
             continue;
         }
         if suspects.contains(&(space, id)) {
-            registry.retire_unknown(space, slot, now);
+            registry.retire_unknown(space, id, slot, now);
             if let Some(pool) = pool.as_deref_mut() {
                 pool.forget(space, id);
             }

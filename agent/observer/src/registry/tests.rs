@@ -90,7 +90,7 @@ fn a_name_used_again_is_a_new_cgroup_and_its_old_slot_is_retired() {
     assert!(r.apply(&created(0, 3, 1, "a"), at(3)).is_some());
     let group = r.groups().find(|g| &*g.path == "/a").unwrap();
     assert!(group.generation > first && group.removed.is_none());
-    assert_eq!(r.take_retired(at(3)), [Retired { space: 0, slot: 2, removed: at(2) }]);
+    assert_eq!(r.take_retired(at(3)), [Retired { space: 0, id: 2, slot: 2, removed: at(2) }]);
     assert!(r.take_retired(at(9)).is_empty());
 }
 
