@@ -15,6 +15,7 @@ mod full_ring;
 pub(crate) mod gc;
 pub(crate) mod hierarchy;
 mod journal;
+mod late;
 mod limits;
 mod network;
 mod offsets;
@@ -98,6 +99,7 @@ pub fn tests() -> Vec<Test> {
         reclaim::TESTS,
         capacity::TESTS,
         full_ring::TESTS,
+        late::TESTS,
         journal::TESTS,
         &pods::tests(),
         &probes::tests(),
