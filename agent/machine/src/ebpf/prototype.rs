@@ -123,7 +123,8 @@ mod tests {
     #[test]
     fn the_reason_names_what_is_there_and_what_is_needed() {
         let program = Program::at("issue", "block_rq_issue").reading(&[Argument::Pointer("request")]);
-        let reason = fitting(&Btf::parse(&with(&["request_queue", "request"])).unwrap(), &program).unwrap_err();
+        let reason =
+            fitting(&Btf::parse(&with(&["request_queue", "request"])).unwrap(), &program).unwrap_err();
         let expected =
             "block_rq_issue has 2 arguments (request_queue, request) here; this program needs (request)";
         assert_eq!(reason, expected);
@@ -136,7 +137,9 @@ mod tests {
 
     #[test]
     fn the_first_form_that_fits_is_attached() {
-        let name = |arguments: &[&str]| fitting(&Btf::parse(&with(arguments)).unwrap(), &EITHER).map(|program| program.name);
+        let name = |arguments: &[&str]| {
+            fitting(&Btf::parse(&with(arguments)).unwrap(), &EITHER).map(|program| program.name)
+        };
         assert_eq!(name(&["request"]), Ok("either"));
         assert_eq!(name(&["request_queue", "request"]), Ok("older"));
         assert!(name(&["request_queue", "INT"]).is_err());
