@@ -30,6 +30,7 @@ mod programs;
 mod prometheus;
 mod reclaim;
 mod refused;
+mod shipped_unit;
 mod shutdown;
 pub(crate) mod support;
 mod systemd_driver;
@@ -113,6 +114,7 @@ pub fn tests() -> Vec<Test> {
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
+        shipped_unit::TESTS,
         shutdown::TESTS,
         &hierarchy::tests(),
     ]
