@@ -4,21 +4,20 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use jiff::{SignedDuration, Timestamp};
 use nodewarden_ebpf_abi::{Space, UNTRACKED};
 use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
 use super::files::Files;
-use super::registry::{Group, Registry};
+use super::registry::{Group, Place, Registry};
 use nodewarden_machine::cgroup::Asked;
 use nodewarden_machine::ebpf::{Cells, MonotonicClock, SlotPool, Spaces};
 use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
-const GRACE: SignedDuration = SignedDuration::from_millis(1500);
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// The last reading of a cgroup.
 #[derive(Default)]
@@ -76,7 +75,7 @@ impl Sampler {
                     path: group.path.clone(),
                     identity: name(&group.identity),
                     created: group.created.into(),
-                    removed: group.removed.map(SystemTime::from),
+                    removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
                     usage: remembered.map(|r| r.usage.clone()).unwrap_or_default(),
                     kernel: remembered.map(|r| r.counters.clone()).unwrap_or_default(),
                 }
@@ -138,16 +137,15 @@ impl Sampler {
         }
     }
 
-    /// Reads the slots of removed cgroups for the last time and frees them.
-    pub fn release(&mut self, registry: &Mutex<Registry>, now: Timestamp) {
-        let Some(before) = now.checked_sub(GRACE).ok() else { return };
+    /// Reads the slots of removed cgroups for the last time and gives them back. `now_ns` is CLOCK_MONOTONIC.
+    pub fn release(&mut self, registry: &Mutex<Registry>, now_ns: u64) {
+        let before = now_ns.saturating_sub(GRACE.as_nanos() as u64);
+        let is_ripe = |p: &Place| !p.released && p.removed.is_some_and(|t| t.monotonic_ns < before);
         let (ripe, retired) = {
             let mut registry = registry.lock();
             let ripe: Vec<Group> = registry
                 .groups()
-                .filter(|g| {
-                    g.places.iter().flatten().any(|p| !p.released && p.removed.is_some_and(|t| t < before))
-                })
+                .filter(|g| g.places.iter().flatten().any(is_ripe))
                 .cloned()
                 .collect();
             (ripe, registry.take_retired(before))
@@ -159,10 +157,7 @@ impl Sampler {
         let Some(kernel) = &mut self.kernel else { return };
         for group in &ripe {
             for (space, place) in group.places.iter().enumerate() {
-                let Some(place) = place.filter(|p| !p.released && p.removed.is_some_and(|t| t < before))
-                else {
-                    continue;
-                };
+                let Some(place) = place.filter(is_ripe) else { continue };
                 if kernel.give_back(space, place.id, place.slot) {
                     registry.lock().released(&group.path, group.generation, space);
                 }

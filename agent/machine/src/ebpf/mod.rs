@@ -21,7 +21,7 @@ mod spaces;
 mod symbols;
 
 pub use cells::{Cells, RawCpu};
-pub use clock::MonotonicClock;
+pub use clock::{Moment, MonotonicClock};
 pub use cost::{map_bytes, map_bytes_formula};
 pub use devices::DeviceTables;
 pub use error::KernelError;
