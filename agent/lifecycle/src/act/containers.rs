@@ -92,7 +92,8 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         image_ref: &present.reference,
         injection: &injection,
     };
-    let config = spec::container_config(&pod, name, &beginning, &env.host())?;
+    let now = env.node_now().await;
+    let config = spec::container_config(&pod, name, &beginning, &env.host(&now))?;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;

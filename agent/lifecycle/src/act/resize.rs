@@ -136,7 +136,8 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     level_is(state, version).await?;
     let pod = state.pod();
     let Some(own) = pod.container(name) else { return Ok(()) };
-    let resources = spec::container_resources(&pod, own, &state.env.host());
+    let now = state.env.node_now().await;
+    let resources = spec::container_resources(&pod, own, &state.env.host(&now));
     match state.env.client.update_resources(id, resources).await {
         Ok(()) => {
             state.update(|inner| {

@@ -64,8 +64,9 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
     devices::guard(state)?;
-    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host())?;
-    for (reason, message) in spec::warnings(&pod, &env.host()) {
+    let now = env.node_now().await;
+    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host(&now))?;
+    for (reason, message) in spec::warnings(&pod, &env.host(&now)) {
         env.record_event(&pod, None, &reason, message);
     }
     counters::container_started(ContainerType::Sandbox);
@@ -92,13 +93,14 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
 /// The pod's cgroup is gone, or the manifest cannot be translated for the runtime.
 pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
     let parent = cgroup_parent(state).await?;
-    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host())?)
+    let now = state.env.node_now().await;
+    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host(&now))?)
 }
 
 /// The pod's directories and volumes.
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
-    let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.host().node));
+    let made = tokio::task::spawn_blocking(move || volume::prepare(&pod, &env.paths(&pod), env.node()));
     // A panic in there is a bug of the agent; the pod is tried again.
     Ok(made.await.unwrap_or(Ok(()))?)
 }

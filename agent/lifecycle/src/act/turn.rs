@@ -44,7 +44,7 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     if let Err(error) = looked {
         return runtime_failed(state, &error);
     }
-    let now = Timestamp::now();
+    let now = state.now();
     let (pod, decided) = {
         let inner = state.read();
         let published = inner.published();
