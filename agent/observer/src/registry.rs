@@ -24,7 +24,7 @@ pub struct Place {
     pub slot: u32,
     /// When the directory was removed.
     pub removed: Option<Moment>,
-    /// Its slot was read for the last time and given back.
+    /// Whether its slot was read for the last time and freed.
     pub released: bool,
 }
 
@@ -104,8 +104,8 @@ impl Registry {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Takes the slots to give back whose cgroup was removed before `before` (CLOCK_MONOTONIC, ns) and that no group holds any
-    /// more.
+    /// Removes and returns the slots to free: their cgroup was removed before `before` (CLOCK_MONOTONIC, ns), and
+    /// no group uses them any more.
     pub(crate) fn take_retired(&mut self, before: u64) -> Vec<Retired> {
         let (ripe, rest) = self.retired.iter().partition(|r| r.removed.monotonic_ns < before);
         self.retired = rest;
@@ -190,7 +190,7 @@ impl Registry {
         true
     }
 
-    /// Has a slot given back whose cgroup was created and removed while records were lost.
+    /// Schedules the slot of a cgroup to be freed that was created and removed while records were lost.
     pub(crate) fn retire_unknown(&mut self, space: usize, id: u64, slot: u32, removed: Moment) {
         self.retired.push(Retired { space, id, slot, removed });
     }

@@ -137,17 +137,14 @@ impl Sampler {
         }
     }
 
-    /// Reads the slots of removed cgroups for the last time and gives them back. `now_ns` is CLOCK_MONOTONIC.
+    /// Reads the slots of removed cgroups for the last time and frees them. `now_ns` is CLOCK_MONOTONIC.
     pub fn release(&mut self, registry: &Mutex<Registry>, now_ns: u64) {
         let before = now_ns.saturating_sub(GRACE.as_nanos() as u64);
         let is_ripe = |p: &Place| !p.released && p.removed.is_some_and(|t| t.monotonic_ns < before);
         let (ripe, retired) = {
             let mut registry = registry.lock();
-            let ripe: Vec<Group> = registry
-                .groups()
-                .filter(|g| g.places.iter().flatten().any(is_ripe))
-                .cloned()
-                .collect();
+            let ripe: Vec<Group> =
+                registry.groups().filter(|g| g.places.iter().flatten().any(is_ripe)).cloned().collect();
             (ripe, registry.take_retired(before))
         };
         if !ripe.is_empty() {

@@ -49,7 +49,8 @@ impl Observation {
         let registry = Arc::new(Mutex::new(Registry::default()));
         let hierarchies = tree::hierarchies(&layout, &spaces);
         let pool = loaded.as_mut().map(|loaded| &mut loaded.pool);
-        let walked = tree::reconcile(&hierarchies, &registry, pool, MonotonicClock::now(), false, &HashSet::new());
+        let walked =
+            tree::reconcile(&hierarchies, &registry, pool, MonotonicClock::now(), false, &HashSet::new());
         if let Some(loaded) = &mut loaded {
             loaded.kernel.attach();
         }

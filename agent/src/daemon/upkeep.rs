@@ -6,7 +6,6 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-
 use super::error::DaemonError;
 use super::observer::Observer;
 use super::{footprint, page_map};

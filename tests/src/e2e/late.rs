@@ -7,10 +7,10 @@ use std::time::Duration;
 use nodewarden_ebpf_abi::Space;
 
 use super::support::{count, eventually, known, settled};
+use crate::ensure_eq;
 use crate::fixture::{Agent, AgentOptions, FrozenDisk, Group, SlotMaps, TestRoot, Worker};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::worker::report::{Moved, Port};
-use crate::{ensure, ensure_eq};
 
 pub const TESTS: &[Test] = &[
     Test::new("late_packets_count_for_no_other_cgroup", packets).needs(&[
@@ -129,6 +129,5 @@ fn next_owner(
             return Ok((made, group));
         }
     }
-    ensure!(false, "slot {slot} is not given away again");
-    unreachable!("the line above returns")
+    Err(Failure::Unexpected(format!("slot {slot} is not given away again")))
 }

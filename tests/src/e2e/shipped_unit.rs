@@ -50,9 +50,7 @@ impl Installed {
         let installed = Self { files, config, problems: context.problems() };
         fs::create_dir_all(&installed.files).map_err(Failure::file(&installed.files))?;
         let drop_in = installed.files.join("paths.conf");
-        for (path, text) in
-            [(&unit, UNIT), (&drop_in, paths.as_str()), (&installed.config, text.as_str())]
-        {
+        for (path, text) in [(&unit, UNIT), (&drop_in, paths.as_str()), (&installed.config, text.as_str())] {
             fs::write(path, text).map_err(Failure::file(path))?;
         }
         run(&["daemon-reload"])?;

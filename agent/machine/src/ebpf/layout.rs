@@ -74,7 +74,7 @@ impl Layout {
         self.programs.insert(name, Ok(*program.forms().last().expect("itself")));
     }
 
-    /// Takes a value that is needed from the kernel's types, unless it is known already.
+    /// Reads a needed value from the kernel's types, unless it is known already.
     ///
     /// # Errors
     /// Description of what this kernel lacks.

@@ -142,7 +142,7 @@ impl fmt::Display for Argument {
     }
 }
 
-/// One program of the object.
+/// One program of the eBPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
     /// Its name in the object.
