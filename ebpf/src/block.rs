@@ -7,7 +7,7 @@ use aya_ebpf::{
     maps::{Array, LruHashMap},
     programs::BtfTracePointContext,
 };
-use nodewarden_ebpf_abi::{BlockCell, LATENCY_BUCKETS, UNTRACKED};
+use nodewarden_ebpf_abi::{BlockCell, LATENCY_BUCKETS};
 
 use crate::{
     count::{add, bucket},
@@ -20,8 +20,8 @@ use crate::{
 /// Block latencies, indexed by slot.
 #[map]
 static BLOCK_CELLS: Array<BlockCell> = Array::with_max_entries(1, MMAPABLE);
-/// Block requests in progress: address of the request → when it was issued (CLOCK_MONOTONIC, ns); slot × 2 +
-/// direction.
+/// Block requests in progress: address of the request → when it was issued (CLOCK_MONOTONIC, ns); kernel id of
+/// the cgroup × 2 + direction. Not the slot: when a request completes, that may be another cgroup's.
 #[map]
 static REQUESTS: LruHashMap<u64, [u64; 2]> = LruHashMap::with_max_entries(8192, 0);
 
@@ -40,29 +40,39 @@ const OP_MASK: u32 = 0xff;
 const OP_READ: u32 = 0;
 const OP_WRITE: u32 = 1;
 
-/// Slot of the cgroup that a request is for, in the io controller's hierarchy:
+/// Kernel id of the cgroup that a request is for, in the io controller's hierarchy:
 /// request->bio->bi_blkg->blkcg->css. `None` if the kernel has not set one of these pointers.
 #[inline(always)]
-fn slot(request: Ptr) -> Option<u32> {
+fn cgroup_id(request: Ptr) -> Option<u64> {
     let bio: Ptr = probe(request, get(&OFF_RQ_BIO))?;
     let blkg: Ptr = probe(bio, get(&OFF_BIO_BLKG))?;
     let blkcg: Ptr = probe(blkg, get(&OFF_BLKG_BLKCG))?;
-    let id = css_cgroup_id(blkcg.wrapping_add(get(&OFF_BLKCG_CSS) as usize))?;
-    Some(slot_of(get(&SPACE_IO), id))
+    css_cgroup_id(blkcg.wrapping_add(get(&OFF_BLKCG_CSS) as usize))
 }
 
 #[btf_tracepoint(function = "block_rq_issue")]
 pub fn block_rq_issue(ctx: BtfTracePointContext) -> i32 {
-    let request: Ptr = ctx.arg(0);
-    let key: u64 = ctx.arg(0);
+    issued(ctx.arg(0), ctx.arg(0))
+}
+
+/// The same before Linux 5.11, where the request's queue is the first argument.
+#[btf_tracepoint(function = "block_rq_issue")]
+pub fn block_rq_issue_of_queue(ctx: BtfTracePointContext) -> i32 {
+    issued(ctx.arg(1), ctx.arg(1))
+}
+
+/// Notes that a request goes to its device. `key` is its address.
+#[inline(always)]
+fn issued(request: Ptr, key: u64) -> i32 {
     let op = probe(request, get(&OFF_RQ_CMD_FLAGS)).unwrap_or(u32::MAX) & OP_MASK;
     if op != OP_READ && op != OP_WRITE {
         return 0;
     }
-    let slot = slot(request).unwrap_or(UNTRACKED);
+    // No cgroup has the id 0: such a request counts as untracked.
+    let id = cgroup_id(request).unwrap_or(0);
     // SAFETY: no arguments.
     let now = unsafe { bpf_ktime_get_ns() };
-    let _ = REQUESTS.insert(&key, &[now, u64::from(slot) << 1 | u64::from(op)], 0);
+    let _ = REQUESTS.insert(&key, &[now, id << 1 | u64::from(op)], 0);
     0
 }
 
@@ -78,7 +88,7 @@ pub fn block_rq_complete(ctx: BtfTracePointContext) -> i32 {
     // SAFETY: the value is copied at once.
     let Some([issued, what]) = (unsafe { REQUESTS.get(&key).copied() }) else { return 0 };
     let _ = REQUESTS.remove(&key);
-    let Some(cell) = BLOCK_CELLS.get_ptr_mut((what >> 1) as u32) else { return 0 };
+    let Some(cell) = BLOCK_CELLS.get_ptr_mut(slot_of(get(&SPACE_IO), what >> 1)) else { return 0 };
     // SAFETY: a map value; the indexes are bounded.
     unsafe {
         let latency = bpf_ktime_get_ns().saturating_sub(issued);

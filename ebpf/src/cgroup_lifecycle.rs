@@ -16,7 +16,7 @@ use crate::{
     maps::{SLOT_CACHE, SLOTS, UNTRACKED_GROUPS},
     read::{Ptr, field, probe},
     ring::{command, emit, header},
-    slots::{cgroup_id, forget, free_slots, slot_of, space_of},
+    slots::{cgroup_id, forget, free_slots, space_of},
 };
 
 globals! {
@@ -101,12 +101,15 @@ pub fn cgroup_rmdir(ctx: BtfTracePointContext) -> i32 {
     let cgroup: Ptr = ctx.arg(0);
     let Some((space, id)) = place(cgroup) else { return 0 };
     let key = slot_key(space, id);
-    let slot = slot_of(space, id);
-    forget(key);
+    // SAFETY: the value is copied at once; entries are replaced whole.
+    let slot = unsafe { SLOTS.get(&key) }.copied().unwrap_or(UNTRACKED);
     // If the ring is full the entry stays in the table, until the agent walks the tree, finds it and frees
     // the slot. The kernel never uses an id again, so nothing else is counted in that slot until then.
     if send(Kind::Removed, space, id, slot, 0, None) {
         let _ = SLOTS.remove(&key);
+        // After the table, from which other CPUs fill the cache. One that has read the table just before may
+        // still do so: the agent looks again when it gives the slot back.
+        forget(key);
     }
     0
 }

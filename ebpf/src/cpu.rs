@@ -45,16 +45,30 @@ globals! {
     /// task_struct
     OFF_TASK_RUN_DELAY: u32 = 0;
     OFF_TASK_LAST_ARRIVAL: u32 = 0;
+    OFF_TASK_STATE: u32 = 0;
 }
 
 #[btf_tracepoint(function = "sched_switch")]
 pub fn sched_switch(ctx: BtfTracePointContext) -> i32 {
-    let preempted: u64 = ctx.arg(0);
-    let prev: Ptr = ctx.arg(1);
-    let next: Ptr = ctx.arg(2);
     let prev_state: u64 = ctx.arg(3);
+    switch(ctx.arg(0), ctx.arg(1), ctx.arg(2), prev_state as u32)
+}
+
+/// The same before Linux 5.18, where the tracepoint does not have the state that `prev` had. Read from the
+/// task, it is 0 too for one that did not go to sleep because of a signal.
+#[btf_tracepoint(function = "sched_switch")]
+pub fn sched_switch_without_state(ctx: BtfTracePointContext) -> i32 {
+    let prev: Ptr = ctx.arg(1);
+    // SAFETY: the tracepoint's typed argument.
+    let prev_state: u32 = unsafe { field(prev, &OFF_TASK_STATE) };
+    switch(ctx.arg(0), prev, ctx.arg(2), prev_state)
+}
+
+/// Counts a switch. `prev` and `next` are the tracepoint's typed arguments.
+#[inline(always)]
+fn switch(preempted: u64, prev: Ptr, next: Ptr, prev_state: u32) -> i32 {
     // As the kernel counts nvcsw and nivcsw (__schedule()).
-    let voluntary = preempted & 1 == 0 && prev_state as u32 != 0;
+    let voluntary = preempted & 1 == 0 && prev_state != 0;
 
     // SAFETY: no arguments.
     let (now, cpu) = unsafe { (bpf_ktime_get_ns(), bpf_get_smp_processor_id()) };

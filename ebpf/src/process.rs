@@ -1,6 +1,10 @@
 //! Topic process: counts forks, execs, exits and exits by a signal; sends a record of an abnormal exit.
 
-use aya_ebpf::{macros::btf_tracepoint, programs::BtfTracePointContext};
+use aya_ebpf::{
+    macros::{btf_tracepoint, map},
+    maps::LruHashMap,
+    programs::BtfTracePointContext,
+};
 use nodewarden_ebpf_abi::{ExitRecord, Kind};
 
 use crate::{
@@ -11,14 +15,23 @@ use crate::{
     slots::{memory_cgroup_id, typed_memory_cgroup_id},
 };
 
+/// Processes whose end was counted while some of their threads had not come to the tracepoint yet: tgid, and
+/// start time of the first thread (CLOCK_MONOTONIC, ns). Only on kernels whose tracepoint does not say which
+/// thread is the last one.
+#[map]
+static COUNTED_EXITS: LruHashMap<[u64; 2], u8> = LruHashMap::with_max_entries(1, 0);
+
 globals! {
     /// task_struct
     OFF_TASK_FLAGS: u32 = 0;
     OFF_TASK_EXIT_CODE: u32 = 0;
     OFF_TASK_THREAD_PID: u32 = 0;
     OFF_TASK_REAL_PARENT: u32 = 0;
+    OFF_TASK_GROUP_LEADER: u32 = 0;
+    OFF_TASK_START_TIME: u32 = 0;
     /// signal_struct
     OFF_SIGNAL_LIVE: u32 = 0;
+    OFF_SIGNAL_THREADS: u32 = 0;
     OFF_SIGNAL_FLAGS: u32 = 0;
     OFF_SIGNAL_GROUP_EXIT: u32 = 0;
     /// pid, upid
@@ -34,6 +47,9 @@ globals! {
 const SIGNAL_GROUP_EXIT: u32 = 4;
 /// include/linux/sched.h
 const PF_KTHREAD: u32 = 0x0020_0000;
+/// include/uapi/linux/bpf.h: an insertion fails if the key is there already, with -EEXIST.
+const BPF_NOEXIST: u64 = 1;
+const EEXIST: i32 = 17;
 
 #[btf_tracepoint(function = "sched_process_fork")]
 pub fn sched_process_fork(ctx: BtfTracePointContext) -> i32 {
@@ -64,22 +80,59 @@ pub fn sched_process_exec(ctx: BtfTracePointContext) -> i32 {
 #[btf_tracepoint(function = "sched_process_exit")]
 pub fn sched_process_exit(ctx: BtfTracePointContext) -> i32 {
     let task: Ptr = ctx.arg(0);
-    let _ = exit(task);
+    // A process ends with its last thread.
+    let group_dead: u64 = ctx.arg(1);
+    if group_dead & 1 != 0 {
+        let _ = exit(task);
+    }
     0
 }
 
-/// Counts the end of a process, and sends a record if it was abnormal. The result only makes `?` possible.
+/// The same before Linux 6.16, where the tracepoint does not say whether the thread is the last one.
+#[btf_tracepoint(function = "sched_process_exit")]
+pub fn sched_process_exit_of_thread(ctx: BtfTracePointContext) -> i32 {
+    let task: Ptr = ctx.arg(0);
+    if ends_process(task) {
+        let _ = exit(task);
+    }
+    0
+}
+
+/// Whether a process has ended whose end is not counted yet. `signal->live` counts the threads that have not
+/// begun to exit. It is 0 for each thread that comes to the tracepoint after the last one has begun, which in
+/// a process killed by a signal may be all of them.
+#[inline(always)]
+fn ends_process(task: Ptr) -> bool {
+    // SAFETY: the tracepoint's typed argument, and what it points to by type.
+    let (process, threads) = unsafe {
+        let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
+        if field::<u32>(signal, &OFF_SIGNAL_LIVE) != 0 {
+            return false;
+        }
+        let leader: Ptr = field(task, &OFF_TASK_GROUP_LEADER);
+        let tgid: u32 = field(task, &OFF_TASK_TGID);
+        let started: u64 = field(leader, &OFF_TASK_START_TIME);
+        ([u64::from(tgid), started], field::<u32>(signal, &OFF_SIGNAL_THREADS))
+    };
+    if COUNTED_EXITS.get_ptr(&process).is_some() {
+        return false;
+    }
+    // A thread belongs to the process until it is released, which is after the tracepoint. Alone, it is the
+    // last one to come here.
+    threads <= 1 || COUNTED_EXITS.insert(&process, &1, BPF_NOEXIST) != Err(-EEXIST)
+}
+
+/// Counts the end of the process of a thread, and sends a record if it was abnormal. The result only makes `?`
+/// possible.
 #[inline(always)]
 fn exit(task: Ptr) -> Option<()> {
     // SAFETY: the tracepoint's typed argument, and what it points to by type.
     let (status, cgroup) = unsafe {
         let flags: u32 = field(task, &OFF_TASK_FLAGS);
-        let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
-        let live: u32 = field(signal, &OFF_SIGNAL_LIVE);
-        // A process ends with its last thread.
-        if live != 0 || flags & PF_KTHREAD != 0 {
+        if flags & PF_KTHREAD != 0 {
             return None;
         }
+        let signal: Ptr = field(task, &OFF_TASK_SIGNAL);
         let status: u32 = if field::<u32>(signal, &OFF_SIGNAL_FLAGS) & SIGNAL_GROUP_EXIT != 0 {
             field(signal, &OFF_SIGNAL_GROUP_EXIT)
         } else {

@@ -1,7 +1,7 @@
 //! Clients, settings and limits that all workers share.
 
 use std::collections::BTreeMap;
-use std::net::{IpAddr, UdpSocket};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use jiff::Timestamp;
 use sha2::{Digest, Sha256};
 use tokio::sync::{Semaphore, watch};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::record::store::Store;
 use crate::set_aside::SetAside;
@@ -31,6 +31,7 @@ use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::{HierarchyFacts, Node};
 use nodewarden_storage::journal::Journal;
+use nodewarden_tasks::blocking;
 
 /// The cgroups of pods by uid, as the hierarchy reports them.
 pub type Places = watch::Receiver<Arc<BTreeMap<String, PodCgroupState>>>;
@@ -48,8 +49,8 @@ pub struct Environment {
     /// Where cgroups are.
     pub layout: Layout,
     pub node_name: String,
-    pub host_ips: Vec<IpAddr>,
-    pub resolv: Resolv,
+    /// The node's addresses, the preferred one first. They change while the agent runs.
+    pub addresses: watch::Receiver<Vec<IpAddr>>,
     /// Value of the label that marks the sandboxes of this agent.
     pub owner: String,
     pub store: Arc<Store>,
@@ -81,26 +82,65 @@ pub struct Environment {
     pub ends: Semaphore,
 }
 
+/// What of the node may change while the agent runs, at one moment.
+#[derive(Debug, Clone, Default)]
+pub struct NodeNow {
+    /// Its addresses, the preferred one first.
+    pub addresses: Vec<IpAddr>,
+    /// `resolvConf`, parsed.
+    pub resolv: Resolv,
+    /// What the machine has.
+    pub capacity: Arc<Capacity>,
+}
+
 impl Environment {
     /// What the machine has now.
     pub fn capacity(&self) -> Arc<Capacity> {
         self.capacity.borrow().clone()
     }
 
-    /// What the configuration of sandboxes and containers needs to know of the node, which has this
-    /// [`Self::capacity`].
-    pub fn host<'a>(&'a self, capacity: &'a Capacity) -> Host<'a> {
+    /// What the configuration of sandboxes and containers needs to know of the node.
+    pub fn host<'a>(&'a self, now: &'a NodeNow) -> Host<'a> {
         Host {
-            node: Node { settings: &self.settings, capacity, facts: &self.facts },
+            node: self.node(&now.capacity),
             node_name: &self.node_name,
-            host_ips: &self.host_ips,
+            host_ips: &now.addresses,
             pods: &self.pods,
-            resolv: &self.resolv,
+            resolv: &now.resolv,
             owner: &self.owner,
             state_pods: &self.pods_dir,
             seccomp_root: &self.seccomp_root,
             recursive_read_only: self.recursive_read_only.load(Ordering::Relaxed),
         }
+    }
+
+    /// The resources of the node, which has this [`Self::capacity`], and its settings for them.
+    pub fn node<'a>(&'a self, capacity: &'a Capacity) -> Node<'a> {
+        Node { settings: &self.settings, capacity, facts: &self.facts }
+    }
+
+    /// The node's addresses, the preferred one first.
+    pub fn host_ips(&self) -> Vec<IpAddr> {
+        self.addresses.borrow().clone()
+    }
+
+    /// What may change while the agent runs, as it is now. `resolvConf` is read for every pod, as by a
+    /// kubelet: it may not be complete yet when the agent starts.
+    pub async fn node_now(&self) -> NodeNow {
+        let file = self.pods.resolv_conf.clone();
+        let read = move || file.as_deref().map(Resolv::read).transpose();
+        let resolv = match blocking::POD_FILES.run(read).await {
+            Ok(Ok(resolv)) => resolv.unwrap_or_default(),
+            Ok(Err(error)) => {
+                warn!("{error}: the pod gets no resolver of the node's");
+                Resolv::default()
+            }
+            Err(error) => {
+                warn!("reading the node's resolver configuration: {error}");
+                Resolv::default()
+            }
+        };
+        NodeNow { addresses: self.host_ips(), resolv, capacity: self.capacity() }
     }
 
     pub fn paths(&self, pod: &Pod) -> PodPaths {
@@ -131,18 +171,4 @@ pub fn owner(state_dir: &Path) -> String {
     let whole = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
     let hash = Sha256::digest(whole.as_os_str().as_encoded_bytes());
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// The node's addresses: those that the kernel would send from on the way out. Nothing is sent.
-pub fn host_ips() -> Vec<IpAddr> {
-    // Addresses for documentation (RFC 5737, RFC 3849): routed by the default route wherever there is one.
-    let ways = [("0.0.0.0:0", "192.0.2.1:9"), ("[::]:0", "[2001:db8::1]:9")];
-    ways.into_iter()
-        .filter_map(|(from, to)| {
-            let socket = UdpSocket::bind(from).ok()?;
-            socket.connect(to).ok()?;
-            Some(socket.local_addr().ok()?.ip())
-        })
-        .filter(|ip| !ip.is_unspecified())
-        .collect()
 }

@@ -1,5 +1,6 @@
 //! Starts the lifecycle: first the pods of an earlier agent, then those that the sources want.
 
+mod addresses;
 mod admission;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,7 +16,7 @@ use tracing::{info, warn};
 use crate::act::devices;
 use crate::act::housekeeping::Housekeeping;
 use crate::decide::identity;
-use crate::environment::{Environment, Places, host_ips, owner};
+use crate::environment::{Environment, Places, owner};
 use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::record::Record;
 use crate::record::manifest::Manifest;
@@ -34,7 +35,6 @@ use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::source::{Desired, PodOrigins};
-use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
@@ -222,9 +222,6 @@ impl Adoption {
 /// Starts the workers. Must be called inside a tokio runtime.
 pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps) -> (Lifecycle, Adoption) {
     let pulls = config.pods.parallel_image_pulls.map_or(Semaphore::MAX_PERMITS, |most| most as usize);
-    let resolv = config.pods.resolv_conf.as_deref().map(Resolv::read).transpose();
-    let resolv =
-        resolv.inspect_err(|error| warn!("{error}: pods get no resolver of the node's")).ok().flatten();
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let (inputs, incoming) = mpsc::unbounded_channel();
     let admission = admission::start(config, &needs, &inputs);
@@ -242,8 +239,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         capacity: needs.capacity,
         layout: needs.layout,
         node_name: node_name(config),
-        host_ips: host_ips(),
-        resolv: resolv.unwrap_or_default(),
+        addresses: addresses::follow(inputs.downgrade()),
         owner: owner(&config.state_dir),
         store: found.store,
         pods_dir: config.pods_dir(),

@@ -21,9 +21,13 @@ use crate::orders::Order;
 use crate::record::Record;
 use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
+use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{OomVictim, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
+
+/// Moments that are computed from the same times differ by less than this.
+const SAME: Duration = Duration::from_millis(100);
 
 /// One pod's state, behind a lock. A status is published and a record saved with each change that needs it.
 #[derive(Debug)]
@@ -191,13 +195,13 @@ impl PodState {
     }
 
     /// The future's result, or `None` as soon as the pod's containers have to have ended before `due`.
-    pub async fn unless_sooner<T>(&self, due: Timestamp, future: impl Future<Output = T>) -> Option<T> {
+    pub async fn unless_sooner<T>(&self, due: Instant, future: impl Future<Output = T>) -> Option<T> {
         tokio::pin!(future);
         loop {
             let ring = self.ending.notified();
             tokio::pin!(ring);
             ring.as_mut().enable();
-            if self.due_by(due) < due {
+            if self.due_by(due) + SAME < due {
                 return None;
             }
             tokio::select! {
@@ -208,8 +212,20 @@ impl PodState {
     }
 
     /// When what has until `due` has to have ended, given how long the pod has.
-    pub fn due_by(&self, due: Timestamp) -> Timestamp {
-        self.read().record.due().map_or(due, |own| own.min(due))
+    pub fn due_by(&self, due: Instant) -> Instant {
+        let now = self.now();
+        let left = {
+            let inner = self.read();
+            inner.record.due().map(|_| inner.record.left(now))
+        };
+        left.and_then(|left| Instant::now().checked_add(left)).map_or(due, |own| own.min(due))
+    }
+
+    /// The wall clock now. The times in the record are moved along first if it was set since they were taken.
+    pub fn now(&self) -> Timestamp {
+        let clocks = read_clocks();
+        self.inner.lock().record.align(&clocks);
+        clocks.wall
     }
 
     /// Waits for this time; false as soon as the pod is to end.
@@ -241,6 +257,7 @@ impl PodState {
     /// nothing is saved, once the pod is forgotten.
     pub fn save(&self, change: impl FnOnce(&mut Inner) -> bool) -> bool {
         let mut inner = self.inner.lock();
+        inner.record.align(&read_clocks());
         let changed = change(&mut inner) && !inner.forgotten;
         if changed {
             // Before the lock is given back: the newest record must be the one that is saved last.
@@ -264,6 +281,7 @@ impl PodState {
     pub fn show(&self) {
         // Asked for before the lock: the devices have one of their own.
         let devices = self.devices();
+        let node_ips = self.env.host_ips();
         let view = {
             let inner = self.read();
             let failed = inner.failed.iter().map(|(name, failed)| (name.clone(), failed.waiting.clone()));
@@ -275,7 +293,7 @@ impl PodState {
                 plan: &inner.plan,
                 failed: &failed.collect(),
                 devices: &devices,
-                node_ips: &self.env.host_ips,
+                node_ips: &node_ips,
                 trouble: inner.trouble.as_ref(),
                 resize: inner.resize.as_ref(),
             })

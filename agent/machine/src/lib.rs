@@ -1,11 +1,12 @@
 //! The machine that the agent runs on: its cgroups ([`cgroup`]), the kernel programs ([`ebpf`]), its capacity
 //! and its daemons ([`node`]), and what several parts read of it: mounts ([`mountinfo`]), lists of CPUs
-//! ([`cpu_list`]), changes in directories ([`inotify`]), the size of a page ([`page`]), and Unix sockets that
+//! ([`cpu_list`]), changes in directories ([`inotify`]), the clocks ([`clock`]), the size of a page ([`page`]), and Unix sockets that
 //! one process owns ([`unix_socket`]).
 
 #![deny(missing_docs)]
 
 pub mod cgroup;
+pub mod clock;
 pub mod cpu_list;
 pub mod ebpf;
 pub mod inotify;

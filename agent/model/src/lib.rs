@@ -7,6 +7,7 @@
 #![deny(missing_docs)]
 
 pub mod backoff;
+mod clock;
 mod decision;
 mod device;
 mod event;
@@ -31,6 +32,7 @@ mod version;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+pub use clock::{ClockReading, Shift};
 pub use decision::{
     CandidateSeen, ConditionSeen, Decision, DecisionStep, EvictionStatus, PressureView, SignalSeen,
 };

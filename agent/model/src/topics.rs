@@ -30,7 +30,7 @@ pub use network::NetworkCounters;
 pub use oom::{LimitScope, OomKill};
 pub use process::{Exit, ProcessCounters};
 pub use reclaim::ReclaimCounters;
-pub use spec::{Hook, Need, Program, TopicSpec};
+pub use spec::{Argument, Hook, Need, Program, TopicSpec};
 
 /// A topic of the kernel programs. Each is on or off as a whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -291,7 +291,7 @@ mod tests {
         assert_eq!(names.len(), Topic::ALL.len());
         assert!(names.iter().all(|name| !name.is_empty()));
         let programs = Topic::ALL.into_iter().flat_map(|topic| topic.spec().programs);
-        let programs: Vec<_> = programs.map(|program| program.name).collect();
+        let programs: Vec<_> = programs.flat_map(|program| program.forms().map(|form| form.name)).collect();
         assert_eq!(programs.iter().collect::<HashSet<_>>().len(), programs.len());
     }
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use nodewarden_ebpf_abi::{CgroupLifecycleRecord, CgroupRecord, Record, SPACES};
 
 use nodewarden_machine::cgroup::identify;
+use nodewarden_machine::ebpf::Moment;
 use nodewarden_model::text::until_zero;
 use nodewarden_model::{Detail, Identity, Tree};
 
@@ -22,7 +23,7 @@ pub struct Place {
     /// Slot of its counters; `UNTRACKED` (0) if it has none.
     pub slot: u32,
     /// When the directory was removed.
-    pub removed: Option<Timestamp>,
+    pub removed: Option<Moment>,
     /// Whether its slot was read for the last time and freed.
     pub released: bool,
 }
@@ -39,7 +40,7 @@ pub struct Group {
     /// When it was created or, if that was before the agent's start, found.
     pub created: Timestamp,
     /// When it was removed from the last hierarchy.
-    pub removed: Option<Timestamp>,
+    pub removed: Option<Moment>,
     /// Its directories by space; a removed one stays.
     pub places: [Option<Place>; SPACES],
 }
@@ -48,8 +49,10 @@ pub struct Group {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retired {
     pub space: usize,
+    /// The kernel's id of the cgroup.
+    pub id: u64,
     pub slot: u32,
-    pub removed: Timestamp,
+    pub removed: Moment,
 }
 
 /// An event for the journal.
@@ -101,10 +104,10 @@ impl Registry {
         std::mem::take(&mut self.unknown)
     }
 
-    /// Removes and returns the slots to free: their cgroup was removed before `before`, and no group uses
-    /// them any more.
-    pub(crate) fn take_retired(&mut self, before: Timestamp) -> Vec<Retired> {
-        let (ripe, rest) = self.retired.iter().partition(|r| r.removed < before);
+    /// Removes and returns the slots to free: their cgroup was removed before `before` (CLOCK_MONOTONIC, ns), and
+    /// no group uses them any more.
+    pub(crate) fn take_retired(&mut self, before: u64) -> Vec<Retired> {
+        let (ripe, rest) = self.retired.iter().partition(|r| r.removed.monotonic_ns < before);
         self.retired = rest;
         ripe
     }
@@ -120,7 +123,7 @@ impl Registry {
     }
 
     /// Applies one record of the kernel programs. Returns the event that it is, if any.
-    pub fn apply(&mut self, record: &Record, time: Timestamp) -> Option<Happened> {
+    pub fn apply(&mut self, record: &Record, time: Moment) -> Option<Happened> {
         match record {
             Record::Created(r) => self.on_created(r, time),
             Record::Removed(r) => self.remove(r.header.space as usize, r.header.cgroup, time),
@@ -137,7 +140,7 @@ impl Registry {
         }
     }
 
-    fn on_created(&mut self, r: &CgroupRecord, time: Timestamp) -> Option<Happened> {
+    fn on_created(&mut self, r: &CgroupRecord, time: Moment) -> Option<Happened> {
         let space = r.header.space as usize;
         let Some(parent) = self.members.get(space)?.get(&r.parent) else {
             self.unknown = true;
@@ -152,7 +155,7 @@ impl Registry {
 
     /// Adds a cgroup's directory in a hierarchy; a known one stays as it is. Returns true when its path is
     /// new.
-    pub(crate) fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Timestamp) -> bool {
+    pub(crate) fn add(&mut self, space: usize, id: u64, slot: u32, path: Arc<str>, time: Moment) -> bool {
         // The path is stored once for all hierarchies.
         let path = self.groups.get(&path).map_or(path, |group| group.path.clone());
         if self.members[space].insert(id, path.clone()).is_some() {
@@ -179,7 +182,7 @@ impl Registry {
             path: path.clone(),
             identity,
             generation: self.generations,
-            created: time,
+            created: time.wall,
             removed: None,
             places,
         };
@@ -188,20 +191,25 @@ impl Registry {
     }
 
     /// Schedules the slot of a cgroup to be freed that was created and removed while records were lost.
-    pub(crate) fn retire_unknown(&mut self, space: usize, slot: u32, removed: Timestamp) {
-        self.retired.push(Retired { space, slot, removed });
+    pub(crate) fn retire_unknown(&mut self, space: usize, id: u64, slot: u32, removed: Moment) {
+        self.retired.push(Retired { space, id, slot, removed });
+    }
+
+    /// Takes back what could not be given back yet.
+    pub(crate) fn retire_again(&mut self, retired: Retired) {
+        self.retired.push(retired);
     }
 
     fn retire(&mut self, space: usize, place: Option<Place>) {
-        if let Some(Place { slot, removed: Some(removed), released: false, .. }) = place
+        if let Some(Place { id, slot, removed: Some(removed), released: false }) = place
             && slot != 0
         {
-            self.retired.push(Retired { space, slot, removed });
+            self.retired.push(Retired { space, id, slot, removed });
         }
     }
 
     /// Removes a cgroup's directory in a hierarchy. Returns an event when it was the cgroup's last one.
-    pub(crate) fn remove(&mut self, space: usize, id: u64, time: Timestamp) -> Option<Happened> {
+    pub(crate) fn remove(&mut self, space: usize, id: u64, time: Moment) -> Option<Happened> {
         let path = self.members.get_mut(space)?.remove(&id)?;
         let group = self.groups.get_mut(&path)?;
         let place = group.places[space].as_mut().filter(|p| p.id == id)?;
@@ -218,9 +226,10 @@ impl Registry {
         self.members[space].keys().filter(|id| !found.contains(id)).copied().collect()
     }
 
-    /// Drops cgroups that were removed before `before`, and the oldest removed ones beyond a bound.
-    pub fn expire(&mut self, before: Timestamp) {
-        let mut times: Vec<Timestamp> = self.groups.values().filter_map(|g| g.removed).collect();
+    /// Drops cgroups that were removed before `before` (CLOCK_MONOTONIC, ns), and the oldest removed ones beyond a bound.
+    pub fn expire(&mut self, before: u64) {
+        let removed = |group: &Group| group.removed.map(|removed| removed.monotonic_ns);
+        let mut times: Vec<u64> = self.groups.values().filter_map(removed).collect();
         let mut before = before;
         if times.len() > MAX_REMOVED {
             let surplus = times.len() - MAX_REMOVED;
@@ -230,7 +239,7 @@ impl Registry {
         let gone: Vec<Arc<str>> = self
             .groups
             .values()
-            .filter(|g| g.removed.is_some_and(|t| t < before))
+            .filter(|g| removed(g).is_some_and(|ns| ns < before))
             .map(|g| g.path.clone())
             .collect();
         for path in gone {
@@ -244,7 +253,7 @@ impl Registry {
 
     /// An event of a cgroup's lifecycle, reported once for the joined cgroup: from the first hierarchy that
     /// it is in.
-    fn lifecycle(&mut self, r: &CgroupLifecycleRecord, time: Timestamp, detail: Detail) -> Option<Happened> {
+    fn lifecycle(&mut self, r: &CgroupLifecycleRecord, time: Moment, detail: Detail) -> Option<Happened> {
         let space = r.header.space as usize;
         let Some(path) = self.members.get(space)?.get(&r.header.cgroup).cloned() else {
             self.unknown = true;
@@ -255,9 +264,9 @@ impl Registry {
         (first == Some(space)).then(|| self.happened(&path, time, detail))
     }
 
-    fn happened(&self, path: &Arc<str>, time: Timestamp, detail: Detail) -> Happened {
+    fn happened(&self, path: &Arc<str>, time: Moment, detail: Detail) -> Happened {
         let identity = self.groups.get(path).map(|g| g.identity.clone());
-        Happened { time, path: path.clone(), identity, detail }
+        Happened { time: time.wall, path: path.clone(), identity, detail }
     }
 }
 

@@ -4,21 +4,20 @@
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
-use jiff::{SignedDuration, Timestamp};
 use nodewarden_ebpf_abi::{Space, UNTRACKED};
 use tracing::warn;
 
 use super::counters::{LastWait, Source, TopicsOn};
 use super::files::Files;
-use super::registry::{Group, Registry};
+use super::registry::{Group, Place, Registry};
 use nodewarden_machine::cgroup::Asked;
 use nodewarden_machine::ebpf::{Cells, MonotonicClock, SlotPool, Spaces};
 use nodewarden_model::{GroupView, Identity, KernelCounters, Snapshot, Topic, Usage};
 
 /// How long after its removal a cgroup's slot is read for the last time: the last task may still be on a CPU.
-const GRACE: SignedDuration = SignedDuration::from_millis(1500);
+const GRACE: Duration = Duration::from_millis(1500);
 
 /// The last reading of a cgroup.
 #[derive(Default)]
@@ -76,7 +75,7 @@ impl Sampler {
                     path: group.path.clone(),
                     identity: name(&group.identity),
                     created: group.created.into(),
-                    removed: group.removed.map(SystemTime::from),
+                    removed: group.removed.map(|removed| SystemTime::from(removed.wall)),
                     usage: remembered.map(|r| r.usage.clone()).unwrap_or_default(),
                     kernel: remembered.map(|r| r.counters.clone()).unwrap_or_default(),
                 }
@@ -138,18 +137,14 @@ impl Sampler {
         }
     }
 
-    /// Reads the slots of removed cgroups for the last time and frees them.
-    pub fn release(&mut self, registry: &Mutex<Registry>, now: Timestamp) {
-        let Some(before) = now.checked_sub(GRACE).ok() else { return };
+    /// Reads the slots of removed cgroups for the last time and frees them. `now_ns` is CLOCK_MONOTONIC.
+    pub fn release(&mut self, registry: &Mutex<Registry>, now_ns: u64) {
+        let before = now_ns.saturating_sub(GRACE.as_nanos() as u64);
+        let is_ripe = |p: &Place| !p.released && p.removed.is_some_and(|t| t.monotonic_ns < before);
         let (ripe, retired) = {
             let mut registry = registry.lock();
-            let ripe: Vec<Group> = registry
-                .groups()
-                .filter(|g| {
-                    g.places.iter().flatten().any(|p| !p.released && p.removed.is_some_and(|t| t < before))
-                })
-                .cloned()
-                .collect();
+            let ripe: Vec<Group> =
+                registry.groups().filter(|g| g.places.iter().flatten().any(is_ripe)).cloned().collect();
             (ripe, registry.take_retired(before))
         };
         if !ripe.is_empty() {
@@ -159,16 +154,16 @@ impl Sampler {
         let Some(kernel) = &mut self.kernel else { return };
         for group in &ripe {
             for (space, place) in group.places.iter().enumerate() {
-                let Some(place) = place.filter(|p| !p.released && p.removed.is_some_and(|t| t < before))
-                else {
-                    continue;
-                };
-                registry.lock().released(&group.path, group.generation, space);
-                kernel.give_back(space, place.slot);
+                let Some(place) = place.filter(is_ripe) else { continue };
+                if kernel.give_back(space, place.id, place.slot) {
+                    registry.lock().released(&group.path, group.generation, space);
+                }
             }
         }
         for retired in retired {
-            kernel.give_back(retired.space, retired.slot);
+            if !kernel.give_back(retired.space, retired.id, retired.slot) {
+                registry.lock().retire_again(retired);
+            }
         }
     }
 
@@ -194,10 +189,17 @@ impl KernelSide {
         Source { cells: &self.cells, spaces: &self.spaces, on: self.on }
     }
 
-    /// Zeroes a slot in every array of its space and puts it back into the queue.
-    fn give_back(&mut self, space: usize, slot: u32) {
+    /// Zeroes the slot of the removed cgroup `id` in every array of its space and puts it back into the queue.
+    /// Returns false if that has to wait: a task that ran in the cgroup is still on a CPU, and its turn will be
+    /// counted in the slot.
+    fn give_back(&mut self, space: usize, id: u64, slot: u32) -> bool {
         if slot == UNTRACKED {
-            return;
+            return true;
+        }
+        // First, so that no program finds the slot by this cgroup any more.
+        self.pool.forget(space, id);
+        if self.spaces.of(Space::Cpu) == Some(space) && self.cells.is_running(slot) {
+            return false;
         }
         for used in [Space::Memory, Space::Cpu, Space::Io, Space::Unified] {
             if self.spaces.of(used) == Some(space) {
@@ -207,5 +209,6 @@ impl KernelSide {
         if let Err(error) = self.pool.give_back(space, slot) {
             warn!(%error, slot, "a counter slot is lost until the agent's next start");
         }
+        true
     }
 }

@@ -4,13 +4,12 @@
 use parking_lot::Mutex;
 use std::collections::HashSet;
 
-use jiff::Timestamp;
 use nodewarden_ebpf_abi::UNTRACKED;
 use tracing::warn;
 
 use super::registry::{Happened, Registry};
 use nodewarden_machine::cgroup::{Controller, Hierarchy, Layout, walk};
-use nodewarden_machine::ebpf::{SlotPool, Spaces};
+use nodewarden_machine::ebpf::{Moment, SlotPool, Spaces};
 
 /// The spaces of a layout: which hierarchy each controller is on.
 pub fn spaces(layout: &Layout) -> Spaces {
@@ -42,7 +41,7 @@ pub fn reconcile(
     hierarchies: &[&Hierarchy],
     registry: &Mutex<Registry>,
     mut pool: Option<&mut SlotPool>,
-    now: Timestamp,
+    now: Moment,
     after_loss: bool,
     suspects: &HashSet<(usize, u64)>,
 ) -> Walked {
@@ -92,7 +91,7 @@ pub fn reconcile(
             continue;
         }
         if suspects.contains(&(space, id)) {
-            registry.retire_unknown(space, slot, now);
+            registry.retire_unknown(space, id, slot, now);
             if let Some(pool) = pool.as_deref_mut() {
                 pool.forget(space, id);
             }

@@ -6,7 +6,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use jiff::Timestamp;
 use tracing::{info, warn};
 
 use super::error::DaemonError;
@@ -15,7 +14,9 @@ use super::observer::{Facts, Observer};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Waker;
 use nodewarden_machine::cgroup::Layout;
-use nodewarden_machine::ebpf::{Kernel, KernelError, LoadOptions, Loaded, RingReader, Spaces};
+use nodewarden_machine::ebpf::{
+    Kernel, KernelError, LoadOptions, Loaded, MonotonicClock, RingReader, Spaces,
+};
 use nodewarden_model::{HookState, Topic, TopicStatus};
 use nodewarden_observer::counters::TopicsOn;
 use nodewarden_observer::files::Files;
@@ -48,7 +49,8 @@ impl Observation {
         let registry = Arc::new(Mutex::new(Registry::default()));
         let hierarchies = tree::hierarchies(&layout, &spaces);
         let pool = loaded.as_mut().map(|loaded| &mut loaded.pool);
-        let walked = tree::reconcile(&hierarchies, &registry, pool, Timestamp::now(), false, &HashSet::new());
+        let walked =
+            tree::reconcile(&hierarchies, &registry, pool, MonotonicClock::now(), false, &HashSet::new());
         if let Some(loaded) = &mut loaded {
             loaded.kernel.attach();
         }

@@ -122,7 +122,7 @@ impl Observer {
             Record::Reclaim(_) => self.eviction.wake("eBPF reclaim"),
             _ => {}
         }
-        let time = MonotonicClock::wall(record.header().time_ns);
+        let time = MonotonicClock::at(record.header().time_ns);
         if let Some(event_type) = EventType::of(record.kind()) {
             self.received.count(event_type);
         }
@@ -150,7 +150,7 @@ impl Observer {
             let mut sampler = self.sampler.lock();
             let pool = sampler.kernel.as_mut().map(|k| &mut k.pool);
             let again = after_loss || !suspects.is_empty();
-            tree::reconcile(&hierarchies, &self.registry, pool, Timestamp::now(), again, &suspects)
+            tree::reconcile(&hierarchies, &self.registry, pool, MonotonicClock::now(), again, &suspects)
         };
         self.count_untracked(walked.untracked);
         for happened in walked.happened {

@@ -6,12 +6,11 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use jiff::{SignedDuration, Timestamp};
-
 use super::error::DaemonError;
 use super::observer::Observer;
 use super::{footprint, page_map};
 use nodewarden_config::{Config, ProgramStats};
+use nodewarden_machine::ebpf::MonotonicClock;
 use nodewarden_model::{HookState, Topic};
 use nodewarden_tasks::parts::{self, Part};
 
@@ -100,7 +99,7 @@ fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>, part: &Part) {
             Ok(()) | Err(RecvTimeoutError::Disconnected) => return,
         }
         part.progress();
-        let now = Timestamp::now();
+        let now = MonotonicClock::now_ns();
         let lost = observer.record_lost();
         let unknown = observer.registry.lock().take_unknown();
         let sample_due = sampled.elapsed() >= pace.sample;
@@ -114,10 +113,8 @@ fn run(observer: &Observer, pace: &Pace, stop: &Receiver<()>, part: &Part) {
         }
         observer.drop_old_reading();
         observer.sampler.lock().release(&observer.registry, now);
-        let kept = SignedDuration::try_from(pace.retention).unwrap_or(SignedDuration::MAX);
-        if let Ok(before) = now.checked_sub(kept) {
-            observer.registry.lock().expire(before);
-        }
+        let kept = u64::try_from(pace.retention.as_nanos()).unwrap_or(u64::MAX);
+        observer.registry.lock().expire(now.saturating_sub(kept));
         if let Some(kernel) = observer.kernel.lock().as_mut() {
             kernel.flush_log();
         }

@@ -15,6 +15,7 @@ mod full_ring;
 pub(crate) mod gc;
 pub(crate) mod hierarchy;
 mod journal;
+mod late;
 mod limits;
 mod network;
 mod offsets;
@@ -29,6 +30,7 @@ mod programs;
 mod prometheus;
 mod reclaim;
 mod refused;
+mod shipped_unit;
 mod shutdown;
 pub(crate) mod support;
 mod systemd_driver;
@@ -98,6 +100,7 @@ pub fn tests() -> Vec<Test> {
         reclaim::TESTS,
         capacity::TESTS,
         full_ring::TESTS,
+        late::TESTS,
         journal::TESTS,
         &pods::tests(),
         &probes::tests(),
@@ -111,6 +114,7 @@ pub fn tests() -> Vec<Test> {
         daemons::TESTS,
         refused::TESTS,
         prometheus::TESTS,
+        shipped_unit::TESTS,
         shutdown::TESTS,
         &hierarchy::tests(),
     ]

@@ -16,6 +16,7 @@ const NEEDS: &[Capability] = &[Capability::Root, Capability::Btf, Capability::Lo
 pub const TESTS: &[Test] = &[
     Test::new("process_counters", counters).needs(NEEDS),
     Test::new("process_exit_events", exit_events).needs(NEEDS),
+    Test::new("process_with_threads_exits_once", threads).needs(NEEDS),
 ];
 
 /// Forks, execs, exits and exits by a signal of a cgroup are counted exactly.
@@ -43,6 +44,28 @@ fn counters(context: &Context) -> Result<(), Failure> {
     worker.finish(context.patiently(5))?;
     let end = settled(&client, &group)?;
     ensure_eq!(read(&end)?, Processed { exits: done.exits + 1, ..expected }, "after the worker's own exit");
+    Ok(())
+}
+
+/// The end of a process with 200 threads is one exit, however it ends, and a kill of it one event.
+fn threads(context: &Context) -> Result<(), Failure> {
+    const ROUNDS: u64 = 10;
+    let root = TestRoot::new(context)?;
+    let agent = Agent::start(context, &AgentOptions::default())?;
+    let client = agent.client()?;
+    let events = client.watch_types(&["exit"])?;
+    let group = root.child("threads")?;
+    let arguments = ["threaded-processes", &ROUNDS.to_string(), "200"];
+    let mut worker = Worker::spawn(context, Some(&group), &arguments)?;
+    let before = read(&settled(&client, &group)?)?;
+    worker.go()?;
+    let done: Processed = worker.report(context.patiently(60))?;
+    let after = read(&settled(&client, &group)?)?;
+    let expected = Processed { execs: before.execs, ..done };
+    ensure_eq!(after, expected, "processes with 200 threads");
+    let killed = events
+        .collect(Duration::from_millis(500), context.patiently(2), |event| event.cgroup == group.path())?;
+    ensure_eq!(killed.len() as u64, ROUNDS, "events of killed processes");
     Ok(())
 }
 

@@ -84,11 +84,23 @@ const PROGRAMS: [(&[&str], Requires); 9] = [
     (&BLOCK, Requires::Io),
 ];
 
+/// Programs for older kernels, whose tracepoints have other arguments, and the one in whose place each is attached.
+const SUBSTITUTES: [(&str, &str); 3] = [
+    ("sched_switch_without_state", "sched_switch"),
+    ("sched_process_exit_of_thread", "sched_process_exit"),
+    ("block_rq_issue_of_queue", "block_rq_issue"),
+];
+
+/// The name in `PROGRAMS` of a program.
+fn listed(name: &str) -> &str {
+    SUBSTITUTES.iter().find(|(substitute, _)| *substitute == name).map_or(name, |(_, listed)| listed)
+}
+
 /// Every program is attached unless the machine lacks what it watches; the failure shows the kernel's reason.
 fn attached(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let status = agent.client()?.status()?;
-    let attached: Vec<&str> = status.programs.iter().map(|program| program.name.as_str()).collect();
+    let attached: Vec<&str> = status.programs.iter().map(|program| listed(&program.name)).collect();
     let has = |controller: &str| context.layout.controller(controller).is_some();
     let may_be_missing = |needs| match needs {
         Requires::Nothing => false,
@@ -122,7 +134,8 @@ fn agent_with_run_counts(context: &Context) -> Result<Agent, Failure> {
 
 /// How often each program has run so far.
 fn runs(client: &Client) -> Result<Runs, Failure> {
-    Ok(client.status()?.programs.into_iter().map(|program| (program.name, program.run_count)).collect())
+    let programs = client.status()?.programs.into_iter();
+    Ok(programs.map(|program| (listed(&program.name).to_owned(), program.run_count)).collect())
 }
 
 /// Waits until each of `names` has run since `before`.

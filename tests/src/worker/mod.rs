@@ -72,6 +72,8 @@ enum Work {
     Pulse { milliseconds: u64, every_us: u64, busy_us: u64 },
     /// Forks children of which some exec, some exit and some are killed
     Processes(processes::Plan),
+    /// Forks children with many threads, of which some exit, some are killed, and some end thread by thread
+    ThreadedProcesses { rounds: u64, threads: usize },
     /// Forks children that keep running, until the kernel refuses one, and reports how many there are
     ForkUntilRefused { at_most: u64 },
     /// Exits with a code as the first process of a pid namespace
@@ -86,6 +88,8 @@ enum Work {
     UdpReceive { packets: u64 },
     /// Sends UDP datagrams
     UdpSend { port: u16, packets: u64, payload: usize },
+    /// Makes a socket, reports its port, and on the next line sends UDP datagrams through it
+    UdpSendLater { port: u16, packets: u64, payload: usize },
     /// Reports its port, then receives one TCP stream
     TcpReceive,
     /// Sends one TCP stream
@@ -133,6 +137,7 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
             say(&cpu::pulse(milliseconds, every_us, busy_us)?)?;
         }
         Work::Processes(plan) => say(&plan.run()?)?,
+        Work::ThreadedProcesses { rounds, threads } => say(&processes::threaded(rounds, threads)?)?,
         Work::ForkUntilRefused { at_most } => say(&processes::fork_until_refused(at_most)?)?,
         Work::ExitInNamespace { code } => say(&processes::exit_in_namespace(code)?)?,
         Work::ForkForever => processes::fork_forever()?,
@@ -140,6 +145,7 @@ fn work(work: Work) -> Result<ExitCode, WorkError> {
         Work::Storm(storm) => say(&storm.run()?)?,
         Work::UdpReceive { packets } => network::udp_receive(packets)?,
         Work::UdpSend { port, packets, payload } => say(&network::udp_send(port, packets, payload)?)?,
+        Work::UdpSendLater { port, packets, payload } => network::udp_send_later(port, packets, payload)?,
         Work::TcpReceive => network::tcp_receive()?,
         Work::TcpSend { port, bytes } => say(&network::tcp_send(port, bytes)?)?,
         Work::WriteDirect { path, blocks, block_bytes } => {

@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::time::Duration;
 
 use super::report::{Moved, Port};
-use super::{WorkError, say};
+use super::{WorkError, say, wait_for_line};
 
 /// Reports its port, receives datagrams until it has `packets` or none came for 2 s, and reports the count.
 pub fn udp_receive(packets: u64) -> Result<(), WorkError> {
@@ -25,6 +25,20 @@ pub fn udp_receive(packets: u64) -> Result<(), WorkError> {
 /// Sends datagrams of `payload` bytes, slowly enough not to overflow the receiver's buffer.
 pub fn udp_send(port: u16, packets: u64, payload: usize) -> Result<Moved, WorkError> {
     let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(WorkError::system("bind"))?;
+    send(&socket, port, packets, payload)
+}
+
+/// Makes a socket and reports its port. Sends the datagrams through it after the next line.
+pub fn udp_send_later(port: u16, packets: u64, payload: usize) -> Result<(), WorkError> {
+    let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(WorkError::system("bind"))?;
+    say(&Port { port: socket.local_addr().map_err(WorkError::system("getsockname"))?.port() })?;
+    if wait_for_line() {
+        say(&send(&socket, port, packets, payload)?)?;
+    }
+    Ok(())
+}
+
+fn send(socket: &UdpSocket, port: u16, packets: u64, payload: usize) -> Result<Moved, WorkError> {
     let buffer = vec![7; payload];
     let mut moved = Moved { count: 0, bytes: 0 };
     for i in 0..packets {

@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 use std::ffi::{CStr, CString};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::{Arc, Barrier};
 
 use nix::sched::{CloneFlags, unshare};
 use nix::sys::resource::{Resource, setrlimit};
@@ -53,6 +54,52 @@ impl Plan {
         }
         Ok(done)
     }
+}
+
+/// Forks children with `threads` threads each, one after the other, three in each round: one exits while its
+/// threads wait, one is killed, and in one each thread ends by itself.
+pub fn threaded(rounds: u64, threads: usize) -> Result<Processed, WorkError> {
+    let mut done = Processed { forks: 0, execs: 0, exits: 0, signal_exits: 0 };
+    for _ in 0..rounds {
+        for (one_by_one, killed) in [(false, false), (false, true), (true, false)] {
+            let pid = child::spawn(|| {
+                let started = Arc::new(Barrier::new(threads + 1));
+                for _ in 0..threads {
+                    let started = Arc::clone(&started);
+                    std::thread::spawn(move || {
+                        started.wait();
+                        if !one_by_one {
+                            nix::unistd::pause();
+                        }
+                    });
+                }
+                started.wait();
+                if killed {
+                    // Does not return if it succeeds.
+                    let _ = raise_in_process(Signal::SIGKILL);
+                }
+                if one_by_one {
+                    // SAFETY: ends this thread alone; the process ends with its last thread.
+                    unsafe { libc::syscall(libc::SYS_exit, 0) };
+                }
+                0
+            })?;
+            let end = child::wait(pid)?;
+            let expected = if killed { End::Signal(Signal::SIGKILL as i32) } else { End::Code(0) };
+            if end != expected {
+                return Err(WorkError::Child(end));
+            }
+            done.forks += 1;
+            done.exits += 1;
+            done.signal_exits += u64::from(killed);
+        }
+    }
+    Ok(done)
+}
+
+/// Sends a signal to the whole process.
+fn raise_in_process(signal: Signal) -> nix::Result<()> {
+    nix::sys::signal::kill(nix::unistd::getpid(), signal)
 }
 
 /// Replaces the process by one that ends at once: `--version` is handled before any other argument.

@@ -19,7 +19,8 @@ pub struct Guest {
 
 /// What the matrix is made of: each kernel on pure v2, the one that has every v1 controller also on v1, and a Debian
 /// root with systemd.
-pub const MATRIX: [Guest; 5] = [
+pub const MATRIX: [Guest; 6] = [
+    Guest { family: Family::V5_10, layout: Layout::V2 },
     Guest { family: Family::V6_1, layout: Layout::V2 },
     Guest { family: Family::V6_1, layout: Layout::V1 },
     Guest { family: Family::V6_12, layout: Layout::V2 },
@@ -30,6 +31,9 @@ pub const MATRIX: [Guest; 5] = [
 /// A kernel on the command line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum KernelChoice {
+    /// Debian 11's
+    #[value(name = "5.10")]
+    V5_10,
     /// Debian 12's
     #[value(name = "6.1")]
     V6_1,
@@ -78,6 +82,7 @@ pub fn choose(
         (None, false) => None,
     };
     let family = match kernel {
+        KernelChoice::V5_10 => Family::V5_10,
         KernelChoice::V6_1 => Family::V6_1,
         KernelChoice::V6_12 => Family::V6_12,
         KernelChoice::V7 => Family::V7,
@@ -114,13 +119,14 @@ mod tests {
 
     #[test]
     fn options_choose_guests() {
-        use KernelChoice::{All, V6_1, V6_12, V7};
+        use KernelChoice::{All, V5_10, V6_1, V6_12, V7};
         use LayoutChoice::{V1, V2};
         for (kernel, layout, systemd, expected) in [
-            (All, None, false, "6.1 v2, 6.1 v1, 6.12 v2, 7 v2, 6.12 systemd"),
-            (All, Some(V2), false, "6.1 v2, 6.12 v2, 7 v2"),
+            (All, None, false, "5.10 v2, 6.1 v2, 6.1 v1, 6.12 v2, 7 v2, 6.12 systemd"),
+            (All, Some(V2), false, "5.10 v2, 6.1 v2, 6.12 v2, 7 v2"),
             (All, Some(V1), false, "6.1 v1"),
             (All, None, true, "6.12 systemd"),
+            (V5_10, None, false, "5.10 v2"),
             (V6_1, None, false, "6.1 v2, 6.1 v1"),
             (V6_12, None, false, "6.12 v2, 6.12 systemd"),
             (V7, None, false, "7 v2"),

@@ -136,13 +136,13 @@ mod tests {
     fn cells_and_reasons() {
         let old = "mark_victim has no task before Linux 6.9";
         let columns = [
-            column(0, "6.1.0-50", &[("cpu", State::Works, ""), ("oom", State::Off, old)]),
+            column(1, "6.1.0-50", &[("cpu", State::Works, ""), ("oom", State::Off, old)]),
             column(
-                1,
+                2,
                 "6.1.0-50",
                 &[("cpu", State::Works, ""), ("oom", State::Off, old), ("network", State::Off, "no v2 tree")],
             ),
-            column(3, "7.2.13", &[("cpu", State::Works, ""), ("oom", State::FallsBack, "")]),
+            column(4, "7.2.13", &[("cpu", State::Works, ""), ("oom", State::FallsBack, "")]),
         ];
         let page = page(&columns, "2026-01-31", "QEMU 10.0.2");
         for expected in [
@@ -159,7 +159,7 @@ mod tests {
 
     #[test]
     fn without_reasons_there_is_no_chapter_of_them() {
-        let page = page(&[column(0, "6.1", &[("cpu", State::Works, "")])], "2026-01-31", "10");
+        let page = page(&[column(1, "6.1", &[("cpu", State::Works, "")])], "2026-01-31", "10");
         assert!(!page.contains("## Why"), "{page}");
     }
 }

@@ -92,7 +92,7 @@ mod tests {
         let first = [&lines[..], &["e2e: 30 passed, 0 failed, 2 skipped"]].concat();
         let second =
             [&lines[..1], &["test c ... FAILED (1 s)", "e2e: 8 passed, 1 failed, 1 skipped"]].concat();
-        [row(MATRIX[0], Some("6.1.0-50-cloud-amd64"), &first), row(MATRIX[4], None, &second)]
+        [row(MATRIX[1], Some("6.1.0-50-cloud-amd64"), &first), row(MATRIX[5], None, &second)]
     }
 
     #[test]

@@ -96,11 +96,11 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         image_ref: &present.reference,
         injection: &injection,
     };
-    let capacity = env.capacity();
-    let (config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&capacity))?;
+    let now = env.node_now().await;
+    let (config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&now))?;
     sandbox::slowly(state, files.hold_host_paths()).await?;
     let (of, on) = (pod.clone(), env.clone());
-    let made = blocking::POD_FILES.run(move || files.make(&of, &on.host(&capacity))).await;
+    let made = blocking::POD_FILES.run(move || files.make(&of, &on.host(&now))).await;
     made.map_err(|_| StartError::Fault)??;
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =

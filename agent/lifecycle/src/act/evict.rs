@@ -148,12 +148,12 @@ pub async fn wait(
 /// Waits until its back-off and the condition of the node that it was evicted for are over; for ever if it
 /// does not start again.
 async fn restart_is_due(state: &PodState) {
+    let now = state.now();
     let waits = {
         let inner = state.read();
         let evicted = inner.record.evicted();
-        evicted.and_then(|evicted| {
-            Some((evicted.restart_delay(&state.env.eviction, Timestamp::now())?, evicted.condition))
-        })
+        evicted
+            .and_then(|evicted| Some((evicted.restart_delay(&state.env.eviction, now)?, evicted.condition)))
     };
     let Some((back_off, condition)) = waits else { return std::future::pending().await };
     tokio::time::sleep(back_off).await;
@@ -168,7 +168,7 @@ async fn restart_is_due(state: &PodState) {
 
 async fn restart(state: &PodState) {
     let pod = state.pod();
-    let now = Timestamp::now();
+    let now = state.now();
     let mut message = String::new();
     state.update(|inner| {
         if let Some(evicted) = inner.record.evicted() {

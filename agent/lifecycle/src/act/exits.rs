@@ -51,6 +51,7 @@ pub async fn record(state: &PodState) {
             }
         }
         news = inner.record.note_ends(&inner.pod, &inner.observed, &state.env.pods);
+        inner.record.limit_ends(Timestamp::now());
     });
     for (name, ended) in news {
         let message = format!("Container {name} ended: {}, exit code {}", ended.reason, ended.exit_code);

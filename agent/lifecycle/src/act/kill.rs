@@ -2,12 +2,10 @@
 
 use std::time::{Duration, Instant};
 
-use jiff::Timestamp;
 use tokio::sync::Semaphore;
 
 use super::permits::with_permit;
 use super::probing;
-use crate::decide::backoff;
 use crate::decide::observed::ContainerStage;
 use crate::decide::plan::KillReason;
 use crate::state::PodState;
@@ -92,16 +90,21 @@ pub async fn kill(
     Ok(())
 }
 
+/// Instead of a grace period that no clock can hold.
+const LONGEST: Duration = Duration::from_secs(100 * 365 * 86_400);
+
 /// The time by which a container has to have ended; earlier when its pod is evicted meanwhile.
 struct Due {
-    at: Timestamp,
+    at: Instant,
     /// It was moved forward.
     cut: bool,
 }
 
 impl Due {
     fn new(state: &PodState, grace: Duration) -> Self {
-        Self { at: state.due_by(backoff::after(Timestamp::now(), grace)), cut: false }
+        // A grace beyond what the clock can hold is none.
+        let at = Instant::now().checked_add(grace).unwrap_or_else(|| Instant::now() + LONGEST);
+        Self { at: state.due_by(at), cut: false }
     }
 
     fn cut(&mut self, state: &PodState) {
@@ -109,7 +112,7 @@ impl Due {
     }
 
     fn left(&self) -> Duration {
-        backoff::between(Timestamp::now(), self.at)
+        self.at.saturating_duration_since(Instant::now())
     }
 
     /// The future's result; `None` where it has to end before, because there is less time than there was.
@@ -135,8 +138,11 @@ pub fn runs(state: &PodState, id: &str) -> bool {
     inner.observed.containers.iter().any(|seen| seen.id == id && seen.stage == ContainerStage::Running)
 }
 
-/// The pod's addresses, or the node's when it has none of its own.
+/// The pod's addresses: the node's for one on its network. A pod with a network of its own may not have any yet.
 pub fn ips(state: &PodState) -> Vec<std::net::IpAddr> {
-    let own = state.read().observed.sandboxes.first().map(|sandbox| sandbox.ips.clone()).unwrap_or_default();
-    if own.is_empty() { state.env.host_ips.clone() } else { own }
+    let inner = state.read();
+    if inner.pod.spec.host_network == Some(true) {
+        return state.env.host_ips();
+    }
+    inner.observed.sandboxes.first().map(|sandbox| sandbox.ips.clone()).unwrap_or_default()
 }

@@ -139,8 +139,8 @@ pub async fn update(state: &PodState, id: &str, name: &str) -> Result<(), Durati
     level_is(state, version).await?;
     let pod = state.pod();
     let Some(own) = pod.container(name) else { return Ok(()) };
-    let capacity = state.env.capacity();
-    let resources = spec::container_resources(&pod, own, &state.env.host(&capacity));
+    let now = state.env.node_now().await;
+    let resources = spec::container_resources(&pod, own, &state.env.host(&now));
     if let Some(why) = shrink::why_not(state, id, name, resources.memory_limit_in_bytes).await {
         defer(state, &pod, (name, id), why);
         return Err(AGAIN);

@@ -73,9 +73,9 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     files?;
     let parent = parent.ok_or(SandboxError::Interrupted)??;
     slowly(state, devices::guard(state)).await?;
-    let capacity = env.capacity();
-    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host(&capacity))?;
-    for (reason, message) in spec::warnings(&pod, &env.host(&capacity)) {
+    let now = env.node_now().await;
+    let config = spec::sandbox_config(&pod, attempt, &parent, &env.host(&now))?;
+    for (reason, message) in spec::warnings(&pod, &env.host(&now)) {
         env.record_event(&pod, None, &reason, message);
     }
     counters::container_started(ContainerType::Sandbox);
@@ -102,8 +102,8 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
 /// The pod's cgroup is gone, or the manifest cannot be translated for the runtime.
 pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxConfig, SandboxError> {
     let parent = cgroup_parent(state).await?;
-    let capacity = state.env.capacity();
-    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host(&capacity))?)
+    let now = state.env.node_now().await;
+    Ok(spec::sandbox_config(&state.pod(), attempt, &parent, &state.env.host(&now))?)
 }
 
 /// The pod's directories and volumes.
@@ -112,8 +112,7 @@ async fn files(state: &PodState) -> Result<(), SandboxError> {
     let own = pod.clone();
     let made = blocking::POD_FILES.run(move || {
         env.set_aside.reuse(&own.uid);
-        let capacity = env.capacity();
-        volume::prepare(&own, &env.paths(&own), env.host(&capacity).node, &env.owner)
+        volume::prepare(&own, &env.paths(&own), env.node(&env.capacity()), &env.owner)
     });
     // A panic in there is a bug of the agent; the pod is tried again.
     made.await.unwrap_or(Ok(()))?;

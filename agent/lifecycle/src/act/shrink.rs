@@ -18,7 +18,7 @@ pub async fn why_not(state: &PodState, id: &str, name: &str, wanted: i64) -> Opt
     let to = u64::try_from(wanted).ok().filter(|bytes| *bytes > 0);
     let (env, pod) = (state.env.clone(), state.pod());
     let capacity = env.capacity();
-    let pod_to = bytes(qos::pod::limits(&pod, env.host(&capacity).node).memory_max);
+    let pod_to = bytes(qos::pod::limits(&pod, env.node(&capacity)).memory_max);
     let above = env.places.borrow().get(&pod.uid).map(|place| place.path.clone());
     let files = GroupFiles::new(Arc::new(env.layout.clone()));
     let own = id.to_owned();

@@ -4,7 +4,6 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use jiff::Timestamp;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::Instant;
 use tracing::warn;
@@ -55,10 +54,7 @@ pub async fn terminate(state: &PodState) {
         }
         tokio::time::sleep(END_AGAIN.nth(failures)).await;
         failures += 1;
-        if failures >= PATIENCE
-            && !error.is_unavailable()
-            && state.read().record.left(Timestamp::now()).is_zero()
-        {
+        if failures >= PATIENCE && !error.is_unavailable() && left(state).is_zero() {
             kill_rest(state).await;
         }
     }
@@ -138,12 +134,19 @@ async fn kill_rest(state: &PodState) {
     }
 }
 
+/// How long the pod still has.
+fn left(state: &PodState) -> Duration {
+    let now = state.now();
+    state.read().record.left(now)
+}
+
 async fn end(state: &PodState) -> Result<(), RuntimeError> {
     look::refresh(state).await?;
     evict::note_finished(state);
-    let (pod, grace, observed) = {
+    let grace = left(state);
+    let (pod, observed) = {
         let inner = state.read();
-        (inner.pod.clone(), inner.record.left(Timestamp::now()), inner.observed.clone())
+        (inner.pod.clone(), inner.observed.clone())
     };
     if !grace.is_zero() {
         // However it ends, the next agent must know why; what has no time does not wait for a disk either.

@@ -44,7 +44,7 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     if let Err(error) = looked {
         return runtime_failed(state, &error);
     }
-    let now = Timestamp::now();
+    let now = state.now();
     let former = sandbox::former(state);
     let (pod, decided, leaves) = {
         let inner = state.read();

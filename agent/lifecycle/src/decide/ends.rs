@@ -1,6 +1,8 @@
 //! What is noted in a pod's [`Record`] when its containers are ended or have ended, and what follows from
 //! that.
 
+use jiff::Timestamp;
+
 use super::observed::{ContainerSeen, Observed};
 use super::plan::KillReason;
 use super::{backoff, policy};
@@ -51,6 +53,13 @@ impl Record {
             }
         }
         news
+    }
+
+    /// No container ended after `now`: the wall clock was set back between its end and the note of it, and its
+    /// back-off counts from the note.
+    pub fn limit_ends(&mut self, now: Timestamp) {
+        let ended = self.containers.values_mut().filter_map(|own| own.last.as_mut()?.finished.as_mut());
+        ended.for_each(|finished| *finished = now.min(*finished));
     }
 }
 

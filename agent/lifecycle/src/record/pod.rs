@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::Evicted;
 use super::manifest::Manifest;
 use nodewarden_manifest::{Container, Pod};
-use nodewarden_model::{EndReason, Ended, OomVictim};
+use nodewarden_model::{ClockReading, EndReason, Ended, OomVictim};
 use nodewarden_pods::probes::ProbeMemory;
 
 /// One pod's record.
@@ -35,6 +35,9 @@ pub struct Record {
     /// Its newest eviction, also when it has started again since. Boxed, since most pods have none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub eviction: Option<Box<Evicted>>,
+    /// The clocks when these times were right. Unknown in records of older agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock: Option<Box<ClockReading>>,
 }
 
 fn admitted() -> bool {
@@ -100,7 +103,28 @@ impl Record {
             ending: None,
             admitted: false,
             eviction: None,
+            clock: None,
         }
+    }
+
+    /// Moves the times along with the wall clock if it was set since they were taken, so that grace periods and
+    /// back-offs are as long as they should be.
+    pub fn align(&mut self, now: &ClockReading) {
+        let Self { accepted, containers, ending, eviction, clock, .. } = self;
+        let mut kept = clock.take().map(|kept| *kept);
+        now.align(&mut kept, |shift| {
+            shift.apply(accepted);
+            let ended = containers.values_mut().filter_map(|own| own.last.as_mut());
+            ended.filter_map(|last| last.finished.as_mut()).for_each(|time| shift.apply(time));
+            if let Some(ending) = ending {
+                shift.apply(&mut ending.since);
+            }
+            if let Some(evicted) = eviction.as_deref_mut() {
+                let Evicted { since, due, gone, back, .. } = evicted;
+                [since, due].into_iter().chain(gone).chain(back).for_each(|time| shift.apply(time));
+            }
+        });
+        *clock = kept.map(Box::new);
     }
 
     pub fn uid(&self) -> &str {

@@ -46,6 +46,7 @@ pub enum Type {
     /// Another name for a type, or a type with a qualifier: typedef, const, volatile, restrict, type tag.
     Alias(u32),
     Enum(Members),
+    Integer,
     /// A function's prototype; its members are the parameters.
     Prototype(Members),
     Other,
@@ -148,6 +149,7 @@ impl<'a> Btf<'a> {
             kind::STRUCT | kind::UNION => {
                 Type::Struct(Struct { size: third, members, bit_fields: info >> 31 == 1 })
             }
+            kind::INT => Type::Integer,
             kind::ENUM => Type::Enum(members),
             kind::TYPEDEF | kind::VOLATILE | kind::CONST | kind::RESTRICT | kind::TYPE_TAG => {
                 Type::Alias(third)
@@ -186,9 +188,26 @@ impl<'a> Btf<'a> {
         self.entries(of, 8).map(|at| (self.string(self.word(at)), self.word(at + 4)))
     }
 
-    /// The type of a prototype's parameter.
-    pub fn parameter(&self, of: Members, n: usize) -> Option<Type> {
-        self.entries(of, 8).nth(n).map(|at| self.plain(self.word(at + 4)))
+    /// The ids of the types of a prototype's parameters, in their order.
+    pub fn parameters(&self, of: Members) -> impl Iterator<Item = u32> {
+        self.entries(of, 8).map(|at| self.word(at + 4))
+    }
+
+    /// The name of a type, of what it points to if it is a pointer: `request` for `const struct request *`.
+    /// `void` for what has no name.
+    pub fn name(&self, mut id: u32) -> &str {
+        for _ in 0..self.records.len() {
+            let Some(&at) = self.records.get(id as usize).filter(|_| id != 0) else { break };
+            let name = self.string(self.word(at));
+            if !name.is_empty() {
+                return name;
+            }
+            match self.get(id) {
+                Type::Pointer(to) | Type::Alias(to) => id = to,
+                _ => break,
+            }
+        }
+        "void"
     }
 
     fn entries(&self, of: Members, size: usize) -> impl Iterator<Item = usize> + use<> {
@@ -276,7 +295,7 @@ mod tests {
         let members: Vec<_> = btf.members(s).collect();
         assert_eq!(members[0], Member { name: "", type_id: 2, offset: 0 });
         assert_eq!(members[1], Member { name: "b", type_id: 3, offset: 64 });
-        assert_eq!(btf.plain(3), Type::Other, "int");
+        assert_eq!(btf.plain(3), Type::Integer);
         assert_eq!(btf.plain(5), Type::Struct(s));
         assert_eq!(btf.named("a").next(), None, "a member is no type");
         assert_eq!(btf.named("no").next(), None);
@@ -289,8 +308,9 @@ mod tests {
         let Some(Type::Enum(e)) = btf.named("e").next() else { panic!() };
         assert_eq!(btf.enumerators(e).collect::<Vec<_>>(), [("E", 7)]);
         let Type::Prototype(p) = btf.get(8) else { panic!() };
-        assert_eq!(btf.parameter(p, 1), Some(Type::Pointer(5)));
-        assert_eq!(btf.parameter(p, 2), None);
+        assert_eq!(btf.parameters(p).collect::<Vec<_>>(), [1, 7]);
+        assert_eq!((btf.name(1), btf.name(7), btf.name(3)), ("int", "t", "int"));
+        assert_eq!((btf.name(0), btf.name(8), btf.name(99)), ("void", "void", "void"));
         assert_eq!((btf.get(0), btf.get(99)), (Type::Other, Type::Other));
     }
 

@@ -160,6 +160,11 @@ impl Cells {
             .collect()
     }
 
+    /// Whether a task of this slot is on a CPU now, by the programs: its turn will be counted there.
+    pub fn is_running(&self, slot: u32) -> bool {
+        (0..self.cpus).filter_map(|cpu| self.state(cpu)).any(|state| state.slot == slot)
+    }
+
     fn state(&self, cpu: usize) -> Option<CpuState> {
         // SAFETY: a structure of integers.
         unsafe { self.states.read(cpu) }

@@ -7,7 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::btf::{Btf, BtfError, Struct, Type};
-use nodewarden_model::{Need, Topic};
+use super::prototype;
+use nodewarden_model::{Need, Program, Topic};
 
 /// Offsets and enum values of the running kernel.
 #[derive(Debug, Clone, Default)]
@@ -16,6 +17,9 @@ pub struct Layout {
     pub globals: BTreeMap<&'static str, u32>,
     /// Description of what this kernel lacks, by topic.
     pub missing: BTreeMap<Topic, Vec<String>>,
+    /// By the name of a program: the one to attach, itself or another one for this kernel; or why there is none,
+    /// in words.
+    programs: BTreeMap<&'static str, Result<Program, String>>,
     /// Index of a controller in css_set.subsys, by its kernel name (`memory`, `cpu`, `io`).
     pub subsystems: BTreeMap<&'static str, u32>,
 }
@@ -41,6 +45,9 @@ impl Layout {
             for wanted in spec.wants {
                 let _ = layout.look_up(btf, wanted);
             }
+            for program in spec.programs {
+                layout.programs.insert(program.name, prototype::fitting(btf, program));
+            }
         }
         for name in ["memory", "cpu", "io"] {
             if let Some(index) = controller(btf, name) {
@@ -48,6 +55,23 @@ impl Layout {
             }
         }
         layout
+    }
+
+    /// The program to attach where `program` is listed: itself, or another one for tracepoints with other
+    /// arguments.
+    ///
+    /// # Errors
+    /// The tracepoint's arguments here and those that are needed, in words.
+    pub fn fitting(&self, program: &Program) -> Result<Program, String> {
+        self.programs.get(program.name).cloned().unwrap_or(Ok(*program))
+    }
+
+    /// Lists the last substitute of a program as the one to attach, as on an older kernel.
+    #[cfg(test)]
+    pub fn use_last_form(&mut self, name: &'static str) {
+        let mut programs = Topic::ALL.into_iter().flat_map(|topic| topic.spec().programs);
+        let program = programs.find(|program| program.name == name).expect("a program");
+        self.programs.insert(name, Ok(*program.forms().last().expect("itself")));
     }
 
     /// Reads a needed value from the kernel's types, unless it is known already.
@@ -79,7 +103,7 @@ impl Layout {
                 self.globals.insert(global, index);
             }
             Need::PointerArgument { tracepoint, argument, otherwise } => {
-                if !gives_a_pointer(btf, tracepoint, argument) {
+                if !prototype::gives_a_pointer(btf, tracepoint, argument) {
                     return Err(lacks(otherwise));
                 }
             }
@@ -144,18 +168,6 @@ fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
     }
 }
 
-/// Whether argument `n` (0 is the tracepoint's private data) of a BTF tracepoint is a pointer.
-fn gives_a_pointer(btf: &Btf<'_>, tracepoint: &str, n: usize) -> bool {
-    let prototype = btf.named(&format!("btf_trace_{tracepoint}")).find_map(|t| match t {
-        Type::Alias(pointer) => match btf.plain(pointer) {
-            Type::Pointer(to) => Some(btf.plain(to)),
-            _ => None,
-        },
-        _ => None,
-    });
-    matches!(prototype, Some(Type::Prototype(p)) if matches!(btf.parameter(p, n), Some(Type::Pointer(_))))
-}
-
 /// Value of an enumerator.
 fn enum_value(btf: &Btf<'_>, name: &str, enumerator: &str) -> Option<u32> {
     btf.named(name).find_map(|t| match t {
@@ -207,10 +219,6 @@ mod tests {
         assert!(found.is_subset(&globals));
         assert!(found == globals || !layout.missing.is_empty(), "{:?}", globals.difference(&found));
         assert_eq!(layout.globals.get("OFF_CSS_CGROUP"), Some(&0), "css.cgroup is the first field");
-        let btf = Btf::parse(&bytes).unwrap();
-        assert!(!gives_a_pointer(&btf, "sched_switch", 1), "preempt is a bool");
-        assert!(gives_a_pointer(&btf, "sched_switch", 2));
-        assert!(!gives_a_pointer(&btf, "no_such_thing", 1));
         assert!(layout.globals["OFF_TASK_TGID"] == layout.globals["OFF_TASK_PID"] + 4);
     }
 }

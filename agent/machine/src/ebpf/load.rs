@@ -56,6 +56,8 @@ pub struct Kernel {
     btf: Option<Btf>,
     options: LoadOptions,
     pub(super) layout: Layout,
+    /// What the topic oom lacks though its program is attached, in words.
+    oom_degraded: Option<String>,
     pub(super) attached: Vec<Attached>,
     logger: Option<aya_log::EbpfLogger<&'static dyn log::Log>>,
     /// When the kernel began to measure the programs. It measures while the descriptor is open.
@@ -83,10 +85,7 @@ impl Kernel {
     /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `programs`.
     pub fn load(options: LoadOptions) -> Result<Loaded, KernelError> {
         let (layout, btf) = read_types(Path::new(VMLINUX))?;
-        let symbols = OomSymbols::read().unwrap_or_else(|error| {
-            warn!(%error, "kernel symbols unknown: OOM events will not say whether a cgroup or the node ran out");
-            OomSymbols::default()
-        });
+        let symbols = OomSymbols::read();
         let cpus = possible_cpus()?;
         let capacity = options.max_cgroups + 1;
         let spaces = options.spaces.hierarchies.len().max(1) as u32;
@@ -161,6 +160,7 @@ impl Kernel {
             btf: Some(btf),
             options,
             layout,
+            oom_degraded: symbols.degraded,
             attached: Vec::new(),
             logger,
             measuring: None,
@@ -199,20 +199,28 @@ impl Kernel {
     }
 
     fn attach_one(&mut self, topic: Topic, program: &Program) {
-        let outcome = match (self.lacking(topic), &self.btf) {
-            (Some(reason), _) => Err(reason),
-            (None, Some(btf)) => {
+        let fitting = self.layout.fitting(program);
+        let outcome = match (self.lacking(topic), &fitting, &self.btf) {
+            (Some(reason), _, _) => Err(reason),
+            (None, Err(reason), _) => Err(reason.clone()),
+            (None, Ok(program), Some(btf)) => {
                 programs::attach(&mut self.ebpf, btf, program, self.options.unified.as_deref())
             }
-            (None, None) => Err("attached too late".into()),
+            (None, Ok(_), None) => Err("attached too late".into()),
         };
-        self.attached.push(Attached { topic, program: *program, outcome });
+        self.attached.push(Attached { topic, program: fitting.unwrap_or(*program), outcome });
     }
 
-    /// Why a topic cannot work although its hooks exist: a field or a hierarchy is missing.
+    /// Why a topic cannot work whatever the hooks: a field, a hierarchy or an argument of a tracepoint is
+    /// missing. With one of its programs, a topic would count some of it, and show the rest as 0.
     pub(super) fn lacking(&self, topic: Topic) -> Option<String> {
         if let Some(fields) = self.layout.missing.get(&topic) {
             return Some(format!("this kernel has no {}", fields.join(", ")));
+        }
+        let required = topic.spec().programs.iter().filter(|program| !program.optional);
+        let unfit: Vec<String> = required.filter_map(|program| self.layout.fitting(program).err()).collect();
+        if !unfit.is_empty() {
+            return Some(unfit.join("; "));
         }
         let space = topic.spec().space?;
         let missing = self.options.spaces.of(space).is_none();
@@ -222,7 +230,8 @@ impl Kernel {
     /// State of each topic except those that are attached on request: attaching one returns its outcome.
     pub fn topics(&self) -> Vec<TopicStatus> {
         let topics = Topic::ALL.into_iter().filter(|topic| !topic.spec().on_request);
-        topics.map(|topic| programs::status(topic, &self.attached)).collect()
+        let degraded = |topic| self.oom_degraded.as_deref().filter(|_| topic == Topic::Oom);
+        topics.map(|topic| programs::status(topic, &self.attached, degraded(topic))).collect()
     }
 
     /// Makes the kernel begin to measure the programs' runs, or stop.
@@ -285,3 +294,6 @@ fn read_types(path: &Path) -> Result<(Layout, Btf), KernelError> {
     let layout = Layout::parse(&bytes).map_err(explain)?;
     Ok((layout, Btf::parse(&bytes, Endianness::default())?))
 }
+
+#[cfg(test)]
+mod tests;

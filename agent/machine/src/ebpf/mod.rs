@@ -1,4 +1,5 @@
-//! Everything eBPF: which fields the kernel has (`layout`, `symbols`), loading and attaching the programs
+//! Everything eBPF: which fields the kernel has (`layout`, `symbols`), whether its tracepoints have the arguments
+//! that the programs read (`prototype`), loading and attaching the programs
 //! (`load`, `programs`, `devices`), reading their counters (`cells`, `slots`) and their events (`ring`).
 //!
 //! Nothing here knows a topic by itself: what each needs is in `nodewarden_model::Topic::spec`. The programs
@@ -13,13 +14,14 @@ mod error;
 mod layout;
 mod load;
 mod programs;
+mod prototype;
 mod ring;
 mod slots;
 mod spaces;
 mod symbols;
 
 pub use cells::{Cells, RawCpu};
-pub use clock::MonotonicClock;
+pub use clock::{Moment, MonotonicClock};
 pub use cost::{map_bytes, map_bytes_formula};
 pub use devices::DeviceTables;
 pub use error::KernelError;

@@ -72,8 +72,9 @@ pub fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
-/// A topic's state, from the outcomes of its programs.
-pub fn status(topic: Topic, attached: &[Attached]) -> TopicStatus {
+/// A topic's state, from the outcomes of its programs and, if something else is missing that makes the topic
+/// less than whole, from that.
+pub fn status(topic: Topic, attached: &[Attached], degraded: Option<&str>) -> TopicStatus {
     let of_topic: Vec<_> = attached.iter().filter(|a| a.topic == topic).collect();
     // A reason that several programs have is given once.
     let mut reasons: Vec<&str> = Vec::new();
@@ -89,6 +90,13 @@ pub fn status(topic: Topic, attached: &[Attached]) -> TopicStatus {
         (_, n) if n < required => HookState::Partial,
         _ => HookState::Off,
     };
+    let state = match (state, degraded) {
+        (HookState::On | HookState::Partial, Some(reason)) => {
+            reasons.push(reason);
+            HookState::Partial
+        }
+        (state, _) => state,
+    };
     TopicStatus { topic, state, reason: reasons.join("; ") }
 }
 
@@ -99,7 +107,7 @@ mod tests {
     fn outcome(topic: Topic, failing: &[&str]) -> TopicStatus {
         let refused =
             |name: &str| if failing.contains(&name) { Err(format!("{name} refused")) } else { Ok(()) };
-        status(topic, &all(refused))
+        status(topic, &all(refused), None)
     }
 
     /// Every program of every topic.
@@ -118,8 +126,19 @@ mod tests {
 
     #[test]
     fn a_reason_that_programs_share_is_given_once() {
-        let status = status(Topic::Network, &all(|_| Err("no such field".to_owned())));
+        let status = status(Topic::Network, &all(|_| Err("no such field".to_owned())), None);
         assert_eq!((status.state, status.reason.as_str()), (HookState::Off, "no such field"));
+    }
+
+    #[test]
+    fn an_attached_topic_that_lacks_something_is_partial() {
+        let state = |refused: bool| {
+            let outcome = |_: &str| if refused { Err("refused".to_owned()) } else { Ok(()) };
+            status(Topic::Oom, &all(outcome), Some("scope unknown"))
+        };
+        let TopicStatus { state: attached, reason, .. } = state(false);
+        assert_eq!((attached, reason.as_str()), (HookState::Partial, "scope unknown"));
+        assert_eq!((state(true).state, state(true).reason.as_str()), (HookState::Off, "refused"));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! were attached, and freeing those of removed cgroups.
 
 use aya::Ebpf;
-use aya::maps::{HashMap, MapData, MapError, Queue};
-use nodewarden_ebpf_abi::{UNTRACKED, slot_key};
+use aya::maps::{Array, HashMap, MapData, MapError, Queue};
+use nodewarden_ebpf_abi::{UNTRACKED, cache_entry, cache_index, slot_key};
 
 use super::error::KernelError;
 
@@ -15,6 +15,8 @@ const FREE: [&str; 4] = ["FREE_0", "FREE_1", "FREE_2", "FREE_3"];
 /// Slot table and queues of free slots, shared with the kernel programs.
 pub struct SlotPool {
     slots: HashMap<MapData, u64, u32>,
+    /// The programs' cache in front of `slots`.
+    cache: Array<MapData, u64>,
     free: Vec<Queue<MapData, u32>>,
 }
 
@@ -27,6 +29,9 @@ impl SlotPool {
     pub fn new(ebpf: &mut Ebpf, spaces: usize, capacity: u32) -> Result<Self, KernelError> {
         let slots = ebpf.take_map("SLOTS").ok_or(KernelError::NoMap("SLOTS"))?;
         let slots = HashMap::try_from(slots).map_err(|source| KernelError::Map { map: "SLOTS", source })?;
+        let cache = ebpf.take_map("SLOT_CACHE").ok_or(KernelError::NoMap("SLOT_CACHE"))?;
+        let cache =
+            Array::try_from(cache).map_err(|source| KernelError::Map { map: "SLOT_CACHE", source })?;
         let mut free = Vec::with_capacity(FREE.len());
         for (space, name) in FREE.into_iter().enumerate() {
             let map = ebpf.take_map(name).ok_or(KernelError::NoMap(name))?;
@@ -38,7 +43,7 @@ impl SlotPool {
             }
             free.push(queue);
         }
-        Ok(Self { slots, free })
+        Ok(Self { slots, cache, free })
     }
 
     /// The slot of a cgroup, assigned now if it has none; `UNTRACKED` when no slot is free.
@@ -75,12 +80,32 @@ impl SlotPool {
         }
     }
 
-    /// Removes a cgroup from the table whose removal the programs could not record.
+    /// Removes a cgroup from the table, if the programs could not record its removal, and then from the cache.
+    /// A program that looked the cgroup up while it was removed may have put it into the cache afterwards: what
+    /// it does later, with sockets or pages that outlive it, would count in its former slot for ever.
     pub fn forget(&mut self, space: usize, id: u64) {
-        let _ = self.slots.remove(&slot_key(space as u32, id));
+        let key = slot_key(space as u32, id);
+        let _ = self.slots.remove(&key);
+        let index = cache_index(key);
+        // If a program replaces the entry in between, that cgroup's next look-up takes the longer way.
+        if self.cache.get(&index, 0).is_ok_and(|entry| entry >> 16 == cache_entry(key, 0) >> 16) {
+            let _ = self.cache.set(index, 0, 0);
+        }
     }
 
-    /// Puts a zeroed slot back into the queue.
+    /// The cache's entry in the place of a key.
+    #[cfg(test)]
+    pub fn cached(&self, key: u64) -> u64 {
+        self.cache.get(&cache_index(key), 0).expect("an index of the cache")
+    }
+
+    /// Writes the cache's entry in the place of a key.
+    #[cfg(test)]
+    pub fn set_cached(&mut self, key: u64, entry: u64) {
+        self.cache.set(cache_index(key), entry, 0).expect("an index of the cache");
+    }
+
+    /// Puts a zeroed slot back into the queue, after `forget`.
     ///
     /// # Errors
     /// When the kernel refuses.

@@ -3,8 +3,6 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use super::error::KernelError;
-
 /// Start and end address of a function.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Range {
@@ -14,32 +12,54 @@ pub struct Range {
 
 /// Ranges of the functions that the OOM topic looks for on the stack; `None` where the kernel does not show
 /// them (kptr_restrict, no CAP_SYSLOG, inlined).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct OomSymbols {
     pub memcg_out_of_memory: Option<Range>,
     pub oom_kill_process: Option<Range>,
+    /// Why one of them is `None`, and what follows, in words.
+    pub degraded: Option<String>,
 }
 
 const MEMCG_OUT_OF_MEMORY: &str = "mem_cgroup_out_of_memory";
 const OOM_KILL_PROCESS: &str = "__oom_kill_process";
+const KALLSYMS: &str = "/proc/kallsyms";
 
 impl OomSymbols {
     /// Reads `/proc/kallsyms`, no further than needed: the kernel formats every line that is read.
-    ///
-    /// # Errors
-    /// When the file cannot be read.
-    pub fn read() -> Result<Self, KernelError> {
-        let path = "/proc/kallsyms";
-        let error = |source| KernelError::Read { path: path.into(), source };
-        let mut file = BufReader::with_capacity(1 << 16, File::open(path).map_err(error)?);
+    pub fn read() -> Self {
+        match File::open(KALLSYMS) {
+            Ok(file) => Self::find(BufReader::with_capacity(1 << 16, file)),
+            Err(error) => {
+                Self { degraded: Some(degraded(&format!("cannot be read: {error}"))), ..Self::default() }
+            }
+        }
+    }
+
+    /// Looks for the functions in a text like `/proc/kallsyms`.
+    fn find(mut text: impl BufRead) -> Self {
         let mut search = Search::default();
         let mut line = Vec::new();
-        while !search.is_done() && file.read_until(b'\n', &mut line).map_err(error)? > 0 {
-            search.line(&String::from_utf8_lossy(&line));
+        while !search.is_done() {
+            match text.read_until(b'\n', &mut line) {
+                Ok(0) => break,
+                Ok(_) => search.line(&String::from_utf8_lossy(&line)),
+                Err(error) => {
+                    return Self {
+                        degraded: Some(degraded(&format!("cannot be read: {error}"))),
+                        ..Self::default()
+                    };
+                }
+            }
             line.clear();
         }
-        Ok(Self { memcg_out_of_memory: search.range(0), oom_kill_process: search.range(1) })
+        let [memcg_out_of_memory, oom_kill_process] = [search.range(0), search.range(1)];
+        Self { memcg_out_of_memory, oom_kill_process, degraded: search.lacks().map(|what| degraded(&what)) }
     }
+}
+
+/// What an OOM event lacks without the functions, and why.
+fn degraded(kallsyms: &str) -> String {
+    format!("scope unknown, and processes that were dying anyway count as killed: {KALLSYMS} {kallsyms}")
 }
 
 /// Looks for both functions. A function ends where the next symbol begins: the kernel's own symbols are in
@@ -48,6 +68,8 @@ impl OomSymbols {
 struct Search {
     starts: [u64; 2],
     ends: [u64; 2],
+    /// One of them has the address 0: the kernel shows no addresses to this process.
+    hidden: bool,
 }
 
 impl Search {
@@ -56,6 +78,7 @@ impl Search {
         for (i, wanted) in [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].iter().enumerate() {
             if self.starts[i] == 0 && name == *wanted {
                 self.starts[i] = address;
+                self.hidden |= address == 0;
             } else if self.starts[i] != 0 && self.ends[i] == 0 && address > self.starts[i] {
                 self.ends[i] = address;
             }
@@ -64,6 +87,19 @@ impl Search {
 
     fn is_done(&self) -> bool {
         self.ends.iter().all(|end| *end != 0)
+    }
+
+    /// Why a range is not known, in words.
+    fn lacks(&self) -> Option<String> {
+        if self.is_done() {
+            return None;
+        }
+        if self.hidden {
+            return Some("hides addresses: CAP_SYSLOG or kernel.kptr_restrict".to_owned());
+        }
+        let functions = [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].into_iter().zip(self.ends);
+        let missing: Vec<&str> = functions.filter(|(_, end)| *end == 0).map(|(name, _)| name).collect();
+        Some(format!("has no {}", missing.join(" and no ")))
     }
 
     fn range(&self, i: usize) -> Option<Range> {
@@ -110,6 +146,28 @@ mod tests {
             search.line(&format!("0000000000000000 t {name}"));
         }
         assert_eq!((search.range(0), search.range(1)), (None, None));
+    }
+
+    #[test]
+    fn what_kallsyms_lacks_degrades_the_topic_with_the_reason() {
+        let both = "ffffffff81000010 t __oom_kill_process\nffffffff81000090 t mem_cgroup_out_of_memory\n\
+                    ffffffff81000100 t after\n";
+        assert_eq!(OomSymbols::find(both.as_bytes()).degraded, None);
+        let reason = |text: &str| OomSymbols::find(text.as_bytes()).degraded.unwrap_or_default();
+        let start = "scope unknown, and processes that were dying anyway count as killed: /proc/kallsyms ";
+        for (text, what) in [
+            (
+                "0000000000000000 t __oom_kill_process\n0000000000000000 T mem_cgroup_out_of_memory\n",
+                "hides addresses: CAP_SYSLOG or kernel.kptr_restrict",
+            ),
+            (
+                "ffffffff81000010 t mem_cgroup_out_of_memory\nffffffff81000090 t after\n",
+                "has no __oom_kill_process",
+            ),
+            ("", "has no mem_cgroup_out_of_memory and no __oom_kill_process"),
+        ] {
+            assert_eq!(reason(text), format!("{start}{what}"), "{text:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The node's capacity and its daemons.
 
+pub mod addresses;
 pub mod daemons;
 pub mod gather;
 pub mod kernel_settings;

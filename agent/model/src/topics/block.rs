@@ -7,6 +7,7 @@ use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::KernelCounters;
 use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID};
+use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
 use crate::Log2Histogram;
 use crate::family::{CgroupFamily, Figure, GROUP_OPERATION};
@@ -26,8 +27,12 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         field("OFF_BLKCG_CSS", &["blkcg.css"]),
     ],
     programs: &[
-        Program::at("block_rq_issue", "block_rq_issue"),
-        Program::at("block_rq_complete", "block_rq_complete"),
+        Program::at("block_rq_issue", "block_rq_issue")
+            .reading(&[Pointer("request")])
+            // Before Linux 5.11.
+            .or(&Program::at("block_rq_issue_of_queue", "block_rq_issue")
+                .reading(&[Pointer("request_queue"), Pointer("request")])),
+        Program::at("block_rq_complete", "block_rq_complete").reading(&[Pointer("request"), Any, Number]),
     ],
     // Requests under way at once; beyond that the oldest ones are forgotten.
     tables: &[("REQUESTS", 8192)],

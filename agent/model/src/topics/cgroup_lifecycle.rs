@@ -2,7 +2,11 @@
 //! Its events change which cgroups are known, see `nodewarden_observer::registry`.
 
 use super::fields::{CGROUP_KN, CSS_CGROUP, KN_ID, TASK_COMM, TASK_TGID};
+use super::spec::Argument::{self, Any, Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
+
+/// The arguments of a move: the cgroup, its path, the task.
+const MOVE: &[Argument] = &[Pointer("cgroup"), Any, Pointer("task_struct")];
 
 pub(super) const TOPIC: TopicSpec = TopicSpec {
     name: "cgroup",
@@ -18,11 +22,18 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         field("OFF_KN_NAME", &["kernfs_node.name"]),
     ],
     programs: &[
-        Program::at("cgroup_mkdir", "cgroup_mkdir"),
-        Program::at("cgroup_rmdir", "cgroup_rmdir"),
-        Program::at("cgroup_notify_populated", "cgroup_notify_populated"),
-        Program::at("cgroup_attach_task", "cgroup_attach_task"),
-        Program { optional: true, ..Program::at("cgroup_transfer_tasks", "cgroup_transfer_tasks") },
+        Program::at("cgroup_mkdir", "cgroup_mkdir").reading(&[Pointer("cgroup")]),
+        Program::at("cgroup_rmdir", "cgroup_rmdir").reading(&[Pointer("cgroup")]),
+        Program::at("cgroup_notify_populated", "cgroup_notify_populated").reading(&[
+            Pointer("cgroup"),
+            Any,
+            Number,
+        ]),
+        Program::at("cgroup_attach_task", "cgroup_attach_task").reading(MOVE),
+        Program {
+            optional: true,
+            ..Program::at("cgroup_transfer_tasks", "cgroup_transfer_tasks").reading(MOVE)
+        },
     ],
     ..TopicSpec::EMPTY
 };

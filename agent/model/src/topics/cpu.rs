@@ -4,6 +4,7 @@ use nodewarden_ebpf_abi::Space;
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::fields::{CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_PID};
+use super::spec::Argument::{Number, Pointer};
 use super::spec::{Program, TopicSpec, field};
 use super::{KernelCounters, counted};
 use crate::Log2Histogram;
@@ -17,13 +18,21 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         TASK_PID,
         field("OFF_TASK_RUN_DELAY", &["task_struct.sched_info.run_delay"]),
         field("OFF_TASK_LAST_ARRIVAL", &["task_struct.sched_info.last_arrival"]),
+        field("OFF_TASK_STATE", &["task_struct.__state", "task_struct.state"]),
         CSSET_SUBSYS,
         CSSET_DFL,
         CSS_CGROUP,
         CGROUP_KN,
         KN_ID,
     ],
-    programs: &[Program::at("sched_switch", "sched_switch")],
+    programs: &[Program::at("sched_switch", "sched_switch")
+        .reading(&[Number, Pointer("task_struct"), Pointer("task_struct"), Number])
+        // Before Linux 5.18 the state of the task that leaves the CPU was not an argument.
+        .or(&Program::at("sched_switch_without_state", "sched_switch").reading(&[
+            Number,
+            Pointer("task_struct"),
+            Pointer("task_struct"),
+        ]))],
     families: FAMILIES,
     put,
     events: |counters| counters.cpu.map_or(0, |c| c.voluntary_switches + c.preempted_switches),

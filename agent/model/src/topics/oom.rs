@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::fields::{
     CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_SIGNAL, TASK_TGID,
 };
+use super::spec::Argument::Pointer;
 use super::spec::{Need, Program, TopicSpec, field};
 use super::{Detail, KernelCounters};
 use crate::event::{EventBody, Place, Tree};
@@ -44,7 +45,7 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         },
         Need::Controller { global: "MEMCG_SUBSYS", name: "memory" },
     ],
-    programs: &[Program::at("mark_victim", "mark_victim")],
+    programs: &[Program::at("mark_victim", "mark_victim").reading(&[Pointer("task_struct")])],
     families: &[CgroupFamily::counter(
         "nodewarden_cgroup_oom_kills_total",
         GROUP,

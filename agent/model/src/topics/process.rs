@@ -13,6 +13,7 @@ use super::fields::{
     CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS, TASK_COMM, TASK_PID, TASK_SIGNAL,
     TASK_TGID,
 };
+use super::spec::Argument::{Any, Number, Pointer};
 use super::spec::{Need, Program, TopicSpec, field};
 use super::{Detail, KernelCounters, counted};
 use crate::event::{EventBody, Place, Tree};
@@ -32,12 +33,15 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         field("OFF_TASK_EXIT_CODE", &["task_struct.exit_code"]),
         field("OFF_TASK_THREAD_PID", &["task_struct.thread_pid"]),
         field("OFF_TASK_REAL_PARENT", &["task_struct.real_parent"]),
+        field("OFF_TASK_GROUP_LEADER", &["task_struct.group_leader"]),
+        field("OFF_TASK_START_TIME", &["task_struct.start_time"]),
         CSSET_SUBSYS,
         CSSET_DFL,
         CSS_CGROUP,
         CGROUP_KN,
         KN_ID,
         field("OFF_SIGNAL_LIVE", &["signal_struct.live"]),
+        field("OFF_SIGNAL_THREADS", &["signal_struct.nr_threads"]),
         field("OFF_SIGNAL_FLAGS", &["signal_struct.flags"]),
         field("OFF_SIGNAL_GROUP_EXIT", &["signal_struct.group_exit_code"]),
         field("OFF_PID_LEVEL", &["pid.level"]),
@@ -47,10 +51,16 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
         Need::Size { global: "UPID_SIZE", structure: "upid" },
     ],
     programs: &[
-        Program::at("sched_process_fork", "sched_process_fork"),
-        Program::at("sched_process_exec", "sched_process_exec"),
-        Program::at("sched_process_exit", "sched_process_exit"),
+        Program::at("sched_process_fork", "sched_process_fork").reading(&[Any, Pointer("task_struct")]),
+        Program::at("sched_process_exec", "sched_process_exec").reading(&[Pointer("task_struct")]),
+        Program::at("sched_process_exit", "sched_process_exit")
+            .reading(&[Pointer("task_struct"), Number])
+            // Before Linux 6.16 the tracepoint did not say whether the thread is the last one.
+            .or(&Program::at("sched_process_exit_of_thread", "sched_process_exit")
+                .reading(&[Pointer("task_struct")])),
     ],
+    // Processes with several threads that can end at once.
+    tables: &[("COUNTED_EXITS", 2048)],
     families: FAMILIES,
     put,
     events: |counters| counters.process.map_or(0, |c| c.forks + c.execs + c.exits),

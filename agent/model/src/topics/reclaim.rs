@@ -4,6 +4,7 @@ use nodewarden_ebpf_abi::{CellReader, GroupCell, Space};
 use nodewarden_proto::nodewarden::v1 as proto;
 
 use super::fields::{CGROUP_KN, CSS_CGROUP, CSSET_DFL, CSSET_SUBSYS, KN_ID, TASK_CGROUPS};
+use super::spec::Argument::Number;
 use super::spec::{Program, TopicSpec};
 use super::{KernelCounters, counted};
 use crate::family::{CgroupFamily, Figure, GROUP_KIND};
@@ -14,9 +15,9 @@ pub(super) const TOPIC: TopicSpec = TopicSpec {
     needs: &[TASK_CGROUPS, CSSET_SUBSYS, CSSET_DFL, CSS_CGROUP, CGROUP_KN, KN_ID],
     programs: &[
         Program::at("direct_reclaim_begin", "mm_vmscan_direct_reclaim_begin"),
-        Program::at("direct_reclaim_end", "mm_vmscan_direct_reclaim_end"),
+        Program::at("direct_reclaim_end", "mm_vmscan_direct_reclaim_end").reading(&[Number]),
         Program::at("memcg_reclaim_begin", "mm_vmscan_memcg_reclaim_begin"),
-        Program::at("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end"),
+        Program::at("memcg_reclaim_end", "mm_vmscan_memcg_reclaim_end").reading(&[Number]),
     ],
     // Reclaims under way at once; beyond that the oldest ones are forgotten.
     tables: &[("RECLAIMS", 8192)],

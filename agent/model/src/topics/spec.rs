@@ -121,6 +121,27 @@ impl fmt::Display for Hook {
     }
 }
 
+/// An argument of a tracepoint, as a program reads it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Argument {
+    /// It is not read.
+    Any,
+    /// A pointer to the structure of this name.
+    Pointer(&'static str),
+    /// A number: an integer, a bool or an enumerator.
+    Number,
+}
+
+impl fmt::Display for Argument {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("any"),
+            Self::Pointer(structure) => f.write_str(structure),
+            Self::Number => f.write_str("number"),
+        }
+    }
+}
+
 /// One program of the eBPF object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Program {
@@ -130,16 +151,36 @@ pub struct Program {
     pub hook: Hook,
     /// Whether the topic works without it.
     pub optional: bool,
+    /// The first arguments of its tracepoint, up to the last one that it reads. It is attached only where the
+    /// kernel's BTF shows the same.
+    pub reads: &'static [Argument],
+    /// The program to attach instead where the tracepoint has other arguments.
+    pub otherwise: Option<&'static Program>,
 }
 
 impl Program {
     /// A program that its topic cannot do without.
     pub const fn new(name: &'static str, hook: Hook) -> Self {
-        Self { name, hook, optional: false }
+        Self { name, hook, optional: false, reads: &[], otherwise: None }
     }
 
     /// The same, attached at a tracepoint.
     pub const fn at(name: &'static str, tracepoint: &'static str) -> Self {
         Self::new(name, Hook::Tracepoint(tracepoint))
+    }
+
+    /// The same program, which reads these arguments of its tracepoint.
+    pub const fn reading(self, reads: &'static [Argument]) -> Self {
+        Self { reads, ..self }
+    }
+
+    /// The same program, with another one for kernels whose tracepoint has other arguments.
+    pub const fn or(self, otherwise: &'static Self) -> Self {
+        Self { otherwise: Some(otherwise), ..self }
+    }
+
+    /// This program and those to attach instead, in the order in which they are tried.
+    pub fn forms(&self) -> impl Iterator<Item = &Self> {
+        std::iter::successors(Some(self), |program| program.otherwise)
     }
 }

@@ -9,8 +9,12 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn at(second: i64) -> Timestamp {
-    Timestamp::from_second(1_000_000 + second).unwrap()
+fn at(second: i64) -> Moment {
+    Moment { wall: Timestamp::from_second(1_000_000 + second).unwrap(), monotonic_ns: ns(second) }
+}
+
+fn ns(second: i64) -> u64 {
+    second as u64 * 1_000_000_000
 }
 
 fn header(kind: Kind, space: u32, cgroup: u64) -> Header {
@@ -90,8 +94,24 @@ fn a_name_used_again_is_a_new_cgroup_and_its_old_slot_is_retired() {
     assert!(r.apply(&created(0, 3, 1, "a"), at(3)).is_some());
     let group = r.groups().find(|g| &*g.path == "/a").unwrap();
     assert!(group.generation > first && group.removed.is_none());
-    assert_eq!(r.take_retired(at(3)), [Retired { space: 0, slot: 2, removed: at(2) }]);
-    assert!(r.take_retired(at(9)).is_empty());
+    assert_eq!(r.take_retired(ns(3)), [Retired { space: 0, id: 2, slot: 2, removed: at(2) }]);
+    assert!(r.take_retired(ns(9)).is_empty());
+}
+
+#[test]
+fn a_wall_clock_that_is_set_changes_neither_grace_nor_retention() {
+    for step in [86_400, -86_400] {
+        let mut r = hybrid();
+        r.apply(&created(0, 2, 1, "a"), at(1));
+        let wall = at(2).wall + jiff::SignedDuration::from_secs(step);
+        r.apply(&removed(0, 2), Moment { wall, ..at(2) });
+        r.expire(ns(2));
+        assert!(r.groups().any(|g| &*g.path == "/a"), "{step}: it is kept as long as it should be");
+        r.expire(ns(3));
+        assert!(!r.groups().any(|g| &*g.path == "/a"), "{step}: and no longer");
+        assert!(r.take_retired(ns(2)).is_empty(), "{step}: its slot has its grace");
+        assert_eq!(r.take_retired(ns(3)).len(), 1, "{step}: and is given back");
+    }
 }
 
 #[test]
@@ -99,11 +119,11 @@ fn removed_cgroups_stay_until_they_expire() {
     let mut r = hybrid();
     r.apply(&created(0, 2, 1, "a"), at(1));
     r.apply(&removed(0, 2), at(2));
-    r.expire(at(2));
+    r.expire(ns(2));
     assert!(r.groups().any(|g| &*g.path == "/a"));
-    r.expire(at(3));
+    r.expire(ns(3));
     assert!(!r.groups().any(|g| &*g.path == "/a"));
-    assert_eq!(r.take_retired(at(9)).len(), 1, "its slot is given back even if it was never read");
+    assert_eq!(r.take_retired(ns(9)).len(), 1, "its slot is given back even if it was never read");
 }
 
 #[test]
@@ -216,9 +236,9 @@ proptest! {
                 _ => {}
             }
             if i % 7 == 0 {
-                r.expire(time);
+                r.expire(time.monotonic_ns);
             }
-            for retired in r.take_retired(at(1000)) {
+            for retired in r.take_retired(ns(1000)) {
                 prop_assert!(returned.insert((retired.space, retired.slot)), "given back twice");
             }
         }

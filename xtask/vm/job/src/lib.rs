@@ -39,6 +39,8 @@ pub const KERNEL_TESTS: &[&str] = &[
     "reclaim_stalls",
     "cgroups_beyond_capacity",
     "systemd_",
+    "shipped_unit_",
+    "late_",
     "cri_pod_is_shown_with_its_names",
     "pod_resize_and_replace",
     "pod_oom_kill_is_shown_at_once",

@@ -33,6 +33,8 @@ pub use {
 /// A family of kernels: the newest Debian cloud kernel of it is used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Family {
+    /// Debian 11's: the oldest that the README names.
+    V5_10,
     /// Debian 12's: the only one here with every v1 controller.
     V6_1,
     /// Debian 13's.
@@ -92,7 +94,7 @@ mod tests {
         let layout = Layout::find(std::path::Path::new(env!("CARGO_MANIFEST_DIR"))).unwrap();
         let get = || {
             let qemu = qemu(&layout, Lookup::Cached).unwrap();
-            let kernels = [Family::V6_1, Family::V6_12, Family::V7]
+            let kernels = [Family::V5_10, Family::V6_1, Family::V6_12, Family::V7]
                 .map(|family| kernel(&layout, family, Lookup::Cached).unwrap());
             let root = root(&layout, Lookup::Cached).unwrap();
             let busybox = busybox(&layout, Lookup::Cached).unwrap();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use super::sink::Sink;
-use node::{Node, Script, saved, until};
+use node::{FIRST_ADDRESS, Node, Script, saved, until};
 use runtime::Fake;
 use serde_json::{Value, json};
 
@@ -71,6 +71,47 @@ async fn a_failed_liveness_probe_ends_the_container_when_that_is_on_disk() {
     node.state.saved().await;
     assert_eq!(node.saved().failures, 1);
     assert!(node.state.read().probing.is_none());
+}
+
+#[tokio::test]
+async fn a_pod_with_a_network_of_its_own_is_probed_at_its_own_address() {
+    let script = Script::default();
+    script.answer(Readiness, Success);
+    let spec = spec("Always", &[Readiness]);
+    let node = Node::start(spec, ContainerRecord::default(), Fake::new(1), script).await;
+    until("it is probed", || node.script.runs(Readiness) > 0).await;
+    assert_eq!(node.script.address(), "10.0.0.7".parse().ok());
+}
+
+#[tokio::test]
+async fn a_pod_on_the_nodes_network_is_probed_at_the_address_that_the_node_has_now() {
+    let script = Script::default();
+    script.answer(Readiness, Success);
+    let mut spec = spec("Always", &[Readiness]);
+    spec["hostNetwork"] = json!(true);
+    let node = Node::start(spec, ContainerRecord::default(), Fake::new(1), script).await;
+    until("it is probed", || node.script.runs(Readiness) > 0).await;
+    assert_eq!(node.script.address(), Some(FIRST_ADDRESS));
+    until("its address is shown", || node.pod().is_some_and(|pod| pod.ips == [FIRST_ADDRESS])).await;
+
+    // DHCP gives the node another one.
+    let now = "198.51.100.9".parse().unwrap();
+    node.addresses.send(vec![now]).unwrap();
+    node.orders.send(Order::Look).unwrap();
+    until("it is probed there", || node.script.address() == Some(now)).await;
+    until("its new address is shown", || node.pod().is_some_and(|pod| pod.ips == [now])).await;
+    assert!(node.is_ready(), "what the probes found is not forgotten");
+}
+
+#[tokio::test]
+async fn the_nodes_resolver_configuration_is_read_for_every_pod() {
+    let spec = spec("Always", &[]);
+    let node = Node::start(spec, ContainerRecord::default(), Fake::new(1), Script::default()).await;
+    assert_eq!(node.state.env.node_now().await.resolv.nameservers, Vec::<String>::new(), "no file yet");
+    std::fs::write(node.dir().join("resolv.conf"), "nameserver 192.0.2.53\n").unwrap();
+    assert_eq!(node.state.env.node_now().await.resolv.nameservers, ["192.0.2.53"]);
+    std::fs::write(node.dir().join("resolv.conf"), "nameserver 192.0.2.54\n").unwrap();
+    assert_eq!(node.state.env.node_now().await.resolv.nameservers, ["192.0.2.54"]);
 }
 
 #[tokio::test]

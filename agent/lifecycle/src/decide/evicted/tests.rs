@@ -4,6 +4,7 @@ use serde_json::json;
 use super::*;
 use crate::fixture::{at, pod, record};
 use nodewarden_eviction::NodeCondition;
+use nodewarden_model::ClockReading;
 
 fn seconds(seconds: u64) -> Duration {
     Duration::from_secs(seconds)
@@ -60,6 +61,68 @@ fn a_clock_that_goes_back_gives_no_more_time() {
     record.note_gone(at(1000));
     let away = record.evicted().unwrap().restart_delay(&EvictionSettings::default(), at(0));
     assert_eq!(away, Some(seconds(10)));
+}
+
+/// The clocks after so many seconds, the wall clock set by `step` seconds.
+fn clocks(seconds: i64, step: i64) -> ClockReading {
+    let boot_ns = (seconds + 500) as u64 * 1_000_000_000;
+    ClockReading { wall: at(seconds + step), boot_id: "a".into(), boot_ns }
+}
+
+/// Written to the disk and read by the next agent.
+fn restarted(record: &Record) -> Record {
+    serde_json::from_str(&serde_json::to_string(record).unwrap()).unwrap()
+}
+
+#[test]
+fn a_clock_that_is_set_changes_neither_grace_nor_back_off() {
+    const DAY: i64 = 86_400;
+    let settings = EvictionSettings::default();
+    let back_off = settings.back_off.as_secs() as i64;
+    for step in [0, DAY, -DAY] {
+        let mut record = fresh();
+        record.align(&clocks(1000, 0));
+        record.evict(&eviction(Some(20)), seconds(30), false, at(1000));
+        // The clock is set, and another agent goes on.
+        let mut record = restarted(&record);
+        let now = clocks(1005, step);
+        record.align(&now);
+        assert_eq!(record.left(now.wall), seconds(15), "{step}");
+        assert_eq!(record.due(), Some(at(1020 + step)), "as the clock shows it now");
+        record.note_gone(at(1010 + step));
+        // The clock is set back to what it was.
+        let mut record = restarted(&record);
+        let now = clocks(1010 + back_off / 2, 0);
+        record.align(&now);
+        let wait = record.evicted().unwrap().restart_delay(&settings, now.wall);
+        assert_eq!(wait, Some(seconds((back_off - back_off / 2) as u64)), "{step}");
+        record.restart(at(2000));
+        record.align(&clocks(2000 + 599, step));
+        record.evict(&eviction(None), seconds(1), false, at(2000 + 599 + step));
+        assert_eq!(record.evicted().unwrap().times, 2, "{step}: evicted again within ten minutes");
+    }
+}
+
+#[test]
+fn a_clock_that_is_set_does_not_change_the_time_that_a_removed_pod_has() {
+    for step in [86_400, -86_400] {
+        let mut record = fresh();
+        record.align(&clocks(0, 0));
+        record.end(Ending { since: at(0), grace_seconds: 30, why: "its manifest is gone".into() });
+        let mut record = restarted(&record);
+        record.align(&clocks(10, step));
+        assert_eq!(record.left(at(10 + step)), seconds(20), "{step}");
+    }
+}
+
+#[test]
+fn a_record_without_the_clocks_is_taken_as_it_is() {
+    let mut record = fresh();
+    record.end(Ending { since: at(0), grace_seconds: 30, why: "its manifest is gone".into() });
+    let mut record = restarted(&record);
+    assert_eq!(record.clock, None);
+    record.align(&clocks(10, 0));
+    assert_eq!(record.left(at(10)), seconds(20));
 }
 
 #[test]

@@ -82,9 +82,11 @@ impl Round<'_> {
         };
         let unknown = ContainerRecord::default();
         let own = own.unwrap_or(&unknown);
+        // The noted time moves along when the wall clock is set, the runtime's does not.
+        let noted = own.last.as_ref().filter(|last| last.id == seen.id);
         (seen.stage == ContainerStage::Exited).then(|| LastEnd {
             exit_code: seen.exit_code,
-            finished: seen.finished,
+            finished: noted.map_or(seen.finished, |last| last.finished),
             failures: own.failures_with(container.kind, seen, self.settings),
             stopped: own.stopped == seen.id,
             again: again(&seen.id, seen.exit_code),

@@ -11,7 +11,7 @@ use crate::record::{Ending, Record};
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::fixture::pod;
-use nodewarden_model::{Waiting, WaitingReason};
+use nodewarden_model::{ClockReading, Waiting, WaitingReason};
 
 /// A short form: `stop s0`, `create 1`, `start c.0`, `kill c.0 Resize`, ….
 fn actions(plan: &Plan) -> Vec<String> {
@@ -99,6 +99,39 @@ fn of_two_ready_sandboxes_the_newest_stays() {
     ];
     let observed = seen(vec![sandbox(0, true), sandbox(1, true)], containers);
     check(&pod, &observed, &["stop s0", "forget s0"]);
+}
+
+#[test]
+fn a_clock_that_is_set_does_not_change_the_back_off() {
+    let pod = plain("Always");
+    let settings = PodSettings::default();
+    // The runtime goes on saying that it ended at 55 s.
+    let observed = with(vec![exited("a", 5, 1), container("b", 0, Running)]);
+    for step in [0, 86_400, -86_400] {
+        let clocks = |seconds: u64, step: i64| ClockReading {
+            wall: at(seconds as i64 + step),
+            boot_id: "a".into(),
+            boot_ns: seconds * 1_000_000_000,
+        };
+        let mut record = record(&pod);
+        record.containers.entry("a".into()).or_default().failures = 2;
+        record.align(&clocks(56, 0));
+        record.note_ends(&pod, &observed, &settings);
+        record.limit_ends(at(56));
+        record.align(&clocks(60, step));
+        let decided = |seconds| plan(&pod, &observed, &record, &NOTHING, &settings, at(seconds + step));
+        assert_eq!(actions(&decided(74)), Vec::<String>::new(), "{step}");
+        assert_eq!(decided(74).wake, Some(at(75 + step)), "20 s after its end");
+        assert_eq!(actions(&decided(75)), ["start a.6"], "{step}");
+    }
+    // Set back after its end and before that was noted: the back-off is whole, and no longer.
+    let mut record = record(&pod);
+    record.containers.entry("a".into()).or_default().failures = 2;
+    record.note_ends(&pod, &observed, &settings);
+    record.limit_ends(at(-3600));
+    let decided = |seconds| plan(&pod, &observed, &record, &NOTHING, &settings, at(seconds));
+    assert_eq!(decided(-3590).wake, Some(at(-3580)));
+    assert_eq!(actions(&decided(-3580)), ["start a.6"]);
 }
 
 #[test]

@@ -65,7 +65,7 @@ pub fn assess(
     state: &ThresholdState,
     now: Timestamp,
 ) -> Assessment {
-    let mut next = ThresholdState::default();
+    let mut next = state.following();
     let (mut due, mut seen, mut ends) = (Vec::new(), Vec::new(), Vec::new());
     let mut pressed = Vec::new();
     for threshold in &settings.thresholds {

@@ -1,8 +1,8 @@
 //! State between assessments: since when a threshold is passed, whether it is being acted on, and since when
 //! a condition is true. It is saved across restarts of the agent.
 //!
-//! Times are of the wall clock. If it was set back, a time in the future counts as now: a grace period may
-//! become longer by that, never shorter.
+//! Times are of the wall clock, and are moved along when it is set ([`ThresholdState::align`]). Only while the
+//! machine was off that cannot be seen: a time in the future then counts as now.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::between;
 use crate::{NodeCondition, Pressure};
 use nodewarden_config::EvictionThreshold;
+use nodewarden_model::ClockReading;
 
 /// A threshold that was not read for longer than this (the agent was down, the signal could not be read)
 /// counts as not passed before, since the time between is not known.
@@ -26,6 +27,9 @@ pub struct ThresholdState {
     passed: BTreeMap<String, Passed>,
     /// The conditions that are true.
     conditions: BTreeMap<NodeCondition, Held>,
+    /// The clocks when these times were right. Unknown in what older agents saved.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    clock: Option<ClockReading>,
 }
 
 /// A threshold that is passed.
@@ -47,6 +51,21 @@ pub(super) struct Held {
 }
 
 impl ThresholdState {
+    /// Moves the times along with the wall clock if it was set since they were taken.
+    pub fn align(&mut self, now: &ClockReading) {
+        let Self { passed, conditions, clock } = self;
+        now.align(clock, |shift| {
+            let passed = passed.values_mut().flat_map(|passed| [&mut passed.since, &mut passed.seen]);
+            let held = conditions.values_mut().flat_map(|held| [&mut held.since, &mut held.seen]);
+            passed.chain(held).for_each(|time| shift.apply(time));
+        });
+    }
+
+    /// A state without thresholds and conditions, whose times will be of the same clock.
+    pub(super) fn following(&self) -> Self {
+        Self { clock: self.clock.clone(), ..Self::default() }
+    }
+
     pub(super) fn passed(&self, threshold: &EvictionThreshold, now: Timestamp) -> Option<Passed> {
         let passed = self.passed.get(&key(threshold))?;
         (between(passed.seen, now) <= UNSEEN).then(|| Passed {

@@ -8,6 +8,7 @@ use strum::IntoEnumIterator;
 use super::*;
 use crate::DiskLayout;
 use nodewarden_config::{EvictionTexts, parse_thresholds};
+use nodewarden_model::ClockReading;
 
 const GI: u64 = 1 << 30;
 const MI: u64 = 1 << 20;
@@ -253,6 +254,33 @@ fn a_clock_that_is_set_back_lengthens_the_grace_period() {
     assert_eq!(sequence.step(-3541, &memory(0)).due, []);
     assert_eq!(sequence.step(-3540, &memory(0)).due.len(), 1);
     assert_eq!(sequence.step(-3540, &memory(GI)).again, Some(at(-3240)));
+}
+
+/// The wall clock is set by a day, and the grace period and the transition period take as long as they should.
+#[test]
+fn a_clock_that_is_set_changes_neither_grace_nor_transition() {
+    for step in [0, 86_400, -86_400] {
+        let mut sequence = Sequence::new(settings(&[], &[("memory.available", "1Gi", "1m")], &[]));
+        // Seconds of the clock that is not set; the wall clock is set after 30 s, and back again after 200 s.
+        let mut at = |seconds: i64, available| {
+            let wall = seconds + if (30..200).contains(&seconds) { step } else { 0 };
+            let boot_ns = (seconds + 1000) as u64 * 1_000_000_000;
+            let clocks = ClockReading { wall: at(wall), boot_id: "a".into(), boot_ns };
+            sequence.state.align(&clocks);
+            let found = sequence.step(wall, &memory(available));
+            (found.due.len(), found.pressure.has(NodeCondition::MemoryPressure))
+        };
+        assert_eq!(at(0, 0), (0, true));
+        assert_eq!(at(29, 0), (0, true));
+        assert_eq!(at(31, 0), (0, true), "{step}");
+        assert_eq!(at(59, 0), (0, true), "{step}");
+        assert_eq!(at(60, 0), (1, true), "{step}");
+        // The transition period is 5 minutes.
+        assert_eq!(at(61, GI), (0, true), "{step}");
+        assert_eq!(at(201, GI), (0, true), "{step}");
+        assert_eq!(at(359, GI), (0, true), "{step}");
+        assert_eq!(at(360, GI), (0, false), "{step}");
+    }
 }
 
 /// UpdateContainerFsThresholds.

@@ -15,6 +15,7 @@ use super::{Deps, conditions};
 use crate::assess::{Assessment, ThresholdState, assess};
 use crate::{NodeCondition, Observations};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
+use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Decision, Detail, SignalSeen};
 
@@ -120,12 +121,14 @@ impl Shared {
         settings: &EvictionSettings,
         observations: &Observations,
     ) -> Assessment {
-        let now = Timestamp::now();
+        let clocks = read_clocks();
+        let now = clocks.wall;
         let mut saved = self.saved.lock();
         let own = match part {
             Group::Fast => &mut saved.fast,
             Group::Disk => &mut saved.disk,
         };
+        own.align(&clocks);
         let assessment = assess(settings, observations, own, now);
         own.clone_from(&assessment.state);
         self.save(part, &saved, &assessment);

@@ -26,6 +26,7 @@ pub struct Choice {
 /// The regular expression that finds the packages of `family` by name.
 pub fn pattern(family: Family) -> String {
     let version = match family {
+        Family::V5_10 => r"5\.10\.",
         Family::V6_1 => r"6\.1\.",
         Family::V6_12 => r"6\.12\.",
         Family::V7 => r"([7-9]|[1-9][0-9]+)\.",
@@ -62,6 +63,7 @@ fn belongs(release: &str, family: Family) -> bool {
     let mut numbers = release.split('.').map(|number| number.parse::<u32>().ok());
     let (major, minor) = (numbers.next().flatten(), numbers.next().flatten());
     match family {
+        Family::V5_10 => (major, minor) == (Some(5), Some(10)),
         Family::V6_1 => (major, minor) == (Some(6), Some(1)),
         Family::V6_12 => (major, minor) == (Some(6), Some(12)),
         Family::V7 => major >= Some(7),
@@ -144,6 +146,7 @@ mod tests {
 
     #[test]
     fn patterns_name_the_family_only() {
+        assert_eq!(pattern(Family::V5_10), r"^linux-(image|binary|modules)-5\.10\..*-cloud-amd64$");
         assert_eq!(pattern(Family::V6_1), r"^linux-(image|binary|modules)-6\.1\..*-cloud-amd64$");
     }
 }

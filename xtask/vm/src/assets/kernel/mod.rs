@@ -30,9 +30,10 @@ const MODULES: &str = "modules.cpio";
 const RELEASE: &str = "release";
 
 impl Family {
-    /// As users write it: `6.1`, `6.12` or `7`.
+    /// As users write it: `5.10`, `6.1`, `6.12` or `7`.
     pub fn name(self) -> &'static str {
         match self {
+            Self::V5_10 => "5.10",
             Self::V6_1 => "6.1",
             Self::V6_12 => "6.12",
             Self::V7 => "7",
@@ -42,6 +43,9 @@ impl Family {
     /// Where Debian keeps its newest.
     fn suites(self) -> &'static [Suite] {
         match self {
+            // The archive keeps the packages of its last point release; newer ones of the security archive are
+            // listed there but no longer all kept.
+            Self::V5_10 => &[Suite::Named("bullseye")],
             Self::V6_1 => &[Suite::Named("bookworm"), Suite::Security("bookworm")],
             Self::V6_12 => &[Suite::Named("trixie"), Suite::Security("trixie")],
             Self::V7 => &[Suite::Named("trixie-backports"), Suite::Named("sid")],

@@ -2,6 +2,7 @@
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -33,7 +34,6 @@ use nodewarden_manifest::{ProbeKind, ProbeSpec};
 use nodewarden_model::Outcome;
 use nodewarden_model::{ContainerView, PodView};
 use nodewarden_pods::probes::{Answer, ProbeError, Prober, Probes, Target};
-use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::fixture::V2;
 use nodewarden_storage::journal::{Journal, Limits};
@@ -44,11 +44,16 @@ pub const BACK_OFF: Duration = Duration::from_millis(300);
 /// How long the end of a pod waits for its volumes here.
 pub const VOLUME_PATIENCE: Duration = Duration::from_millis(700);
 
+/// The node's at first.
+pub const FIRST_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
+
 /// Answers as scripted; a probe without a scripted answer never gets one.
 #[derive(Default)]
 pub struct Script {
     answers: Mutex<BTreeMap<ProbeKind, Outcome>>,
     runs: Mutex<BTreeMap<ProbeKind, u32>>,
+    /// The address of the last run.
+    address: Mutex<Option<IpAddr>>,
     /// Called with each run.
     on_run: Mutex<Option<Box<dyn FnMut() + Send>>>,
 }
@@ -62,6 +67,10 @@ impl Script {
         self.runs.lock().get(&kind).copied().unwrap_or(0)
     }
 
+    pub fn address(&self) -> Option<IpAddr> {
+        *self.address.lock()
+    }
+
     pub fn on_run(&self, call: impl FnMut() + Send + 'static) {
         *self.on_run.lock() = Some(Box::new(call));
     }
@@ -73,7 +82,8 @@ impl Prober for Script {
         target: &'a Target,
         spec: &'a ProbeSpec,
     ) -> BoxFuture<'a, Result<Answer, ProbeError>> {
-        assert_eq!((target.container_id.as_str(), target.address), ("c0", "10.0.0.7".parse().ok()));
+        assert_eq!(target.container_id, "c0");
+        *self.address.lock() = target.address;
         *self.runs.lock().entry(spec.kind).or_default() += 1;
         if let Some(call) = &mut *self.on_run.lock() {
             call();
@@ -110,6 +120,8 @@ pub struct Node {
     pub worker: JoinHandle<()>,
     pub reports: mpsc::UnboundedReceiver<Report>,
     pub pressure: watch::Sender<Pressure>,
+    /// The node's addresses.
+    pub addresses: watch::Sender<Vec<IpAddr>>,
     _serving: DeviceTasks,
 }
 
@@ -142,6 +154,7 @@ impl Node {
         script: Script,
     ) -> Self {
         let (pressure, pressed) = watch::channel(Pressure::default());
+        let (addresses, own) = watch::channel(vec![FIRST_ADDRESS]);
         let script = Arc::new(script);
         let settings = DeviceSettings { kubelet_dir: dir.path().to_owned(), ..DeviceSettings::default() };
         let (devices, serving) = Devices::start(&settings, Arc::new(|_| {})).await;
@@ -149,14 +162,17 @@ impl Node {
         let env = Arc::new(Environment {
             client: runtime.serve(dir.path()),
             settings: NodeSettings { cgroups_per_qos: false, ..NodeSettings::default() },
-            pods: PodSettings { logs_dir: dir.path().join("logs"), ..PodSettings::default() },
+            pods: PodSettings {
+                logs_dir: dir.path().join("logs"),
+                resolv_conf: Some(dir.path().join("resolv.conf")),
+                ..PodSettings::default()
+            },
             eviction: EvictionSettings { back_off: BACK_OFF, ..EvictionSettings::default() },
             facts: V2,
             capacity: watch::channel(Arc::new(Capacity::default())).1,
             layout: nodewarden_machine::cgroup::Layout::detect().unwrap(),
             node_name: "node".into(),
-            host_ips: Vec::new(),
-            resolv: Resolv::default(),
+            addresses: own,
             owner: "me".into(),
             store: Arc::new(Store::open(&records(dir.path().into())).unwrap().0),
             pods_dir: dir.path().join("pods"),
@@ -181,7 +197,7 @@ impl Node {
         let state = PodState::new(env, pod, record, orders.downgrade(), None);
         state.update(|_| {});
         let worker = tokio::spawn(worker::run(state.clone(), inbox, reporting, false));
-        Self { dir, script, runtime, state, orders, worker, reports, pressure, _serving: serving }
+        Self { dir, script, runtime, state, orders, worker, reports, pressure, addresses, _serving: serving }
     }
 
     /// The pod's published status.
