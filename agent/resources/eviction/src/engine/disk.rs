@@ -1,21 +1,27 @@
 //! The task that watches disks: unused containers and images are removed first, then a pod is evicted.
+//!
+//! A pod is evicted only when it is certain which one is the first ([`crate::choose`]). As long as it is not,
+//! the pods that may be the first are counted further, and the file system is read again after each turn, since
+//! it may have enough space by then.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tracing::warn;
+use tracing::{info, warn};
 
 use super::decision_log::DecisionLog;
+use super::figures::{self, Counted, names, on_thread};
 use super::shared::{Group, Shared};
 use crate::assess::{Assessment, Due, for_layout};
+use crate::choose::{Choice, choose};
 use crate::gather;
 use crate::rank;
 use crate::rank::Reclaim;
-use crate::{Candidate, DiskLayout, NodeCondition, kill, message, metrics};
+use crate::{Candidate, DiskLayout, NodeCondition, UsedOf, kill, message, metrics};
 use crate::{Eviction, EvictionReason};
 use nodewarden_config::{EvictionSettings, Signal};
-use nodewarden_gc::{Collector, GcError};
+use nodewarden_gc::{Collector, FileSystems, GcError};
 use nodewarden_pods::volume;
 
 /// Time between two readings as long as nothing is short (kubelet: monitoringInterval).
@@ -30,11 +36,37 @@ const GONE: Duration = Duration::from_secs(30);
 const STILL: Duration = Duration::from_secs(3);
 /// Time between two checks while waiting.
 const LOOK: Duration = Duration::from_millis(50);
+/// Pods are counted for so long before the file system is read again.
+const TURN: Duration = Duration::from_secs(1);
+/// Least time between two turns.
+const LEAST: Duration = Duration::from_millis(200);
 
 /// A pod that was evicted with a grace period. While it ends, soft thresholds evict no other.
 struct Leaving {
     uid: String,
     until: Instant,
+}
+
+/// The file systems at one moment.
+struct Reading {
+    assessment: Assessment,
+    layout: DiskLayout,
+    systems: FileSystems,
+}
+
+impl Reading {
+    fn used_of(&self, signal: Signal) -> Option<UsedOf> {
+        gather::used_of(&self.systems, signal)
+    }
+}
+
+/// How the search for a victim ended.
+struct Found {
+    /// The threshold as last read.
+    due: Due,
+    layout: DiskLayout,
+    candidates: Vec<Candidate>,
+    chosen: Option<usize>,
 }
 
 struct DiskWatch {
@@ -71,7 +103,7 @@ pub async fn run(shared: Arc<Shared>, collector: Collector) {
 impl DiskWatch {
     async fn check(&mut self) -> Result<Duration, GcError> {
         let woken = Instant::now();
-        let (assessment, layout) = self.read().await?;
+        let Reading { assessment, layout, .. } = self.read().await?;
         let leaving = self.shared.deps.subjects.leaving();
         self.leaving.take_if(|one| Instant::now() >= one.until || !leaving.contains(&one.uid));
         for due in &assessment.due {
@@ -92,12 +124,13 @@ impl DiskWatch {
         Ok(assessment.again.map_or(wait, |at| wait.min(until(at).max(LOOK))))
     }
 
-    async fn read(&self) -> Result<(Assessment, DiskLayout), GcError> {
+    async fn read(&self) -> Result<Reading, GcError> {
         let systems = self.collector.file_systems().await?;
         let (observations, layout) = gather::disks(&systems);
         let own = &self.shared.disk;
         let settings = EvictionSettings { thresholds: for_layout(&own.thresholds, layout), ..own.clone() };
-        Ok((self.shared.assess(Group::Disk, &settings, &observations), layout))
+        let assessment = self.shared.assess(Group::Disk, &settings, &observations);
+        Ok(Reading { assessment, layout, systems })
     }
 
     /// Reclaims unused containers and images, and evicts a pod if that is not enough. Returns false if
@@ -120,14 +153,16 @@ impl DiskWatch {
             shared.record(log.finish(format!("{}: enough came free without a pod's end", signal.name())));
             return Ok(true);
         }
-        let began = Instant::now();
-        let candidates = self.candidates(due).await;
-        log.record_step("pods read", began, format!("{} pods", candidates.len()));
-        let ranking = rank::rank(signal, layout, &shared.deps.settings, &candidates);
-        let uses =
-            |at: &&usize| candidates.get(**at).is_some_and(|one| rank::figures(signal, layout, one).0 > 0);
-        let chosen = ranking.order.iter().find(uses).copied();
-        log.record_candidates(rank::ranking_table(signal, layout, &ranking, &candidates, chosen));
+        let Some(found) = self.find(due, &mut log).await? else {
+            shared.clear_news(&format!("reclaim {}", signal.name()));
+            let outcome = format!("{}: enough came free while files were counted", signal.name());
+            shared.record(log.finish(outcome));
+            return Ok(true);
+        };
+        let Found { due, layout, candidates, chosen } = &found;
+        let (layout, chosen) = (*layout, *chosen);
+        let ranking = rank::rank(signal, layout, &shared.deps.settings, candidates);
+        log.record_candidates(rank::ranking_table(signal, layout, &ranking, candidates, chosen));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)) else {
             shared.record_no_candidate(signal, log);
             return Ok(false);
@@ -167,23 +202,53 @@ impl DiskWatch {
             log.record_step(what, began, done.unwrap_or_else(|error| error.to_string()));
         }
         let began = Instant::now();
-        let (assessment, _) = self.read().await?;
+        let Reading { assessment, .. } = self.read().await?;
         let short = assessment.due.iter().find(|one| one.threshold == due.threshold);
         log.record_step("read again", began, if short.is_some() { "not enough" } else { "enough" });
         Ok(short.is_none())
     }
 
-    async fn candidates(&self, due: &Due) -> Vec<Candidate> {
-        let (shared, needs) = (self.shared.clone(), rank::required_stats(due.threshold.signal));
-        let written = match &shared.deps.runtime {
-            Some(runtime) => gather::writable_layers(runtime).await,
-            None => None,
-        };
-        let read = tokio::task::spawn_blocking(move || {
-            let subjects = shared.deps.subjects.pods();
-            gather::candidates(&shared.deps.layout, &subjects, needs, written.as_ref())
-        });
-        read.await.unwrap_or_default()
+    /// Counts pods until it is certain which is the first. `None` if the threshold is not met any more.
+    async fn find(&self, due: &Due, log: &mut DecisionLog) -> Result<Option<Found>, GcError> {
+        let (shared, signal) = (&self.shared, due.threshold.signal);
+        let about = format!("figures {}", signal.name());
+        let (mut began, mut counted, mut waits) = (Instant::now(), Counted::All, false);
+        loop {
+            let (turn, all) = (Instant::now(), matches!(counted, Counted::All));
+            let candidates = figures::candidates(shared, counted, TURN).await;
+            // Read after the pods: what they write meanwhile is in it.
+            let reading = self.read().await?;
+            let met = reading.assessment.due.iter().find(|one| one.threshold == due.threshold);
+            let settings = &shared.deps.settings;
+            let choice = choose(signal, reading.layout, settings, &candidates, reading.used_of(signal));
+            let open = match (&choice, met) {
+                (Choice::Measure(open), Some(_)) => open,
+                // What the others use was counted a while ago.
+                (_, Some(_)) if !all => {
+                    counted = Counted::All;
+                    continue;
+                }
+                _ => {
+                    let what = if waits { "counted further" } else { "pods read" };
+                    log.record_step(what, began, format!("{} pods", candidates.len()));
+                    shared.clear_news(&about);
+                    let (chosen, layout) = (evicted(&choice), reading.layout);
+                    return Ok(met.cloned().map(|due| Found { due, layout, candidates, chosen }));
+                }
+            };
+            let open: Vec<&Candidate> = open.iter().filter_map(|at| candidates.get(*at)).collect();
+            if !waits {
+                let text = format!("{} pods, not counted completely: {}", candidates.len(), names(&open));
+                if shared.is_news(&about, &names(&open)) {
+                    info!("{}: the pod to evict is not certain yet: {text}", signal.name());
+                }
+                log.record_step("pods read", began, text);
+                (began, waits) = (Instant::now(), true);
+            }
+            counted = Counted::Only(open.iter().map(|one| one.pod.uid.clone()).collect());
+            // Nothing to count: a figure of the runtime is missing.
+            tokio::time::sleep(LEAST.saturating_sub(turn.elapsed())).await;
+        }
     }
 
     /// Evicts the candidate. Returns whether to wait for its end.
@@ -208,11 +273,10 @@ impl DiskWatch {
             return false;
         }
         let (own, cgroup) = (shared.clone(), candidate.cgroup.clone());
-        let killed = tokio::task::spawn_blocking(move || kill::kill(&own.deps.layout, &cgroup));
-        let result = match killed.await {
-            Ok(Ok(processes)) => format!("{processes} processes"),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => "a fault in the agent".to_owned(),
+        let result = match on_thread("disk kill", move || kill::kill(&own.deps.layout, &cgroup)).await {
+            Some(Ok(processes)) => format!("{processes} processes"),
+            Some(Err(error)) => error.to_string(),
+            None => "a fault in the agent".to_owned(),
         };
         log.record_step("kill", began, result);
         true
@@ -248,10 +312,20 @@ impl DiskWatch {
             tokio::time::sleep(LOOK).await;
         }
         log.record_step("space back", began, format!("{last} available"));
+        // Another pod is chosen only by what is counted from now on.
+        shared.measurer.expire();
     }
 
     async fn available(&self, signal: Signal) -> Option<u64> {
         let systems = self.collector.file_systems().await.ok()?;
         gather::disks(&systems).0.get(&signal).map(|seen| seen.available)
+    }
+}
+
+/// The pod that a choice evicts.
+fn evicted(choice: &Choice) -> Option<usize> {
+    match choice {
+        Choice::Evict(at) => Some(*at),
+        Choice::Measure(_) | Choice::Nobody => None,
     }
 }

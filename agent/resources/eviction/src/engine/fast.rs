@@ -212,7 +212,7 @@ impl FastWatch {
         let began = Instant::now();
         let subjects = shared.deps.subjects.pods();
         let candidates =
-            gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal), None);
+            gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal));
         log.record_step("pods read", began, format!("{} pods", candidates.len()));
         let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates);
         let chosen = self.select_victim(signal, &ranking, &candidates);

@@ -13,6 +13,7 @@ use super::decision_log::DecisionLog;
 use super::saver::{RestoredState, Saver};
 use super::{Deps, conditions};
 use crate::assess::{Assessment, ThresholdState, assess};
+use crate::usage::Measurer;
 use crate::{NodeCondition, Observations};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 use nodewarden_manifest::Pod;
@@ -77,6 +78,8 @@ pub struct Shared {
     pub watching: Mutex<Vec<String>>,
     /// The last message on each subject, and when it was reported.
     reported: Mutex<BTreeMap<String, (String, Instant)>>,
+    /// Counts what pods use on disk.
+    pub measurer: Measurer,
 }
 
 impl Shared {
@@ -94,6 +97,7 @@ impl Shared {
             seen: Mutex::default(),
             watching: Mutex::default(),
             reported: Mutex::default(),
+            measurer: Measurer::default(),
             deps,
         };
         if let Some(problem) = problem {

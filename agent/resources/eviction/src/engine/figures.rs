@@ -1,0 +1,90 @@
+//! Reads what pods use on disk, on a thread of its own: a slow file system delays nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+
+use super::shared::Shared;
+use crate::gather::{self, Subject};
+use crate::usage::{PodUse, Sources, writable_layers};
+use crate::{Candidate, RequiredStats};
+
+/// Steps and outcomes of decisions name so many pods.
+const NAMED: usize = 5;
+
+/// The pods whose directories are counted; the others have what is known of them.
+#[derive(Debug, Clone)]
+pub enum Counted {
+    All,
+    /// By uid.
+    Only(BTreeSet<String>),
+}
+
+impl Counted {
+    fn has(&self, subject: &Subject) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(uids) => uids.contains(&subject.pod.uid),
+        }
+    }
+}
+
+/// The pods of the node with their disk use, as far as it is known after counting for `time`.
+pub async fn candidates(shared: &Arc<Shared>, counted: Counted, time: Duration) -> Vec<Candidate> {
+    let subjects = shared.deps.subjects.pods();
+    let layout = shared.deps.layout.clone();
+    let none = RequiredStats::default();
+    let read = read(shared, subjects, counted, time).await;
+    read.into_iter()
+        .filter_map(|(subject, used)| {
+            let candidate = gather::candidates(&layout, &[subject], none).pop()?;
+            Some(gather::with_disk(candidate, used))
+        })
+        .collect()
+}
+
+/// The disk use of these pods, as far as it is known after counting for `time`.
+pub async fn read(
+    shared: &Arc<Shared>,
+    subjects: Vec<Subject>,
+    counted: Counted,
+    time: Duration,
+) -> Vec<(Subject, PodUse)> {
+    let runtime = match &shared.deps.runtime {
+        Some(runtime) => writable_layers(runtime).await,
+        None => None,
+    };
+    let own = shared.clone();
+    let found = on_thread("disk figures", move || {
+        let all = own.deps.subjects.pods();
+        own.measurer.retain(&all.iter().map(|one| one.pod.uid.as_str()).collect());
+        let sources = Sources { layout: &own.deps.layout, runtime: runtime.as_ref() };
+        let used = own.measurer.pods(&sources, &subjects, |subject| counted.has(subject), time);
+        subjects.into_iter().zip(used).collect()
+    });
+    found.await.unwrap_or_default()
+}
+
+/// Runs `work` on a thread of its own. `None` if the thread could not be started or has panicked.
+pub async fn on_thread<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
+    let (done, result) = oneshot::channel();
+    let run = move || drop(done.send(work()));
+    thread::Builder::new().name(name.to_owned()).spawn(run).ok()?;
+    result.await.ok()
+}
+
+/// The first pods by name, and how many more there are.
+pub fn names(pods: &[&Candidate]) -> String {
+    let first = pods.iter().take(NAMED).map(|one| format!("{}/{}", one.pod.namespace, one.pod.name));
+    let mut all: Vec<String> = first.collect();
+    if pods.len() > NAMED {
+        all.push(format!("{} more", pods.len() - NAMED));
+    }
+    all.join(", ")
+}
