@@ -9,6 +9,7 @@ mod empty_dir;
 mod error;
 mod host_path;
 mod mount_table;
+mod project;
 mod sub_path;
 
 use std::fs;
@@ -19,6 +20,7 @@ use std::path::Path;
 pub use clean::{clean, remove};
 pub(crate) use downward::write_downward;
 pub use error::{HostPathFault, VolumeError};
+pub use project::volume_project;
 pub(crate) use sub_path::bind_sub_path;
 
 use crate::paths::PodPaths;

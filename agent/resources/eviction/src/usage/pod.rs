@@ -10,9 +10,11 @@ use super::overlays::Overlays;
 use crate::gather::{Subject, container_group, groups_below};
 use crate::{ContainerUse, DiskUse, PodDisk};
 use nodewarden_machine::cgroup::Layout;
+use nodewarden_machine::project_quota::ProjectUse;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::{Medium, Source};
 use nodewarden_pods::paths::empty_dir;
+use nodewarden_pods::volume::volume_project;
 
 /// A figure of the runtime that is younger needs no walk.
 const NEW: Duration = Duration::from_secs(2);
@@ -48,7 +50,9 @@ impl Measurer {
         time: Duration,
     ) -> Vec<PodUse> {
         let overlays = Overlays::read();
-        let plans: Vec<_> = subjects.iter().map(|subject| Plan::of(sources, &overlays, subject)).collect();
+        let mut plans: Vec<_> =
+            subjects.iter().map(|subject| Plan::of(sources, &overlays, subject)).collect();
+        forget_shared_projects(&mut plans);
         let (mut counted, mut others) = (Vec::new(), Vec::new());
         for (plan, subject) in plans.iter().zip(subjects) {
             let list = if counts(subject) { &mut counted } else { &mut others };
@@ -69,7 +73,8 @@ impl Measurer {
 struct Plan<'a> {
     uid: &'a str,
     directories: Vec<Directory>,
-    volumes: Vec<&'a str>,
+    /// Name, and its project with what belongs to that.
+    volumes: Vec<(&'a str, Option<(u32, ProjectUse)>)>,
     /// Name, id, the runtime's figure, and whether the layer has a directory.
     containers: Vec<(&'a str, &'a str, Option<LayerStats>, bool)>,
 }
@@ -77,16 +82,16 @@ struct Plan<'a> {
 impl<'a> Plan<'a> {
     fn of(sources: &Sources<'_>, overlays: &Overlays, subject: &'a Subject) -> Self {
         let uid = subject.pod.uid.as_str();
-        let volumes: Vec<&str> = disk_volumes(&subject.pod).collect();
-        let volume = |name: &&str| empty_dir(&subject.pod_dir, name);
+        let volume = |name: &str| empty_dir(&subject.pod_dir, name);
+        let volumes = disk_volumes(&subject.pod).map(|name| (name, volume_project(&volume(name)))).collect();
         let logs = |name: &str| subject.logs.join(name);
         let directory = |part, path, skip| Directory { uid: uid.to_owned(), part, path, skip };
         let mut plan = Self { uid, directories: Vec::new(), volumes, containers: Vec::new() };
-        let own: Vec<PathBuf> = plan.volumes.iter().map(volume).collect();
+        let own: Vec<PathBuf> = plan.volumes.iter().map(|(name, _)| volume(name)).collect();
         let of_containers = subject.containers.iter().map(|(name, _)| logs(name)).collect();
         plan.directories.push(directory(Part::OtherLogs, subject.logs.clone(), of_containers));
         plan.directories.push(directory(Part::PodDir, subject.pod_dir.clone(), own));
-        for name in &plan.volumes {
+        for (name, _) in &plan.volumes {
             plan.directories.push(directory(Part::Volume((*name).to_owned()), volume(name), Vec::new()));
         }
         let groups = groups_below(sources.layout, &subject.cgroup);
@@ -111,8 +116,12 @@ impl<'a> Plan<'a> {
         let mut found = PodUse::default();
         found.disk.logs.add(of(&Part::OtherLogs));
         found.disk.volumes.add(of(&Part::PodDir));
-        for name in &self.volumes {
-            let used = of(&Part::Volume((*name).to_owned()));
+        for (name, project) in &self.volumes {
+            let mut used = of(&Part::Volume((*name).to_owned()));
+            if let Some((_, least)) = project {
+                used.bytes = used.bytes.max(least.bytes);
+                used.inodes = used.inodes.max(least.inodes);
+            }
             found.disk.volumes.add(used);
             found.volumes.insert((*name).to_owned(), used);
         }
@@ -127,6 +136,18 @@ impl<'a> Plan<'a> {
             found.containers.insert((*name).to_owned(), own);
         }
         found
+    }
+}
+
+/// A container may give its volume another project. What belongs to one that several volumes have is nobody's
+/// figure.
+fn forget_shared_projects(plans: &mut [Plan<'_>]) {
+    let mut volumes: BTreeMap<u32, usize> = BTreeMap::new();
+    for (project, _) in plans.iter().flat_map(|plan| &plan.volumes).filter_map(|(_, project)| *project) {
+        *volumes.entry(project).or_default() += 1;
+    }
+    for (_, project) in plans.iter_mut().flat_map(|plan| &mut plan.volumes) {
+        project.take_if(|(project, _)| volumes.get(project).is_some_and(|number| *number > 1));
     }
 }
 

@@ -1,11 +1,14 @@
 //! Parts of a pod, and which figure of a layer is taken.
 
 use std::fs;
+use std::sync::Arc;
 use std::time::Instant;
 
 use serde_json::json;
 
 use super::*;
+use nodewarden_machine::project_quota::fixture::WithQuota;
+use nodewarden_machine::project_quota::set_project;
 use nodewarden_manifest::fixture::pod;
 
 const LONG: Duration = Duration::from_secs(30);
@@ -84,4 +87,38 @@ fn parts_of_a_pod() {
     // Those that are not to be counted have what is known of them.
     let again = measurer.pods(&sources, std::slice::from_ref(&subject), |_| false, LONG).pop().unwrap();
     assert_eq!(again, found);
+}
+
+/// What the kernel counts for a volume is known before a file was counted.
+#[test]
+fn a_volume_uses_at_least_what_belongs_to_its_project() {
+    let Some(disk) = WithQuota::mount() else { return };
+    let Ok(layout) = Layout::detect() else {
+        nodewarden_testing::skip("no cgroups");
+        return;
+    };
+    let subject = |uid: &str, project| {
+        let mut pod = pod(json!({
+            "containers": [{"name": "c", "image": "i"}],
+            "volumes": [{"name": "v", "emptyDir": {}}],
+        }));
+        Arc::make_mut(&mut pod).uid = uid.to_owned();
+        let (pod_dir, logs) = (disk.path().join(uid), disk.path().join("logs"));
+        let volume = empty_dir(&pod_dir, "v");
+        fs::create_dir_all(&volume).unwrap();
+        set_project(fs::File::open(&volume).unwrap(), project).unwrap();
+        (0..40).for_each(|n| fs::write(volume.join(format!("{n}")), "").unwrap());
+        let (cgroup, started) = ("/nodewarden-test-none".to_owned(), jiff::Timestamp::UNIX_EPOCH);
+        Subject { pod, cgroup, started, pod_dir, logs, containers: Vec::new() }
+    };
+    let sources = Sources { layout: &layout, runtime: None };
+    let volume = |subjects: &[Subject]| {
+        let mut found = Measurer::default().pods(&sources, subjects, |_| false, LONG);
+        let used = found.remove(0).volumes["v"];
+        (used.inodes, used.complete)
+    };
+    let project = (1 << 30) + 5;
+    let one = subject("one", project);
+    assert_eq!(volume(std::slice::from_ref(&one)), (41, false), "a lower bound");
+    assert_eq!(volume(&[one, subject("other", project)]), (0, false), "it may be the other's");
 }
