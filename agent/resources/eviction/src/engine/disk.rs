@@ -2,13 +2,13 @@
 //!
 //! A pod is evicted only when it is certain which one is the first ([`crate::choose`]). As long as it is not,
 //! the pods that may be the first are counted further, and the file system is read again after each turn, since
-//! it may have enough space by then.
+//! it may have enough space by then. When that takes long, other thresholds have their turn in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
-use tracing::{info, warn};
+use tracing::warn;
 
 use super::decision_log::DecisionLog;
 use super::figures::{self, Counted, names, on_thread};
@@ -38,6 +38,8 @@ const STILL: Duration = Duration::from_secs(3);
 const LOOK: Duration = Duration::from_millis(50);
 /// Pods are counted for so long before the file system is read again.
 const TURN: Duration = Duration::from_secs(1);
+/// After this time other thresholds have their turn; counting continues with the next check.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// Least time between two turns.
 const LEAST: Duration = Duration::from_millis(200);
 
@@ -66,7 +68,7 @@ struct Found {
     due: Due,
     layout: DiskLayout,
     candidates: Vec<Candidate>,
-    chosen: Option<usize>,
+    choice: Choice,
 }
 
 struct DiskWatch {
@@ -117,6 +119,9 @@ impl DiskWatch {
                 return Ok(Duration::ZERO.max(LOOK));
             }
         }
+        if assessment.due.is_empty() {
+            figures::tidy(&self.shared);
+        }
         let near = assessment.seen.iter().any(|seen| seen.available < seen.threshold.saturating_mul(NEAR));
         let wait = if near || !assessment.due.is_empty() { SHORT } else { CALM };
         let until =
@@ -159,10 +164,17 @@ impl DiskWatch {
             shared.record(log.finish(outcome));
             return Ok(true);
         };
-        let Found { due, layout, candidates, chosen } = &found;
-        let (layout, chosen) = (*layout, *chosen);
+        let Found { due, layout, candidates, choice } = &found;
+        let layout = *layout;
+        let chosen = if let Choice::Evict(at) = choice { Some(*at) } else { None };
         let ranking = rank::rank(signal, layout, &shared.deps.settings, candidates);
         log.record_candidates(rank::ranking_table(signal, layout, &ranking, candidates, chosen));
+        if let Choice::Measure(open) = choice {
+            let open: Vec<_> = open.iter().filter_map(|at| candidates.get(*at)).collect();
+            shared.record_uncertain(signal, &names(&open), log);
+            return Ok(false);
+        }
+        shared.clear_news(&format!("uncertain {}", signal.name()));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)) else {
             shared.record_no_candidate(signal, log);
             return Ok(false);
@@ -208,46 +220,33 @@ impl DiskWatch {
         Ok(short.is_none())
     }
 
-    /// Counts pods until it is certain which is the first. `None` if the threshold is not met any more.
+    /// Counts pods until it is certain which is the first, or for [`PATIENCE`]. `None` if the threshold is not met
+    /// any more.
     async fn find(&self, due: &Due, log: &mut DecisionLog) -> Result<Option<Found>, GcError> {
-        let (shared, signal) = (&self.shared, due.threshold.signal);
-        let about = format!("figures {}", signal.name());
-        let (mut began, mut counted, mut waits) = (Instant::now(), Counted::All, false);
+        let (shared, signal, began) = (&self.shared, due.threshold.signal, Instant::now());
+        let mut counted = Counted::All;
         loop {
             let (turn, all) = (Instant::now(), matches!(counted, Counted::All));
             let candidates = figures::candidates(shared, counted, TURN).await;
             // Read after the pods: what they write meanwhile is in it.
             let reading = self.read().await?;
-            let met = reading.assessment.due.iter().find(|one| one.threshold == due.threshold);
-            let settings = &shared.deps.settings;
-            let choice = choose(signal, reading.layout, settings, &candidates, reading.used_of(signal));
-            let open = match (&choice, met) {
-                (Choice::Measure(open), Some(_)) => open,
-                // What the others use was counted a while ago.
-                (_, Some(_)) if !all => {
-                    counted = Counted::All;
-                    continue;
+            let met = reading.assessment.due.iter().find(|one| one.threshold == due.threshold).cloned();
+            let (layout, settings) = (reading.layout, &shared.deps.settings);
+            let choice = choose(signal, layout, settings, &candidates, reading.used_of(signal));
+            counted = match &choice {
+                Choice::Measure(open) if met.is_some() && began.elapsed() < PATIENCE => {
+                    // If nothing is left to count, a figure of the runtime is missing.
+                    tokio::time::sleep(LEAST.saturating_sub(turn.elapsed())).await;
+                    let open = open.iter().filter_map(|at| candidates.get(*at));
+                    Counted::Only(open.map(|one| one.pod.uid.clone()).collect())
                 }
+                // What the others use was counted a while ago.
+                Choice::Evict(_) | Choice::Nobody if met.is_some() && !all => Counted::All,
                 _ => {
-                    let what = if waits { "counted further" } else { "pods read" };
-                    log.record_step(what, began, format!("{} pods", candidates.len()));
-                    shared.clear_news(&about);
-                    let (chosen, layout) = (evicted(&choice), reading.layout);
-                    return Ok(met.cloned().map(|due| Found { due, layout, candidates, chosen }));
+                    log.record_step("pods read", began, format!("{} pods", candidates.len()));
+                    return Ok(met.map(|due| Found { due, layout, candidates, choice }));
                 }
             };
-            let open: Vec<&Candidate> = open.iter().filter_map(|at| candidates.get(*at)).collect();
-            if !waits {
-                let text = format!("{} pods, not counted completely: {}", candidates.len(), names(&open));
-                if shared.is_news(&about, &names(&open)) {
-                    info!("{}: the pod to evict is not certain yet: {text}", signal.name());
-                }
-                log.record_step("pods read", began, text);
-                (began, waits) = (Instant::now(), true);
-            }
-            counted = Counted::Only(open.iter().map(|one| one.pod.uid.clone()).collect());
-            // Nothing to count: a figure of the runtime is missing.
-            tokio::time::sleep(LEAST.saturating_sub(turn.elapsed())).await;
         }
     }
 
@@ -319,13 +318,5 @@ impl DiskWatch {
     async fn available(&self, signal: Signal) -> Option<u64> {
         let systems = self.collector.file_systems().await.ok()?;
         gather::disks(&systems).0.get(&signal).map(|seen| seen.available)
-    }
-}
-
-/// The pod that a choice evicts.
-fn evicted(choice: &Choice) -> Option<usize> {
-    match choice {
-        Choice::Evict(at) => Some(*at),
-        Choice::Measure(_) | Choice::Nobody => None,
     }
 }

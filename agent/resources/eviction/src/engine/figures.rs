@@ -9,7 +9,8 @@ use tokio::sync::oneshot;
 
 use super::shared::Shared;
 use crate::gather::{self, Subject};
-use crate::usage::{PodUse, Sources, writable_layers};
+use crate::limits::Limits;
+use crate::usage::{PodUse, Scope, Sources, writable_layers};
 use crate::{Candidate, RequiredStats};
 
 /// Steps and outcomes of decisions name so many pods.
@@ -21,15 +22,29 @@ pub enum Counted {
     All,
     /// By uid.
     Only(BTreeSet<String>),
+    /// What the pods' own limits are compared with.
+    Limits,
 }
 
 impl Counted {
-    fn has(&self, subject: &Subject) -> bool {
+    fn scope(&self, subject: &Subject) -> Scope {
         match self {
-            Self::All => true,
-            Self::Only(uids) => uids.contains(&subject.pod.uid),
+            Self::All => Scope::Everything,
+            Self::Only(uids) if uids.contains(&subject.pod.uid) => Scope::Everything,
+            Self::Only(_) => Scope::Nothing,
+            Self::Limits => match Limits::of(&subject.pod) {
+                None => Scope::Nothing,
+                Some(limits) if limits.of_storage() => Scope::Everything,
+                Some(_) => Scope::Volumes,
+            },
         }
     }
+}
+
+/// Gives up walks that nobody continues.
+pub fn tidy(shared: &Shared) {
+    let all = shared.deps.subjects.pods();
+    shared.measurer.retain(&all.iter().map(|one| one.pod.uid.as_str()).collect());
 }
 
 /// The pods of the node with their disk use, as far as it is known after counting for `time`.
@@ -53,16 +68,16 @@ pub async fn read(
     counted: Counted,
     time: Duration,
 ) -> Vec<(Subject, PodUse)> {
+    let needs_layers = subjects.iter().any(|subject| counted.scope(subject) == Scope::Everything);
     let runtime = match &shared.deps.runtime {
-        Some(runtime) => writable_layers(runtime).await,
-        None => None,
+        Some(runtime) if needs_layers => writable_layers(runtime).await,
+        _ => None,
     };
     let own = shared.clone();
     let found = on_thread("disk figures", move || {
-        let all = own.deps.subjects.pods();
-        own.measurer.retain(&all.iter().map(|one| one.pod.uid.as_str()).collect());
+        tidy(&own);
         let sources = Sources { layout: &own.deps.layout, runtime: runtime.as_ref() };
-        let used = own.measurer.pods(&sources, &subjects, |subject| counted.has(subject), time);
+        let used = own.measurer.pods(&sources, &subjects, |subject| counted.scope(subject), time);
         subjects.into_iter().zip(used).collect()
     });
     found.await.unwrap_or_default()

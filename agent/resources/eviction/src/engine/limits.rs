@@ -63,15 +63,15 @@ async fn check(shared: &Arc<Shared>) -> Round {
     if limited.is_empty() {
         return round;
     }
-    for (subject, used) in figures::read(shared, limited, Counted::All, TURN).await {
+    for (subject, used) in figures::read(shared, limited, Counted::Limits, TURN).await {
+        let Some(limits) = Limits::of(&subject.pod) else { continue };
         let PodUse { disk, volumes, .. } = &used;
-        let all = [disk.root, disk.logs, disk.volumes];
-        round.complete &= all.into_iter().chain(volumes.values().copied()).all(|part| part.complete);
+        let all = [disk.root, disk.logs, disk.volumes].into_iter().filter(|_| limits.of_storage());
+        round.complete &= all.chain(volumes.values().copied()).all(|part| part.complete);
         let volumes = volumes.iter().map(|(name, part)| (name.clone(), part.bytes)).collect();
         let found = gather::candidates(&shared.deps.layout, &[subject], RequiredStats::default()).pop();
         let Some(candidate) = found.map(|found| gather::with_disk(found, used)) else { continue };
-        let limits = Limits::of(&candidate.pod);
-        if let Some(exceeded) = limits.and_then(|limits| exceeded(&limits, &candidate, &volumes)) {
+        if let Some(exceeded) = exceeded(&limits, &candidate, &volumes) {
             evict(shared, &OverLimit { candidate, exceeded }, woken);
         }
     }

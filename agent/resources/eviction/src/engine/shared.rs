@@ -215,6 +215,16 @@ impl Shared {
         self.record_blocked(signal.name(), format!("{}: no pod may be evicted", signal.name()), log);
     }
 
+    /// Records that it is not certain yet which pod is the first, because `pods` are not counted completely;
+    /// reported once while it stays so.
+    pub fn record_uncertain(&self, signal: Signal, pods: &str, log: DecisionLog) {
+        let outcome =
+            format!("{}: it is not certain yet which pod: not counted completely: {pods}", signal.name());
+        if self.is_news(&format!("uncertain {}", signal.name()), &outcome) {
+            self.record(log.finish(outcome));
+        }
+    }
+
     /// Reports once that the chosen pod cannot be evicted.
     pub fn record_blocked(&self, about: &str, outcome: String, log: DecisionLog) {
         if self.is_news(about, &outcome) {

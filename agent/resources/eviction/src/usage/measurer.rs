@@ -178,10 +178,10 @@ impl Slot {
         if self.path != directory.path {
             *self = Self { path: directory.path.clone(), ..Self::default() };
         }
+        let served = self.served.replace(now);
         if self.last.is_some_and(|last| last.is_within(FRESH, now)) {
             return true;
         }
-        let served = self.served.replace(now);
         self.walk.take_if(|_| served.is_none_or(|at| now.saturating_duration_since(at) >= ABANDONED));
         let mut started = match self.walk.take() {
             Some(started) => started,

@@ -22,4 +22,4 @@ mod walk;
 pub use layers::Layers;
 pub use layers::writable_layers;
 pub use measurer::Measurer;
-pub use pod::{PodUse, Sources};
+pub use pod::{PodUse, Scope, Sources};

@@ -32,6 +32,26 @@ pub struct PodUse {
     pub volumes: BTreeMap<String, DiskUse>,
 }
 
+/// What of a pod is counted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scope {
+    /// Its figures are what is known of it.
+    Nothing,
+    /// Its `emptyDir` volumes.
+    Volumes,
+    Everything,
+}
+
+impl Scope {
+    fn has(self, part: &Part) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Volumes => matches!(part, Part::Volume(_)),
+            Self::Everything => true,
+        }
+    }
+}
+
 /// What is read for all pods at once.
 pub struct Sources<'a> {
     pub layout: &'a Layout,
@@ -40,13 +60,13 @@ pub struct Sources<'a> {
 }
 
 impl Measurer {
-    /// Counts what those of `subjects` for which `counts` returns true use, for at most `time`. The others
-    /// have what is known of them. In the order of `subjects`.
+    /// Counts of each of `subjects` what `scope` returns, all together for at most `time`. The rest of the figures
+    /// is what is known of it. In the order of `subjects`.
     pub fn pods(
         &self,
         sources: &Sources<'_>,
         subjects: &[Subject],
-        counts: impl Fn(&Subject) -> bool,
+        scope: impl Fn(&Subject) -> Scope,
         time: Duration,
     ) -> Vec<PodUse> {
         let overlays = Overlays::read();
@@ -55,8 +75,11 @@ impl Measurer {
         forget_shared_projects(&mut plans);
         let (mut counted, mut others) = (Vec::new(), Vec::new());
         for (plan, subject) in plans.iter().zip(subjects) {
-            let list = if counts(subject) { &mut counted } else { &mut others };
-            list.extend(plan.directories.iter().cloned());
+            let scope = scope(subject);
+            for directory in &plan.directories {
+                let list = if scope.has(&directory.part) { &mut counted } else { &mut others };
+                list.push(directory.clone());
+            }
         }
         let used = self.measure(&counted, time).into_iter().chain(self.known(&others));
         let found = counted.iter().chain(&others).zip(used);

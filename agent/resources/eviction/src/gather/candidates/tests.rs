@@ -7,7 +7,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 
 use super::*;
-use crate::usage::{Layers, Measurer, Sources, writable_layers};
+use crate::usage::{Layers, Measurer, Scope, Sources, writable_layers};
 use crate::{DiskUse, PodDisk, kill};
 use nodewarden_cri::Client;
 use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
@@ -24,7 +24,7 @@ fn read(
     runtime: Option<&Layers>,
 ) -> Vec<Candidate> {
     let sources = Sources { layout, runtime };
-    let used = measurer.pods(&sources, subjects, |_| true, Duration::from_secs(20));
+    let used = measurer.pods(&sources, subjects, |_| Scope::Everything, Duration::from_secs(20));
     let found = candidates(layout, subjects, ALL).into_iter().zip(used);
     found.map(|(candidate, used)| with_disk(candidate, used)).collect()
 }

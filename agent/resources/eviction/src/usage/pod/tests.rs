@@ -71,7 +71,8 @@ fn parts_of_a_pod() {
     let runtime: Layers = [("id-c".to_owned(), stats(7, 0))].into();
     let sources = Sources { layout: &layout, runtime: Some(&runtime) };
     let measurer = Measurer::default();
-    let found = measurer.pods(&sources, std::slice::from_ref(&subject), |_| true, LONG).pop().unwrap();
+    let found =
+        measurer.pods(&sources, std::slice::from_ref(&subject), |_| Scope::Everything, LONG).pop().unwrap();
     let inodes = |used: DiskUse| (used.inodes, used.complete);
     assert_eq!(found.volumes.keys().collect::<Vec<_>>(), ["disk", "other"]);
     assert_eq!([found.volumes["disk"], found.volumes["other"]].map(inodes), [(4, true), (6, true)]);
@@ -84,8 +85,14 @@ fn parts_of_a_pod() {
     // Nothing is known of the other layer: not nothing.
     assert_eq!(inodes(found.containers["d"].root.unwrap()), (0, false));
     assert_eq!(inodes(found.disk.root), (7, false));
+    // Volumes alone.
+    let only = Measurer::default();
+    let only = only.pods(&sources, std::slice::from_ref(&subject), |_| Scope::Volumes, LONG).pop().unwrap();
+    assert_eq!(only.volumes, found.volumes);
+    assert_eq!((inodes(only.disk.logs), inodes(only.disk.volumes)), ((0, false), (10, false)));
     // Those that are not to be counted have what is known of them.
-    let again = measurer.pods(&sources, std::slice::from_ref(&subject), |_| false, LONG).pop().unwrap();
+    let again =
+        measurer.pods(&sources, std::slice::from_ref(&subject), |_| Scope::Nothing, LONG).pop().unwrap();
     assert_eq!(again, found);
 }
 
@@ -113,7 +120,7 @@ fn a_volume_uses_at_least_what_belongs_to_its_project() {
     };
     let sources = Sources { layout: &layout, runtime: None };
     let volume = |subjects: &[Subject]| {
-        let mut found = Measurer::default().pods(&sources, subjects, |_| false, LONG);
+        let mut found = Measurer::default().pods(&sources, subjects, |_| Scope::Nothing, LONG);
         let used = found.remove(0).volumes["v"];
         (used.inodes, used.complete)
     };
