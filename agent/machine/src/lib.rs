@@ -1,6 +1,7 @@
 //! The machine that the agent runs on: its cgroups ([`cgroup`]), the kernel programs ([`ebpf`]), its capacity
 //! and its daemons ([`node`]), and what several parts read of it: mounts ([`mountinfo`]), lists of CPUs
-//! ([`cpu_list`]), changes in directories ([`inotify`]), the clocks ([`clock`]), the size of a page ([`page`]), and Unix sockets that
+//! ([`cpu_list`]), changes in directories ([`inotify`]), the clocks ([`clock`]), the size of a page
+//! ([`page`]), project quotas ([`project_quota`]), and Unix sockets that
 //! one process owns ([`unix_socket`]).
 
 #![deny(missing_docs)]
@@ -13,4 +14,5 @@ pub mod inotify;
 pub mod mountinfo;
 pub mod node;
 pub mod page;
+pub mod project_quota;
 pub mod unix_socket;

@@ -78,6 +78,9 @@ pub struct CandidateSeen {
     pub chosen: bool,
     /// Why it is exempt: `critical`; empty if it is not.
     pub spared: String,
+    /// `usage` is a lower bound: not everything is counted yet.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub incomplete: bool,
 }
 
 /// A step of a decision.
@@ -120,6 +123,7 @@ impl CandidateSeen {
             request,
             chosen,
             spared: spared.to_owned(),
+            incomplete: false,
         }
     }
 

@@ -118,6 +118,7 @@ fn row(own: &CandidateSeen, order: usize, signal: &str, decision: &Decision) -> 
         over => amount(signal, over),
     };
     let verb = if decision.kind == "preemption" { "preempted" } else { "evicted" };
+    let usage = amount(signal, own.usage);
     let decision = match (own.chosen, own.spared.as_str()) {
         (true, _) if decision.would => format!("would be {verb}"),
         (true, _) => verb.to_owned(),
@@ -129,7 +130,8 @@ fn row(own: &CandidateSeen, order: usize, signal: &str, decision: &Decision) -> 
         printable(&name),
         printable(&own.qos),
         own.priority.to_string(),
-        amount(signal, own.usage),
+        // Not everything is counted yet.
+        if own.incomplete { format!(">={usage}") } else { usage },
         amount(signal, own.request),
         over,
         printable(&decision),

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::EmptyDirVolumeSource;
 use nix::errno::Errno;
 use nix::mount::{MsFlags, mount};
 
-use super::{VolumeError, directory, mount_table};
+use super::{VolumeError, directory, mount_table, project};
 use nodewarden_machine::cgroup::control::Bound;
 use nodewarden_manifest::names::HUGEPAGES_PREFIX;
 use nodewarden_manifest::volume_source::Medium;
@@ -101,6 +101,9 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
         let mode = fs::Permissions::from_mode(with_group(0o777, wanted.group));
         fs::set_permissions(&new, mode).map_err(VolumeError::file("chmod", &new))?;
         fs::rename(&new, dir).map_err(VolumeError::file("rename", &new))?;
+        if wanted.backing == Backing::Disk {
+            project::assign(dir);
+        }
     }
     let real = fs::canonicalize(dir).map_err(VolumeError::file("resolve", dir))?;
     if wanted.backing == Backing::Disk || mount_table::is_mounted(&real)? {

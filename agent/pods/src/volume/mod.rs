@@ -10,6 +10,7 @@ mod error;
 mod foreign;
 mod host_path;
 mod mount_table;
+mod project;
 mod sub_path;
 
 use std::fs;
@@ -21,6 +22,7 @@ pub use clean::{clean, remove};
 pub(crate) use downward::write_downward;
 pub use error::{HostPathFault, VolumeError};
 pub use foreign::{check_host_paths, host_paths, on_host_paths};
+pub use project::volume_project;
 pub(crate) use sub_path::{HeldPath, bind, hold};
 
 use crate::log_owner;

@@ -8,14 +8,16 @@
 //! | inodes | by priority, then by inodes, which cannot be requested |
 //! | processes | by priority, then by processes |
 //!
-//! Between pods that the kubelet treats as equal, the one that started last is evicted first. A pod whose
-//! figures could not be read comes last. The kubelet puts it first, because its statistics may not have seen
-//! the pod yet; here they are read in the same pass, so a pod that cannot be read has not started yet or has
-//! ended.
+//! Between pods that the kubelet treats as equal, the one that started last is evicted first. A pod without
+//! figures is ordered as one that uses nothing; the kubelet puts it first, because its statistics may not have
+//! seen the pod yet. Figures of disks may be lower bounds, and none at all is the lowest: whether the first of
+//! the order is certain is decided by [`mod@crate::choose`].
 
 use std::cmp::Reverse;
 
-use super::{Candidate, DiskLayout, DiskUse, PodDisk, RequiredStats};
+use jiff::Timestamp;
+
+use super::{Candidate, DiskLayout, DiskUse, PodDisk, RequiredStats, UsedOf};
 use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_manifest::Pod;
 use nodewarden_model::CandidateSeen;
@@ -43,7 +45,7 @@ pub enum Reclaim {
 
 /// What a signal measures.
 #[derive(Debug, Clone, Copy)]
-enum Measure {
+pub enum Measure {
     Memory,
     Processes,
     /// Bytes of the parts that are on the file system.
@@ -53,7 +55,7 @@ enum Measure {
 
 /// Which parts of a pod are on a file system (kubelet `fsStatsType`).
 #[derive(Debug, Clone, Copy)]
-struct Parts {
+pub struct Parts {
     root: bool,
     logs: bool,
     volumes: bool,
@@ -65,18 +67,46 @@ impl Parts {
     const DIRECTORIES: Self = Self { root: false, logs: true, volumes: true };
     const NONE: Self = Self { root: false, logs: false, volumes: false };
 
-    fn of(self, disk: &PodDisk) -> DiskUse {
+    fn of(self, disk: &PodDisk) -> impl Iterator<Item = DiskUse> {
         let parts = [(self.root, disk.root), (self.logs, disk.logs), (self.volumes, disk.volumes)];
-        let here = parts.into_iter().filter(|(here, _)| *here);
-        here.fold(DiskUse::default(), |sum, (_, part)| DiskUse {
-            bytes: sum.bytes.saturating_add(part.bytes),
-            inodes: sum.inodes.saturating_add(part.inodes),
-        })
+        parts.into_iter().filter_map(|(counts, part)| counts.then_some(part))
     }
 }
 
+/// A pod's use of what a signal measures, in bytes, inodes or processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Figure {
+    pub amount: u64,
+    /// Whether that is everything; otherwise it is at least so much.
+    pub complete: bool,
+    /// How much of it is on the file system that the signal measures.
+    pub here: u64,
+    /// What is not counted yet is on that file system.
+    bounded: bool,
+}
+
+impl Figure {
+    /// What cannot grow: memory and processes are read at once.
+    fn whole(amount: u64) -> Self {
+        Self { amount, complete: true, here: 0, bounded: true }
+    }
+
+    /// The largest amount that it can be, if at most `slack` is in use on the file system and in no figure.
+    pub fn most(&self, slack: Option<u64>) -> u64 {
+        match slack.filter(|_| self.bounded) {
+            _ if self.complete => self.amount,
+            Some(slack) => self.amount.saturating_add(slack),
+            None => u64::MAX,
+        }
+    }
+}
+
+/// Orders candidates: the smaller is evicted before the larger. The more a candidate uses, the smaller.
+pub type Key<'a> = (bool, i32, Reverse<i128>, Reverse<Timestamp>, &'a str);
+
 impl Measure {
-    fn of(signal: Signal, layout: DiskLayout) -> Self {
+    /// What `signal` measures.
+    pub fn of(signal: Signal, layout: DiskLayout) -> Self {
         let nodefs = match layout {
             DiskLayout::One | DiskLayout::ContainersOnNode => Parts::ALL,
             DiskLayout::ImagesApart | DiskLayout::Three => Parts::DIRECTORIES,
@@ -102,13 +132,34 @@ impl Measure {
         }
     }
 
-    fn usage(self, candidate: &Candidate) -> Option<u64> {
-        match self {
-            Self::Memory => candidate.memory,
-            Self::Processes => candidate.processes,
-            Self::Bytes(parts) => candidate.disk.map(|disk| parts.of(&disk).bytes),
-            Self::Inodes(parts) => candidate.disk.map(|disk| parts.of(&disk).inodes),
+    /// What the candidate uses; `used_of` is the file system of a disk signal.
+    pub fn figure(self, candidate: &Candidate, used_of: Option<UsedOf>) -> Figure {
+        let (parts, of): (_, fn(&DiskUse) -> u64) = match self {
+            // Without figures, there are no processes: the pod has not started yet or has ended.
+            Self::Memory => return Figure::whole(candidate.memory.unwrap_or(0)),
+            Self::Processes => return Figure::whole(candidate.processes.unwrap_or(0)),
+            Self::Bytes(parts) => (parts, |part| part.bytes),
+            Self::Inodes(parts) => (parts, |part| part.inodes),
+        };
+        let unknown = PodDisk { root: DiskUse::UNKNOWN, logs: DiskUse::UNKNOWN, volumes: DiskUse::UNKNOWN };
+        let disk = candidate.disk.unwrap_or(unknown);
+        let mut figure = Figure::whole(0);
+        for part in parts.of(&disk) {
+            let is_here = used_of.is_some_and(|fs| part.device == Some(fs.device));
+            figure.amount = figure.amount.saturating_add(of(&part));
+            figure.here = figure.here.saturating_add(if is_here { of(&part) } else { 0 });
+            figure.complete &= part.complete;
+            figure.bounded &= part.complete || is_here;
         }
+        figure
+    }
+
+    /// The place of a candidate that uses `amount`.
+    pub fn key(self, candidate: &Candidate, amount: u64) -> Key<'_> {
+        let over = i128::from(amount) - i128::from(self.request(candidate));
+        let within = over <= 0 && matches!(self, Self::Memory | Self::Bytes(_) | Self::Inodes(_));
+        let pod = &candidate.pod;
+        (within, pod.priority, Reverse(over), Reverse(candidate.started), pod.uid.as_str())
     }
 
     fn request(self, candidate: &Candidate) -> u64 {
@@ -139,18 +190,8 @@ pub fn rank(
             ranking.exempt.push((index, why));
             continue;
         }
-        let (usage, request) = (measure.usage(candidate), measure.request(candidate));
-        let over = i128::from(usage.unwrap_or(0)) - i128::from(request);
-        let within = over <= 0 && matches!(measure, Measure::Memory | Measure::Bytes(_) | Measure::Inodes(_));
-        let key = (
-            usage.is_none(),
-            within,
-            candidate.pod.priority,
-            Reverse(over),
-            Reverse(candidate.started),
-            candidate.pod.uid.as_str(),
-        );
-        order.push((key, index));
+        let amount = measure.figure(candidate, None).amount;
+        order.push((measure.key(candidate, amount), index));
     }
     order.sort_unstable();
     ranking.order = order.into_iter().map(|(_, index)| index).collect();
@@ -162,11 +203,11 @@ pub fn exemption(settings: &EvictionSettings, pod: &Pod) -> Option<&'static str>
     (pod.is_critical() || settings.manifests_critical).then_some(CRITICAL)
 }
 
-/// Usage and request of what the signal measures, in bytes, inodes or processes. Usage is 0 where it could
-/// not be read.
+/// Usage and request of what the signal measures, in bytes, inodes or processes. Usage is what is known of it: 0
+/// where it could not be read.
 pub fn figures(signal: Signal, layout: DiskLayout, candidate: &Candidate) -> (u64, u64) {
     let measure = Measure::of(signal, layout);
-    (measure.usage(candidate).unwrap_or(0), measure.request(candidate))
+    (measure.figure(candidate, None).amount, measure.request(candidate))
 }
 
 /// The candidates as shown to users: in the order of eviction, those that are exempt at the end.
@@ -181,12 +222,14 @@ pub fn ranking_table(
     let all = go.chain(ranking.exempt.iter().copied());
     all.filter_map(|(index, spared)| Some((index, spared, candidates.get(index)?)))
         .map(|(index, spared, candidate)| {
-            CandidateSeen::new(
+            let seen = CandidateSeen::new(
                 &candidate.pod,
                 figures(signal, layout, candidate),
                 chosen == Some(index),
                 spared,
-            )
+            );
+            let incomplete = !Measure::of(signal, layout).figure(candidate, None).complete;
+            CandidateSeen { incomplete, ..seen }
         })
         .collect()
 }

@@ -77,11 +77,50 @@ pub struct RequiredStats {
     pub processes: bool,
 }
 
-/// Bytes and inodes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+/// Bytes and inodes of a part of a pod.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DiskUse {
     pub bytes: u64,
     pub inodes: u64,
+    /// Whether this is everything. Otherwise the figures are lower bounds.
+    pub complete: bool,
+    /// Device number of the file system; `None` if it is not known or there are several.
+    pub device: Option<u64>,
+}
+
+/// Nothing, completely counted.
+impl Default for DiskUse {
+    fn default() -> Self {
+        Self { bytes: 0, inodes: 0, complete: true, device: None }
+    }
+}
+
+impl DiskUse {
+    /// Nothing is known.
+    pub const UNKNOWN: Self = Self { bytes: 0, inodes: 0, complete: false, device: None };
+
+    /// The larger of this and of what was found later: complete only if that is not more.
+    pub fn at_least(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes.max(other.bytes),
+            inodes: self.inodes.max(other.inodes),
+            complete: self.complete && other.bytes <= self.bytes && other.inodes <= self.inodes,
+            device: self.device.or(other.device),
+        }
+    }
+
+    /// Adds another part.
+    pub fn add(&mut self, other: Self) {
+        let is_nothing = |own: &Self| *own == Self::default();
+        self.device = match () {
+            () if is_nothing(&other) => self.device,
+            () if is_nothing(self) => other.device,
+            () => self.device.filter(|device| other.device == Some(*device)),
+        };
+        self.bytes = self.bytes.saturating_add(other.bytes);
+        self.inodes = self.inodes.saturating_add(other.inodes);
+        self.complete &= other.complete;
+    }
 }
 
 /// Disk use of a pod by part (kubelet `fsStatsRoot`, `fsStatsLogs`, `fsStatsLocalVolumeSource`).
@@ -92,6 +131,15 @@ pub struct PodDisk {
     pub logs: DiskUse,
     /// `emptyDir` volumes on disk, and everything else in the pod's directory.
     pub volumes: DiskUse,
+}
+
+/// The file system that a disk signal measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UsedOf {
+    /// Its device number.
+    pub device: u64,
+    /// Bytes or inodes in use on it, whoever uses them.
+    pub used: u64,
 }
 
 /// A running pod and what it uses. A figure that was not required or could not be read is `None`.

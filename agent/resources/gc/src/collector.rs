@@ -183,8 +183,8 @@ impl Collector {
         containers.and(images).map(|()| run.outcome)
     }
 
-    /// Removes every unused image, of any age (kubelet `DeleteUnusedImages`), even if periodic collection for
-    /// space is off. Returns the freed bytes.
+    /// Removes every unused image older than the minimum age (kubelet `DeleteUnusedImages`), even if periodic
+    /// collection for space is off. Returns the freed bytes.
     ///
     /// # Errors
     /// The run ended early.

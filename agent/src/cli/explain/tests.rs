@@ -103,6 +103,14 @@ fn candidates_far_from_having_to_go_are_counted() {
 }
 
 #[test]
+fn a_figure_that_is_not_complete_is_shown_as_a_lower_bound() {
+    let mut own = (*taken()[0]).clone();
+    own.candidates[1].incomplete = true;
+    let text = explanation("", &[Arc::new(own)], 1, 0).text(false, now());
+    assert!(text.contains(" >=300Mi ") && !text.contains(">=900Mi"), "{text}");
+}
+
+#[test]
 fn decisions_that_are_left_out_are_counted() {
     let text = |pod: &str, shown: &[Arc<Decision>], total, considered| {
         let text = explanation(pod, shown, total, considered).text(false, now());

@@ -164,6 +164,7 @@ mod tests {
             request: 0,
             chosen,
             spared: String::new(),
+            incomplete: false,
         };
         let decision = |time, kind: &str, would, chosen: &str| Decision {
             number: 1,

@@ -49,6 +49,7 @@ pub fn decision(own: &Decision) -> proto::Decision {
         request: own.request,
         chosen: own.chosen,
         spared: own.spared.clone(),
+        incomplete: own.incomplete,
     };
     let step = |own: &DecisionStep| proto::DecisionStep {
         what: own.what.clone(),
@@ -95,6 +96,7 @@ pub fn decided(own: proto::Decision) -> Option<Decision> {
         request: own.request,
         chosen: own.chosen,
         spared: own.spared,
+        incomplete: own.incomplete,
     };
     let step = |own: proto::DecisionStep| DecisionStep {
         what: own.what,

@@ -1,4 +1,8 @@
 //! The task that watches disks: unused containers and images are removed first, then a pod is evicted.
+//!
+//! A pod is evicted only when it is certain which one is the first ([`crate::choose`]). As long as it is not,
+//! the pods that may be the first are counted further, and the file system is read again after each turn, since
+//! it may have enough space by then. When that takes long, other thresholds have their turn in between.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,15 +11,17 @@ use jiff::Timestamp;
 use tracing::warn;
 
 use super::decision_log::DecisionLog;
+use super::figures::{self, Counted, names};
 use super::shared::{Group, Shared};
 use crate::assess::{Assessment, Due, for_layout};
+use crate::choose::{Choice, choose};
 use crate::gather;
 use crate::rank;
 use crate::rank::Reclaim;
-use crate::{Candidate, DiskLayout, NodeCondition, kill, message, metrics};
+use crate::{Candidate, DiskLayout, NodeCondition, UsedOf, kill, message, metrics};
 use crate::{Eviction, EvictionReason};
 use nodewarden_config::{EvictionSettings, Signal};
-use nodewarden_gc::{Collector, GcError};
+use nodewarden_gc::{Collector, FileSystems, GcError};
 use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::Pulse;
@@ -32,11 +38,39 @@ const GONE: Duration = Duration::from_secs(30);
 const STILL: Duration = Duration::from_secs(3);
 /// Time between two checks while waiting.
 const LOOK: Duration = Duration::from_millis(50);
+/// Pods are counted for so long before the file system is read again.
+const TURN: Duration = Duration::from_secs(1);
+/// After this time other thresholds have their turn; counting continues with the next check.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// Least time between two turns.
+const LEAST: Duration = Duration::from_millis(200);
 
 /// A pod that was evicted with a grace period. While it ends, soft thresholds evict no other.
 struct Leaving {
     uid: String,
     until: Instant,
+}
+
+/// The file systems at one moment.
+struct Reading {
+    assessment: Assessment,
+    layout: DiskLayout,
+    systems: FileSystems,
+}
+
+impl Reading {
+    fn used_of(&self, signal: Signal) -> Option<UsedOf> {
+        gather::used_of(&self.systems, signal)
+    }
+}
+
+/// How the search for a victim ended.
+struct Found {
+    /// The threshold as last read.
+    due: Due,
+    layout: DiskLayout,
+    candidates: Vec<Candidate>,
+    choice: Choice,
 }
 
 struct DiskWatch {
@@ -74,7 +108,7 @@ pub async fn run(shared: Arc<Shared>, collector: Collector, pulse: Pulse) {
 impl DiskWatch {
     async fn check(&mut self) -> Result<Duration, GcError> {
         let woken = Instant::now();
-        let (assessment, layout) = self.read().await?;
+        let Reading { assessment, layout, .. } = self.read().await?;
         let leaving = self.shared.deps.subjects.leaving();
         self.leaving.take_if(|one| Instant::now() >= one.until || !leaving.contains(&one.uid));
         for due in &assessment.due {
@@ -88,6 +122,9 @@ impl DiskWatch {
                 return Ok(Duration::ZERO.max(LOOK));
             }
         }
+        if assessment.due.is_empty() {
+            figures::tidy(&self.shared);
+        }
         let near = assessment.seen.iter().any(|seen| seen.available < seen.threshold.saturating_mul(NEAR));
         let wait = if near || !assessment.due.is_empty() { SHORT } else { CALM };
         let until =
@@ -95,12 +132,13 @@ impl DiskWatch {
         Ok(assessment.again.map_or(wait, |at| wait.min(until(at).max(LOOK))))
     }
 
-    async fn read(&self) -> Result<(Assessment, DiskLayout), GcError> {
+    async fn read(&self) -> Result<Reading, GcError> {
         let systems = self.collector.file_systems().await?;
         let (observations, layout) = gather::disks(&systems);
         let own = &self.shared.disk;
         let settings = EvictionSettings { thresholds: for_layout(&own.thresholds, layout), ..own.clone() };
-        Ok((self.shared.assess(Group::Disk, &settings, &observations), layout))
+        let assessment = self.shared.assess(Group::Disk, &settings, &observations);
+        Ok(Reading { assessment, layout, systems })
     }
 
     /// Reclaims unused containers and images, and evicts a pod if that is not enough. Returns false if
@@ -123,14 +161,23 @@ impl DiskWatch {
             shared.record(log.finish(format!("{}: enough came free without a pod's end", signal.name())));
             return Ok(true);
         }
-        let began = Instant::now();
-        let candidates = self.candidates(due).await;
-        log.record_step("pods read", began, format!("{} pods", candidates.len()));
-        let ranking = rank::rank(signal, layout, &shared.deps.settings, &candidates);
-        let uses =
-            |at: &&usize| candidates.get(**at).is_some_and(|one| rank::figures(signal, layout, one).0 > 0);
-        let chosen = ranking.order.iter().find(uses).copied();
-        log.record_candidates(rank::ranking_table(signal, layout, &ranking, &candidates, chosen));
+        let Some(found) = self.find(due, &mut log).await? else {
+            shared.clear_news(&format!("reclaim {}", signal.name()));
+            let outcome = format!("{}: enough came free while files were counted", signal.name());
+            shared.record(log.finish(outcome));
+            return Ok(true);
+        };
+        let Found { due, layout, candidates, choice } = &found;
+        let layout = *layout;
+        let chosen = if let Choice::Evict(at) = choice { Some(*at) } else { None };
+        let ranking = rank::rank(signal, layout, &shared.deps.settings, candidates);
+        log.record_candidates(rank::ranking_table(signal, layout, &ranking, candidates, chosen));
+        if let Choice::Measure(open) = choice {
+            let open: Vec<_> = open.iter().filter_map(|at| candidates.get(*at)).collect();
+            shared.record_uncertain(signal, &names(&open), log);
+            return Ok(false);
+        }
+        shared.clear_news(&format!("uncertain {}", signal.name()));
         let Some(candidate) = chosen.and_then(|at| candidates.get(at)) else {
             shared.record_no_candidate(signal, log);
             return Ok(false);
@@ -170,23 +217,40 @@ impl DiskWatch {
             log.record_step(what, began, done.unwrap_or_else(|error| error.to_string()));
         }
         let began = Instant::now();
-        let (assessment, _) = self.read().await?;
+        let Reading { assessment, .. } = self.read().await?;
         let short = assessment.due.iter().find(|one| one.threshold == due.threshold);
         log.record_step("read again", began, if short.is_some() { "not enough" } else { "enough" });
         Ok(short.is_none())
     }
 
-    async fn candidates(&self, due: &Due) -> Vec<Candidate> {
-        let (shared, needs) = (self.shared.clone(), rank::required_stats(due.threshold.signal));
-        let written = match &shared.deps.runtime {
-            Some(runtime) => gather::writable_layers(runtime).await,
-            None => None,
-        };
-        let read = blocking::DISK_USE.run(move || {
-            let subjects = shared.deps.subjects.pods();
-            gather::candidates(&shared.deps.layout, &subjects, needs, written.as_ref())
-        });
-        read.await.unwrap_or_default()
+    /// Counts pods until it is certain which is the first, or for [`PATIENCE`]. `None` if the threshold is not met
+    /// any more.
+    async fn find(&self, due: &Due, log: &mut DecisionLog) -> Result<Option<Found>, GcError> {
+        let (shared, signal, began) = (&self.shared, due.threshold.signal, Instant::now());
+        let mut counted = Counted::All;
+        loop {
+            let (turn, all) = (Instant::now(), matches!(counted, Counted::All));
+            let candidates = figures::candidates(shared, counted, TURN).await;
+            // Read after the pods: what they write meanwhile is in it.
+            let reading = self.read().await?;
+            let met = reading.assessment.due.iter().find(|one| one.threshold == due.threshold).cloned();
+            let (layout, settings) = (reading.layout, &shared.deps.settings);
+            let choice = choose(signal, layout, settings, &candidates, reading.used_of(signal));
+            counted = match &choice {
+                Choice::Measure(open) if met.is_some() && began.elapsed() < PATIENCE => {
+                    // If nothing is left to count, a figure of the runtime is missing.
+                    tokio::time::sleep(LEAST.saturating_sub(turn.elapsed())).await;
+                    let open = open.iter().filter_map(|at| candidates.get(*at));
+                    Counted::Only(open.map(|one| one.pod.uid.clone()).collect())
+                }
+                // What the others use was counted a while ago.
+                Choice::Evict(_) | Choice::Nobody if met.is_some() && !all => Counted::All,
+                _ => {
+                    log.record_step("pods read", began, format!("{} pods", candidates.len()));
+                    return Ok(met.map(|due| Found { due, layout, candidates, choice }));
+                }
+            };
+        }
     }
 
     /// Evicts the candidate. Returns whether to wait for its end.
@@ -251,6 +315,8 @@ impl DiskWatch {
             tokio::time::sleep(LOOK).await;
         }
         log.record_step("space back", began, format!("{last} available"));
+        // Another pod is chosen only by what is counted from now on.
+        shared.measurer.expire();
     }
 
     async fn available(&self, signal: Signal) -> Option<u64> {

@@ -219,8 +219,7 @@ impl FastWatch {
         let signal = due.threshold.signal;
         let began = Instant::now();
         let subjects = shared.deps.subjects.pods();
-        let candidates =
-            gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal), None);
+        let candidates = gather::candidates(&shared.deps.layout, &subjects, rank::required_stats(signal));
         log.record_step("pods read", began, format!("{} pods", candidates.len()));
         let ranking = rank::rank(signal, DiskLayout::One, &shared.deps.settings, &candidates);
         let chosen = self.select_victim(signal, &ranking, &candidates);
@@ -273,16 +272,16 @@ impl FastWatch {
         true
     }
 
-    /// A pod that is already leaving comes first: killing it at once may be enough. A pod that uses nothing
-    /// is not chosen, since evicting it frees nothing.
+    /// The pod to evict. One that uses nothing is not chosen, since evicting it frees nothing.
     fn select_victim(&self, signal: Signal, ranking: &Ranking, candidates: &[Candidate]) -> Option<usize> {
-        let uses = |at: &&usize| {
-            candidates.get(**at).is_some_and(|one| rank::figures(signal, DiskLayout::One, one).0 > 0)
+        let uses = |at: &usize| {
+            candidates.get(*at).is_some_and(|one| rank::figures(signal, DiskLayout::One, one).0 > 0)
         };
-        let leaves =
-            |at: &usize| candidates.get(*at).is_some_and(|one| self.leaving.contains_key(&one.pod.uid));
-        let go: Vec<usize> = ranking.order.iter().filter(uses).copied().collect();
-        go.iter().find(|at| leaves(at)).or(go.first()).copied()
+        let order: Vec<usize> = ranking.order.iter().copied().filter(uses).collect();
+        victim(&order, NodeCondition::of(signal), |at| {
+            let leaving = self.leaving.get(&candidates.get(at)?.pod.uid)?;
+            Some(leaving.condition)
+        })
     }
 
     /// Kills the pod at once through its cgroup. Returns whether that succeeded.
@@ -332,9 +331,45 @@ impl FastWatch {
     }
 }
 
+/// The first of `order` that is already leaving because of the same condition: it was chosen for what it uses of
+/// this resource, and cutting its grace period short may be enough. Otherwise the first. `leaves` returns for
+/// which condition a pod is leaving: one that leaves for another reason need not use much of this resource, and
+/// keeps its grace period unless it is the first anyway.
+fn victim(
+    order: &[usize],
+    condition: NodeCondition,
+    leaves: impl Fn(usize) -> Option<NodeCondition>,
+) -> Option<usize> {
+    let same = order.iter().find(|at| leaves(**at) == Some(condition));
+    same.or(order.first()).copied()
+}
+
 /// Whether the pod has a volume in memory (`emptyDir` of the medium `Memory`).
 fn has_memory_volumes(pod: &Pod) -> bool {
     let volumes = pod.spec.volumes.iter().flatten();
     let mut media = volumes.filter_map(|volume| volume.empty_dir.as_ref()?.medium.as_deref());
     media.any(|medium| medium == "Memory")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::NodeCondition::{MemoryPressure, PidPressure};
+    use super::*;
+
+    #[test]
+    fn a_leaving_pod_is_killed_first_only_if_it_leaves_for_the_same_resource() {
+        for (what, leaving, expected) in [
+            ("nobody leaves", [None, None, None], Some(0)),
+            ("the last leaves for memory", [None, None, Some(MemoryPressure)], Some(2)),
+            ("the first of two for memory", [None, Some(MemoryPressure), Some(MemoryPressure)], Some(1)),
+            ("the last leaves for processes", [None, None, Some(PidPressure)], Some(0)),
+            ("the first leaves for processes", [Some(PidPressure), None, None], Some(0)),
+            ("one for each", [Some(PidPressure), None, Some(MemoryPressure)], Some(2)),
+        ] {
+            assert_eq!(victim(&[0, 1, 2], MemoryPressure, |at| leaving[at]), expected, "{what}");
+        }
+        assert_eq!(victim(&[], MemoryPressure, |_| Some(MemoryPressure)), None);
+        // Those that use nothing are not in the order.
+        assert_eq!(victim(&[0], MemoryPressure, |at| (at == 2).then_some(MemoryPressure)), Some(0));
+    }
 }

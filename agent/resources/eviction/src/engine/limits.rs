@@ -1,23 +1,26 @@
 //! The task that checks the limits of disk space that pods have of their own.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::decision_log::DecisionLog;
+use super::figures::{self, Counted};
 use super::shared::Shared;
 use crate::limits::{Exceeded, Limits, exceeded};
+use crate::usage::PodUse;
 use crate::{Candidate, RequiredStats, gather, metrics, rank};
 use crate::{Eviction, EvictionReason};
 use nodewarden_model::{CandidateSeen, SignalSeen};
-use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::Pulse;
 
 /// Time between two checks (kubelet: monitoringInterval).
 const INTERVAL: Duration = Duration::from_secs(10);
+/// Files are counted for at most this time in one check. What is not finished continues at the next.
+const TURN: Duration = Duration::from_secs(4);
 /// Counting files may take 1/`PART` of the time, unless checks would then be rarer than [`RAREST`].
 const PART: u32 = 50;
-/// Longest time between two checks, however long counting takes (kubelet: volumeStatsAggPeriod).
+/// Longest time between two checks when everything is counted, however long that takes (kubelet:
+/// volumeStatsAggPeriod).
 const RAREST: Duration = Duration::from_secs(60);
 /// Upper bound of the grace period of an evicted pod (kubelet: immediateEvictionGracePeriodSeconds).
 const GRACE: Duration = Duration::from_secs(1);
@@ -38,45 +41,44 @@ pub async fn run(shared: Arc<Shared>, pulse: Pulse) {
     }
     loop {
         pulse.progress();
-        let took = check(&shared).await;
-        tokio::time::sleep(took.saturating_mul(PART).clamp(INTERVAL, RAREST)).await;
+        let round = check(&shared).await;
+        let wait = if round.complete { round.took.saturating_mul(PART) } else { INTERVAL };
+        tokio::time::sleep(wait.clamp(INTERVAL, RAREST)).await;
     }
 }
 
-/// Checks every pod that has a limit, and returns how long reading took.
-async fn check(shared: &Arc<Shared>) -> Duration {
+/// A check.
+struct Round {
+    /// How long reading took.
+    took: Duration,
+    /// Whether all figures are complete.
+    complete: bool,
+}
+
+/// Checks every pod that has a limit. A pod that exceeds one by what is known by then is evicted.
+async fn check(shared: &Arc<Shared>) -> Round {
     let woken = Instant::now();
     let leaving = shared.deps.subjects.leaving();
     let pods = shared.deps.subjects.pods().into_iter().filter(|one| !leaving.contains(&one.pod.uid));
-    let limited: Vec<_> = pods.filter_map(|one| Limits::of(&one.pod).map(|limits| (one, limits))).collect();
+    let limited: Vec<_> = pods.filter(|one| Limits::of(&one.pod).is_some()).collect();
+    let mut round = Round { took: Duration::ZERO, complete: true };
     if limited.is_empty() {
-        return Duration::ZERO;
+        return round;
     }
-    let written = match &shared.deps.runtime {
-        Some(runtime) if limited.iter().any(|(_, limits)| limits.of_storage()) => {
-            gather::writable_layers(runtime).await
+    for (subject, used) in figures::read(shared, limited, Counted::Limits, TURN).await {
+        let Some(limits) = Limits::of(&subject.pod) else { continue };
+        let PodUse { disk, volumes, .. } = &used;
+        let all = [disk.root, disk.logs, disk.volumes].into_iter().filter(|_| limits.of_storage());
+        round.complete &= all.chain(volumes.values().copied()).all(|part| part.complete);
+        let volumes = volumes.iter().map(|(name, part)| (name.clone(), part.bytes)).collect();
+        let found = gather::candidates(&shared.deps.layout, &[subject], RequiredStats::default()).pop();
+        let Some(candidate) = found.map(|found| gather::with_disk(found, used)) else { continue };
+        if let Some(exceeded) = exceeded(&limits, &candidate, &volumes) {
+            evict(shared, &OverLimit { candidate, exceeded }, woken);
         }
-        _ => None,
-    };
-    let layout = shared.deps.layout.clone();
-    let read = blocking::DISK_USE.run(move || {
-        let began = Instant::now();
-        let look = |(subject, limits): (gather::Subject, Limits)| {
-            let needs = RequiredStats { disk: limits.of_storage(), ..RequiredStats::default() };
-            let volumes = limits.volumes.iter().map(|(name, _)| name.as_str());
-            let volumes: BTreeMap<String, u64> = gather::empty_dirs(&subject, volumes);
-            let found = gather::candidates(&layout, std::slice::from_ref(&subject), needs, written.as_ref());
-            let candidate = found.into_iter().next()?;
-            let exceeded = exceeded(&limits, &candidate, &volumes)?;
-            Some(OverLimit { candidate, exceeded })
-        };
-        (limited.into_iter().filter_map(look).collect::<Vec<_>>(), began.elapsed())
-    });
-    let (beyond, took) = read.await.unwrap_or_default();
-    for one in &beyond {
-        evict(shared, one, woken);
     }
-    took
+    round.took = woken.elapsed();
+    round
 }
 
 fn evict(shared: &Shared, beyond: &OverLimit, woken: Instant) {

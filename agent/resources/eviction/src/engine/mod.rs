@@ -10,6 +10,7 @@ mod conditions;
 mod decision_log;
 mod disk;
 mod fast;
+mod figures;
 mod limits;
 mod saver;
 mod shared;

@@ -13,6 +13,7 @@ use super::decision_log::DecisionLog;
 use super::saver::{RestoredState, Saver};
 use super::{Deps, conditions};
 use crate::assess::{Assessment, ThresholdState, assess};
+use crate::usage::Measurer;
 use crate::{NodeCondition, Observations};
 use nodewarden_config::{EvictionSettings, EvictionThreshold, Signal};
 use nodewarden_machine::clock::read_clocks;
@@ -78,6 +79,8 @@ pub struct Shared {
     pub watching: Mutex<Vec<String>>,
     /// The last message on each subject, and when it was reported.
     reported: Mutex<BTreeMap<String, (String, Instant)>>,
+    /// Counts what pods use on disk.
+    pub measurer: Measurer,
 }
 
 impl Shared {
@@ -95,6 +98,7 @@ impl Shared {
             seen: Mutex::default(),
             watching: Mutex::default(),
             reported: Mutex::default(),
+            measurer: Measurer::default(),
             deps,
         };
         if let Some(problem) = problem {
@@ -212,6 +216,16 @@ impl Shared {
     /// Records that no pod may be evicted for a signal; reported once while it stays so.
     pub fn record_no_candidate(&self, signal: Signal, log: DecisionLog) {
         self.record_blocked(signal.name(), format!("{}: no pod may be evicted", signal.name()), log);
+    }
+
+    /// Records that it is not certain yet which pod is the first, because `pods` are not counted completely;
+    /// reported once while it stays so.
+    pub fn record_uncertain(&self, signal: Signal, pods: &str, log: DecisionLog) {
+        let outcome =
+            format!("{}: it is not certain yet which pod: not counted completely: {pods}", signal.name());
+        if self.is_news(&format!("uncertain {}", signal.name()), &outcome) {
+            self.record(log.finish(outcome));
+        }
     }
 
     /// Reports once that the chosen pod cannot be evicted.

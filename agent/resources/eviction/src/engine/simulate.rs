@@ -6,8 +6,10 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::decision_log::DecisionLog;
+use super::figures::{self, Counted, names};
 use super::shared::Shared;
 use crate::assess::{ThresholdState, assess};
+use crate::choose::{Choice, choose};
 use crate::gather;
 use crate::gather::Node;
 use crate::rank;
@@ -16,6 +18,10 @@ use crate::{DiskLayout, NodeCondition, message};
 use nodewarden_config::{EvictionSettings, EvictionTexts, EvictionThreshold, Signal, parse_thresholds};
 use nodewarden_model::Decision;
 use nodewarden_tasks::blocking;
+
+/// Files are counted for at most this time. What is not finished then is shown as not complete; the next call
+/// continues.
+const TIME: Duration = Duration::from_secs(3);
 
 /// Assesses and ranks with `threshold` as the hard threshold of `signal`, and returns the decision that would
 /// follow.
@@ -27,17 +33,19 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
     let signal = threshold.signal;
     let woken = Instant::now();
     let mut log = DecisionLog::new("eviction", "simulate", woken, true);
-    let (observations, layout) = if NodeCondition::of(signal) == NodeCondition::DiskPressure {
+    let on_disk = NodeCondition::of(signal) == NodeCondition::DiskPressure;
+    let (observations, layout, used_of) = if on_disk {
         let collector = shared.deps.collector.as_ref();
         let collector = collector.ok_or("nodewarden.runtimeEndpoint is not set: disks are not watched")?;
         let systems = collector.file_systems().await.map_err(|error| error.to_string())?;
-        gather::disks(&systems)
+        let (observations, layout) = gather::disks(&systems);
+        (observations, layout, gather::used_of(&systems, signal))
     } else {
         let own = shared.clone();
         let read = blocking::FILE_SYSTEMS
             .run(move || Node::new(&own.deps.layout, &own.deps.kubepods).map(|mut node| node.read()));
         let read = read.await.map_err(|_| "a fault in the agent")?.map_err(|error| error.to_string())?;
-        (read, DiskLayout::One)
+        (read, DiskLayout::One, None)
     };
     log.record_step("node read", woken, "");
     if !observations.contains_key(&signal) {
@@ -53,20 +61,20 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
         return Ok(log.finish("nothing: there is more than the threshold"));
     };
     let began = Instant::now();
-    let written = match &shared.deps.runtime {
-        Some(runtime) if rank::required_stats(signal).disk => gather::writable_layers(runtime).await,
-        _ => None,
+    let candidates = if on_disk {
+        figures::candidates(shared, Counted::All, TIME).await
+    } else {
+        let own = shared.clone();
+        let read = blocking::CGROUPS.run(move || {
+            let subjects = own.deps.subjects.pods();
+            gather::candidates(&own.deps.layout, &subjects, rank::required_stats(signal))
+        });
+        read.await.map_err(|_| "a fault in the agent")?
     };
-    let own = shared.clone();
-    let read = blocking::DISK_USE.run(move || {
-        let subjects = own.deps.subjects.pods();
-        gather::candidates(&own.deps.layout, &subjects, rank::required_stats(signal), written.as_ref())
-    });
-    let candidates = read.await.map_err(|_| "a fault in the agent")?;
     log.record_step("pods read", began, format!("{} pods", candidates.len()));
     let ranking = rank::rank(signal, layout, &settings, &candidates);
-    let uses = |at: &&usize| candidates.get(**at).is_some_and(|one| rank::figures(signal, layout, one).0 > 0);
-    let chosen = ranking.order.iter().find(uses).copied();
+    let choice = choose(signal, layout, &settings, &candidates, used_of);
+    let chosen = if let Choice::Evict(at) = choice { Some(at) } else { None };
     log.record_candidates(rank::ranking_table(signal, layout, &ranking, &candidates, chosen));
     let first: Vec<&str> = rank::reclaims(signal, layout).iter().map(words).collect();
     let first =
@@ -78,6 +86,10 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
             candidate.pod.name,
             message::message(due, candidate)
         ),
+        None if let Choice::Measure(open) = &choice => {
+            let open: Vec<_> = open.iter().filter_map(|at| candidates.get(*at)).collect();
+            format!("{first}it is not certain yet which pod: not counted completely: {}", names(&open))
+        }
         None => format!("{first}no pod may be evicted"),
     };
     Ok(log.finish(outcome))

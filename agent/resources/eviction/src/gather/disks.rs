@@ -1,6 +1,6 @@
 //! Use of the node's file systems, and which of them are the same.
 
-use crate::{DiskLayout, Observations, Observed};
+use crate::{DiskLayout, Observations, Observed, UsedOf};
 use nodewarden_config::Signal;
 use nodewarden_gc::FileSystems;
 use nodewarden_model::FsUse;
@@ -22,6 +22,24 @@ pub fn disks(systems: &FileSystems) -> (Observations, DiskLayout) {
     };
     let observed = signals.into_iter().flat_map(both).filter(|(_, observed)| observed.capacity > 0).collect();
     (observed, disk_layout(systems))
+}
+
+/// The file system of a disk signal and what is in use on it. `None` for other signals, and for inodes where
+/// they are not counted.
+pub fn used_of(systems: &FileSystems, signal: Signal) -> Option<UsedOf> {
+    let (fs, inodes) = match signal {
+        Signal::NodeFsAvailable => (&systems.node, false),
+        Signal::NodeFsInodesFree => (&systems.node, true),
+        Signal::ImageFsAvailable => (&systems.image, false),
+        Signal::ImageFsInodesFree => (&systems.image, true),
+        Signal::ContainerFsAvailable => (&systems.container, false),
+        Signal::ContainerFsInodesFree => (&systems.container, true),
+        Signal::MemoryAvailable | Signal::AllocatableMemoryAvailable | Signal::PidAvailable => return None,
+    };
+    let (capacity, available) =
+        if inodes { (fs.inodes, fs.inodes_free) } else { (fs.capacity, fs.available) };
+    let used = capacity.saturating_sub(available);
+    (capacity > 0).then_some(UsedOf { device: fs.device, used })
 }
 
 /// The layout by device numbers (KEP-4191). Writable layers on a separate file system with images on
@@ -77,5 +95,10 @@ mod tests {
         let (observed, _) = disks(&systems);
         assert!(!observed.contains_key(&Signal::NodeFsInodesFree));
         assert_eq!(observed[&Signal::ContainerFsInodesFree], Observed { available: 3, capacity: 6 });
+        let of = |signal| used_of(&systems, signal);
+        assert_eq!(of(Signal::ContainerFsInodesFree), Some(UsedOf { device: 2, used: 3 }));
+        assert_eq!(of(Signal::ContainerFsAvailable), Some(UsedOf { device: 2, used: 1980 }));
+        assert_eq!(of(Signal::NodeFsInodesFree), None);
+        assert_eq!(of(Signal::MemoryAvailable), None);
     }
 }

@@ -2,26 +2,24 @@
 //!
 //! - [`Node`]: memory and processes, through files that stay open: a reading takes some tens of microseconds.
 //! - [`mod@disks`]: file systems, from the figures that garbage collection reads too.
-//! - [`mod@candidates`]: what pods and their containers use, as far as a ranking requires it.
+//! - [`mod@candidates`]: memory and processes of pods and their containers, as far as a ranking requires them.
+//!   What they use on disks is counted by [`crate::usage`].
 //!
 //! Nothing here writes. Everything blocks on files: call it on a thread, not in an async task.
 
 mod candidates;
 mod disks;
-mod layers;
 mod memory;
 mod node;
 mod open_file;
-mod walk;
 
 use std::io;
 use std::path::PathBuf;
 
 #[cfg(test)]
 pub use candidates::candidate_memory;
-pub use candidates::{Subject, candidates, empty_dirs};
-pub use disks::disks;
-pub use layers::writable_layers;
+pub use candidates::{Subject, candidates, container_group, groups_below, with_disk};
+pub use disks::{disks, used_of};
 pub(super) use memory::{GroupMemory, of_node};
 pub use node::Node;
 

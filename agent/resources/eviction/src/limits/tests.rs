@@ -23,7 +23,7 @@ fn container(name: &str, limit: Option<&str>) -> Value {
 }
 
 fn of(bytes: u64) -> DiskUse {
-    DiskUse { bytes, inodes: 1 }
+    DiskUse { bytes, inodes: 1, ..DiskUse::default() }
 }
 
 /// Root, logs and volumes in bytes; each container's root and logs.
@@ -77,8 +77,23 @@ fn limits_of_a_pod() {
     let spec =
         json!({"containers": [container("a", Some("1Mi")), container("b", None)], "initContainers": [init]});
     let many = Limits::of(&pod(&spec)).unwrap();
-    assert_eq!(many.containers, [("a".to_owned(), mib(1)), ("s".to_owned(), mib(5))]);
+    assert_eq!(many.containers, [("a".to_owned(), mib(1))]);
     assert_eq!(many.pod, Some(mib(6)));
+}
+
+/// What an init container left behind counts for the pod, not against the init container's own limit, as in the
+/// kubelet: otherwise the logs of one that has finished end a pod that runs.
+#[test]
+fn init_containers_have_no_limit_of_their_own() {
+    for policy in [json!({}), json!({"restartPolicy": "Always"})] {
+        let mut init = container("i", Some("1Mi"));
+        init.as_object_mut().unwrap().extend(policy.as_object().unwrap().clone());
+        let spec = json!({"containers": [container("a", Some("100Mi"))], "initContainers": [init]});
+        let over = [("i", 9 * MI, 9 * MI), ("a", MI, MI)];
+        assert_eq!(beyond(&candidate(&spec, Some([10 * MI, 10 * MI, 0]), &over), &[]), None);
+        let pod = beyond(&candidate(&spec, Some([10 * MI, 92 * MI, 0]), &over), &[]);
+        assert_eq!(pod.map(|own| own.0), Some("ephemeralpodfs.limit"), "the pod's limit counts everything");
+    }
 }
 
 #[test]

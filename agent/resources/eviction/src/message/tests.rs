@@ -92,7 +92,7 @@ fn message_for_pod_level_requests_lists_the_pod_first() {
 
 #[test]
 fn message_for_storage_inodes_and_pids() {
-    let disk = |bytes| Some(DiskUse { bytes, inodes: 5 });
+    let disk = |bytes| Some(DiskUse { bytes, inodes: 5, ..DiskUse::default() });
     let spec = json!({"containers": [
         container("c", &json!({"ephemeral-storage": "1Mi", "memory": "1"})),
         container("half", &json!({})),

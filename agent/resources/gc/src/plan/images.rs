@@ -40,7 +40,7 @@ pub enum Goal {
     Threshold { wanted: u64 },
     /// Images unused for longer than `imageMaximumGCAge`, whatever is free.
     TooOld,
-    /// All unused images (`DeleteUnusedImages`), of any age: eviction would have to end a pod otherwise.
+    /// All unused images that are not young (`DeleteUnusedImages`).
     All,
 }
 
@@ -92,8 +92,8 @@ pub fn keep(facts: &ImageFacts<'_>, goal: Goal, image: &ImageSeen) -> Option<Kee
     if known.last_used.is_some_and(|time| time >= facts.run_began) {
         return Some(Keep::JustUsed);
     }
-    // With this goal a pod would have to be evicted otherwise; the kubelet keeps young images even then.
-    if goal != Goal::All && age(facts.now, known.first_detected) < signed(facts.settings.min_age) {
+    // For every goal, as in the kubelet: it was pulled a moment ago, and will be used by a container soon.
+    if age(facts.now, known.first_detected) < signed(facts.settings.min_age) {
         return Some(Keep::Young);
     }
     let needed = match goal {

@@ -1,4 +1,4 @@
-//! Figures of real cgroups and directories, and of a pod in a real containerd.
+//! Figures of real cgroups, and of a pod in a real containerd.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -6,15 +6,28 @@ use std::time::{Duration, Instant};
 use nodewarden_proto::runtime::v1 as cri;
 use serde_json::json;
 
-use super::super::layers::writable_layers;
 use super::*;
-use crate::kill;
+use crate::usage::{Layers, Measurer, Scope, Sources, writable_layers};
+use crate::{DiskUse, PodDisk, kill};
 use nodewarden_cri::Client;
 use nodewarden_cri::containerd_fixture::{Containerd, IMAGE, container_config, sandbox_config};
 use nodewarden_machine::cgroup::fixture::TestTree;
 use nodewarden_manifest::fixture::pod;
 
 const ALL: RequiredStats = RequiredStats { memory: true, disk: true, processes: true };
+
+/// Everything that is read of candidates.
+fn read(
+    layout: &Layout,
+    measurer: &Measurer,
+    subjects: &[Subject],
+    runtime: Option<&Layers>,
+) -> Vec<Candidate> {
+    let sources = Sources { layout, runtime };
+    let used = measurer.pods(&sources, subjects, |_| Scope::Everything, Duration::from_secs(20));
+    let found = candidates(layout, subjects, ALL).into_iter().zip(used);
+    found.map(|(candidate, used)| with_disk(candidate, used)).collect()
+}
 
 fn subject(cgroup: &str, dir: &Path, containers: &[(&str, &str)]) -> Subject {
     Subject {
@@ -40,7 +53,7 @@ fn containers_are_found_by_the_names_of_their_cgroups() {
         ("c4", None),
         ("", None),
     ] {
-        assert_eq!(of_container(&below, id), expected.map(Path::new), "{id}");
+        assert_eq!(container_group(&below, id), expected.map(Path::new), "{id}");
     }
 }
 
@@ -57,13 +70,14 @@ fn figures_of_cgroups_and_directories() {
     fs::create_dir_all(dir.path().join("logs/c")).unwrap();
     fs::write(dir.path().join("logs/c/0.log"), vec![1; 1 << 20]).unwrap();
     let one = subject(&path, dir.path(), &[("c", "abc"), ("d", "none")]);
-    let gone = subject("/nodewarden-test-none", Path::new(""), &[("c", "other")]);
+    let mut gone = subject("/nodewarden-test-none", Path::new(""), &[("c", "other")]);
+    Arc::make_mut(&mut gone.pod).uid = "gone".to_owned();
     let subjects = [one, gone];
-    let layers: Layers = [("abc".to_owned(), DiskUse { bytes: 77, inodes: 7 })].into();
+    let measurer = Measurer::default();
 
     let deadline = Instant::now() + Duration::from_secs(20);
     let found = loop {
-        let found = candidates(&tree.layout, &subjects, ALL, Some(&layers));
+        let found = read(&tree.layout, &measurer, &subjects, None);
         if found[0].memory.is_some_and(|bytes| bytes > 9_000_000) {
             break found;
         }
@@ -79,12 +93,14 @@ fn figures_of_cgroups_and_directories() {
     let c = one.containers["c"];
     assert!(c.memory.is_some_and(|bytes| bytes > 8_000_000), "{c:?}");
     assert!(c.logs.is_some_and(|logs| logs.inodes == 2), "{c:?}");
-    // The root of the shell is that of this machine, usually not an overlay, so the runtime's figure is used.
-    assert!(c.root.is_some(), "{c:?}");
-    assert_eq!((one.containers["d"].memory, one.containers["d"].root), (None, None));
+    // The root of the shell is that of this machine, which is nobody's layer: nothing is known.
+    assert_eq!((c.root, one.containers["d"].root), (Some(DiskUse::UNKNOWN), Some(DiskUse::UNKNOWN)));
+    assert_eq!(one.containers["d"].memory, None);
 
-    assert_eq!((gone.memory, gone.processes, gone.disk), (None, None, Some(PodDisk::default())));
-    let none = candidates(&tree.layout, &subjects, RequiredStats::default(), Some(&layers));
+    assert_eq!((gone.memory, gone.processes), (None, None));
+    let unknown = PodDisk { root: DiskUse::UNKNOWN, ..PodDisk::default() };
+    assert_eq!(gone.disk, Some(unknown), "it has a container");
+    let none = candidates(&tree.layout, &subjects, RequiredStats::default());
     assert!(none.iter().all(|one| one.memory.is_none() && one.disk.is_none() && one.processes.is_none()));
 }
 
@@ -104,7 +120,7 @@ fn memory_of_a_full_node_takes_milliseconds() {
     let mut times: Vec<Duration> = (0..20)
         .map(|_| {
             let begun = Instant::now();
-            let found = candidates(&tree.layout, &subjects, needs, None);
+            let found = candidates(&tree.layout, &subjects, needs);
             let took = begun.elapsed();
             assert!(found.iter().all(|one| one.memory.is_some() && one.containers["b"].memory.is_some()));
             took
@@ -137,10 +153,11 @@ async fn a_pod_in_containerd_fills_its_layer_and_is_killed() {
     let dir = tempfile::tempdir().unwrap();
     let subjects = [subject(&cgroup, dir.path(), &[("c", &id)])];
     // The fixture's layers are not overlays: the runtime reports them at its next collection.
+    let measurer = Measurer::default();
     let deadline = Instant::now() + Duration::from_secs(60);
     let root = loop {
         let layers = writable_layers(&client).await;
-        let found = candidates(&layout, &subjects, ALL, layers.as_ref());
+        let found = read(&layout, &measurer, &subjects, layers.as_ref());
         match found[0].containers.get("c").and_then(|c| c.root) {
             Some(root) if root.bytes >= 5 << 20 => break root,
             root => assert!(Instant::now() < deadline, "{root:?}"),

@@ -1,0 +1,42 @@
+//! What statx(2) returns of one file, as far as counting needs it.
+
+use std::ffi::CStr;
+use std::os::fd::AsFd;
+
+use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags, makedev, statx};
+use rustix::io::Errno;
+
+/// Status of a file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct FileStat {
+    /// Allocated blocks in bytes.
+    pub bytes: u64,
+    pub inode: u64,
+    /// As `st_dev` of stat(2).
+    pub device: u64,
+    pub links: u32,
+    pub directory: bool,
+    /// It is the root of a mount (Linux 5.8; before that, mounts are only recognised by another device
+    /// number).
+    pub mounted: bool,
+}
+
+impl FileStat {
+    /// Status of `name` in `dir`, or of `dir` itself if the name is empty. Links are not followed. `None` if
+    /// it does not exist.
+    pub fn at(dir: impl AsFd, name: &CStr) -> Result<Option<Self>, Errno> {
+        let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
+        let found = match statx(dir, name, flags, StatxFlags::BASIC_STATS) {
+            Err(Errno::NOENT) => return Ok(None),
+            found => found?,
+        };
+        Ok(Some(Self {
+            bytes: found.stx_blocks.saturating_mul(512),
+            inode: found.stx_ino,
+            device: makedev(found.stx_dev_major, found.stx_dev_minor),
+            links: found.stx_nlink,
+            directory: FileType::from_raw_mode(found.stx_mode.into()) == FileType::Directory,
+            mounted: found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT),
+        }))
+    }
+}

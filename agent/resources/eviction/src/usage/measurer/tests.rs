@@ -1,0 +1,126 @@
+//! Shares of the time, age of figures, and what happens to directories that cannot be counted.
+
+use std::fs;
+use std::path::Path;
+
+use super::*;
+
+fn directory(uid: &str, path: &Path) -> Directory {
+    Directory { uid: uid.to_owned(), part: Part::PodDir, path: path.to_owned(), skip: Vec::new() }
+}
+
+fn files(dir: &Path, number: usize) {
+    fs::create_dir_all(dir).unwrap();
+    for n in 0..number {
+        fs::write(dir.join(format!("{n}")), "").unwrap();
+    }
+}
+
+const NO_TIME: Duration = Duration::ZERO;
+const LONG: Duration = Duration::from_secs(30);
+
+#[test]
+fn figures_are_complete_when_there_is_time() {
+    let dir = tempfile::tempdir().unwrap();
+    let list: Vec<_> = (0..9)
+        .map(|n| {
+            let path = dir.path().join(format!("{n}"));
+            files(&path, n);
+            directory(&format!("{n}"), &path)
+        })
+        .chain([directory("none", &dir.path().join("none"))])
+        .collect();
+    let measurer = Measurer::default();
+    assert!(measurer.measure(&list, NO_TIME).iter().all(|used| *used == DiskUse::UNKNOWN));
+    let found = measurer.measure(&list, LONG);
+    assert!(found.iter().all(|used| used.complete), "{found:?}");
+    let inodes: Vec<u64> = found.iter().map(|used| used.inodes).collect();
+    assert_eq!(inodes, [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]);
+    assert_eq!(measurer.known(&list), found);
+}
+
+/// A large directory takes many turns, in which every small one is counted, and is complete at the end.
+#[test]
+fn a_large_directory_delays_no_other_and_is_finished_in_later_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = dir.path().join("large");
+    for n in 0..60 {
+        files(&large.join(format!("{n}")), 500);
+    }
+    let small: Vec<_> = (0..20)
+        .map(|n| {
+            let path = dir.path().join(format!("small-{n}"));
+            files(&path, 3);
+            directory(&format!("small-{n}"), &path)
+        })
+        .collect();
+    let all: Vec<_> = [directory("large", &large)].into_iter().chain(small).collect();
+    let (measurer, mut turns, mut least) = (Measurer::default(), 0, 0);
+    loop {
+        let found = measurer.measure(&all, Duration::from_millis(10));
+        turns += 1;
+        assert!(found[0].inodes >= least, "it never starts over");
+        least = found[0].inodes;
+        if found[0].complete {
+            break;
+        }
+        if turns > 20 {
+            assert!(found[1..].iter().all(|used| used.complete), "{found:?}");
+        }
+        assert!(turns < 10_000);
+    }
+    assert_eq!(least, 1 + 60 + 60 * 500);
+    println!("{turns} turns");
+    assert!(turns > 1);
+}
+
+#[test]
+fn a_figure_is_used_until_it_is_old_or_the_disk_has_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    files(dir.path(), 2);
+    let one = [directory("one", dir.path())];
+    let measurer = Measurer::default();
+    assert_eq!(measurer.measure(&one, LONG)[0].inodes, 3);
+    files(dir.path(), 5);
+    assert_eq!(measurer.measure(&one, LONG)[0].inodes, 3, "counted a moment ago");
+    measurer.expire();
+    assert!(!measurer.known(&one)[0].complete);
+    assert_eq!(measurer.measure(&one, LONG)[0].inodes, 6);
+    files(dir.path(), 7);
+    thread::sleep(2 * FRESH);
+    assert_eq!(measurer.known(&one)[0].inodes, 6, "still good enough");
+    assert_eq!(measurer.measure(&one, LONG)[0].inodes, 8);
+}
+
+#[test]
+fn what_a_newer_walk_has_found_counts_before_it_has_finished() {
+    let used = |inodes, complete| DiskUse { inodes, complete, ..DiskUse::default() };
+    assert_eq!(used(5, true).at_least(used(3, false)), used(5, true));
+    assert_eq!(used(5, true).at_least(used(6, false)), used(6, false));
+    assert_eq!(used(5, false).at_least(used(5, false)), used(5, false));
+}
+
+#[test]
+fn pods_that_are_gone_are_forgotten() {
+    let dir = tempfile::tempdir().unwrap();
+    let measurer = Measurer::default();
+    let both = ["a", "b"].map(|uid| directory(uid, dir.path()));
+    measurer.measure(&both, LONG);
+    measurer.retain(&BTreeSet::from(["a"]));
+    let found = measurer.known(&both);
+    assert_eq!([found[0].complete, found[1].complete], [true, false]);
+}
+
+/// A directory of which something can never be counted is no obstacle for ever.
+#[test]
+fn what_cannot_be_counted_completely_several_times_has_the_figure_that_was_found() {
+    let mut slot = Slot::default();
+    let found = DiskUse { inodes: 4, complete: false, ..DiskUse::default() };
+    for n in 1..=4 {
+        assert!(slot.finish(found, Instant::now()));
+        assert_eq!(slot.used(Instant::now()).complete, n >= PARTIAL_ENDS, "{n}");
+    }
+    slot.finish(DiskUse { complete: true, ..found }, Instant::now());
+    slot.finish(found, Instant::now());
+    assert!(!slot.used(Instant::now()).complete, "counted from the last complete one");
+}
