@@ -13,5 +13,5 @@ pub mod policy;
 pub mod published;
 pub mod pull_policy;
 pub mod resize;
-pub mod waiting;
 pub mod shrink;
+pub mod waiting;
