@@ -130,7 +130,7 @@ async fn a_client_that_reads_nothing_is_cut() {
             begun.elapsed() < Duration::from_secs(20),
             "the place of the stalled connection is free again"
         );
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        sleep(Duration::from_millis(20)).await;
     }
     assert!(begun.elapsed() >= Duration::from_millis(400), "{:?}", begun.elapsed());
     drop(stream);
