@@ -1,13 +1,15 @@
 //! The agent leaves nothing in the kernel when it ends, and the next agent starts.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nix::sys::signal::Signal;
 
+use crate::ensure;
 use crate::fixture::{Agent, AgentOptions, BpfObjects, TestRoot, Worker};
 use crate::harness::{Capability, Context, Failure, Test};
-use crate::{ensure, ensure_eq};
 
 const NEEDS: &[Capability] = &[Capability::Root, Capability::Btf, Capability::Loopback];
 
@@ -26,6 +28,7 @@ const KILLS: [u64; 2] = [50, 6];
 fn interrupt(context: &Context) -> Result<(), Failure> {
     for (signal, followed) in [(Signal::SIGINT, false), (Signal::SIGINT, true), (Signal::SIGTERM, true)] {
         let before = BpfObjects::all()?;
+        let cgroups = own_cgroups(context);
         let mut agent = Agent::start(context, &AgentOptions::default())?;
         let held = BpfObjects::held_by(agent.pid());
         ensure!(!held.programs.is_empty(), "the agent holds no kernel program");
@@ -34,7 +37,7 @@ fn interrupt(context: &Context) -> Result<(), Failure> {
         let status = agent.end(signal, Duration::from_secs(5) * context.patience)?;
         ensure!(status.success(), "after {signal} the agent ended with {status}");
         ensure!(!agent.socket().exists(), "after {signal} the socket is still there");
-        nothing_left(context, &before, &held)?;
+        nothing_left(context, &before, &cgroups, &held)?;
     }
     Ok(())
 }
@@ -72,6 +75,7 @@ fn kill9(context: &Context) -> Result<(), Failure> {
 /// Starts and kills agents, every fifth one before it is ready.
 fn kill_often(context: &Context, options: &AgentOptions) -> Result<(), Failure> {
     let before = BpfObjects::all()?;
+    let cgroups = own_cgroups(context);
     for i in 0..context.scaled(KILLS) {
         let mut agent = Agent::spawn(context, options)?;
         if i % 5 == 4 {
@@ -83,7 +87,7 @@ fn kill_often(context: &Context, options: &AgentOptions) -> Result<(), Failure> 
         }
         let held = BpfObjects::held_by(agent.pid());
         agent.end(Signal::SIGKILL, context.patiently(20))?;
-        nothing_left(context, &before, &held)?;
+        nothing_left(context, &before, &cgroups, &held)?;
     }
     Ok(())
 }
@@ -101,18 +105,25 @@ fn churn(root: &TestRoot, done: &AtomicBool) -> Result<(), Failure> {
 }
 
 /// Checks that the kernel objects that the agent held are freed, and that no new ones or cgroups are left.
-fn nothing_left(context: &Context, before: &BpfObjects, held: &BpfObjects) -> Result<(), Failure> {
+fn nothing_left(
+    context: &Context,
+    before: &BpfObjects,
+    cgroups: &BTreeSet<PathBuf>,
+    held: &BpfObjects,
+) -> Result<(), Failure> {
     let wait = FREED * context.patience;
     let still_loaded = held.still_there(wait)?;
     ensure!(still_loaded.is_empty(), "what the agent held is still loaded: {still_loaded:?}");
     let left = before.left_since(wait)?;
     ensure!(left.is_empty(), "loaded meanwhile and held by no process: {left:?}");
-    ensure_eq!(own_cgroups(context), 0, "cgroups named after the agent");
+    let new: Vec<_> = own_cgroups(context).difference(cgroups).cloned().collect();
+    ensure!(new.is_empty(), "cgroups named after the agent that were not there before: {new:?}");
     Ok(())
 }
 
-/// Number of cgroups named after the agent at the top of any hierarchy: in observe mode it creates none.
-fn own_cgroups(context: &Context) -> usize {
+/// Paths of cgroups named after the agent at the top of any hierarchy. In observe mode the agent creates
+/// none; another agent of this machine may have some.
+fn own_cgroups(context: &Context) -> BTreeSet<PathBuf> {
     context
         .layout
         .hierarchies()
@@ -122,5 +133,6 @@ fn own_cgroups(context: &Context) -> usize {
             let name = entry.file_name().to_string_lossy().into_owned();
             name.starts_with("nodewarden") && !name.starts_with(crate::harness::NAME_PREFIX)
         })
-        .count()
+        .map(|entry| entry.path())
+        .collect()
 }

@@ -54,6 +54,7 @@ pub struct ContainerRecord {
     pub failures: u32,
     /// The resources that the runtime was given for the newest one at its start or last update, as in the
     /// manifest. Set before its creation.
+    // Records on disk have it under this name since 0.1.0.
     #[serde(rename = "told")]
     pub given: Option<v1::ResourceRequirements>,
     /// The newest one was about to be created, and it is not known that it was: its attempt was none if the

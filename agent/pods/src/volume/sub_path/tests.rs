@@ -5,12 +5,12 @@ use super::super::tests::{Cleaned, can_mount};
 use super::*;
 
 /// A volume, a secret outside it, and a pod's directory.
-struct Stage {
+struct Fixture {
     dir: tempfile::TempDir,
     _cleaned: Cleaned,
 }
 
-impl Stage {
+impl Fixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().unwrap();
         for path in ["volume", "secret", "pod_dir"] {
@@ -39,24 +39,24 @@ fn files_directories_and_what_is_missing() {
     if !can_mount() {
         return;
     }
-    let stage = Stage::new();
-    fs::create_dir(stage.at("volume/dir")).unwrap();
-    fs::write(stage.at("volume/dir/file"), "one").unwrap();
-    fs::set_permissions(stage.at("volume"), fs::Permissions::from_mode(0o2775)).unwrap();
-    stage.bind("dir").unwrap();
-    assert_eq!(fs::read(stage.target().join("file")).unwrap(), b"one");
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.at("volume/dir")).unwrap();
+    fs::write(fixture.at("volume/dir/file"), "one").unwrap();
+    fs::set_permissions(fixture.at("volume"), fs::Permissions::from_mode(0o2775)).unwrap();
+    fixture.bind("dir").unwrap();
+    assert_eq!(fs::read(fixture.target().join("file")).unwrap(), b"one");
     // Another part at the same place replaces the earlier mount.
-    stage.bind("dir/file").unwrap();
-    assert_eq!(fs::read(stage.target()).unwrap(), b"one");
-    stage.bind("./new//deep/").unwrap();
-    fs::write(stage.target().join("x"), "two").unwrap();
-    assert_eq!(fs::read(stage.at("volume/new/deep/x")).unwrap(), b"two");
+    fixture.bind("dir/file").unwrap();
+    assert_eq!(fs::read(fixture.target()).unwrap(), b"one");
+    fixture.bind("./new//deep/").unwrap();
+    fs::write(fixture.target().join("x"), "two").unwrap();
+    assert_eq!(fs::read(fixture.at("volume/new/deep/x")).unwrap(), b"two");
     for made in ["volume/new", "volume/new/deep"] {
-        assert_eq!(fs::metadata(stage.at(made)).unwrap().permissions().mode() & 0o7777, 0o2775, "{made}");
+        assert_eq!(fs::metadata(fixture.at(made)).unwrap().permissions().mode() & 0o7777, 0o2775, "{made}");
     }
-    stage.bind(".").unwrap();
-    assert!(stage.target().join("dir").exists());
-    let mounts = mount_table::below(&fs::canonicalize(stage.at("pod_dir")).unwrap()).unwrap();
+    fixture.bind(".").unwrap();
+    assert!(fixture.target().join("dir").exists());
+    let mounts = mount_table::below(&fs::canonicalize(fixture.at("pod_dir")).unwrap()).unwrap();
     assert_eq!(mounts.len(), 1, "{mounts:?}");
 }
 
@@ -65,23 +65,23 @@ fn links_inside_are_followed() {
     if !can_mount() {
         return;
     }
-    let stage = Stage::new();
-    fs::create_dir_all(stage.at("volume/a/b")).unwrap();
-    fs::write(stage.at("volume/a/b/f"), "x").unwrap();
-    symlink("a/b", stage.at("volume/link")).unwrap();
-    symlink("../a/../link", stage.at("volume/a/round")).unwrap();
-    stage.bind("a/round").unwrap();
-    assert_eq!(fs::read(stage.target().join("f")).unwrap(), b"x");
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.at("volume/a/b")).unwrap();
+    fs::write(fixture.at("volume/a/b/f"), "x").unwrap();
+    symlink("a/b", fixture.at("volume/link")).unwrap();
+    symlink("../a/../link", fixture.at("volume/a/round")).unwrap();
+    fixture.bind("a/round").unwrap();
+    assert_eq!(fs::read(fixture.target().join("f")).unwrap(), b"x");
 }
 
 #[test]
 fn nothing_leads_out() {
-    let stage = Stage::new();
-    let secret = stage.at("secret");
-    symlink(&secret, stage.at("volume/absolute")).unwrap();
-    symlink("../secret", stage.at("volume/relative")).unwrap();
-    symlink("/proc/self/cwd", stage.at("volume/magic")).unwrap();
-    symlink("loop", stage.at("volume/loop")).unwrap();
+    let fixture = Fixture::new();
+    let secret = fixture.at("secret");
+    symlink(&secret, fixture.at("volume/absolute")).unwrap();
+    symlink("../secret", fixture.at("volume/relative")).unwrap();
+    symlink("/proc/self/cwd", fixture.at("volume/magic")).unwrap();
+    symlink("loop", fixture.at("volume/loop")).unwrap();
     for path in [
         "../secret",
         "/etc",
@@ -95,7 +95,7 @@ fn nothing_leads_out() {
         "magic",
         "loop",
     ] {
-        let result = stage.bind(path);
+        let result = fixture.bind(path);
         assert!(matches!(result, Err(VolumeError::Escape { .. })), "{path}: {result:?}");
     }
     assert_eq!(fs::read_dir(&secret).unwrap().count(), 1);
@@ -104,10 +104,10 @@ fn nothing_leads_out() {
 /// The walk of older kernels follows no link at all.
 #[test]
 fn without_openat2() {
-    let stage = Stage::new();
-    fs::create_dir_all(stage.at("volume/a/b")).unwrap();
-    symlink("a", stage.at("volume/link")).unwrap();
-    let root = stage.at("volume");
+    let fixture = Fixture::new();
+    fs::create_dir_all(fixture.at("volume/a/b")).unwrap();
+    symlink("a", fixture.at("volume/link")).unwrap();
+    let root = fixture.at("volume");
     let volume = open(&root, OFlag::O_PATH | OFlag::O_DIRECTORY, Mode::empty()).unwrap();
     let walk = Walk { root: &root, volume: volume.as_fd() };
     walk.without_links(Path::new("a/b")).unwrap();
@@ -127,11 +127,11 @@ fn a_race_is_not_won() {
     if !can_mount() {
         return;
     }
-    let stage = Stage::new();
-    fs::create_dir(stage.at("volume/part")).unwrap();
-    fs::write(stage.at("volume/part/key"), "mine").unwrap();
-    symlink(stage.at("secret"), stage.at("volume/evil")).unwrap();
-    let (from, to) = (stage.at("volume/part"), stage.at("volume/evil"));
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.at("volume/part")).unwrap();
+    fs::write(fixture.at("volume/part/key"), "mine").unwrap();
+    symlink(fixture.at("secret"), fixture.at("volume/evil")).unwrap();
+    let (from, to) = (fixture.at("volume/part"), fixture.at("volume/evil"));
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -142,8 +142,8 @@ fn a_race_is_not_won() {
             }
         });
         for _ in 0..100 {
-            if stage.bind("part").is_ok() {
-                assert_eq!(fs::read(stage.target().join("key")).unwrap(), b"mine");
+            if fixture.bind("part").is_ok() {
+                assert_eq!(fs::read(fixture.target().join("key")).unwrap(), b"mine");
             }
         }
         done.store(true, Ordering::Relaxed);
