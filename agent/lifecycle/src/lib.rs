@@ -21,6 +21,8 @@ mod decide;
 mod environment;
 #[cfg(test)]
 mod fixture;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod manager;
 mod orders;
 mod record;

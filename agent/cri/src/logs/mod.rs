@@ -13,6 +13,8 @@ mod entry;
 mod error;
 mod files;
 mod follow;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod reader;
 pub mod rotation;
 mod select;

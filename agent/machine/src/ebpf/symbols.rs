@@ -45,13 +45,13 @@ impl OomSymbols {
 /// Looks for both functions. A function ends where the next symbol begins: the kernel's own symbols are in
 /// the order of their addresses (sort_symbols() in scripts/kallsyms.c).
 #[derive(Debug, Default)]
-struct Search {
+pub(super) struct Search {
     starts: [u64; 2],
     ends: [u64; 2],
 }
 
 impl Search {
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         let Some((address, name)) = parse(line) else { return };
         for (i, wanted) in [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].iter().enumerate() {
             if self.starts[i] == 0 && name == *wanted {
@@ -66,7 +66,7 @@ impl Search {
         self.ends.iter().all(|end| *end != 0)
     }
 
-    fn range(&self, i: usize) -> Option<Range> {
+    pub(super) fn range(&self, i: usize) -> Option<Range> {
         (self.ends[i] != 0).then_some(Range { start: self.starts[i], end: self.ends[i] })
     }
 }

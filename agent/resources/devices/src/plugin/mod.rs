@@ -16,6 +16,8 @@ mod directory;
 mod error;
 #[cfg(test)]
 pub(crate) mod fixture;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handle;
 mod listing;
 mod registry;
