@@ -2,4 +2,4 @@
 
 pub use crate::containers::oci_devices;
 pub use crate::logs::fuzzing::last_lines;
-pub use crate::streaming::fuzzing::{Heard, server, spdy, websocket};
+pub use crate::streaming::fuzzing::{Received, server, spdy, websocket};

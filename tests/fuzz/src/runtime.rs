@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use nodewarden_cri::fuzzing::{self, Heard};
+use nodewarden_cri::fuzzing::{self, Received};
 use nodewarden_cri::logs::{Entry, Selection};
 use nodewarden_cri::{Condition, Listing, Table, image_reference};
 use nodewarden_proto::runtime::v1 as cri;
@@ -44,9 +44,9 @@ pub fn websocket(input: &[u8]) {
 }
 
 /// The output is no more than was sent.
-fn bounded(heard: &Heard, input: &[u8]) {
-    let output: usize = heard.output.iter().map(|piece| piece.bytes.len()).sum();
-    assert!(output <= input.len(), "{heard:?}");
+fn bounded(received: &Received, input: &[u8]) {
+    let output: usize = received.output.iter().map(|piece| piece.bytes.len()).sum();
+    assert!(output <= input.len(), "{received:?}");
 }
 
 /// An answer of the runtime. The first byte says which.
