@@ -5,6 +5,7 @@
 
 mod bench;
 mod build;
+mod fuzz;
 mod layers;
 mod run;
 mod setup;
@@ -46,6 +47,8 @@ enum Command {
     Vm(nodewarden_vm::Args),
     /// Measure on this machine and compare with the bounds in docs/SPECIFICATION.md.
     Bench(bench::Args),
+    /// Feed everything that reads what others write with inputs that are made to break it.
+    Fuzz(fuzz::Args),
     /// Run the agent through changes, crashes and restarts for as long as you like (needs root).
     Soak(soak::Args),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Command::Test(args) => return test::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
+        Command::Fuzz(args) => return fuzz::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Soak(args) => soak::run(&layout, &args).map_err(Into::into),
     };
     match done {

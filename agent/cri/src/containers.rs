@@ -126,7 +126,7 @@ pub(super) fn whole_seconds(time: Duration) -> i64 {
 }
 
 /// `runtimeSpec.linux.devices` of a verbose status.
-fn oci_devices(info: &str) -> Vec<HostDevice> {
+pub fn oci_devices(info: &str) -> Vec<HostDevice> {
     let Ok(info) = serde_json::from_str::<serde_json::Value>(info) else { return Vec::new() };
     let listed = info["runtimeSpec"]["linux"]["devices"].as_array();
     let number = |value: &serde_json::Value| value.as_u64().and_then(|number| u32::try_from(number).ok());

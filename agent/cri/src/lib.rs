@@ -18,6 +18,8 @@ mod enrich;
 mod error;
 mod events;
 mod exec;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod image_reference;
 mod images;
 pub mod logs;

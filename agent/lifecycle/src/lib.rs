@@ -22,6 +22,8 @@ mod decide;
 mod environment;
 #[cfg(test)]
 mod fixture;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod manager;
 mod orders;
 mod record;

@@ -10,6 +10,8 @@ pub mod cgroup;
 pub mod clock;
 pub mod cpu_list;
 pub mod ebpf;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod inotify;
 pub mod mountinfo;
 pub mod node;

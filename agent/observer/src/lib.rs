@@ -5,6 +5,8 @@
 
 pub mod counters;
 pub mod files;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod registry;
 pub mod sampler;
 pub mod tree;

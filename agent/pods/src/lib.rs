@@ -7,6 +7,8 @@
 #![deny(missing_docs)]
 
 mod fields;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod http_get;
 pub mod log_owner;
 pub mod paths;

@@ -4,6 +4,8 @@
 
 #![deny(missing_docs)]
 
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 pub mod journal;
 pub mod state_file;
 pub mod write_behind;

@@ -169,6 +169,16 @@ impl Format {
         Ok(Some(checksum))
     }
 
+    /// The whole file with this content.
+    ///
+    /// # Errors
+    /// When the content cannot be written as JSON.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn file<T: Serialize>(self, content: &T) -> Result<String, serde_json::Error> {
+        let value = serde_json::to_value(content)?;
+        self.text(content, &value, &self.checksum.of(&value))
+    }
+
     /// The whole file.
     fn text<T: Serialize>(
         self,
@@ -211,7 +221,7 @@ impl Format {
         })
     }
 
-    fn parse<T: DeserializeOwned>(self, bytes: Vec<u8>) -> Result<(T, String), Fault> {
+    pub(crate) fn parse<T: DeserializeOwned>(self, bytes: Vec<u8>) -> Result<(T, String), Fault> {
         #[derive(serde::Deserialize)]
         struct Content {
             version: u32,

@@ -82,6 +82,16 @@ impl Layout {
         self.tools().join("bin/bpf-linker")
     }
 
+    /// The program that builds the fuzz targets.
+    pub fn cargo_fuzz(&self) -> PathBuf {
+        self.tools().join("bin/cargo-fuzz")
+    }
+
+    /// The target directory of the fuzz targets, apart because of their flags; with the inputs that were found.
+    pub fn fuzz_target(&self) -> PathBuf {
+        self.target.join("fuzz")
+    }
+
     /// Debian's prometheus package, unpacked: `prometheus` and `promtool` are in its `usr/bin`.
     pub fn prometheus(&self) -> PathBuf {
         self.tools().join("prometheus")

@@ -5,6 +5,7 @@
 //! is installed on the system.
 
 mod bpf_linker;
+mod cargo_fuzz;
 mod containers;
 mod prometheus;
 mod python;
@@ -35,7 +36,9 @@ pub enum Purpose {
     Test,
     /// Measuring.
     Bench,
-    /// Everything.
+    /// Fuzzing.
+    Fuzz,
+    /// Everything but what only fuzzing needs.
     All,
 }
 
@@ -106,6 +109,7 @@ enum Step {
     Prometheus,
     Containers,
     Python,
+    CargoFuzz,
 }
 
 impl Step {
@@ -113,6 +117,7 @@ impl Step {
         match purpose {
             Purpose::Build => &[Self::RustSource, Self::BpfLinker],
             Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
+            Purpose::Fuzz => &[Self::CargoFuzz],
             Purpose::Test | Purpose::All => &[
                 Self::RustSource,
                 Self::BpfLinker,
@@ -132,6 +137,7 @@ impl Step {
             Self::Prometheus => "prometheus and promtool",
             Self::Containers => "containerd, runc and network plugins",
             Self::Python => "gRPC for Python",
+            Self::CargoFuzz => cargo_fuzz::NAME,
         }
     }
 
@@ -139,7 +145,7 @@ impl Step {
     fn doing(self) -> &'static str {
         match self {
             Self::RustSource => "downloading, about 10 seconds",
-            Self::BpfLinker => "compiling, about a minute",
+            Self::BpfLinker | Self::CargoFuzz => "compiling, about a minute",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
             Self::Containers | Self::Python => "downloading Debian's packages, about 10 seconds",
@@ -154,7 +160,7 @@ impl Step {
     fn advice(self) -> &'static str {
         match self {
             Self::RustSource => "let this machine reach rustup's server or its Debian mirror, then run again",
-            Self::BpfLinker => {
+            Self::BpfLinker | Self::CargoFuzz => {
                 "let this machine reach crates.io, then run again: it continues where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
@@ -175,6 +181,7 @@ impl Step {
             Self::Prometheus => prometheus::is_there(layout),
             Self::Containers => containers::is_there(layout),
             Self::Python => python::is_there(layout),
+            Self::CargoFuzz => cargo_fuzz::is_there(layout),
         }
     }
 
@@ -191,6 +198,7 @@ impl Step {
             Self::Prometheus => prometheus::install(layout, progress),
             Self::Containers => containers::install(layout, progress),
             Self::Python => python::install(layout, progress),
+            Self::CargoFuzz => cargo_fuzz::install(layout, progress),
         }
     }
 }

@@ -51,8 +51,10 @@ impl<'a> Entry<'a> {
 /// Longest head of an entry that [`ends_line`] needs to see: time with zone, stream, tags.
 pub(super) const HEAD: usize = 128;
 
-/// Whether the entry with this head ends a line of the container's output; true for other formats.
+/// Whether the entry with this head ends a line of the container's output; true for other formats. The head may go on into
+/// the next entry, which does not matter.
 pub(super) fn ends_line(head: &[u8]) -> bool {
+    let head = &head[..memchr(b'\n', head).unwrap_or(head.len())];
     let tags = field(head).and_then(|(_, rest)| field(rest)).and_then(|(_, rest)| field(rest));
     !tags.is_some_and(|(tags, _)| is_partial(tags))
 }
@@ -113,6 +115,13 @@ mod tests {
             });
             assert_eq!(entry, expected, "{line:?}");
         }
+    }
+
+    #[test]
+    fn an_entry_is_judged_without_the_next_one() {
+        assert!(ends_line(b"no entry\n2016-10-06T00:17:09Z stdout P x"));
+        assert!(ends_line(b"\n2016-10-06T00:17:09Z stdout P x"));
+        assert!(!ends_line(b"2016-10-06T00:17:09Z stdout P x\n2016-10-06T00:17:09Z stdout F x\n"));
     }
 
     proptest! {

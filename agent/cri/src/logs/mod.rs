@@ -14,6 +14,8 @@ mod entry;
 mod error;
 mod files;
 mod follow;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod place;
 mod reader;
 pub mod rotation;

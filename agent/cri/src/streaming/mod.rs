@@ -10,6 +10,8 @@
 mod address;
 mod error;
 mod frame;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod spdy;
 mod status;
 #[cfg(test)]

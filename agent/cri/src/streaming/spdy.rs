@@ -105,13 +105,13 @@ async fn feed(
 }
 
 /// Passes on the output until the status arrives; `None` if the connection ends before.
-async fn listen(
+pub(super) async fn listen(
     reader: impl AsyncRead + Unpin,
     output: &mpsc::Sender<Piece>,
     ping: mpsc::Sender<u32>,
 ) -> io::Result<Option<Result<i32, ExecError>>> {
     let mut reader = io::BufReader::with_capacity(64 << 10, reader);
-    let mut ending = Vec::new();
+    let mut ending = status::Collected::default();
     loop {
         let mut head = [0; frame::HEAD];
         match reader.read_exact(&mut head).await {
@@ -122,8 +122,7 @@ async fn listen(
         reader.read_exact(&mut body).await?;
         let (stream, bytes) = match frame::read(head, body) {
             Frame::Data { stream: ERROR, bytes, .. } => {
-                ending.extend(bytes);
-                if let Some(ended) = status::read(&ending) {
+                if let Some(ended) = ending.add(&bytes) {
                     return Ok(Some(ended));
                 }
                 continue;

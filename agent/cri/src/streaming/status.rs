@@ -30,8 +30,28 @@ struct Cause {
     message: String,
 }
 
+/// Longest status in bytes: a message and a few causes.
+const LONGEST: usize = 256 << 10;
+
+/// A status that comes in pieces.
+#[derive(Debug, Default)]
+pub struct Collected(Vec<u8>);
+
+impl Collected {
+    /// Adds a piece and returns the exit code; `None` while the status is incomplete. What gets longer than [`LONGEST`] is
+    /// no status: a server cannot make the agent keep more.
+    pub fn add(&mut self, piece: &[u8]) -> Option<Result<i32, ExecError>> {
+        if self.0.len() + piece.len() > LONGEST {
+            let message = format!("the runtime sent more than {LONGEST} bytes that are no status");
+            return Some(Err(ExecError::NotRun { message }));
+        }
+        self.0.extend_from_slice(piece);
+        read(&self.0)
+    }
+}
+
 /// The exit code; `None` while the status is incomplete.
-pub fn read(text: &[u8]) -> Option<Result<i32, ExecError>> {
+fn read(text: &[u8]) -> Option<Result<i32, ExecError>> {
     let status: Status = serde_json::from_slice(text).ok()?;
     if status.status == "Success" {
         return Some(Ok(0));
@@ -51,6 +71,18 @@ pub fn read(text: &[u8]) -> Option<Result<i32, ExecError>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_status_in_pieces_is_bounded() {
+        let mut status = Collected::default();
+        assert!(status.add(br#"{"metadata":{},"#).is_none());
+        assert!(matches!(status.add(br#""status":"Success"}"#), Some(Ok(0))));
+        let mut endless = Collected::default();
+        let pieces = (0..1000).find_map(|_| endless.add(&[b' '; 1024]));
+        let error = pieces.unwrap().unwrap_err().to_string();
+        assert!(error.contains("more than 262144 bytes"), "{error}");
+        assert!(endless.0.len() <= LONGEST);
+    }
 
     #[test]
     fn table() {

@@ -54,7 +54,7 @@ pub async fn run(
         tokio_tungstenite::client_async(request, address.connect().await?).await.map_err(failed)?;
     let closes = answer.headers().get("sec-websocket-protocol").is_some_and(|protocol| protocol == V5);
     // Both directions are independent: one may stall while the other continues.
-    let (mut sink, mut stream) = socket.split();
+    let (mut sink, stream) = socket.split();
     let feed = async {
         while let Some(item) = input.recv().await {
             for message in messages(item, closes) {
@@ -65,38 +65,44 @@ pub async fn run(
             }
         }
     };
-    let listen = async {
-        let mut ending = Vec::new();
-        while let Some(message) = stream.next().await {
-            let bytes = match message.map_err(failed)? {
-                Message::Binary(bytes) => bytes,
-                Message::Close(_) => break,
-                _ => continue,
-            };
-            let Some((channel, bytes)) = bytes.split_first() else { continue };
-            let stream = match *channel {
-                STDOUT => Stream::Stdout,
-                STDERR => Stream::Stderr,
-                ERROR => {
-                    ending.extend_from_slice(bytes);
-                    match status::read(&ending) {
-                        Some(ended) => return ended,
-                        None => continue,
-                    }
-                }
-                _ => continue,
-            };
-            // The receiver was dropped: further output is discarded, but the exit code is still returned.
-            if !bytes.is_empty() {
-                let _ = output.send(Piece { stream, bytes: bytes.to_vec() }).await;
-            }
-        }
-        Err(ExecError::Broken { server: server() })
-    };
     tokio::select! {
-        ended = listen => ended,
+        ended = listen(stream, output) => match ended {
+            Ok(Some(ended)) => ended,
+            Ok(None) => Err(ExecError::Broken { server: server() }),
+            Err(source) => Err(failed(source)),
+        },
         () = async { feed.await; std::future::pending().await } => Err(ExecError::Broken { server: server() }),
     }
+}
+
+/// Passes on the output until the status arrives; `None` if the connection ends before.
+pub(super) async fn listen(
+    mut stream: impl futures_util::Stream<Item = Result<Message, Error>> + Unpin,
+    output: &mpsc::Sender<Piece>,
+) -> Result<Option<Result<i32, ExecError>>, Error> {
+    let mut ending = status::Collected::default();
+    while let Some(message) = stream.next().await {
+        let bytes = match message? {
+            Message::Binary(bytes) => bytes,
+            Message::Close(_) => break,
+            _ => continue,
+        };
+        let Some((channel, bytes)) = bytes.split_first() else { continue };
+        let stream = match *channel {
+            STDOUT => Stream::Stdout,
+            STDERR => Stream::Stderr,
+            ERROR => match ending.add(bytes) {
+                Some(ended) => return Ok(Some(ended)),
+                None => continue,
+            },
+            _ => continue,
+        };
+        // The receiver was dropped: further output is discarded, but the exit code is still returned.
+        if !bytes.is_empty() {
+            let _ = output.send(Piece { stream, bytes: bytes.to_vec() }).await;
+        }
+    }
+    Ok(None)
 }
 
 /// The messages to send for an input.

@@ -125,7 +125,7 @@ pub fn ips(status: &cri::PodSandboxStatus) -> Vec<IpAddr> {
     [network.ip.as_str()].into_iter().chain(more).filter_map(|ip| ip.parse().ok()).collect()
 }
 
-fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
+pub(crate) fn sandbox(listed: &cri::PodSandbox, ips: Vec<IpAddr>) -> SandboxSeen {
     SandboxSeen {
         id: listed.id.clone(),
         attempt: listed.metadata.as_ref().map_or(0, |metadata| metadata.attempt),
@@ -139,7 +139,7 @@ fn is_ready(listed: &cri::PodSandbox) -> bool {
     listed.state == cri::PodSandboxState::SandboxReady as i32
 }
 
-fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerSeen {
+pub(crate) fn container(status: &cri::ContainerStatus, sandbox: &str) -> ContainerSeen {
     let metadata = status.metadata.clone().unwrap_or_default();
     ContainerSeen {
         id: status.id.clone(),

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use super::Record;
 use nodewarden_storage::state_file::{Fault, Format, StateFileError, TEMPORARY};
 
-const FORMAT: Format = Format::new("record", 1);
+pub(crate) const FORMAT: Format = Format::new("record", 1);
 const EXTENSION: &str = "json";
 
 /// What went wrong with records.

@@ -15,6 +15,8 @@ mod error;
 mod files;
 #[cfg(any(test, feature = "testing"))]
 pub mod fixture;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod group_path;
 mod identity;
 mod layout;

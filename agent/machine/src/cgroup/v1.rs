@@ -77,8 +77,8 @@ fn cpuacct_stat(text: &[u8], usage: &mut Usage) {
     on_cpu(usage, |cpu| {
         for (key, ticks) in pairs(text) {
             match key {
-                b"user" => cpu.user_ns = Some(ticks * TICK_NS),
-                b"system" => cpu.system_ns = Some(ticks * TICK_NS),
+                b"user" => cpu.user_ns = Some(ticks.saturating_mul(TICK_NS)),
+                b"system" => cpu.system_ns = Some(ticks.saturating_mul(TICK_NS)),
                 _ => {}
             }
         }
@@ -173,6 +173,14 @@ mod tests {
         let m = u.memory.unwrap();
         assert_eq!((m.rss_bytes, m.working_set_bytes), (Some(60), 70));
         assert_eq!((m.page_faults, m.own_page_faults, m.events.oom_kill), (Some(9), Some(4), Some(3)));
+    }
+
+    #[test]
+    fn a_time_beyond_64_bits_of_nanoseconds_is_the_largest() {
+        let mut u = Usage { cpu: Some(Default::default()), ..Default::default() };
+        cpuacct_stat(b"user 18446744073709551615\nsystem 3\n", &mut u);
+        let cpu = u.cpu.unwrap();
+        assert_eq!((cpu.user_ns, cpu.system_ns), (Some(u64::MAX), Some(30_000_000)));
     }
 
     #[test]

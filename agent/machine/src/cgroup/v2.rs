@@ -75,12 +75,12 @@ fn cpu_stat(text: &[u8], usage: &mut Usage) {
     let cpu = cpu(usage);
     for (key, n) in pairs(text) {
         match key {
-            b"usage_usec" => cpu.usage_ns = n * 1000,
-            b"user_usec" => cpu.user_ns = Some(n * 1000),
-            b"system_usec" => cpu.system_ns = Some(n * 1000),
+            b"usage_usec" => cpu.usage_ns = n.saturating_mul(1000),
+            b"user_usec" => cpu.user_ns = Some(n.saturating_mul(1000)),
+            b"system_usec" => cpu.system_ns = Some(n.saturating_mul(1000)),
             b"nr_periods" => cpu.periods = Some(n),
             b"nr_throttled" => cpu.throttled_periods = Some(n),
-            b"throttled_usec" => cpu.throttled_ns = Some(n * 1000),
+            b"throttled_usec" => cpu.throttled_ns = Some(n.saturating_mul(1000)),
             _ => {}
         }
     }
@@ -189,6 +189,14 @@ mod tests {
         memory_stat(b"anon 60\n", &mut u);
         memory_events(b"oom 1\n", &mut u);
         assert_eq!(u, Usage::default());
+    }
+
+    #[test]
+    fn a_time_beyond_64_bits_of_nanoseconds_is_the_largest() {
+        let mut u = Usage::default();
+        cpu_stat(b"usage_usec 18446744073709551615\nuser_usec 18446744073709552\n", &mut u);
+        let cpu = u.cpu.unwrap();
+        assert_eq!((cpu.usage_ns, cpu.user_ns), (u64::MAX, Some(u64::MAX)));
     }
 
     #[test]

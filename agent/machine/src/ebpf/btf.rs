@@ -12,6 +12,9 @@ const MAGIC: u16 = 0xeb9f;
 /// `struct btf_type`: name_off, info, size or type.
 const RECORD: usize = 12;
 
+/// How many typedefs and qualifiers of one type are followed; the kernel's have fewer than ten.
+const MOST_ALIASES: usize = 64;
+
 /// Why type information cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum BtfError {
@@ -161,8 +164,8 @@ impl<'a> Btf<'a> {
 
     /// The type of an id without typedefs and qualifiers.
     pub fn plain(&self, mut id: u32) -> Type {
-        // At most as many steps as there are types, in case the file has a cycle.
-        for _ in 0..self.records.len() {
+        // Bounded, in case the file has a cycle.
+        for _ in 0..MOST_ALIASES {
             match self.get(id) {
                 Type::Alias(next) => id = next,
                 other => return other,

@@ -129,11 +129,11 @@ fn structure(btf: &Btf<'_>, name: &str) -> Option<Struct> {
 fn offset_of(btf: &Btf<'_>, path: &str) -> Option<(u32, Type)> {
     let mut names = path.split('.');
     let mut at = structure(btf, names.next()?)?;
-    let mut offset = 0;
+    let mut offset = 0u32;
     let mut names = names.peekable();
     loop {
         let (bits, found) = member(btf, at, names.next()?)?;
-        offset += bits / 8;
+        offset = offset.checked_add(bits / 8)?;
         if names.peek().is_none() {
             return Some((offset, found));
         }
@@ -144,12 +144,25 @@ fn offset_of(btf: &Btf<'_>, path: &str) -> Option<(u32, Type)> {
     }
 }
 
+/// How many anonymous structures are looked into for one member; the kernel's structures have some ten. It bounds what
+/// types that contain themselves cost.
+const MOST_NESTED: u32 = 256;
+
 /// A member of a structure, looked for inside anonymous ones too: its bit offset and its type without
 /// modifiers.
 fn member(btf: &Btf<'_>, of: Struct, name: &str) -> Option<(u32, Type)> {
+    member_within(btf, of, name, &mut { MOST_NESTED })
+}
+
+/// As [`member`], with how many more anonymous structures may be looked into.
+fn member_within(btf: &Btf<'_>, of: Struct, name: &str, left: &mut u32) -> Option<(u32, Type)> {
     btf.members(of).find_map(|m| match (m.name, btf.plain(m.type_id)) {
         (own, found) if own == name => Some((m.offset, found)),
-        ("", Type::Struct(inner)) => member(btf, inner, name).map(|(bits, found)| (m.offset + bits, found)),
+        ("", Type::Struct(inner)) => {
+            *left = left.checked_sub(1)?;
+            let (bits, found) = member_within(btf, inner, name, left)?;
+            Some((m.offset.checked_add(bits)?, found))
+        }
         _ => None,
     })
 }
@@ -161,9 +174,9 @@ fn rss_counters(btf: &Btf) -> Option<(u32, u32)> {
     match found {
         Type::Array => {
             let (count, _) = offset_of(btf, "percpu_counter.count")?;
-            Some((offset + count, structure(btf, "percpu_counter")?.size))
+            Some((offset.checked_add(count)?, structure(btf, "percpu_counter")?.size))
         }
-        Type::Struct(s) => Some((offset + member(btf, s, "count")?.0 / 8, 8)),
+        Type::Struct(s) => Some((offset.checked_add(member(btf, s, "count")?.0 / 8)?, 8)),
         _ => None,
     }
 }
@@ -205,6 +218,44 @@ mod tests {
                 assert_eq!(*paths.entry(global).or_insert(of), of, "{global}");
             }
         }
+    }
+
+    /// BTF whose only type is `struct s`, of the given members: offset in bits, `None` as the name is an anonymous `s`.
+    fn struct_s(members: &[(Option<&str>, u32)]) -> Vec<u8> {
+        let mut strings = b"\0s\0".to_vec();
+        let mut types = vec![1, 4 << 24 | members.len() as u32, 8];
+        for (name, offset) in members {
+            let at = name.map_or(0, |name| {
+                let at = strings.len() as u32;
+                strings.extend([name.as_bytes(), b"\0"].concat());
+                at
+            });
+            types.extend([at, 1, *offset]);
+        }
+        let length = (types.len() * 4) as u32;
+        let header = [0xeb9f | 1 << 16, 24, 0, length, length, strings.len() as u32];
+        let words = header.into_iter().chain(types).flat_map(u32::to_ne_bytes);
+        words.chain(strings).collect()
+    }
+
+    #[test]
+    fn a_structure_that_contains_itself_ends_the_search() {
+        let bytes = struct_s(&[(None, 8); 100]);
+        let btf = Btf::parse(&bytes).unwrap();
+        assert_eq!(offset_of(&btf, "s.x"), None);
+    }
+
+    #[test]
+    fn an_offset_beyond_32_bits_is_no_offset() {
+        let bytes = struct_s(&[(Some("a"), u32::MAX), (None, u32::MAX)]);
+        let btf = Btf::parse(&bytes).unwrap();
+        assert_eq!(offset_of(&btf, "s.a").map(|(offset, _)| offset), Some(u32::MAX / 8));
+        let path = ["s"].into_iter().chain(std::iter::repeat_n("a", 9)).collect::<Vec<_>>().join(".");
+        assert_eq!(offset_of(&btf, &path), None);
+        // Found inside the anonymous member only.
+        let bytes = struct_s(&[(None, u32::MAX), (Some("a"), 8)]);
+        let btf = Btf::parse(&bytes).unwrap();
+        assert_eq!(offset_of(&btf, "s.a").map(|(offset, _)| offset), Some(1));
     }
 
     #[test]

@@ -11,6 +11,8 @@ mod clock;
 mod cost;
 mod devices;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod layout;
 mod load;
 mod programs;

@@ -65,7 +65,7 @@ fn degraded(kallsyms: &str) -> String {
 /// Looks for both functions. A function ends where the next symbol begins: the kernel's own symbols are in
 /// the order of their addresses (sort_symbols() in scripts/kallsyms.c).
 #[derive(Debug, Default)]
-struct Search {
+pub(super) struct Search {
     starts: [u64; 2],
     ends: [u64; 2],
     /// One of them has the address 0: the kernel shows no addresses to this process.
@@ -73,7 +73,7 @@ struct Search {
 }
 
 impl Search {
-    fn line(&mut self, line: &str) {
+    pub(super) fn line(&mut self, line: &str) {
         let Some((address, name)) = parse(line) else { return };
         for (i, wanted) in [MEMCG_OUT_OF_MEMORY, OOM_KILL_PROCESS].iter().enumerate() {
             if self.starts[i] == 0 && name == *wanted {
@@ -102,7 +102,7 @@ impl Search {
         Some(format!("has no {}", missing.join(" and no ")))
     }
 
-    fn range(&self, i: usize) -> Option<Range> {
+    pub(super) fn range(&self, i: usize) -> Option<Range> {
         (self.ends[i] != 0).then_some(Range { start: self.starts[i], end: self.ends[i] })
     }
 }

@@ -9,6 +9,8 @@
 mod error;
 mod exchange;
 mod executor;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod purpose;
 mod request;
 mod socket;

@@ -15,6 +15,8 @@ mod checkpoint;
 mod demand;
 mod enforce;
 mod error;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod guards;
 mod injection;
 mod manager;

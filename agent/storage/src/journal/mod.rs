@@ -18,6 +18,8 @@
 mod disk;
 mod error;
 mod files;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod history;
 mod memory;
 mod packed;

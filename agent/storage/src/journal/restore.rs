@@ -49,15 +49,22 @@ pub fn restore(dir: &Path, limits: &Limits) -> Restored {
         }
     }
     while let Some(bytes) = parts.pop() {
-        for line in bytes.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
-            let event = serde_json::from_slice::<Event>(line);
-            if !event.is_ok_and(|e| restored.memory.restore(e)) {
-                restored.lines_skipped += 1;
-                restored.memory.skip_to(seq_of(line).saturating_add(1));
-            }
-        }
+        restored.lines_skipped += take(&bytes, &mut restored.memory);
     }
     restored
+}
+
+/// Adds the events of these lines to `memory`. Returns the number of lines that are not events.
+pub(super) fn take(lines: &[u8], memory: &mut Memory) -> u64 {
+    let mut skipped = 0;
+    for line in lines.split(|b| *b == b'\n').filter(|l| !l.is_empty()) {
+        let event = serde_json::from_slice::<Event>(line);
+        if !event.is_ok_and(|e| memory.restore(e)) {
+            skipped += 1;
+            memory.skip_to(seq_of(line).saturating_add(1));
+        }
+    }
+    skipped
 }
 
 /// The number in a line that is not an event of this version (a newer agent's type); 0 without one.

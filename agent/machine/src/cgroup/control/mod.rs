@@ -26,6 +26,8 @@ pub use cgroupfs::Cgroupfs;
 pub use consumption::Consumption;
 pub use destroy::{DestroyError, Destroyed, Holdout, Killed, StillThere, is_empty, kill_now};
 pub use driver::{Driver, DriverKind};
+#[cfg(feature = "fuzzing")]
+pub(crate) use files::NoValue;
 pub use files::{Absent, Interface, Write};
 pub use group_files::GroupFiles;
 pub use limits::{CpuShare, Limits};

@@ -1,5 +1,7 @@
 //! The resolver configuration of a pod (kubelet pkg/kubelet/network/dns/dns.go).
 
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod limits;
 mod resolv;
 #[cfg(test)]

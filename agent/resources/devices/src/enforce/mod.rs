@@ -22,6 +22,8 @@ use parking_lot::{Mutex, MutexGuard};
 pub use error::EnforceError;
 pub use nodes::path_of;
 pub(crate) use nodes::{device_nodes, matching_nodes};
+#[cfg(feature = "fuzzing")]
+pub use v1::devices_list;
 
 use self::filter::Filter;
 use self::v1::V1Controller;

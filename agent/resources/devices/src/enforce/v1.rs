@@ -20,6 +20,18 @@ use super::error::EnforceError;
 use crate::policy::PodPolicy;
 use list::{Allowed, List};
 
+/// Reads `devices.list`, writes the lines that allow the same, and reads those: both lists of lines.
+#[cfg(feature = "fuzzing")]
+pub fn devices_list(text: &str) -> [Vec<String>; 2] {
+    let lines = |text: &str| match List::parse(text) {
+        List::Everything => vec!["a *:* rwm".to_owned()],
+        List::Only(allowed) => list::lines(&allowed).collect(),
+    };
+    let first = lines(text);
+    let again = lines(&first.join("\n"));
+    [first, again]
+}
+
 /// The controller's mount, and the accesses that were revoked from cgroups below pods' own.
 #[derive(Debug)]
 pub struct V1Controller {

@@ -17,6 +17,8 @@ mod error;
 mod events;
 #[cfg(test)]
 pub(crate) mod fixture;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod handle;
 mod listing;
 mod registry;

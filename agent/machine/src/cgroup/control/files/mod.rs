@@ -56,6 +56,13 @@ impl Interface {
         Self { versions: Controller::iter().filter_map(version).collect(), page_bytes, huge_pages }
     }
 
+    /// The interface of a machine with every controller on one version.
+    #[cfg(feature = "fuzzing")]
+    pub(crate) fn whole(version: Version) -> Self {
+        let versions = Controller::iter().map(|controller| (controller, version)).collect();
+        Self { versions, page_bytes: 4096, huge_pages: vec![PageSize(2 << 20)] }
+    }
+
     /// Which version of cgroups a controller is on; `None` if this machine lacks it.
     pub fn version(&self, controller: Controller) -> Option<Version> {
         self.versions.iter().find(|(c, _)| *c == controller).map(|(_, version)| *version)

@@ -54,7 +54,9 @@ fn entry(line: &str) -> Option<(DevicePattern, Access)> {
     let (major, minor) = words.next()?.split_once(':')?;
     let number = |text: &str| if text == "*" { Some(None) } else { text.parse().ok().map(Some) };
     let device = DevicePattern { kind, major: number(major)?, minor: number(minor)? };
-    Some((device, Access::parse(words.next()?)))
+    let access = Access::parse(words.next()?);
+    // The kernel lists no device without an access, and accepts none.
+    (!access.is_empty()).then_some((device, access))
 }
 
 /// What a pod's cgroup has to allow: its rules, the defaults, and what the runtime gives every container and
@@ -103,7 +105,8 @@ mod tests {
     fn devices_list_is_parsed_as_the_kernel_writes_it() {
         assert_eq!(List::parse("a *:* rwm\n"), List::Everything);
         assert_eq!(List::parse(""), List::Only(Allowed::new()));
-        let List::Only(list) = List::parse("c 1:3 rwm\nb *:* m\nc 136:* rw\nnonsense\nc x:1 r\n") else {
+        let List::Only(list) = List::parse("c 1:3 rwm\nb *:* m\nc 136:* rw\nnonsense\nc x:1 r\nc 9:9 -\n")
+        else {
             panic!("not everything")
         };
         assert_eq!(lines(&list).collect::<Vec<_>>(), ["b *:* m", "c 1:3 rwm", "c 136:* rw"]);

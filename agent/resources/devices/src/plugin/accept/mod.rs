@@ -6,7 +6,7 @@
 //! bytes pass through [`authority::Frames`], which replaces the authority with a plain name that nothing
 //! reads.
 
-mod authority;
+pub(super) mod authority;
 mod connection;
 mod hpack;
 #[cfg(test)]
