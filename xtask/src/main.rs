@@ -49,7 +49,7 @@ enum Command {
     Bench(bench::Args),
     /// Feed everything that reads what others write with inputs that are made to break it.
     Fuzz(fuzz::Args),
-    /// Run the agent through changes, crashes and restarts for as long as you like (needs root).
+    /// Run the agent through changes, crashes and restarts for as long as you like (needs root, but not in a guest).
     Soak(soak::Args),
 }
 
@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Command::Vm(args) => return vm::run(&layout, &args).unwrap_or_else(|error| report(&error)),
         Command::Bench(args) => bench::run(&layout, &args).map_err(Into::into),
         Command::Fuzz(args) => return fuzz::run(&layout, &args).unwrap_or_else(|error| report(&error)),
-        Command::Soak(args) => soak::run(&layout, &args).map_err(Into::into),
+        Command::Soak(args) => return soak::run(&layout, &args).unwrap_or_else(|error| report(&error)),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

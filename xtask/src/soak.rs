@@ -3,11 +3,15 @@
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
 
 use thiserror::Error;
 
 use crate::build::{self, BuildError};
 use crate::setup::{self, Purpose, SetupError};
+use crate::vm;
+use nodewarden_vm::{KernelChoice, VmError};
 use xtask_common::layout::{self, Layout, Profile};
 
 /// Arguments of `cargo xtask soak`.
@@ -25,6 +29,9 @@ enum What {
     Devices(DevicesArgs),
     /// Images collected all the time while pods use them and the agent is killed: none in use ever goes
     Gc(GcArgs),
+    /// Memory, disks, inodes and pids used up while the agent, its runtime, a file system or the clock fails: the
+    /// pod that the kernel's own figures name is evicted, and no other
+    Pressure(PressureArgs),
 }
 
 #[derive(Debug, clap::Args)]
@@ -60,6 +67,33 @@ struct GcArgs {
     seed: Option<u64>,
 }
 
+#[derive(Debug, clap::Args)]
+struct PressureArgs {
+    /// How long rounds are begun
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    /// The same seed makes the same rounds; it is printed at the start
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only the round with this seed, as its line has it
+    #[arg(long)]
+    round: Option<u64>,
+    /// In a virtual machine with this kernel and systemd, whose clock is set too; needs no root
+    #[arg(long, value_name = "KERNEL")]
+    vm: Option<KernelChoice>,
+}
+
+impl PressureArgs {
+    /// As `nodewarden-stage soak` takes them.
+    fn words(&self) -> Vec<String> {
+        let mut words = vec!["pressure".to_owned(), "--minutes".into(), self.minutes.to_string()];
+        for (name, value) in [("--seed", self.seed), ("--round", self.round)] {
+            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+        }
+        words
+    }
+}
+
 /// The soak could not be run.
 #[derive(Debug, Error)]
 pub enum SoakError {
@@ -80,13 +114,21 @@ pub enum SoakError {
         /// Why.
         source: io::Error,
     },
+    /// The virtual machine could not be booted.
+    #[error(transparent)]
+    Vm(#[from] VmError),
 }
 
 /// `cargo xtask soak`: becomes the program that does it, so that Ctrl-C and its exit status are its own.
 ///
 /// # Errors
 /// When it can't be built or started.
-pub fn run(layout: &Layout, args: &Args) -> Result<(), SoakError> {
+pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
+    if let What::Pressure(pressure @ PressureArgs { vm: Some(kernel), minutes, .. }) = &args.what {
+        vm::build(layout)?;
+        let limit = Duration::from_secs_f64(minutes.max(0.0) * 60.0);
+        return Ok(nodewarden_vm::soak(layout, *kernel, &pressure.words(), limit)?);
+    }
     if !layout::is_root() {
         return Err(SoakError::NotRoot);
     }
@@ -108,6 +150,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), SoakError> {
         What::Gc(GcArgs { rounds, seed }) => {
             command.arg("gc").args(["--rounds", &rounds.to_string()]);
             seed
+        }
+        What::Pressure(pressure) => {
+            command.args(pressure.words());
+            &None
         }
     };
     if let Some(seed) = seed {

@@ -4,5 +4,7 @@
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    nodewarden_tests::stage::main()
+    nodewarden_tests::worker::run_if_asked()
+        .or_else(nodewarden_tests::serve::run_if_asked)
+        .unwrap_or_else(nodewarden_tests::stage::main)
 }

@@ -33,6 +33,7 @@ pub fn run(job: &Job, programs: &Path) -> Result<i32, GuestError> {
         Task::Shell => shell(programs)?,
         Task::Test => tests(job, programs)?,
         Task::Bench => bench(job, programs)?,
+        Task::Soak => soak(job, programs)?,
     };
     kernel_log::report_faults().map_err(GuestError::read("/dev/kmsg"))?;
     Ok(status)
@@ -62,6 +63,15 @@ fn bench(job: &Job, programs: &Path) -> Result<i32, GuestError> {
     let mut command = command(programs, programs.join("bin/nodewarden-bench"));
     command.args(&job.filters).arg("--agent").arg(programs.join("bin/nodewarden"));
     command.args(["--patience", &job.patience.to_string()]);
+    command.stdout(port()?).stderr(port()?);
+    complete(&mut command)
+}
+
+fn soak(job: &Job, programs: &Path) -> Result<i32, GuestError> {
+    let port = || serial::open().map_err(GuestError::read(serial::RESULTS));
+    let mut command = command(programs, programs.join("bin/nodewarden-stage"));
+    command.arg("--agent").arg(programs.join("bin/nodewarden"));
+    command.args(["soak", "--patience", &job.patience.to_string()]).args(&job.filters);
     command.stdout(port()?).stderr(port()?);
     complete(&mut command)
 }

@@ -1,8 +1,10 @@
-//! Makes a server use up memory and processes of the node. Two files in its directory control this at any
-//! time: `NAME.hold` contains how many bytes of memory to hold and at how many bytes per second to take them
-//! (0: as fast as possible), `NAME.fork` contains the number of children.
+//! Makes a server use up memory, processes and disk space of the node. Three files in its directory control
+//! this at any time: `NAME.hold` contains how many bytes of memory to hold and at how many bytes per second to
+//! take them (0: as fast as possible), `NAME.fork` contains the number of children, `NAME.write` contains which
+//! files to write: `DIRECTORY COUNT BYTES`.
 
 use std::fs;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +15,15 @@ use crate::page::page_bytes;
 /// Suffixes of the names of these files.
 pub const HOLD_SUFFIX: &str = "hold";
 pub const FORK_SUFFIX: &str = "fork";
+pub const WRITE_SUFFIX: &str = "write";
 /// The most bytes that can be held. Only addresses are reserved, no memory.
 const ROOM: usize = 16 << 30;
 /// Bytes touched in one step if no rate is given.
 const STRIDE: usize = 1 << 20;
+/// Files of one directory; a further one is made for those beyond.
+const FILES_OF_A_DIRECTORY: u64 = 1000;
+/// Content of a single write.
+static CHUNK: [u8; 64 << 10] = [0x5a; 64 << 10];
 /// How often the files are read, and how long a step lasts if a rate is given.
 const POLL_PERIOD: Duration = Duration::from_millis(5);
 const STEP: Duration = Duration::from_millis(1);
@@ -27,11 +34,11 @@ const STEP: Duration = Duration::from_millis(1);
 /// The addresses cannot be reserved, or the thread cannot be started.
 pub(super) fn start(folder: &Path, name: &str, notes: Arc<Notes>) -> Result<(), ServeError> {
     let file = |suffix: &str| folder.join(format!("{name}.{suffix}"));
-    let mut greed = Greed { room: room()?, held: 0, children: 0, notes };
-    let (hold, fork) = (file(HOLD_SUFFIX), file(FORK_SUFFIX));
+    let mut greed = Greed { room: room()?, held: 0, children: 0, written: String::new(), notes };
+    let files = [HOLD_SUFFIX, FORK_SUFFIX, WRITE_SUFFIX].map(file);
     std::thread::Builder::new()
         .name("greed".into())
-        .spawn(move || greed.run(&hold, &fork))
+        .spawn(move || greed.run(&files))
         .map(drop)
         .map_err(ServeError::system("start a thread"))
 }
@@ -42,11 +49,13 @@ struct Greed {
     /// How many bytes from there have been touched.
     held: usize,
     children: u64,
+    /// The last order to write files that was carried out.
+    written: String,
     notes: Arc<Notes>,
 }
 
 impl Greed {
-    fn run(&mut self, hold: &PathBuf, fork: &PathBuf) {
+    fn run(&mut self, [hold, fork, write]: &[PathBuf; 3]) {
         loop {
             // A file that is missing or incomplete is ignored.
             if let Some(wanted) = fs::read_to_string(hold).ok().and_then(|text| Hold::parse(&text)) {
@@ -54,6 +63,9 @@ impl Greed {
             }
             let children = fs::read_to_string(fork).ok().and_then(|text| text.trim().parse().ok());
             self.fork(children.unwrap_or(0));
+            if let Ok(order) = fs::read_to_string(write) {
+                self.write(order.trim());
+            }
             std::thread::sleep(POLL_PERIOD);
         }
     }
@@ -82,6 +94,15 @@ impl Greed {
         }
         self.held = bytes;
         self.notes.add("hold", &bytes.to_string(), "done");
+    }
+
+    /// Writes the files of an order, once.
+    fn write(&mut self, order: &str) {
+        let Some(files) = Files::parse(order).filter(|_| order != self.written) else { return };
+        self.written = order.to_owned();
+        let folder = files.folder.display().to_string();
+        let written = files.write();
+        self.notes.add("write", &folder, if written.is_ok() { "done" } else { "refused" });
     }
 
     /// Touches the pages from `from` to `to`, at `pace` bytes per second (0: at once).
@@ -161,6 +182,43 @@ impl Hold {
     }
 }
 
+/// Which files to write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Files {
+    folder: PathBuf,
+    count: u64,
+    /// Of each.
+    bytes: usize,
+}
+
+impl Files {
+    /// Parses `DIRECTORY COUNT BYTES`.
+    fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let folder = words.next().filter(|folder| folder.starts_with('/'))?.into();
+        let this = Self { folder, count: words.next()?.parse().ok()?, bytes: words.next()?.parse().ok()? };
+        words.next().is_none().then_some(this)
+    }
+
+    fn write(&self) -> std::io::Result<()> {
+        let mut folder = self.folder.clone();
+        for number in 0..self.count {
+            if number % FILES_OF_A_DIRECTORY == 0 {
+                folder = self.folder.join((number / FILES_OF_A_DIRECTORY).to_string());
+                fs::create_dir_all(&folder)?;
+            }
+            let mut file = fs::File::create(folder.join(number.to_string()))?;
+            let mut left = self.bytes;
+            while left > 0 {
+                let now = left.min(CHUNK.len());
+                file.write_all(&CHUNK[..now])?;
+                left -= now;
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -175,10 +233,29 @@ mod tests {
     }
 
     #[test]
+    fn files_are_written_once_for_each_order() {
+        for text in ["", "/x", "/x 1", "x 1 1", "/x 1 1 1", "/x -1 1"] {
+            assert_eq!(Files::parse(text), None, "{text:?}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let notes = Arc::new(Notes::open(folder.path(), "a").unwrap());
+        let mut greed = Greed { room: room().unwrap(), held: 0, children: 0, written: String::new(), notes };
+        let target = folder.path().join("files");
+        let order = format!("{} 1001 70000", target.display());
+        greed.write(&order);
+        greed.write(&order);
+        let file = |path: &str| fs::metadata(target.join(path)).unwrap().len();
+        assert_eq!((file("0/999"), file("1/1000")), (70_000, 70_000));
+        assert!(!target.join("0/1000").exists());
+        let done = read_notes(folder.path(), "a").iter().filter(|one| one.answer == "done").count();
+        assert_eq!(done, 1);
+    }
+
+    #[test]
     fn memory_is_taken_at_the_given_rate_and_returned() {
         let folder = tempfile::tempdir().unwrap();
         let notes = Arc::new(Notes::open(folder.path(), "a").unwrap());
-        let mut greed = Greed { room: room().unwrap(), held: 0, children: 0, notes };
+        let mut greed = Greed { room: room().unwrap(), held: 0, children: 0, written: String::new(), notes };
         let page = page_bytes();
         let resident = |greed: &Greed| {
             let mut pages = vec![0u8; 1024];

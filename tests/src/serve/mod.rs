@@ -23,7 +23,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 pub use answer::Answer;
 pub use error::ServeError;
-pub use greed::{FORK_SUFFIX, HOLD_SUFFIX};
+pub use greed::{FORK_SUFFIX, HOLD_SUFFIX, WRITE_SUFFIX};
 pub use notes::{LOG_SUFFIX, Noted, Notes, read_notes};
 
 /// Suffix of the name of a file that makes a server exit although `--stay` has not passed.
@@ -52,7 +52,8 @@ pub struct Arguments {
     /// Port for gRPC's health service
     #[arg(long)]
     grpc: Option<u16>,
-    /// Use up memory and processes as the files `NAME.hold` and `NAME.fork` in the directory say
+    /// Use up memory, processes and disk space as the files `NAME.hold`, `NAME.fork` and `NAME.write` in the
+    /// directory say
     #[arg(long)]
     greedy: bool,
     /// Directory for the notes, and for files that control the answers

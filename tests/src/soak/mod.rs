@@ -1,12 +1,14 @@
 //! Soak tests: random changes for a long time (`nodewarden-stage soak`), and short runs of the same among the
 //! end-to-end tests. Pods are changed and removed at random while the agent is killed and containerd
-//! restarted; allocations of devices are interrupted at every step; images are collected while they are used.
+//! restarted; allocations of devices are interrupted at every step; images are collected while they are used;
+//! pods use up what the node has while things fail.
 
 mod allocations;
 mod churn;
 mod collections;
 mod evidence;
 mod manifests;
+mod pressure;
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -17,10 +19,14 @@ use crate::harness::{Context, Failure};
 pub use allocations::{Rounds, Tally, allocations};
 pub use churn::{Plan, Summary, churn};
 pub use collections::{Collected, collections};
+pub use pressure::{PressurePlan, PressureSummary, pressure};
 
 /// Arguments of `nodewarden-stage soak`.
 #[derive(Debug, clap::Args)]
 pub struct Args {
+    /// Factor on every time-out, for emulated machines
+    #[arg(long, global = true, default_value_t = 1)]
+    patience: u32,
     #[command(subcommand)]
     what: What,
 }
@@ -57,6 +63,18 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Let pods use up memory, disks, inodes and pids while the agent, its runtime, a file system or the clock fails
+    Pressure {
+        /// How long rounds are begun
+        #[arg(long, default_value_t = 30.0)]
+        minutes: f64,
+        /// Seed of the rounds; their times still depend on the machine
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Only the round with this seed
+        #[arg(long)]
+        round: Option<u64>,
+    },
 }
 
 /// Runs a soak test and prints its result.
@@ -72,17 +90,28 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
                 containerd_restarts: 2,
             };
             let run = |context: &Context, progress: &dyn Fn(&str)| churn(context, &plan, progress);
-            ("pods", plan.seed, run_one(agent, "pods", run).map(|summary| summary.to_string()))
+            ("pods", plan.seed, run_one(agent, args.patience, "pods", run).map(|summary| summary.to_string()))
         }
         What::Devices { rounds, seed } => {
             let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
             let run = |context: &Context, progress: &dyn Fn(&str)| allocations(context, &plan, progress);
-            ("devices", plan.seed, run_one(agent, "devices", run).map(|tally| tally.to_string()))
+            (
+                "devices",
+                plan.seed,
+                run_one(agent, args.patience, "devices", run).map(|tally| tally.to_string()),
+            )
         }
         What::Gc { rounds, seed } => {
             let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
             let run = |context: &Context, progress: &dyn Fn(&str)| collections(context, &plan, progress);
-            ("gc", plan.seed, run_one(agent, "gc", run).map(|done| done.to_string()))
+            ("gc", plan.seed, run_one(agent, args.patience, "gc", run).map(|done| done.to_string()))
+        }
+        What::Pressure { minutes, seed, round } => {
+            let duration = Duration::from_secs_f64(minutes.max(0.1) * 60.0);
+            let plan = PressurePlan { duration, seed: seed.unwrap_or(now), round };
+            let run = |context: &Context, progress: &dyn Fn(&str)| pressure(context, &plan, progress);
+            let done = run_one(agent, args.patience, "pressure", run);
+            ("pressure", plan.seed, done.map(|done| done.to_string()))
         }
     };
     match done {
@@ -99,12 +128,13 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
 
 fn run_one<T>(
     agent: &Path,
+    patience: u32,
     what: &str,
     run: impl FnOnce(&Context, &dyn Fn(&str)) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     let own = std::env::current_exe().map_err(Failure::file("own binary"))?;
     let name = format!("soak-{what}");
-    let context = Context::new(agent.to_owned(), own, &name, std::process::id(), 1, Layout::detect()?)
+    let context = Context::new(agent.to_owned(), own, &name, std::process::id(), patience, Layout::detect()?)
         .map_err(Failure::file(std::env::temp_dir()))?;
     let result = run(&context, &|text| eprintln!("soak {what}: {text}"));
     if result.is_err() {

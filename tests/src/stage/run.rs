@@ -72,6 +72,7 @@ pub fn run(agent: &Path, args: &Args) -> Result<ExitCode, StageError> {
         link: LINK.to_owned(),
         log: directory.containerd_log(),
         timeout: Duration::from_secs(60),
+        systemd: false,
     };
     let mut containerd = PrivateContainerd::start(options)?;
     let root = TestRoot::at(layout, CGROUP_ROOT.to_owned(), problems.clone())?;

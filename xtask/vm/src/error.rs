@@ -50,8 +50,8 @@ pub enum VmError {
     /// An agent that the verifier refuses could not be made for the harness's own test.
     #[error("cannot make an agent that the kernel refuses: {0}")]
     Refused(#[from] super::refused::RefusedError),
-    /// A shell is for one guest.
-    #[error("a shell needs one kernel: --kernel 6.1, 6.12 or 7")]
+    /// A shell or a soak test is for one guest.
+    #[error("this needs one kernel: 5.10, 6.1, 6.12 or 7")]
     OneKernel,
     /// The user wants to stop.
     #[error("interrupted")]

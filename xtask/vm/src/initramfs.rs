@@ -19,6 +19,8 @@ pub enum Programs {
     Tests,
     /// For a bench.
     Bench,
+    /// For a soak test.
+    Soak,
 }
 
 impl Programs {
@@ -26,6 +28,7 @@ impl Programs {
         match self {
             Self::Tests => ["nodewarden", "nodewarden-e2e"],
             Self::Bench => ["nodewarden", "nodewarden-bench"],
+            Self::Soak => ["nodewarden", "nodewarden-stage"],
         }
     }
 }

@@ -19,6 +19,7 @@ mod refused;
 mod selftest;
 mod shell;
 mod site;
+mod soak;
 mod suite;
 mod table;
 mod verdict;
@@ -32,9 +33,11 @@ use xtask_common::layout::Layout;
 use xtask_common::tally::Tally;
 
 pub use error::{BoxedError, VmError};
-use guest::{KernelChoice, LayoutChoice, MATRIX, choose};
+pub use guest::KernelChoice;
+use guest::{LayoutChoice, MATRIX, choose};
 pub use initramfs::PROFILE;
 use site::Site;
+pub use soak::soak;
 use suite::Suite;
 
 /// Time-outs in emulated machines, unless said otherwise, are this many times those on the host.

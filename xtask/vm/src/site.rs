@@ -41,6 +41,14 @@ impl<'a> Site<'a> {
         Self::with(layout, guests, Programs::Bench, false, false)
     }
 
+    /// As [`Self::new`], with the programs of a soak test.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn for_soak(layout: &'a Layout, guests: &[Guest]) -> Result<Self, VmError> {
+        Self::with(layout, guests, Programs::Soak, false, false)
+    }
+
     fn with(
         layout: &'a Layout,
         guests: &[Guest],

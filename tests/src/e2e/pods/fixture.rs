@@ -310,7 +310,9 @@ impl<'c> PodFixture<'c> {
         let pods = self.list_pods()?.iter().map(|pod| pod.name().to_owned()).collect();
         let status = status(self.agent()?)?;
         let cgroups = status.pods.into_iter().chain(status.removing).map(|cgroup| cgroup.path).collect();
-        let mounts = mounts_below(&state).iter().map(|path| path.display().to_string()).collect();
+        // The state directory may be a file system of its own.
+        let mounts = mounts_below(&state).into_iter().filter(|path| *path != state);
+        let mounts = mounts.map(|path| path.display().to_string()).collect();
         Ok(named("pod", pods)
             .chain(named("cgroup", cgroups))
             .chain(named("sandbox", self.cri.sandboxes()?))

@@ -63,9 +63,9 @@ pub struct Job {
     pub layout: Layout,
     /// What to do then.
     pub task: Task,
-    /// For the tests: parts of names; all if none. For a bench: its arguments, its name first.
+    /// For the tests: parts of names; all if none. For a bench or a soak test: its arguments, its name first.
     pub filters: Vec<String>,
-    /// For the tests and benches: the factor on every time-out.
+    /// For tests and benches: the factor on every time-out.
     pub patience: u32,
     /// Whether to report what each feature does on this kernel when the tests are done.
     pub features: bool,
@@ -93,6 +93,8 @@ pub enum Task {
     Test,
     /// Runs a bench.
     Bench,
+    /// Runs a soak test.
+    Soak,
     /// A shell on the first serial port.
     Shell,
     /// Nothing: boots and powers off.

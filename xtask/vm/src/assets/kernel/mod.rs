@@ -21,8 +21,8 @@ pub use modules::ModuleError;
 
 /// Modules that guests use, if the kernel has them as modules: disks and the network, what containers and the tests
 /// mount. What they depend on comes along.
-const WANTED: [&str; 8] =
-    ["virtio_pci", "virtio_blk", "virtio_net", "overlay", "veth", "bridge", "loop", "squashfs"];
+const WANTED: [&str; 9] =
+    ["virtio_pci", "virtio_blk", "virtio_net", "overlay", "veth", "bridge", "loop", "squashfs", "fuse"];
 const ADVICE: &str = "let this machine reach its Debian mirror, then run again";
 /// Files in a kernel's folder.
 const VMLINUX: &str = "vmlinux";

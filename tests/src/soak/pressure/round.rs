@@ -1,0 +1,320 @@
+//! One round: pods take their share, one of them causes the pressure while something is disturbed, a pod is
+//! evicted, and everything is as it has to be.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use nix::sys::time::TimeSpec;
+use nix::time::{ClockId, clock_gettime, clock_settime};
+
+use super::meter::{Meter, Sample, judge};
+use super::node::{Node, TRANSITION_S, request};
+use super::plan::{Disturbance, PodPlan, Pressure, RoundPlan};
+use super::victim::{Growth, Subject, certain};
+use crate::e2e::pressure::fixture::{RunningPod, chosen, decisions, is_evicted, metric};
+use crate::e2e::support::{MIB, eventually};
+use crate::ensure;
+use crate::fixture::{Conduct, HungFuse};
+use crate::harness::{Context, Failure};
+
+/// By how many percent of the room the threshold is passed, and figures may be wrong.
+const BEYOND: u64 = 10;
+const MARGIN: u64 = 3;
+/// How long a disturbance lasts if no pod is evicted.
+const DISTURBED_S: u64 = 12;
+/// The longest time until the eviction.
+const EVICTED_S: u64 = 90;
+/// How long containerd is stopped.
+const STOPPED_S: u64 = 2;
+/// Seconds of a day.
+const DAY_S: i64 = 86_400;
+
+/// How a round ended well.
+#[derive(Debug)]
+pub struct Done {
+    pub victim: String,
+    pub expected: BTreeSet<String>,
+    /// What each pod used before the growth.
+    used: Vec<Subject>,
+    pressure: Pressure,
+    grew: String,
+    /// From the growth's beginning to the eviction; `None` without a pressure.
+    pub took: Option<Duration>,
+    note: String,
+}
+
+impl fmt::Display for Done {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let unit = match self.pressure {
+            Pressure::Memory | Pressure::Bytes(_) => MIB,
+            Pressure::Processes | Pressure::Inodes(_) => 1,
+        };
+        let of = |one: &Subject| {
+            let above = if one.request > 0 { format!("-{}", one.request / unit) } else { String::new() };
+            let priority = if one.priority == 0 { String::new() } else { format!("@{}", one.priority) };
+            format!("{} {}{above}{priority}", one.name, one.used / unit)
+        };
+        let used: Vec<_> = self.used.iter().map(of).collect();
+        let Some(took) = self.took else {
+            return write!(f, "skipped, no victim is certain: {}{}", used.join(", "), self.note);
+        };
+        let expected: Vec<_> = self.expected.iter().map(String::as_str).collect();
+        write!(
+            f,
+            "{} evicted, expected {}, {:5.1} s; {} grew; {}{}",
+            self.victim,
+            expected.join(" or "),
+            took.as_secs_f64(),
+            self.grew,
+            used.join(", "),
+            self.note
+        )
+    }
+}
+
+/// Runs one round.
+///
+/// # Errors
+/// A requirement is violated, or a step fails.
+pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<Done, Failure> {
+    let threshold = node.configure(round)?;
+    // What pods request is a part of what is there before them.
+    let empty = u64::try_from(node.meter(round, &[], threshold)?.above()?).unwrap_or(0);
+    let pods = node.start_pods(round, empty)?;
+    let meter = node.meter(round, &pods, threshold)?;
+    let room = u64::try_from(meter.above()?).unwrap_or(0);
+    ensure!(room > 0, "the threshold is passed before any pod takes anything");
+    let last = node.last_decision()?;
+    let share = |plan: &PodPlan| plan.first * room / 100;
+    for plan in &round.pods {
+        node.grow(round.pressure, plan, 1, 0, share(plan))?;
+    }
+    for plan in &round.pods {
+        eventually(context.patiently(60), &format!("{} does not take its share", plan.name), || {
+            Ok(node.has_grown(&plan.name, 1)?.then_some(()))
+        })?;
+    }
+    let before: Vec<_> = pods.iter().map(RunningPod::of).collect::<Result<_, _>>()?;
+    let subjects: Vec<_> = round
+        .pods
+        .iter()
+        .zip(meter.used()?)
+        .map(|(plan, used)| Subject {
+            name: plan.name.clone(),
+            priority: plan.priority,
+            request: if round.pressure.requested().is_some() { request(plan, empty) } else { 0 },
+            used,
+        })
+        .collect();
+    let first = meter.above()?;
+    let at_threshold = u64::try_from(first).unwrap_or(0);
+    ensure!(at_threshold > room / 50, "only {first} of {room} are left above the threshold");
+    let in_the_end = at_threshold + room * BEYOND / 100;
+    let growth = |of| Growth { of, at_threshold, in_the_end, margin: room * MARGIN / 100 };
+    let certain = round
+        .triggers
+        .iter()
+        .find_map(|&of| certain(&subjects, round.pressure.ranks_requests(), growth(of)).map(|_| of));
+    let mut done = Done {
+        victim: String::new(),
+        expected: BTreeSet::new(),
+        used: subjects.clone(),
+        pressure: round.pressure,
+        grew: String::new(),
+        took: None,
+        note: String::new(),
+    };
+    let mut days = 0;
+    let fuse = if round.disturbance == Disturbance::FileSystemHangs {
+        match HungFuse::mount(&node.volume(&pods[round.hung_pod])?.join("hung")) {
+            Ok(fuse) => Some(fuse),
+            Err(error) => {
+                done.note = format!("; no FUSE here, so nothing hangs: {error}");
+                None
+            }
+        }
+    } else {
+        None
+    };
+    if let Some(of) = certain {
+        done.grew = round.pods[of].name.clone();
+        let growth = growth(of);
+        let mut disturbed = Disturbed { round, fuse: fuse.as_ref(), days: &mut days };
+        let ordered = share(&round.pods[of]);
+        let grown = grow(context, node, &meter, &mut disturbed, growth, ordered);
+        node.proxy.set_conduct(Conduct::Usual);
+        let (victims, took, samples) = grown?;
+        done.took = Some(took);
+        done.expected = judge(&samples, &subjects, of, first, round.pressure.ranks_requests());
+        done.victim = victims.join(" and ");
+        ensure!(
+            victims.len() == 1 && done.expected.contains(&victims[0]),
+            "evicted: {}; expected: {:?}; {} of {room} were above the threshold; {done}; the last readings: {:?}; {}",
+            done.victim,
+            done.expected,
+            first,
+            &samples[samples.len().saturating_sub(5)..],
+            last_decisions(node)?
+        );
+        settled(context, node, round, &done.victim, &before, last)?;
+    }
+    if let Some(fuse) = &fuse {
+        done.note = format!("; {} calls unanswered", fuse.unanswered());
+    }
+    drop(fuse);
+    if days != 0 {
+        set_clock(-days)?;
+    }
+    let violations = node.violations()?;
+    ensure!(violations.is_empty(), "{}; {done}", violations.join("; "));
+    node.remove_pods(round)?;
+    let violations = node.violations()?;
+    ensure!(violations.is_empty(), "after the pods' end: {}; {done}", violations.join("; "));
+    Ok(done)
+}
+
+/// What is disturbed in a round.
+struct Disturbed<'a> {
+    round: &'a RoundPlan,
+    fuse: Option<&'a HungFuse>,
+    /// By how many days the clock was set.
+    days: &'a mut i64,
+}
+
+impl Disturbed<'_> {
+    fn begin(&mut self, context: &Context, node: &mut Node<'_>) -> Result<(), Failure> {
+        match self.round.disturbance {
+            Disturbance::Nothing => {}
+            Disturbance::AgentKilled => {
+                node.end_agent(true)?;
+                std::thread::sleep(Duration::from_millis(100) * context.patience);
+                node.start_agent()?;
+            }
+            Disturbance::RuntimeSlow => {
+                node.proxy.set_conduct(Conduct::Slow(Duration::from_millis(700) * context.patience));
+            }
+            Disturbance::RuntimeRefuses => node.proxy.set_conduct(Conduct::Refuses),
+            Disturbance::RuntimeHangs => node.proxy.set_conduct(Conduct::Hangs),
+            Disturbance::RuntimeRestarts => node.pods.without_containerd(|_| {
+                std::thread::sleep(context.patiently(STOPPED_S));
+                Ok(())
+            })?,
+            Disturbance::FileSystemHangs => self.fuse.iter().for_each(|fuse| fuse.hang()),
+            Disturbance::ClockForward | Disturbance::ClockBack => {
+                let days = self.round.disturbance.days();
+                set_clock(days)?;
+                *self.days = days;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Lets one pod, which was ordered to take `ordered`, grow beyond the threshold. Returns the names of the evicted pods, the time until then, and what
+/// was read meanwhile.
+fn grow(
+    context: &Context,
+    node: &mut Node<'_>,
+    meter: &Meter,
+    disturbed: &mut Disturbed<'_>,
+    growth: Growth,
+    ordered: u64,
+) -> Result<(Vec<String>, Duration, Vec<Sample>), Failure> {
+    let round = disturbed.round;
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let follows = scope.spawn(|| meter.follow(&stop));
+        let mut run = || {
+            node.grow(round.pressure, &round.pods[growth.of], 2, ordered, growth.in_the_end)?;
+            let begun = Instant::now();
+            let after = Duration::from_millis(round.after_ms) * context.patience;
+            let mut began = None;
+            loop {
+                if began.is_none() && begun.elapsed() >= after {
+                    disturbed.begin(context, node)?;
+                    began = Some(Instant::now());
+                }
+                let victims = evicted(node)?;
+                if !victims.is_empty() {
+                    return Ok((victims, begun.elapsed()));
+                }
+                if began.is_some_and(|at| at.elapsed() >= context.patiently(DISTURBED_S)) {
+                    node.proxy.set_conduct(Conduct::Usual);
+                }
+                if begun.elapsed() >= context.patiently(EVICTED_S) {
+                    let (above, decided) = (meter.above()?, last_decisions(node)?);
+                    return Err(Failure::Unexpected(format!(
+                        "no pod is evicted after {} s; above the threshold: {above}; used: {:?}; {decided}",
+                        begun.elapsed().as_secs(),
+                        meter.used()
+                    )));
+                }
+                std::thread::sleep(Duration::from_millis(50) * context.patience);
+            }
+        };
+        let done = run();
+        stop.store(true, Ordering::Relaxed);
+        let samples = follows.join().unwrap_or_default();
+        let (victims, took) = done?;
+        Ok((victims, took, samples))
+    })
+}
+
+fn evicted(node: &Node<'_>) -> Result<Vec<String>, Failure> {
+    let pods = node.pods.list_pods()?;
+    Ok(pods.iter().filter(|pod| is_evicted(pod)).map(|pod| pod.name().to_owned()).collect())
+}
+
+/// Waits until the pressure is over, and checks that no second pod was chosen and that the others run unchanged.
+fn settled(
+    context: &Context,
+    node: &Node<'_>,
+    round: &RoundPlan,
+    victim: &str,
+    before: &[RunningPod],
+    last: u64,
+) -> Result<(), Failure> {
+    let condition = round.pressure.condition();
+    eventually(context.patiently(90), &format!("{condition} does not end"), || {
+        let pressed =
+            metric(node.pods.agent()?, "nodewarden_node_condition", ("condition", condition))? > 0.0;
+        Ok((!pressed).then_some(()))
+    })?;
+    std::thread::sleep(context.patiently(TRANSITION_S));
+    let all = decisions(node.pods.agent()?)?;
+    let carried_out = all.iter().filter(|one| one.number > last && one.kind == "eviction" && !one.would);
+    let names: Vec<_> = carried_out.flat_map(chosen).collect();
+    ensure!(names == [victim], "chosen in this round: {names:?}; {}", last_decisions(node)?);
+    let evicted = evicted(node)?;
+    ensure!(evicted == [victim], "evicted for one pressure: {evicted:?}; {}", last_decisions(node)?);
+    for alive in before.iter().filter(|alive| alive.name != victim) {
+        let now = node.pods.wait_up(&alive.name)?;
+        ensure!(RunningPod::of(&now)? == *alive, "{} was {alive:?} and is {}", alive.name, now.0["status"]);
+    }
+    Ok(())
+}
+
+/// The last decisions, for the report of a failure.
+fn last_decisions(node: &Node<'_>) -> Result<String, Failure> {
+    let all = decisions(node.pods.agent()?)?;
+    let lines = all.iter().filter(|one| one.kind == "eviction").take(2).map(|one| {
+        let passed: Vec<_> = one.signals.iter().filter(|seen| seen.passed).map(|seen| &seen.signal).collect();
+        let candidates: Vec<_> = one
+            .candidates
+            .iter()
+            .map(|seen| format!("{} {}{}", seen.name, seen.usage, if seen.incomplete { "+" } else { "" }))
+            .collect();
+        format!("decision {}: {passed:?}: {}: {}", one.number, candidates.join(", "), one.outcome)
+    });
+    Ok(lines.collect::<Vec<_>>().join("; "))
+}
+
+/// Sets the wall clock by so many days.
+fn set_clock(days: i64) -> Result<(), Failure> {
+    let failed = |error: nix::Error| Failure::file("CLOCK_REALTIME")(error.into());
+    let now = clock_gettime(ClockId::CLOCK_REALTIME).map_err(failed)?;
+    let then = TimeSpec::new(now.tv_sec() + days * DAY_S, now.tv_nsec());
+    clock_settime(ClockId::CLOCK_REALTIME, then).map_err(failed)
+}
