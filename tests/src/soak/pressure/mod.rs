@@ -32,13 +32,15 @@ pub struct PressurePlan {
 #[derive(Debug, Default, Clone)]
 pub struct PressureSummary {
     pub rounds: u64,
-    /// Rounds in which the kernel's figures did not name one pod alone; that was in them is still checked.
+    /// Rounds in which the kernel's figures did not name one pod alone; that it was one of them is still checked.
     pub ambiguous: u64,
     /// Rounds without an eviction, because no pod's growth had a certain victim.
     pub skipped: u64,
     /// Number of answers of the agent, and the slowest of `/healthz` and of the API.
     pub answers: u64,
     pub slowest: [Duration; 2],
+    /// Answers after more than the limit, on a machine that was overloaded by others.
+    pub overloaded: u64,
     /// The slowest eviction after the growth began.
     pub slowest_eviction: Duration,
     /// Largest memory of an agent in bytes.
@@ -53,13 +55,14 @@ impl fmt::Display for PressureSummary {
             f,
             "{} rounds: in each the expected pod was evicted and no other ({} with two that could be it, {} more \
              without an eviction); the slowest after {:.1} s; {} answers, the slowest of /healthz after {health:.3} s \
-             and of the API after {api:.3} s; {} agents, none of which ever had more than {} MiB (limit {MEMORY_MIB}); \
+             and of the API after {api:.3} s ({} late ones while the machine was overloaded); {} agents, none of which ever had more than {} MiB (limit {MEMORY_MIB}); \
              foreign cgroups, processes and files are as they were",
             self.rounds,
             self.ambiguous,
             self.skipped,
             self.slowest_eviction.as_secs_f64(),
             self.answers,
+            self.overloaded,
             self.agents,
             self.peak / MIB,
         )
@@ -115,7 +118,7 @@ pub fn pressure(
         }
     }
     let seen = node.watch.seen();
-    (summary.answers, summary.slowest) = (seen.answers, seen.slowest);
+    (summary.answers, summary.slowest, summary.overloaded) = (seen.answers, seen.slowest, seen.overloaded);
     (summary.peak, summary.agents) = (node.peak, node.agents);
     node.finish()?;
     Ok(summary)

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 use nix::sys::time::TimeSpec;
 use nix::time::{ClockId, clock_gettime, clock_settime};
 
-use super::meter::{Meter, Sample, judge};
+use super::meter::{HUNG, Meter, Sample, judge};
 use super::node::{Node, TRANSITION_S, request};
-use super::plan::{Disturbance, PodPlan, Pressure, RoundPlan};
+use super::plan::{Disturbance, Place, PodPlan, Pressure, RoundPlan};
 use super::victim::{Growth, Subject, certain};
 use crate::e2e::pressure::fixture::{RunningPod, chosen, decisions, is_evicted, metric};
 use crate::e2e::support::{MIB, eventually};
@@ -113,10 +113,9 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
     ensure!(at_threshold > room / 50, "only {first} of {room} are left above the threshold");
     let in_the_end = at_threshold + room * BEYOND / 100;
     let growth = |of| Growth { of, at_threshold, in_the_end, margin: room * MARGIN / 100 };
-    let certain = round
-        .triggers
-        .iter()
-        .find_map(|&of| certain(&subjects, round.pressure.ranks_requests(), growth(of)).map(|_| of));
+    let certain = round.triggers.iter().find_map(|&of| {
+        certain(&subjects, round.pressure.ranks_requests(), growth(of)).map(|victim| (of, victim))
+    });
     let mut done = Done {
         victim: String::new(),
         expected: BTreeSet::new(),
@@ -128,7 +127,14 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
     };
     let mut days = 0;
     let fuse = if round.disturbance == Disturbance::FileSystemHangs {
-        match HungFuse::mount(&node.volume(&pods[round.hung_pod])?.join("hung")) {
+        let mut hung = round.hung_pod;
+        // The files of a volume that hangs cannot be removed, so that the end of its pod would free nothing.
+        let in_volume =
+            matches!(round.pressure, Pressure::Bytes(Place::Volume) | Pressure::Inodes(Place::Volume));
+        if in_volume && certain.as_ref().is_some_and(|(_, victim)| *victim == round.pods[hung].name) {
+            hung = (hung + 1) % round.pods.len();
+        }
+        match HungFuse::mount(&node.volume(&pods[hung])?.join(HUNG)) {
             Ok(fuse) => Some(fuse),
             Err(error) => {
                 done.note = format!("; no FUSE here, so nothing hangs: {error}");
@@ -138,7 +144,7 @@ pub fn run(context: &Context, node: &mut Node<'_>, round: &RoundPlan) -> Result<
     } else {
         None
     };
-    if let Some(of) = certain {
+    if let Some((of, _)) = certain {
         done.grew = round.pods[of].name.clone();
         let growth = growth(of);
         let mut disturbed = Disturbed { round, fuse: fuse.as_ref(), days: &mut days };

@@ -12,6 +12,11 @@ use crate::fixture::{Agent, Client, get};
 /// A question that is not answered at all fails after this many times the limit.
 const GIVEN_UP: u32 = 10;
 
+/// On a machine whose load is more than this many times its CPUs, which the round's pods do not cause, answers may
+/// take [`OVERLOAD_FACTOR`] times as long.
+const OVERLOAD: f64 = 3.0;
+const OVERLOAD_FACTOR: u32 = 5;
+
 /// What was seen.
 #[derive(Debug, Clone, Default)]
 pub struct Seen {
@@ -19,6 +24,8 @@ pub struct Seen {
     pub answers: u64,
     /// The longest answers of `/healthz` and of the API.
     pub slowest: [Duration; 2],
+    /// Answers that took longer than the limit while the machine was overloaded.
+    pub overloaded: u64,
     /// Answers that took too long, were wrong or did not come.
     pub violations: Vec<String>,
 }
@@ -127,12 +134,23 @@ impl Shared {
         seen.slowest[which] = seen.slowest[which].max(took);
         match answer {
             Err(error) => seen.violations.push(format!("{what}: {error}, after {:.2} s", took.as_secs_f64())),
+            Ok(()) if took > self.limit && took <= self.limit * OVERLOAD_FACTOR && is_overloaded() => {
+                seen.overloaded += 1;
+            }
             Ok(()) if took > self.limit => {
                 seen.violations.push(format!("{what} was answered only after {:.2} s", took.as_secs_f64()));
             }
             Ok(()) => {}
         }
     }
+}
+
+/// Whether others use up the machine's CPUs, by the load of the last minute.
+fn is_overloaded() -> bool {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    load > OVERLOAD * cpus as f64
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
