@@ -210,6 +210,10 @@ mod tests {
     fn a_seed_always_means_the_same_round() {
         assert_eq!(RoundPlan::of(7, true), RoundPlan::of(7, true));
         assert_ne!(RoundPlan::of(7, true), RoundPlan::of(8, true));
+        // The end-to-end test of a hung file system relies on this one.
+        let round = RoundPlan::of(782_780_504, false);
+        let is = (round.pressure, round.disturbance);
+        assert_eq!(is, (Pressure::Bytes(Place::Volume), Disturbance::FileSystemHangs));
     }
 
     #[test]

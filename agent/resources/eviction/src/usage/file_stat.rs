@@ -25,8 +25,22 @@ impl FileStat {
     /// Status of `name` in `dir`, or of `dir` itself if the name is empty. Links are not followed. `None` if
     /// it does not exist.
     pub fn at(dir: impl AsFd, name: &CStr) -> Result<Option<Self>, Errno> {
+        Self::ask(dir, name, AtFlags::empty(), StatxFlags::BASIC_STATS)
+    }
+
+    /// The same of an entry of a directory on `device`. If another file system is mounted there, only that is
+    /// found out, from what the kernel itself knows: the file system may never answer, as FUSE and network file
+    /// systems do whose server is gone.
+    pub fn of_entry(dir: impl AsFd, name: &CStr, device: u64) -> Result<Option<Self>, Errno> {
+        match Self::ask(&dir, name, AtFlags::STATX_DONT_SYNC, StatxFlags::empty())? {
+            Some(found) if !found.mounted && found.device == device => Self::at(dir, name),
+            found => Ok(found),
+        }
+    }
+
+    fn ask(dir: impl AsFd, name: &CStr, how: AtFlags, what: StatxFlags) -> Result<Option<Self>, Errno> {
         let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH | AtFlags::NO_AUTOMOUNT;
-        let found = match statx(dir, name, flags, StatxFlags::BASIC_STATS) {
+        let found = match statx(dir, name, flags | how, what) {
             Err(Errno::NOENT) => return Ok(None),
             found => found?,
         };

@@ -14,7 +14,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::time::Instant;
 
-use rustix::fs::{CWD, Mode, OFlags, RawDir, SeekFrom, open, openat, seek};
+use rustix::fs::{CWD, FileType, Mode, OFlags, RawDir, SeekFrom, open, openat, seek};
 use rustix::io::Errno;
 
 use super::budget::{Budget, Share};
@@ -185,7 +185,13 @@ impl Walk {
             seen += 1;
             let (name, next) = (entry.file_name(), entry.next_entry_cookie());
             if !matches!(name.to_bytes(), b"." | b"..") {
-                match FileStat::at(&self.here, name) {
+                let found = match entry.file_type() {
+                    FileType::Directory | FileType::Unknown => {
+                        FileStat::of_entry(&self.here, name, self.device)
+                    }
+                    _ => FileStat::at(&self.here, name),
+                };
+                match found {
                     Ok(Some(found)) if found.mounted || found.device != self.device => {}
                     Ok(Some(found)) if found.directory => {
                         if !self.skip.contains(&(found.device, found.inode)) {
@@ -213,7 +219,13 @@ impl Walk {
         let Some(frame) = self.frames.last_mut() else { return };
         let start = frame.names as usize;
         let Some(name) = self.names.last(start) else { return };
-        let opened = openat(&self.here, name, DIRECTORY, Mode::empty());
+        // Something may have been mounted there meanwhile, which must not be opened.
+        let own = FileStat::of_entry(&self.here, name, self.device);
+        let opened = match own {
+            Ok(Some(found)) if found.mounted || found.device != self.device => Err(Errno::NOENT),
+            Ok(_) => openat(&self.here, name, DIRECTORY, Mode::empty()),
+            Err(error) => Err(error),
+        };
         let found = opened.and_then(|fd| Ok(FileStat::at(&fd, c"")?.map(|found| (fd, found))));
         let (fd, found) = match found {
             Ok(Some((fd, found))) if !found.mounted && found.device == self.device => (fd, found),
