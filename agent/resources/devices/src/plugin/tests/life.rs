@@ -42,7 +42,7 @@ async fn a_list_larger_than_4_mib_ends_the_registration() {
     let ids = |n: usize| (0..n).map(|n| fixture::device(&format!("{n:060}"))).collect();
     fake.list(ids(50_000));
     assert_eq!(fixture.devices().await.2.len(), 50_000, "3.5 MiB");
-    fake.list(ids(100_000));
+    fake.list(ids(60_000));
     let (_, _, reason) = fixture.stopped().await;
     assert!(reason.starts_with("ListAndWatch: ") && reason.contains("message length too large"), "{reason}");
 }
