@@ -157,7 +157,7 @@ impl Meter {
 }
 
 /// The pods that may be evicted by what was read: those expected at the moments at which the threshold was passed,
-/// or at the last moment before. `subjects` are the pods before the growth of one of them, `first` the reading of
+/// or at the moment nearest to that. `subjects` are the pods before the growth of one of them, `first` the reading of
 /// that time.
 pub fn judge(
     samples: &[Sample],
@@ -175,10 +175,13 @@ pub fn judge(
         }
         expected(&now, ranks_requests).map(str::to_owned)
     };
-    let alive: Vec<_> = samples.iter().filter(|sample| sample.alive).collect();
+    // From the lowest reading on, a pod is being killed.
+    let alive: Vec<_> = samples.iter().take_while(|sample| sample.alive).collect();
+    let lowest = alive.iter().enumerate().min_by_key(|(number, sample)| (sample.above, *number));
+    let Some((lowest, last)) = lowest else { return BTreeSet::new() };
     let passed: BTreeSet<_> =
-        alive.iter().filter(|sample| sample.above < 0).filter_map(|sample| at(sample)).collect();
-    if passed.is_empty() { alive.last().and_then(|sample| at(sample)).into_iter().collect() } else { passed }
+        alive[..=lowest].iter().filter(|sample| sample.above < 0).filter_map(|sample| at(sample)).collect();
+    if passed.is_empty() { at(last).into_iter().collect() } else { passed }
 }
 
 /// How many processes may still start: as in kubelet `getPidStats` the smaller of the two limits, less the
@@ -275,6 +278,7 @@ mod tests {
         assert_eq!(names(&[memory(5, 35, true), memory(-5, 45, true), memory(40, 0, false)]), "a");
         assert_eq!(names(&[memory(-5, 25, true), memory(-15, 35, true)]), "a b");
         assert_eq!(names(&[memory(5, 25, true), memory(40, 0, false)]), "b", "never seen below it");
+        assert_eq!(names(&[memory(1, 66, true), memory(69, 1, true), memory(70, 0, false)]), "a", "dying");
         // By what is missing from the disk.
         assert_eq!(names(&[sample(85, None, true), sample(-1, None, true)]), "a");
         assert_eq!(names(&[sample(95, None, true)]), "b");

@@ -144,7 +144,10 @@ impl<'c> Node<'c> {
         let disk = self.disk(pressure).to_owned();
         let stat = || nix::sys::statvfs::statvfs(&disk).map_err(|error| Failure::file(&disk)(error.into()));
         let (lines, threshold) = match pressure {
-            Pressure::Memory => (pool_config(LEFT_MIB, "")?, (POOL_MIB - LEFT_MIB) * MIB),
+            Pressure::Memory => {
+                self.reclaim();
+                (pool_config(LEFT_MIB, "")?, (POOL_MIB - LEFT_MIB) * MIB)
+            }
             Pressure::Processes => {
                 let threshold = available_pids()?.saturating_sub(self.context.scaled(PIDS));
                 let own = format!("memory.available: 1Mi, pid.available: '{threshold}'");
@@ -163,6 +166,16 @@ impl<'c> Node<'c> {
         self.pods.set_kubelet(&common(&lines));
         self.start_agent()?;
         Ok(threshold)
+    }
+
+    /// Has the kernel forget what pods of earlier rounds left in the pods' memory: inodes of removed files count
+    /// as used until there is need. Where the kernel cannot do that, less is left for the round.
+    fn reclaim(&self) {
+        let Some(memory) = self.context.layout.controller("memory") else { return };
+        let pool = memory.mount.join(self.pods.managed().level("kubepods").trim_start_matches('/'));
+        let (file, text) = if memory.v2 { ("memory.reclaim", "1G") } else { ("memory.force_empty", "0") };
+        // It fails with EAGAIN when less than 1 GiB could be reclaimed.
+        let _less = std::fs::write(pool.join(file), text);
     }
 
     /// Ends the agent, by SIGKILL or by SIGTERM.
