@@ -284,17 +284,18 @@ impl<'c> Node<'c> {
         Ok(decisions(self.pods.agent()?)?.iter().map(|one| one.number).max().unwrap_or(0))
     }
 
-    /// What is not as it has to be at any time.
-    pub fn violations(&mut self) -> Result<Vec<String>, Failure> {
+    /// What is not as it has to be at any time. `may_restart`: containers of residents may have been started again.
+    pub fn violations(&mut self, may_restart: bool) -> Result<Vec<String>, Failure> {
         let mut found = self.foreign.changes();
         found.extend(self.watch.seen().violations);
         found.extend(self.proxy.violations());
         let listed = self.pods.list_pods()?;
-        for resident in &self.residents {
+        for resident in &mut self.residents {
             let now = listed.iter().find(|pod| pod.name() == resident.name);
-            let now = now.and_then(|pod| RunningPod::of(pod).ok());
-            if now.as_ref() != Some(resident) {
-                found.push(format!("{} is not as it was: {now:?}", resident.name));
+            match now.and_then(|pod| RunningPod::of(pod).ok()) {
+                Some(now) if now == *resident => {}
+                Some(now) if may_restart && now.uid == resident.uid => *resident = now,
+                now => found.push(format!("{} is not as it was: {now:?}", resident.name)),
             }
         }
         self.note_memory()?;
