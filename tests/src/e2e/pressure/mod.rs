@@ -13,6 +13,7 @@ mod node;
 mod observe;
 mod pids;
 mod preemption;
+mod project_quota;
 mod simulate;
 mod soft;
 mod under;
@@ -29,6 +30,7 @@ pub fn tests() -> Vec<Test> {
         soft::TESTS,
         disk::TESTS,
         limits::TESTS,
+        project_quota::TESTS,
         simulate::TESTS,
     ]
     .concat();

@@ -11,8 +11,18 @@ const REVISION: u32 = 1;
 /// The Debian release: its systemd no longer knows cgroup v1.
 pub const RELEASE: &str = "trixie";
 /// Packages in addition to mmdebstrap's `minbase`; what these depend on is installed too, what they recommend does not.
-pub const PACKAGES: [&str; 9] =
-    ["systemd", "systemd-sysv", "dbus", "containerd", "runc", "busybox-static", "iproute2", "procps", "kmod"];
+pub const PACKAGES: [&str; 10] = [
+    "systemd",
+    "systemd-sysv",
+    "dbus",
+    "containerd",
+    "runc",
+    "busybox-static",
+    "iproute2",
+    "procps",
+    "kmod",
+    "e2fsprogs",
+];
 /// What is removed again, since it is never read. (dpkg could leave it out, but for that mmdebstrap needs Python.)
 pub const REMOVED: [&str; 6] = [
     "usr/share/doc",
