@@ -92,6 +92,18 @@ pub fn allow_locked_memory() -> io::Result<()> {
     Ok(setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)?)
 }
 
+/// Whether this kernel says which process the OOM killer kills: its tracepoint oom:mark_victim gives the task
+/// (Linux 6.9), which the topic oom needs.
+///
+/// # Errors
+/// The kernel's types cannot be read.
+pub fn names_oom_victims() -> Result<bool, KernelError> {
+    let explain = |source| KernelError::Btf { path: VMLINUX.into(), source };
+    let bytes = std::fs::read(VMLINUX).map_err(|source| explain(BtfError::Read(source)))?;
+    let types = super::btf::Btf::parse(&bytes).map_err(explain)?;
+    Ok(super::prototype::gives_a_pointer(&types, "mark_victim", 1))
+}
+
 impl Kernel {
     /// Creates the maps and attaches the programs of the cgroup lifecycle, so that no cgroup created from now
     /// on is missed. The caller then registers the existing cgroups and calls `attach`.
