@@ -78,7 +78,7 @@ pub fn kernel_cargo(layout: &Layout, subcommand: &str) -> Command {
         .arg(layout.ebpf_target())
         // build-std is unstable; this lets the stable compiler do it, for this call alone.
         .env("RUSTC_BOOTSTRAP", "1")
-        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.bpf_linker()));
+        .env("CARGO_ENCODED_RUSTFLAGS", kernel_flags(&layout.tool("bpf-linker")));
     cargo
 }
 

@@ -137,7 +137,7 @@ fn time_of_each(minutes: Option<f64>, targets: usize, jobs: usize) -> Result<Dur
 
 /// Builds the programs of the targets. The sanitizer's options are not yet stable in the pinned compiler.
 fn build(layout: &Layout, names: &[String]) -> Result<(), FuzzError> {
-    let mut command = layout.command(layout.cargo_fuzz());
+    let mut command = layout.command(layout.tool("cargo-fuzz"));
     command.args(["build", "--fuzz-dir", PACKAGE, "--features", "libfuzzer", "--target-dir"]);
     command.arg(layout.fuzz_target()).env("RUSTC_BOOTSTRAP", "1");
     // One target can be named, or none for all.

@@ -136,7 +136,7 @@ fn http_allowed_hosts(f: &mut Fields<'_>) -> Vec<String> {
         match node_name(name.strip_prefix("*.").unwrap_or(&name)) {
             Some(_) => names.push(name),
             None => {
-                f.refuse(key, &text, "DNS names without a port, like agents.example.com or *.example.com")
+                f.refuse(key, &text, "DNS names without a port, like agents.example.com or *.example.com");
             }
         }
     }

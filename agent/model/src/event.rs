@@ -48,7 +48,8 @@ pub struct PodRef {
 
 /// The content of one type of event: its line on the command line and its gRPC message.
 pub trait EventBody {
-    /// What the command line prints after the time and the type.
+    /// What the command line prints after the time and the type. It may hold the control characters of a
+    /// command name or a path, which are replaced before it is printed.
     fn line(&self, place: &Place<'_>) -> String;
 
     /// The gRPC message.

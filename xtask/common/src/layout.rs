@@ -77,14 +77,9 @@ impl Layout {
         self.target.join("tools")
     }
 
-    /// The linker of the kernel programs.
-    pub fn bpf_linker(&self) -> PathBuf {
-        self.tools().join("bin/bpf-linker")
-    }
-
-    /// The program that builds the fuzz targets.
-    pub fn cargo_fuzz(&self) -> PathBuf {
-        self.tools().join("bin/cargo-fuzz")
+    /// A program that `setup` compiles: `bpf-linker`, `cargo-fuzz`, `cargo-deny`.
+    pub fn tool(&self, name: &str) -> PathBuf {
+        self.tools().join("bin").join(name)
     }
 
     /// The target directory of the fuzz targets, apart because of their flags; with the inputs that were found.

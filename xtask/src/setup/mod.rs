@@ -4,8 +4,7 @@
 //! Programs go into the target directory, the compiler's library source into the Rust toolchain; no package
 //! is installed on the system.
 
-mod bpf_linker;
-mod cargo_fuzz;
+mod cargo_tool;
 mod containers;
 mod prometheus;
 mod python;
@@ -18,6 +17,8 @@ use std::path::PathBuf;
 use clap::ValueEnum;
 use thiserror::Error;
 
+pub use cargo_tool::CARGO_DENY;
+use cargo_tool::{BPF_LINKER, CARGO_FUZZ};
 use toolchain::Toolchain;
 use xtask_common::debian::DebianError;
 use xtask_common::files::{self, FileError};
@@ -110,6 +111,7 @@ enum Step {
     Containers,
     Python,
     CargoFuzz,
+    CargoDeny,
 }
 
 impl Step {
@@ -122,6 +124,7 @@ impl Step {
                 Self::RustSource,
                 Self::BpfLinker,
                 Self::Checkers,
+                Self::CargoDeny,
                 Self::Prometheus,
                 Self::Containers,
                 Self::Python,
@@ -132,12 +135,13 @@ impl Step {
     fn name(self) -> &'static str {
         match self {
             Self::RustSource => "compiler library source",
-            Self::BpfLinker => bpf_linker::NAME,
+            Self::BpfLinker => BPF_LINKER.name,
             Self::Checkers => "rustfmt and clippy",
             Self::Prometheus => "prometheus and promtool",
             Self::Containers => "containerd, runc and network plugins",
             Self::Python => "gRPC for Python",
-            Self::CargoFuzz => cargo_fuzz::NAME,
+            Self::CargoFuzz => CARGO_FUZZ.name,
+            Self::CargoDeny => CARGO_DENY.name,
         }
     }
 
@@ -145,7 +149,7 @@ impl Step {
     fn doing(self) -> &'static str {
         match self {
             Self::RustSource => "downloading, about 10 seconds",
-            Self::BpfLinker | Self::CargoFuzz => "compiling, about a minute",
+            Self::BpfLinker | Self::CargoFuzz | Self::CargoDeny => "compiling, about a minute",
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
             Self::Containers | Self::Python => "downloading Debian's packages, about 10 seconds",
@@ -154,13 +158,13 @@ impl Step {
 
     /// Whether other commands work without it: tests then say what they skipped, and `run` says what it needs.
     fn is_optional(self) -> bool {
-        matches!(self, Self::Checkers | Self::Prometheus | Self::Containers | Self::Python)
+        matches!(self, Self::Checkers | Self::CargoDeny | Self::Prometheus | Self::Containers | Self::Python)
     }
 
     fn advice(self) -> &'static str {
         match self {
             Self::RustSource => "let this machine reach rustup's server or its Debian mirror, then run again",
-            Self::BpfLinker | Self::CargoFuzz => {
+            Self::BpfLinker | Self::CargoFuzz | Self::CargoDeny => {
                 "let this machine reach crates.io, then run again: it continues where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
@@ -173,7 +177,7 @@ impl Step {
     fn is_there(self, layout: &Layout, toolchain: &Toolchain) -> bool {
         match self {
             Self::RustSource => rust_src::is_there(&toolchain.sysroot),
-            Self::BpfLinker => bpf_linker::is_there(layout),
+            Self::BpfLinker => BPF_LINKER.is_there(layout),
             Self::Checkers => {
                 let here = |name: &str| toolchain.sysroot.join("bin").join(name).exists();
                 here("cargo-fmt") && here("rustfmt") && here("cargo-clippy") && here("clippy-driver")
@@ -181,7 +185,8 @@ impl Step {
             Self::Prometheus => prometheus::is_there(layout),
             Self::Containers => containers::is_there(layout),
             Self::Python => python::is_there(layout),
-            Self::CargoFuzz => cargo_fuzz::is_there(layout),
+            Self::CargoFuzz => CARGO_FUZZ.is_there(layout),
+            Self::CargoDeny => CARGO_DENY.is_there(layout),
         }
     }
 
@@ -193,12 +198,13 @@ impl Step {
     ) -> Result<(), StepError> {
         match self {
             Self::RustSource => rust_src::install(layout, toolchain, progress),
-            Self::BpfLinker => bpf_linker::install(layout, progress),
+            Self::BpfLinker => BPF_LINKER.install(layout, progress),
             Self::Checkers => Ok(rustup::add(layout, &["rustfmt", "clippy"], progress)?),
             Self::Prometheus => prometheus::install(layout, progress),
             Self::Containers => containers::install(layout, progress),
             Self::Python => python::install(layout, progress),
-            Self::CargoFuzz => cargo_fuzz::install(layout, progress),
+            Self::CargoFuzz => CARGO_FUZZ.install(layout, progress),
+            Self::CargoDeny => CARGO_DENY.install(layout, progress),
         }
     }
 }

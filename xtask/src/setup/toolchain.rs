@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::bpf_linker;
+use super::cargo_tool::{BPF_LINKER, LLVM_MAJOR};
 use xtask_common::layout::Layout;
 use xtask_common::process::{self, CommandError};
 
@@ -34,8 +34,8 @@ pub enum ToolchainError {
     #[error(
         "rustc {release} is built on LLVM {llvm_major}, but {} loads the compiler's own LLVM and needs {}\n  \
          what to do: rustup toolchain install {TOOLCHAIN} && rustup override set {TOOLCHAIN}",
-        bpf_linker::NAME,
-        bpf_linker::LLVM_MAJOR
+        BPF_LINKER.name,
+        LLVM_MAJOR
     )]
     Llvm {
         /// The compiler's release.
@@ -58,7 +58,7 @@ impl Toolchain {
         let version = process::capture(layout.command(&rustc).arg("-vV"))?;
         let sysroot = process::capture(layout.command(&rustc).args(["--print", "sysroot"]))?;
         let (release, llvm_major) = parse(&version)?;
-        if llvm_major != bpf_linker::LLVM_MAJOR {
+        if llvm_major != LLVM_MAJOR {
             return Err(ToolchainError::Llvm { release, llvm_major });
         }
         Ok(Self { release, llvm_major, sysroot: PathBuf::from(sysroot.trim_end()) })

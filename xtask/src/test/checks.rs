@@ -9,6 +9,7 @@ use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
 
 use super::TestError;
+use crate::setup::CARGO_DENY;
 use crate::{build, layers};
 
 /// One check that a subcommand of cargo makes.
@@ -54,12 +55,6 @@ fn by_cargo(layout: &Layout) -> Vec<Check> {
             &[&host[..], &["--no-deps", "--document-private-items"]].concat(),
         ),
         Check::new("doc_kernel_programs", None, kernel("doc"), &["--no-deps", "--document-private-items"]),
-        Check::new(
-            "deny",
-            Some("deny"),
-            cargo("deny"),
-            &["--log-level", "error", "check", "licenses", "bans", "sources"],
-        ),
     ]
 }
 
@@ -75,6 +70,7 @@ pub fn run(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
             None => run_one(&name, &mut check.command, tally)?,
         }
     }
+    dependencies(layout, tally)?;
     advisories(layout, tally)?;
     layers(layout, tally)
 }
@@ -86,14 +82,36 @@ fn missing(layout: &Layout, subcommand: &str) -> Option<String> {
     probe.is_err().then(|| format!("cargo-{subcommand} is not installed"))
 }
 
+/// cargo-deny, which `setup` compiles; it reports errors only.
+fn cargo_deny(layout: &Layout, arguments: &[&str]) -> Command {
+    let mut command = layout.command(CARGO_DENY.program(layout));
+    command.args(["--log-level", "error"]).args(arguments);
+    command
+}
+
+/// Why cargo-deny can't be used.
+fn no_cargo_deny(layout: &Layout) -> Option<String> {
+    (!CARGO_DENY.is_there(layout)).then(|| format!("{} could not be installed", CARGO_DENY.name))
+}
+
+/// Compares the licences, versions and sources of the locked dependencies with `deny.toml`.
+fn dependencies(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
+    let name = "check::dependencies";
+    match no_cargo_deny(layout) {
+        Some(reason) => skip(name, reason, tally),
+        None => run_one(name, &mut cargo_deny(layout, &["check", "licenses", "bans", "sources"]), tally)?,
+    }
+    Ok(())
+}
+
 /// Compares the locked dependencies with the published advisories, which cargo-deny downloads.
 fn advisories(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
     let name = "check::advisories";
-    if let Some(reason) = missing(layout, "deny") {
+    if let Some(reason) = no_cargo_deny(layout) {
         skip(name, reason, tally);
         return Ok(());
     }
-    let fetched = process::capture(layout.cargo().args(["deny", "--log-level", "error", "fetch", "db"]));
+    let fetched = process::capture(&mut cargo_deny(layout, &["fetch", "db"]));
     if let Err(error) = fetched {
         match database() {
             Some(folder) => {
@@ -108,8 +126,8 @@ fn advisories(layout: &Layout, tally: &mut Tally) -> Result<(), TestError> {
             }
         }
     }
-    let arguments = ["deny", "--log-level", "error", "check", "--disable-fetch", "advisories"];
-    Ok(run_one(name, layout.cargo().args(arguments), tally)?)
+    let arguments = ["check", "--disable-fetch", "advisories"];
+    Ok(run_one(name, &mut cargo_deny(layout, &arguments), tally)?)
 }
 
 /// Where cargo-deny keeps its databases, if it has one (its book, "The [advisories] section").

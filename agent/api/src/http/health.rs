@@ -22,6 +22,8 @@ pub(super) fn answer(parts: &[Health], verbose: bool) -> (StatusCode, String) {
 
 #[cfg(test)]
 mod tests {
+    use std::slice;
+
     use super::*;
 
     #[test]
@@ -29,9 +31,9 @@ mod tests {
         let part = |part, problem: Option<&str>| Health { part, problem: problem.map(str::to_owned) };
         let (good, bad) =
             (part("upkeep", None), part("eviction", Some("no progress for 75 s (at most 60 s)")));
-        assert_eq!(answer(&[good.clone()], false), (StatusCode::OK, "ok\n".into()));
+        assert_eq!(answer(slice::from_ref(&good), false), (StatusCode::OK, "ok\n".into()));
         let text = "[+]ping ok\n[+]upkeep ok\nhealthz check passed\n";
-        assert_eq!(answer(&[good.clone()], true), (StatusCode::OK, text.into()));
+        assert_eq!(answer(slice::from_ref(&good), true), (StatusCode::OK, text.into()));
         let text = "[+]ping ok\n[-]eviction failed: no progress for 75 s (at most 60 s)\n[+]upkeep ok\n\
                     healthz check failed\n";
         assert_eq!(answer(&[bad, good], false), (StatusCode::INTERNAL_SERVER_ERROR, text.into()));

@@ -43,7 +43,7 @@ pub fn lowering(path: &str, level: Option<Level>, limits: &Limits, uncounted: &B
     Lowering { now, waiting, pods }
 }
 
-/// Whether a limit of a level adds up what its pods request ([`nodewarden_qos::level`]). `memory.max` of a
+/// Whether a limit of a level adds up what its pods request ([`nodewarden_qos::tree`]). `memory.max` of a
 /// class is what others leave: it is too large, not too small, when a pod is not counted.
 fn is_sum_of_pods(level: Level, limit: Limit) -> bool {
     match limit {

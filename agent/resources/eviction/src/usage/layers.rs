@@ -69,13 +69,12 @@ mod tests {
     fn figures_carry_their_age() {
         let (now, wall) = (Instant::now(), SystemTime::now());
         let stats = |timestamp: SystemTime| cri::ContainerStats {
-            attributes: Some(cri::ContainerAttributes { id: "c".into(), ..Default::default() }),
+            attributes: Some(cri::ContainerAttributes { id: "c".into() }),
             writable_layer: Some(cri::FilesystemUsage {
                 timestamp: timestamp.duration_since(UNIX_EPOCH).unwrap().as_nanos() as i64,
                 used_bytes: Some(cri::UInt64Value { value: 7 }),
                 ..Default::default()
             }),
-            ..Default::default()
         };
         let second = Duration::from_secs(1);
         let (id, found) = of_one(stats(wall - second), now, wall).unwrap();

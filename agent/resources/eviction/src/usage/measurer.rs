@@ -58,10 +58,13 @@ pub(super) struct Directory {
     pub skip: Vec<PathBuf>,
 }
 
+/// What is known of each directory, by the pod's uid and the part of its use.
+type Slots = BTreeMap<(String, Part), Arc<Mutex<Slot>>>;
+
 /// Keeps figures and walks of directories between measurements.
 #[derive(Debug, Default)]
 pub struct Measurer {
-    slots: Mutex<BTreeMap<(String, Part), Arc<Mutex<Slot>>>>,
+    slots: Mutex<Slots>,
     /// Since when nothing is known of a writable layer, by uid and container id.
     unknown: Mutex<BTreeMap<(String, String), Instant>>,
     budget: Budget,

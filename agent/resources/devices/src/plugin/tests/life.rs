@@ -36,13 +36,13 @@ async fn errors_of_a_list_are_reported_with_it() {
 }
 
 #[tokio::test]
-async fn a_list_larger_than_16_mib_ends_the_registration() {
+async fn a_list_larger_than_4_mib_ends_the_registration() {
     let mut fixture = Fixture::with_limit(SOON).await;
     let (fake, _plugin) = fixture.registered("v.com/gpu", Script::good(&["a"])).await;
     let ids = |n: usize| (0..n).map(|n| fixture::device(&format!("{n:060}"))).collect();
-    fake.list(ids(100_000));
-    assert_eq!(fixture.devices().await.2.len(), 100_000, "7 MiB");
-    fake.list(ids(300_000));
+    fake.list(ids(50_000));
+    assert_eq!(fixture.devices().await.2.len(), 50_000, "3.5 MiB");
+    fake.list(ids(60_000));
     let (_, _, reason) = fixture.stopped().await;
     assert!(reason.starts_with("ListAndWatch: ") && reason.contains("message length too large"), "{reason}");
 }
