@@ -64,6 +64,14 @@ pub enum ConfigError {
         /// The parser's error with line and column.
         source: serde_yaml_ng::Error,
     },
+    /// Aliases make the file that `--config` names too large.
+    #[error("{origin}: aliases (*name) expand the file to more than {limit} bytes")]
+    TooLarge {
+        /// Path of the file.
+        origin: String,
+        /// Most bytes.
+        limit: usize,
+    },
     /// All problems of the file and the flags, one per line.
     #[error("{origin} is not valid:{}", list(problems))]
     Invalid {

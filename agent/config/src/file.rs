@@ -5,6 +5,8 @@ use std::path::Path;
 
 use serde_yaml_ng::{Mapping, Value};
 
+use nodewarden_manifest::manifest::{LARGEST_EXPANDED, aliases_fit};
+
 use super::fields::{Fields, shown};
 use super::merge::Layers;
 use super::section::{self, SECTION};
@@ -34,7 +36,7 @@ pub fn load(file: Option<&Path>, directory: Option<&Path>, flags: &Overrides) ->
     for path in dropin::files(directory)? {
         let mut found = Vec::new();
         let read = fs::read_to_string(&path).map_err(|e| e.to_string());
-        match read.and_then(|text| serde_yaml_ng::from_str(&text).map_err(|e| e.to_string())) {
+        match read.and_then(|text| yaml("", &text).map_err(cause)) {
             Ok(value) => layers.lay(&path, content(value, &mut found)),
             Err(cause) => found.push(Problem::new("file", &cause, "YAML that can be read")),
         }
@@ -63,8 +65,23 @@ pub fn parse(origin: &str, text: &str, flags: &Overrides) -> Result<Config, Conf
     build(origin, Layers::new(None, map), problems, flags)
 }
 
+/// The file's value. Refused before any of it is made if aliases expand it to too much.
 fn yaml(origin: &str, text: &str) -> Result<Value, ConfigError> {
+    if !aliases_fit(text) {
+        return Err(ConfigError::TooLarge { origin: origin.to_owned(), limit: LARGEST_EXPANDED });
+    }
     serde_yaml_ng::from_str(text).map_err(|source| ConfigError::Yaml { origin: origin.to_owned(), source })
+}
+
+/// What is wrong with a drop-in file, which the problem names itself.
+fn cause(error: ConfigError) -> String {
+    match error {
+        ConfigError::Yaml { source, .. } => source.to_string(),
+        ConfigError::TooLarge { limit, .. } => {
+            format!("aliases (*name) expand the file to more than {limit} bytes")
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Sets the file of each problem that has none yet; problems of flags have no file.

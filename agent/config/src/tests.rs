@@ -274,6 +274,26 @@ fn what_is_shown_reads_back_the_same() {
     assert_eq!(parse("again", &config.to_yaml(), &Overrides::default()).unwrap(), config);
 }
 
+/// As in manifests: no alias is followed often, and nothing is nested.
+#[test]
+fn aliases_that_multiply_a_long_list_are_refused() {
+    let words = vec!["x"; 10_000].join(",");
+    let body = format!("x-big: &big [{words}]\nx-all: [{}]\n", vec!["*big"; 10_000].join(","));
+    let begun = std::time::Instant::now();
+    let expected = "aliases (*name) expand the file to more than 67108864 bytes";
+    let error = read(&body).unwrap_err();
+    assert_eq!(error.to_string(), format!("test.yaml: {expected}"));
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("10-big.conf");
+    std::fs::write(&file, format!("{HEAD}{body}")).unwrap();
+    let error = load(None, Some(dir.path()), &Overrides::default()).unwrap_err().to_string();
+    assert!(error.contains("10-big.conf") && error.contains(expected), "{error}");
+    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    // A few are fine.
+    let few = "x-few: &few [a, b]\nx-more: [*few, *few]\n";
+    assert!(!read(few).map_or_else(|error| error.to_string(), |_| String::new()).contains("aliases"));
+}
+
 #[test]
 fn no_yaml_and_no_file() {
     assert!(matches!(parse("f", "a: [", &Overrides::default()), Err(ConfigError::Yaml { .. })));

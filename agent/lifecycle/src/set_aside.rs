@@ -46,6 +46,9 @@ struct Inner {
     dir: PathBuf,
     patience: Duration,
     journal: Journal,
+    /// Held while a directory is moved, or taken over by a pod that starts.
+    moving: Mutex<()>,
+    /// Never held across a call of the file system: asynchronous tasks take it.
     entries: Mutex<BTreeMap<PathBuf, Entry>>,
 }
 
@@ -74,7 +77,8 @@ impl SetAside {
         let entry = |path| (path, Entry::new("an earlier agent could not remove it".to_owned()));
         let entries = Mutex::new(found.map(entry).collect());
         let (pods_dir, journal) = (pods_dir.to_owned(), journal.clone());
-        let this = Self(Arc::new(Inner { pods_dir, dir, patience, journal, entries }));
+        let this =
+            Self(Arc::new(Inner { pods_dir, dir, patience, journal, moving: Mutex::new(()), entries }));
         this.count();
         this
     }
@@ -104,10 +108,10 @@ impl SetAside {
         let (this, uid) = (self.clone(), uid.to_owned());
         let put = move || {
             let from = this.0.pods_dir.join(&uid);
-            let mut entries = this.0.entries.lock();
+            let moving = this.0.moving.lock();
             let to = this.move_away(&uid, &from).unwrap_or(from);
-            entries.insert(to.clone(), Entry::new(problem));
-            drop(entries);
+            this.0.entries.lock().insert(to.clone(), Entry::new(problem));
+            drop(moving);
             this.count();
             to
         };
@@ -123,6 +127,10 @@ impl SetAside {
 
     /// A pod of this uid starts: a directory that could not be moved is its own. Blocks.
     pub fn reuse(&self, uid: &str) {
+        if !self.holds(uid) {
+            return;
+        }
+        let _moving = self.0.moving.lock();
         let used = self.0.entries.lock().remove(&self.0.pods_dir.join(uid)).is_some();
         if used {
             self.count();
@@ -177,12 +185,19 @@ impl SetAside {
         let this = self.clone();
         let moved = move || {
             // Under the lock, so that no pod begins to use it meanwhile.
+            let _moving = this.0.moving.lock();
+            if !this.holds(&uid) {
+                return;
+            }
+            let moved = this.move_away(&uid, &path);
+            let not_found = moved.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::NotFound);
+            let is_gone = not_found && !path.exists();
             let mut entries = this.0.entries.lock();
             let Some(mut entry) = entries.remove(&path) else { return };
-            match this.move_away(&uid, &path) {
+            match moved {
                 Ok(to) => drop(entries.insert(to, Entry { next: Instant::now(), ..entry })),
                 // What is gone is no longer set aside.
-                Err(error) if error.kind() == io::ErrorKind::NotFound && !path.exists() => {}
+                Err(_) if is_gone => {}
                 Err(_) => {
                     entry.tries += 1;
                     entry.next = Instant::now() + AGAIN.nth(entry.tries);

@@ -225,6 +225,8 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     let cpus = std::thread::available_parallelism().map_or(1, |cpus| cpus.get());
     let (inputs, incoming) = mpsc::unbounded_channel();
     let admission = admission::start(config, &needs, &inputs);
+    // Read here, before the first worker makes a container's configuration.
+    nodewarden_pods::spec::masked_paths();
     let set_aside = SetAside::open(&config.pods_dir(), &needs.journal);
     let env = Arc::new(Environment {
         client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),

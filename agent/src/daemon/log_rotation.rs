@@ -163,3 +163,38 @@ fn move_away(log: &LogPath, max_size: u64, policy: Policy) -> Result<Moved, LogE
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_testing::HungFuse;
+
+    use super::*;
+
+    /// The test has one thread for everything asynchronous: it would never end if that thread looked at the log.
+    #[tokio::test]
+    async fn a_log_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(fuse) = HungFuse::mount(dir.path()) else {
+            nodewarden_testing::skip("no FUSE file system can be mounted here");
+            return;
+        };
+        let endpoint = Endpoint::parse("unix:///nonexistent/runtime.sock").unwrap();
+        let log = LogPath::new(&dir.path().join("shop_p_u"), "c/0.log");
+        let rotating =
+            tokio::spawn(
+                async move { rotate(&Client::new(&endpoint), "c", log, 1, Policy::default()).await },
+            );
+        let busy = || blocking::LOG_ROTATION.busy() > 0;
+        for _ in 0..1000 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if busy() {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(busy() && !rotating.is_finished(), "it hangs on a thread for blocking work");
+        drop(fuse);
+        let ended = tokio::time::timeout(Duration::from_secs(5), rotating).await.unwrap().unwrap();
+        assert!(ended.is_err(), "the directory is gone");
+    }
+}

@@ -3,6 +3,7 @@
 
 mod cgroups;
 mod devices;
+mod disk_use;
 mod events;
 mod eviction;
 mod figure;
@@ -73,6 +74,7 @@ const BENCHES: &[&dyn Bench] = &[
     &devices::Devices,
     &probes::Probes,
     &eviction::Eviction,
+    &disk_use::DiskUse,
     &throttle::Throttle,
 ];
 

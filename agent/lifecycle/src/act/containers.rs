@@ -211,7 +211,10 @@ pub async fn hook(state: &PodState, id: &str, name: &str) -> Result<(), StartErr
         }
     }
     state.update(|inner| {
-        inner.record.containers.entry(name.to_owned()).or_default().hooked = id.to_owned();
+        let seen = inner.observed.containers.iter().find(|seen| seen.id == id);
+        let begun = seen.and_then(|seen| seen.started);
+        let own = inner.record.containers.entry(name.to_owned()).or_default();
+        (own.hooked, own.begun) = (id.to_owned(), begun);
     });
     probing::follow(state);
     Ok(())

@@ -131,7 +131,16 @@ async fn with_guards(
     pod: &Pod,
     work: impl FnOnce(&Guards, &Devices) -> Result<(), EnforceError> + Send + 'static,
 ) -> Result<(), EnforceError> {
-    let (Some(guards), devices) = (env.guards.clone(), env.devices.clone()) else { return Ok(()) };
+    let Some(guards) = env.guards.clone() else { return Ok(()) };
+    on_thread(guards, env.devices.clone(), pod, work).await
+}
+
+async fn on_thread(
+    guards: Guards,
+    devices: Devices,
+    pod: &Pod,
+    work: impl FnOnce(&Guards, &Devices) -> Result<(), EnforceError> + Send + 'static,
+) -> Result<(), EnforceError> {
     match volume::on_host_paths(volume::host_paths(pod), move || work(&guards, &devices)).await {
         Ok(Some(done)) => done,
         Ok(None) => Err(EnforceError::NotSeen { reason: "a fault in the agent".into() }),
@@ -231,3 +240,6 @@ fn devices_of(
     let ids = ids_from_json(container.annotations.get(DEVICES)?)?;
     Some((container.labels.get(POD_UID)?.clone(), container.labels.get(CONTAINER_NAME)?.clone(), ids))
 }
+
+#[cfg(test)]
+mod tests;

@@ -95,7 +95,8 @@ impl ContainerRecord {
         if kind == ContainerKind::Init && seen.exit_code == 0 {
             return 0;
         }
-        let begun = seen.started.unwrap_or(seen.created);
+        let noted = self.begun.filter(|_| self.hooked == seen.id);
+        let begun = noted.or(seen.started).unwrap_or(seen.created);
         backoff::count(self.failures, backoff::between(begun, seen.finished.unwrap_or(begun)), settings)
     }
 
@@ -135,5 +136,47 @@ fn signal(exit_code: i32) -> i32 {
     match exit_code - 128 {
         number @ 1..=LAST => number,
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use nodewarden_model::ClockReading;
+
+    use super::*;
+    use crate::fixture::{at, exited};
+    use crate::record::Record;
+
+    const DAY: i64 = 86_400;
+
+    /// The clocks after so many seconds, the wall clock set by `step` seconds.
+    fn clocks(seconds: i64, step: i64) -> ClockReading {
+        let boot_ns = (seconds + 500) as u64 * 1_000_000_000;
+        ClockReading { wall: at(seconds + step), boot_id: "a".into(), boot_ns }
+    }
+
+    /// It starts over only after a container that ran long enough, by a clock that nobody sets.
+    #[test]
+    fn a_clock_that_is_set_while_a_container_runs_does_not_change_the_count_of_failures() {
+        let settings = PodSettings::default();
+        let long = settings.backoff_reset.as_secs() as i64 + 60;
+        let pod = crate::fixture::pod(serde_json::json!({"containers": [{"name": "c", "image": "i"}]}));
+        for (ran, expected) in [(5, 4), (long, 1)] {
+            for step in [0, DAY, -DAY] {
+                let mut record = crate::fixture::record(&pod);
+                record.align(&clocks(0, 0));
+                let hooked = "c.0".to_owned();
+                let own = ContainerRecord { failures: 3, hooked, begun: Some(at(0)), ..Default::default() };
+                record.containers.insert("c".into(), Box::new(own));
+                // Another agent goes on.
+                let text = serde_json::to_string(&record).unwrap();
+                let mut record: Record = serde_json::from_str(&text).unwrap();
+                record.align(&clocks(ran, step));
+                let seen = ContainerSeen { finished: Some(at(ran + step)), ..exited("c", 0, 1) };
+                let own = record.container("c").unwrap();
+                let count = own.failures_with(ContainerKind::Regular, &seen, &settings);
+                assert_eq!(count, expected, "ran {ran} s, clock set by {step} s");
+            }
+        }
     }
 }

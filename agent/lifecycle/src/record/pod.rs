@@ -64,6 +64,10 @@ pub struct ContainerRecord {
     pub last: Option<Ended>,
     /// The container whose postStart hook is done.
     pub hooked: String,
+    /// When that container started. The runtime's time stays where it is when the wall clock is set; this one
+    /// moves along.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub begun: Option<Timestamp>,
     /// The container that the agent itself ended to start it again: no failure of its own.
     pub stopped: String,
     /// The newest process of the container with this id that was killed for memory.
@@ -115,6 +119,7 @@ impl Record {
         let mut kept = clock.take().map(|kept| *kept);
         now.align(&mut kept, |shift| {
             shift.apply(accepted);
+            containers.values_mut().filter_map(|own| own.begun.as_mut()).for_each(|time| shift.apply(time));
             let ended = containers.values_mut().filter_map(|own| own.last.as_mut());
             ended.filter_map(|last| last.finished.as_mut()).for_each(|time| shift.apply(time));
             if let Some(ending) = ending {

@@ -2,6 +2,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 
 use nodewarden_storage::journal::Limits;
+use nodewarden_testing::HungFuse;
 
 use super::*;
 
@@ -104,4 +105,37 @@ async fn what_cannot_be_moved_is_left_to_the_next_pod_of_the_uid() {
     set_aside.put("u", "stays".into()).await;
     set_aside.try_due(later()).await;
     assert!(set_aside.shown().is_empty() && !pod_dir.exists(), "{:?}", set_aside.shown());
+}
+
+/// Asynchronous tasks ask which directories are set aside, and pods start, while a move does not return.
+#[tokio::test]
+async fn a_move_that_hangs_delays_neither_questions_nor_other_pods() {
+    let dir = tempfile::tempdir().unwrap();
+    let state = dir.path().join("state");
+    fs::create_dir(&state).unwrap();
+    let journal = Journal::open(&dir.path().join("journal"), Limits::default()).unwrap();
+    let set_aside = SetAside::with_patience(&state.join("pods"), &journal, TRY);
+    let Ok(fuse) = HungFuse::mount(&state) else {
+        nodewarden_testing::skip("no FUSE file system can be mounted here");
+        return;
+    };
+    let own = set_aside.clone();
+    let put = tokio::spawn(async move { own.put("u", "stays".into()).await });
+    let begun = Instant::now();
+    while blocking::POD_FILES.busy() == 0 {
+        assert!(begun.elapsed() < Duration::from_secs(5), "the move begins");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    let (answers, answered) = std::sync::mpsc::channel();
+    let own = set_aside.clone();
+    std::thread::spawn(move || {
+        own.reuse("v");
+        let _ = answers.send((own.holds("u"), own.has("u"), own.shown().len()));
+    });
+    let answer = answered.recv_timeout(Duration::from_secs(5));
+    drop(fuse);
+    assert_eq!(answer, Ok((false, false, 0)));
+    put.await.unwrap();
+    assert!(set_aside.holds("u"), "it could not be moved");
 }

@@ -13,7 +13,7 @@ use super::split::{Document, Language};
 
 /// What the documents with aliases of one file may expand to, in bytes as counted by [`Room`]. Without aliases a file of
 /// the greatest length (10 MiB) with values of ten bytes has about 42 MiB.
-pub(super) const LARGEST: usize = 64 << 20;
+pub const LARGEST: usize = 64 << 20;
 /// What a value counts beside its text: about what it takes in memory.
 const VALUE: usize = 32;
 
@@ -31,8 +31,11 @@ impl Room {
     /// Whether there is room for what the document expands to, which is then taken. Documents without aliases take none:
     /// the length of the file bounds them. A document that cannot be parsed has room, so that its error is reported.
     pub(super) fn has_for(&mut self, document: &Document<'_>) -> bool {
-        let text = document.text;
-        if document.language == Language::Json || !(text.contains('&') && text.contains('*')) {
+        document.language == Language::Json || self.has_for_yaml(document.text)
+    }
+
+    fn has_for_yaml(&mut self, text: &str) -> bool {
+        if !(text.contains('&') && text.contains('*')) {
             return true;
         }
         let full = Cell::new(false);
@@ -40,6 +43,11 @@ impl Room {
         let _ = counter.deserialize(serde_yaml_ng::Deserializer::from_str(text));
         !full.get()
     }
+}
+
+/// Whether aliases expand one YAML document to no more than [`LARGEST`]. True if it cannot be parsed.
+pub fn fits(text: &str) -> bool {
+    Room::default().has_for_yaml(text)
 }
 
 /// Counts values and their texts; fails when nothing is left.

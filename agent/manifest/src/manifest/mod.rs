@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1;
 use serde::Deserialize;
 use serde_json::Value;
 
+pub use aliases::{LARGEST as LARGEST_EXPANDED, fits as aliases_fit};
 pub use error::{ManifestError, ManifestFault};
 
 use super::{Pod, Problem};

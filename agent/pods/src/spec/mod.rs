@@ -42,3 +42,4 @@ pub use injection::{DEVICES, DeviceInjection, ids_from_json};
 pub use labels::OWNER;
 pub use resources::{container_resources, resources};
 pub use sandbox::{sandbox_config, warnings};
+pub use security::masked_paths;

@@ -174,8 +174,9 @@ fn verify_non_root(
     }
 }
 
-/// [`MASKED`], and the thermal event counters of each processor if the machine has them; determined once.
-fn masked_paths() -> &'static [String] {
+/// [`MASKED`], and the thermal event counters of each processor if the machine has them; read from
+/// sysfs by the first call.
+pub fn masked_paths() -> &'static [String] {
     static PATHS: OnceLock<Vec<String>> = OnceLock::new();
     PATHS.get_or_init(|| {
         let mut paths = MASKED.map(str::to_owned).to_vec();

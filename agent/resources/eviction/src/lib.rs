@@ -24,6 +24,9 @@ mod types;
 mod usage;
 mod wake;
 
+#[cfg(feature = "testing")]
+pub use usage::fixture;
+
 pub use gather::Subject;
 pub use history::History;
 pub use message::NODE_LOW;

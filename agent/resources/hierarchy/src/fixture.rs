@@ -10,7 +10,8 @@ use tokio::sync::watch;
 use super::desired::{DesiredCgroup, DesiredCgroups};
 use super::machine::facts;
 use super::manager::HierarchyManager;
-use super::owned::Owned;
+use super::own_levels::OwnLevels;
+use super::owned::{Entry, Owned};
 use super::reconciler::{Reconciler, Setup};
 use super::sweeper::InUse;
 use nodewarden_config::NodeSettings;
@@ -79,6 +80,8 @@ impl Fixture {
 
     pub fn reconciler(&self) -> Reconciler {
         let kubepods = self.manager.path(&self.levels.kubepods);
+        let (mut own_levels, _) = OwnLevels::open(self.state.path());
+        own_levels.record_missing(&self.manager, &self.levels).unwrap();
         self.manager.create(&kubepods, &Limits::default()).unwrap();
         let volumes = self.volumes.clone();
         let mut reconciler = Reconciler::new(Setup {
@@ -91,6 +94,7 @@ impl Fixture {
             daemons: Daemons { agent_score: 0, agent: None, runtime: None, system: None },
             reconcile: self.period,
             owned: Owned::open(self.state.path()).unwrap().0,
+            own_levels,
             journal: self.journal.clone(),
             has_volumes: Box::new(move |uid| volumes.lock().contains(uid)),
             in_use: self.in_use.lock().clone().map(|used| -> InUse { Box::new(move || Some(used.clone())) }),
@@ -114,6 +118,12 @@ impl Fixture {
             }
         });
         events
+    }
+
+    /// Agents started from now on take the cgroup for one that they have created for the pod.
+    pub fn record(&self, path: &str, pod: &Pod) {
+        let entry = Entry { uid: pod.uid.clone(), origin: "/manifests/p.yaml".into() };
+        Owned::open(self.state.path()).unwrap().0.add([(path.to_owned(), entry)]).unwrap();
     }
 
     /// Agents started from now on have their pods below another root.

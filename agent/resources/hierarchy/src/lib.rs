@@ -22,6 +22,7 @@ mod machine;
 mod manager;
 mod node_cgroups;
 mod node_resources;
+mod own_levels;
 mod owned;
 mod plan;
 mod problems;

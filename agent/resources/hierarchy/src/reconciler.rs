@@ -36,6 +36,7 @@ use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::Destroyer;
 use super::enforcement::{Enforced, Enforcement, EnforcementResult};
 use super::manager::ThrottleTargets;
+use super::own_levels::OwnLevels;
 use super::owned::{Entry, Owned};
 use super::problems::Problems;
 use super::steps::{ByPath, Pass, Step, steps};
@@ -67,6 +68,8 @@ pub struct Setup {
     /// How often the cgroups of daemons are checked.
     pub reconcile: Duration,
     pub owned: Owned,
+    /// The levels that this agent has created, those of earlier settings too.
+    pub own_levels: OwnLevels,
     pub journal: Journal,
     /// Whether a pod, by uid, still has volumes: its cgroup is desired as long, with the lowest CPU share.
     pub has_volumes: HasVolumes,

@@ -12,6 +12,7 @@ use super::desired::DesiredCgroups;
 use super::machine::{driver, facts};
 use super::manager::HierarchyManager;
 use super::node_cgroups;
+use super::own_levels::OwnLevels;
 use super::owned::Owned;
 use super::reconciler::{HasVolumes, Reconciler, Setup};
 use super::sweeper::InUse;
@@ -93,6 +94,14 @@ pub fn prepare(
     reserved_exist(settings, &manager)?;
 
     let kubepods = manager.path(&levels.kubepods);
+    let (mut own_levels, damaged) = OwnLevels::open(&config.state_dir);
+    let unwritten = match settings.cgroups_per_qos {
+        true => own_levels.record_missing(&manager, &levels).err(),
+        false => None,
+    };
+    for problem in [damaged, unwritten].into_iter().flatten() {
+        warn!("{problem}: levels of earlier settings may stay");
+    }
     let is_new = settings.cgroups_per_qos && manager.presence(&kubepods) == Presence::Nowhere;
     if settings.cgroups_per_qos {
         manager.create(&kubepods, &Limits::default())?;
@@ -120,6 +129,7 @@ pub fn prepare(
         namer,
         manager,
         owned,
+        own_levels,
         journal: journal.clone(),
         driver_from,
         state_dir: config.state_dir.clone(),

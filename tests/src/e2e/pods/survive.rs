@@ -1,6 +1,7 @@
 //! Pods keep running without the agent and without the runtime, and other programs' pods are not touched.
 
 use std::fs;
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use nodewarden_proto::nodewarden::v1::event::Detail;
@@ -89,6 +90,13 @@ fn moved(context: &Context) -> Result<(), Failure> {
     let own = fixture.pod_dir(&graceful)?.join("volumes/kubernetes.io~empty-dir/own/begins");
     let lines = fs::read_to_string(&own).map_err(Failure::file(&own))?.lines().count();
     ensure_eq!(lines, 2, "lines in its emptyDir");
+    // The levels above them, too, which the agent made.
+    let levels = |path: &String| {
+        let above = Path::new(path).ancestors().take_while(|own| own.iter().any(|name| name == "kubepods"));
+        above.map(|level| level.display().to_string()).collect::<Vec<_>>()
+    };
+    let old: Vec<String> = old.iter().flat_map(levels).collect();
+    ensure!(old.iter().any(|path| path.ends_with("/kubepods")), "old cgroups {old:?}");
     eventually(context.patiently(20), "an old cgroup is still there", || {
         let exists =
             |path: &String| place(&context.layout, path, "memory.stat").is_some_and(|file| file.exists());

@@ -3,6 +3,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -83,6 +84,11 @@ fn images_first(context: &Context) -> Result<(), Failure> {
     let pods = fixture.start_pods(&[0, 1])?;
     ensure!(next > 4, "only {next} images filled half of the disk");
     ensure!(fixture.runtime.proxy.removals().is_empty(), "images were removed without need");
+    // The agent detects the new images when it starts. They must be older than the minimum age, which counts for
+    // eviction too.
+    fixture.pods.kill_agent()?;
+    fixture.pods.start_agent()?;
+    std::thread::sleep(Duration::from_secs(2) * context.patience);
     let filled = fixture.runtime.disk.fill_to("filler", 100 - LEFT + 3);
     let filler = filled.map_err(Failure::file(fixture.runtime.disk.path()))?;
     eventually(context.patiently(30), "unused images were not removed", || {

@@ -16,12 +16,13 @@ use serde_json::{Value, json};
 use crate::fixture::{at, memory};
 use crate::orders::{Order, Report};
 use crate::record::{ContainerRecord, Ending, ProbeRecord};
+use crate::set_aside::tests::Immutable;
 use nodewarden_manifest::ProbeKind;
 use nodewarden_manifest::ProbeKind::{Liveness, Readiness};
 use nodewarden_model::Outcome::{Failure, Success};
 use nodewarden_model::Verdict;
 use nodewarden_model::{ContainerState, PodPhase};
-use nodewarden_pods::probes::ProbeSink;
+use nodewarden_pods::probes::{Change, ProbeSink};
 
 /// Of every probe here.
 const PERIOD: Duration = Duration::from_secs(1);
@@ -290,4 +291,33 @@ async fn a_late_probe_result_does_not_bring_the_record_back() {
     sink.keep(&memory("c0", &[(Readiness, Verdict::Success)]), None).await;
     node.state.saved().await;
     assert!(!record.exists(), "the record of a pod that is gone");
+}
+
+/// A probe that was under way reports after its pod has ended, when only its volumes are left.
+#[tokio::test]
+async fn a_late_probe_result_brings_back_neither_the_record_nor_volumes_that_were_set_aside() {
+    let known = ContainerRecord::default();
+    let mut node = Node::start(spec("Always", &[]), known, Fake::new(0), Script::default()).await;
+    until("it runs", || node.shown().is_some()).await;
+    let (pod_dir, record) = (node.dir().join("pods/u"), node.dir().join("records/u.json"));
+    let Some(immutable) = Immutable::make(&pod_dir.join("volumes/a/file")) else { return };
+    let sink = Sink { state: node.state.own(), name: "c".into(), id: "c0".into() };
+    let late = |verdict| memory("c0", &[(Readiness, verdict)]);
+    node.orders.send(Order::End(Ending { since: at(0), grace_seconds: 0, why: "tests".into() })).unwrap();
+    node.runtime.let_end();
+    let change = Change { kind: Readiness, from: None, to: Verdict::Success, output: String::new() };
+    // While the volumes are tried, between being set aside and forgotten, and after that.
+    let mut ended = false;
+    while !ended {
+        sink.keep(&late(Verdict::Failure), None).await;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        ended = matches!(node.reports.try_recv(), Ok(Report::Gone { .. }));
+    }
+    assert!(!record.exists());
+    sink.keep(&late(Verdict::Success), Some(&change)).await;
+    node.state.saved().await;
+    assert!(!record.exists(), "the record of a pod that is gone");
+    assert!(!pod_dir.exists() && node.state.env.set_aside.shown().len() == 1);
+    assert!(node.state.env.set_aside.has("u"));
+    drop(immutable);
 }

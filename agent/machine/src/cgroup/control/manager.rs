@@ -162,6 +162,16 @@ impl Manager {
         let _attempt = self.in_flight.begin(path)?;
         Ok(destroy::remove_empty(&*self.driver, &self.files, path)?)
     }
+
+    /// Removes it if neither a process nor a cgroup is in it. Returns whether it is gone.
+    ///
+    /// # Errors
+    /// As [`Self::remove_empty`].
+    pub fn remove_childless(&self, path: &str) -> Result<bool, DestroyError> {
+        check_path(path)?;
+        let _attempt = self.in_flight.begin(path)?;
+        Ok(destroy::remove_childless(&*self.driver, &self.files, path)?)
+    }
 }
 
 #[cfg(test)]

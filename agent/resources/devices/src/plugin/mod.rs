@@ -34,7 +34,6 @@ use std::time::Duration;
 use nodewarden_proto::deviceplugin::v1beta1 as api;
 use nodewarden_proto::deviceplugin::v1beta1::registration_server::RegistrationServer;
 use tokio::task::JoinHandle;
-use tonic::transport::Server;
 use tracing::{info, warn};
 
 pub use error::{PluginAddress, PluginError};
@@ -133,7 +132,7 @@ impl PluginServer {
         let service = RegistrationServer::new(Service::new(registry.clone(), dir))
             .max_decoding_message_size(LARGEST_MESSAGE);
         let closed = registry.clone();
-        let server = Server::builder().add_service(service).serve_with_incoming_shutdown(
+        let server = accept::server().add_service(service).serve_with_incoming_shutdown(
             accept::connections(listener),
             async move {
                 closed.closed().await;

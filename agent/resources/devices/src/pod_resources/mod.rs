@@ -18,10 +18,9 @@ use nodewarden_machine::unix_socket::{Socket, SocketError};
 use nodewarden_model::DevicesPerNuma;
 use nodewarden_proto::podresources::v1::pod_resources_lister_server::PodResourcesListerServer;
 use tokio::sync::watch;
-use tonic::transport::Server;
 
 use crate::plugin::LARGEST_MESSAGE;
-use crate::plugin::accept::connections;
+use crate::plugin::accept::{connections, server};
 use service::Service;
 
 /// How long a shutdown waits for clients to disconnect.
@@ -91,7 +90,7 @@ pub async fn serve(
     let incoming = connections(socket.listen()?);
     let service = PodResourcesListerServer::new(Service::new(source));
     let (stop, mut stopping) = watch::channel(false);
-    let server = Server::builder()
+    let server = server()
         .add_service(service.max_encoding_message_size(LARGEST_MESSAGE))
         .serve_with_incoming_shutdown(incoming, async move {
             // An error would mean that the sender was dropped: stop as well.

@@ -4,6 +4,7 @@
 //! the pods that may be the first are counted further, and the file system is read again after each turn, since
 //! it may have enough space by then. When that takes long, other thresholds have their turn in between.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -230,9 +231,10 @@ impl DiskWatch {
         let mut counted = Counted::All;
         loop {
             let (turn, all) = (Instant::now(), matches!(counted, Counted::All));
-            let candidates = figures::candidates(shared, counted, TURN).await;
+            let mut candidates = figures::candidates(shared, counted, TURN).await;
             // Read after the pods: what they write meanwhile is in it.
             let reading = self.read().await?;
+            gather::leave_out_layers_elsewhere(&mut candidates, &reading.systems, signal);
             let met = reading.assessment.due.iter().find(|one| one.threshold == due.threshold).cloned();
             let (layout, settings) = (reading.layout, &shared.deps.settings);
             let choice = choose(signal, layout, settings, &candidates, reading.used_of(signal));
@@ -291,10 +293,7 @@ impl DiskWatch {
         let began = Instant::now();
         let pod_dir =
             shared.deps.subjects.pods().into_iter().find(|one| one.pod.uid == *uid).map(|one| one.pod_dir);
-        let has_files = || pod_dir.as_deref().is_some_and(volume::has_volumes);
-        while (has_files() || shared.deps.subjects.leaving().contains(uid)) && began.elapsed() < GONE {
-            tokio::time::sleep(LOOK).await;
-        }
+        files_gone(pod_dir, || shared.deps.subjects.leaving().contains(uid), GONE).await;
         // Its writable layers are removed with its containers.
         let done = self.collector.delete_all_unused_containers().await;
         log.record_step("files gone", began, done.err().map(|error| error.to_string()).unwrap_or_default());
@@ -322,5 +321,77 @@ impl DiskWatch {
     async fn available(&self, signal: Signal) -> Option<u64> {
         let systems = self.collector.file_systems().await.ok()?;
         gather::disks(&systems).0.get(&signal).map(|seen| seen.available)
+    }
+}
+
+/// Waits until the pod is `leaving` no more and its directory has no volumes, for at most `limit`.
+async fn files_gone(pod_dir: Option<PathBuf>, leaving: impl Fn() -> bool, limit: Duration) {
+    let gone = async {
+        while leaving() || has_volumes(pod_dir.clone()).await {
+            tokio::time::sleep(LOOK).await;
+        }
+    };
+    // An error: it takes longer.
+    let _ = tokio::time::timeout(limit, gone).await;
+}
+
+/// Whether the directory has volumes, read on a thread for pods' files: removing them may keep it busy.
+async fn has_volumes(pod_dir: Option<PathBuf>) -> bool {
+    let Some(pod_dir) = pod_dir else { return false };
+    blocking::POD_FILES.run(move || volume::has_volumes(&pod_dir)).await.unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use nodewarden_testing::HungFuse;
+
+    use super::*;
+
+    /// The test has one thread for everything asynchronous: it would never end if that thread read the directory.
+    #[tokio::test]
+    async fn a_pod_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
+        let dir = tempfile::tempdir().unwrap();
+        let Ok(fuse) = HungFuse::mount(dir.path()) else {
+            nodewarden_testing::skip("no FUSE file system can be mounted here");
+            return;
+        };
+        let limit = Duration::from_millis(300);
+        let mut beats = 0;
+        let begun = Instant::now();
+        let pod_dir = Some(dir.path().join("pod"));
+        let beat = async {
+            loop {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+                beats += 1;
+            }
+        };
+        tokio::select! {
+            () = files_gone(pod_dir, || false, limit) => {}
+            () = beat => {}
+        }
+        assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
+        assert!(beats >= 5, "others ran meanwhile: {beats}");
+        drop(fuse);
+    }
+
+    #[tokio::test]
+    async fn the_wait_ends_with_the_last_volume_and_the_pods_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let volume = dir.path().join("volumes/kubernetes.io~empty-dir/v");
+        fs::create_dir_all(&volume).unwrap();
+        let short = Duration::from_millis(200);
+        let wait = |leaving: bool, limit| {
+            let (begun, pod_dir) = (Instant::now(), Some(dir.path().to_owned()));
+            async move {
+                files_gone(pod_dir, || leaving, limit).await;
+                begun.elapsed()
+            }
+        };
+        assert!(wait(false, short).await >= short, "it has a volume");
+        fs::remove_dir(&volume).unwrap();
+        assert!(wait(true, short).await >= short, "it has not ended");
+        assert!(wait(false, GONE).await < GONE / 2);
     }
 }

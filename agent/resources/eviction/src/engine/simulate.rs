@@ -34,12 +34,12 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
     let woken = Instant::now();
     let mut log = DecisionLog::new("eviction", "simulate", woken, true);
     let on_disk = NodeCondition::of(signal) == NodeCondition::DiskPressure;
-    let (observations, layout, used_of) = if on_disk {
+    let (observations, layout, systems) = if on_disk {
         let collector = shared.deps.collector.as_ref();
         let collector = collector.ok_or("nodewarden.runtimeEndpoint is not set: disks are not watched")?;
         let systems = collector.file_systems().await.map_err(|error| error.to_string())?;
         let (observations, layout) = gather::disks(&systems);
-        (observations, layout, gather::used_of(&systems, signal))
+        (observations, layout, Some(systems))
     } else {
         let own = shared.clone();
         let read = blocking::FILE_SYSTEMS
@@ -62,7 +62,11 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
     };
     let began = Instant::now();
     let candidates = if on_disk {
-        figures::candidates(shared, Counted::All, TIME).await
+        let mut candidates = figures::candidates(shared, Counted::All, TIME).await;
+        if let Some(systems) = &systems {
+            gather::leave_out_layers_elsewhere(&mut candidates, systems, signal);
+        }
+        candidates
     } else {
         let own = shared.clone();
         let read = blocking::CGROUPS.run(move || {
@@ -73,6 +77,7 @@ pub async fn simulate(shared: &Arc<Shared>, signal: &str, threshold: &str) -> Re
     };
     log.record_step("pods read", began, format!("{} pods", candidates.len()));
     let ranking = rank::rank(signal, layout, &settings, &candidates);
+    let used_of = systems.as_ref().and_then(|systems| gather::used_of(systems, signal));
     let choice = choose(signal, layout, &settings, &candidates, used_of);
     let chosen = if let Choice::Evict(at) = choice { Some(at) } else { None };
     log.record_candidates(rank::ranking_table(signal, layout, &ranking, &candidates, chosen));

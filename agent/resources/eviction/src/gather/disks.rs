@@ -1,6 +1,6 @@
 //! Use of the node's file systems, and which of them are the same.
 
-use crate::{DiskLayout, Observations, Observed, UsedOf};
+use crate::{Candidate, DiskLayout, DiskUse, Observations, Observed, UsedOf};
 use nodewarden_config::Signal;
 use nodewarden_gc::FileSystems;
 use nodewarden_model::FsUse;
@@ -42,6 +42,21 @@ pub fn used_of(systems: &FileSystems, signal: Signal) -> Option<UsedOf> {
     (capacity > 0).then_some(UsedOf { device: fs.device, used })
 }
 
+/// While the file system of writable layers is not known, it counts as the node's, and layers would count for
+/// `nodefs` wherever they are. This leaves out the layers that are on another file system than the one that
+/// `signal` measures: removing them frees nothing there.
+pub fn leave_out_layers_elsewhere(candidates: &mut [Candidate], systems: &FileSystems, signal: Signal) {
+    if systems.container.capacity > 0 {
+        return;
+    }
+    let Some(UsedOf { device: here, .. }) = used_of(systems, signal) else { return };
+    for disk in candidates.iter_mut().filter_map(|candidate| candidate.disk.as_mut()) {
+        if disk.root.device.is_some_and(|device| device != here) {
+            disk.root = DiskUse::default();
+        }
+    }
+}
+
 /// The layout by device numbers (KEP-4191). Writable layers on a separate file system with images on
 /// `nodefs`, which the kubelet does not support, count as three file systems.
 pub fn disk_layout(systems: &FileSystems) -> DiskLayout {
@@ -56,7 +71,16 @@ pub fn disk_layout(systems: &FileSystems) -> DiskLayout {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::sync::Arc;
+
+    use jiff::Timestamp;
+    use nodewarden_config::EvictionSettings;
+    use nodewarden_manifest::Pod;
+
     use super::*;
+    use crate::PodDisk;
+    use crate::choose::{Choice, choose};
 
     fn fs(device: u64, inodes: u64) -> FsUse {
         FsUse {
@@ -100,5 +124,66 @@ mod tests {
         assert_eq!(of(Signal::ContainerFsAvailable), Some(UsedOf { device: 2, used: 1980 }));
         assert_eq!(of(Signal::NodeFsInodesFree), None);
         assert_eq!(of(Signal::MemoryAvailable), None);
+    }
+
+    /// A pod whose layer has so many bytes on file system 2, and its volumes on file system 1.
+    fn candidate(name: &str, layer: u64, volumes: u64) -> Candidate {
+        let pod = serde_json::json!({
+            "metadata": {"name": name, "uid": name},
+            "spec": {"containers": [{"name": "c", "image": "i"}]},
+        });
+        let on = |device, bytes| DiskUse { bytes, inodes: bytes, complete: true, device: Some(device) };
+        let disk = PodDisk { root: on(2, layer), volumes: on(1, volumes), ..PodDisk::default() };
+        Candidate {
+            pod: Arc::new(Pod::unchecked(serde_json::from_value(pod).unwrap()).unwrap()),
+            cgroup: String::new(),
+            started: Timestamp::UNIX_EPOCH,
+            memory: None,
+            disk: Some(disk),
+            processes: None,
+            containers: BTreeMap::new(),
+            memory_request: None,
+        }
+    }
+
+    /// As [`nodewarden_gc`] reports a file system that it cannot read: capacity 0, and the node's device.
+    fn unknown() -> FsUse {
+        FsUse { device: 1, ..FsUse::default() }
+    }
+
+    #[test]
+    fn a_file_system_that_is_not_known_has_no_reading_and_no_use() {
+        let systems = FileSystems { node: fs(1, 8), image: unknown(), container: unknown() };
+        let (observed, layout) = disks(&systems);
+        assert_eq!(layout, DiskLayout::One);
+        let signals: Vec<_> = observed.keys().copied().collect();
+        assert_eq!(signals, [Signal::NodeFsAvailable, Signal::NodeFsInodesFree]);
+        for signal in [Signal::ImageFsAvailable, Signal::ContainerFsAvailable, Signal::ContainerFsInodesFree]
+        {
+            assert_eq!(used_of(&systems, signal), None);
+        }
+        assert_eq!(used_of(&systems, Signal::NodeFsAvailable), Some(UsedOf { device: 1, used: 990 }));
+        let none = FileSystems { node: unknown(), image: unknown(), container: unknown() };
+        assert_eq!(disks(&none).0.len(), 0);
+    }
+
+    #[test]
+    fn layers_on_another_file_system_do_not_count_while_theirs_is_not_known() {
+        let signal = Signal::NodeFsAvailable;
+        let choice = |systems: &FileSystems| {
+            let mut candidates = [candidate("layer", 500, 1), candidate("volumes", 0, 90)];
+            leave_out_layers_elsewhere(&mut candidates, systems, signal);
+            let layout = disks(systems).1;
+            choose(signal, layout, &EvictionSettings::default(), &candidates, used_of(systems, signal))
+        };
+        for image in [fs(2, 8), unknown()] {
+            let systems = FileSystems { node: fs(1, 8), image: image.clone(), container: unknown() };
+            assert_eq!(choice(&systems), Choice::Evict(1), "{image:?}: the layer is not on nodefs");
+        }
+        // Known: as the kubelet ranks for each layout.
+        let apart = FileSystems { node: fs(1, 8), image: fs(2, 8), container: fs(2, 8) };
+        assert_eq!(choice(&apart), Choice::Evict(1));
+        let one = FileSystems { node: fs(1, 8), image: fs(1, 8), container: fs(1, 8) };
+        assert_eq!(choice(&one), Choice::Evict(0));
     }
 }

@@ -19,7 +19,7 @@ use std::path::PathBuf;
 #[cfg(test)]
 pub use candidates::candidate_memory;
 pub use candidates::{Subject, candidates, container_group, groups_below, with_disk};
-pub use disks::{disks, used_of};
+pub use disks::{disks, leave_out_layers_elsewhere, used_of};
 pub(super) use memory::{GroupMemory, of_node};
 pub use node::Node;
 

@@ -11,6 +11,8 @@
 
 mod budget;
 mod file_stat;
+#[cfg(feature = "testing")]
+pub mod fixture;
 mod layers;
 mod measurer;
 mod names;

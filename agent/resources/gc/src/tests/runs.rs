@@ -193,6 +193,27 @@ async fn collection_for_space_can_be_off_and_still_works_for_eviction() {
     assert_eq!((fs.image.available, fs.container), (CAPACITY - 450 * MB, fs.image));
 }
 
+/// Eviction collects at each reading on which a disk is short: what was pulled a moment ago stays for its
+/// containers and everything else goes, so that the next call has nothing to do and a pod is evicted.
+#[tokio::test(start_paused = true)]
+async fn young_images_are_kept_for_eviction_too() {
+    let aged = GcSettings { min_age: Duration::from_secs(2), ..settings() };
+    let fixture = Fixture::new(full(), &aged);
+    let left = || fixture.runtime.state().images.keys().cloned().collect::<Vec<_>>();
+    assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), 0, "all are new to this agent");
+    assert_eq!(left().len(), 10);
+    // Ages go by the wall clock.
+    std::thread::sleep(Duration::from_millis(2100));
+    fixture.runtime.state().image("pulled", &[(600, 10)]);
+    assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), 450 * MB);
+    assert_eq!(left(), ["pulled"]);
+    assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), 0);
+    let shown = fixture.collector.view().await;
+    assert_eq!(shown.images.iter().map(|image| image.keep).collect::<Vec<_>>(), [Some(Keep::Young)]);
+    std::thread::sleep(Duration::from_millis(2100));
+    assert_eq!(fixture.collector.delete_unused_images().await.unwrap(), 10 * MB);
+}
+
 /// `nodefs` needs no answer of the runtime, whose file system is read where it last was.
 #[tokio::test]
 async fn file_systems_are_read_while_the_runtime_is_silent() {

@@ -4,7 +4,7 @@
 use std::time::{Duration, Instant};
 
 use crate::fixture::{Fixture, keep, pod};
-use nodewarden_machine::cgroup::control::Bound;
+use nodewarden_machine::cgroup::control::{Bound, Limits};
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
 use nodewarden_model::Detail;
@@ -50,6 +50,81 @@ fn a_pod_that_runs_in_a_cgroup_of_earlier_settings_is_not_killed() {
     drop(hierarchy);
     // Both roots are removed with the tree.
     f.manager.destroy(&f.level(QosClass::Guaranteed), PATIENCE).unwrap();
+}
+
+/// A change of the cgroup driver gives pods other paths as well. Here the directories that the systemd driver
+/// names are made by hand.
+#[test]
+fn a_pod_that_runs_in_a_cgroup_of_the_other_driver_is_not_killed() {
+    let Some(f) = Fixture::make("moved-driver") else { return };
+    let a = pod("a", "100m");
+    let below = "kubepods.slice/kubepods-burstable.slice/kubepods-burstable-poda.slice";
+    let parts: Vec<&str> = below.split('/').collect();
+    let old = (1..=parts.len()).map(|n| f.tree.group(&parts[..n].join("/"))).last().unwrap();
+    f.record(&old, &a);
+    let process = f.tree.run(below, "exec sleep 600");
+    let lives = || std::path::Path::new(&format!("/proc/{process}")).exists();
+    let hierarchy = f.start(keep([&a]));
+    let places = hierarchy.pod_cgroups();
+    let place = places.borrow().get("a").cloned().unwrap();
+    assert_eq!((place.path, place.former), (f.path(&a), Some(old.clone())));
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(lives() && f.manager.exists(&old));
+    f.tree.stop(process);
+    eventually("without the old cgroup", || !f.manager.exists(&old));
+    eventually("without a former", || places.borrow().get("a").unwrap().former.is_none());
+    let level = f.tree.path(parts[0]);
+    assert!(f.manager.exists(&level), "the record does not say that this agent made it");
+    drop(hierarchy);
+    f.manager.destroy(&level, PATIENCE).unwrap();
+    f.manager.destroy(&f.level(QosClass::Guaranteed), PATIENCE).unwrap();
+}
+
+/// The levels of the old `cgroupRoot` go when nothing is in them: those that the agent created, nothing else.
+#[test]
+fn empty_levels_of_an_earlier_root_are_removed_if_the_agent_created_them() {
+    let Some(mut f) = Fixture::make("moved-levels") else { return };
+    // Somebody else's: it was there before the agent.
+    f.move_root("one");
+    let foreign = f.level(QosClass::BestEffort);
+    f.manager.create(&f.level(QosClass::Guaranteed), &Limits::default()).unwrap();
+    f.manager.create(&foreign, &Limits::default()).unwrap();
+    let a = pod("a", "100m");
+    drop(f.start(keep([&a])));
+    let (kubepods, burstable) = (f.level(QosClass::Guaranteed), f.level(QosClass::Burstable));
+    f.move_root("two");
+    drop(f.start(keep([&a])));
+    let second =
+        [QosClass::BestEffort, QosClass::Burstable, QosClass::Guaranteed].map(|class| f.level(class));
+    // A cgroup of somebody else, empty.
+    let guest = format!("{}/guest", second[1]);
+    f.manager.create(&guest, &Limits::default()).unwrap();
+    f.move_root("three");
+    let hierarchy = f.start(keep([&a]));
+    let again = || hierarchy.handle().volumes_changed();
+    eventually("without the agent's level of the first root", || {
+        again();
+        !f.manager.exists(&burstable)
+    });
+    assert!(f.manager.exists(&kubepods) && f.manager.exists(&foreign), "they are not the agent's");
+    eventually("without the empty level of the second root", || {
+        again();
+        !f.manager.exists(&second[0])
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(f.manager.exists(&second[1]) && f.manager.exists(&second[2]), "a cgroup is in them");
+    f.manager.remove_empty(&guest).unwrap();
+    eventually("without the second root's", || {
+        again();
+        !f.manager.exists(&second[2])
+    });
+    assert!(f.manager.exists(&f.path(&a)));
+    let removed = |event: &nodewarden_model::Event| matches!(&event.detail, Detail::Hierarchy { reason, .. } if reason == "FormerLevelRemoved");
+    assert_eq!(f.events().into_iter().filter(removed).count(), 4);
+    drop(hierarchy);
+    for path in [kubepods, f.level(QosClass::Guaranteed)] {
+        f.manager.destroy(&path, PATIENCE).unwrap();
+    }
 }
 
 /// The files of a machine with `cpus` online, `kib` of memory and `pages` huge pages of 2 MiB.

@@ -6,7 +6,7 @@ use std::time::Instant;
 use jiff::Timestamp;
 use tracing::{info, warn};
 
-use super::{Reconciler, Wanted};
+use super::{Reconciler, Setup, Wanted};
 use crate::decide::{Known, Verdict, decide};
 use crate::destroyer::{Destroyer, Outcome};
 use crate::sweeper::Swept;
@@ -84,6 +84,35 @@ impl Reconciler {
         }
         if let Err(error) = self.setup.owned.flush() {
             self.problems.add("state", error.to_string());
+        }
+        self.remove_former_levels();
+    }
+
+    /// Removes the levels that this agent created for other settings, as soon as no process and no cgroup is in
+    /// them.
+    fn remove_former_levels(&mut self) {
+        let Setup { manager, settings, levels, own_levels, journal, .. } = &mut self.setup;
+        let current = settings.cgroups_per_qos.then_some(&*levels);
+        for path in own_levels.former(manager, current) {
+            if manager.presence(&path) != Presence::Nowhere {
+                match manager.remove_childless(&path) {
+                    // The one above it has a cgroup, too.
+                    Ok(false) => continue,
+                    Ok(true) => {
+                        let message = "created with other settings, and nothing is in it any more".to_owned();
+                        info!(path, "removed a level: {message}");
+                        let detail = Detail::Hierarchy { reason: "FormerLevelRemoved".into(), message };
+                        journal.append(Timestamp::now(), path.as_str(), None, detail);
+                    }
+                    Err(error) => {
+                        self.problems.add(&path, error.to_string());
+                        continue;
+                    }
+                }
+            }
+            if let Err(error) = own_levels.remove(&path) {
+                self.problems.add("state", error.to_string());
+            }
         }
     }
 

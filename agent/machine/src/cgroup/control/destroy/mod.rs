@@ -84,6 +84,15 @@ pub fn remove_empty(driver: &dyn Driver, files: &GroupFiles, path: &str) -> Resu
     remove(driver, files, path, &groups).map(|()| true)
 }
 
+/// See [`super::Manager::remove_childless`]. `path` is checked.
+pub fn remove_childless(driver: &dyn Driver, files: &GroupFiles, path: &str) -> Result<bool, CgroupError> {
+    let groups = members::subtree(files, path)?;
+    if groups.len() > 1 || !members::pids(files, &groups)?.is_empty() {
+        return Ok(false);
+    }
+    remove(driver, files, path, &groups).map(|()| true)
+}
+
 /// The processes in it now, after `waited`.
 fn still_there(
     files: &GroupFiles,

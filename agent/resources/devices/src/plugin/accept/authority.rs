@@ -3,7 +3,7 @@
 use super::hpack;
 
 /// Length of the connection preface (RFC 9113, section 3.4).
-const PREFACE: usize = 24;
+pub(super) const PREFACE: usize = 24;
 /// Length of a frame header: length (3 bytes), type, flags and stream (4 bytes).
 const HEADER: usize = 9;
 /// Type of the frame that begins a header block.

@@ -76,3 +76,40 @@ async fn requests_with_any_authority_are_accepted() {
         );
     }
 }
+
+#[tokio::test]
+async fn connections_beyond_the_bound_are_closed_at_once() {
+    let mut fixture = Fixture::start().await;
+    let _fake = fixture.plugin("1.sock", Script::good(&["a"]));
+    let socket = fixture.plugin_dir().join("kubelet.sock");
+    let connect = || UnixStream::connect(&socket);
+    let mut open = Vec::new();
+    for _ in 0..super::CONNECTIONS {
+        open.push(connect().await.unwrap());
+    }
+    let mut more = connect().await.unwrap();
+    let read = tokio::time::timeout(Duration::from_secs(5), more.read(&mut [0; 8])).await;
+    assert!(matches!(read.expect("it is closed"), Ok(0) | Err(_)));
+    drop(open);
+    // A plugin that registers when there are places again.
+    let headers = [
+        &[0x83, 0x86][..],
+        &literal(&[0x44], "/v1beta1.Registration/Register"),
+        &literal(&[0x41], "l"),
+        &literal(&[0x5f], "application/grpc"),
+        &literal(&literal(&[0x40], "te"), "trailers"),
+    ]
+    .concat();
+    let start = [b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", &frame(4, 0, 0, &[])[..]].concat();
+    let begun = std::time::Instant::now();
+    loop {
+        let mut stream = connect().await.unwrap();
+        let whole = [&start[..], &call(1, &headers, &request("v.com/one", "1.sock"))].concat();
+        if stream.write_all(&whole).await.is_ok() && stream.read(&mut [0; 64]).await.is_ok_and(|n| n > 0) {
+            assert_eq!(fixture.registration().await.resource(), "v.com/one");
+            break;
+        }
+        assert!(begun.elapsed() < Duration::from_secs(5), "there are places again");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}

@@ -148,6 +148,8 @@ fn changed(metadata: &Metadata) -> SystemTime {
 mod tests {
     use std::os::unix::net::UnixListener;
 
+    use nodewarden_testing::HungFuse;
+
     use super::*;
 
     #[tokio::test]
@@ -167,5 +169,29 @@ mod tests {
         }
         assert_eq!(tree.scan().await.unwrap().len(), MOST);
         assert!(tree.full);
+    }
+
+    /// The test has one thread for everything asynchronous: it would never end if that thread scanned.
+    #[tokio::test]
+    async fn a_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
+        let root = tempfile::tempdir().unwrap();
+        let Ok(fuse) = HungFuse::mount(root.path()) else {
+            nodewarden_testing::skip("no FUSE file system can be mounted here");
+            return;
+        };
+        let mut tree = Tree::new(root.path().to_owned());
+        let scan = tokio::spawn(async move { tree.scan().await });
+        let busy = || blocking::DEVICES.busy() > 0;
+        for _ in 0..1000 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+            if busy() {
+                break;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert!(busy() && !scan.is_finished(), "the scan hangs on a thread for blocking work");
+        drop(fuse);
+        let found = tokio::time::timeout(Duration::from_secs(5), scan).await.unwrap().unwrap();
+        assert_eq!(found.map(|found| found.len()), Some(0));
     }
 }
