@@ -1,5 +1,7 @@
 //! Topic process: counts forks, execs, exits and exits by a signal; sends a record of an abnormal exit.
 
+use core::ptr;
+
 use aya_ebpf::{
     macros::{btf_tracepoint, map},
     maps::LruHashMap,
@@ -153,12 +155,12 @@ fn exit(task: Ptr) -> Option<()> {
         return None;
     }
     let own = in_namespace(task);
-    let namespace_pid = own.and_then(|own| probe(own, 0)).unwrap_or(0);
+    let namespace_pid = probe(own, 0).unwrap_or(0);
     let parent: Ptr = probe(task, get(&OFF_TASK_REAL_PARENT))?;
     // A command that the runtime runs in the container (exec) has its parent elsewhere too, but then process
     // 1 of its pid namespace is in this cgroup.
-    let main = memory_cgroup_id(parent) != cgroup
-        && (namespace_pid == 1 || own.and_then(reaper).is_none_or(|first| memory_cgroup_id(first) != cgroup));
+    let main =
+        memory_cgroup_id(parent) != cgroup && (namespace_pid == 1 || memory_cgroup_id(reaper(own)) != cgroup);
     if !killed && namespace_pid != 1 && !main {
         return None;
     }
@@ -176,19 +178,20 @@ fn exit(task: Ptr) -> Option<()> {
     None
 }
 
-/// Address of the task's `upid` in its own pid namespace, `pid->numbers[pid->level]`. Its first field is the
-/// number.
+/// Address of the task's `upid` in its own pid namespace, `pid->numbers[pid->level]`, null if it cannot be
+/// read. Its first field is the number. No `Option`: kept on the stack it would have no value while it is `None`,
+/// and the verifier of older kernels (5.10) refuses a program that copies it.
 #[inline(always)]
-fn in_namespace(task: Ptr) -> Option<Ptr> {
-    let pid: Ptr = probe(task, get(&OFF_TASK_THREAD_PID))?;
-    let level: u32 = probe(pid, get(&OFF_PID_LEVEL))?;
+fn in_namespace(task: Ptr) -> Ptr {
+    let pid: Ptr = probe(task, get(&OFF_TASK_THREAD_PID)).unwrap_or(ptr::null());
+    let Some(level) = probe::<u32>(pid, get(&OFF_PID_LEVEL)) else { return ptr::null() };
     let at = get(&OFF_PID_NUMBERS).wrapping_add((level & 31).wrapping_mul(get(&UPID_SIZE)));
-    Some(pid.wrapping_add(at as usize))
+    pid.wrapping_add(at as usize)
 }
 
-/// Process 1 of the pid namespace of a `upid`.
+/// Process 1 of the pid namespace of a `upid`, null if it cannot be read.
 #[inline(always)]
-fn reaper(own: Ptr) -> Option<Ptr> {
-    let namespace: Ptr = probe(own, get(&OFF_UPID_NS))?;
-    probe(namespace, get(&OFF_PIDNS_REAPER))
+fn reaper(own: Ptr) -> Ptr {
+    let namespace: Ptr = probe(own, get(&OFF_UPID_NS)).unwrap_or(ptr::null());
+    probe(namespace, get(&OFF_PIDNS_REAPER)).unwrap_or(ptr::null())
 }

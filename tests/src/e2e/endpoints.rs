@@ -59,8 +59,8 @@ fn answer_in_their_format(context: &Context) -> Result<(), Failure> {
     Ok(())
 }
 
-/// On a kernel with BTF every topic is on; only the network topic may be off, without cgroup v2, and then has
-/// a reason.
+/// On a kernel with BTF every topic is on; only the network topic may be off, without cgroup v2, and the topic oom,
+/// where the kernel does not say which process is killed. Then they have a reason.
 fn topics(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
     let status = agent.client()?.status()?;
@@ -70,7 +70,9 @@ fn topics(context: &Context) -> Result<(), Failure> {
     }
     for topic in status.topics.iter().filter(|topic| topic.state != "on") {
         let needs_unified = topic.topic == "network" && context.layout.unified().is_none();
-        ensure!(needs_unified, "topic {} is {}: {}", topic.topic, topic.state, topic.reason);
+        let needs_victims = topic.topic == "oom"
+            && Capability::OomVictims.probe(&context.layout, context.temp.path()).is_err();
+        ensure!(needs_unified || needs_victims, "topic {} is {}: {}", topic.topic, topic.state, topic.reason);
         ensure!(!topic.reason.is_empty(), "topic {} is {} without a reason", topic.topic, topic.state);
     }
     Ok(())

@@ -9,8 +9,13 @@ use crate::fixture::{Agent, AgentOptions, TestRoot};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-const NEEDS: &[Capability] =
-    &[Capability::Root, Capability::MemoryCgroup, Capability::Btf, Capability::Loopback];
+const NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::MemoryCgroup,
+    Capability::Btf,
+    Capability::OomVictims,
+    Capability::Loopback,
+];
 
 pub const TESTS: &[Test] = &[
     Test::new("journal_survives_restart", restart).needs(NEEDS),

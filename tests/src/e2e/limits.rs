@@ -10,7 +10,7 @@ use crate::worker::report::{Refused, Scheduled};
 use crate::{ensure, ensure_eq};
 
 const MEMORY_V2: &[Capability] =
-    &[Capability::Root, Capability::MemoryV2, Capability::Btf, Capability::Loopback];
+    &[Capability::Root, Capability::MemoryV2, Capability::Btf, Capability::OomVictims, Capability::Loopback];
 
 pub const TESTS: &[Test] = &[
     Test::new("memory_max_kills", memory_max).needs(MEMORY_V2),

@@ -14,6 +14,7 @@ pub const TESTS: &[Test] = &[
         Capability::Root,
         Capability::MemoryCgroup,
         Capability::Btf,
+        Capability::OomVictims,
         Capability::Loopback,
     ]),
     Test::new("exit_fields_in_a_namespace", exit_fields).needs(&[

@@ -7,8 +7,13 @@ use crate::fixture::{Agent, AgentOptions, Received, TestRoot};
 use crate::harness::{Capability, Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
-const NEEDS: &[Capability] =
-    &[Capability::Root, Capability::MemoryCgroup, Capability::Btf, Capability::Loopback];
+const NEEDS: &[Capability] = &[
+    Capability::Root,
+    Capability::MemoryCgroup,
+    Capability::Btf,
+    Capability::OomVictims,
+    Capability::Loopback,
+];
 
 pub const TESTS: &[Test] = &[
     Test::new("oom_single", single).needs(NEEDS),

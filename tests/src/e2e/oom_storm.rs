@@ -15,7 +15,13 @@ pub const TESTS: &[Test] = &[
         .timeout(120)
         .without_agent(),
     Test::new("oom_storm", storm)
-        .needs(&[Capability::Root, Capability::MemoryCgroup, Capability::Btf, Capability::Loopback])
+        .needs(&[
+            Capability::Root,
+            Capability::MemoryCgroup,
+            Capability::Btf,
+            Capability::OomVictims,
+            Capability::Loopback,
+        ])
         .timeout(180),
 ];
 

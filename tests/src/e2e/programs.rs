@@ -42,6 +42,7 @@ pub const TESTS: &[Test] = &[
     Test::new("programs_run_node_oom", node_oom).needs(&[
         Capability::Root,
         Capability::OwnMachine,
+        Capability::OomVictims,
         Capability::Btf,
         Capability::Loopback,
     ]),
@@ -55,6 +56,8 @@ enum Requires {
     Unified,
     /// A hierarchy of the memory controller.
     Memory,
+    /// That, and the OOM killer's victims.
+    OomVictims,
     Cpu,
     Io,
     /// The hook may be missing: its topic works without it.
@@ -77,7 +80,7 @@ const PROGRAMS: [(&[&str], Requires); 9] = [
     (&TRANSFER, Requires::Hook),
     (&CPU, Requires::Cpu),
     (&PROCESS, Requires::Memory),
-    (&OOM, Requires::Memory),
+    (&OOM, Requires::OomVictims),
     (&RECLAIM, Requires::Memory),
     (&DIRECT, Requires::Memory),
     (&NETWORK, Requires::Unified),
@@ -96,6 +99,11 @@ fn listed(name: &str) -> &str {
     SUBSTITUTES.iter().find(|(substitute, _)| *substitute == name).map_or(name, |(_, listed)| listed)
 }
 
+/// Whether the program for OOM kills can be attached.
+fn oom_victims(context: &Context) -> bool {
+    Capability::OomVictims.probe(&context.layout, context.temp.path()).is_ok()
+}
+
 /// Every program is attached unless the machine lacks what it watches; the failure shows the kernel's reason.
 fn attached(context: &Context) -> Result<(), Failure> {
     let agent = Agent::start(context, &AgentOptions::default())?;
@@ -107,6 +115,7 @@ fn attached(context: &Context) -> Result<(), Failure> {
         Requires::Hook => true,
         Requires::Unified => context.layout.unified().is_none(),
         Requires::Memory => !has("memory"),
+        Requires::OomVictims => !has("memory") || !oom_victims(context),
         Requires::Cpu => !has("cpu"),
         Requires::Io => !has("io") && !has("blkio"),
     };
@@ -165,7 +174,8 @@ fn run_common(context: &Context) -> Result<(), Failure> {
     let group = root.child("victim")?;
     group.limit_memory(16 * MIB)?;
     die_of_memory(context, &group, 64 * MIB)?;
-    all_ran(context, &client, &before, &[&LIFE[..], &CPU, &PROCESS, &OOM, &RECLAIM].concat())
+    let oom: &[&str] = if oom_victims(context) { &OOM } else { &[] };
+    all_ran(context, &client, &before, &[&LIFE[..], &CPU, &PROCESS, oom, &RECLAIM].concat())
 }
 
 /// The network programs run when packets are sent and received.

@@ -2,21 +2,20 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::support::eventually;
 use crate::fixture::{Client, free_port, systemctl};
 use crate::harness::{Capability, Context, Failure, Problems, Test};
 use crate::{ensure, ensure_eq};
 
-pub const TESTS: &[Test] = &[Test::new("shipped_unit_has_everything_on", everything_on)
-    .needs(&[
-        Capability::Root,
-        Capability::OwnMachine,
-        Capability::Systemd,
-        Capability::MemoryV2,
-        Capability::Btf,
-    ])
-    .timeout(120)];
+pub const TESTS: &[Test] = &[
+    Test::new("shipped_unit_has_everything_on", everything_on).needs(NEEDS).timeout(120),
+    Test::new("shipped_unit_without_addresses_lacks_oom_scope", without_addresses).needs(NEEDS).timeout(120),
+];
+
+const NEEDS: &[Capability] =
+    &[Capability::Root, Capability::OwnMachine, Capability::Systemd, Capability::MemoryV2, Capability::Btf];
 
 const UNIT: &str = include_str!("../../../deploy/nodewarden.service");
 /// Of the unit, its directories and its configuration: the guest has its programs in /run/nodewarden.
@@ -30,7 +29,8 @@ struct Installed {
 }
 
 impl Installed {
-    fn new(context: &Context) -> Result<Self, Failure> {
+    /// `more` are further lines of the section `[Service]`.
+    fn new(context: &Context, more: &str) -> Result<Self, Failure> {
         let units = Path::new("/run/systemd/system");
         let unit = units.join(format!("{NAME}.service"));
         let files = units.join(format!("{NAME}.service.d"));
@@ -43,7 +43,7 @@ impl Installed {
         );
         let paths = format!(
             "[Service]\nExecStart=\nExecStart={} agent --config {}\nRuntimeDirectory=\n\
-             RuntimeDirectory={NAME}\nStateDirectory=\nStateDirectory={NAME}\n",
+             RuntimeDirectory={NAME}\nStateDirectory=\nStateDirectory={NAME}\n{more}\n",
             context.agent.display(),
             config.display()
         );
@@ -78,24 +78,38 @@ fn run(arguments: &[&str]) -> Result<String, Failure> {
     systemctl(arguments).map_err(|error| Failure::Unexpected(error.to_string()))
 }
 
-/// With the capabilities of the unit every topic is on, and the threads that must not wait have their priority.
-fn everything_on(context: &Context) -> Result<(), Failure> {
-    let _installed = Installed::new(context)?;
-    let unit = format!("{NAME}.service");
-    run(&["start", &unit])?;
-    let status = eventually(context.patiently(20), "the agent of the unit does not answer", || {
+/// Starts the unit and waits until its agent answers. Returns the topics that are not on, with the state and reason
+/// of each.
+fn start() -> Result<Vec<(String, String, String)>, Failure> {
+    run(&["start", &format!("{NAME}.service")])?;
+    let status = eventually(Duration::from_secs(60), "the agent of the unit does not answer", || {
         // Nothing listens there yet.
         let Ok(client) = Client::connect(&socket()) else { return Ok(None) };
         Ok(client.status().ok())
     })?;
     ensure!(!status.topics.is_empty(), "no topics");
-    let reduced: Vec<String> = status
-        .topics
-        .iter()
-        .filter(|topic| topic.state != "on")
-        .map(|topic| format!("{} is {}: {}", topic.topic, topic.state, topic.reason))
-        .collect();
-    ensure!(reduced.is_empty(), "{}", reduced.join("; "));
+    let reduced = status.topics.into_iter().filter(|topic| topic.state != "on");
+    Ok(reduced.map(|topic| (topic.topic, topic.state, topic.reason)).collect())
+}
+
+/// Where the kernel shows no addresses to the agent, the topic oom is partial and says why; the others are on.
+fn without_addresses(context: &Context) -> Result<(), Failure> {
+    let _installed = Installed::new(context, "CapabilityBoundingSet=~CAP_SYSLOG")?;
+    let reduced = start()?;
+    let [(topic, state, reason)] = &reduced[..] else {
+        return Err(Failure::Unexpected(format!("topics that are not on: {reduced:?}")));
+    };
+    ensure_eq!((topic.as_str(), state.as_str()), ("oom", "partial"), "topic and state ({reason})");
+    ensure!(reason.contains("scope unknown") && reason.contains("/proc/kallsyms"), "reason: {reason}");
+    Ok(())
+}
+
+/// With the capabilities of the unit every topic is on, and the threads that must not wait have their priority.
+fn everything_on(context: &Context) -> Result<(), Failure> {
+    let _installed = Installed::new(context, "")?;
+    let unit = format!("{NAME}.service");
+    let reduced = start()?;
+    ensure!(reduced.is_empty(), "topics that are not on: {reduced:?}");
 
     let pid = run(&["show", "--property=MainPID", "--value", &unit])?;
     let niced = niced_threads(pid.trim())?;

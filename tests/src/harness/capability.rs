@@ -35,6 +35,8 @@ pub enum Capability {
     /// A cgroup v2 tree, with or without controllers.
     UnifiedTree,
     Btf,
+    /// The kernel says which process the OOM killer kills.
+    OomVictims,
     /// 127.0.0.1 can be reached.
     Loopback,
     /// The temporary directory lies on a block device.
@@ -97,6 +99,11 @@ impl Capability {
                 layout.unified().map(drop).ok_or_else(|| "no cgroup v2 tree is mounted".into())
             }
             Self::Btf => readable("/sys/kernel/btf/vmlinux"),
+            Self::OomVictims => match nodewarden_machine::ebpf::names_oom_victims() {
+                Ok(true) => Ok(()),
+                Ok(false) => Err("the tracepoint oom:mark_victim gives no task (Linux 6.9)".into()),
+                Err(error) => Err(error.to_string()),
+            },
             Self::Loopback => loopback().map_err(|e| format!("127.0.0.1: {e}")),
             Self::DiskTemp => on_disk(temp),
             Self::Schedstat => {

@@ -24,6 +24,7 @@ mod suite;
 mod table;
 mod verdict;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use clap::Subcommand;
@@ -82,6 +83,9 @@ struct TestArgs {
     /// Write docs/KERNELS.md: what each feature does on each kernel
     #[arg(long)]
     write_table: bool,
+    /// Test this agent and not the one that is built, such as one of an older commit
+    #[arg(long)]
+    agent: Option<PathBuf>,
     #[command(flatten)]
     pace: Pace,
     /// Only tests whose name contains one of these
@@ -175,6 +179,7 @@ fn run_command(
                 filters: args.filter.clone(),
                 features: args.filter.is_empty() || args.write_table,
                 write_table: args.write_table,
+                agent: args.agent.clone(),
                 ..Suite::of(args.pace)
             };
             let mut tally = suite.run(&site)?;

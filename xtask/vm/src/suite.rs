@@ -1,5 +1,6 @@
 //! The end-to-end tests in every guest, side by side, and what they come to.
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use super::Pace;
@@ -32,6 +33,8 @@ pub struct Suite {
     pub features: bool,
     /// Whether to write that down.
     pub write_table: bool,
+    /// An agent other than the one that was built.
+    pub agent: Option<PathBuf>,
 }
 
 impl Suite {
@@ -43,6 +46,7 @@ impl Suite {
             jobs: pace.jobs,
             features: true,
             write_table: false,
+            agent: None,
         }
     }
 
@@ -73,6 +77,7 @@ impl Suite {
             filters: self.filters.clone(),
             patience: self.patience,
             features: self.features,
+            agent: self.agent.clone(),
             limit: LIMIT,
             ..Order::noop(guest)
         }

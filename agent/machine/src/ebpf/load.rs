@@ -1,6 +1,7 @@
 //! Loads the object with the sizes, offsets and hierarchies of this machine, then attaches the programs topic
 //! by topic.
 
+use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -77,6 +78,32 @@ pub struct Loaded {
     pub ring: RingBuf<MapData>,
 }
 
+/// Removes this process's limit on locked memory. Before Linux 5.11 maps and programs count for it, and the
+/// default of 64 KiB is too small for any of them (`bpf_charge_memlock`).
+///
+/// # Errors
+/// As of setrlimit(2): without CAP_SYS_RESOURCE the hard limit cannot be raised.
+pub fn allow_locked_memory() -> io::Result<()> {
+    use nix::sys::resource::{RLIM_INFINITY, Resource, getrlimit, setrlimit};
+    let (soft, _) = getrlimit(Resource::RLIMIT_MEMLOCK)?;
+    if soft == RLIM_INFINITY {
+        return Ok(());
+    }
+    Ok(setrlimit(Resource::RLIMIT_MEMLOCK, RLIM_INFINITY, RLIM_INFINITY)?)
+}
+
+/// Whether this kernel says which process the OOM killer kills: its tracepoint oom:mark_victim gives the task
+/// (Linux 6.9), which the topic oom needs.
+///
+/// # Errors
+/// The kernel's types cannot be read.
+pub fn names_oom_victims() -> Result<bool, KernelError> {
+    let explain = |source| KernelError::Btf { path: VMLINUX.into(), source };
+    let bytes = std::fs::read(VMLINUX).map_err(|source| explain(BtfError::Read(source)))?;
+    let types = super::btf::Btf::parse(&bytes).map_err(explain)?;
+    Ok(super::prototype::gives_a_pointer(&types, "mark_victim", 1))
+}
+
 impl Kernel {
     /// Creates the maps and attaches the programs of the cgroup lifecycle, so that no cgroup created from now
     /// on is missed. The caller then registers the existing cgroups and calls `attach`.
@@ -84,6 +111,9 @@ impl Kernel {
     /// # Errors
     /// When the kernel has no BTF or refuses the maps. A refused program is no error, see `programs`.
     pub fn load(options: LoadOptions) -> Result<Loaded, KernelError> {
+        if let Err(error) = allow_locked_memory() {
+            debug!(%error, "the limit on locked memory stays: before Linux 5.11 the kernel refuses the maps");
+        }
         let (layout, btf) = read_types(Path::new(VMLINUX))?;
         let symbols = OomSymbols::read();
         let cpus = possible_cpus()?;

@@ -28,7 +28,7 @@ pub use cost::{map_bytes, map_bytes_formula};
 pub use devices::DeviceTables;
 pub use error::KernelError;
 pub use layout::Layout;
-pub use load::{Kernel, LoadOptions, Loaded};
+pub use load::{Kernel, LoadOptions, Loaded, allow_locked_memory, names_oom_victims};
 pub use ring::{RingReader, raise_priority};
 pub use slots::SlotPool;
 pub use spaces::Spaces;

@@ -310,7 +310,7 @@ impl<'c> PodFixture<'c> {
         let pods = self.list_pods()?.iter().map(|pod| pod.name().to_owned()).collect();
         let status = status(self.agent()?)?;
         let cgroups = status.pods.into_iter().chain(status.removing).map(|cgroup| cgroup.path).collect();
-        // The state directory may be a file system of its own.
+        // The directory itself may be a disk of the test.
         let mounts = mounts_below(&state).into_iter().filter(|path| *path != state);
         let mounts = mounts.map(|path| path.display().to_string()).collect();
         Ok(named("pod", pods)
@@ -327,8 +327,10 @@ impl Drop for PodFixture<'_> {
     /// Ends the agent first, which would recreate pods. Then unmounts volumes of pods that are still there.
     fn drop(&mut self) {
         self.agent = None;
-        for path in unmount_below(&self.context.temp.join("managed-state")) {
-            self.context.problems().add(format!("{} is still mounted", path.display()));
+        for folder in entries(&self.context.temp.join("managed-state")) {
+            for path in unmount_below(Path::new(&folder)) {
+                self.context.problems().add(format!("{} is still mounted", path.display()));
+            }
         }
     }
 }

@@ -13,6 +13,7 @@ mod node;
 mod observe;
 mod pids;
 mod preemption;
+mod project_quota;
 mod rounds;
 mod simulate;
 mod soft;
@@ -30,6 +31,7 @@ pub fn tests() -> Vec<Test> {
         soft::TESTS,
         disk::TESTS,
         limits::TESTS,
+        project_quota::TESTS,
         rounds::TESTS,
         simulate::TESTS,
     ]

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::archive::Archive;
 use super::cache::{Asset, Cache, Lookup, in_name};
+use super::root::short;
 use super::{AssetError, Family, Kernel};
 use xtask_common::debian::{self, Apt, Suite};
 use xtask_common::files::{self, FileError};
@@ -20,9 +21,19 @@ pub use image::ImageError;
 pub use modules::ModuleError;
 
 /// Modules that guests use, if the kernel has them as modules: disks and the network, what containers and the tests
-/// mount. What they depend on comes along.
-const WANTED: [&str; 9] =
-    ["virtio_pci", "virtio_blk", "virtio_net", "overlay", "veth", "bridge", "loop", "squashfs", "fuse"];
+/// mount, and the format of quotas on ext4. What they depend on comes along.
+const WANTED: [&str; 10] = [
+    "virtio_pci",
+    "virtio_blk",
+    "virtio_net",
+    "overlay",
+    "veth",
+    "bridge",
+    "loop",
+    "squashfs",
+    "fuse",
+    "quota_v2",
+];
 const ADVICE: &str = "let this machine reach its Debian mirror, then run again";
 /// Files in a kernel's folder.
 const VMLINUX: &str = "vmlinux";
@@ -58,13 +69,28 @@ impl Family {
 /// # Errors
 /// When it can't be downloaded or unpacked.
 pub fn kernel(layout: &Layout, family: Family, lookup: Lookup) -> Result<Kernel, AssetError> {
-    let (link, title) = (format!("kernel-{}", family.name()), format!("Debian kernel {}", family.name()));
+    let (link, title) = (link(family), format!("Debian kernel {}", family.name()));
     let doing = "downloading Debian's packages, about 20 seconds";
     let asset = Asset { link: &link, title: &title, doing, advice: ADVICE };
     let folder = Cache::of(layout)
         .ensure(asset, lookup, |cache, progress| from_debian(layout, family, cache, progress))?;
     let release = String::from_utf8_lossy(&files::read(&folder.join(RELEASE))?).into_owned();
     Ok(Kernel { family, release, vmlinux: folder.join(VMLINUX), modules: folder.join(MODULES) })
+}
+
+/// The beginning of the names of a family's links.
+fn links(family: Family) -> String {
+    format!("kernel-{}-", family.name())
+}
+
+/// With other modules a kernel has another link, so that one packed with fewer is not found.
+fn link(family: Family) -> String {
+    format!("{}{}", links(family), modules_name())
+}
+
+/// A short name of the modules that are packed.
+fn modules_name() -> String {
+    short(&format!("{WANTED:?}"))
 }
 
 fn from_debian(
@@ -83,8 +109,8 @@ fn from_debian(
     };
     let none = || AssetError::NoKernel { family: family.name().to_owned(), packages: names.len() };
     let chosen = choice::newest(&rows, family).ok_or_else(none)?;
-    let name = format!("linux-{}_{}", chosen.release, in_name(&chosen.version));
-    cache.folder(&name, |folder| {
+    let name = format!("linux-{}_{}-{}", chosen.release, in_name(&chosen.version), modules_name());
+    let folder = cache.folder(&name, |folder| {
         let debs = apt.download(&chosen.packages, progress)?;
         progress.begin("unpacking");
         let unpacked = folder.join("packages");
@@ -94,7 +120,9 @@ fn from_debian(
         pack_modules(layout, &unpacked, &chosen.release, &folder.join(MODULES))?;
         files::write(&folder.join(RELEASE), &chosen.release)?;
         Ok(files::remove(&unpacked)?)
-    })
+    })?;
+    cache.remove_others(&links(family), &link(family))?;
+    Ok(folder)
 }
 
 fn unpack_image(unpacked: &Path, release: &str, vmlinux: &Path) -> Result<(), AssetError> {

@@ -18,6 +18,8 @@ use xtask_common::layout::{self, Layout};
 use xtask_common::process;
 use xtask_common::progress::Progress;
 
+pub use recipe::short;
+
 const SUITES: [Suite; 2] = [Suite::Named(recipe::RELEASE), Suite::Security(recipe::RELEASE)];
 const IMAGE: &str = "root.ext4";
 const DESCRIPTION: &str = "description";
@@ -63,7 +65,7 @@ fn from_debian(layout: &Layout, cache: &Cache, progress: &mut Progress) -> Resul
         })
         .collect::<Result<Vec<_>, _>>()?;
     let exact = newest.iter().map(|row| row.exact()).collect::<Vec<_>>().join(" ");
-    let name = format!("debian-root-{}-{}", recipe::fingerprint(), recipe::short(&exact));
+    let name = format!("debian-root-{}-{}", recipe::fingerprint(), short(&exact));
     let folder = cache.folder(&name, |folder| {
         let tree = folder.join("tree");
         bootstrap(layout, &archive, &folder.join("mmdebstrap"), &tree, progress)?;
