@@ -13,6 +13,7 @@ pub const TESTS: &[Test] = &[Test::new("oom_score_adj_decides_victim", decides_v
     Capability::Root,
     Capability::MemoryCgroup,
     Capability::LowerOomScore,
+    Capability::OomVictims,
     Capability::Btf,
     Capability::Loopback,
 ])];

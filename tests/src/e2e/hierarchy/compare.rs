@@ -77,13 +77,27 @@ pub fn place(layout: &Layout, path: &str, file: &str) -> Option<PathBuf> {
     Some(hierarchy.mount.join(path.trim_start_matches('/')).join(file))
 }
 
-/// Whether a file may be missing: of a huge page size that this CPU lacks, or of an optional controller.
+/// Whether a file may be missing: of a huge page size that this CPU lacks, of an optional controller, or newer
+/// than this kernel.
 fn cannot_be(layout: &Layout, file: &str) -> bool {
+    if file == "cpu.idle" && kernel().is_some_and(|version| version < CPU_IDLE_SINCE) {
+        return true;
+    }
     let controller = file.split('.').next().unwrap_or_default();
     if layout.controller(controller).is_none() {
         return matches!(controller, "hugetlb" | "pids" | "cpuset");
     }
     file.split('.').nth(1).is_some_and(|size| controller == "hugetlb" && !has_page_size(size))
+}
+
+/// The first Linux with `cpu.idle`.
+const CPU_IDLE_SINCE: [u32; 2] = [5, 15];
+
+/// Major and minor version of this kernel.
+fn kernel() -> Option<[u32; 2]> {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").ok()?;
+    let mut numbers = release.split('.').map(str::parse);
+    Some([numbers.next()?.ok()?, numbers.next()?.ok()?])
 }
 
 /// Whether the kernel has huge pages of this size, spelled as in the names of cgroup files (`2MB`).

@@ -35,8 +35,9 @@ const LEFT_MIB: u64 = 150;
 const PIDS: [u64; 2] = [1000, 300];
 /// Seconds that a condition stays after its cause has ended.
 pub const TRANSITION_S: u64 = 2;
-/// The largest memory that an agent may ever have had, in MiB (`VmHWM`).
-pub const MEMORY_MIB: u64 = 64;
+/// The largest memory that an agent may ever have had, in MiB (`VmHWM`); more in a development build, whose
+/// code is larger.
+pub const MEMORY_MIB: u64 = if cfg!(debug_assertions) { 128 } else { 64 };
 /// How long an answer of the agent may take.
 const ANSWER: Duration = Duration::from_secs(1);
 /// How often it is asked.
