@@ -4,6 +4,7 @@
 //! change of the pods: it computes the wanted limits of all cgroups, which reads no file, and reads and
 //! writes only those whose wanted limits changed.
 
+mod capacity;
 mod check;
 #[cfg(test)]
 mod foreign;
@@ -11,6 +12,7 @@ mod foreign;
 mod moved;
 mod orphans;
 mod pod_cgroups;
+mod report;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -27,14 +29,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant, SystemTime};
 
-use jiff::Timestamp;
 use tokio::sync::watch;
-use tracing::{info, warn};
 
 use super::containers::Namer;
 use super::desired::{DesiredCgroups, PodCgroupStates};
 use super::destroyer::Destroyer;
-use super::enforcement::{Enforced, Enforcement, EnforcementResult};
+use super::enforcement::Enforcement;
 use super::manager::ThrottleTargets;
 use super::own_levels::OwnLevels;
 use super::owned::{Entry, Owned};
@@ -49,7 +49,7 @@ use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::daemons::Daemons;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::QosClass;
-use nodewarden_model::{Detail, HierarchyStatus, PodRef};
+use nodewarden_model::HierarchyStatus;
 use nodewarden_qos::{FormulaEvidence, HierarchyFacts, Levels};
 use nodewarden_storage::journal::Journal;
 use wanted::Wanted;
@@ -338,33 +338,6 @@ impl Reconciler {
         self.publish_status(destroyer);
     }
 
-    /// Reports whether the limits that enforce node allocatable are set. Nothing is said of limits that are held back.
-    fn report_enforcement(&mut self, wanted: &Wanted) {
-        let manager = &self.setup.manager;
-        for cgroup in Enforced::of(&self.setup.settings) {
-            let path = match &cgroup {
-                Enforced::Pods => Ok(manager.path(&self.setup.levels.kubepods)),
-                Enforced::Reserved(_, name) => {
-                    nodewarden_qos::reserved::name(name, manager.kind()).map(|name| manager.path(&name))
-                }
-            };
-            // A name that is none has been refused at the start.
-            let Ok(path) = path else { continue };
-            if self.withheld.contains_key(&path) {
-                continue;
-            }
-            let problem = self.problems.about(&path);
-            let result = match (problem.is_empty(), wanted.limits.contains_key(&path)) {
-                (false, _) => EnforcementResult::Failed(problem),
-                (true, true) => EnforcementResult::Done,
-                (true, false) => continue,
-            };
-            if let Some((reason, message)) = self.enforcement.report(&cgroup, &path, result) {
-                self.node_event(reason, message);
-            }
-        }
-    }
-
     /// Records new pod cgroups before they are created. Returns false if that fails: then they are not
     /// created.
     fn record_pods(&mut self, wanted: &Wanted) -> bool {
@@ -404,60 +377,6 @@ impl Reconciler {
         }
         (found, unreadable)
     }
-
-    /// Reads the machine's capacity; the previous one stays if that fails.
-    fn measure(&mut self) {
-        let now = match self.setup.sources.capacity(Some(&self.setup.state_dir)) {
-            Ok(now) => now,
-            Err(error) => return self.problems.add("node", error.to_string()),
-        };
-        let before = self.setup.capacity.borrow().clone();
-        if *before == now {
-            return;
-        }
-        let change = before.change_to(&now);
-        self.setup.capacity.send_replace(Arc::new(now));
-        self.node_event("CapacityChanged", change);
-    }
-
-    /// Moves daemons into their cgroups. Only in full reconciles: `systemCgroups` reads every process of the
-    /// root cgroup.
-    fn place_daemons(&mut self) {
-        let due = self.placed.as_ref().is_none_or(|(when, _)| when.elapsed() >= self.setup.reconcile / 2);
-        if due {
-            let report = self.setup.daemons.ensure();
-            for moved in &report.moved {
-                let message = format!("{} (pid {}) into {}", moved.name, moved.pid, moved.to.display());
-                self.node_event("ProcessMoved", message);
-            }
-            for adjusted in &report.adjusted {
-                let (from, to) = (adjusted.from, adjusted.to);
-                let message =
-                    format!("oom_score_adj of {} (pid {}) from {from} to {to}", adjusted.name, adjusted.pid);
-                self.node_event("ScoreAdjusted", message);
-            }
-            let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
-            self.placed = Some((Instant::now(), problems));
-        }
-        let Self { placed, problems, .. } = self;
-        for problem in placed.iter().flat_map(|(_, problems)| problems) {
-            if problems.is_news("processes") {
-                warn!("{problem}");
-            }
-            problems.add("processes", problem.clone());
-        }
-    }
-
-    fn node_event(&self, reason: &str, message: String) {
-        info!("{reason}: {message}");
-        let detail = Detail::Hierarchy { reason: reason.into(), message };
-        self.setup.journal.append(Timestamp::now(), "", None, detail);
-    }
-
-    fn event(&self, path: &str, wanted: &Wanted, reason: &str, message: String) {
-        let detail = Detail::Hierarchy { reason: reason.into(), message };
-        self.setup.journal.append(Timestamp::now(), path, pod_ref(wanted, path), detail);
-    }
 }
 
 /// Time between two publications while many cgroups are created.
@@ -466,14 +385,4 @@ const OFTEN: Duration = Duration::from_millis(5);
 /// Whether `path` is equal to `above` or below it.
 fn within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-}
-
-fn pod_ref(wanted: &Wanted, path: &str) -> Option<PodRef> {
-    let pod = &wanted.pods.get(path)?.pod;
-    Some(PodRef {
-        uid: pod.uid.clone(),
-        namespace: pod.namespace.clone(),
-        name: pod.name.clone(),
-        ..PodRef::default()
-    })
 }

@@ -2,7 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Reconciler, Wanted, pod_ref};
+use super::report::pod_ref;
+use super::{Reconciler, Wanted};
 use crate::containers;
 use crate::desired::DesiredCgroup;
 use crate::entry::{entries, only};

@@ -84,7 +84,7 @@ fn a_pod_that_runs_in_a_cgroup_of_the_other_driver_is_not_killed() {
 #[test]
 fn empty_levels_of_an_earlier_root_are_removed_if_the_agent_created_them() {
     let Some(mut f) = Fixture::make("moved-levels") else { return };
-    // Somebody else's: it was there before the agent.
+    // Not the agent's: it was there before the agent.
     f.move_root("one");
     let foreign = f.level(QosClass::BestEffort);
     f.manager.create(&f.level(QosClass::Guaranteed), &Limits::default()).unwrap();
@@ -96,7 +96,7 @@ fn empty_levels_of_an_earlier_root_are_removed_if_the_agent_created_them() {
     drop(f.start(keep([&a])));
     let second =
         [QosClass::BestEffort, QosClass::Burstable, QosClass::Guaranteed].map(|class| f.level(class));
-    // A cgroup of somebody else, empty.
+    // An empty cgroup that is not the agent's.
     let guest = format!("{}/guest", second[1]);
     f.manager.create(&guest, &Limits::default()).unwrap();
     f.move_root("three");

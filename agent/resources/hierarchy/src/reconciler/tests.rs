@@ -4,6 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use jiff::Timestamp;
+use nodewarden_model::Detail;
+
 use super::*;
 use crate::desired::{DesiredCgroup, PodCgroupState};
 use crate::fixture::{Fixture, keep, pod};

@@ -3,7 +3,8 @@
 use jiff::Timestamp;
 use tracing::{debug, info, warn};
 
-use super::{Reconciler, Wanted, pod_ref};
+use super::report::pod_ref;
+use super::{Reconciler, Wanted};
 use crate::entry::{Limit, entries, only};
 use crate::steps::{ByPath, Difference, Step, differences};
 use crate::timed::{Operation, timed};
