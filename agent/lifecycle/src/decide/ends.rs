@@ -155,7 +155,7 @@ mod tests {
         ClockReading { wall: at(seconds + step), boot_id: "a".into(), boot_ns }
     }
 
-    /// It starts over only after a container that ran long enough, by a clock that nobody sets.
+    /// It starts over only after a container that ran long enough, by a clock that cannot be set.
     #[test]
     fn a_clock_that_is_set_while_a_container_runs_does_not_change_the_count_of_failures() {
         let settings = PodSettings::default();
