@@ -17,6 +17,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, mpsc};
 use tracing::{info, warn};
 
+use super::containers;
 use super::fs::{self, Disk, FileSystems};
 use super::image_fs::{ImageFs, Known};
 use super::images::{RunCache, at_least};
@@ -216,6 +217,16 @@ impl Collector {
             inner.count_early_end(Part::Container, &done).or(run.failure(Part::Container)),
         );
         done
+    }
+
+    /// Returns how many containers the runtime has of the pod, ended ones too.
+    ///
+    /// # Errors
+    /// The runtime does not answer.
+    pub async fn containers_of(&self, uid: &str) -> Result<usize, GcError> {
+        let listing = self.0.runtime.list().await?;
+        let of_pod = |container: &&_| containers::is_of(container, uid);
+        Ok(listing.containers.iter().filter(of_pod).count())
     }
 
     /// Requests a run because the disk is short of space: at once, or after the run in progress.

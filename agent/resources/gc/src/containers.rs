@@ -128,6 +128,11 @@ fn is_done_with(id: &str, name: &str, uid: &str, pods: &Pods) -> bool {
     noted && (own.kind == ContainerKind::Regular || pods.has_ended(uid))
 }
 
+/// Whether the container is one of the pod's.
+pub fn is_of(container: &cri::Container, uid: &str) -> bool {
+    container.labels.get(POD_UID).is_some_and(|label| label == uid)
+}
+
 /// Whether a sandbox may be removed, according to a list read just before: it is not ready and has no
 /// containers.
 pub fn is_empty_and_dead(listing: &Listing, sandbox: &str) -> bool {

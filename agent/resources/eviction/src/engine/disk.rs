@@ -4,7 +4,6 @@
 //! the pods that may be the first are counted further, and the file system is read again after each turn, since
 //! it may have enough space by then. When that takes long, other thresholds have their turn in between.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use tracing::warn;
 
 use super::decision_log::DecisionLog;
 use super::figures::{self, Counted, names};
+use super::freed::{self, LOOK};
 use super::shared::{Group, Shared};
 use crate::assess::{Assessment, Due, for_layout};
 use crate::choose::{Choice, choose};
@@ -23,7 +23,6 @@ use crate::{Candidate, DiskLayout, NodeCondition, UsedOf, kill, message, metrics
 use crate::{Eviction, EvictionReason};
 use nodewarden_config::{EvictionSettings, Signal};
 use nodewarden_gc::{Collector, FileSystems, GcError};
-use nodewarden_pods::volume;
 use nodewarden_tasks::blocking;
 use nodewarden_tasks::parts::Pulse;
 
@@ -33,12 +32,6 @@ const CALM: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_secs(1);
 /// A file system is nearly short when less than this many times its threshold is available.
 const NEAR: u64 = 2;
-/// Longest wait for an evicted pod's files to be removed (kubelet: podCleanupTimeout).
-const GONE: Duration = Duration::from_secs(30);
-/// The wait for freed space ends when no more has been freed for this time.
-const STILL: Duration = Duration::from_secs(3);
-/// Time between two checks while waiting.
-const LOOK: Duration = Duration::from_millis(50);
 /// Pods are counted for so long before the file system is read again.
 const TURN: Duration = Duration::from_secs(1);
 /// After this time other thresholds have their turn; counting continues with the next check.
@@ -273,7 +266,7 @@ impl DiskWatch {
         metrics::record_eviction(signal.name());
         if !hard {
             log.record_step("asked to end", began, format!("with a grace of {grace:?}"));
-            self.leaving = Some(Leaving { uid: uid.clone(), until: began + grace + GONE });
+            self.leaving = Some(Leaving { uid: uid.clone(), until: began + grace + freed::GONE });
             return false;
         }
         let (own, cgroup) = (shared.clone(), candidate.cgroup.clone());
@@ -287,111 +280,37 @@ impl DiskWatch {
         true
     }
 
-    /// Waits until the pod has ended, its files are removed, and the file system shows the freed space.
+    /// Waits until the pod has ended, its files and containers are removed, and the file system shows the freed
+    /// space.
     async fn await_end(&self, due: &Due, layout: DiskLayout, candidate: &Candidate, log: &mut DecisionLog) {
         let (shared, uid) = (&self.shared, &candidate.pod.uid);
         let began = Instant::now();
         let pod_dir =
             shared.deps.subjects.pods().into_iter().find(|one| one.pod.uid == *uid).map(|one| one.pod_dir);
-        files_gone(pod_dir, || shared.deps.subjects.leaving().contains(uid), GONE).await;
-        // Its writable layers are removed with its containers.
-        let done = self.collector.delete_all_unused_containers().await;
-        log.record_step("files gone", began, done.err().map(|error| error.to_string()).unwrap_or_default());
+        freed::files_gone(pod_dir, || shared.deps.subjects.leaving().contains(uid), freed::GONE).await;
+        log.record_step("files gone", began, String::new());
+        let began = Instant::now();
+        let problem = freed::containers_gone(|| self.remaining_containers(uid), freed::REMOVED).await;
+        log.record_step("containers removed", began, problem.unwrap_or_default());
         let began = Instant::now();
         let used = rank::figures(due.threshold.signal, layout, candidate).0;
         let expected = due.observed.available.saturating_add(used / 10 * 9);
-        let (mut last, mut grown) = (0, Instant::now());
-        // A file system frees large files gradually after their removal.
-        while began.elapsed() < GONE && grown.elapsed() < STILL {
-            let available = self.available(due.threshold.signal).await.unwrap_or(last);
-            if due.is_met_by(available) || available >= expected {
-                last = available;
-                break;
-            }
-            if available > last {
-                (last, grown) = (available, Instant::now());
-            }
-            tokio::time::sleep(LOOK).await;
-        }
+        let is_enough = |available| due.is_met_by(available) || available >= expected;
+        let last = freed::space_back(|| self.available(due.threshold.signal), is_enough, freed::GONE).await;
         log.record_step("space back", began, format!("{last} available"));
         // Another pod is chosen only by what is counted from now on.
         shared.measurer.expire();
     }
 
+    /// Removes unused containers. Returns how many the runtime still has of the pod.
+    async fn remaining_containers(&self, uid: &str) -> Result<usize, GcError> {
+        let removed = self.collector.delete_all_unused_containers().await;
+        let remaining = self.collector.containers_of(uid).await?;
+        if remaining == 0 { Ok(0) } else { removed.map(|()| remaining) }
+    }
+
     async fn available(&self, signal: Signal) -> Option<u64> {
         let systems = self.collector.file_systems().await.ok()?;
         gather::disks(&systems).0.get(&signal).map(|seen| seen.available)
-    }
-}
-
-/// Waits until the pod is `leaving` no more and its directory has no volumes, for at most `limit`.
-async fn files_gone(pod_dir: Option<PathBuf>, leaving: impl Fn() -> bool, limit: Duration) {
-    let gone = async {
-        while leaving() || has_volumes(pod_dir.clone()).await {
-            tokio::time::sleep(LOOK).await;
-        }
-    };
-    // An error: it takes longer.
-    let _ = tokio::time::timeout(limit, gone).await;
-}
-
-/// Whether the directory has volumes, read on a thread for pods' files: removing them may keep it busy.
-async fn has_volumes(pod_dir: Option<PathBuf>) -> bool {
-    let Some(pod_dir) = pod_dir else { return false };
-    blocking::POD_FILES.run(move || volume::has_volumes(&pod_dir)).await.unwrap_or(false)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fs;
-
-    use nodewarden_testing::HungFuse;
-
-    use super::*;
-
-    /// The test has one thread for everything asynchronous: it would never end if that thread read the directory.
-    #[tokio::test]
-    async fn a_pod_directory_that_hangs_holds_no_thread_of_the_async_runtime() {
-        let dir = tempfile::tempdir().unwrap();
-        let Ok(fuse) = HungFuse::mount(dir.path()) else {
-            nodewarden_testing::skip("no FUSE file system can be mounted here");
-            return;
-        };
-        let limit = Duration::from_millis(300);
-        let mut beats = 0;
-        let begun = Instant::now();
-        let pod_dir = Some(dir.path().join("pod"));
-        let beat = async {
-            loop {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-                beats += 1;
-            }
-        };
-        tokio::select! {
-            () = files_gone(pod_dir, || false, limit) => {}
-            () = beat => {}
-        }
-        assert!(begun.elapsed() >= limit, "{:?}", begun.elapsed());
-        assert!(beats >= 5, "others ran meanwhile: {beats}");
-        drop(fuse);
-    }
-
-    #[tokio::test]
-    async fn the_wait_ends_with_the_last_volume_and_the_pods_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let volume = dir.path().join("volumes/kubernetes.io~empty-dir/v");
-        fs::create_dir_all(&volume).unwrap();
-        let short = Duration::from_millis(200);
-        let wait = |leaving: bool, limit| {
-            let (begun, pod_dir) = (Instant::now(), Some(dir.path().to_owned()));
-            async move {
-                files_gone(pod_dir, || leaving, limit).await;
-                begun.elapsed()
-            }
-        };
-        assert!(wait(false, short).await >= short, "it has a volume");
-        fs::remove_dir(&volume).unwrap();
-        assert!(wait(true, short).await >= short, "it has not ended");
-        assert!(wait(false, GONE).await < GONE / 2);
     }
 }

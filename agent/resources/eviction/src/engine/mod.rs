@@ -11,6 +11,7 @@ mod decision_log;
 mod disk;
 mod fast;
 mod figures;
+mod freed;
 mod limits;
 mod saver;
 mod shared;

@@ -1,0 +1,19 @@
+//! Why something could not be done with the API server.
+
+use std::path::PathBuf;
+
+/// An error of the connection to the API server.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeError {
+    /// The kubeconfig cannot be read, or is not one.
+    #[error("kubeconfig {path}: {source}")]
+    Kubeconfig {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong with it.
+        source: Box<kube::config::KubeconfigError>,
+    },
+    /// No client can be made with these credentials.
+    #[error("cannot make a client of the API server: {0}")]
+    Client(Box<kube::Error>),
+}

@@ -1,0 +1,11 @@
+//! The client of the Kubernetes API server, in mode manage with a kubeconfig.
+//!
+//! [`Connection`] is what every other part of this crate talks through.
+
+#![deny(missing_docs)]
+
+pub mod connection;
+mod error;
+
+pub use connection::Connection;
+pub use error::KubeError;
