@@ -37,10 +37,10 @@ pub async fn files_gone(pod_dir: Option<PathBuf>, leaving: impl Fn() -> bool, li
 
 /// Waits until the runtime has none of the pod's containers, as `remaining` counts them, for at most `limit` and
 /// one call. Returns why it ended before that.
-pub async fn containers_gone(
-    remaining: impl AsyncFn() -> Result<usize, GcError>,
-    limit: Duration,
-) -> Option<String> {
+pub async fn containers_gone<F>(remaining: impl Fn() -> F, limit: Duration) -> Option<String>
+where
+    F: Future<Output = Result<usize, GcError>>,
+{
     let began = Instant::now();
     loop {
         let problem = match remaining().await {
@@ -58,11 +58,14 @@ pub async fn containers_gone(
 /// Waits until `is_enough` is available, or no more has become available for [`STILL`] readings, for at most
 /// `limit` and one reading. Returns what was available last. A file system frees large files gradually after
 /// their removal.
-pub async fn space_back(
-    available: impl AsyncFn() -> Option<u64>,
+pub async fn space_back<F>(
+    available: impl Fn() -> F,
     is_enough: impl Fn(u64) -> bool,
     limit: Duration,
-) -> u64 {
+) -> u64
+where
+    F: Future<Output = Option<u64>>,
+{
     let began = Instant::now();
     let (mut last, mut most, mut still) = (0, 0, 0);
     loop {
