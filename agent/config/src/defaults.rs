@@ -56,6 +56,11 @@ pub(crate) const KUBELET_DIR: &str = "/var/lib/kubelet";
 /// Maximum length of `kubeletDir` in bytes, which leaves room for `/device-plugins/` and the name of a plugin's socket.
 pub(crate) const KUBELET_DIR_BYTES: usize = 74;
 
+/// `kubernetes.certDir`: the kubelet's `--cert-dir`.
+pub(crate) const CERT_DIR: &str = "/var/lib/kubelet/pki";
+/// The range of `nodeLeaseDurationSeconds`.
+pub(crate) const LEASE_SECONDS_RANGE: RangeInclusive<u64> = 1..=i32::MAX as u64;
+
 /// `sockaddr_un.sun_path` holds 108 bytes with its NUL, and the socket is first bound under a name that is
 /// four bytes longer (`nodewarden_machine::unix_socket`).
 pub(crate) const SOCKET_PATH_BYTES: usize = 103;

@@ -121,7 +121,9 @@ fn build(
     mut problems: Vec<Problem>,
     flags: &Overrides,
 ) -> Result<Config, ConfigError> {
-    let mut top = Fields::new("", layers.into_map(), Vec::new(), &mut problems);
+    let mut map = layers.into_map();
+    flags.kubelet.lay_over(&mut map, &mut problems);
+    let mut top = Fields::new("", map, Vec::new(), &mut problems);
     let mut section = top.section(SECTION);
     let kubelet_endpoint = section::endpoint(&mut top, kubelet::RUNTIME_ENDPOINT);
     let mut ignored = Vec::new();
@@ -139,12 +141,12 @@ fn build(
         }
     }
     let renamed = renamed::replace(&mut section, &mut problems);
-    let mut config = section::take(section, (taken.pods, taken.gc, taken.eviction), flags, &mut problems);
+    let mut config = section::take(section, taken, flags, &mut problems);
     config.runtime_endpoint = config.runtime_endpoint.or(kubelet_endpoint);
-    config.node = super::NodeSettings { runtime_cgroups: config.node.runtime_cgroups, ..taken.node };
-    config.gates = taken.gates;
+    config.flags_without_effect = flags.kubelet.without_effect();
     config.ignored = ignored;
     config.renamed = renamed;
+    flags.kubelet.name(&mut problems);
     if problems.is_empty() {
         Ok(config)
     } else {

@@ -6,6 +6,7 @@ use crate::eviction::EvictionSettings;
 use crate::fields::Fields;
 use crate::gates::FeatureGates;
 use crate::gc;
+use crate::kubernetes::{self, KubernetesSettings};
 use crate::node::{self, NodeSettings};
 use crate::pods::{self, PodSettings};
 
@@ -14,6 +15,7 @@ use crate::pods::{self, PodSettings};
 pub struct KubeletSettings {
     pub node: NodeSettings,
     pub pods: PodSettings,
+    pub kubernetes: KubernetesSettings,
     pub gc: GcSettings,
     pub eviction: EvictionSettings,
     pub gates: FeatureGates,
@@ -24,6 +26,7 @@ pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> KubeletSettings 
     let gates = FeatureGates::take(top, ignored);
     let (node, eviction) = node::take(top, gates, ignored);
     let pods = pods::take(top, gates);
+    let kubernetes = kubernetes::take(top);
     let gc = gc::take(top, gates);
-    KubeletSettings { node, pods, gc, eviction, gates }
+    KubeletSettings { node, pods, kubernetes, gc, eviction, gates }
 }

@@ -12,10 +12,12 @@ mod error;
 mod eviction;
 mod fields;
 mod file;
+mod flags;
 mod gates;
 mod gc;
 mod kubelet;
 mod kubelet_keys;
+mod kubernetes;
 mod machine;
 mod merge;
 mod node;
@@ -40,7 +42,9 @@ pub use devices::{DeviceSettings, Enforcement};
 pub use error::{ConfigError, Problem};
 pub use eviction::EvictionSettings;
 pub use file::{load, parse};
+pub use flags::{KubeletFlags, with_dashes};
 pub use gates::FeatureGates;
+pub use kubernetes::{KubernetesSettings, PriorityGrace, ShutdownSettings, Taint, TaintEffect};
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
@@ -89,6 +93,8 @@ pub struct Config {
     pub node: NodeSettings,
     /// Running pods: the kubelet's keys.
     pub pods: PodSettings,
+    /// The node in a cluster.
+    pub kubernetes: KubernetesSettings,
     /// Device plugins and device access.
     pub devices: DeviceSettings,
     /// Limits on concurrent probes.
@@ -105,6 +111,8 @@ pub struct Config {
     pub ignored: Vec<String>,
     /// One warning for each key of the file that was renamed; the old names are still accepted.
     pub renamed: Vec<String>,
+    /// One warning for each flag of a kubelet that was given and has no effect here.
+    pub flags_without_effect: Vec<String>,
 }
 
 impl Config {
@@ -209,6 +217,9 @@ pub struct Overrides {
     /// What the agent may do: observe (write nothing) or manage (own the pods of staticPodPath)
     #[arg(long, value_name = "MODE")]
     pub mode: Option<String>,
+    /// The flags of a kubelet.
+    #[command(flatten)]
+    pub kubelet: KubeletFlags,
 }
 
 impl Overrides {

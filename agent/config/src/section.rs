@@ -6,9 +6,10 @@ use serde_yaml_ng::Mapping;
 
 use super::defaults as d;
 use super::fields::Fields;
+use super::kubelet_keys::KubeletSettings;
 use super::{
-    Config, Endpoint, EvictionSettings, FeatureGates, GcSettings, Mode, NodeSettings, Overrides, PodSettings,
-    Problem, ProgramStats, cgroup_path, devices, eviction, gc, pods, probes, throttle,
+    Config, Endpoint, Mode, NodeSettings, Overrides, Problem, ProgramStats, cgroup_path, devices, eviction,
+    gc, kubernetes, pods, probes, throttle,
 };
 use nodewarden_machine::page::page_bytes;
 use nodewarden_storage::journal::Limits;
@@ -16,11 +17,10 @@ use nodewarden_storage::journal::Limits;
 /// Its key in the file.
 pub const SECTION: &str = "nodewarden";
 
-/// Reads the section, overridden by flags, on top of the kubelet's keys about pods, garbage collection and eviction.
-/// The caller fills in the other settings of the kubelet's keys.
+/// Reads the section, overridden by flags, on top of the kubelet's keys.
 pub fn take(
     mut map: Mapping,
-    (pod_settings, gc_settings, eviction_settings): (PodSettings, GcSettings, EvictionSettings),
+    taken: KubeletSettings,
     overrides: &Overrides,
     problems: &mut Vec<Problem>,
 ) -> Config {
@@ -30,7 +30,7 @@ pub fn take(
         flags.push((key, flag));
     }
     let mut f = Fields::new(SECTION, map, flags, problems);
-    let mode = f.text("mode", "observe or manage", Mode::parse).unwrap_or(Mode::Observe);
+    let mode = f.text("mode", "observe or manage", Mode::parse);
     let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
     let http_allow_remote = f.flag("httpAllowRemote", false);
     let http_address = http_address(&mut f, http_allow_remote);
@@ -54,16 +54,19 @@ pub fn take(
         .unwrap_or(ProgramStats::Sampled);
     let bench_empty_programs = f.flag("benchEmptyPrograms", false);
     let runtime_cgroups = cgroup_path::take(&mut f, "runtimeCgroups");
-    let pod_settings = pods::take_own(&mut f, pod_settings);
+    let pod_settings = pods::take_own(&mut f, taken.pods);
     let journal = f.section("journal");
+    let own_kubernetes = f.section(kubernetes::SECTION);
     let own_devices = f.section("devices");
     let own_probes = f.section("probes");
     let own_gc = f.section("gc");
     let own_eviction = f.section("eviction");
     let own_throttle = f.section("throttle");
     f.finish();
+    let kubernetes = kubernetes::take_own(own_kubernetes, taken.kubernetes, problems);
     Config {
-        mode,
+        // As a kubelet: who is given credentials of a cluster runs its pods.
+        mode: mode.unwrap_or(if kubernetes.connects() { Mode::Manage } else { Mode::Observe }),
         socket,
         http_address,
         http_allow_remote,
@@ -79,16 +82,18 @@ pub fn take(
         node_name,
         program_stats,
         bench_empty_programs,
-        node: NodeSettings { runtime_cgroups, ..NodeSettings::default() },
+        node: NodeSettings { runtime_cgroups, ..taken.node },
         pods: pod_settings,
+        kubernetes,
         devices: devices::take(own_devices, problems),
         probes: probes::take(own_probes, problems),
-        gc: gc::take_own(own_gc, gc_settings, problems),
-        eviction: eviction::take_own(own_eviction, eviction_settings, problems),
+        gc: gc::take_own(own_gc, taken.gc, problems),
+        eviction: eviction::take_own(own_eviction, taken.eviction, problems),
         throttle: throttle::take(own_throttle, problems),
-        gates: FeatureGates::default(),
+        gates: taken.gates,
         ignored: Vec::new(),
         renamed: Vec::new(),
+        flags_without_effect: Vec::new(),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::{Config, devices, eviction, gc, kubelet, node, pods, probes, throttle};
+use super::{Config, devices, eviction, gc, kubelet, kubernetes, node, pods, probes, throttle};
 
 impl Config {
     /// YAML with all settings; keys without a value are left out.
@@ -12,6 +12,7 @@ impl Config {
         top.put("kind", kubelet::KIND);
         node::show(&mut top, &self.node);
         pods::show(&mut top, &self.pods, self.gates);
+        kubernetes::show(&mut top, &self.kubernetes);
         gc::show(&mut top, &self.gc);
         eviction::show(&mut top, &self.node, &self.eviction);
         top.put(
@@ -54,6 +55,7 @@ impl Config {
         journal.put("fileBytes", self.journal.file_bytes);
         journal.put("files", self.journal.files);
         map.put("journal", journal.0);
+        map.put(kubernetes::SECTION, kubernetes::show_own(&self.kubernetes));
         map.put("devices", devices::show(&self.devices));
         map.put("probes", probes::show(&self.probes));
         map.put("gc", gc::show_own(&self.gc));

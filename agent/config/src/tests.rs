@@ -90,6 +90,7 @@ fn the_sample_has_every_key_of_ours() {
     for section in [
         "nodewarden",
         "nodewarden.journal",
+        "nodewarden.kubernetes",
         "nodewarden.devices",
         "nodewarden.probes",
         "nodewarden.gc",

@@ -13,6 +13,9 @@ pub enum KubeError {
         /// What is wrong with it.
         source: Box<kube::config::KubeconfigError>,
     },
+    /// The agent does not run in a pod of the cluster.
+    #[error("credentials of the pod: {0}")]
+    InCluster(kube::config::InClusterError),
     /// No client can be made with these credentials.
     #[error("cannot make a client of the API server: {0}")]
     Client(Box<kube::Error>),

@@ -5,6 +5,7 @@
 #![deny(missing_docs)]
 
 pub mod connection;
+pub mod credentials;
 mod error;
 
 pub use connection::Connection;

@@ -31,6 +31,11 @@ pub fn is_extended(name: &str) -> bool {
         && is_qualified_name(&format!("{REQUESTS_PREFIX}{name}"))
 }
 
+/// Whether it can be a label of an object (apimachinery's `IsQualifiedName` and `IsValidLabelValue`).
+pub fn is_label(key: &str, value: &str) -> bool {
+    is_qualified_name(key) && (value.is_empty() || (!value.contains('/') && is_qualified_name(value)))
+}
+
 /// Whether limits may be above requests or absent.
 pub(super) fn is_overcommit_allowed(name: &str) -> bool {
     is_native(name) && !is_hugepages(name)

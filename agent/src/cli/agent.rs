@@ -20,7 +20,11 @@ Set NODEWARDEN_LOG to change what is logged: error, warn, info (default), debug,
 Examples:
   nodewarden agent
   nodewarden agent --config /var/lib/kubelet/config.yaml --http-address 127.0.0.1:9999
-  NODEWARDEN_LOG=nodewarden::journal=debug nodewarden agent --state-dir /tmp/state")]
+  nodewarden agent --kubeconfig /etc/kubernetes/kubelet.conf --config /var/lib/kubelet/config.yaml
+  NODEWARDEN_LOG=nodewarden::journal=debug nodewarden agent --state-dir /tmp/state
+
+Every flag of a kubelet is taken too: as its key of the file, or with a warning that it has no effect here. Started by the
+name kubelet, or with flags alone, the agent needs no subcommand, so that what starts a kubelet starts it unchanged.")]
 pub struct AgentArgs {
     /// KubeletConfiguration file with a `nodewarden:` section
     #[arg(long, value_name = "FILE")]
@@ -34,22 +38,31 @@ pub struct AgentArgs {
 
 pub fn run(args: &AgentArgs) -> Result<(), CliError> {
     let config = config::load(args.config.as_deref(), args.config_dir.as_deref(), &args.overrides)?;
-    log_to_stderr();
+    log_to_stderr(args.overrides.kubelet.verbosity());
     if !config.ignored.is_empty() {
         tracing::info!("keys of the kubelet without effect here: {}", config.ignored.join(", "));
     }
-    for renamed in &config.renamed {
-        tracing::warn!("{renamed}");
+    for warning in config.renamed.iter().chain(&config.flags_without_effect) {
+        tracing::warn!("{warning}");
     }
     daemon::run(config)?;
     Ok(())
 }
 
-fn log_to_stderr() {
+/// The verbosity from which a kubelet logs what is for debugging.
+const DEBUG: u32 = 4;
+
+fn log_to_stderr(verbosity: Option<u32>) {
     let filter = EnvFilter::builder()
         .with_env_var("NODEWARDEN_LOG")
         .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
         .from_env_lossy();
+    let filter = match "nodewarden=debug".parse() {
+        Ok(more) if verbosity >= Some(DEBUG) && std::env::var_os("NODEWARDEN_LOG").is_none() => {
+            filter.add_directive(more)
+        }
+        _ => filter,
+    };
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let logger =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color);

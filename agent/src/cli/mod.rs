@@ -2,7 +2,7 @@
 //! printing are separate.
 
 mod agent;
-
+mod arguments;
 mod client;
 mod config;
 mod decision;
@@ -102,7 +102,7 @@ pub fn version() -> &'static str {
 /// Runs the subcommand that the arguments name and returns its exit status.
 pub fn main() -> ExitCode {
     nodewarden_model::set_version(version());
-    let result = match Cli::parse().command {
+    let result = match Cli::parse_from(arguments::arguments(std::env::args_os())).command {
         Command::Agent(args) => agent::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Plan(args) => plan::run(&args),

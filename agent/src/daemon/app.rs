@@ -16,7 +16,7 @@ use super::servers::{Endpoints, Servers};
 use super::state::State;
 use super::upkeep::Upkeep;
 use super::watchdog::Watchdog;
-use super::{footprint, manage, observe, page_map, process};
+use super::{footprint, kubernetes, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Wakeups;
 use nodewarden_model::{Detail, HookState};
@@ -78,7 +78,9 @@ impl App {
         let observation = Observation::start(config, &journal, wakeups.waker())?;
         record_start(config, &observation, &journal);
         let (observer, pods) = (&observation.observer, PodStatusCache::default());
-        let context = Context { config, runtime, journal: &journal, observer, pods: &pods };
+        let connection = kubernetes::connect(config, runtime)?;
+        let kubernetes = connection.as_ref();
+        let context = Context { config, runtime, journal: &journal, observer, pods: &pods, kubernetes };
         let (node, adoption) = match config.mode {
             Mode::Observe => (observe::start(context, wakeups), None),
             Mode::Manage => manage::start(context, wakeups)?,

@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 
 use super::observer::Observer;
 use nodewarden_config::Config;
+use nodewarden_kube::Connection;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 
@@ -19,4 +20,6 @@ pub struct Context<'a> {
     pub observer: &'a Arc<Observer>,
     /// Status of the managed pods; stays empty in mode observe.
     pub pods: &'a PodStatusCache,
+    /// The API server; `None` in mode observe and without credentials.
+    pub kubernetes: Option<&'a Connection>,
 }

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use nodewarden_api::grpc::GrpcError;
 use nodewarden_api::http::BindError;
 use nodewarden_hierarchy::HierarchyError;
+use nodewarden_kube::KubeError;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::ebpf::KernelError;
 use nodewarden_storage::journal::JournalError;
@@ -31,6 +32,8 @@ pub enum DaemonError {
     Throttle(#[from] ThrottleError),
     #[error("records of pods: {0}")]
     Records(nodewarden_lifecycle::StoreError),
+    #[error(transparent)]
+    Kubernetes(#[from] KubeError),
     #[error("gRPC: {0}")]
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]

@@ -12,6 +12,7 @@ mod error;
 mod eviction;
 mod footprint;
 mod gc;
+mod kubernetes;
 mod log_rotation;
 mod manage;
 mod names;
