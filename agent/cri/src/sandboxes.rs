@@ -11,6 +11,15 @@ impl Client {
     ///
     /// An interrupted call may have created the sandbox nevertheless: a listing by its labels finds it.
     pub async fn run_sandbox(&self, config: cri::PodSandboxConfig) -> Result<String, RuntimeError> {
+        self.run_sandbox_with(config, "").await
+    }
+
+    /// As [`Self::run_sandbox`], with the runtime's handler that a runtime class names; empty for its default.
+    pub async fn run_sandbox_with(
+        &self,
+        config: cri::PodSandboxConfig,
+        handler: &str,
+    ) -> Result<String, RuntimeError> {
         const CALL: &str = "RunPodSandbox";
         let about = config
             .metadata
@@ -18,7 +27,7 @@ impl Client {
             .map(|m| format!("{}/{} ({})", m.namespace, m.name, m.uid))
             .unwrap_or_default();
         let mut service = self.service.clone();
-        let request = cri::RunPodSandboxRequest { config: Some(config), runtime_handler: String::new() };
+        let request = cri::RunPodSandboxRequest { config: Some(config), runtime_handler: handler.to_owned() };
         let limit = Some(self.request_limit.saturating_mul(2));
         let answer = self.call(CALL, &about, limit, service.run_pod_sandbox(request)).await?;
         if answer.pod_sandbox_id.is_empty() {

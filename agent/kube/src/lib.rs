@@ -7,6 +7,7 @@
 pub mod connection;
 pub mod credentials;
 mod error;
+pub mod objects;
 
 pub use connection::Connection;
 pub use error::KubeError;

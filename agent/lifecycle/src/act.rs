@@ -11,6 +11,7 @@ mod images;
 pub mod inbox;
 pub mod kill;
 pub mod look;
+mod objects;
 mod permits;
 pub mod probing;
 pub mod resize;

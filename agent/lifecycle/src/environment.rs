@@ -24,6 +24,7 @@ use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, PodRef};
+use nodewarden_pods::objects::Objects;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::spec::Host;
@@ -67,6 +68,8 @@ pub struct Environment {
     pub guards: Option<Guards>,
     pub probes: Probes,
     pub journal: Journal,
+    /// Objects of the API server that pods name; `None` without an API server.
+    pub objects: Option<Arc<dyn Objects>>,
     /// Where the pods' status is published.
     pub status: PodStatusCache,
     pub places: Places,

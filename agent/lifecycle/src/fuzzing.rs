@@ -14,7 +14,7 @@ use crate::record::store::FORMAT;
 pub fn record(bytes: &[u8]) -> Option<[String; 2]> {
     let read: Record = read_state(FORMAT, bytes).or_else(|| serde_json::from_slice(bytes).ok())?;
     // Whether it is a pod by today's rules does not matter here, only that it is decided.
-    let _ = read.manifest.pod();
+    let _ = read.manifest.pod(nodewarden_manifest::PodKind::Api);
     let first = write_state(FORMAT, &read)?;
     let again: Option<Record> = read_state(FORMAT, first.as_bytes());
     let again = again.and_then(|again| write_state(FORMAT, &again)).unwrap_or_default();

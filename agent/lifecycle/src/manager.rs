@@ -38,6 +38,10 @@ pub enum Input {
     Runtime {
         uid: String,
     },
+    /// An object that this pod names has changed.
+    Object {
+        uid: String,
+    },
     /// A pod is evicted or preempted.
     Evict {
         uid: String,
@@ -106,6 +110,7 @@ impl Manager {
                 input = inputs.recv() => match input {
                     Some(Input::Desired(desired)) => self.desire(desired),
                     Some(Input::Runtime { uid }) => self.order(&uid, Order::Look),
+                    Some(Input::Object { uid }) => self.order(&uid, Order::Refresh),
                     Some(Input::Evict { uid, eviction }) => {
                         self.env.admission.leaving(&uid);
                         self.order(&uid, Order::Evict(eviction));
@@ -188,6 +193,9 @@ impl Manager {
     ) {
         let uid = pod.uid.clone();
         self.env.devices.claim(&uid);
+        if let Some(objects) = &self.env.objects {
+            objects.register(&pod);
+        }
         let is_evicted = record.is_evicted();
         if record.admitted && !is_evicted {
             admitting::enter(&self.env, &pod, &record);
@@ -298,6 +306,9 @@ impl Manager {
             Report::Gone { uid } => {
                 self.workers.remove(&uid);
                 devices::release(&self.env, &uid);
+                if let Some(objects) = &self.env.objects {
+                    objects.forget(&uid);
+                }
                 // Another pod of its name may wait for this.
                 self.assign();
                 self.sink.volumes_changed();

@@ -27,6 +27,8 @@ pub enum Order {
     Resize { pod: Arc<Pod>, version: u64 },
     /// Why it does not have the resources that it should, or that it should have no others.
     NotResized { why: Option<NoGrowth> },
+    /// Something that its volumes show may have changed.
+    Refresh,
     /// The pod has another origin now.
     Moved { origin: String },
     /// The pod is evicted or preempted, and starts again later.

@@ -32,9 +32,10 @@ use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle, node_name};
 use nodewarden_machine::cgroup::Layout;
 use nodewarden_machine::node::Capacity;
-use nodewarden_manifest::Pod;
+use nodewarden_manifest::{Pod, PodKind};
+use nodewarden_pods::objects::Objects;
 use nodewarden_pods::probes::Probes;
-use nodewarden_pods::source::{Desired, PodOrigins};
+use nodewarden_pods::source::{Desired, PodOrigins, is_api};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
 use nodewarden_storage::journal::Journal;
@@ -66,7 +67,7 @@ pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
     let mut problems: Vec<String> = damaged.iter().map(ToString::to_string).collect();
     let mut read = Vec::new();
     for mut record in records {
-        match record.manifest.pod() {
+        match record.manifest.pod(kind(&record.origin)) {
             Ok(pod) => {
                 record.manifest = Manifest::of(&pod);
                 read.push((record, Arc::new(pod)));
@@ -79,6 +80,11 @@ pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
         }
     }
     Ok((Recovered { records: read, store: Arc::new(store), desired: Desired::default() }, problems))
+}
+
+/// The rules by which a pod of this origin is validated.
+fn kind(origin: &str) -> PodKind {
+    if is_api(origin) { PodKind::Api } else { PodKind::Static }
 }
 
 impl Recovered {
@@ -164,6 +170,9 @@ pub struct Deps {
     pub holds: Holds,
     /// Conditions of the node that are true now.
     pub pressure: watch::Receiver<Pressure>,
+    /// Objects of the API server that pods name, and the uids of the pods of which one has changed; `None` without
+    /// an API server.
+    pub objects: Option<(Arc<dyn Objects>, mpsc::UnboundedReceiver<String>)>,
     /// Pods by uid whose devices have turned healthy or unhealthy.
     pub health: mpsc::UnboundedReceiver<String>,
     /// Takes what admission decides.
@@ -227,6 +236,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     let admission = admission::start(config, &needs, &inputs);
     // Read here, before the first worker makes a container's configuration.
     nodewarden_pods::spec::masked_paths();
+    let (objects, changes) = needs.objects.unzip();
     let set_aside = SetAside::open(&config.pods_dir(), &needs.journal);
     let env = Arc::new(Environment {
         client: Client::new(endpoint).with_request_limit(config.pods.runtime_request_timeout),
@@ -253,6 +263,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         guards: needs.guards,
         probes: needs.probes,
         journal: needs.journal,
+        objects,
         status: needs.status,
         places: needs.places,
         holds: needs.holds,
@@ -265,6 +276,9 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
     let part = |name| parts::register(name, TASK_LIMIT);
     tokio::spawn(part("runtime events").task(listen(env.client.clone(), hear.clone())));
     tokio::spawn(part("device health").task(follow_device_health(env.clone(), needs.health, hear)));
+    if let Some(changes) = changes {
+        tokio::spawn(part("changed objects").task(follow_objects(changes, inputs.downgrade())));
+    }
     for (_, pod) in &found.records {
         env.devices.claim(&pod.uid);
     }
@@ -301,6 +315,17 @@ async fn follow_device_health(
         }
         let Some(inputs) = inputs.upgrade() else { return };
         let _ = inputs.send(Input::Runtime { uid });
+    }
+}
+
+/// Has the volumes of pods written again of which an object has changed.
+async fn follow_objects(
+    mut changes: mpsc::UnboundedReceiver<String>,
+    inputs: mpsc::WeakUnboundedSender<Input>,
+) {
+    while let Some(uid) = changes.recv().await {
+        let Some(inputs) = inputs.upgrade() else { return };
+        let _ = inputs.send(Input::Object { uid });
     }
 }
 

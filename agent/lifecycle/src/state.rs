@@ -71,6 +71,10 @@ pub struct Inner {
     pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
     pub early_ooms: Vec<(String, OomVictim)>,
+    /// The pod's volumes are to be written again: something that they show may have changed.
+    pub refresh: bool,
+    /// Why volumes keep what they have, as reported last.
+    pub kept_volumes: Vec<String>,
     /// The pod is gone, and its record is being removed: nothing is saved any more, whoever still reports a
     /// probe's result.
     pub forgotten: bool,
@@ -130,6 +134,9 @@ impl PodState {
             resize: None,
             starting: None,
             early_ooms: Vec::new(),
+            // Of a pod of an earlier agent; a new one's are written before it has a sandbox.
+            refresh: true,
+            kept_volumes: Vec::new(),
             forgotten: false,
             probing,
         };

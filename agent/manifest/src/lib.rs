@@ -22,6 +22,7 @@ mod grace;
 mod http_get;
 pub mod manifest;
 pub mod names;
+mod pod_kind;
 mod ports;
 mod priority;
 mod probe;
@@ -48,6 +49,7 @@ pub use expansion::{Expander, MAX_EXPANDED, TooLong};
 pub use fields::{all, find, subscript};
 pub use grace::grace;
 pub use http_get::{HttpGetAction, Scheme};
+pub use pod_kind::PodKind;
 pub(crate) use ports::resolve_port;
 pub use priority::SYSTEM_CRITICAL_PRIORITY;
 pub use probe::{HandlerKind, HttpGetProbe, ProbeHandler, ProbeKind, ProbeSpec, host_port};
@@ -88,13 +90,30 @@ pub struct Pod {
 }
 
 impl Pod {
-    /// Validates a pod by the API server's rules for identity and resources, and fills in the defaults.
+    /// Validates a manifest's pod by the API server's rules for identity and resources, and fills in the
+    /// defaults. It may not name objects of an API server.
     ///
     /// # Errors
     /// Every problem of the pod, each with the path of its field.
     pub fn from_kubernetes(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
+        Self::of_kind(pod, PodKind::Static)
+    }
+
+    /// Validates a pod that an API server has, which may name the objects of that server.
+    ///
+    /// # Errors
+    /// Every problem of the pod, each with the path of its field.
+    pub fn from_api(pod: v1::Pod) -> Result<Self, Vec<Problem>> {
+        Self::of_kind(pod, PodKind::Api)
+    }
+
+    /// Validates a pod of this kind and fills in the defaults.
+    ///
+    /// # Errors
+    /// Every problem of the pod, each with the path of its field.
+    pub fn of_kind(pod: v1::Pod, kind: PodKind) -> Result<Self, Vec<Problem>> {
         let (pod, mut problems) = read::read(pod);
-        problems.extend(validate::problems(&pod, &problems));
+        problems.extend(validate::problems(&pod, kind, &problems));
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
     }
 

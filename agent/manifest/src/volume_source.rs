@@ -1,7 +1,9 @@
-//! The kinds of volumes that this agent provides: those that need no cluster.
+//! The kinds of volumes that this agent provides.
 
 use k8s_openapi::api::core::v1::{
-    DownwardAPIVolumeSource, EmptyDirVolumeSource, HostPathVolumeSource, Volume,
+    ConfigMapVolumeSource, DownwardAPIVolumeSource, EmptyDirVolumeSource, EphemeralVolumeSource,
+    HostPathVolumeSource, PersistentVolumeClaimVolumeSource, ProjectedVolumeSource, SecretVolumeSource,
+    Volume,
 };
 
 use super::Quantity;
@@ -16,6 +18,16 @@ pub enum Source<'a> {
     HostPath(&'a HostPathVolumeSource),
     /// Files with fields of the pod.
     DownwardApi(&'a DownwardAPIVolumeSource),
+    /// Files with the keys of a config map.
+    ConfigMap(&'a ConfigMapVolumeSource),
+    /// Files with the keys of a secret.
+    Secret(&'a SecretVolumeSource),
+    /// Files from several sources.
+    Projected(&'a ProjectedVolumeSource),
+    /// What a claim is bound to.
+    Claim(&'a PersistentVolumeClaimVolumeSource),
+    /// What the claim that the API server's controllers make for the pod is bound to.
+    Ephemeral(&'a EphemeralVolumeSource),
 }
 
 impl<'a> Source<'a> {
@@ -25,6 +37,16 @@ impl<'a> Source<'a> {
             Some(Self::HostPath(asked))
         } else if let Some(asked) = &volume.downward_api {
             Some(Self::DownwardApi(asked))
+        } else if let Some(asked) = &volume.config_map {
+            Some(Self::ConfigMap(asked))
+        } else if let Some(asked) = &volume.secret {
+            Some(Self::Secret(asked))
+        } else if let Some(asked) = &volume.projected {
+            Some(Self::Projected(asked))
+        } else if let Some(asked) = &volume.persistent_volume_claim {
+            Some(Self::Claim(asked))
+        } else if let Some(asked) = &volume.ephemeral {
+            Some(Self::Ephemeral(asked))
         } else if volume.empty_dir.is_some() || *volume == bare(&volume.name) {
             Some(Self::EmptyDir(volume.empty_dir.as_ref()))
         } else {
@@ -34,12 +56,32 @@ impl<'a> Source<'a> {
 
     /// Whether containers may only read it.
     pub fn is_read_only(self) -> bool {
-        matches!(self, Self::DownwardApi(_))
+        match self {
+            Self::DownwardApi(_) | Self::ConfigMap(_) | Self::Secret(_) | Self::Projected(_) => true,
+            Self::Claim(asked) => asked.read_only.unwrap_or(false),
+            Self::EmptyDir(_) | Self::HostPath(_) | Self::Ephemeral(_) => false,
+        }
+    }
+
+    /// The claim of the pod's volume of this name; `None` for volumes of other kinds. A generic ephemeral
+    /// volume's claim is named by the pod and the volume (component-helpers `VolumeClaimName`).
+    pub fn claim(self, pod: &str, volume: &str) -> Option<String> {
+        match self {
+            Self::Claim(asked) => Some(asked.claim_name.clone()),
+            Self::Ephemeral(_) => Some(format!("{pod}-{volume}")),
+            _ => None,
+        }
+    }
+
+    /// Whether its files belong to somebody else than the pod: they may be on a file system that never
+    /// answers.
+    pub fn is_foreign(self) -> bool {
+        matches!(self, Self::HostPath(_) | Self::Claim(_) | Self::Ephemeral(_))
     }
 
     /// Whether it is created for the pod and belongs to it (the kubelet's attribute `Managed`).
     pub fn is_managed(self) -> bool {
-        !matches!(self, Self::HostPath(_))
+        !self.is_foreign()
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a pod needs on the node before and while it runs.
 //!
-//! From ground to top: where its files are ([`paths`]), the values of its fields (`fields`), its volumes ([`volume`]),
+//! From ground to top: where its files are ([`paths`]), the values of its fields (`fields`), the
+//! objects of the API server that it names ([`objects`]), its volumes ([`volume`]),
 //! its HTTP requests (`http_get`), where its manifest comes from ([`source`]), its status ([`status`]), the
 //! configuration of its containers ([`spec`]), its probes ([`probes`]).
 
@@ -11,6 +12,7 @@ mod fields;
 pub mod fuzzing;
 mod http_get;
 pub mod log_owner;
+pub mod objects;
 pub mod paths;
 pub mod probes;
 pub mod source;

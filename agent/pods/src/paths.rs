@@ -35,7 +35,12 @@ impl PodPaths {
 
     /// `volumes/kubernetes.io~downward-api/<volume>`.
     pub fn downward_api(&self, volume: &str) -> PathBuf {
-        self.volumes().join("kubernetes.io~downward-api").join(volume)
+        self.volume("kubernetes.io~downward-api", volume)
+    }
+
+    /// `volumes/<plugin>/<volume>`.
+    fn volume(&self, plugin: &str, volume: &str) -> PathBuf {
+        self.volumes().join(plugin).join(volume)
     }
 
     /// Path at which the `subPath` of a container's mount with this index is bound.
@@ -49,6 +54,10 @@ impl PodPaths {
             Source::EmptyDir(_) => self.empty_dir(name),
             Source::HostPath(asked) => PathBuf::from(&asked.path),
             Source::DownwardApi(_) => self.downward_api(name),
+            Source::ConfigMap(_) => self.volume("kubernetes.io~configmap", name),
+            Source::Secret(_) => self.volume("kubernetes.io~secret", name),
+            Source::Projected(_) => self.volume("kubernetes.io~projected", name),
+            Source::Claim(_) | Source::Ephemeral(_) => self.volume("kubernetes.io~local-volume", name),
         }
     }
 

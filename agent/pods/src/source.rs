@@ -20,7 +20,7 @@ use std::fmt;
 use std::io;
 
 pub use desired::{Deletion, Desired, SourceProblem, SourcedPod, Unread};
-pub use origin::{PodOrigins, removed_reason, replaced_reason};
+pub use origin::{API, PodOrigins, is_api, removed_reason, replaced_reason};
 pub use sources::{Following, PodSources};
 
 /// One source of pods.

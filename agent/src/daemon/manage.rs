@@ -89,6 +89,7 @@ fn run_pods(
         probes: probes.clone(),
         holds: holds.clone(),
         pressure: conditions,
+        objects: None,
         health,
         explain: record_preemptions(history.clone()),
     };

@@ -7,7 +7,7 @@ use super::images;
 use super::images::{ImageError, Present};
 use super::sandbox;
 use super::sandbox::SandboxError;
-use super::{devices, exits, kill, probing};
+use super::{devices, exits, kill, objects, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage};
 use crate::decide::{policy, pull_policy};
 use crate::state::PodState;
@@ -89,19 +89,24 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     // Until the container exists the image is not removed.
     let (present, hold) = held(state, name, &image, policy, &sandbox_config).await?;
     let injection = devices::for_container(state, name).await?;
+    let gathered = sandbox::slowly(state, objects::gather(state, Some(name))).await;
     let beginning = Beginning {
         attempt,
         ips: &ips,
         image: &present.image,
         image_ref: &present.reference,
         injection: &injection,
+        objects: &gathered,
     };
     let now = env.node_now().await;
     let (config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&now))?;
+    for message in spec::skipped_variables(&pod, name, &gathered) {
+        env.record_event(&pod, Some((name, "")), "InvalidEnvironmentVariableNames", message);
+    }
     sandbox::slowly(state, files.hold_host_paths()).await?;
     let (of, on) = (pod.clone(), env.clone());
-    let made = blocking::POD_FILES.run(move || files.make(&of, &on.host(&now))).await;
-    made.map_err(|_| StartError::Fault)??;
+    let made = blocking::POD_FILES.run(move || files.make(&of, &on.host(&now), &gathered)).await;
+    objects::show_kept(state, &made.map_err(|_| StartError::Fault)??);
     state.update(|inner| inner.record.note_start(own, attempt));
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;

@@ -52,6 +52,10 @@ impl News {
                 self.look = true;
                 evict::evict(state, &eviction);
             }
+            Order::Refresh => {
+                state.set(|inner| inner.refresh = true);
+                self.look = true;
+            }
             Order::Moved { origin } => state.update(|inner| inner.record.origin = origin),
             Order::End(ending) => {
                 // The worker looks again at once, also if its present turn finds nothing to do.

@@ -8,12 +8,13 @@ use nodewarden_proto::runtime::v1 as cri;
 
 use super::counters;
 use super::counters::ContainerType;
-use super::{devices, look};
+use super::{devices, look, objects};
 use crate::decide::observed::SandboxSeen;
 use crate::state::PodState;
 use nodewarden_cri::RuntimeError;
 use nodewarden_devices::EnforceError;
 use nodewarden_model::PodReason;
+use nodewarden_pods::objects::ObjectError;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::SpecError;
 use nodewarden_pods::volume;
@@ -40,6 +41,8 @@ pub enum SandboxError {
     #[error(transparent)]
     Spec(#[from] SpecError),
     #[error(transparent)]
+    Object(#[from] ObjectError),
+    #[error(transparent)]
     Guard(#[from] EnforceError),
     #[error("Failed to create pod sandbox: {0}")]
     Runtime(#[from] RuntimeError),
@@ -56,7 +59,7 @@ impl SandboxError {
                 PodReason::FailedToCreatePodContainer
             }
             Self::Volume(_) => PodReason::FailedMount,
-            Self::Spec(_) | Self::Runtime(_) | Self::Interrupted => PodReason::FailedCreatePodSandBox,
+            Self::Spec(_) | Self::Object(_) | Self::Runtime(_) | Self::Interrupted => PodReason::FailedCreatePodSandBox,
         }
     }
 }
@@ -78,8 +81,9 @@ pub async fn create(state: &PodState, attempt: u32) -> Result<(), SandboxError> 
     for (reason, message) in spec::warnings(&pod, &env.host(&now)) {
         env.record_event(&pod, None, &reason, message);
     }
+    let handler = slowly(state, objects::runtime_handler(state)).await?;
     counters::container_started(ContainerType::Sandbox);
-    let id = env.client.run_sandbox(config).await.inspect_err(|_| {
+    let id = env.client.run_sandbox_with(config, &handler).await.inspect_err(|_| {
         counters::container_failed(ContainerType::Sandbox, "RunPodSandboxError");
         counters::pod_failed();
     })?;
@@ -109,10 +113,13 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 /// The pod's directories and volumes.
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
+    slowly(state, objects::link_claims(state)).await?;
+    let gathered = slowly(state, objects::gather(state, None)).await;
+    state.set(|inner| inner.refresh = false);
     let own = pod.clone();
     let made = blocking::POD_FILES.run(move || {
         env.set_aside.reuse(&own.uid);
-        volume::prepare(&own, &env.paths(&own), env.node(&env.capacity()), &env.owner)
+        volume::prepare(&own, &env.paths(&own), env.node(&env.capacity()), &env.owner, &gathered)
     });
     // A panic in there is a bug of the agent; the pod is tried again.
     made.await.unwrap_or(Ok(()))?;

@@ -12,7 +12,7 @@ use super::images::ImageError;
 use super::kill;
 use super::kill::Kill;
 use super::sandbox;
-use super::{admitting, devices, look, resize};
+use super::{admitting, devices, look, objects, resize};
 use crate::decide::observed::ContainerStage;
 use crate::decide::phase::Trouble;
 use crate::decide::plan::{Action, KillReason};
@@ -44,6 +44,7 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     if let Err(error) = looked {
         return runtime_failed(state, &error);
     }
+    let unwritten = Box::pin(objects::refresh(state)).await;
     let now = state.now();
     let former = sandbox::former(state);
     let (pod, decided, leaves) = {
@@ -78,7 +79,8 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
     if decided.finished.is_none() {
         admitting::seen(state);
     }
-    let mut wake = decided.wake.map(|at| until(at, now));
+    let wake = decided.wake.map(|at| until(at, now));
+    let mut wake = [wake, unwritten].into_iter().flatten().min();
     let mut done = false;
     for action in &decided.actions {
         if state.is_ending() {

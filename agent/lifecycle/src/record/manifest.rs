@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{self, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::{Deserialize, Deserializer, Serialize, Serializer, ser::SerializeStruct};
 
-use nodewarden_manifest::{Pod, Problem};
+use nodewarden_manifest::{Pod, PodKind, Problem};
 
 /// Metadata and spec of a pod as Kubernetes writes them. Cloning shares both.
 #[derive(Debug, Clone, PartialEq)]
@@ -34,12 +34,9 @@ impl Manifest {
     ///
     /// # Errors
     /// Every reason why it is none by today's rules.
-    pub fn pod(&self) -> Result<Pod, Vec<Problem>> {
-        Pod::from_kubernetes(v1::Pod {
-            metadata: (*self.metadata).clone(),
-            spec: Some((*self.spec).clone()),
-            status: None,
-        })
+    pub fn pod(&self, kind: PodKind) -> Result<Pod, Vec<Problem>> {
+        let (metadata, spec) = ((*self.metadata).clone(), (*self.spec).clone());
+        Pod::of_kind(v1::Pod { metadata, spec: Some(spec), status: None }, kind)
     }
 }
 
@@ -78,7 +75,7 @@ mod tests {
         assert_eq!(written, serde_json::to_value(pod.to_kubernetes()).unwrap());
         let read: Manifest = serde_json::from_value(written).unwrap();
         assert_eq!(read, manifest);
-        assert_eq!(read.pod().unwrap(), *pod);
+        assert_eq!(read.pod(PodKind::Static).unwrap(), *pod);
     }
 
     #[test]
@@ -87,6 +84,6 @@ mod tests {
         let manifest = Manifest::of(&pod);
         assert!(Arc::ptr_eq(&manifest.clone().spec, &pod.spec));
         let refused: Manifest = serde_json::from_value(json!({"metadata": {"name": "p"}})).unwrap();
-        assert!(refused.pod().is_err());
+        assert!(refused.pod(PodKind::Static).is_err());
     }
 }

@@ -1,8 +1,10 @@
 //! Environment variables and the fields that they come from (`ValidateEnv`).
 
-use k8s_openapi::api::core::v1::{Container, EnvVarSource, ObjectFieldSelector, ResourceFieldSelector};
+use k8s_openapi::api::core::v1::{
+    Container, EnvFromSource, EnvVarSource, ObjectFieldSelector, ResourceFieldSelector,
+};
 
-use super::labels::is_qualified_name;
+use super::labels::{is_config_key, is_dns_subdomain, is_qualified_name};
 use super::report::Report;
 use crate::Quantity;
 use crate::names::{CPU, EPHEMERAL_STORAGE, HUGEPAGES_PREFIX, MEMORY};
@@ -21,13 +23,16 @@ const FIELDS: [&str; 9] = [
 ];
 
 pub(super) fn problems(container: &Container, place: &str, report: &mut Report) {
+    for (index, source) in container.env_from.iter().flatten().enumerate() {
+        env_from(source, &format!("{place}.envFrom[{index}]"), report);
+    }
     for (index, variable) in container.env.iter().flatten().enumerate() {
         let place = format!("{place}.env[{index}]");
         let name = &variable.name;
         if name.is_empty() {
             report.required(format!("{place}.name"));
-        } else if !name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=') {
-            report.add(format!("{place}.name"), name, "must be printable ASCII characters other than '='");
+        } else if !is_variable_name(name) {
+            report.add(format!("{place}.name"), name, VARIABLE_NAME);
         }
         if let Some(source) = &variable.value_from {
             let place = format!("{place}.valueFrom");
@@ -36,6 +41,43 @@ pub(super) fn problems(container: &Container, place: &str, report: &mut Report) 
             }
             self::source(source, &place, report);
         }
+    }
+}
+
+const VARIABLE_NAME: &str = "must be printable ASCII characters other than '='";
+
+/// `IsRelaxedEnvVarName` (apimachinery util/validation).
+fn is_variable_name(name: &str) -> bool {
+    name.bytes().all(|byte| matches!(byte, b' '..=b'~') && byte != b'=')
+}
+
+/// All keys of an object as variables (`ValidateEnvFrom`).
+fn env_from(source: &EnvFromSource, place: &str, report: &mut Report) {
+    if let Some(prefix) = source.prefix.as_deref().filter(|prefix| !is_variable_name(prefix)) {
+        report.add(format!("{place}.prefix"), prefix, VARIABLE_NAME);
+    }
+    match (&source.config_map_ref, &source.secret_ref) {
+        (Some(_), Some(_)) => report.add(place, "", "must have one source only"),
+        (Some(map), None) => object(&format!("{place}.configMapRef"), &map.name, "config maps", report),
+        (None, Some(secret)) => object(&format!("{place}.secretRef"), &secret.name, "secrets", report),
+        (None, None) => report.add(place, "", "must have configMapRef or secretRef"),
+    }
+}
+
+/// An object of the pod's namespace.
+fn object(place: &str, name: &str, kind: &str, report: &mut Report) {
+    if !report.is_api() {
+        report.object(place, name, kind);
+    } else if !is_dns_subdomain(name) {
+        report.add(format!("{place}.name"), name, "must be the name of an object: a DNS subdomain");
+    }
+}
+
+/// A key of an object of the pod's namespace.
+fn key_of((name, key): (&str, &str), place: &str, kind: &str, report: &mut Report) {
+    object(place, name, kind, report);
+    if report.is_api() && !is_config_key(key) {
+        report.add(format!("{place}.key"), key, "must be letters, digits, '-', '_' and '.', at most 253");
     }
 }
 
@@ -48,7 +90,7 @@ fn source(source: &EnvVarSource, place: &str, report: &mut Report) {
         source.file_key_ref.is_some(),
     ];
     match kinds.into_iter().filter(|set| *set).count() {
-        0 => report.add(place, "", "must have fieldRef or resourceFieldRef"),
+        0 => report.add(place, "", "must have one source"),
         1 => {}
         _ => report.add(place, "", "must have one source only"),
     }
@@ -59,6 +101,16 @@ fn source(source: &EnvVarSource, place: &str, report: &mut Report) {
     }
     if let Some(selector) = &source.resource_field_ref {
         resource(selector, &format!("{place}.resourceFieldRef"), report);
+    }
+    if let Some(map) = &source.config_map_key_ref {
+        key_of((&map.name, &map.key), &format!("{place}.configMapKeyRef"), "config maps", report);
+    }
+    if let Some(secret) = &source.secret_key_ref {
+        key_of((&secret.name, &secret.key), &format!("{place}.secretKeyRef"), "secrets", report);
+    }
+    if let Some(file) = &source.file_key_ref {
+        let expected = "must not be set: this agent reads no variables from files";
+        report.add(format!("{place}.fileKeyRef"), &file.key, expected);
     }
 }
 

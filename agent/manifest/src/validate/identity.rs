@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1;
 
 use super::super::priority;
 use super::labels::{is_dns_label, is_dns_subdomain};
-use super::{Pod, Problem, placed};
+use super::{Pod, PodKind, Problem, placed};
 
 const LABEL: &str =
     "must be a DNS label: lower-case letters, digits and '-', a letter or digit at each end, at most 63";
@@ -15,7 +15,7 @@ const SUBDOMAIN: &str = "must be a DNS subdomain: lower-case letters, digits, '-
 /// The uid is part of the names of a directory and of a systemd unit, which have at most 255 bytes.
 const LONGEST_UID: usize = 128;
 
-pub(super) fn problems(pod: &Pod) -> Vec<Problem> {
+pub(super) fn problems(pod: &Pod, kind: PodKind) -> Vec<Problem> {
     let spec = &pod.spec;
     let mut problems = Vec::new();
     let mut form = |field: &str, value: &str, good: bool, expected: &str| {
@@ -46,7 +46,7 @@ pub(super) fn problems(pod: &Pod) -> Vec<Problem> {
     if spec.containers.is_empty() {
         problems.push(Problem::new("spec.containers", "", "is required: at least one container"));
     }
-    if spec.ephemeral_containers.as_ref().is_some_and(|all| !all.is_empty()) {
+    if kind == PodKind::Static && spec.ephemeral_containers.as_ref().is_some_and(|all| !all.is_empty()) {
         problems.push(Problem::new(
             "spec.ephemeralContainers",
             "",

@@ -26,6 +26,14 @@ pub(crate) fn is_qualified_name(text: &str) -> bool {
         && bounded_by(name, |b| b.is_ascii_alphanumeric(), |b| matches!(b, b'-' | b'_' | b'.'))
 }
 
+/// `IsConfigMapKey`: at most 253 letters, digits, `-`, `_` and `.`, not `.` and not beginning with `..`.
+pub(super) fn is_config_key(text: &str) -> bool {
+    (1..=253).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_' | b'.'))
+        && text != "."
+        && !text.starts_with("..")
+}
+
 /// RFC 6335 as Kubernetes has it (`IsValidPortName`): 1 to 15 lower-case letters, digits and `-`, one letter
 /// at least.
 pub(super) fn is_port_name(text: &str) -> bool {

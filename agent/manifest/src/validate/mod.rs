@@ -1,5 +1,5 @@
 //! The API server's rules for a pod (pkg/apis/core/validation), for the fields that this agent acts on, and
-//! the fields that are [`refused`] because they need a cluster. Fields that only a scheduler reads
+//! the fields that are [`refused`]. Fields that only a scheduler reads
 //! (`nodeSelector`, `affinity`, `tolerations`, …) are not validated.
 
 mod container;
@@ -10,6 +10,7 @@ mod identity;
 mod labels;
 mod metadata;
 mod pod_level;
+mod projections;
 mod refused;
 mod report;
 mod resources;
@@ -21,15 +22,15 @@ mod tests;
 mod volumes;
 
 use super::probe::MAX_COMMANDS;
-use super::{Expander, Pod, Problem};
+use super::{Expander, Pod, PodKind, Problem};
 pub(super) use labels::is_qualified_name;
 use report::Report;
 
 /// Every rule that the pod breaks. `unread` are the quantities that could not be parsed: rules that seem
 /// broken only because these are missing are not reported.
-pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
-    let mut problems = identity::problems(pod);
-    problems.extend(manifest(pod));
+pub(super) fn problems(pod: &Pod, kind: PodKind, unread: &[Problem]) -> Vec<Problem> {
+    let mut problems = identity::problems(pod, kind);
+    problems.extend(manifest(pod, kind));
     let whole = |place: &str| !unread.iter().any(|problem| problem.field.starts_with(place));
     for (container, place) in placed(&pod.init_containers, &pod.containers) {
         let place = format!("{place}.resources");
@@ -55,8 +56,8 @@ pub(super) fn problems(pod: &Pod, unread: &[Problem]) -> Vec<Problem> {
 }
 
 /// Validates everything except names and resources.
-fn manifest(pod: &Pod) -> Vec<Problem> {
-    let mut report = Report::default();
+fn manifest(pod: &Pod, pod_kind: PodKind) -> Vec<Problem> {
+    let mut report = Report::of(pod_kind);
     let spec = &pod.spec;
     metadata::problems(pod, &mut report);
     refused::pod(spec, &mut report);
@@ -73,7 +74,7 @@ fn manifest(pod: &Pod) -> Vec<Problem> {
         container::problems(container, &place, restart_policy, &mut report);
         restart::problems(container, &place, &mut report);
         container::of_kind(container, kind, &place, &mut report);
-        refused::environment(container, &place, &mut report);
+        refused::container(container, &place, &mut report);
         env::problems(container, &place, &mut report);
         volumes::mounts(container, &place, pod, &mut report);
         handlers::lifecycle(container, &place, pod, &mut report);

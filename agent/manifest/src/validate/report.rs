@@ -1,19 +1,42 @@
 //! Collects problems and has the checks that many fields share.
 
-use super::Problem;
+use super::{PodKind, Problem};
 
 /// The problems found so far.
-#[derive(Debug, Default)]
-pub(super) struct Report(Vec<Problem>);
+#[derive(Debug)]
+pub(super) struct Report {
+    kind: PodKind,
+    problems: Vec<Problem>,
+}
 
 impl Report {
+    /// No problems of a pod of this kind.
+    pub(super) fn of(kind: PodKind) -> Self {
+        Self { kind, problems: Vec::new() }
+    }
+
+    /// Whether the pod may name objects of an API server.
+    pub(super) fn is_api(&self) -> bool {
+        self.kind == PodKind::Api
+    }
+
+    /// Adds a problem if a static pod names this object of an API server.
+    pub(super) fn object(&mut self, field: impl Into<String>, name: &str, kind: &str) {
+        if !self.is_api() {
+            let expected = format!(
+                "must not be set: a static pod may not reference {kind}, an object of the API server"
+            );
+            self.add(field, name, expected);
+        }
+    }
+
     pub(super) fn add(
         &mut self,
         field: impl Into<String>,
         value: impl Into<String>,
         expected: impl Into<String>,
     ) {
-        self.0.push(Problem::new(field, value, expected));
+        self.problems.push(Problem::new(field, value, expected));
     }
 
     pub(super) fn required(&mut self, field: impl Into<String>) {
@@ -50,6 +73,6 @@ impl Report {
     }
 
     pub(super) fn into_problems(self) -> Vec<Problem> {
-        self.0
+        self.problems
     }
 }

@@ -49,7 +49,7 @@ mod tests {
     #[track_caller]
     fn check(policy: Value, rules: Value, expected: &[&str]) {
         let container = json!({"name": "c", "restartPolicy": policy, "restartPolicyRules": rules});
-        let mut report = Report::default();
+        let mut report = Report::of(crate::PodKind::Static);
         problems(&serde_json::from_value(container).unwrap(), "c", &mut report);
         let messages: Vec<_> = report.into_problems().iter().map(ToString::to_string).collect();
         assert_eq!(messages, expected);

@@ -2,19 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use k8s_openapi::api::core::v1::{
-    Container, DownwardAPIVolumeSource, EmptyDirVolumeSource, Volume, VolumeMount,
-};
+use k8s_openapi::api::core::v1::{Container, EmptyDirVolumeSource, Volume, VolumeMount};
 
 use super::labels::is_dns_label;
 use super::report::Report;
-use super::{env, refused};
-use crate::fields::is_volume_field;
+use super::{projections, refused};
 use crate::volume_source::{HOST_PATH_TYPES, Medium, Source};
 use crate::{Pod, Quantity};
-
-/// A file's permission bits.
-const MOST_MODE: i64 = 0o777;
 
 pub(super) fn problems(pod: &Pod, report: &mut Report) {
     let mut names = BTreeSet::new();
@@ -48,7 +42,26 @@ fn source(volume: &Volume, place: &str, pod: &Pod, report: &mut Report) {
             report.word(format!("{place}.hostPath.type"), asked.type_.as_deref(), &HOST_PATH_TYPES);
         }
         Some(Source::DownwardApi(asked)) => {
-            downward_api(asked, &format!("{place}.downwardAPI"), pod, report);
+            let place = format!("{place}.downwardAPI");
+            projections::mode(&format!("{place}.defaultMode"), asked.default_mode, report);
+            projections::fields(asked.items.as_deref(), &place, pod, report, &mut BTreeSet::new());
+        }
+        Some(Source::ConfigMap(asked)) => {
+            projections::config_map(asked, &format!("{place}.configMap"), report)
+        }
+        Some(Source::Secret(asked)) => projections::secret(asked, &format!("{place}.secret"), report),
+        Some(Source::Projected(asked)) => {
+            projections::projected(asked, &format!("{place}.projected"), pod, report);
+        }
+        Some(Source::Claim(asked)) => {
+            let field = format!("{place}.persistentVolumeClaim.claimName");
+            report.object(&field, &asked.claim_name, "persistent volume claims");
+            if report.is_api() && asked.claim_name.is_empty() {
+                report.required(field);
+            }
+        }
+        Some(Source::Ephemeral(_)) => {
+            report.object(format!("{place}.ephemeral"), "", "persistent volume claims");
         }
         Some(Source::EmptyDir(None)) | None => {}
     }
@@ -67,41 +80,6 @@ fn empty_dir(asked: &EmptyDirVolumeSource, place: &str, report: &mut Report) {
             Ok(size) if !size.fits_i64() => report.add(field, &text.0, "exceeds what the kernel accepts"),
             Ok(_) => {}
             Err(error) => report.add(field, &text.0, format!("is not a quantity: {}", error.fault)),
-        }
-    }
-}
-
-fn downward_api(asked: &DownwardAPIVolumeSource, place: &str, pod: &Pod, report: &mut Report) {
-    report.number(format!("{place}.defaultMode"), asked.default_mode.map(i64::from), 0, MOST_MODE);
-    let mut paths = BTreeSet::new();
-    for (index, item) in asked.items.iter().flatten().enumerate() {
-        let place = format!("{place}.items[{index}]");
-        let path = format!("{place}.path");
-        if item.path.is_empty() {
-            report.required(&path);
-        }
-        report.descending(&path, &item.path);
-        if item.path.starts_with("..") && !item.path.starts_with("../") && item.path != ".." {
-            report.add(&path, &item.path, "must not begin with '..'");
-        }
-        if !paths.insert(item.path.trim_end_matches('/')) {
-            report.add(&path, &item.path, "must be unique among the items of the volume");
-        }
-        report.number(format!("{place}.mode"), item.mode.map(i64::from), 0, MOST_MODE);
-        match (&item.field_ref, &item.resource_field_ref) {
-            (Some(_), Some(_)) => report.add(&place, "", "must have one of fieldRef and resourceFieldRef"),
-            (Some(selector), None) => {
-                env::field(selector, &format!("{place}.fieldRef"), is_volume_field, report);
-            }
-            (None, Some(selector)) => {
-                let place = format!("{place}.resourceFieldRef");
-                env::resource(selector, &place, report);
-                let name = selector.container_name.as_deref().unwrap_or_default();
-                if crate::find(pod, name).is_none() {
-                    report.add(format!("{place}.containerName"), name, "must be a container of the pod");
-                }
-            }
-            (None, None) => report.add(&place, "", "must have fieldRef or resourceFieldRef"),
         }
     }
 }

@@ -6,6 +6,15 @@ use std::sync::Arc;
 /// Name of the source whose origins are paths of files.
 pub const MANIFESTS: &str = "manifests";
 
+/// Name of the source whose pods are those of the Kubernetes API server.
+pub const API: &str = "api";
+
+/// Whether an origin is that of a pod of the API server. Such a pod has a scheduler and controllers: it is rejected where a
+/// manifest's pod waits, and nothing but its deletion removes it.
+pub fn is_api(origin: &str) -> bool {
+    source_of(origin) == API
+}
+
 /// The name of the source that an origin belongs to. Manifests are known by their paths alone, as records of
 /// earlier versions have them; every other origin begins with the name of its source and a colon.
 pub fn source_of(origin: &str) -> &str {
@@ -19,6 +28,7 @@ pub fn source_of(origin: &str) -> &str {
 pub fn removed_reason(origin: &str) -> String {
     match source_of(origin) {
         MANIFESTS => "its manifest is gone".to_owned(),
+        API => "the API server no longer has it".to_owned(),
         source => format!("{source} no longer has it"),
     }
 }
@@ -27,6 +37,7 @@ pub fn removed_reason(origin: &str) -> String {
 pub fn replaced_reason(origin: &str) -> String {
     match source_of(origin) {
         MANIFESTS => "its manifest has another pod now".to_owned(),
+        API => "the API server has another pod of its name now".to_owned(),
         source => format!("{source} has another pod in its place now"),
     }
 }

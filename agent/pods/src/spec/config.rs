@@ -4,10 +4,11 @@ use std::net::IpAddr;
 
 use nodewarden_proto::runtime::v1 as cri;
 
-use super::env::Environment;
+use super::env::{self, Environment};
 use super::files::ContainerFiles;
 use super::mounts::{self, Mounts};
 use super::{Host, SpecError, container_resources, labels, security};
+use crate::objects::PodObjects;
 use crate::paths::PodPaths;
 use crate::spec::DeviceInjection;
 use nodewarden_manifest::Pod;
@@ -26,6 +27,8 @@ pub struct Beginning<'a> {
     pub image_ref: &'a str,
     /// What the allocated devices add.
     pub injection: &'a DeviceInjection,
+    /// What the pod and the container name of the API server's objects.
+    pub objects: &'a PodObjects,
 }
 
 /// The configuration of the container `name`. Creates the files that are mounted into it: the log directory,
@@ -42,7 +45,7 @@ pub fn container_config(
     host: &Host,
 ) -> Result<cri::ContainerConfig, SpecError> {
     let (config, files) = plan_container(pod, name, beginning, host)?;
-    files.make(pod, host)?;
+    files.make(pod, host, beginning.objects)?;
     Ok(config)
 }
 
@@ -64,6 +67,11 @@ pub fn plan_container(
     Ok((config, ContainerFiles::new(name, ips, mounts)))
 }
 
+/// Messages of events about keys of `envFrom` that are no names of variables and are left out.
+pub fn skipped_variables(pod: &Pod, name: &str, objects: &PodObjects) -> Vec<String> {
+    find(pod, name).map(|(container, _)| env::skipped(pod, container, objects)).unwrap_or_default()
+}
+
 /// The configuration and its mounts.
 fn configured(
     pod: &Pod,
@@ -71,10 +79,10 @@ fn configured(
     beginning: &Beginning<'_>,
     host: &Host,
 ) -> Result<(cri::ContainerConfig, Mounts), SpecError> {
-    let Beginning { attempt, ips, image, image_ref, injection } = *beginning;
+    let Beginning { attempt, ips, image, image_ref, injection, objects } = *beginning;
     let (container, asked) =
         find(pod, name).ok_or_else(|| SpecError::NoContainer { name: name.to_owned() })?;
-    let mut environment = Environment::of(pod, container, ips, host)?;
+    let mut environment = Environment::of(pod, container, ips, host, objects)?;
     let mounts = mounts::mounts(pod, container, attempt, ips, &environment, host)?;
     // The command of the manifest can refer to these variables, the manifest's own variables cannot.
     environment.add_before(&injection.envs);

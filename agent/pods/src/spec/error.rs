@@ -84,6 +84,21 @@ pub enum SpecError {
         /// Why its reference has no value.
         source: FieldError,
     },
+    /// An object that the environment names, in the kubelet's words.
+    #[error(transparent)]
+    Object(#[from] crate::objects::ObjectError),
+    /// An object that the environment names does not have a key, in the kubelet's words.
+    #[error("couldn't find key {key} in {kind} {namespace}/{name}")]
+    NoKey {
+        /// The key.
+        key: String,
+        /// `ConfigMap` or `Secret`.
+        kind: &'static str,
+        /// The pod's namespace.
+        namespace: String,
+        /// Name of the object.
+        name: String,
+    },
     /// The environment variables are too long together.
     #[error("env {name}: the variables have {source}")]
     EnvTooLong {
@@ -154,7 +169,7 @@ pub enum SpecError {
         /// What failed.
         source: Box<VolumeError>,
     },
-    /// The files of a `downwardAPI` volume could not be written.
+    /// The files of a volume could not be written.
     #[error("{0}")]
     Volume(Box<VolumeError>),
     /// A system call on one of the pod's own files failed: its log directory, hosts file or termination

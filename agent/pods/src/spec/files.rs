@@ -10,6 +10,7 @@ use std::path::Path;
 
 use super::mounts::{Mounts, SubPath};
 use super::{Host, SpecError, write_hosts};
+use crate::objects::PodObjects;
 use crate::volume::{self, HeldPath, VolumeError};
 use nodewarden_manifest::Pod;
 
@@ -47,10 +48,11 @@ impl ContainerFiles {
     }
 
     /// Creates or recreates the files; a termination message that the container has written is kept. Blocks.
+    /// Returns the volumes that keep their files because what they name cannot be had.
     ///
     /// # Errors
     /// A file cannot be created.
-    pub fn make(&self, pod: &Pod, host: &Host) -> Result<(), SpecError> {
+    pub fn make(&self, pod: &Pod, host: &Host, objects: &PodObjects) -> Result<Vec<VolumeError>, SpecError> {
         let paths = host.paths(pod);
         directory(&paths.log_dir(&self.container), 0o755)?;
         let log = &self.mounts.termination_log;
@@ -66,7 +68,8 @@ impl ContainerFiles {
         if self.mounts.hosts {
             write_hosts(pod, &self.ips, &paths, host)?;
         }
-        volume::write_downward(pod, &paths, host.node).map_err(|error| SpecError::Volume(Box::new(error)))?;
+        let written = volume::write_files(pod, &paths, host.node, objects);
+        let written = written.map_err(|error| SpecError::Volume(Box::new(error)))?;
         for (at, part) in self.mounts.sub_paths.iter().enumerate() {
             let bound = match self.held.get(&at) {
                 Some(held) => volume::bind(held, &part.target),
@@ -76,7 +79,7 @@ impl ContainerFiles {
             };
             bound.map_err(|error| self.failed(part, error))?;
         }
-        Ok(())
+        Ok(written.kept)
     }
 
     fn failed(&self, part: &SubPath, source: VolumeError) -> SpecError {

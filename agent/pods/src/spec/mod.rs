@@ -32,7 +32,7 @@ mod sandbox;
 mod seccomp;
 mod security;
 
-pub use config::{Beginning, container_config, plan_container};
+pub use config::{Beginning, container_config, plan_container, skipped_variables};
 pub use error::{RecursiveReadOnlyFault, SpecError};
 pub use files::ContainerFiles;
 pub use hooks::{Exec, Executed, Handler, HookError, post_start, pre_stop, run_hook};

@@ -65,7 +65,7 @@ pub(super) fn mounts(
             Some(path) => {
                 let target = paths.sub_path(&mount.name, &container.name, index);
                 let volume = mount.name.clone();
-                let foreign = matches!(source, Source::HostPath(_));
+                let foreign = source.is_foreign();
                 all.sub_paths.push(SubPath { volume, root, path, foreign, target: target.clone() });
                 target
             }

@@ -33,12 +33,21 @@ enum Backing {
     Memory {
         size: u64,
     },
+    /// For files that the agent writes, which nobody else can make larger.
+    Files {
+        in_memory: bool,
+    },
     HugePages {
         page: u64,
     },
 }
 
 impl Wanted {
+    /// The directory of files that the agent writes.
+    pub(super) fn of_files(in_memory: bool, group: Option<u32>) -> Self {
+        Self { backing: Backing::Files { in_memory }, group }
+    }
+
     pub(super) fn of(
         asked: Option<&EmptyDirVolumeSource>,
         pod: &Pod,
@@ -105,8 +114,11 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
             project::assign(dir);
         }
     }
+    if matches!(wanted.backing, Backing::Disk | Backing::Files { in_memory: false }) {
+        return Ok(());
+    }
     let real = fs::canonicalize(dir).map_err(VolumeError::file("resolve", dir))?;
-    if wanted.backing == Backing::Disk || mount_table::is_mounted(&real)? {
+    if mount_table::is_mounted(&real)? {
         return Ok(());
     }
     let owner = |mode: u32| {
@@ -115,14 +127,8 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
     };
     match wanted.backing {
         Backing::Disk => Ok(()),
-        Backing::Memory { size } => {
-            let options = format!("size={size},{}", owner(0o1777));
-            // Without swap if the kernel supports it (Linux 6.4).
-            match mounted("tmpfs", &real, &format!("{options},noswap")) {
-                Err(Errno::EINVAL) => mounted("tmpfs", &real, &options),
-                done => done,
-            }
-        }
+        Backing::Memory { size } => in_memory(&real, &format!("size={size},{}", owner(0o1777))),
+        Backing::Files { .. } => in_memory(&real, &owner(0o1777)),
         Backing::HugePages { page } => {
             mounted("hugetlbfs", &real, &format!("pagesize={page},{}", owner(0o755)))
         }
@@ -139,6 +145,14 @@ pub(super) fn make(dir: &Path, wanted: &Wanted) -> Result<(), VolumeError> {
 /// Adds the mode bits for `fsGroup`: the group may read, write and enter, and owns new files (`SetVolumeOwnership`).
 fn with_group(mode: u32, group: Option<u32>) -> u32 {
     if group.is_some() { mode | 0o2770 } else { mode }
+}
+
+/// Without swap if the kernel supports it (Linux 6.4).
+fn in_memory(dir: &Path, options: &str) -> nix::Result<()> {
+    match mounted("tmpfs", dir, &format!("{options},noswap")) {
+        Err(Errno::EINVAL) => mounted("tmpfs", dir, options),
+        done => done,
+    }
 }
 
 fn mounted(kind: &str, dir: &Path, options: &str) -> nix::Result<()> {

@@ -38,10 +38,23 @@ pub enum VolumeError {
     /// size or several.
     #[error("medium HugePages needs huge pages of one size among the containers' limits")]
     PageSize,
-    /// The volume is of a kind that needs a cluster's API server, or the medium of an `emptyDir` is not
-    /// known.
-    #[error("this kind of volume needs a cluster")]
+    /// The volume is of a kind that this agent does not provide, or the medium of an `emptyDir` is not known.
+    #[error("this agent does not provide this kind of volume")]
     Unsupported,
+    /// An object that the volume names.
+    #[error(transparent)]
+    Object(#[from] crate::objects::ObjectError),
+    /// An object does not have a key that `items` name.
+    #[error("{missing}: {key}")]
+    NoKey {
+        /// The kubelet's words for it.
+        missing: &'static str,
+        /// The key.
+        key: String,
+    },
+    /// More than one source of a projected volume (apimachinery `NewAggregate`).
+    #[error("[{}]", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Several(Vec<VolumeError>),
     /// A field reference of a `downwardAPI` volume has no value.
     #[error("{path}: {source}")]
     Field {
@@ -56,8 +69,8 @@ pub enum VolumeError {
     /// Something is still mounted at this path.
     #[error("{} is still mounted and was left alone", .0.display())]
     Mounted(PathBuf),
-    /// An error with the volume that it concerns.
-    #[error("volume {volume:?}: {source}")]
+    /// An error with the volume that it concerns, in the kubelet's words.
+    #[error("MountVolume.SetUp failed for volume {volume:?} : {source}")]
     Of {
         /// Name of the volume in the manifest.
         volume: String,

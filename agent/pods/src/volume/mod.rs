@@ -1,15 +1,19 @@
-//! A pod's volumes: `emptyDir`, `hostPath`, `downwardAPI`. Everything is created below the pod's directory
+//! A pod's volumes: `emptyDir`, `hostPath`, claims of such paths, and files that the agent writes (`downwardAPI`,
+//! `configMap`, `secret`, `projected`). Everything is created below the pod's directory
 //! and removed by `clean`.
 //!
 //! Mounts are created in the agent's mount namespace, which must be that of the runtime.
 
+mod atomic;
+mod claims;
 mod clean;
-mod downward;
 mod empty_dir;
 mod error;
+mod files;
 mod foreign;
 mod host_path;
 mod mount_table;
+mod payload;
 mod project;
 mod sub_path;
 
@@ -19,26 +23,34 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
 pub use clean::{clean, remove};
-pub(crate) use downward::write_downward;
+pub use claims::{link_claim, unlinked_claims};
 pub use error::{HostPathFault, VolumeError};
+pub use files::{Written, write_files};
 pub use foreign::{check_host_paths, host_paths, on_host_paths};
 pub use project::volume_project;
 pub(crate) use sub_path::{HeldPath, bind, hold};
 
 use crate::log_owner;
+use crate::objects::PodObjects;
 use crate::paths::PodPaths;
 use nodewarden_manifest::Pod;
 use nodewarden_manifest::volume_source::Source;
 use nodewarden_qos::Node;
 
 /// Creates missing directories and volumes of the pod below its own directory: directories and in-memory file
-/// systems of `emptyDir`. The pod's logs are noted as those of `owner` (the value of the label
+/// systems of `emptyDir`, and the files of volumes whose content the agent writes. The pod's logs are noted as those of `owner` (the value of the label
 /// [`OWNER`](crate::spec::OWNER)). Called before the pod's sandbox is created, together with
-/// [`check_host_paths`]; may be called again.
+/// [`check_host_paths`] and [`link_claim`]; may be called again.
 ///
 /// # Errors
 /// A volume could not be created or does not match the manifest; the error names the volume.
-pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>, owner: &str) -> Result<(), VolumeError> {
+pub fn prepare(
+    pod: &Pod,
+    paths: &PodPaths,
+    node: Node<'_>,
+    owner: &str,
+    objects: &PodObjects,
+) -> Result<(), VolumeError> {
     directory(&paths.pod_dir, 0o750)?;
     directory(&paths.volumes(), 0o750)?;
     directory(&paths.logs, 0o755)?;
@@ -49,15 +61,17 @@ pub fn prepare(pod: &Pod, paths: &PodPaths, node: Node<'_>, owner: &str) -> Resu
                 let wanted = empty_dir::Wanted::of(asked, pod, node);
                 wanted.and_then(|wanted| empty_dir::make(&paths.empty_dir(&volume.name), &wanted))
             }
-            // Not below the pod's directory, see `check_host_paths`.
-            Some(Source::HostPath(_)) => Ok(()),
-            // Written when a container is created, because resources may have changed by then.
-            Some(Source::DownwardApi(_)) => Ok(()),
+            // Not below the pod's directory, see `check_host_paths` and `link_claim`.
+            Some(Source::HostPath(_) | Source::Claim(_) | Source::Ephemeral(_)) => Ok(()),
+            // Written below.
+            Some(Source::DownwardApi(_) | Source::ConfigMap(_) | Source::Secret(_) | Source::Projected(_)) => {
+                Ok(())
+            }
             None => Err(VolumeError::Unsupported),
         };
         made.map_err(|error| error.of(&volume.name))?;
     }
-    Ok(())
+    write_files(pod, paths, node, objects).map(drop)
 }
 
 /// The uids of the pods that have a directory below `pods_dir`; empty if that does not exist.

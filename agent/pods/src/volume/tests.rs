@@ -44,7 +44,7 @@ fn directories_of_a_pod() {
     let pod = pod("volumes: [{name: a}, {name: b, emptyDir: {}}]\ncontainers: [{name: c}]");
     let paths = fixture.paths(&pod);
     assert!(!has_volumes(&paths.pod_dir));
-    prepare(&pod, &paths, fixture.node(), "me").unwrap();
+    prepare(&pod, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     assert!(paths.logs.is_dir() && has_volumes(&paths.pod_dir));
     assert_eq!(log_owner::owner(&paths.logs).as_deref(), Some("me"));
     assert_eq!((mode(&paths.pod_dir), mode(&paths.volumes())), (0o750, 0o750));
@@ -52,7 +52,7 @@ fn directories_of_a_pod() {
     // What a container did to it stays.
     fs::set_permissions(paths.empty_dir("a"), Permissions::from_mode(0o700)).unwrap();
     fs::write(paths.empty_dir("a").join("file"), "x").unwrap();
-    prepare(&pod, &paths, fixture.node(), "me").unwrap();
+    prepare(&pod, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     assert_eq!(mode(&paths.empty_dir("a")), 0o700);
     assert_eq!(fs::read(paths.empty_dir("a").join("file")).unwrap(), b"x");
     assert_eq!(present(fixture.host().state_pods).unwrap(), ["u"]);
@@ -83,7 +83,7 @@ fn a_group_has_its_volumes() {
     let paths = fixture.paths(&pod);
     // Left by an agent that was killed while it created the volume.
     fs::create_dir_all(paths.empty_dir(".a.new")).unwrap();
-    prepare(&pod, &paths, fixture.node(), "me").unwrap();
+    prepare(&pod, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     let found = fs::metadata(paths.empty_dir("a")).unwrap();
     assert_eq!((found.gid(), mode(&paths.empty_dir("a"))), (4321, 0o2777));
     assert!(!paths.empty_dir(".a.new").exists());
@@ -100,12 +100,12 @@ fn a_memory_volume_is_mounted_once_and_unmounted() {
     );
     let paths = fixture.paths(&pod);
     let _cleaned = Cleaned(paths.pod_dir.clone());
-    prepare(&pod, &paths, fixture.node(), "me").unwrap();
+    prepare(&pod, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     let volume = paths.empty_dir("m");
     assert_eq!((size(&volume), size(&paths.empty_dir("n"))), (1 << 20, 64 << 20));
     assert_eq!((mode(&volume), fs::metadata(&volume).unwrap().gid()), (0o3777, 4321));
     fs::write(volume.join("kept"), "x").unwrap();
-    prepare(&pod, &paths, fixture.node(), "me").unwrap();
+    prepare(&pod, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     assert!(volume.join("kept").exists());
     assert_eq!(mount_table::below(&fs::canonicalize(&paths.pod_dir).unwrap()).unwrap().len(), 2);
     clean(&paths.pod_dir).unwrap();
@@ -128,7 +128,7 @@ fn huge_pages_are_mounted() {
     );
     let paths = fixture.paths(&pod);
     let _cleaned = Cleaned(paths.pod_dir.clone());
-    prepare(&pod, &paths, fixture.node(), "me").unwrap();
+    prepare(&pod, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     let volume = paths.empty_dir("h");
     let kind = nix::sys::statfs::statfs(&volume).unwrap();
     assert_eq!((kind.filesystem_type(), kind.block_size()), (nix::sys::statfs::HUGETLBFS_MAGIC, 2 << 20));
@@ -141,13 +141,16 @@ fn a_fault_names_its_volume() {
     let fixture = Fixture::new();
     let faulty = |volume: &str| {
         let pod = pod(&format!("volumes: [{{name: v, {volume}}}]\ncontainers: [{{name: c}}]"));
-        prepare(&pod, &fixture.paths(&pod), fixture.node(), "me").unwrap_err().to_string()
+        prepare(&pod, &fixture.paths(&pod), fixture.node(), "me", &PodObjects::default()).unwrap_err().to_string()
     };
     assert_eq!(
         faulty("emptyDir: {medium: HugePages}"),
-        "volume \"v\": medium HugePages needs huge pages of one size among the containers' limits"
+        "MountVolume.SetUp failed for volume \"v\" : medium HugePages needs huge pages of one size among the containers' limits"
     );
-    assert_eq!(faulty("secret: {secretName: s}"), "volume \"v\": this kind of volume needs a cluster");
+    assert_eq!(
+        faulty("secret: {secretName: s}"),
+        "MountVolume.SetUp failed for volume \"v\" : secret \"s\" needs an API server, and this agent has none"
+    );
 }
 
 #[test]
@@ -156,15 +159,12 @@ fn downward_files_follow_a_resize() {
     let spec = "volumes: [{name: d, downwardAPI: {items: [{path: cpu, resourceFieldRef: {containerName: c, resource: limits.cpu, divisor: 1m}}]}}]\ncontainers: [{name: c, resources: {limits: {cpu: 100m}}}]";
     let before = pod(spec);
     let paths = fixture.paths(&before);
-    prepare(&before, &paths, fixture.node(), "me").unwrap();
+    prepare(&before, &paths, fixture.node(), "me", &PodObjects::default()).unwrap();
     let file = paths.downward_api("d").join("cpu");
-    write_downward(&before, &paths, fixture.node()).unwrap();
+    let write = |pod: &Pod| write_files(pod, &paths, fixture.node(), &PodObjects::default());
     assert_eq!(fs::read_to_string(&file).unwrap(), "100");
-    let inode = fs::metadata(&file).unwrap().ino();
-    write_downward(&before, &paths, fixture.node()).unwrap();
-    assert_eq!(fs::metadata(&file).unwrap().ino(), inode);
-    write_downward(&pod(&spec.replace("100m", "300m")), &paths, fixture.node()).unwrap();
+    assert_eq!(write(&before).unwrap().changed, [""; 0]);
+    assert_eq!(write(&pod(&spec.replace("100m", "300m"))).unwrap().changed, ["d"]);
     assert_eq!(fs::read_to_string(&file).unwrap(), "300");
-    let escaping = pod(&spec.replace("path: cpu", "path: ../cpu"));
-    assert!(write_downward(&escaping, &paths, fixture.node()).is_err());
+    assert!(write(&pod(&spec.replace("path: cpu", "path: ../cpu"))).is_err());
 }

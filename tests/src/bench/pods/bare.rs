@@ -10,6 +10,7 @@ use nodewarden_machine::cgroup::control::{Cgroupfs, Manager};
 use nodewarden_machine::node::Capacity;
 use nodewarden_machine::node::gather::Sources;
 use nodewarden_manifest::Pod;
+use nodewarden_pods::objects::PodObjects;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::source::manifests::Manifests;
 use nodewarden_pods::spec as container;
@@ -157,7 +158,8 @@ impl Bare {
     fn prepared(&self, pod: Arc<Pod>, cgroup: String) -> Result<Prepared, Failure> {
         let host = self.host();
         let paths = host.paths(&pod);
-        nodewarden_pods::volume::prepare(&pod, &paths, host.node, OWNER).map_err(failure)?;
+        let objects = PodObjects::default();
+        nodewarden_pods::volume::prepare(&pod, &paths, host.node, OWNER, &objects).map_err(failure)?;
         let sandbox = container::sandbox_config(&pod, 0, &cgroup, &host).map_err(failure)?;
         let injection = DeviceInjection::default();
         let beginning = Beginning {
@@ -166,6 +168,7 @@ impl Bare {
             image: &self.image,
             image_ref: &self.image.id,
             injection: &injection,
+            objects: &objects,
         };
         let container = container::container_config(&pod, CONTAINER, &beginning, &host);
         Ok(Prepared { container: container.map_err(failure)?, pod, paths, cgroup, sandbox })

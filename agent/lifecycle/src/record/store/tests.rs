@@ -60,7 +60,7 @@ fn a_record_is_read_as_it_was_written() {
 #[test]
 fn a_pod_is_read_from_its_record() {
     let record = record();
-    let read = record.manifest.pod().unwrap();
+    let read = record.manifest.pod(nodewarden_manifest::PodKind::Static).unwrap();
     assert_eq!(Manifest::of(&read), record.manifest);
 }
 

@@ -33,14 +33,14 @@ pub(super) fn bad_one(yaml: &str, expected: &[&str]) {
 }
 
 #[test]
-fn fields_that_need_a_cluster_are_refused() {
+fn a_static_pod_may_not_name_objects_of_the_api_server() {
     for (yaml, expected) in [
         ("serviceAccountName: default", "spec.serviceAccountName: \"default\" must not be set"),
         ("serviceAccount: x", "spec.serviceAccount: \"x\" must not be set"),
         ("runtimeClassName: gvisor", "spec.runtimeClassName: \"gvisor\" must not be set"),
         ("hostUsers: false", "spec.hostUsers: \"false\" must be true or left out"),
-        ("imagePullSecrets: [{name: s}]", "spec.imagePullSecrets[0]: \"s\" needs a cluster"),
-        ("resourceClaims: [{name: r}]", "spec.resourceClaims[0]: \"r\" needs a cluster"),
+        ("imagePullSecrets: [{name: s}]", "spec.imagePullSecrets[0]: \"s\" must not be set: a static pod"),
+        ("resourceClaims: [{name: r}]", "spec.resourceClaims[0]: \"r\" must not be used"),
         ("readinessGates: [{conditionType: a}]", "spec.readinessGates[0]: \"a\" needs a cluster"),
         ("schedulingGates: [{name: g}]", "spec.schedulingGates[0]: \"g\" needs a cluster"),
         ("activeDeadlineSeconds: 5", "spec.activeDeadlineSeconds: \"5\" must not be set"),
@@ -50,34 +50,41 @@ fn fields_that_need_a_cluster_are_refused() {
         bad(yaml, &[expected]);
     }
     for (yaml, expected) in [
-        ("envFrom: [{configMapRef: {name: m}}]", "envFrom[0].configMapRef: \"m\" needs a cluster"),
-        ("envFrom: [{secretRef: {name: s}}]", "envFrom[0].secretRef: \"s\" needs a cluster"),
+        (
+            "envFrom: [{configMapRef: {name: m}}]",
+            "envFrom[0].configMapRef: \"m\" must not be set: a static pod",
+        ),
+        ("envFrom: [{secretRef: {name: s}}]", "envFrom[0].secretRef: \"s\" must not be set: a static pod"),
         (
             "env: [{name: A, valueFrom: {configMapKeyRef: {name: m, key: k, optional: true}}}]",
-            "env[0].valueFrom.configMapKeyRef: \"m\" needs a cluster",
+            "env[0].valueFrom.configMapKeyRef: \"m\" must not be set: a static pod",
         ),
         (
             "env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
-            "env[0].valueFrom.secretKeyRef: \"s\" needs a cluster",
+            "env[0].valueFrom.secretKeyRef: \"s\" must not be set: a static pod",
         ),
         (
             "env: [{name: A, valueFrom: {fileKeyRef: {volumeName: v, path: p, key: k}}}]",
             "env[0].valueFrom.fileKeyRef: \"k\" must not be set",
         ),
-        ("volumeDevices: [{name: d, devicePath: /d}]", "volumeDevices[0]: \"d\" needs a cluster"),
-        ("resources: {claims: [{name: r}]}", "resources.claims[0]: \"r\" needs a cluster"),
+        ("volumeDevices: [{name: d, devicePath: /d}]", "volumeDevices[0]: \"d\" must not be used"),
+        ("resources: {claims: [{name: r}]}", "resources.claims[0]: \"r\" must not be used"),
     ] {
         bad_one(yaml, &[expected]);
     }
 }
 
 #[test]
-fn volumes_of_other_kinds_are_refused() {
+fn volumes_of_other_kinds_are_refused_in_a_static_pod() {
     for (source, field) in [
-        ("configMap: {name: m}", "configMap"),
-        ("secret: {secretName: s}", "secret"),
-        ("projected: {sources: []}", "projected"),
-        ("persistentVolumeClaim: {claimName: c}", "persistentVolumeClaim"),
+        ("configMap: {name: m}", "configMap.name"),
+        ("secret: {secretName: s}", "secret.secretName"),
+        ("projected: {sources: [{secret: {name: s}}]}", "projected.sources[0].secret.name"),
+        (
+            "projected: {sources: [{serviceAccountToken: {path: t}}]}",
+            "projected.sources[0].serviceAccountToken",
+        ),
+        ("persistentVolumeClaim: {claimName: c}", "persistentVolumeClaim.claimName"),
         ("csi: {driver: d}", "csi"),
         ("ephemeral: {}", "ephemeral"),
         ("nfs: {server: s, path: /}", "nfs"),
@@ -87,8 +94,61 @@ fn volumes_of_other_kinds_are_refused() {
         bad(&format!("volumes: [{{name: v, {source}}}]"), &[&format!("spec.volumes[0].{field}: ")]);
     }
     good(
-        "volumes: [{name: a}, {name: b, emptyDir: {}}, {name: c, hostPath: {path: /x}}, {name: d, downwardAPI: {}}]",
+        "volumes: [{name: a}, {name: b, emptyDir: {}}, {name: c, hostPath: {path: /x}}, {name: d, downwardAPI: {}}, {name: e, projected: {sources: [{downwardAPI: {items: [{path: n, fieldRef: {fieldPath: metadata.name}}]}}]}}]",
     );
+}
+
+#[test]
+fn a_pod_of_the_api_server_may_name_its_objects() {
+    let api = |yaml: &str| {
+        let mut pod = spec(yaml);
+        pod["spec"]["containers"][0]["image"] = "i".into();
+        let problems = Pod::from_api(serde_json::from_value(pod).unwrap()).err().unwrap_or_default();
+        problems.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    for yaml in [
+        "serviceAccountName: default",
+        "runtimeClassName: gvisor",
+        "imagePullSecrets: [{name: s}]",
+        "readinessGates: [{conditionType: a}]",
+        "activeDeadlineSeconds: 5",
+        "securityContext: {sysctls: [{name: kernel.msgmax, value: '1'}]}",
+        "volumes: [{name: a, configMap: {name: m, optional: true, items: [{key: k, path: a/b}]}}, {name: b, secret: {secretName: s}}, {name: c, persistentVolumeClaim: {claimName: c}}, {name: d, ephemeral: {volumeClaimTemplate: {spec: {}}}}]",
+        "volumes: [{name: a, projected: {sources: [{secret: {name: s}}, {configMap: {name: m}}, {serviceAccountToken: {path: token, expirationSeconds: 3607}}]}}]",
+        &one(
+            "env: [{name: A, valueFrom: {configMapKeyRef: {name: m, key: k}}}, {name: B, valueFrom: {secretKeyRef: {name: s, key: k}}}]",
+        ),
+        &one("envFrom: [{prefix: P_, configMapRef: {name: m}}, {secretRef: {name: s}}]"),
+    ] {
+        assert_eq!(api(yaml), [""; 0], "{yaml}");
+    }
+    for (yaml, expected) in [
+        ("volumes: [{name: v, csi: {driver: d}}]", "spec.volumes[0].csi: must not be used"),
+        ("volumes: [{name: v, configMap: {}}]", "spec.volumes[0].configMap.name: is required"),
+        (
+            "volumes: [{name: v, secret: {secretName: s, items: [{key: k, path: ../x}]}}]",
+            "spec.volumes[0].secret.items[0].path: \"../x\" must not contain '..'",
+        ),
+        (
+            "volumes: [{name: v, projected: {sources: [{configMap: {name: m, items: [{key: k, path: x}]}}, {serviceAccountToken: {path: x}}]}}]",
+            "spec.volumes[0].projected.sources[1].serviceAccountToken.path: \"x\" must be unique",
+        ),
+        (
+            "volumes: [{name: v, projected: {sources: [{serviceAccountToken: {path: x, expirationSeconds: 5}}]}}]",
+            "spec.volumes[0].projected.sources[0].serviceAccountToken.expirationSeconds: \"5\" must be 600 to",
+        ),
+        (
+            &one("envFrom: [{configMapRef: {name: M}}]"),
+            "spec.containers[0].envFrom[0].configMapRef.name: \"M\"",
+        ),
+        (
+            &one("env: [{name: A, valueFrom: {secretKeyRef: {name: s, key: ..k}}}]"),
+            "spec.containers[0].env[0].valueFrom.secretKeyRef.key: \"..k\"",
+        ),
+    ] {
+        let problems = api(yaml);
+        assert!(problems.len() == 1 && problems[0].starts_with(expected), "{problems:?}");
+    }
 }
 
 #[test]

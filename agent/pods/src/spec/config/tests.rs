@@ -31,7 +31,8 @@ fn beginning<'a>(
     image_ref: &'a str,
 ) -> Beginning<'a> {
     static NOTHING: LazyLock<DeviceInjection> = LazyLock::new(DeviceInjection::default);
-    Beginning { attempt, ips, image, image_ref, injection: &NOTHING }
+    static NO_OBJECTS: LazyLock<PodObjects> = LazyLock::new(PodObjects::default);
+    Beginning { attempt, ips, image, image_ref, injection: &NOTHING, objects: &NO_OBJECTS }
 }
 
 fn ips() -> Vec<IpAddr> {

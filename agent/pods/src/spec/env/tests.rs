@@ -17,7 +17,7 @@ fn variables(env: &str) -> Result<Vec<String>, String> {
     let fixture = Fixture::new();
     let pod = pod(&SPEC.replace("ENV", env));
     let ips = ["10.1.2.3", "fd00::7"].map(|ip| ip.parse().unwrap());
-    let all = Environment::of(&pod, &pod.spec.containers[0], &ips, &fixture.host());
+    let all = Environment::of(&pod, &pod.spec.containers[0], &ips, &fixture.host(), &PodObjects::default());
     all.map(|all| all.into_pairs().iter().map(|(name, value)| format!("{name}={value}")).collect())
         .map_err(|error| error.to_string())
 }
@@ -117,7 +117,7 @@ fn limits_of_the_pod_stand_in() {
     let pod = pod(
         "resources: {limits: {cpu: '2', memory: 1Gi}}\ncontainers: [{name: c, env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}]}]",
     );
-    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host()).unwrap();
+    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
     assert_eq!((all.get("A"), all.get("B")), (Some("2"), Some("1024")));
 }
 
@@ -127,7 +127,7 @@ fn what_is_reserved_is_not_available() {
     fixture.settings.kube_reserved.insert("cpu".into(), "500m".parse().unwrap());
     let pod = pod(&SPEC
         .replace("ENV", "[{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}]"));
-    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host()).unwrap();
+    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
     assert_eq!(all.get("A"), Some("3500"));
 }
 
@@ -142,7 +142,7 @@ fn variables_that_double_are_refused() {
     let fixture = Fixture::new();
     let env = format!("[{{name: V0, value: x}}, {}]", doubling[..20].join(", "));
     let pod = pod(&SPEC.replace("ENV", &env));
-    let mut all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host()).unwrap();
+    let mut all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
     let words = vec!["$(V20)".to_owned(); 3];
     assert_eq!(all.expand_all("args", Some(&words)).map(|args| args.len()).unwrap(), 3);
     let error = all.expand_all("args", Some(&words)).unwrap_err();

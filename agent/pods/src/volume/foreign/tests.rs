@@ -43,7 +43,7 @@ async fn a_pod_on_a_hung_file_system_gets_an_error_and_others_start() {
     // As many as twice the threads that it may have: pods are tried again and again.
     for _ in 0..2 * EACH {
         let error = check_within(&on_hung, limit).await.unwrap_err().to_string();
-        let expected = format!("volume \"v\": {} is not answering: no result after 0 s", hung.display());
+        let expected = format!("MountVolume.SetUp failed for volume \"v\" : {} is not answering: no result after 0 s", hung.display());
         assert_eq!(error, expected);
     }
     assert!(blocking::HOST_PATHS.busy() <= EACH, "{} threads hang", blocking::HOST_PATHS.busy());
@@ -64,7 +64,7 @@ async fn a_pod_on_a_hung_file_system_gets_an_error_and_others_start() {
 #[tokio::test]
 async fn a_fault_names_its_volume() {
     let error = check_host_paths(&with_path(Path::new("/nonexistent"), "Directory")).await.unwrap_err();
-    let expected = "volume \"v\": hostPath type check failed: /nonexistent is not a directory";
+    let expected = "MountVolume.SetUp failed for volume \"v\" : hostPath type check failed: /nonexistent is not a directory";
     assert_eq!(error.to_string(), expected);
     check_host_paths(&with_path(Path::new("/nonexistent"), "\"\"")).await.unwrap();
 }
