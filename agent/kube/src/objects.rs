@@ -153,7 +153,9 @@ async fn read<T>(
     let unread = |reason| ObjectError::Unread { kind, name: name.to_owned(), reason };
     match tokio::time::timeout(READ_LIMIT, reading).await {
         Ok(Ok(found)) => Ok(found),
-        Ok(Err(error)) if code(&error) == Some(404) => Err(ObjectError::NotFound { kind, name: name.to_owned() }),
+        Ok(Err(error)) if code(&error) == Some(404) => {
+            Err(ObjectError::NotFound { kind, name: name.to_owned() })
+        }
         Ok(Err(error)) => Err(unread(words(&error))),
         Err(_) => Err(unread(format!("no answer within {} s", READ_LIMIT.as_secs()))),
     }

@@ -5,6 +5,8 @@
 //! needs of them at one moment; its volumes and its containers' environment are functions of it.
 
 mod error;
+#[cfg(test)]
+mod fixture;
 mod gather;
 mod named;
 mod values;

@@ -90,9 +90,10 @@ mod tests {
     fn host_paths_and_local_volumes_are_provided() {
         let host = volume(json!({"hostPath": {"path": "/h", "type": "DirectoryOrCreate"}})).unwrap();
         assert_eq!((host.path.to_str(), host.path_type.as_str()), (Some("/h"), "DirectoryOrCreate"));
-        let local = volume(json!({"local": {"path": "/l"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [
+        let local =
+            volume(json!({"local": {"path": "/l"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [
             {"matchExpressions": [{"key": "k", "operator": "In", "values": ["a"]}]}]}}}))
-        .unwrap();
+            .unwrap();
         assert_eq!(local.path_type, "Directory");
         assert_eq!(local.node_terms[0][0].key, "k");
         for (spec, why) in [

@@ -9,7 +9,7 @@ use kube::core::WatchEvent;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-use super::{code, words};
+use super::words;
 use crate::Connection;
 use nodewarden_model::backoff::Backoff;
 
@@ -58,7 +58,7 @@ struct List<K> {
 }
 
 impl Selection {
-    fn request(&self, watch: Option<&str>) -> Result<http::Request<Vec<u8>>, kube::Error> {
+    fn request(&self, watch: Option<&str>) -> Result<http::Request<Vec<u8>>, String> {
         let mut uri = format!("{}?", self.path);
         if let Some(name) = &self.name {
             // A name is a DNS subdomain: nothing of it needs escaping.
@@ -71,7 +71,7 @@ impl Selection {
             ));
         }
         let uri = uri.trim_end_matches(['&', '?']);
-        http::Request::get(uri).body(Vec::new()).map_err(kube::Error::from)
+        http::Request::get(uri).body(Vec::new()).map_err(|error| error.to_string())
     }
 }
 
@@ -120,7 +120,7 @@ pub(super) async fn list<K: DeserializeOwned>(
     selection: &Selection,
 ) -> Result<(Vec<K>, String), String> {
     let reading = async {
-        let request = selection.request(None).map_err(|error| words(&error))?;
+        let request = selection.request(None)?;
         let text = connection.client().request_text(request).await.map_err(|error| words(&error))?;
         // The text is in no message: it may be that of a secret.
         let list: List<K> = serde_json::from_str(&text).map_err(|error| {
@@ -142,9 +142,10 @@ async fn watch<K>(
 where
     K: Clone + DeserializeOwned + Metadata<Ty = ObjectMeta>,
 {
-    let request = selection.request(Some(version)).map_err(|error| words(&error))?;
+    let request = selection.request(Some(version))?;
     let begun = tokio::time::Instant::now();
-    let events = connection.client().request_events::<K>(request);
+    let client = connection.client();
+    let events = client.request_events::<K>(request);
     let events = tokio::time::timeout(LIST_LIMIT, events).await.map_err(|_| "no answer".to_owned())?;
     let mut events = std::pin::pin!(events.map_err(|error| words(&error))?);
     // The API server ends it before; if it does not, the connection is dead.
@@ -190,11 +191,6 @@ pub(super) fn random(bound: u64) -> u64 {
     std::collections::hash_map::RandomState::new().build_hasher().finish() % bound.max(1)
 }
 
-/// Whether the API server refuses what was asked, which another try may not change.
-pub(super) fn is_refusal(error: &kube::Error) -> bool {
-    code(error).is_some_and(|code| (400..500).contains(&code) && code != 429)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,7 +202,10 @@ mod tests {
         let uri = |request: http::Request<Vec<u8>>| request.uri().to_string();
         assert_eq!(uri(one.request(None).unwrap()), format!("{path}?fieldSelector=metadata.name%3Ds.1"));
         let watch = uri(one.request(Some("7")).unwrap());
-        assert!(watch.starts_with(&format!("{path}?fieldSelector=metadata.name%3Ds.1&watch=true&")), "{watch}");
+        assert!(
+            watch.starts_with(&format!("{path}?fieldSelector=metadata.name%3Ds.1&watch=true&")),
+            "{watch}"
+        );
         assert!(watch.ends_with("&resourceVersion=7"), "{watch}");
         let all = Selection { path: path.clone(), name: None };
         assert_eq!(uri(all.request(None).unwrap()), path);

@@ -87,7 +87,7 @@ impl Kept {
             Update::All(all) => {
                 let all = all.into_iter().filter_map(slim::service);
                 *self.known.lock() = all.map(|service| (key(&service), service)).collect();
-                self.listed.send_replace(Ok(()));
+                drop(self.listed.send_replace(Ok(())));
             }
             Update::Set(service) => {
                 let name = named(&service);

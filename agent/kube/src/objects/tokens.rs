@@ -101,7 +101,11 @@ impl Tokens {
         let accounts: Api<ServiceAccount> = Api::namespaced(self.connection.client(), &request.namespace);
         let asked = authentication::TokenRequest {
             spec: authentication::TokenRequestSpec {
-                audiences: Some(&request.audience).filter(|audience| !audience.is_empty()).cloned().into_iter().collect(),
+                audiences: Some(&request.audience)
+                    .filter(|audience| !audience.is_empty())
+                    .cloned()
+                    .into_iter()
+                    .collect(),
                 bound_object_ref: Some(authentication::BoundObjectReference {
                     api_version: Some("v1".to_owned()),
                     kind: Some("Pod".to_owned()),

@@ -236,7 +236,9 @@ fn noted<K: Kind>(update: Update<K>, note: &impl Fn(Reading)) -> Then {
 
 async fn read<K: Kind>(connection: &Connection, selection: &Selection) -> Reading {
     match follow::list::<K>(connection, selection).await {
-        Ok((all, _)) => all.into_iter().next().map_or(Reading::Missing, |object| Reading::Found(object.value())),
+        Ok((all, _)) => {
+            all.into_iter().next().map_or(Reading::Missing, |object| Reading::Found(object.value()))
+        }
         Err(reason) => Reading::Unread(Some(reason)),
     }
 }

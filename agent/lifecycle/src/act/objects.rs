@@ -93,9 +93,8 @@ pub async fn refresh(state: &PodState) -> Option<Duration> {
     }
     let gathered = gather(state, None).await;
     let (pod, env) = (state.pod(), state.env.clone());
-    let written = blocking::POD_FILES.run(move || {
-        volume::write_files(&pod, &env.paths(&pod), env.node(&env.capacity()), &gathered)
-    });
+    let written = blocking::POD_FILES
+        .run(move || volume::write_files(&pod, &env.paths(&pod), env.node(&env.capacity()), &gathered));
     match written.await {
         Ok(Ok(written)) => {
             show_kept(state, &written.kept);

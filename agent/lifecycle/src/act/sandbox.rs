@@ -59,7 +59,9 @@ impl SandboxError {
                 PodReason::FailedToCreatePodContainer
             }
             Self::Volume(_) => PodReason::FailedMount,
-            Self::Spec(_) | Self::Object(_) | Self::Runtime(_) | Self::Interrupted => PodReason::FailedCreatePodSandBox,
+            Self::Spec(_) | Self::Object(_) | Self::Runtime(_) | Self::Interrupted => {
+                PodReason::FailedCreatePodSandBox
+            }
         }
     }
 }

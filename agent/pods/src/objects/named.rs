@@ -29,7 +29,12 @@ pub fn named(pod: &Pod) -> BTreeSet<NamedObject> {
     for container in spec.ephemeral_containers.iter().flatten() {
         all.extend(in_environment(container.env.as_deref(), container.env_from.as_deref()));
     }
-    all.extend(spec.image_pull_secrets.iter().flatten().filter_map(|secret| object(ObjectKind::Secret, &secret.name)));
+    all.extend(
+        spec.image_pull_secrets
+            .iter()
+            .flatten()
+            .filter_map(|secret| object(ObjectKind::Secret, &secret.name)),
+    );
     all
 }
 
@@ -44,8 +49,12 @@ pub(super) fn in_volumes(pod: &Pod) -> BTreeSet<NamedObject> {
             }
             Source::Projected(asked) => {
                 for part in asked.sources.iter().flatten() {
-                    all.extend(part.config_map.iter().filter_map(|map| object(ObjectKind::ConfigMap, &map.name)));
-                    all.extend(part.secret.iter().filter_map(|secret| object(ObjectKind::Secret, &secret.name)));
+                    all.extend(
+                        part.config_map.iter().filter_map(|map| object(ObjectKind::ConfigMap, &map.name)),
+                    );
+                    all.extend(
+                        part.secret.iter().filter_map(|secret| object(ObjectKind::Secret, &secret.name)),
+                    );
                 }
             }
             _ => {}
@@ -61,8 +70,12 @@ pub(super) fn in_environment(
 ) -> BTreeSet<NamedObject> {
     let mut all = BTreeSet::new();
     for source in env.unwrap_or_default().iter().filter_map(|variable| variable.value_from.as_ref()) {
-        all.extend(source.config_map_key_ref.iter().filter_map(|map| object(ObjectKind::ConfigMap, &map.name)));
-        all.extend(source.secret_key_ref.iter().filter_map(|secret| object(ObjectKind::Secret, &secret.name)));
+        all.extend(
+            source.config_map_key_ref.iter().filter_map(|map| object(ObjectKind::ConfigMap, &map.name)),
+        );
+        all.extend(
+            source.secret_key_ref.iter().filter_map(|secret| object(ObjectKind::Secret, &secret.name)),
+        );
     }
     for source in env_from.unwrap_or_default() {
         all.extend(source.config_map_ref.iter().filter_map(|map| object(ObjectKind::ConfigMap, &map.name)));

@@ -97,7 +97,8 @@ pub struct NodeRequirement {
 impl NodeRequirement {
     /// Whether a node of this name with these labels meets the requirement (component-helpers nodeaffinity).
     pub fn matches(&self, node: &str, labels: &BTreeMap<String, String>) -> bool {
-        let found = if self.key == "metadata.name" { Some(node) } else { labels.get(&self.key).map(String::as_str) };
+        let found =
+            if self.key == "metadata.name" { Some(node) } else { labels.get(&self.key).map(String::as_str) };
         let is_listed = |value: &str| self.values.iter().any(|listed| listed == value);
         let number = |text: Option<&str>| text.and_then(|text| text.parse::<i64>().ok());
         let wanted = number(self.values.first().map(String::as_str));
@@ -129,7 +130,8 @@ mod tests {
 
     #[test]
     fn a_volume_is_used_only_on_a_node_that_matches_its_affinity() {
-        let labels: BTreeMap<String, String> = [("zone", "a"), ("rank", "5")].map(|(k, v)| (k.into(), v.into())).into();
+        let labels: BTreeMap<String, String> =
+            [("zone", "a"), ("rank", "5")].map(|(k, v)| (k.into(), v.into())).into();
         let term = |key: &str, operator: &str, values: &[&str]| {
             let values = values.iter().map(|value| (*value).to_owned()).collect();
             vec![NodeRequirement { key: key.into(), operator: operator.into(), values }]

@@ -245,11 +245,13 @@ pub(super) fn skipped(pod: &Pod, container: &v1::Container, objects: &PodObjects
         };
         if let Some(map) = &source.config_map_ref {
             let found = objects.config_map(&map.name).ok();
-            messages.extend(found.and_then(|found| named(&map.name, "configMap", found.data.keys().collect())));
+            messages
+                .extend(found.and_then(|found| named(&map.name, "configMap", found.data.keys().collect())));
         }
         if let Some(secret) = &source.secret_ref {
             let found = objects.secret(&secret.name).ok();
-            messages.extend(found.and_then(|found| named(&secret.name, "secret", found.data.keys().collect())));
+            messages
+                .extend(found.and_then(|found| named(&secret.name, "secret", found.data.keys().collect())));
         }
     }
     messages

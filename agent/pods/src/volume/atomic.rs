@@ -16,7 +16,9 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink};
+use std::os::unix::fs::{
+    DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt, fchown, lchown, symlink,
+};
 use std::path::{Component, Path, PathBuf};
 
 use jiff::Timestamp;
@@ -111,7 +113,8 @@ impl Writer<'_> {
         self.step(Step::MakeDirectory, "create", &new, || directory(&new, group))?;
         for (path, file) in payload {
             let path = new.join(path);
-            let mut missing: Vec<&Path> = path.ancestors().skip(1).take_while(|parent| !parent.exists()).collect();
+            let mut missing: Vec<&Path> =
+                path.ancestors().skip(1).take_while(|parent| !parent.exists()).collect();
             while let Some(parent) = missing.pop() {
                 self.step(Step::MakeDirectory, "create", parent, || directory(parent, group))?;
             }

@@ -22,8 +22,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
-pub use clean::{clean, remove};
 pub use claims::{link_claim, unlinked_claims};
+pub use clean::{clean, remove};
 pub use error::{HostPathFault, VolumeError};
 pub use files::{Written, write_files};
 pub use foreign::{check_host_paths, host_paths, on_host_paths};
@@ -64,9 +64,9 @@ pub fn prepare(
             // Not below the pod's directory, see `check_host_paths` and `link_claim`.
             Some(Source::HostPath(_) | Source::Claim(_) | Source::Ephemeral(_)) => Ok(()),
             // Written below.
-            Some(Source::DownwardApi(_) | Source::ConfigMap(_) | Source::Secret(_) | Source::Projected(_)) => {
-                Ok(())
-            }
+            Some(
+                Source::DownwardApi(_) | Source::ConfigMap(_) | Source::Secret(_) | Source::Projected(_),
+            ) => Ok(()),
             None => Err(VolumeError::Unsupported),
         };
         made.map_err(|error| error.of(&volume.name))?;

@@ -55,7 +55,9 @@ pub(super) fn payload(
             files.secret(name, asked.items.as_deref(), asked.optional)?;
         }
         Source::Projected(asked) => files.projected(asked)?,
-        Source::EmptyDir(_) | Source::HostPath(_) | Source::Claim(_) | Source::Ephemeral(_) => return Ok(None),
+        Source::EmptyDir(_) | Source::HostPath(_) | Source::Claim(_) | Source::Ephemeral(_) => {
+            return Ok(None);
+        }
     }
     Ok(Some(files.payload))
 }

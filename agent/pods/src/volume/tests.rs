@@ -141,7 +141,9 @@ fn a_fault_names_its_volume() {
     let fixture = Fixture::new();
     let faulty = |volume: &str| {
         let pod = pod(&format!("volumes: [{{name: v, {volume}}}]\ncontainers: [{{name: c}}]"));
-        prepare(&pod, &fixture.paths(&pod), fixture.node(), "me", &PodObjects::default()).unwrap_err().to_string()
+        prepare(&pod, &fixture.paths(&pod), fixture.node(), "me", &PodObjects::default())
+            .unwrap_err()
+            .to_string()
     };
     assert_eq!(
         faulty("emptyDir: {medium: HugePages}"),

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{check, pod};
+use crate::Pod;
 
 fn spec(yaml: &str) -> Value {
     let mut spec: Value = serde_yaml_ng::from_str(yaml).expect(yaml);

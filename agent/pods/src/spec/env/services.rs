@@ -77,8 +77,10 @@ mod tests {
     #[test]
     fn a_service_has_the_variables_of_the_kubelet() {
         let services = [service("ns", "redis-main", "10.0.0.11", &[("p", "TCP", 6379), ("", "UDP", 53)])];
-        let lines: Vec<String> =
-            variables(&services, "ns", true).into_iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let lines: Vec<String> = variables(&services, "ns", true)
+            .into_iter()
+            .map(|(name, value)| format!("{name}={value}"))
+            .collect();
         assert_eq!(
             lines,
             [

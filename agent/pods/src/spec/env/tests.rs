@@ -117,7 +117,8 @@ fn limits_of_the_pod_stand_in() {
     let pod = pod(
         "resources: {limits: {cpu: '2', memory: 1Gi}}\ncontainers: [{name: c, env: [{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu}}}, {name: B, valueFrom: {resourceFieldRef: {resource: limits.memory, divisor: 1Mi}}}]}]",
     );
-    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
+    let all =
+        Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
     assert_eq!((all.get("A"), all.get("B")), (Some("2"), Some("1024")));
 }
 
@@ -127,7 +128,8 @@ fn what_is_reserved_is_not_available() {
     fixture.settings.kube_reserved.insert("cpu".into(), "500m".parse().unwrap());
     let pod = pod(&SPEC
         .replace("ENV", "[{name: A, valueFrom: {resourceFieldRef: {resource: limits.cpu, divisor: 1m}}}]"));
-    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
+    let all =
+        Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
     assert_eq!(all.get("A"), Some("3500"));
 }
 
@@ -142,7 +144,8 @@ fn variables_that_double_are_refused() {
     let fixture = Fixture::new();
     let env = format!("[{{name: V0, value: x}}, {}]", doubling[..20].join(", "));
     let pod = pod(&SPEC.replace("ENV", &env));
-    let mut all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
+    let mut all =
+        Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &PodObjects::default()).unwrap();
     let words = vec!["$(V20)".to_owned(); 3];
     assert_eq!(all.expand_all("args", Some(&words)).map(|args| args.len()).unwrap(), 3);
     let error = all.expand_all("args", Some(&words)).unwrap_err();
@@ -151,4 +154,84 @@ fn variables_that_double_are_refused() {
         (error.to_string().as_str(), error.reason().to_string().as_str()),
         (said, "CreateContainerConfigError")
     );
+}
+
+/// The variables of a container with this YAML, given config map `m`, secret `s` and a service.
+fn with_objects(container: &str) -> Result<Vec<String>, SpecError> {
+    let data =
+        |pairs: &[(&str, &str)]| pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
+    let map = ConfigMap { data: data(&[("A", "1"), ("b-c", "2"), ("x=y", "3")]), ..ConfigMap::default() };
+    let secret = Secret { kind: String::new(), data: [("A".to_owned(), b"hidden".to_vec())].into() };
+    let service = crate::objects::Service {
+        namespace: "ns".into(),
+        name: "db".into(),
+        ip: "10.0.0.9".into(),
+        ports: vec![crate::objects::ServicePort { name: String::new(), protocol: "TCP".into(), port: 5432 }],
+    };
+    let objects = PodObjects::default()
+        .with_config_map("m", Some(map))
+        .with_config_map("none", None)
+        .with_secret("s", Some(secret))
+        .with_secret("none", None)
+        .with_services(vec![service]);
+    let fixture = Fixture::new();
+    let pod = pod(&format!("containers: [{{name: c, {container}}}]"));
+    let all = Environment::of(&pod, &pod.spec.containers[0], &[], &fixture.host(), &objects)?;
+    let own = all.into_pairs().into_iter().filter(|(name, _)| !name.starts_with("DB_PORT"));
+    Ok(own.map(|(name, value)| format!("{name}={value}")).collect())
+}
+
+#[test]
+fn all_keys_of_objects_come_first_and_services_last() {
+    let all = with_objects(
+        "envFrom: [{configMapRef: {name: m}}, {prefix: S_, secretRef: {name: s}}, {configMapRef: {name: none, optional: true}}], env: [{name: B, value: '$(A) $(S_A) $(DB_SERVICE_HOST) $(NO)'}, {name: DB_SERVICE_PORT, value: mine}]",
+    );
+    assert_eq!(
+        all.unwrap(),
+        [
+            "A=1",
+            "b-c=2",
+            "S_A=hidden",
+            "B=1 hidden 10.0.0.9 $(NO)",
+            "DB_SERVICE_PORT=mine",
+            "DB_SERVICE_HOST=10.0.0.9"
+        ]
+    );
+    // A later source and the container's own variables replace a value.
+    let all = with_objects(
+        "envFrom: [{configMapRef: {name: m}}, {secretRef: {name: s}}], env: [{name: b-c, value: own}]",
+    );
+    assert_eq!(all.unwrap()[..2], ["A=hidden", "b-c=own"]);
+}
+
+#[test]
+fn single_keys_are_read_or_left_out_or_missing() {
+    let map = |rest: &str| format!("env: [{{name: V, valueFrom: {{configMapKeyRef: {{{rest}}}}}}}]");
+    let secret = |rest: &str| format!("env: [{{name: V, valueFrom: {{secretKeyRef: {{{rest}}}}}}}]");
+    let value = |container: &str| {
+        let all = with_objects(container).map_err(|error| {
+            assert_eq!(error.reason().name(), "CreateContainerConfigError");
+            error.to_string()
+        });
+        all.map(|all| all.into_iter().find(|line| line.starts_with("V=")))
+    };
+    assert_eq!(value(&map("name: m, key: A")), Ok(Some("V=1".into())));
+    assert_eq!(value(&secret("name: s, key: A")), Ok(Some("V=hidden".into())));
+    assert_eq!(value(&map("name: m, key: z")), Err("couldn't find key z in ConfigMap ns/m".into()));
+    assert_eq!(value(&secret("name: s, key: z")), Err("couldn't find key z in Secret ns/s".into()));
+    assert_eq!(value(&map("name: none, key: z")), Err("configmap \"none\" not found".into()));
+    for optional in [map("name: m, key: z, optional: true"), secret("name: none, key: z, optional: true")] {
+        assert_eq!(value(&optional), Ok(None));
+    }
+    assert_eq!(value("envFrom: [{secretRef: {name: none}}]"), Err("secret \"none\" not found".into()));
+}
+
+#[test]
+fn keys_that_are_no_names_of_variables_are_reported() {
+    let map = ConfigMap { data: [("x=y".to_owned(), String::new())].into(), ..ConfigMap::default() };
+    let objects = PodObjects::default().with_config_map("m", Some(map));
+    let pod = pod("containers: [{name: c, envFrom: [{prefix: P_, configMapRef: {name: m}}]}]");
+    let messages = skipped(&pod, &pod.spec.containers[0], &objects);
+    let expected = "Keys [P_x=y] from the EnvFrom configMap ns/m were skipped since they are considered invalid environment variable names.";
+    assert_eq!(messages, [expected]);
 }

@@ -8,7 +8,8 @@ fn mounts_of(fixture: &Fixture, spec: &str, ips: &[&str]) -> Result<Mounts, Stri
     let pod = pod(&format!("{VOLUMES}\n{spec}"));
     let ips: Vec<IpAddr> = ips.iter().map(|ip| ip.parse().unwrap()).collect();
     let container = &pod.spec.containers[0];
-    let environment = Environment::of(&pod, container, &ips, &fixture.host(), &PodObjects::default()).unwrap();
+    let environment =
+        Environment::of(&pod, container, &ips, &fixture.host(), &PodObjects::default()).unwrap();
     mounts(&pod, container, 3, &ips, &environment, &fixture.host()).map_err(|error| error.to_string())
 }
 

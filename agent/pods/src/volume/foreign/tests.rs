@@ -43,7 +43,10 @@ async fn a_pod_on_a_hung_file_system_gets_an_error_and_others_start() {
     // As many as twice the threads that it may have: pods are tried again and again.
     for _ in 0..2 * EACH {
         let error = check_within(&on_hung, limit).await.unwrap_err().to_string();
-        let expected = format!("MountVolume.SetUp failed for volume \"v\" : {} is not answering: no result after 0 s", hung.display());
+        let expected = format!(
+            "MountVolume.SetUp failed for volume \"v\" : {} is not answering: no result after 0 s",
+            hung.display()
+        );
         assert_eq!(error, expected);
     }
     assert!(blocking::HOST_PATHS.busy() <= EACH, "{} threads hang", blocking::HOST_PATHS.busy());

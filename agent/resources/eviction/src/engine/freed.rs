@@ -58,11 +58,7 @@ where
 /// Waits until `is_enough` is available, or no more has become available for [`STILL`] readings, for at most
 /// `limit` and one reading. Returns what was available last. A file system frees large files gradually after
 /// their removal.
-pub async fn space_back<F>(
-    available: impl Fn() -> F,
-    is_enough: impl Fn(u64) -> bool,
-    limit: Duration,
-) -> u64
+pub async fn space_back<F>(available: impl Fn() -> F, is_enough: impl Fn(u64) -> bool, limit: Duration) -> u64
 where
     F: Future<Output = Option<u64>>,
 {

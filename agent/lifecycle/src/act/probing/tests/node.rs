@@ -184,6 +184,7 @@ impl Node {
             guards: None,
             probes: Probes::start(&ProbeSettings::default(), script.clone()),
             journal,
+            objects: None,
             status: PodStatusCache::default(),
             places: watch::channel(Arc::default()).1,
             holds: nodewarden_gc::Holds::default(),
