@@ -23,6 +23,7 @@ use nodewarden_eviction::engine::RestoredState;
 use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
+use nodewarden_kube::objects::ChangeDetection;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
@@ -89,7 +90,10 @@ fn run_pods(
         probes: probes.clone(),
         holds: holds.clone(),
         pressure: conditions,
-        objects: None,
+        objects: context.kubernetes.map(|connection| {
+            let _runtime = context.runtime.enter();
+            nodewarden_kube::objects::start(connection.clone(), ChangeDetection::default())
+        }),
         health,
         explain: record_preemptions(history.clone()),
     };
