@@ -7,7 +7,9 @@
 pub mod connection;
 pub mod credentials;
 mod error;
+pub mod known_pods;
 pub mod objects;
 
 pub use connection::Connection;
 pub use error::KubeError;
+pub use known_pods::{KnownPod, KnownPods, PodKey};
