@@ -42,7 +42,7 @@ use connections::Limits;
 use endpoint::Endpoint;
 pub use host::AllowedHosts;
 
-use super::kubernetes;
+use nodewarden_kube::pod_object::{self, NodeFacts};
 use nodewarden_metrics::Own;
 use nodewarden_metrics::summary;
 use nodewarden_metrics::summary::Readings;
@@ -231,8 +231,9 @@ async fn pods(State(app): State<Arc<App>>) -> Response {
     let made = scrape::blocking(&app, move || {
         let mut pods = state.shown_pods();
         pods.sort_by(|a, b| (&a.pod.namespace, &a.pod.name).cmp(&(&b.pod.namespace, &b.pod.name)));
-        let runtime = state.runtime_name();
-        let mut list = kubernetes::list(&pods, &state.snapshot().machine.node_name, runtime.as_deref());
+        let name = state.snapshot().machine.node_name.clone();
+        let node = NodeFacts { name, ips: Vec::new(), runtime: state.runtime_name() };
+        let mut list = pod_object::list(&pods, &node);
         list.items.iter_mut().for_each(redact::redact);
         serde_json::to_vec(&list)
     })

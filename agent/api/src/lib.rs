@@ -4,4 +4,3 @@
 
 pub mod grpc;
 pub mod http;
-pub mod kubernetes;

@@ -7,8 +7,13 @@
 pub mod connection;
 pub mod credentials;
 mod error;
+pub mod events;
 pub mod known_pods;
+pub mod mirror;
 pub mod objects;
+pub mod pod_object;
+mod rate;
+pub mod status;
 
 pub use connection::Connection;
 pub use error::KubeError;

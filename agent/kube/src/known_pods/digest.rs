@@ -39,12 +39,18 @@ pub fn status_digest(status: &v1::PodStatus) -> u64 {
         fields.remove("resize");
     }
     if let Some(Value::Array(conditions)) = value.get_mut("conditions") {
-        conditions.retain(|own| own["type"].as_str().is_some_and(is_own_condition));
+        conditions.retain(is_own);
         conditions.sort_by(|a, b| a["type"].as_str().cmp(&b["type"].as_str()));
     }
     let mut hasher = DefaultHasher::new();
     feed("", &value, &mut hasher);
     hasher.finish()
+}
+
+/// Several agents write `DisruptionTarget`: whose it is shows in its reason.
+fn is_own(condition: &Value) -> bool {
+    let kind = condition["type"].as_str().unwrap_or_default();
+    is_own_condition(kind) && (kind != "DisruptionTarget" || condition["reason"] == "TerminationByKubelet")
 }
 
 /// Hashes what says something: a field that is null or empty is as good as none.

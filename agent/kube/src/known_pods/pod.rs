@@ -1,5 +1,7 @@
 //! One pod as the API server has it, slim: a node has up to a thousand of them.
 
+use std::net::IpAddr;
+
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1;
 use nodewarden_model::PodPhase;
@@ -30,6 +32,10 @@ pub struct KnownPod {
     pub started: Option<Timestamp>,
     /// `status.conditions`, those of others too.
     pub conditions: Box<[KnownCondition]>,
+    /// `status.podIPs`.
+    pub ips: Box<[IpAddr]>,
+    /// `status.hostIPs`.
+    pub host_ips: Box<[IpAddr]>,
     /// Containers that have restarted, and how often; of all kinds.
     pub restarts: Box<[(Box<str>, u32)]>,
     /// [`status_digest`] of its status.
@@ -90,6 +96,8 @@ impl KnownPod {
             phase: status.and_then(|status| phase(status.phase.as_deref()?)),
             started: status.and_then(|status| Some(status.start_time.as_ref()?.0)),
             conditions: conditions.iter().map(KnownCondition::of).collect(),
+            ips: addresses(status.and_then(|status| status.pod_ips.as_ref()), |own| &own.ip),
+            host_ips: addresses(status.and_then(|status| status.host_ips.as_ref()), |own| &own.ip),
             restarts: status.map(restarts).unwrap_or_default(),
             digest: status.map_or(0, status_digest),
         }
@@ -119,6 +127,11 @@ impl KnownCondition {
             since: condition.last_transition_time.as_ref().map(|time| time.0),
         }
     }
+}
+
+/// Those that can be read.
+fn addresses<T>(list: Option<&Vec<T>>, text: impl Fn(&T) -> &str) -> Box<[IpAddr]> {
+    list.into_iter().flatten().filter_map(|own| text(own).parse().ok()).collect()
 }
 
 fn phase(name: &str) -> Option<PodPhase> {

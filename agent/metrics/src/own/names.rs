@@ -37,6 +37,7 @@ const PATH: &[&str] = &["path"];
 const THROTTLE: &[&str] = &["level", "resource"];
 const THROTTLE_STEP: &[&str] = &["direction", "level", "resource"];
 const PATH_CODE: &[&str] = &["code", "path"];
+const RESULT: &[&str] = &["result"];
 
 families! {
     /// The families of `/metrics`.
@@ -132,6 +133,9 @@ families! {
         BlockingThreadsMax: Gauge "nodewarden_blocking_threads_max" PURPOSE "Threads that may do blocking work at a time, by purpose.";
         VolumesSetAside: Gauge "nodewarden_volumes_set_aside" NONE "Directories of pods that ended and whose volumes cannot be removed: they are tried again in the background.";
 
+        KubeStatusPatches: Counter "nodewarden_kube_status_patches_total" RESULT "Statuses of pods that were sent to the API server, by how it went: written, gone (the pod is), refused, or away (no answer); all but the first are tried again.";
+        KubeEvents: Counter "nodewarden_kube_events_total" RESULT "Events for the API server, by what became of them: written, limited (too many of one object), or dropped (refused, or not written for too long).";
+
         HttpRequests: Counter "nodewarden_http_requests_total" PATH_CODE "HTTP requests answered, by path and status code.";
         HttpDuration: Histogram "nodewarden_http_request_duration_seconds" PATH "Time from an HTTP request until the last byte of the response was produced, including reading the node.";
         HttpBytes: Gauge "nodewarden_http_response_bytes" PATH "Size of the last response.";
@@ -172,6 +176,8 @@ impl Own {
         Self::BlockingThreads,
         Self::BlockingThreadsMax,
         Self::VolumesSetAside,
+        Self::KubeStatusPatches,
+        Self::KubeEvents,
     ];
 
     /// The family's name, for the `metrics` macros.

@@ -8,7 +8,7 @@ use proto::container::State;
 
 use super::super::time;
 use super::probe::Probes;
-use crate::kubernetes;
+use nodewarden_kube::pod_object::{self, NodeFacts};
 use nodewarden_manifest::{Container, ContainerKind, ResourceList};
 use nodewarden_model::{
     ContainerState, ContainerView, Ended, GroupView, Identity, OomVictim, PodView, Snapshot,
@@ -68,8 +68,9 @@ pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
 
 /// The pod as Kubernetes JSON.
 pub fn kubernetes(view: &PodView, node: &str, runtime: Option<&str>) -> String {
+    let node = NodeFacts { name: node.to_owned(), ips: Vec::new(), runtime: runtime.map(str::to_owned) };
     // Serializing fails only for maps with non-string keys, and a pod has none.
-    serde_json::to_string(&kubernetes::pod(view, node, runtime)).unwrap_or_default()
+    serde_json::to_string(&pod_object::pod(view, &node)).unwrap_or_default()
 }
 
 fn container(view: &ContainerView, declared: &Container, used: &Used<'_>) -> proto::Container {

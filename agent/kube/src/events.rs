@@ -1,0 +1,51 @@
+//! Events at the API server (`v1.Event`), as a kubelet makes them: what happens to pods, taken from the agent's journal, and
+//! to the node.
+//!
+//! [`reason`] says which entries of the journal are events for users, and of which type; [`correlate`] joins similar ones and
+//! limits each object's; [`sender`] writes them. Whoever reports something waits for nothing: what cannot be written for too
+//! long is dropped and counted.
+
+mod correlate;
+mod object;
+mod occurrence;
+mod pending;
+mod reason;
+mod sender;
+
+use std::sync::Arc;
+
+use jiff::Timestamp;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+pub use occurrence::{Involved, Kind, Occurrence};
+use pending::Pending;
+pub use sender::{EventSender, Settings};
+
+/// Where what happens to the node is reported. Cloning shares it. Nothing here ever waits.
+#[derive(Debug, Clone, Default)]
+pub struct Events(Arc<Shared>);
+
+#[derive(Debug, Default)]
+struct Shared {
+    pending: Mutex<Pending>,
+    ring: Notify,
+}
+
+impl Events {
+    /// Reports something about the node (`Starting`, `NodeReady`, `NodeHasSufficientMemory`, …).
+    pub fn node(&self, node: &str, kind: Kind, reason: &str, message: impl Into<String>) {
+        self.add(Occurrence {
+            involved: Involved::node(node),
+            kind,
+            reason: reason.to_owned(),
+            message: message.into(),
+            time: Timestamp::now(),
+        });
+    }
+
+    fn add(&self, occurrence: Occurrence) {
+        self.0.pending.lock().push(occurrence);
+        self.0.ring.notify_one();
+    }
+}

@@ -1,0 +1,62 @@
+//! Which entries of the journal about pods are events for users of the API, and of which type (`pkg/kubelet/events/event.go`).
+
+use super::Kind;
+
+/// What is as it should be.
+const NORMAL: &[&str] = &[
+    "CameBack",
+    "Created",
+    "DeadlineExceeded",
+    "Killing",
+    "Pulled",
+    "Pulling",
+    "ResizeCompleted",
+    "ResizeStarted",
+    "SandboxChanged",
+    "Started",
+    "VolumeResizeSuccessful",
+];
+
+/// Details that only the agent's own journal has: a kubelet reports nothing in these cases, or reports them of the node.
+const JOURNAL_ONLY: &[&str] = &[
+    "DevicesAllocated",
+    "Exited",
+    "FailedCleanVolumes",
+    "ManifestUnreadable",
+    "PredecessorEnding",
+    "RuntimeError",
+    "RuntimeNotReady",
+    "StartResumed",
+    "Terminated",
+    "UidInUse",
+    "VolumesSetAside",
+];
+
+/// The type of the event of this reason; `None` if there is none at the API.
+pub fn kind_of(reason: &str) -> Option<Kind> {
+    if JOURNAL_ONLY.contains(&reason) {
+        return None;
+    }
+    Some(if NORMAL.contains(&reason) { Kind::Normal } else { Kind::Warning })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_have_the_kubelets_types() {
+        for reason in ["Pulling", "Pulled", "Created", "Started", "Killing", "SandboxChanged"] {
+            assert_eq!(kind_of(reason), Some(Kind::Normal), "{reason}");
+        }
+        for reason in [
+            "BackOff", "Evicted", "Failed", "FailedCreatePodSandBox", "FailedKillPod", "FailedMount", "FailedPostStartHook",
+            "FailedPreStopHook", "OutOfcpu", "Preempting", "ProbeWarning", "Unhealthy", "UnexpectedAdmissionError", "ResizeDeferred",
+        ] {
+            assert_eq!(kind_of(reason), Some(Kind::Warning), "{reason}");
+        }
+        for reason in ["Exited", "RuntimeNotReady", "Terminated"] {
+            assert_eq!(kind_of(reason), None, "{reason}");
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! The task that writes events.
+
+use std::time::{Duration, Instant};
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1;
+use kube::Api;
+use kube::api::{Patch, PatchParams, PostParams};
+use nodewarden_metrics::Own;
+use nodewarden_model::backoff::Backoff;
+use nodewarden_model::{Detail, Event};
+use nodewarden_pods::status::PodStatusCache;
+use nodewarden_storage::journal::{LOST_SUBSCRIBER, Subscription};
+use tracing::{debug, warn};
+
+use super::correlate::{Correlator, Entry, Write};
+use super::object::{namespace, object, patch};
+use super::pending::is_too_old;
+use super::reason::kind_of;
+use super::{Events, Involved, Occurrence};
+use crate::Connection;
+use crate::rate::Rate;
+use crate::status::answer::{Answer, of_error};
+
+/// How long a request may take.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// While the API server does not answer.
+const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(10));
+/// An event that the API server has no time for is given up after so many times (client-go: `maxTriesPerEvent`).
+const TRIES: u32 = 12;
+
+/// How many events may be written.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Settings {
+    /// Events a second (`eventRecordQPS`); 0 for no limit.
+    pub per_second: f64,
+    /// Events at once after a pause (`eventBurst`).
+    pub burst: u32,
+}
+
+impl Default for Settings {
+    /// A kubelet's.
+    fn default() -> Self {
+        Self { per_second: 50.0, burst: 100 }
+    }
+}
+
+/// Writes events of pods, from the journal, and of the node to the API server.
+#[derive(Debug)]
+pub struct EventSender {
+    connection: Connection,
+    events: Events,
+    journal: Subscription,
+    pods: PodStatusCache,
+    correlator: Correlator,
+    rate: Rate,
+}
+
+impl EventSender {
+    /// What comes from the journal is written while [`Self::run`] runs.
+    pub fn new(
+        connection: Connection,
+        events: Events,
+        journal: Subscription,
+        pods: PodStatusCache,
+        settings: Settings,
+    ) -> Self {
+        let rate = Rate::new(settings.per_second, settings.burst, Instant::now());
+        Self { connection, events, journal, pods, correlator: Correlator::default(), rate }
+    }
+
+    /// Writes events for as long as it is polled; ends with the journal.
+    pub async fn run(self) {
+        let Self { connection, events, mut journal, pods, mut correlator, mut rate } = self;
+        let read = async {
+            while let Some(event) = journal.next().await {
+                read_entry(&event, &events, &pods);
+            }
+        };
+        let write = async {
+            loop {
+                let next = {
+                    let mut pending = events.0.pending.lock();
+                    let next = pending.pop(Timestamp::now());
+                    count("dropped", pending.take_dropped());
+                    next
+                };
+                let Some(next) = next else {
+                    events.0.ring.notified().await;
+                    continue;
+                };
+                match correlator.take(next, Instant::now()) {
+                    Write::Skip => count("limited", 1),
+                    Write::Create(entry) => send(&connection, entry, true, &mut correlator, &mut rate).await,
+                    Write::Update(entry) => send(&connection, entry, false, &mut correlator, &mut rate).await,
+                }
+            }
+        };
+        tokio::select! {
+            () = read => {}
+            () = write => {}
+        }
+    }
+}
+
+/// Takes over what users of the API want to know.
+fn read_entry(event: &Event, events: &Events, pods: &PodStatusCache) {
+    match &event.detail {
+        Detail::Pod { reason, message } => {
+            let (Some(kind), Some(place)) = (kind_of(reason), &event.pod) else { return };
+            let view = pods.get(&place.uid);
+            let involved = Involved::pod(place, view.as_deref().map(|view| &*view.pod));
+            events.add(Occurrence {
+                involved,
+                kind,
+                reason: reason.clone(),
+                message: message.clone(),
+                time: event.time,
+            });
+        }
+        Detail::Lost { lost_type, count } if lost_type == LOST_SUBSCRIBER => {
+            events.0.pending.lock().lost(*count);
+        }
+        _ => {}
+    }
+}
+
+/// Writes one event, for as long as it makes sense.
+async fn send(
+    connection: &Connection,
+    entry: Entry,
+    mut new: bool,
+    correlator: &mut Correlator,
+    rate: &mut Rate,
+) {
+    let (mut refusals, mut away) = (0, AGAIN);
+    loop {
+        while let Err(wait) = rate.take(Instant::now()) {
+            tokio::time::sleep(wait).await;
+        }
+        let answer = match tokio::time::timeout(TIMEOUT, write(connection, &entry, new)).await {
+            Ok(Ok(())) => return count("written", 1),
+            Ok(Err(error)) => {
+                let answer = of_error(&error);
+                debug!(event = entry.name, reason = entry.last.reason, "an event could not be written: {error}");
+                answer
+            }
+            Err(_) => Answer::Away,
+        };
+        let wait = match answer {
+            // What was there has outlived its time at the API server.
+            Answer::Gone if !new => {
+                new = true;
+                continue;
+            }
+            // Its namespace is gone or ends, or it is there already.
+            Answer::Gone | Answer::Written(_) => break,
+            Answer::Refused(Some(after)) if refusals < TRIES => {
+                refusals += 1;
+                after
+            }
+            // It would be refused again.
+            Answer::Refused(_) => {
+                warn!(event = entry.name, reason = entry.last.reason, "the API server refuses an event");
+                break;
+            }
+            Answer::Away => away.advance(),
+        };
+        if is_too_old(&entry.last, Timestamp::now()) {
+            break;
+        }
+        tokio::time::sleep(wait).await;
+    }
+    correlator.forget(entry.key);
+    count("dropped", 1);
+}
+
+async fn write(connection: &Connection, entry: &Entry, new: bool) -> Result<(), kube::Error> {
+    let api: Api<v1::Event> = Api::namespaced(connection.client(), namespace(entry));
+    if new {
+        api.create(&PostParams::default(), &object(entry, connection.node())).await?;
+    } else {
+        let (params, patch) = (PatchParams::default(), Patch::Strategic(patch(entry)));
+        api.patch(&entry.name, &params, &patch).await?;
+    }
+    Ok(())
+}
+
+/// Counts events by what became of them.
+fn count(result: &'static str, events: u64) {
+    if events > 0 {
+        ::metrics::counter!(Own::KubeEvents.name(), "result" => result).increment(events);
+    }
+}
