@@ -2,6 +2,7 @@
 //! for, and the kubelet's keys about the node object, its lease and the agent's certificates.
 
 mod labels;
+mod rates;
 mod shutdown;
 mod taints;
 #[cfg(test)]
@@ -19,6 +20,7 @@ use crate::fields::Fields;
 use crate::show::Map;
 use crate::{defaults as d, duration};
 
+pub use rates::{ApiRate, ApiRates};
 pub use shutdown::{PriorityGrace, ShutdownSettings};
 pub use taints::{Taint, TaintEffect};
 
@@ -72,6 +74,8 @@ pub struct KubernetesSettings {
     pub tls_private_key_file: Option<PathBuf>,
     /// `shutdownGracePeriod` and the keys beside it.
     pub shutdown: ShutdownSettings,
+    /// `kubeAPIQPS` and the keys beside it.
+    pub rates: ApiRates,
 }
 
 impl KubernetesSettings {
@@ -106,6 +110,7 @@ impl Default for KubernetesSettings {
             tls_cert_file: None,
             tls_private_key_file: None,
             shutdown: ShutdownSettings::default(),
+            rates: ApiRates::default(),
         }
     }
 }
@@ -135,6 +140,7 @@ pub(crate) fn take(top: &mut Fields<'_>) -> KubernetesSettings {
         tls_cert_file,
         tls_private_key_file,
         shutdown: shutdown::take(top),
+        rates: rates::take(top),
         ..default
     }
 }
@@ -247,6 +253,7 @@ pub(crate) fn show(top: &mut Map, settings: &KubernetesSettings) {
     top.put_some("tlsCertFile", path(&settings.tls_cert_file));
     top.put_some("tlsPrivateKeyFile", path(&settings.tls_private_key_file));
     shutdown::show(top, &settings.shutdown);
+    rates::show(top, &settings.rates);
 }
 
 /// The section `nodewarden.kubernetes`.

@@ -44,7 +44,9 @@ pub use eviction::EvictionSettings;
 pub use file::{load, parse};
 pub use flags::{KubeletFlags, with_dashes};
 pub use gates::FeatureGates;
-pub use kubernetes::{KubernetesSettings, PriorityGrace, ShutdownSettings, Taint, TaintEffect};
+pub use kubernetes::{
+    ApiRate, ApiRates, KubernetesSettings, PriorityGrace, ShutdownSettings, Taint, TaintEffect,
+};
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;

@@ -78,6 +78,8 @@ pub struct Inner {
     /// The pod is gone, and its record is being removed: nothing is saved any more, whoever still reports a
     /// probe's result.
     pub forgotten: bool,
+    /// The pod was adopted, and the runtime has not answered yet what it has of it.
+    pub unseen: bool,
     /// Boxed, since most pods have none.
     pub probing: Option<Box<Probing>>,
 }
@@ -138,6 +140,7 @@ impl PodState {
             refresh: true,
             kept_volumes: Vec::new(),
             forgotten: false,
+            unseen: unseen.is_some(),
             probing,
         };
         Arc::new_cyclic(|own| Self {
@@ -289,7 +292,7 @@ impl PodState {
         // Asked for before the lock: the devices have one of their own.
         let devices = self.devices();
         let node_ips = self.env.host_ips();
-        let view = {
+        let mut view = {
             let inner = self.read();
             let failed = inner.failed.iter().map(|(name, failed)| (name.clone(), failed.waiting.clone()));
             phase::view(&phase::Facts {
@@ -305,6 +308,7 @@ impl PodState {
                 resize: inner.resize.as_ref(),
             })
         };
+        view.unseen = self.read().unseen;
         self.env.status.set(view);
     }
 

@@ -59,6 +59,8 @@ pub struct PodView {
     pub resize: Option<ResizePending>,
     /// Why the pod was evicted or preempted; `None` if it was not, or has started again since.
     pub evicted: Option<EvictionCause>,
+    /// An earlier agent ran the pod, and the runtime has not said yet what it has of it: what is shown is older.
+    pub unseen: bool,
 }
 
 impl PodView {

@@ -19,6 +19,8 @@ use super::watchdog::Watchdog;
 use super::{footprint, kubernetes, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Wakeups;
+use nodewarden_kube::KnownPods;
+use nodewarden_kube::events::Events;
 use nodewarden_model::{Detail, HookState};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
@@ -80,7 +82,17 @@ impl App {
         let (observer, pods) = (&observation.observer, PodStatusCache::default());
         let connection = kubernetes::connect(config, runtime)?;
         let kubernetes = connection.as_ref();
-        let context = Context { config, runtime, journal: &journal, observer, pods: &pods, kubernetes };
+        let (known_pods, events) = (&KnownPods::default(), &Events::default());
+        let context = Context {
+            config,
+            runtime,
+            journal: &journal,
+            observer,
+            pods: &pods,
+            kubernetes,
+            known_pods,
+            events,
+        };
         let (node, adoption) = match config.mode {
             Mode::Observe => (observe::start(context, wakeups), None),
             Mode::Manage => manage::start(context, wakeups)?,

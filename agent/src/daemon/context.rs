@@ -6,7 +6,8 @@ use tokio::runtime::Handle;
 
 use super::observer::Observer;
 use nodewarden_config::Config;
-use nodewarden_kube::Connection;
+use nodewarden_kube::events::Events;
+use nodewarden_kube::{Connection, KnownPods};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 
@@ -22,4 +23,8 @@ pub struct Context<'a> {
     pub pods: &'a PodStatusCache,
     /// The API server; `None` in mode observe and without credentials.
     pub kubernetes: Option<&'a Connection>,
+    /// The node's pods at the API server.
+    pub known_pods: &'a KnownPods,
+    /// Where what happens to the node is reported for the API server.
+    pub events: &'a Events,
 }

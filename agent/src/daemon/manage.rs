@@ -13,6 +13,7 @@ use super::error::DaemonError;
 use super::eviction::{self, Eviction, ManagedPods};
 use super::log_rotation::LogRotation;
 use super::node_parts::NodeParts;
+use super::pod_reports::PodReports;
 use super::{gc, throttle};
 use nodewarden_admission::Explain;
 use nodewarden_config::Endpoint;
@@ -65,7 +66,7 @@ fn run_pods(
     endpoint: &Endpoint,
     wakeups: Wakeups,
 ) -> Result<(NodeParts, Adoption), DaemonError> {
-    let config = context.config;
+    let (config, begun) = (context.config, Timestamp::now());
     let pods_dir = config.pods_dir();
     let prepared = prepare(context, Box::new(move |uid| volume::has_volumes(&pods_dir.join(uid))))?;
     let (found, sources) = find_pods(context)?;
@@ -117,7 +118,9 @@ fn run_pods(
     let handed = pods.clone();
     let sources = Some(follow(sources, move |desired| handed.desire(desired))?);
     let throttle = throttle::start(context, &hierarchy)?;
+    let reports = PodReports::start(context, begun);
     let node = NodeParts {
+        reports,
         throttle,
         sources,
         log_rotation,

@@ -21,6 +21,7 @@ mod observation;
 mod observe;
 mod observer;
 mod page_map;
+mod pod_reports;
 mod process;
 mod servers;
 mod state;

@@ -10,12 +10,14 @@ use nodewarden_throttle::Throttle;
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
 use super::log_rotation::LogRotation;
+use super::pod_reports::PodReports;
 
 /// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it.
 /// The fields stand in the order in which they end, the reverse of the order in which they are started.
 #[derive(Default)]
 #[expect(dead_code, reason = "some parts are only held until they end")]
 pub struct NodeParts {
+    pub reports: Option<PodReports>,
     /// Ended while the hierarchy still runs, which then writes the limits without throttling.
     pub throttle: Option<Throttle>,
     /// Ended before everything that pods are handed to.

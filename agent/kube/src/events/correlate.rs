@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use jiff::Timestamp;
 
-use super::{Involved, Kind, Occurrence};
+use super::{Involved, Occurrence};
 use crate::rate::Rate;
 
 /// So many similar events are written one by one (`defaultAggregateMaxEvents`).
@@ -83,10 +83,10 @@ impl Correlator {
         let (occurrence, key) = self.aggregate(occurrence, now);
         let spam = hash(&source(&occurrence.involved));
         let entry = self.observe(occurrence, key, now);
-        let budget = self.budgets.entry(spam).or_insert_with(|| Budget {
-            rate: Rate::new(1.0 / REFILL_SECONDS, BURST, now),
-            last: now,
-        });
+        let budget = self
+            .budgets
+            .entry(spam)
+            .or_insert_with(|| Budget { rate: Rate::new(1.0 / REFILL_SECONDS, BURST, now), last: now });
         budget.last = now;
         let has_budget = budget.rate.take(now).is_ok();
         limit(&mut self.budgets, |budget| budget.last);
@@ -182,6 +182,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::events::Kind;
 
     fn occurrence(pod: &str, reason: &str, message: &str) -> Occurrence {
         let involved = Involved {
@@ -220,7 +221,9 @@ mod tests {
     #[test]
     fn ten_similar_events_become_one_until_there_was_a_pause() {
         let (mut correlator, mut now) = (Correlator::default(), Instant::now());
-        let mut take = |number: usize, now| entry(correlator.take(occurrence("a", "Unhealthy", &number.to_string()), now));
+        let mut take = |number: usize, now| {
+            entry(correlator.take(occurrence("a", "Unhealthy", &number.to_string()), now))
+        };
         for number in 0..9 {
             assert!(take(number, now).0);
         }
@@ -252,7 +255,10 @@ mod tests {
             correlator.take(occurrence(&number.to_string(), "Pulled", "x"), now);
         }
         assert!(correlator.written.len() <= REMEMBERED && correlator.budgets.len() <= REMEMBERED);
-        assert!(!entry(correlator.take(occurrence("4999", "Pulled", "x"), now)).0, "the newest are remembered");
+        assert!(
+            !entry(correlator.take(occurrence("4999", "Pulled", "x"), now)).0,
+            "the newest are remembered"
+        );
     }
 
     proptest! {

@@ -69,7 +69,13 @@ mod tests {
     use crate::events::{Involved, Kind};
 
     fn occurrence(message: String, time: Timestamp) -> Occurrence {
-        Occurrence { involved: Involved::node("n"), kind: Kind::Normal, reason: "Starting".into(), message, time }
+        Occurrence {
+            involved: Involved::node("n"),
+            kind: Kind::Normal,
+            reason: "Starting".into(),
+            message,
+            time,
+        }
     }
 
     #[test]

@@ -50,8 +50,20 @@ mod tests {
             assert_eq!(kind_of(reason), Some(Kind::Normal), "{reason}");
         }
         for reason in [
-            "BackOff", "Evicted", "Failed", "FailedCreatePodSandBox", "FailedKillPod", "FailedMount", "FailedPostStartHook",
-            "FailedPreStopHook", "OutOfcpu", "Preempting", "ProbeWarning", "Unhealthy", "UnexpectedAdmissionError", "ResizeDeferred",
+            "BackOff",
+            "Evicted",
+            "Failed",
+            "FailedCreatePodSandBox",
+            "FailedKillPod",
+            "FailedMount",
+            "FailedPostStartHook",
+            "FailedPreStopHook",
+            "OutOfcpu",
+            "Preempting",
+            "ProbeWarning",
+            "Unhealthy",
+            "UnexpectedAdmissionError",
+            "ResizeDeferred",
         ] {
             assert_eq!(kind_of(reason), Some(Kind::Warning), "{reason}");
         }

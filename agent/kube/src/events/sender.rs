@@ -142,7 +142,11 @@ async fn send(
             Ok(Ok(())) => return count("written", 1),
             Ok(Err(error)) => {
                 let answer = of_error(&error);
-                debug!(event = entry.name, reason = entry.last.reason, "an event could not be written: {error}");
+                debug!(
+                    event = entry.name,
+                    reason = entry.last.reason,
+                    "an event could not be written: {error}"
+                );
                 answer
             }
             Err(_) => Answer::Away,

@@ -45,7 +45,12 @@ pub struct MirrorKeeper {
 
 impl MirrorKeeper {
     /// Nothing is read or written before [`Self::run`].
-    pub fn new(connection: Connection, cache: PodStatusCache, known: KnownPods, facts: NodeFactsSource) -> Self {
+    pub fn new(
+        connection: Connection,
+        cache: PodStatusCache,
+        known: KnownPods,
+        facts: NodeFactsSource,
+    ) -> Self {
         Self {
             connection,
             cache,
@@ -141,7 +146,9 @@ impl MirrorKeeper {
         let wanted = view.map(|view| Wanted { hash: &view.pod.uid, phase: view.phase });
         let certain = self.is_certain(&key);
         match decide(wanted, certain, known.as_deref()) {
-            Action::Keep if wanted.is_none() && !certain && known.is_some_and(|known| known.mirror.is_some()) => {
+            Action::Keep
+                if wanted.is_none() && !certain && known.is_some_and(|known| known.mirror.is_some()) =>
+            {
                 Err(Outcome::Later(UNSURE))
             }
             Action::Keep => Err(Outcome::Done),

@@ -144,6 +144,7 @@ impl Queue {
     }
 
     /// Whether there is nothing to write of this pod, and nothing under way.
+    #[cfg(test)]
     pub fn is_idle(&self, uid: &str) -> bool {
         !self.pods.contains_key(uid)
     }

@@ -147,6 +147,10 @@ impl StatusWriter {
             self.pods.remove(uid);
             return Err(Outcome::Done);
         };
+        if view.unseen {
+            // What the API server has is at least as new.
+            return Err(Outcome::Done);
+        }
         let key = PodKey::new(&view.pod.namespace, &view.pod.name);
         // A pod that is not known (yet) is looked at again when it is.
         let known =

@@ -65,6 +65,7 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     state.set(|inner| {
         inner.reported = reported;
         inner.observed = Observed { sandboxes, containers };
+        inner.unseen = false;
         exits::place_early_ooms(inner);
     });
     probing::follow(state);

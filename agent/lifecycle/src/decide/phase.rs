@@ -90,6 +90,7 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         containers,
         resize: facts.resize.cloned(),
         evicted: evicted.filter(|_| ending.is_none()).map(cause),
+        unseen: false,
     }
 }
 

@@ -22,5 +22,6 @@ pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
         containers: Vec::new(),
         resize: None,
         evicted: None,
+        unseen: false,
     }
 }

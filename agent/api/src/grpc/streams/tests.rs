@@ -47,6 +47,7 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
         containers: containers.to_vec(),
         resize: None,
         evicted: None,
+        unseen: false,
     })
 }
 
