@@ -3,23 +3,27 @@
 //! | path | answer |
 //! |---|---|
 //! | `/metrics` | the agent's own families |
-//! | `/metrics/cadvisor`, `/metrics/resource` | the kubelet's |
+//! | `/metrics/cadvisor`, `/metrics/resource`, `/metrics/probes` | the kubelet's |
 //! | `/stats/summary` | the kubelet's JSON, with its `only_cpu_and_memory` |
 //! | `/pods` | the managed pods with their status: a `v1` PodList, as the kubelet's, without literal values of variables |
 //! | `/healthz` | 200 while every part of the agent makes progress, else 500 with those that do not; `?verbose` |
 //! | `/readyz` | 200 once the agent watches and has checked the pods of an earlier agent, 503 before |
 //!
-//! Clients are not authenticated, so the address must be a loopback address unless the configuration allows
-//! others ([`mod@bind`]). A request that names a foreign host is refused ([`AllowedHosts`]).
+//! The node's server answers some of these paths too: both share the [`routes`].
+//!
+//! [`serve`] authenticates no client, so its address must be a loopback address unless the configuration allows
+//! others ([`mod@bind`]); where clients are authenticated, the node's server serves the same [`routes`]. A request that
+//! names a foreign host is refused ([`AllowedHosts`]).
 
 mod bind;
-mod connections;
+pub mod connections;
 mod endpoint;
 mod health;
 mod host;
 mod images;
 mod redact;
 mod scrape;
+pub mod stalling;
 
 use parking_lot::Mutex;
 use std::future::Future;
@@ -69,14 +73,12 @@ struct App {
     images: images::Images,
 }
 
-/// Serves until `shutdown` completes and open responses are sent (at most 2 s more), for requests that name
-/// one of `hosts`. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress.
+/// Serves `routes` until `shutdown` completes and open responses are sent (at most 2 s more), for requests that name one
+/// of `hosts`.
 pub async fn serve(
     listener: TcpListener,
-    state: Arc<dyn AgentState>,
+    routes: Router,
     hosts: AllowedHosts,
-    ready: Arc<AtomicBool>,
-    parts: Parts,
     shutdown: impl Future<Output = ()> + Send + 'static,
 ) {
     let (asked, wait_asked) = oneshot::channel();
@@ -92,14 +94,19 @@ pub async fn serve(
         }
     };
     tokio::select! {
-        () = connections::serve(listener, router(state, hosts, ready, parts), Limits::default(), graceful) => {}
+        () = connections::serve(listener, for_hosts(routes, hosts), Limits::default(), graceful) => {}
         () = grace => tracing::warn!("HTTP connections still open at shutdown are cut"),
     }
 }
 
-/// All routes.
-fn router(state: Arc<dyn AgentState>, hosts: AllowedHosts, ready: Arc<AtomicBool>, parts: Parts) -> Router {
+/// The routes for requests that name one of `hosts`; others are refused.
+pub fn for_hosts(routes: Router, hosts: AllowedHosts) -> Router {
     let hosts = Arc::new(hosts);
+    routes.layer(middleware::from_fn(move |request, next| host::check(hosts.clone(), request, next)))
+}
+
+/// What is answered on each path. `/readyz` returns `ready`, `/healthz` whether the `parts` make progress.
+pub fn routes(state: Arc<dyn AgentState>, ready: Arc<AtomicBool>, parts: Parts) -> Router {
     recorder::handle();
     let app = App {
         state,
@@ -119,11 +126,11 @@ fn router(state: Arc<dyn AgentState>, hosts: AllowedHosts, ready: Arc<AtomicBool
         .route(Endpoint::Own.path(), get(own_metrics))
         .route(Endpoint::Cadvisor.path(), get(cadvisor_metrics))
         .route(Endpoint::Resource.path(), get(resource_metrics))
+        .route(Endpoint::Probes.path(), get(probe_metrics))
         .route(Endpoint::Summary.path(), get(stats_summary))
         .route(Endpoint::Pods.path(), get(pods))
         .fallback(async || plain(Endpoint::Other, StatusCode::NOT_FOUND, "not found\n"))
         .with_state(Arc::new(app))
-        .layer(middleware::from_fn(move |request, next| host::check(hosts.clone(), request, next)))
 }
 
 fn plain(endpoint: Endpoint, status: StatusCode, text: impl Into<String>) -> Response {
@@ -193,6 +200,15 @@ async fn resource_metrics(State(app): State<Arc<App>>) -> Response {
     scrape::text(&app, Endpoint::Resource, move || {
         let snapshot = state.snapshot();
         move |out| resource::write(out, &snapshot)
+    })
+    .await
+}
+
+async fn probe_metrics(State(app): State<Arc<App>>) -> Response {
+    let state = app.state.clone();
+    scrape::text(&app, Endpoint::Probes, move || {
+        let probes = state.probes();
+        move |out| own::write_probes(out, &probes)
     })
     .await
 }

@@ -9,6 +9,7 @@ use crate::gc;
 use crate::kubernetes::{self, KubernetesSettings};
 use crate::node::{self, NodeSettings};
 use crate::pods::{self, PodSettings};
+use crate::server::{self, ServerSettings};
 
 /// The settings made by the kubelet's keys.
 #[derive(Debug)]
@@ -16,6 +17,7 @@ pub struct KubeletSettings {
     pub node: NodeSettings,
     pub pods: PodSettings,
     pub kubernetes: KubernetesSettings,
+    pub server: ServerSettings,
     pub gc: GcSettings,
     pub eviction: EvictionSettings,
     pub gates: FeatureGates,
@@ -27,6 +29,7 @@ pub fn take(top: &mut Fields<'_>, ignored: &mut Vec<String>) -> KubeletSettings 
     let (node, eviction) = node::take(top, gates, ignored);
     let pods = pods::take(top, gates);
     let kubernetes = kubernetes::take(top);
+    let server = server::take(top);
     let gc = gc::take(top, gates);
-    KubeletSettings { node, pods, kubernetes, gc, eviction, gates }
+    KubeletSettings { node, pods, kubernetes, server, gc, eviction, gates }
 }

@@ -25,6 +25,7 @@ mod pods;
 mod probes;
 mod renamed;
 mod section;
+mod server;
 mod show;
 #[cfg(test)]
 mod tests;
@@ -52,6 +53,9 @@ pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
 pub use pods::{LogRotation, PodSettings};
 pub use probes::ProbeSettings;
+pub use server::{
+    AuthenticationSettings, AuthorizationMode, AuthorizationSettings, ServerSettings, TlsVersion,
+};
 pub use threshold::{EvictionTexts, EvictionThreshold, Signal, Threshold, parse as parse_thresholds};
 pub use throttle::{CpuThrottle, MemoryThrottle, ThrottleSettings};
 
@@ -64,8 +68,10 @@ pub struct Config {
     pub socket: PathBuf,
     /// Address of /metrics, /healthz and /readyz.
     pub http_address: SocketAddr,
-    /// Allows `http_address` to be reachable from other machines.
+    /// Allows `http_address` to be reachable from other machines, whose requests are authenticated.
     pub http_allow_remote: bool,
+    /// Lets other machines read `http_address` without authentication: `httpAllowAnonymous`.
+    pub http_allow_anonymous: bool,
     /// DNS names that a request may name as its host, besides addresses, `localhost` and the node's name:
     /// `httpAllowedHosts`.
     pub http_allowed_hosts: Vec<String>,
@@ -97,6 +103,8 @@ pub struct Config {
     pub pods: PodSettings,
     /// The node in a cluster.
     pub kubernetes: KubernetesSettings,
+    /// The node's server: the kubelet's keys.
+    pub server: ServerSettings,
     /// Device plugins and device access.
     pub devices: DeviceSettings,
     /// Limits on concurrent probes.

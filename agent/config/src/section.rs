@@ -34,6 +34,7 @@ pub fn take(
     let socket = f.path("socket", d::SOCKET, d::SOCKET_PATH_BYTES);
     let http_allow_remote = f.flag("httpAllowRemote", false);
     let http_address = http_address(&mut f, http_allow_remote);
+    let http_allow_anonymous = f.flag("httpAllowAnonymous", false);
     let http_allowed_hosts = http_allowed_hosts(&mut f);
     let state_dir = f.path("stateDir", d::STATE_DIR, usize::MAX);
     let runtime_endpoint = endpoint(&mut f, "runtimeEndpoint");
@@ -70,6 +71,7 @@ pub fn take(
         socket,
         http_address,
         http_allow_remote,
+        http_allow_anonymous,
         http_allowed_hosts,
         state_dir,
         runtime_endpoint,
@@ -85,6 +87,7 @@ pub fn take(
         node: NodeSettings { runtime_cgroups, ..taken.node },
         pods: pod_settings,
         kubernetes,
+        server: taken.server,
         devices: devices::take(own_devices, problems),
         probes: probes::take(own_probes, problems),
         gc: gc::take_own(own_gc, taken.gc, problems),
@@ -126,7 +129,7 @@ fn http_address(f: &mut Fields<'_>, allow_remote: bool) -> SocketAddr {
         f.refuse(
             key,
             &address.to_string(),
-            "a loopback address, or nodewarden.httpAllowRemote: true (anyone who reaches the port reads everything)",
+            "a loopback address, or nodewarden.httpAllowRemote: true (clients are then authenticated)",
         );
     }
     address

@@ -2,7 +2,7 @@
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::{Config, devices, eviction, gc, kubelet, kubernetes, node, pods, probes, throttle};
+use super::{Config, devices, eviction, gc, kubelet, kubernetes, node, pods, probes, server, throttle};
 
 impl Config {
     /// YAML with all settings; keys without a value are left out.
@@ -13,6 +13,7 @@ impl Config {
         node::show(&mut top, &self.node);
         pods::show(&mut top, &self.pods, self.gates);
         kubernetes::show(&mut top, &self.kubernetes);
+        server::show(&mut top, &self.server);
         gc::show(&mut top, &self.gc);
         eviction::show(&mut top, &self.node, &self.eviction);
         top.put(
@@ -33,6 +34,7 @@ impl Config {
         map.put("socket", &*self.socket.to_string_lossy());
         map.put("httpAddress", self.http_address.to_string());
         map.put("httpAllowRemote", self.http_allow_remote);
+        map.put("httpAllowAnonymous", self.http_allow_anonymous);
         map.put("httpAllowedHosts", self.http_allowed_hosts.clone());
         map.put("stateDir", &*self.state_dir.to_string_lossy());
         map.put_some("runtimeEndpoint", self.runtime_endpoint.as_ref().map(ToString::to_string));

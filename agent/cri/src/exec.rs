@@ -54,4 +54,33 @@ impl Client {
         }
         Ok(answer.url)
     }
+
+    /// The URL of the runtime's streaming server for the streams of a running container, valid as that of [`exec_url`].
+    ///
+    /// [`exec_url`]: Self::exec_url
+    pub async fn attach_url(&self, request: cri::AttachRequest) -> Result<String, RuntimeError> {
+        const CALL: &str = "Attach";
+        let id = request.container_id.clone();
+        let mut service = self.service.clone();
+        let answer = self.call(CALL, &id, Some(self.request_limit), service.attach(request)).await?;
+        if answer.url.is_empty() {
+            return Err(self.empty(CALL, &id, "url"));
+        }
+        Ok(answer.url)
+    }
+
+    /// The URL of the runtime's streaming server for ports of a sandbox, valid as that of [`exec_url`].
+    ///
+    /// [`exec_url`]: Self::exec_url
+    pub async fn port_forward_url(&self, sandbox: &str, ports: &[i32]) -> Result<String, RuntimeError> {
+        const CALL: &str = "PortForward";
+        let request = cri::PortForwardRequest { pod_sandbox_id: sandbox.to_owned(), port: ports.to_vec() };
+        let mut service = self.service.clone();
+        let answer =
+            self.call(CALL, sandbox, Some(self.request_limit), service.port_forward(request)).await?;
+        if answer.url.is_empty() {
+            return Err(self.empty(CALL, sandbox, "url"));
+        }
+        Ok(answer.url)
+    }
 }

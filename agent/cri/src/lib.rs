@@ -41,5 +41,5 @@ pub use error::{About, RuntimeError};
 pub use events::Events;
 pub use exec::ExecOutput;
 pub use names::{Names, State};
-pub use streaming::{ExecCommand, ExecError, ExecInput};
+pub use streaming::{Address, ExecCommand, ExecError, ExecInput};
 pub use table::{Listing, Table};

@@ -83,6 +83,8 @@ calls! {
     reopen_container_log(ReopenContainerLogRequest) -> ReopenContainerLogResponse,
     exec_sync(ExecSyncRequest) -> ExecSyncResponse,
     exec(ExecRequest) -> ExecResponse,
+    attach(AttachRequest) -> AttachResponse,
+    port_forward(PortForwardRequest) -> PortForwardResponse,
 }
 
 struct Server<R>(R);

@@ -13,6 +13,7 @@ pub mod mirror;
 pub mod objects;
 pub mod pod_object;
 mod rate;
+pub mod review;
 pub mod status;
 
 pub use connection::Connection;

@@ -99,7 +99,7 @@ impl App {
         };
         let upkeep = Upkeep::start(config, observer)?;
         let state = State::new(context, &node);
-        let servers = Servers::start(context, endpoints, state, adoption);
+        let servers = Servers::start(context, endpoints, state, adoption)?;
         info!(socket = %config.socket.display(), http = %config.http_address, "watching");
         let watchdog = Watchdog::start(Parts::of_process())?;
         footprint::trim();

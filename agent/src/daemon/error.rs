@@ -44,6 +44,10 @@ pub enum DaemonError {
     /// A server whose task is no part of the registry.
     #[error("the {server} server {how}: the agent ends, to be started again whole")]
     Server { server: &'static str, how: String },
+    #[error("the node's server: {0}")]
+    Tls(#[from] nodewarden_server::tls::TlsError),
+    #[error("the node's server: {0}")]
+    SelfSigned(#[from] nodewarden_server::tls::SelfSignedError),
     #[error("cannot start the {what}: {source}")]
     Start { what: &'static str, source: io::Error },
 }

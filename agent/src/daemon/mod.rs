@@ -17,6 +17,7 @@ mod log_rotation;
 mod manage;
 mod names;
 mod node_parts;
+mod node_server;
 mod observation;
 mod observe;
 mod observer;

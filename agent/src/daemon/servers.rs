@@ -12,6 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::context::Context;
 use super::error::DaemonError;
+use super::node_server::{self, NodePorts};
 use super::process::Signals;
 use super::state::State;
 use super::watchdog;
@@ -20,7 +21,7 @@ use nodewarden_config::Config;
 use nodewarden_cri::Client;
 use nodewarden_lifecycle::Adoption;
 use nodewarden_machine::unix_socket::Socket;
-use nodewarden_model::Detail;
+use nodewarden_model::{AgentState, Detail};
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::parts::{Parts, Pulse};
 
@@ -35,6 +36,7 @@ const BEAT_LIMIT: Duration = Duration::from_secs(60);
 pub struct Endpoints {
     socket: Socket,
     listener: TcpListener,
+    node: NodePorts,
 }
 
 impl Endpoints {
@@ -47,7 +49,8 @@ impl Endpoints {
         let exposure =
             if config.http_allow_remote { http::Exposure::Network } else { http::Exposure::Loopback };
         let listener = runtime.block_on(http::bind(config.http_address, exposure))?;
-        Ok(Self { socket, listener })
+        let node = runtime.block_on(NodePorts::claim(config))?;
+        Ok(Self { socket, listener, node })
     }
 }
 
@@ -70,7 +73,7 @@ impl Servers {
         endpoints: Endpoints,
         state: State,
         adoption: Option<Adoption>,
-    ) -> Self {
+    ) -> Result<Self, DaemonError> {
         let ready = ready_after(context.runtime, adoption);
         let (stop, stopping) = watch::channel(false);
         let stopped = || {
@@ -79,7 +82,7 @@ impl Servers {
                 let _ = stopping.wait_for(|stop| *stop).await;
             }
         };
-        let (state, journal) = (Arc::new(state), context.journal.clone());
+        let (state, journal): (Arc<dyn AgentState>, _) = (Arc::new(state), context.journal.clone());
         let streams = stream_sources(context.config);
         let grpc = grpc::serve_on(endpoints.socket, state.clone(), journal, streams, stopped());
         let grpc = context.runtime.spawn(grpc);
@@ -87,10 +90,20 @@ impl Servers {
         let names = config.http_allowed_hosts.iter().cloned();
         let hosts = http::AllowedHosts::new(names.chain([nodewarden_hierarchy::node_name(config)]));
         let parts = Parts::of_process().clone();
-        let http = http::serve(endpoints.listener, state, hosts, ready.clone(), parts.clone(), stopped());
-        let http = context.runtime.spawn(http);
+        let routes = http::routes(state.clone(), ready.clone(), parts.clone());
+        let setup = node_server::Setup {
+            config,
+            node: nodewarden_hierarchy::node_name(config),
+            state,
+            routes: routes.clone(),
+            connection: context.kubernetes.cloned(),
+            serving: None,
+            stopping: stopping.clone(),
+        };
+        let own = node_server::OwnHttp { listener: endpoints.listener, hosts };
+        let http = context.runtime.spawn(node_server::start(setup, endpoints.node, own)?);
         context.runtime.spawn(parts.register("server threads", BEAT_LIMIT).task_with(beat));
-        Self { grpc, http, parts, ready, stop }
+        Ok(Self { grpc, http, parts, ready, stop })
     }
 
     /// Serves until a signal arrives, or until a server or another part of the agent ends by itself, then

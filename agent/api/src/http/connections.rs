@@ -6,9 +6,7 @@ use std::collections::HashMap;
 use std::future::Future;
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 use axum::Router;
@@ -18,16 +16,17 @@ use hyper_util::server::graceful::{GracefulShutdown, Watcher};
 use hyper_util::service::TowerToHyperService;
 use nodewarden_metrics::Own as Name;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::time::{Sleep, sleep};
+use tokio::time::sleep;
+
+use super::stalling::Stalling;
 
 /// The pause after an error of accept(2) that the next call would return again, such as too many open files.
-const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
+pub const ACCEPT_AGAIN: Duration = Duration::from_secs(1);
 
 /// What connections may take.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
+pub struct Limits {
     /// Open connections.
     pub total: usize,
     /// Open connections of one client: an address, all loopback addresses, or an IPv6 network of 64 bits.
@@ -48,7 +47,7 @@ impl Default for Limits {
 }
 
 /// Serves `router` until `shutdown` completes and open requests are answered.
-pub(super) async fn serve(
+pub async fn serve(
     listener: TcpListener,
     router: Router,
     limits: Limits,
@@ -85,7 +84,7 @@ async fn connection(stream: TcpStream, router: Router, limits: Limits, watcher: 
         .header_read_timeout(limits.head)
         .max_buf_size(limits.head_bytes)
         .serve_connection(
-            TokioIo::new(Stalling::new(stream, limits.stall)),
+            TokioIo::new(Stalling::new(stream, limits.stall.into())),
             TowerToHyperService::new(router),
         );
     if let Err(error) = watcher.watch(served).await {
@@ -94,8 +93,8 @@ async fn connection(stream: TcpStream, router: Router, limits: Limits, watcher: 
     drop(place);
 }
 
-/// Whether the error is of the connection that was to be accepted: the next one is fine.
-fn is_of_connection(error: &io::Error) -> bool {
+/// Whether the error of accept(2) is of the connection that was to be accepted: the next one is fine.
+pub fn is_of_connection(error: &io::Error) -> bool {
     use ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
 }
@@ -144,75 +143,12 @@ impl Drop for Place {
     }
 }
 
-/// Addresses that one client can have at its will count as one.
-fn client(address: IpAddr) -> IpAddr {
+/// The client of this address: addresses that one client can have at its will count as one.
+pub fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         own if own.is_loopback() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(own) => Ipv6Addr::from_bits(own.to_bits() & (u128::MAX << 64)).into(),
         own => own,
-    }
-}
-
-/// A connection that breaks when the client takes nothing for too long.
-struct Stalling {
-    stream: TcpStream,
-    limit: Duration,
-    /// Ends with the limit; `None` while the client takes what is written.
-    stalled: Option<Pin<Box<Sleep>>>,
-}
-
-impl Stalling {
-    fn new(stream: TcpStream, limit: Duration) -> Self {
-        Self { stream, limit, stalled: None }
-    }
-
-    /// The result of writing, or an error when it has been pending for too long.
-    fn within<T>(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<T>>) -> Poll<io::Result<T>> {
-        if written.is_ready() {
-            self.stalled = None;
-            return written;
-        }
-        let limit = self.limit;
-        let stalled = self.stalled.get_or_insert_with(|| Box::pin(sleep(limit)));
-        stalled.as_mut().poll(cx).map(|()| Err(ErrorKind::TimedOut.into()))
-    }
-}
-
-impl AsyncRead for Stalling {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        into: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, into)
-    }
-}
-
-impl AsyncWrite for Stalling {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(cx, bytes);
-        self.within(cx, written)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        parts: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(cx, parts);
-        self.within(cx, written)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -15,14 +15,23 @@ pub(super) enum Endpoint {
     Own,
     Cadvisor,
     Resource,
+    Probes,
     Summary,
     Pods,
     Other,
 }
 
 impl Endpoint {
-    const LISTED: [Self; 7] =
-        [Self::Own, Self::Cadvisor, Self::Resource, Self::Summary, Self::Pods, Self::Healthz, Self::Readyz];
+    const LISTED: [Self; 8] = [
+        Self::Own,
+        Self::Cadvisor,
+        Self::Resource,
+        Self::Probes,
+        Self::Summary,
+        Self::Pods,
+        Self::Healthz,
+        Self::Readyz,
+    ];
 
     /// The path, also the value of the label `path`.
     pub fn path(self) -> &'static str {
@@ -33,6 +42,7 @@ impl Endpoint {
             Self::Own => "/metrics",
             Self::Cadvisor => "/metrics/cadvisor",
             Self::Resource => "/metrics/resource",
+            Self::Probes => "/metrics/probes",
             Self::Summary => "/stats/summary",
             Self::Pods => "/pods",
             Self::Other => "other",

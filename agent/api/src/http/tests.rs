@@ -25,7 +25,8 @@ impl Server {
         let shutdown = async { stopped.await.unwrap_or_default() };
         let parts = Parts::default();
         let hosts = AllowedHosts::default();
-        let ended = tokio::spawn(serve(listener, state, hosts, ready.clone(), parts.clone(), shutdown));
+        let ended =
+            tokio::spawn(serve(listener, routes(state, ready.clone(), parts.clone()), hosts, shutdown));
         Self { address, ready, parts, stop, ended }
     }
 
@@ -57,14 +58,14 @@ async fn every_listed_path_answers_and_is_counted() {
     assert!(head.starts_with("http/1.0 200"), "{head}");
     let listing = String::from_utf8(listing).unwrap();
     let paths: Vec<&str> = listing.lines().filter(|l| l.starts_with('/')).collect();
-    assert_eq!(paths.len(), 7);
+    assert_eq!(paths.len(), 8);
     for path in &paths {
         let (head, body) = server.get(path).await;
         assert!(head.starts_with("http/1.0 200"), "{path}: {head}");
         if path.starts_with("/metrics") {
             assert!(head.contains("content-type: text/plain; version=0.0.4; charset=utf-8"), "{head}");
             let families = parsed::families(&body);
-            assert!(families.len() > 10, "{path}");
+            assert!(families.len() > 10 || path.ends_with("/probes"), "{path}");
         }
     }
     // A large response is counted after all of its chunks were sent.

@@ -13,6 +13,8 @@ use nodewarden_tasks::blocking;
 
 /// The file is read again after this time even without a notification: `logForceCheckPeriod` of the kubelet.
 const CHECK: Duration = Duration::from_secs(1);
+/// The same where no notification is possible, because the kernel gives the agent no more watches.
+const CHECK_ALONE: Duration = Duration::from_millis(250);
 /// Time to continue after a container's end, because the runtime may write its last output after the end is
 /// known.
 const LINGER: Duration = Duration::from_millis(200);
@@ -34,7 +36,7 @@ pub async fn send(
     let changes = match &alive {
         Some(_) => {
             let path = path.clone();
-            Some(blocking(full, move || watch(&path)).await?)
+            Some(blocking(full, move || Ok(watch(&path))).await?)
         }
         None => None,
     };
@@ -56,9 +58,16 @@ pub async fn send(
             (Step::End, Some(changes), Some(alive)) if !ending => (changes, alive),
             _ => break,
         };
-        let limit = if alive() { CHECK } else { LINGER };
+        let check = if changes.is_some() { CHECK } else { CHECK_ALONE };
+        let limit = if alive() { check } else { LINGER };
+        let changed = async {
+            match changes {
+                Some(changes) => changes.changed().await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            changed = tokio::time::timeout(limit, changes.changed()) => match changed {
+            changed = tokio::time::timeout(limit, changed) => match changed {
                 Ok(changed) => changed.map_err(LogError::at("read", full))?,
                 // No change after the container's end: read once more, then end.
                 Err(_) => ending = limit == LINGER,
@@ -90,9 +99,16 @@ async fn blocking<T: Send + 'static>(
     blocking::LOG_READING.run(work).await.map_err(LogError::at("read", path))?
 }
 
-/// Watches for files that are written, created, renamed or removed in the log's directory. Must be called inside a tokio
-/// runtime.
-fn watch(path: &LogPath) -> Result<Watch, LogError> {
+/// Watches for files that are written, created, renamed or removed in the log's directory. `None` if that is not possible,
+/// such as because there are as many watches as the kernel allows. Must be called inside a tokio runtime.
+fn watch(path: &LogPath) -> Option<Watch> {
+    let watch = watched(path);
+    watch
+        .inspect_err(|error| tracing::debug!(%error, "a log is followed by looking at it again and again"))
+        .ok()
+}
+
+fn watched(path: &LogPath) -> Result<Watch, LogError> {
     let directory = path.directory()?;
     let full = path.full();
     let watch = Watch::new().map_err(LogError::at("inotify_init1", &full))?;

@@ -11,7 +11,7 @@ use memchr::memchr;
 use super::back::last_lines;
 use super::files::{Found, chain, identity};
 use super::place::LogDir;
-use super::{Entry, LogError, LogPath, Piece, Selection};
+use super::{Entry, LogError, LogPath, Piece, Selection, Stream};
 
 /// Bytes per read.
 const CHUNK: usize = 64 << 10;
@@ -29,6 +29,8 @@ pub struct Request {
     pub timestamps: bool,
     /// Maximum number of bytes.
     pub limit_bytes: Option<u64>,
+    /// Only what was written to this stream.
+    pub stream: Option<Stream>,
 }
 
 /// Result of [`Reader::read`].
@@ -70,7 +72,8 @@ impl Reader {
     /// # Errors
     /// An existing file cannot be read.
     pub fn open(path: &LogPath, request: &Request) -> Result<Self, LogError> {
-        let selection = Selection::new(request.since, request.timestamps, request.limit_bytes);
+        let selection =
+            Selection::new(request.since, request.timestamps, request.limit_bytes).only(request.stream);
         let mut this = Self { path: path.clone(), current: None, selection, rest: Vec::new() };
         let Some((directory, mut files)) = chain(path)? else { return Ok(this) };
         if let Some(since) = request.since {

@@ -20,6 +20,7 @@ pub struct Piece {
 pub struct Selection {
     since: Option<Timestamp>,
     timestamps: bool,
+    stream: Option<Stream>,
     /// Bytes that may still be shown.
     remaining: Option<u64>,
     /// For each stream, whether a line has begun and not ended.
@@ -30,12 +31,18 @@ impl Selection {
     /// `since`: only entries since then. `timestamps`: prefix each line with the time at which it began. `limit`: maximum
     /// number of bytes, including times; the last line may be cut.
     pub fn new(since: Option<Timestamp>, timestamps: bool, limit: Option<u64>) -> Self {
-        Self { since, timestamps, remaining: limit, inside: [false; 2] }
+        Self { since, timestamps, stream: None, remaining: limit, inside: [false; 2] }
+    }
+
+    /// Only what was written to this stream, if one is given.
+    pub fn only(self, stream: Option<Stream>) -> Self {
+        Self { stream, ..self }
     }
 
     /// Adds one entry. Returns `Break` when the limit is reached.
     pub fn take(&mut self, entry: &Entry<'_>, out: &mut Vec<Piece>) -> ControlFlow<()> {
-        if self.since.is_some_and(|since| entry.time < since) {
+        let other_stream = self.stream.is_some_and(|stream| stream != entry.stream);
+        if other_stream || self.since.is_some_and(|since| entry.time < since) {
             return ControlFlow::Continue(());
         }
         let inside = &mut self.inside[usize::from(entry.stream == Stream::Stderr)];
@@ -115,5 +122,7 @@ mod tests {
         assert_eq!(show(Selection::new(None, false, Some(5))), ("o<one>e<oo>".into(), true));
         assert_eq!(show(Selection::new(None, false, Some(3))), ("o<one>".into(), true));
         assert_eq!(show(Selection::new(None, true, Some(0))), (String::new(), true));
+        let errors = Selection::default().only(Some(Stream::Stderr));
+        assert_eq!(show(errors), ("e<oops\n>".into(), false));
     }
 }

@@ -16,6 +16,9 @@ pub struct Address {
 
 impl Address {
     /// Parses `http://<host>:<port>/…`; servers with TLS are not supported.
+    ///
+    /// # Errors
+    /// The URL is not of that form.
     pub fn parse(url: &str) -> Result<Self, ExecError> {
         let unknown = || ExecError::Address { url: url.to_owned() };
         let uri: Uri = url.parse().map_err(|_| unknown())?;
@@ -28,6 +31,10 @@ impl Address {
         Ok(Self { server, path })
     }
 
+    /// Connects to the server.
+    ///
+    /// # Errors
+    /// The connection could not be opened.
     pub async fn connect(&self) -> Result<TcpStream, ExecError> {
         let failed = |source| ExecError::Connect { server: self.server.clone(), source };
         let stream = TcpStream::connect(&self.server).await.map_err(failed)?;

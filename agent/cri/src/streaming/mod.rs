@@ -23,7 +23,7 @@ use tokio::sync::mpsc;
 
 use super::Client;
 use crate::logs::Piece;
-use address::Address;
+pub use address::Address;
 pub use error::ExecError;
 
 /// Maximum number of bytes of input in one message.

@@ -65,5 +65,10 @@ pub fn write(out: &mut Exposition<'_>, shown: Shown<'_>) {
     cgroup::write(out, shown.snapshot);
 }
 
+/// Writes the families about probes alone, as a kubelet's `/metrics/probes`.
+pub fn write_probes(out: &mut Exposition<'_>, view: &ProbesView) {
+    probes::write(out, view);
+}
+
 #[cfg(test)]
 mod tests;

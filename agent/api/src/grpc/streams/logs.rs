@@ -50,6 +50,7 @@ pub async fn stream(
         since,
         timestamps: request.timestamps,
         limit_bytes: request.limit_bytes,
+        stream: None,
     };
     let alive = (request.follow && !request.previous).then(|| {
         let (uid, name, id) = (pod.pod.uid.clone(), container.name.clone(), container.id.clone());
