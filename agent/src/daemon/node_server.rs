@@ -237,7 +237,8 @@ mod tests {
             // The file of a kubelet that is being watched.
             ("enableServer: true\nnodewarden: {mode: observe}", false, false),
         ] {
-            let text = format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{text}\n");
+            let text =
+                format!("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n{text}\n");
             let mut config = parse("test", &text, &Overrides::default()).unwrap();
             let alone = is_wanted(&config);
             config.kubernetes.kubeconfig = Some("/node.conf".into());
