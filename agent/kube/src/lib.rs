@@ -14,6 +14,7 @@ pub mod objects;
 pub mod pod_object;
 mod rate;
 pub mod review;
+pub mod source;
 pub mod status;
 
 pub use connection::Connection;

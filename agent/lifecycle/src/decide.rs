@@ -2,6 +2,7 @@
 //! record.
 
 pub mod backoff;
+pub mod deadline;
 mod ends;
 pub mod evicted;
 pub mod grace;

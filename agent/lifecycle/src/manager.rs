@@ -1,6 +1,8 @@
 //! The one that starts and ends workers: takes what the sources want and what the kernel and the runtime
 //! report, and sends orders.
 
+mod api;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
@@ -23,11 +25,12 @@ use crate::orders::{Order, Report};
 use crate::record::{Ending, Record};
 use crate::state::PodState;
 use crate::worker;
+use api::OrderedByApi;
 use nodewarden_eviction::Eviction;
 use nodewarden_hierarchy::{DesiredCgroup, DesiredCgroups, HierarchyHandle};
 use nodewarden_manifest::Pod;
 use nodewarden_model::{Detail, Event, OomVictim};
-use nodewarden_pods::source::{Deletion, Desired, SourcedPod, removed_reason, replaced_reason};
+use nodewarden_pods::source::{Deletion, Desired, SourcedPod, is_api, removed_reason, replaced_reason};
 use nodewarden_pods::status::DesiredPods;
 
 /// What reaches the manager from outside.
@@ -61,6 +64,7 @@ struct WorkerEntry {
     /// It has ended by an eviction and has not started again: it has no cgroup.
     evicted: bool,
     resize: PodResize,
+    api: OrderedByApi,
 }
 
 /// Starts a worker for each pod, sends it orders, and receives its reports.
@@ -123,6 +127,7 @@ impl Manager {
                 found = self.housekeeping.found() => self.keep_house(found),
                 _ = look.tick() => {
                     self.resize_refused();
+                    self.end_overdue();
                     let env = self.env.clone();
                     self.housekeeping.look(&env);
                 }
@@ -150,7 +155,7 @@ impl Manager {
             };
             (uid.clone(), running)
         });
-        let assignment = identity::assign(&self.desired, &running.collect(), self.housekeeping.tidying());
+        let mut assignment = identity::assign(&self.desired, &running.collect(), self.housekeeping.tidying());
         for uid in assignment.end {
             self.end(&uid, removed_reason);
         }
@@ -159,6 +164,18 @@ impl Manager {
         }
         for (uid, deletion) in assignment.delete {
             self.delete(&uid, deletion);
+        }
+        for (sourced, deletion) in assignment.finish {
+            self.finish(sourced, deletion);
+        }
+        for (uid, over) in assignment.over {
+            self.over(&uid, over);
+        }
+        for uid in assignment.gone {
+            self.forget(&uid);
+        }
+        for pod in assignment.update {
+            self.update(pod);
         }
         for (uid, origin) in assignment.moved {
             if let Some(entry) = self.workers.get_mut(&uid) {
@@ -174,10 +191,15 @@ impl Manager {
         for pod in assignment.resize {
             self.resize(pod);
         }
-        for SourcedPod { pod, origin, .. } in assignment.start {
+        for SourcedPod { pod, origin, api, .. } in assignment.start {
             let fresh = self.housekeeping.never_had(&pod.uid);
             let record = Record::new(&pod, &origin, Timestamp::now());
+            let uid = pod.uid.clone();
             self.begin(pod, record, fresh, None);
+            assignment.states.extend(api.map(|api| (uid, api)));
+        }
+        for (uid, api) in assignment.states {
+            self.api_state(&uid, api);
         }
         let status = &self.env.status;
         status.set_waiting(waiting::views(&assignment.wait, &status.waiting(), Timestamp::now()));
@@ -235,6 +257,7 @@ impl Manager {
                 deletion: None,
                 evicted: is_evicted,
                 resize: PodResize::default(),
+                api: OrderedByApi::default(),
             },
         );
     }
@@ -242,7 +265,10 @@ impl Manager {
     /// Ends a pod that its source no longer has.
     fn end(&mut self, uid: &str, reason: fn(&str) -> String) {
         let Some(entry) = self.workers.get(uid).filter(|entry| !entry.ending) else { return };
-        let grace = nodewarden_manifest::grace(&entry.kept.pod);
+        let mut grace = nodewarden_manifest::grace(&entry.kept.pod);
+        if is_api(&entry.kept.origin) {
+            grace = grace.min(api::FORCED);
+        }
         let reason = reason(&entry.kept.origin);
         self.delete(uid, Deletion { since: Timestamp::now(), grace, reason });
     }

@@ -7,7 +7,8 @@ use nodewarden_admission::NoGrowth;
 use nodewarden_cri::Listing;
 use nodewarden_eviction::Eviction;
 use nodewarden_manifest::Pod;
-use nodewarden_model::OomVictim;
+use nodewarden_model::{ApiState, OomVictim};
+use nodewarden_pods::source::Over;
 
 /// What a worker is ordered to do, or should know.
 #[derive(Debug)]
@@ -29,6 +30,14 @@ pub enum Order {
     NotResized { why: Option<NoGrowth> },
     /// Something that its volumes show may have changed.
     Refresh,
+    /// What its source has of it now, with the same resources and the same uid.
+    Update { pod: Arc<Pod> },
+    /// What the API server knows of it now.
+    ApiState(Arc<ApiState>),
+    /// The API server has it as succeeded or failed.
+    Over(Over),
+    /// The API server no longer has it: once it has ended, nothing of it is kept.
+    Forget,
     /// The pod has another origin now.
     Moved { origin: String },
     /// The pod is evicted or preempted, and starts again later.
@@ -44,7 +53,8 @@ pub enum Report {
     Resized { uid: String },
     /// Nothing of the pod is left but its cgroup.
     Gone { uid: String },
-    /// Nothing of an evicted or preempted pod is left: it needs no cgroup for now.
+    /// Nothing of an evicted or preempted pod is left, or of one that the API server still has: it needs no cgroup
+    /// for now.
     Evicted { uid: String },
     /// It starts again, and needs one.
     Restarted { uid: String },

@@ -23,8 +23,9 @@ use crate::record::saver::{RecordSaver, saver};
 use nodewarden_devices::{DeviceHealth, PodDemand};
 use nodewarden_machine::clock::read_clocks;
 use nodewarden_manifest::Pod;
-use nodewarden_model::{OomVictim, ResizePending, Waiting};
+use nodewarden_model::{ApiState, OomVictim, ResizePending, Waiting};
 use nodewarden_pods::probes::Watched;
+use nodewarden_pods::source::{Over, is_api};
 
 /// Moments that are computed from the same times differ by less than this.
 const SAME: Duration = Duration::from_millis(100);
@@ -82,6 +83,14 @@ pub struct Inner {
     pub unseen: bool,
     /// Boxed, since most pods have none.
     pub probing: Option<Box<Probing>>,
+    /// What the API server knows of the pod; `None` for pods of manifests.
+    pub api: Option<Arc<ApiState>>,
+    /// A pod of the API server that is being deleted there, and of which nothing is left here.
+    pub ended: bool,
+    /// The API server no longer has it.
+    pub unwanted: bool,
+    /// The API server has it as succeeded or failed. Boxed, since most pods never have it.
+    pub over: Option<Box<Over>>,
 }
 
 /// The probes of a pod. Only pods whose containers have probes, or of which the kernel has just seen one end,
@@ -142,6 +151,10 @@ impl PodState {
             forgotten: false,
             unseen: unseen.is_some(),
             probing,
+            api: None,
+            ended: false,
+            unwanted: false,
+            over: None,
         };
         Arc::new_cyclic(|own| Self {
             env,
@@ -171,6 +184,11 @@ impl PodState {
 
     pub fn pod(&self) -> Arc<Pod> {
         self.read().pod.clone()
+    }
+
+    /// Whether it is a pod of the API server.
+    pub fn is_api(&self) -> bool {
+        is_api(&self.read().record.origin)
     }
 
     /// The pod is being ended, for good or by an eviction, or has ended by an eviction.
@@ -306,6 +324,8 @@ impl PodState {
                 node_ips: &node_ips,
                 trouble: inner.trouble.as_ref(),
                 resize: inner.resize.as_ref(),
+                api: inner.api.as_ref(),
+                ended: inner.ended,
             })
         };
         view.unseen = self.read().unseen;

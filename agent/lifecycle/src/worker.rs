@@ -36,6 +36,11 @@ pub async fn run(
         let Some(()) = Box::pin(evict::wait(&state, &mut orders, &reports)).await else { return };
         look = true;
     }
+    if state.is_api() {
+        let Some(()) = Box::pin(evict::wait_until_deleted(&state, &mut orders, &reports)).await else {
+            return;
+        };
+    }
     Box::pin(terminate::forget(&state)).await;
     let _ = reports.send(Report::Gone { uid: state.pod().uid.clone() });
 }

@@ -43,6 +43,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use k8s_openapi::api::core::v1::{self, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 pub use container::{Container, ContainerKind};
 pub use expansion::{Expander, MAX_EXPANDED, TooLong};
@@ -63,6 +64,8 @@ pub use sysctl::dotted;
 /// A valid pod with the API server's defaults.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Pod {
+    /// Where it is from.
+    pub kind: PodKind,
     /// `metadata.uid`; empty if the manifest has none (the source of the manifest then sets one).
     pub uid: String,
     /// `metadata.namespace`, `default` if the manifest has none.
@@ -112,9 +115,16 @@ impl Pod {
     /// # Errors
     /// Every problem of the pod, each with the path of its field.
     pub fn of_kind(pod: v1::Pod, kind: PodKind) -> Result<Self, Vec<Problem>> {
-        let (pod, mut problems) = read::read(pod);
+        let (mut pod, mut problems) = read::read(pod);
+        pod.kind = kind;
         problems.extend(validate::problems(&pod, kind, &problems));
         if problems.is_empty() { Ok(pod) } else { Err(problems) }
+    }
+
+    /// A pod of the API server of which nothing is known but its metadata: it has no containers, and is never run.
+    pub fn of_metadata(metadata: ObjectMeta) -> Self {
+        let pod = read::read(v1::Pod { metadata, ..v1::Pod::default() }).0;
+        Self { kind: PodKind::Api, ..pod }
     }
 
     /// The container or init container of this name.

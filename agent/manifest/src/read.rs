@@ -9,7 +9,7 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 use super::{
     Container, ContainerKind, Pod, Problem, Quantity, ResourceList, Resources, defaults, priority, qos,
 };
-use crate::QosClass;
+use crate::{PodKind, QosClass};
 
 /// The pod without its invalid quantities, which are returned as problems. A pod without a spec has no
 /// containers.
@@ -25,6 +25,7 @@ pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
 
     let class = spec.priority_class_name.as_deref().and_then(priority::of_class);
     let mut pod = Pod {
+        kind: PodKind::Static,
         uid: pod.metadata.uid.unwrap_or_default(),
         namespace: pod.metadata.namespace.filter(|n| !n.is_empty()).unwrap_or_else(|| "default".into()),
         name: pod.metadata.name.unwrap_or_default(),

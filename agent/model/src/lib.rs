@@ -48,7 +48,8 @@ pub use image::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageUse, ImageView, ImagesView, Keep, Used,
 };
 pub use pod::{
-    ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView, ResizePending,
+    ApiState, ContainerState, ContainerView, Ended, EvictionCause, OomVictim, PodPhase, PodView,
+    ReadinessGate, ResizePending,
 };
 pub use probe::{Buckets, Outcome, ProbeCounts, ProbeRun, ProbeView, ProbesView, Verdict};
 pub use reason::{EndReason, PodReason, Waiting, WaitingReason};

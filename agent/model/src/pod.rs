@@ -57,22 +57,45 @@ pub struct PodView {
     pub containers: Vec<ContainerView>,
     /// Why the pod does not have the resources that its manifest requests; `None` if it has them.
     pub resize: Option<ResizePending>,
-    /// Why the pod was evicted or preempted; `None` if it was not, or has started again since.
+    /// Why the pod was ended before its time; `None` if it was not, or has started again since.
     pub evicted: Option<EvictionCause>,
     /// An earlier agent ran the pod, and the runtime has not said yet what it has of it: what is shown is older.
     pub unseen: bool,
+    /// A pod of the API server that is being deleted, and nothing of which is left on the node: neither
+    /// containers nor volumes. Its phase is Succeeded or Failed.
+    pub ended: bool,
+    /// What the API server knows of it; `None` for pods of manifests.
+    pub api: Option<Arc<ApiState>>,
+}
+
+/// What only the API server knows of a pod, as far as the pod's status depends on it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ApiState {
+    /// `metadata.generation` of the spec that the agent acts on; API servers before 1.33 have none.
+    pub generation: Option<i64>,
+    /// `spec.readinessGates`, with the conditions that others have set.
+    pub gates: Vec<ReadinessGate>,
+}
+
+/// A condition that others set and without which a pod is not ready.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadinessGate {
+    /// Type of the condition.
+    pub condition: String,
+    /// `True`, `False` or `Unknown`; `None` if the pod does not have the condition.
+    pub status: Option<String>,
 }
 
 impl PodView {
-    /// Whether the pod is being terminated because it was evicted or preempted, or has ended for that reason
-    /// and has not started again.
+    /// Whether the pod is being terminated before its time (evicted, preempted, rejected, …), or has ended for
+    /// such a reason and has not started again.
     pub fn is_evicted_or_preempted(&self) -> bool {
         self.evicted.is_some()
             && (self.terminating.is_some() || matches!(self.phase, PodPhase::Failed | PodPhase::Succeeded))
     }
 }
 
-/// Why a pod was evicted or preempted.
+/// Why a pod was ended before its time, or never started.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvictionCause {
     /// The node was low on a resource.
@@ -81,6 +104,11 @@ pub enum EvictionCause {
     OwnLimit,
     /// A critical pod needed its resources.
     Preemption,
+    /// The node shuts down.
+    Shutdown,
+    /// Anything that is no disruption (kubelet: no condition `DisruptionTarget`): it was rejected at admission,
+    /// was active for longer than its deadline, or the API server has it as failed.
+    Other,
 }
 
 /// Why a pod does not have the resources that its manifest requests (KEP-1287, condition `PodResizePending`).

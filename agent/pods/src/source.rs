@@ -19,7 +19,7 @@ mod tests;
 use std::fmt;
 use std::io;
 
-pub use desired::{Deletion, Desired, SourceProblem, SourcedPod, Unread};
+pub use desired::{Deletion, Desired, Over, SourceProblem, SourcedPod, Unread};
 pub use origin::{API, PodOrigins, is_api, removed_reason, replaced_reason};
 pub use sources::{Following, PodSources};
 

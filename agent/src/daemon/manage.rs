@@ -25,10 +25,11 @@ use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
 use nodewarden_kube::objects::ChangeDetection;
+use nodewarden_kube::source::ApiSource;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
-use nodewarden_pods::source::{Desired, Following, PodSources};
+use nodewarden_pods::source::{Desired, Following, PodSource, PodSources};
 use nodewarden_pods::volume;
 
 /// Starts what runs the node's pods. The pods of an earlier agent are adopted: the agent is ready when each
@@ -52,7 +53,7 @@ pub fn start(context: Context<'_>, wakeups: Wakeups) -> Result<(NodeParts, Optio
 /// Without a container runtime: cgroups for exactly the pods that the manifests name.
 fn keep_cgroups(context: Context<'_>) -> Result<NodeParts, DaemonError> {
     let prepared = prepare(context, Box::new(|_| false))?;
-    let mut sources = hierarchy::sources(context.config, context.pods);
+    let mut sources = PodSources::new(hierarchy::sources(context.config));
     let hierarchy = prepared.keep(sources.snapshot().into())?;
     let sink = hierarchy.handle();
     let sources = Some(follow(sources, move |desired| sink.send(desired.into()))?);
@@ -146,7 +147,7 @@ fn prepare(context: Context<'_>, has_volumes: HasVolumes) -> Result<Prepared, Hi
 /// reported in the log and in the journal.
 fn find_pods(context: Context<'_>) -> Result<(Recovered, PodSources), DaemonError> {
     let (found, problems) = lifecycle::find(context.config).map_err(DaemonError::Records)?;
-    let mut sources = hierarchy::sources(context.config, context.pods);
+    let mut sources = PodSources::new(sources(context));
     sources.set_running(found.origins());
     let desired = sources.snapshot();
     for problem in problems {
@@ -155,6 +156,16 @@ fn find_pods(context: Context<'_>) -> Result<(Recovered, PodSources), DaemonErro
         context.journal.append(Timestamp::now(), "", None, detail);
     }
     Ok((found.with(desired), sources))
+}
+
+/// The node's own pods, and those of the API server if there is one.
+fn sources(context: Context<'_>) -> Vec<Box<dyn PodSource>> {
+    let mut sources = hierarchy::sources(context.config);
+    if let Some(connection) = context.kubernetes {
+        let (status, known) = (context.pods.clone(), context.known_pods.clone());
+        sources.push(Box::new(ApiSource::new(connection.clone(), status, known)));
+    }
+    sources
 }
 
 /// Starts the engine that runs probes.

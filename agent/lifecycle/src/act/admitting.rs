@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::evict;
 use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::record::Record;
@@ -27,6 +28,13 @@ pub async fn admit(state: &PodState) -> bool {
             asked = pod;
         }
         let AdmissionState::Waits(why) = waiter.state() else { break };
+        if state.is_api()
+            && let Some(reason) = why.rejects()
+        {
+            drop(waiter);
+            evict::reject(state, reason, &why.message);
+            return false;
+        }
         waits(state, &why, &mut shown);
         match state.unless_ending(tokio::time::timeout(AGAIN, waiter.news())).await {
             Some(Ok(())) => {}
@@ -74,7 +82,7 @@ pub fn seen(state: &PodState) {
 
 /// One event for each new reason; the numbers may change with every look.
 fn waits(state: &PodState, why: &Why, shown: &mut Option<PodReason>) {
-    let Why { reason: Some(reason), mut message } = why.clone() else { return };
+    let Why { reason: Some(reason), mut message, .. } = why.clone() else { return };
     // The kubelet's words say how many pods can have, not which of them are ill.
     let spare = match &reason {
         PodReason::OutOf(resource) => state.env.devices.spare(resource),

@@ -16,6 +16,7 @@ use nodewarden_devices::AdmissionError;
 use nodewarden_gc::Hold;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::WaitingReason;
+use nodewarden_pods::source::is_api;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
 use nodewarden_tasks::blocking;
@@ -107,7 +108,12 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
     let (of, on) = (pod.clone(), env.clone());
     let made = blocking::POD_FILES.run(move || files.make(&of, &on.host(&now), &gathered)).await;
     objects::show_kept(state, &made.map_err(|_| StartError::Fault)??);
-    state.update(|inner| inner.record.note_start(own, attempt));
+    state.update(|inner| {
+        inner.record.note_start(own, attempt);
+        if is_api(&inner.record.origin) {
+            inner.record.note_image(name, &image);
+        }
+    });
     let id =
         env.client.create_container(&sandbox.id, config, sandbox_config).await.map_err(StartError::Create)?;
     drop(hold);

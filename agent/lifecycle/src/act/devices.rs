@@ -7,6 +7,7 @@ use std::time::Duration;
 use nodewarden_proto::runtime::v1 as cri;
 use tracing::warn;
 
+use super::evict;
 use crate::decide::phase::Trouble;
 use crate::environment::Environment;
 use crate::state::PodState;
@@ -14,6 +15,7 @@ use nodewarden_config::Enforcement;
 use nodewarden_cri::Listing;
 use nodewarden_devices::{AdmissionError, Devices, EnforceError, Guards, PodDemand};
 use nodewarden_manifest::{ContainerKind, Pod};
+use nodewarden_model::PodReason;
 use nodewarden_pods::spec::DeviceInjection;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
 use nodewarden_pods::spec::{DEVICES, ids_from_json};
@@ -44,6 +46,10 @@ pub async fn admit(state: &PodState) -> bool {
                 state.note(|inner| inner.trouble = None);
                 return true;
             }
+            Some(Err(error)) if state.is_api() && is_final(&error) => {
+                evict::reject(state, &error.reason(), &error.to_string());
+                return false;
+            }
             Some(Err(error)) => waits(state, &error),
         }
         let news = async {
@@ -54,6 +60,12 @@ pub async fn admit(state: &PodState) -> bool {
             return false;
         }
     }
+}
+
+/// A kubelet would reject the pod. What is about to be known is waited for instead: a plugin that connects
+/// again, the runtime's answer after the loss of the checkpoint.
+fn is_final(error: &AdmissionError) -> bool {
+    error.reason() != PodReason::DevicePluginNotReady
 }
 
 fn waits(state: &PodState, error: &AdmissionError) {

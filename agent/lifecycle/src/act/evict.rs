@@ -1,6 +1,8 @@
 //! Carries out the end of a pod: for good, or by an eviction or preemption, after which it waits and starts
 //! again.
 
+use std::time::Duration;
+
 use jiff::Timestamp;
 use tokio::sync::mpsc;
 
@@ -13,8 +15,9 @@ use crate::decide::{backoff, plan};
 use crate::orders::{Order, Report};
 use crate::record::{Ending, Record};
 use crate::state::{Inner, PodState};
-use nodewarden_eviction::Eviction;
-use nodewarden_model::PodPhase;
+use nodewarden_eviction::{Eviction, EvictionReason};
+use nodewarden_model::{PodPhase, PodReason};
+use nodewarden_pods::source::is_api;
 
 /// Takes the order to evict or preempt: from now on nothing of the pod is started, and what is under way for
 /// it stops.
@@ -56,6 +59,48 @@ pub fn end(state: &PodState, ending: Ending) {
         EndingChange::Unchanged => {}
     }
     state.interrupt();
+}
+
+/// Takes over that a pod of the API server is rejected at admission (kubelet `rejectPod`): it fails and never
+/// starts.
+pub fn reject(state: &PodState, reason: &PodReason, message: &str) {
+    state.env.record_event(&state.pod(), None, &reason.to_string(), message.to_owned());
+    let reason = EvictionReason::Other(reason.to_string());
+    let message = format!("Pod was rejected: {message}");
+    let rejection = Eviction { reason, message, grace: None, condition: None };
+    state.update(|inner| {
+        inner.trouble = None;
+        inner.record.evict(&rejection, Duration::ZERO, false, Timestamp::now());
+    });
+    state.interrupt();
+}
+
+/// Ends a pod that the API server has as succeeded or failed and that has not ended by itself (kubelet: a
+/// terminal phase of the API server is final).
+pub fn end_if_over(state: &PodState) {
+    let Some(over) = state.set(|inner| inner.over.take()) else { return };
+    let reason = EvictionReason::Other(over.reason);
+    evict(state, &Eviction { reason, message: over.message, grace: None, condition: None });
+}
+
+/// Nothing is left of a pod that is being deleted at the API server: shows it as ended, until the API server
+/// no longer has it. `None` when the agent ends.
+pub async fn wait_until_deleted(
+    state: &PodState,
+    orders: &mut mpsc::UnboundedReceiver<Order>,
+    reports: &mpsc::UnboundedSender<Report>,
+) -> Option<()> {
+    if state.read().unwanted {
+        return Some(());
+    }
+    gone(state);
+    state.note(|inner| inner.ended = true);
+    let _ = reports.send(Report::Evicted { uid: state.pod().uid.clone() });
+    while !state.read().unwanted {
+        resize::report_done(state, reports);
+        News::default().take(state, orders.recv().await?);
+    }
+    Some(())
 }
 
 /// Notes that a pod had succeeded before it was evicted, which only the look after the order shows: it does
@@ -151,7 +196,8 @@ async fn restart_is_due(state: &PodState) {
     let now = state.now();
     let waits = {
         let inner = state.read();
-        let evicted = inner.record.evicted();
+        // A controller makes another one of the API server's pods.
+        let evicted = inner.record.evicted().filter(|_| !is_api(&inner.record.origin));
         evicted
             .and_then(|evicted| Some((evicted.restart_delay(&state.env.eviction, now)?, evicted.condition)))
     };
@@ -172,7 +218,7 @@ async fn restart(state: &PodState) {
     let mut message = String::new();
     state.update(|inner| {
         if let Some(evicted) = inner.record.evicted() {
-            let away = backoff::go(std::time::Duration::from_secs(
+            let away = backoff::go(Duration::from_secs(
                 backoff::between(evicted.gone.unwrap_or(now), now).as_secs(),
             ));
             message = format!("{} {away} ago: the pod starts again", evicted.reason);

@@ -56,6 +56,24 @@ impl News {
                 state.set(|inner| inner.refresh = true);
                 self.look = true;
             }
+            Order::Update { pod } => {
+                self.look = true;
+                resize::update_pod(state, pod);
+            }
+            Order::ApiState(api) => {
+                if state.read().api.as_ref() != Some(&api) {
+                    state.note(|inner| inner.api = Some(api));
+                }
+            }
+            Order::Over(over) => {
+                self.look = true;
+                // The next turn knows whether it has ended by itself.
+                state.set(|inner| inner.over = Some(Box::new(over)));
+            }
+            Order::Forget => {
+                self.look = true;
+                state.set(|inner| inner.unwanted = true);
+            }
             Order::Moved { origin } => state.update(|inner| inner.record.origin = origin),
             Order::End(ending) => {
                 // The worker looks again at once, also if its present turn finds nothing to do.

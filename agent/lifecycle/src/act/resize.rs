@@ -13,7 +13,7 @@ use crate::decide::resize;
 use crate::decide::shrink::same_but_for_numbers;
 use crate::orders::{Order, Report};
 use crate::record::manifest::Manifest;
-use crate::state::PodState;
+use crate::state::{Inner, PodState};
 use nodewarden_admission::{Admission, NoGrowth};
 use nodewarden_hierarchy::DesiredCgroup;
 use nodewarden_manifest::Pod;
@@ -38,6 +38,12 @@ impl PodResize {
     /// The pod as it is to be when the resize is done; `None` when none is under way.
     pub fn target(&self) -> Option<&Arc<Pod>> {
         self.target.as_ref()
+    }
+
+    /// Has the resize that is under way lead to this pod, whose resources are the same; false if none is.
+    pub fn retarget(&mut self, pod: &Arc<Pod>) -> bool {
+        let target = self.target.as_mut();
+        target.map(|target| target.clone_from(pod)).is_some()
     }
 
     /// What there was no room for.
@@ -102,6 +108,22 @@ pub fn begin(state: &PodState, pod: Arc<Pod>, version: u64) {
         inner.resizing = true;
         inner.resize = None;
     });
+}
+
+/// Takes over what else of the pod has changed: labels, annotations, images, tolerations, its deadline.
+pub fn update_pod(state: &PodState, pod: Arc<Pod>) {
+    let take = |inner: &mut Inner| {
+        let is_news = *inner.pod != *pod;
+        // Its volumes may show its labels and annotations.
+        inner.refresh |= is_news;
+        inner.record.manifest = Manifest::of(&pod);
+        // Also the same one, so that it is in memory once.
+        inner.pod = pod;
+        is_news
+    };
+    if state.save(take) {
+        state.show();
+    }
 }
 
 /// Waits until the pod's cgroup has the limits of `version`.

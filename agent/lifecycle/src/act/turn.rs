@@ -12,7 +12,7 @@ use super::images::ImageError;
 use super::kill;
 use super::kill::Kill;
 use super::sandbox;
-use super::{admitting, devices, look, objects, resize};
+use super::{admitting, devices, evict, look, objects, resize};
 use crate::decide::observed::ContainerStage;
 use crate::decide::phase::Trouble;
 use crate::decide::plan::{Action, KillReason};
@@ -77,6 +77,10 @@ pub async fn turn(state: &PodState, fresh: bool) -> Next {
         devices::release(&state.env, &pod.uid);
     }
     if decided.finished.is_none() {
+        evict::end_if_over(state);
+        if state.is_ending() {
+            return Next::Again;
+        }
         admitting::seen(state);
     }
     let wake = decided.wake.map(|at| until(at, now));

@@ -15,7 +15,7 @@ impl Record {
     /// To be saved before a container is ended for `reason`.
     pub fn note_kill(&mut self, name: &str, id: &str, reason: KillReason) {
         match reason {
-            KillReason::Resize | KillReason::Unknown => {
+            KillReason::Resize | KillReason::Changed | KillReason::Unknown => {
                 id.clone_into(&mut self.containers.entry(name.to_owned()).or_default().stopped);
             }
             KillReason::Liveness | KillReason::Startup => {

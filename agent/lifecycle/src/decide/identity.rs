@@ -11,7 +11,8 @@ use std::sync::Arc;
 use super::resize;
 use crate::decide::resize::Change;
 use nodewarden_manifest::Pod;
-use nodewarden_pods::source::{Deletion, Desired, SourcedPod};
+use nodewarden_model::ApiState;
+use nodewarden_pods::source::{Deletion, Desired, Over, SourcedPod, is_api};
 
 /// A pod that has a worker.
 #[derive(Debug, Clone)]
@@ -40,6 +41,17 @@ pub struct Assignment {
     pub end: Vec<String>,
     /// Its source asks for its end, also of those that end already.
     pub delete: Vec<(String, Deletion)>,
+    /// Pods of the API server that are being deleted there and have no worker here. What is left of each is
+    /// ended, so that it can be deleted for good.
+    pub finish: Vec<(SourcedPod, Deletion)>,
+    /// Pods of the API server, by the uid of their workers, that it no longer has.
+    pub gone: Vec<String>,
+    /// The API server has it as succeeded or failed.
+    pub over: Vec<(String, Over)>,
+    /// Pods of the API server whose spec or metadata have changed in what applies to a running pod.
+    pub update: Vec<Arc<Pod>>,
+    /// What the API server knows of pods that have a worker.
+    pub states: Vec<(String, Arc<ApiState>)>,
     /// Cannot start yet, and why.
     pub wait: Vec<(SourcedPod, Wait)>,
 }
@@ -72,11 +84,33 @@ pub fn assign(
     let mut matched = BTreeSet::new();
     let mut others = Vec::new();
     for sourced in &desired.pods {
+        let own = running.get_key_value(&sourced.pod.uid);
+        if let Some((uid, _)) = own
+            && let Some(state) = &sourced.api
+        {
+            assignment.states.push((uid.clone(), state.clone()));
+        }
         if let Some(deletion) = &sourced.deletion {
             // One that does not run is not started any more.
-            if let Some((uid, _)) = running.get_key_value(&sourced.pod.uid) {
+            match own {
+                Some((uid, _)) => {
+                    matched.insert(uid.as_str());
+                    assignment.delete.push((uid.clone(), deletion.clone()));
+                }
+                None if is_api(&sourced.origin) => {
+                    assignment.finish.push((sourced.clone(), deletion.clone()));
+                }
+                None => {}
+            }
+            continue;
+        }
+        if let Some(over) = &sourced.over {
+            if let Some((uid, run)) = own {
                 matched.insert(uid.as_str());
-                assignment.delete.push((uid.clone(), deletion.clone()));
+                if !run.ending {
+                    assignment.keep.push(uid.clone());
+                    assignment.over.push((uid.clone(), over.clone()));
+                }
             }
             continue;
         }
@@ -94,6 +128,11 @@ pub fn assign(
         let list = if may_be_there { &mut assignment.keep } else { &mut assignment.end };
         list.push(uid.clone());
     }
+    let has: BTreeSet<&str> = desired.pods.iter().map(|sourced| sourced.pod.uid.as_str()).collect();
+    let gone = running.iter().filter(|(uid, run)| {
+        is_api(&run.origin) && !has.contains(uid.as_str()) && !desired.unread.may_have(&run.origin)
+    });
+    assignment.gone = gone.map(|(uid, _)| uid.clone()).collect();
     for sourced in others {
         match obstacle(sourced, running, tidying) {
             Some(wait) => assignment.wait.push((sourced.clone(), wait)),
@@ -105,6 +144,9 @@ pub fn assign(
 
 impl Assignment {
     fn of_known(&mut self, desired: &Desired, sourced: &SourcedPod, uid: &str, run: &Running) {
+        if uid == sourced.pod.uid && is_api(&sourced.origin) && run.origin == sourced.origin {
+            return self.of_api(sourced, uid, run);
+        }
         let moved = run.origin != sourced.origin;
         let change = match resize::change(&run.pod, &sourced.pod) {
             _ if uid != sourced.pod.uid && !(is_derived(uid) && is_derived(&sourced.pod.uid)) => {
@@ -132,6 +174,26 @@ impl Assignment {
         }
         if moved {
             self.moved.push((uid.to_owned(), sourced.origin.clone()));
+        }
+    }
+}
+
+impl Assignment {
+    /// A pod of the API server is the same one as long as its uid is: whatever changes applies to it as it
+    /// runs.
+    fn of_api(&mut self, sourced: &SourcedPod, uid: &str, run: &Running) {
+        if Arc::ptr_eq(&run.pod, &sourced.pod) || run.pod == sourced.pod {
+            return self.keep.push(uid.to_owned());
+        }
+        let unsized_ = resize::with_sizes_of(&run.pod, &sourced.pod);
+        let resized = unsized_ != *sourced.pod;
+        if unsized_ != *run.pod {
+            self.update.push(if resized { Arc::new(unsized_) } else { sourced.pod.clone() });
+        }
+        if resized {
+            self.resize.push(sourced.pod.clone());
+        } else {
+            self.keep.push(uid.to_owned());
         }
     }
 }

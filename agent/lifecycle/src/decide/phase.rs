@@ -13,9 +13,13 @@ use nodewarden_devices::DeviceHealth;
 use nodewarden_eviction::EvictionReason;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::{
-    ContainerState, ContainerView, EndReason, Ended, EvictionCause, PodPhase, PodReason, PodView,
+    ApiState, ContainerState, ContainerView, EndReason, Ended, EvictionCause, PodPhase, PodReason, PodView,
     ResizePending, Waiting, WaitingReason,
 };
+use nodewarden_pods::source::is_api;
+
+/// Reason of a pod that was ended because the node shuts down (kubelet `nodeshutdown`).
+const SHUTDOWN: &str = "Terminated";
 
 /// What keeps a pod as a whole from running.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -47,6 +51,10 @@ pub struct Facts<'a> {
     pub trouble: Option<&'a Trouble>,
     /// Why the pod does not have the resources that it should have.
     pub resize: Option<&'a ResizePending>,
+    /// What the API server knows of the pod.
+    pub api: Option<&'a Arc<ApiState>>,
+    /// It is being deleted at the API server, and nothing is left of it here.
+    pub ended: bool,
 }
 
 /// The pod's status.
@@ -63,7 +71,9 @@ pub fn view(facts: &Facts<'_>) -> PodView {
     };
     let ending = record.ending.as_ref();
     let evicted = record.evicted();
-    let (reason, message) = match (ending, evicted) {
+    // The API server shows the deletion of its pods itself, and the kubelet leaves the reason as it was.
+    let shown_ending = ending.filter(|_| !is_api(&record.origin));
+    let (reason, message) = match (shown_ending, evicted) {
         (Some(ending), _) if facts.trouble.is_none() => ("Terminating".to_owned(), ending.why.as_str()),
         (None, Some(evicted)) => (evicted.reason.to_string(), evicted.message.as_str()),
         _ => match facts.trouble {
@@ -75,6 +85,7 @@ pub fn view(facts: &Facts<'_>) -> PodView {
     // As for the kubelet, a pod has not failed before all of it has ended (status manager `mergePodStatus`).
     let phase = match evicted.filter(|evicted| evicted.has_failed()) {
         Some(_) => PodPhase::Failed,
+        None if facts.ended => terminal(&containers),
         None => plan.finished.unwrap_or_else(|| phase(pod, record, &containers)),
     };
     PodView {
@@ -89,7 +100,9 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         sandbox_id: sandbox.map(|s| s.id.clone()).unwrap_or_default(),
         containers,
         resize: facts.resize.cloned(),
-        evicted: evicted.filter(|_| ending.is_none()).map(cause),
+        evicted: evicted.filter(|_| shown_ending.is_none()).map(cause),
+        ended: facts.ended,
+        api: facts.api.cloned(),
         unseen: false,
     }
 }
@@ -99,8 +112,18 @@ fn cause(evicted: &Evicted) -> EvictionCause {
     match (&evicted.reason, evicted.condition) {
         (EvictionReason::Evicted, Some(_)) => EvictionCause::NodePressure,
         (EvictionReason::Evicted, None) => EvictionCause::OwnLimit,
-        (EvictionReason::Preempting | EvictionReason::Other(_), _) => EvictionCause::Preemption,
+        (EvictionReason::Preempting, _) => EvictionCause::Preemption,
+        (EvictionReason::Other(reason), _) if reason == SHUTDOWN => EvictionCause::Shutdown,
+        (EvictionReason::Other(_), _) => EvictionCause::Other,
     }
+}
+
+/// The phase of a pod of which nothing runs or will run (kubelet `getPhase` of a terminal pod, status manager
+/// `TerminatePod`): one whose containers have not all run to a good end has failed.
+fn terminal(containers: &[ContainerView]) -> PodPhase {
+    let well = |view: &ContainerView| matches!(&view.state, ContainerState::Terminated(ended) if ended.exit_code == 0);
+    let counts = |view: &&ContainerView| view.kind != ContainerKind::Sidecar;
+    if containers.iter().filter(counts).all(well) { PodPhase::Succeeded } else { PodPhase::Failed }
 }
 
 fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
@@ -201,7 +224,7 @@ fn state(
 }
 
 fn has_failed(facts: &Facts<'_>) -> bool {
-    facts.record.evicted().is_some_and(Evicted::has_failed)
+    facts.ended || facts.record.evicted().is_some_and(Evicted::has_failed)
 }
 
 fn untraced() -> Ended {

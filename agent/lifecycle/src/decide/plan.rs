@@ -28,6 +28,8 @@ pub use sandbox::leave;
 pub enum KillReason {
     /// Its resources changed and its resizePolicy wants a restart.
     Resize,
+    /// Its image in the pod's spec is another one now.
+    Changed,
     /// Its liveness probe failed.
     Liveness,
     /// Its startup probe failed.

@@ -85,6 +85,32 @@ pub fn change(old: &Pod, new: &Pod) -> Change {
     change
 }
 
+/// `new` with the CPU and memory that `old` has: what changes besides a resize. What `old` does not have is as in
+/// `new`.
+pub fn with_sizes_of(old: &Pod, new: &Pod) -> Pod {
+    let mut pod = new.clone();
+    let mut differs = false;
+    for container in resizable_mut(&mut pod) {
+        let Some(was) = resizable(old).find(|c| c.name == container.name) else { continue };
+        if differing(&was.resources, &container.resources).is_empty() {
+            continue;
+        }
+        differs = true;
+        for (is, was) in [
+            (&mut container.resources.requests, &was.resources.requests),
+            (&mut container.resources.limits, &was.resources.limits),
+        ] {
+            is.retain(|name, _| !RESIZED.contains(&name.as_str()));
+            let sizes = was.iter().filter(|(name, _)| RESIZED.contains(&name.as_str()));
+            is.extend(sizes.map(|(name, size)| (name.clone(), size.clone())));
+        }
+    }
+    if differs {
+        write_sizes(&mut pod);
+    }
+    pod
+}
+
 /// The safe order of a resize: the pod's level grows first and shrinks last.
 pub fn steps(old: &Pod, new: &Pod) -> Steps {
     let mut before = new.clone();

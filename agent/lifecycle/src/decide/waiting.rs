@@ -50,6 +50,8 @@ fn view(sourced: &SourcedPod, wait: &Wait, since: Timestamp) -> PodView {
         node_ips: &[],
         trouble: Some(&phase::Trouble { reason: wait.reason(), message: wait.to_string() }),
         resize: None,
+        api: sourced.api.as_ref(),
+        ended: false,
     })
 }
 

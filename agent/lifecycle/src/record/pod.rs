@@ -57,6 +57,10 @@ pub struct ContainerRecord {
     // Records on disk have it under this name since 0.1.0.
     #[serde(rename = "told")]
     pub given: Option<v1::ResourceRequirements>,
+    /// The image that the newest one was made of, as in the spec, where the image of a running container can change: in pods
+    /// of the API server. Set before its creation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<Box<str>>,
     /// The newest one was about to be created, and it is not known that it was: its attempt was none if the
     /// runtime does not have it.
     pub pending: bool,
@@ -148,6 +152,11 @@ impl Record {
         own.restarts = own.restarts.max(attempt);
         own.pending = true;
         own.given = Some(container.resources.to_kubernetes());
+    }
+
+    /// To be saved with [`Self::note_start`] where the image of a running container can change.
+    pub fn note_image(&mut self, name: &str, image: &str) {
+        self.containers.entry(name.to_owned()).or_default().image = Some(image.into());
     }
 
     /// To be saved some time after a container was created.

@@ -9,6 +9,7 @@ use jiff::Timestamp;
 
 use super::origin::source_of;
 use nodewarden_manifest::Pod;
+use nodewarden_model::{ApiState, PodPhase};
 
 /// The pods that should run here, and what could not be read.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -32,6 +33,21 @@ pub struct SourcedPod {
     pub origin: String,
     /// The source has the pod still, and wants it to end.
     pub deletion: Option<Deletion>,
+    /// The source says that the pod has ended for good: it is not started (again).
+    pub over: Option<Over>,
+    /// What the API server knows of the pod; `None` for other sources.
+    pub api: Option<Arc<ApiState>>,
+}
+
+/// A terminal phase that the source gives a pod (`status` of a pod at the API server).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Over {
+    /// Succeeded or Failed.
+    pub phase: PodPhase,
+    /// `status.reason`; may be empty.
+    pub reason: String,
+    /// `status.message`; may be empty.
+    pub message: String,
 }
 
 /// A request to end a pod (`metadata.deletionTimestamp` and `metadata.deletionGracePeriodSeconds`).
@@ -64,7 +80,7 @@ pub struct Unread {
 impl SourcedPod {
     /// A pod that should run.
     pub fn new(pod: Arc<Pod>, origin: impl Into<String>) -> Self {
-        Self { pod, origin: origin.into(), deletion: None }
+        Self { pod, origin: origin.into(), deletion: None, over: None, api: None }
     }
 }
 
@@ -72,6 +88,8 @@ impl PartialEq for SourcedPod {
     fn eq(&self, other: &Self) -> bool {
         self.origin == other.origin
             && self.deletion == other.deletion
+            && self.over == other.over
+            && self.api == other.api
             && (Arc::ptr_eq(&self.pod, &other.pod) || self.pod == other.pod)
     }
 }

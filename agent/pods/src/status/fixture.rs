@@ -23,5 +23,7 @@ pub(crate) fn view(uid: &str, phase: PodPhase) -> PodView {
         resize: None,
         evicted: None,
         unseen: false,
+        ended: false,
+        api: None,
     }
 }

@@ -95,6 +95,14 @@ impl Admission {
         self.change_with(|_, node| node.capacity = capacity);
     }
 
+    /// The node has these labels at the API server.
+    pub fn set_labels(&self, labels: BTreeMap<String, String>) {
+        self.change_with(|_, node| {
+            node.labels = labels;
+            node.labels_expected = false;
+        });
+    }
+
     /// Adds a pod that runs, or ran when an earlier agent ended: it is not checked.
     pub fn enter(&self, pod: &Arc<Pod>) {
         self.change(|queue| queue.enter(pod));
@@ -143,6 +151,11 @@ impl Admission {
             }
         });
         refused.map_or(Ok(()), Err)
+    }
+
+    /// The pod has other labels, tolerations or annotations; what it holds is as before.
+    pub fn updated(&self, pod: &Arc<Pod>) {
+        self.lock().queue.updated(pod);
     }
 
     /// Ends an in-place resize: the pod has these resources.

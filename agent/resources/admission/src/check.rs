@@ -33,7 +33,8 @@ pub struct Request<'a> {
 #[derive(Clone, Copy)]
 pub struct NodeState<'a> {
     pub node_name: &'a str,
-    pub labels: &'a BTreeMap<String, String>,
+    /// `None` if they are not known, then they are not checked.
+    pub labels: Option<&'a BTreeMap<String, String>>,
     pub pressure: &'a Pressure,
     /// How much of a resource pods can have together; `None` if unknown, then it is not checked.
     pub capacity: &'a dyn Fn(&str) -> Option<i64>,
@@ -57,7 +58,7 @@ pub fn check(request: &Request<'_>, node: &NodeState<'_>) -> Vec<Refusal> {
         refusals.push(Refusal::Os);
     }
     refusals.extend(insufficient(wants, node));
-    if !wants_node(pod, node.node_name, node.labels) {
+    if node.labels.is_some_and(|labels| !wants_node(pod, node.node_name, labels)) {
         refusals.push(Refusal::Affinity);
     }
     let named = pod.spec.node_name.as_deref().filter(|name| !name.is_empty());

@@ -11,8 +11,8 @@ use super::ports::{HostPort, host_ports};
 use super::preempt::{self, Held};
 use super::refusal::Refusal;
 use nodewarden_eviction::Pressure;
-use nodewarden_manifest::Pod;
 use nodewarden_manifest::names::{EPHEMERAL_STORAGE, is_extended};
+use nodewarden_manifest::{Pod, PodKind};
 use nodewarden_model::PodReason;
 
 /// What pods are compared with.
@@ -22,6 +22,8 @@ pub struct Node {
     pub name: String,
     /// Its labels.
     pub labels: BTreeMap<String, String>,
+    /// The API server's labels of the node are not known yet: its pods are not rejected for them.
+    pub labels_expected: bool,
     /// What pods can have together.
     pub capacity: Amounts,
     /// Every pod counts as critical (`nodewarden.eviction.manifestPodsCritical`).
@@ -50,6 +52,16 @@ pub struct Why {
     pub reason: Option<PodReason>,
     /// `status.message`, with all refusals.
     pub message: String,
+    /// What its victims release is reserved for it: it starts when they have ended.
+    pub awaits_victims: bool,
+}
+
+impl Why {
+    /// Why a pod that does not wait for resources is rejected; `None` if it starts as soon as the pods have
+    /// ended that are preempted for it.
+    pub fn rejects(&self) -> Option<&PodReason> {
+        self.reason.as_ref().filter(|_| !self.awaits_victims)
+    }
 }
 
 /// The consequences of a change. Pods by uid.
@@ -179,6 +191,15 @@ impl AdmissionQueue {
         }
     }
 
+    /// Replaces the pod by one that asks for the same.
+    pub fn updated(&mut self, pod: &Arc<Pod>) {
+        if let Some(holder) = self.holders.get_mut(&pod.uid) {
+            holder.pod = pod.clone();
+        } else if let Some(waiting) = self.waiting.iter_mut().find(|own| own.pod.uid == pod.uid) {
+            waiting.pod = pod.clone();
+        }
+    }
+
     /// The init containers of the pod have finished: devices that only they had are free.
     pub fn initialised(&mut self, uid: &str) {
         if let Some(holder) = self.holders.get_mut(uid) {
@@ -248,7 +269,7 @@ impl AdmissionQueue {
             if own.why.reason != reason {
                 settled.changed.push(own.pod.uid.clone());
             }
-            own.why = Why { reason, message: texts.join("; ") + &more };
+            own.why = Why { reason, message: texts.join("; ") + &more, awaits_victims: own.has_reservation };
             index += 1;
         }
     }
@@ -329,7 +350,8 @@ impl AdmissionQueue {
         };
         let node = NodeState {
             node_name: &facts.node.name,
-            labels: &facts.node.labels,
+            labels: (!(facts.node.labels_expected && own.pod.kind == PodKind::Api))
+                .then_some(&facts.node.labels),
             pressure: facts.pressure,
             capacity: &capacity,
             used: &used,
@@ -348,7 +370,8 @@ impl AdmissionQueue {
 
 impl Waiting {
     fn is_critical(&self, facts: &Facts<'_>) -> bool {
-        facts.node.manifests_critical || self.pod.is_critical()
+        let by_setting = facts.node.manifests_critical && self.pod.kind == PodKind::Static;
+        by_setting || self.pod.is_critical()
     }
 }
 

@@ -19,7 +19,7 @@ use jiff::Timestamp;
 
 use super::{Candidate, DiskLayout, DiskUse, PodDisk, RequiredStats, UsedOf};
 use nodewarden_config::{EvictionSettings, Signal};
-use nodewarden_manifest::Pod;
+use nodewarden_manifest::{Pod, PodKind};
 use nodewarden_model::CandidateSeen;
 
 /// Why a critical pod is never evicted.
@@ -200,7 +200,8 @@ pub fn rank(
 
 /// Why a pod is never evicted; `None` if it may be.
 pub fn exemption(settings: &EvictionSettings, pod: &Pod) -> Option<&'static str> {
-    (pod.is_critical() || settings.manifests_critical).then_some(CRITICAL)
+    let by_setting = settings.manifests_critical && pod.kind == PodKind::Static;
+    (pod.is_critical() || by_setting).then_some(CRITICAL)
 }
 
 /// Usage and request of what the signal measures, in bytes, inodes or processes. Usage is what is known of it: 0

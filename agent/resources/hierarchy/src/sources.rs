@@ -4,13 +4,12 @@ use tracing::warn;
 
 use super::machine::node_name;
 use nodewarden_config::Config;
+use nodewarden_pods::source::PodSource;
 use nodewarden_pods::source::manifests::ManifestSource;
-use nodewarden_pods::source::{PodSource, PodSources};
-use nodewarden_pods::status::PodStatusCache;
 
-/// The sources that the configuration asks for, in the order of their precedence. A source that reports the
-/// status of its pods back subscribes to `_status`.
-pub fn sources(config: &Config, _status: &PodStatusCache) -> PodSources {
+/// The sources of the node's own pods that the configuration asks for, in the order of their precedence. (The pods
+/// of the API server are added where the connection to it is made.)
+pub fn sources(config: &Config) -> Vec<Box<dyn PodSource>> {
     let settings = &config.node;
     let mut sources: Vec<Box<dyn PodSource>> = Vec::new();
     match &settings.static_pod_path {
@@ -20,5 +19,5 @@ pub fn sources(config: &Config, _status: &PodStatusCache) -> PodSources {
         }
         None => warn!("staticPodPath is not set: there are no pods to manage"),
     }
-    PodSources::new(sources)
+    sources
 }

@@ -58,8 +58,9 @@ impl Subjects for ManagedPods {
     }
 
     fn leaving(&self) -> Vec<String> {
-        let by_eviction =
-            |view: &PodView| view.evicted.is_some_and(|cause| cause != EvictionCause::Preemption);
+        let by_eviction = |view: &PodView| {
+            matches!(view.evicted, Some(EvictionCause::NodePressure | EvictionCause::OwnLimit))
+        };
         let leaves = |view: &Arc<PodView>| view.terminating.is_some() && by_eviction(view);
         self.pods.pods().iter().filter(|view| leaves(view)).map(|view| view.pod.uid.clone()).collect()
     }

@@ -21,6 +21,7 @@ use nodewarden_model::{ContainerState, ContainerView, PodPhase, PodView, Snapsho
 
 pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView]) -> Arc<PodView> {
     let pod = Pod {
+        kind: nodewarden_manifest::PodKind::Static,
         uid: uid.into(),
         namespace: namespace.into(),
         name: name.into(),
@@ -48,6 +49,8 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
         resize: None,
         evicted: None,
         unseen: false,
+        ended: false,
+        api: None,
     })
 }
 

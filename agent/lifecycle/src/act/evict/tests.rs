@@ -1,3 +1,5 @@
+mod api;
+
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 

@@ -139,3 +139,75 @@ fn a_pod_that_comes_back_waits_until_its_remains_are_removed() {
     assert_eq!(found.wait[0].1, Wait::Tidied { uid: A.into() });
     assert_eq!(done(&assign(&wanted, &BTreeMap::new(), &BTreeSet::new())), ["start aaa", "start bbb"]);
 }
+
+/// Pods of the API server.
+mod api {
+    use super::*;
+
+    fn of_api(uid: &str, cpu: &str, image: &str) -> Desired {
+        let mut desired = desired(vec![(pod("p", uid, cpu, image), "api:n/p")]);
+        desired.pods[0].api = Some(Arc::new(ApiState::default()));
+        desired
+    }
+
+    fn runs(ending: bool) -> BTreeMap<String, Running> {
+        running(vec![(pod("p", "u-1", "1", "x"), "api:n/p", ending)])
+    }
+
+    /// What is done, with what only pods of the API server have.
+    fn all(desired: &Desired, running: &BTreeMap<String, Running>) -> Vec<String> {
+        let a = assign(desired, running, &BTreeSet::new());
+        let mut lines = done(&a);
+        lines.extend(a.finish.iter().map(|(s, _)| format!("finish {}", s.pod.uid)));
+        lines.extend(a.gone.iter().map(|uid| format!("gone {uid}")));
+        lines.extend(a.over.iter().map(|(uid, _)| format!("over {uid}")));
+        lines.extend(a.update.iter().map(|pod| format!("update {}", pod.uid)));
+        lines
+    }
+
+    #[test]
+    fn a_changed_pod_of_the_same_uid_is_changed_as_it_runs() {
+        for (cpu, image, expected) in [
+            ("1", "x", &["keep u-1"][..]),
+            ("1000m", "x", &["keep u-1", "update u-1"]),
+            ("2", "x", &["resize u-1"]),
+            ("1", "y", &["keep u-1", "update u-1"]),
+            ("2", "y", &["resize u-1", "update u-1"]),
+        ] {
+            assert_eq!(all(&of_api("u-1", cpu, image), &runs(false)), expected, "{cpu} {image}");
+        }
+        // What is changed at once keeps the resources until there is room for others.
+        let updated = assign(&of_api("u-1", "2", "y"), &runs(false), &BTreeSet::new()).update;
+        assert_eq!(updated[0].containers, pod("p", "u-1", "1", "y").containers);
+        assert_eq!(updated[0].spec.containers[0].image.as_deref(), Some("y"));
+        assert_eq!(all(&of_api("u-2", "1", "x"), &runs(false)), ["replace u-1", "wait u-2", "gone u-1"]);
+    }
+
+    #[test]
+    fn a_deleted_pod_without_a_worker_is_finished() {
+        let mut deleted = of_api("u-1", "1", "x");
+        let (since, grace) = (jiff::Timestamp::UNIX_EPOCH, std::time::Duration::ZERO);
+        deleted.pods[0].deletion = Some(Deletion { since, grace, reason: "asked".into() });
+        assert_eq!(all(&deleted, &BTreeMap::new()), ["finish u-1"]);
+        assert_eq!(all(&deleted, &runs(true)), ["delete u-1 asked"]);
+    }
+
+    #[test]
+    fn a_pod_is_forgotten_when_the_api_server_surely_no_longer_has_it() {
+        assert_eq!(all(&Desired::default(), &runs(false)), ["end u-1", "gone u-1"]);
+        assert_eq!(all(&Desired::default(), &runs(true)), ["gone u-1"]);
+        let unread = Desired { unread: Unread::of_source("api"), ..Desired::default() };
+        assert_eq!(all(&unread, &runs(false)), ["keep u-1"]);
+        assert_eq!(all(&unread, &runs(true)), [""; 0]);
+    }
+
+    #[test]
+    fn a_pod_that_is_over_is_not_started() {
+        let mut over = of_api("u-1", "1", "x");
+        let phase = nodewarden_model::PodPhase::Failed;
+        over.pods[0].over = Some(Over { phase, reason: String::new(), message: String::new() });
+        assert_eq!(all(&over, &BTreeMap::new()), [""; 0]);
+        assert_eq!(all(&over, &runs(false)), ["keep u-1", "over u-1"]);
+        assert_eq!(all(&over, &runs(true)), [""; 0]);
+    }
+}

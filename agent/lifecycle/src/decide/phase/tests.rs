@@ -52,6 +52,8 @@ impl Case {
             node_ips: &[],
             trouble: None,
             resize: None,
+            api: None,
+            ended: false,
         })
     }
 }

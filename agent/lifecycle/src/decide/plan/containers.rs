@@ -5,8 +5,8 @@ use jiff::Timestamp;
 use super::{Action, KillReason, Plan};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 use crate::decide::published::Published;
-use crate::decide::resize;
 use crate::decide::resize::ResizeMethod;
+use crate::decide::{policy, resize};
 use crate::record::{ContainerRecord, Record};
 use nodewarden_config::PodSettings;
 use nodewarden_manifest::{Container, ContainerKind, Pod};
@@ -144,6 +144,11 @@ impl<'a> Round<'a> {
             return;
         };
         match seen.stage {
+            // Whatever its restart policy is (kubelet `containerChanged`).
+            ContainerStage::Running if self.has_another_image(name) => {
+                let message = format!("Container {name} definition changed, will be restarted");
+                self.kill(seen, KillReason::Changed, message);
+            }
             ContainerStage::Running if !self.hook_is_done(seen) => self.finish_start(seen),
             ContainerStage::Running => match self.published.failed(self.pod, seen) {
                 Some(kind) => self.kill_for_probe(container, seen, kind),
@@ -157,6 +162,12 @@ impl<'a> Round<'a> {
                 self.kill(seen, KillReason::Unknown, message);
             }
         }
+    }
+
+    fn has_another_image(&self, name: &str) -> bool {
+        let made_of = self.own(name).and_then(|own| own.image.as_deref());
+        let wanted = policy::spec_of(self.pod, name).and_then(|spec| spec.image.as_deref());
+        made_of.is_some_and(|made_of| Some(made_of) != wanted)
     }
 
     fn finish_start(&mut self, seen: &ContainerSeen) {

@@ -49,7 +49,7 @@ impl Case {
         let ports: Vec<HostPort> = self.others.iter().flat_map(host_ports).collect();
         let node = NodeState {
             node_name: "machine1",
-            labels: &node_labels("machine1"),
+            labels: Some(&node_labels("machine1")),
             pressure: &Pressure(pressure),
             capacity: &|name| self.capacity.iter().find(|(own, _)| *own == name).map(|(_, amount)| *amount),
             used: &|name| amount(&self.used, name),
@@ -262,7 +262,7 @@ fn resources_that_are_not_requested_are_not_checked() {
     let looks = Cell::new(0);
     let node = NodeState {
         node_name: "n",
-        labels: &BTreeMap::new(),
+        labels: Some(&BTreeMap::new()),
         pressure: &Pressure::default(),
         capacity: &|_| {
             looks.set(looks.get() + 1);

@@ -128,8 +128,19 @@ pub struct Node {
 impl Node {
     /// An agent that finds the pod of this spec as `known` says of its container.
     pub async fn start(spec: Value, known: ContainerRecord, runtime: Fake, script: Script) -> Self {
+        Self::start_from("/manifests/p.yaml", spec, known, runtime, script).await
+    }
+
+    /// As [`Node::start`], of this origin.
+    pub async fn start_from(
+        origin: &str,
+        spec: Value,
+        known: ContainerRecord,
+        runtime: Fake,
+        script: Script,
+    ) -> Self {
         let pod: Arc<Pod> = fixture::pod(spec);
-        let mut record = Record::new(&pod, "/manifests/p.yaml", fixture::at(0));
+        let mut record = Record::new(&pod, origin, fixture::at(0));
         record.containers.insert("c".into(), Box::new(known));
         Self::adopt(tempfile::tempdir().unwrap(), pod, record, runtime, script).await
     }
