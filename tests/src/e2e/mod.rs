@@ -4,6 +4,7 @@
 mod block;
 mod capacity;
 mod cgroup_life;
+pub(crate) mod cluster;
 mod command_line;
 mod cpu;
 mod daemons;
@@ -117,6 +118,7 @@ pub fn tests() -> Vec<Test> {
         shipped_unit::TESTS,
         shutdown::TESTS,
         &hierarchy::tests(),
+        &cluster::tests(),
     ]
     .concat()
 }

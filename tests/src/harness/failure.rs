@@ -1,8 +1,8 @@
 //! Why a test did not pass.
 
 use crate::fixture::{
-    AgentError, BpfError, CgroupError, ContainerdError, HttpError, PrometheusError, RpcError, SystemctlError,
-    WorkerError,
+    AgentError, BpfError, CgroupError, ClusterError, ContainerdError, HttpError, PrometheusError, RpcError,
+    SystemctlError, WorkerError,
 };
 
 /// Why a test ended early: it failed, or it cannot run on this machine.
@@ -27,6 +27,8 @@ pub enum Failure {
     Http(#[from] HttpError),
     #[error(transparent)]
     Containerd(#[from] ContainerdError),
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
     #[error(transparent)]

@@ -1,6 +1,7 @@
 //! `nodewarden-stage`: starts a private container runtime and the agent in mode manage on it. `cargo xtask
 //! run` uses it interactively, `cargo xtask soak` for soak tests.
 
+mod cluster;
 mod directory;
 mod examples;
 mod hints;
@@ -12,7 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-use crate::fixture::{AgentError, CgroupError, ContainerdError};
+use crate::fixture::{AgentError, CgroupError, ClusterError, ContainerdError};
 use crate::soak;
 
 /// The agent with pods on a private container runtime. Needs root.
@@ -30,6 +31,10 @@ struct Arguments {
 enum Command {
     /// Run the agent in the foreground with a private containerd and example pods, until Ctrl-C
     Run(run::Args),
+    /// Run a control plane of Kubernetes on loopback until Ctrl-C
+    Cluster(cluster::Args),
+    /// Write the kubeconfig of a node for a control plane that runs, and print its path
+    NodeKubeconfig(cluster::NodeArgs),
     /// Make random changes for some time or rounds and check the result
     Soak(soak::Args),
 }
@@ -43,8 +48,12 @@ pub enum StageError {
     Cgroup(#[from] CgroupError),
     #[error(transparent)]
     Agent(#[from] AgentError),
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
+    #[error("no agent at {}", .0.display())]
+    NoAgent(PathBuf),
     #[error("{0}, left by an earlier run, is still mounted: unmount it")]
     Mounted(PathBuf),
 }
@@ -64,14 +73,15 @@ pub fn main() -> ExitCode {
         eprintln!("nodewarden-stage: not root");
         return ExitCode::from(2);
     }
-    let agent = crate::harness::agent_path(arguments.agent);
-    if !agent.is_file() {
-        eprintln!("nodewarden-stage: no agent at {}", agent.display());
-        return ExitCode::from(2);
-    }
+    let agent = || {
+        let agent = crate::harness::agent_path(arguments.agent);
+        if agent.is_file() { Ok(agent) } else { Err(StageError::NoAgent(agent)) }
+    };
     let done = match arguments.command {
-        Command::Run(args) => run::run(&agent, &args),
-        Command::Soak(args) => Ok(soak::main(&agent, &args)),
+        Command::Run(args) => agent().and_then(|agent| run::run(&agent, &args)),
+        Command::Cluster(args) => cluster::run(&args),
+        Command::NodeKubeconfig(args) => cluster::node_kubeconfig(&args),
+        Command::Soak(args) => agent().map(|agent| soak::main(&agent, &args)),
     };
     done.unwrap_or_else(|error| {
         eprintln!("nodewarden-stage: {error}");

@@ -97,12 +97,17 @@ impl Layout {
         self.tools().join("containers")
     }
 
+    /// Kubernetes' own programs, which are compiled there, in its `bin`.
+    pub fn kubernetes(&self) -> PathBuf {
+        self.tools().join("kubernetes")
+    }
+
     /// Debian's gRPC for Python, unpacked: what of it the machine does not have.
     pub fn python(&self) -> PathBuf {
         self.tools().join("python")
     }
 
-    /// Where programs are in it.
+    /// Where the programs of [`Layout::containers`] are.
     pub fn container_programs(&self) -> [PathBuf; 4] {
         ["usr/bin", "usr/sbin", "bin", "usr/lib/cni"].map(|folder| self.containers().join(folder))
     }

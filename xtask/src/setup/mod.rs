@@ -6,6 +6,7 @@
 
 mod cargo_tool;
 mod containers;
+mod kubernetes;
 mod prometheus;
 mod python;
 mod rust_src;
@@ -19,6 +20,7 @@ use thiserror::Error;
 
 pub use cargo_tool::CARGO_DENY;
 use cargo_tool::{BPF_LINKER, CARGO_FUZZ};
+use kubernetes::Set;
 use toolchain::Toolchain;
 use xtask_common::debian::DebianError;
 use xtask_common::files::{self, FileError};
@@ -39,7 +41,11 @@ pub enum Purpose {
     Bench,
     /// Fuzzing.
     Fuzz,
-    /// Everything but what only fuzzing needs.
+    /// The tests with a real control plane.
+    Cluster,
+    /// Kubernetes' own tests of a node, and a kubelet to compare with.
+    Conformance,
+    /// Everything but what only fuzzing, `test cluster` and `test conformance` need.
     All,
 }
 
@@ -47,8 +53,11 @@ pub enum Purpose {
 #[derive(Debug, clap::Args)]
 pub struct Args {
     /// Install only what this command needs
-    #[arg(long = "for", value_name = "COMMAND", default_value = "all")]
-    purpose: Purpose,
+    #[arg(value_name = "COMMAND", default_value = "all")]
+    command: Purpose,
+    /// The same
+    #[arg(long = "for", value_name = "COMMAND", conflicts_with = "command")]
+    purpose: Option<Purpose>,
 }
 
 /// Setup could not be completed.
@@ -87,6 +96,14 @@ pub enum StepError {
     /// The step's commands succeeded and the thing is not there all the same.
     #[error("it is still not there: {}", .0.display())]
     StillMissing(PathBuf),
+    /// Debian's source package has another version than the one that is known to build.
+    #[error("Debian's source package is {found}; only Kubernetes {wanted} is known to build")]
+    OtherVersion {
+        /// The file that describes it.
+        found: String,
+        /// The version that is built.
+        wanted: &'static str,
+    },
     /// Neither rustup nor Debian has the library source.
     #[error("rustup: {rustup}\n  Debian: {debian}{}", debian_causes(debian))]
     RustSource {
@@ -112,6 +129,7 @@ enum Step {
     Python,
     CargoFuzz,
     CargoDeny,
+    Kubernetes(kubernetes::Set),
 }
 
 impl Step {
@@ -120,6 +138,16 @@ impl Step {
             Purpose::Build => &[Self::RustSource, Self::BpfLinker],
             Purpose::Run | Purpose::Bench => &[Self::RustSource, Self::BpfLinker, Self::Containers],
             Purpose::Fuzz => &[Self::CargoFuzz],
+            Purpose::Cluster => {
+                &[Self::RustSource, Self::BpfLinker, Self::Containers, Self::Kubernetes(Set::ControlPlane)]
+            }
+            Purpose::Conformance => &[
+                Self::RustSource,
+                Self::BpfLinker,
+                Self::Containers,
+                Self::Kubernetes(Set::ControlPlane),
+                Self::Kubernetes(Set::NodeSuite),
+            ],
             Purpose::Test | Purpose::All => &[
                 Self::RustSource,
                 Self::BpfLinker,
@@ -142,6 +170,8 @@ impl Step {
             Self::Python => "gRPC for Python",
             Self::CargoFuzz => CARGO_FUZZ.name,
             Self::CargoDeny => CARGO_DENY.name,
+            Self::Kubernetes(Set::ControlPlane) => "control plane of Kubernetes 1.20.2, kubectl and etcd",
+            Self::Kubernetes(Set::NodeSuite) => "kubelet and node suite of Kubernetes 1.20.2",
         }
     }
 
@@ -153,6 +183,8 @@ impl Step {
             Self::Checkers => "downloading",
             Self::Prometheus => "downloading Debian's package, about 10 seconds",
             Self::Containers | Self::Python => "downloading Debian's packages, about 10 seconds",
+            Self::Kubernetes(Set::ControlPlane) => "compiling Debian's source package, about 5 minutes",
+            Self::Kubernetes(Set::NodeSuite) => "compiling Debian's source package, 2 to 6 minutes",
         }
     }
 
@@ -168,6 +200,10 @@ impl Step {
                 "let this machine reach crates.io, then run again: it continues where it stopped"
             }
             Self::Checkers => "rustup component add rustfmt clippy",
+            Self::Kubernetes(_) => {
+                "let this machine reach its Debian mirror, install dpkg-dev, then run again: it continues where it \
+                 stopped"
+            }
             Self::Prometheus | Self::Containers | Self::Python => {
                 "let this machine reach its Debian mirror, then run again"
             }
@@ -187,6 +223,7 @@ impl Step {
             Self::Python => python::is_there(layout),
             Self::CargoFuzz => CARGO_FUZZ.is_there(layout),
             Self::CargoDeny => CARGO_DENY.is_there(layout),
+            Self::Kubernetes(set) => set.is_there(layout),
         }
     }
 
@@ -205,6 +242,7 @@ impl Step {
             Self::Python => python::install(layout, progress),
             Self::CargoFuzz => CARGO_FUZZ.install(layout, progress),
             Self::CargoDeny => CARGO_DENY.install(layout, progress),
+            Self::Kubernetes(set) => set.install(layout, progress),
         }
     }
 }
@@ -216,7 +254,7 @@ impl Step {
 pub fn run(layout: &Layout, args: &Args) -> Result<(), SetupError> {
     let toolchain = Toolchain::read(layout)?;
     eprintln!("setup: rustc {} with LLVM {}", toolchain.release, toolchain.llvm_major);
-    if carry_out(layout, &toolchain, Step::of(args.purpose))? == 0 {
+    if carry_out(layout, &toolchain, Step::of(args.purpose.unwrap_or(args.command)))? == 0 {
         eprintln!("setup: nothing to do");
     }
     Ok(())

@@ -64,6 +64,12 @@ impl<'c> HierarchyFixture<'c> {
         self
     }
 
+    /// Agents started from now on have these further arguments.
+    pub fn with_arguments(mut self, arguments: &[&str]) -> Self {
+        self.options.arguments = arguments.iter().map(|&one| one.to_owned()).collect();
+        self
+    }
+
     /// Agents started from now on have these lines in nodewarden's own section of the configuration.
     pub fn with_section(mut self, lines: &str) -> Self {
         if let Some(manage) = &mut self.options.manage {

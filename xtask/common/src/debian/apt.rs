@@ -74,6 +74,20 @@ impl<'a> Apt<'a> {
         packages_in(&folder)
     }
 
+    /// Downloads the newest version of a source package, and returns its description (`.dsc`), next to which its other
+    /// files are.
+    ///
+    /// # Errors
+    /// When apt fails.
+    pub fn download_source(&self, name: &str, progress: &mut Progress) -> Result<PathBuf, DebianError> {
+        let folder = self.folder.join("downloads");
+        let mut command = self.command("apt-get");
+        command.args(["source", "--download-only", name]).current_dir(&folder);
+        process::follow(&mut command, |line| progress.tick(line))?;
+        let found = files_in(&folder, "dsc")?.into_iter().next();
+        found.ok_or(DebianError::NothingDownloaded(folder))
+    }
+
     /// Downloads the newest versions in `suite` of `packages` and of all they depend on that is not installed on this
     /// machine; returns their files, none when all are installed.
     ///
@@ -143,9 +157,15 @@ impl Drop for Apt<'_> {
 }
 
 fn packages_in(folder: &Path) -> Result<Vec<PathBuf>, DebianError> {
+    files_in(folder, "deb")
+}
+
+/// The files in `folder` with this extension, in order.
+fn files_in(folder: &Path, extension: &str) -> Result<Vec<PathBuf>, DebianError> {
     let entries = fs::read_dir(folder).map_err(FileError::of("read", folder))?;
     let paths = entries.flatten().map(|entry| entry.path());
-    let mut debs = paths.filter(|path| path.extension().is_some_and(|end| end == "deb")).collect::<Vec<_>>();
-    debs.sort();
-    Ok(debs)
+    let mut found =
+        paths.filter(|path| path.extension().is_some_and(|end| end == extension)).collect::<Vec<_>>();
+    found.sort();
+    Ok(found)
 }

@@ -99,6 +99,16 @@ impl Archive {
         suites.iter().filter_map(|suite| self.source_line(*suite)).collect()
     }
 
+    /// [`Archive::source_lines`], and those of the source packages of the same suites.
+    pub fn source_code_lines(&self, suites: &[Suite]) -> Vec<String> {
+        let lines = self.source_lines(suites);
+        let source_code = lines.iter().map(|line| {
+            let (_, rest) = line.split_once("targets=Packages").unwrap_or(("", line.as_str()));
+            format!("deb-src [targets=Sources{rest}")
+        });
+        source_code.chain(lines.clone()).collect()
+    }
+
     /// The error that says where `package` was looked for.
     pub fn no_package(&self, package: &str, version: Option<String>, suites: &[Suite]) -> DebianError {
         let names = suites.iter().map(|suite| self.suite_name(*suite)).collect::<Vec<_>>();
@@ -183,6 +193,12 @@ mod tests {
         assert!(ends(&archive, Suite::OwnBackports, "] http://a.test x-backports main"));
         assert!(ends(&archive, Suite::Named("sid"), "] http://a.test sid main"));
         assert_eq!(archive.source_lines(&[Suite::Own, Suite::Security("y")]).len(), 1);
+        let lines = archive.source_code_lines(&[Suite::Named("sid")]);
+        assert!(
+            lines[0].starts_with("deb-src [targets=Sources")
+                && lines[0].ends_with("] http://a.test sid main")
+        );
+        assert_eq!(lines[1..], archive.source_lines(&[Suite::Named("sid")]));
         archive.security = Some(source("http://s.test"));
         assert!(ends(&archive, Suite::Security("y"), "] http://s.test y-security main"));
     }
