@@ -7,6 +7,7 @@
 //! where `nodewarden-guest` starts them.
 
 pub mod bench;
+pub mod conformance;
 pub mod e2e;
 pub mod fixture;
 pub mod guest;

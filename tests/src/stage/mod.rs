@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+use crate::conformance::{self, ConformanceError};
 use crate::fixture::{AgentError, CgroupError, ClusterError, ContainerdError};
 use crate::soak;
 
@@ -35,6 +36,8 @@ enum Command {
     Cluster(cluster::Args),
     /// Write the kubeconfig of a node for a control plane that runs, and print its path
     NodeKubeconfig(cluster::NodeArgs),
+    /// Run Kubernetes' own tests of a node
+    Conformance(conformance::Args),
     /// Make random changes for some time or rounds and check the result
     Soak(soak::Args),
 }
@@ -50,6 +53,8 @@ pub enum StageError {
     Agent(#[from] AgentError),
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Conformance(#[from] ConformanceError),
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
     #[error("no agent at {}", .0.display())]
@@ -81,6 +86,7 @@ pub fn main() -> ExitCode {
         Command::Run(args) => agent().and_then(|agent| run::run(&agent, &args)),
         Command::Cluster(args) => cluster::run(&args),
         Command::NodeKubeconfig(args) => cluster::node_kubeconfig(&args),
+        Command::Conformance(args) => agent().and_then(|agent| Ok(conformance::main(&agent, &args)?)),
         Command::Soak(args) => agent().map(|agent| soak::main(&agent, &args)),
     };
     done.unwrap_or_else(|error| {

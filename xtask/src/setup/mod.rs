@@ -45,7 +45,7 @@ pub enum Purpose {
     Cluster,
     /// Kubernetes' own tests of a node, and a kubelet to compare with.
     Conformance,
-    /// Everything but what only fuzzing, `test cluster` and `test conformance` need.
+    /// Everything but what only fuzzing and `test conformance` need.
     All,
 }
 
@@ -129,7 +129,7 @@ enum Step {
     Python,
     CargoFuzz,
     CargoDeny,
-    Kubernetes(kubernetes::Set),
+    Kubernetes(Set),
 }
 
 impl Step {
@@ -156,6 +156,7 @@ impl Step {
                 Self::Prometheus,
                 Self::Containers,
                 Self::Python,
+                Self::Kubernetes(Set::ControlPlane),
             ],
         }
     }
@@ -189,8 +190,12 @@ impl Step {
     }
 
     /// Whether other commands work without it: tests then say what they skipped, and `run` says what it needs.
-    fn is_optional(self) -> bool {
-        matches!(self, Self::Checkers | Self::CargoDeny | Self::Prometheus | Self::Containers | Self::Python)
+    fn is_optional(self, purpose: Purpose) -> bool {
+        match self {
+            Self::Checkers | Self::CargoDeny | Self::Prometheus | Self::Containers | Self::Python => true,
+            Self::Kubernetes(_) => matches!(purpose, Purpose::Test | Purpose::All),
+            Self::RustSource | Self::BpfLinker | Self::CargoFuzz => false,
+        }
     }
 
     fn advice(self) -> &'static str {
@@ -254,7 +259,7 @@ impl Step {
 pub fn run(layout: &Layout, args: &Args) -> Result<(), SetupError> {
     let toolchain = Toolchain::read(layout)?;
     eprintln!("setup: rustc {} with LLVM {}", toolchain.release, toolchain.llvm_major);
-    if carry_out(layout, &toolchain, Step::of(args.purpose.unwrap_or(args.command)))? == 0 {
+    if carry_out(layout, &toolchain, args.purpose.unwrap_or(args.command))? == 0 {
         eprintln!("setup: nothing to do");
     }
     Ok(())
@@ -268,13 +273,14 @@ pub fn ensure(layout: &Layout, purpose: Purpose) -> Result<(), SetupError> {
     let toolchain = Toolchain::read(layout)?;
     let steps = Step::of(purpose);
     if steps.iter().any(|step| !step.is_there(layout, &toolchain)) {
-        carry_out(layout, &toolchain, steps)?;
+        carry_out(layout, &toolchain, purpose)?;
     }
     Ok(())
 }
 
-/// Goes through `steps`; returns how many had something to do.
-fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<usize, SetupError> {
+/// Goes through the steps for `purpose`; returns how many had something to do.
+fn carry_out(layout: &Layout, toolchain: &Toolchain, purpose: Purpose) -> Result<usize, SetupError> {
+    let steps = Step::of(purpose);
     let _lock = files::lock(&layout.tools(), "setup")?;
     let mut done = 0;
     for (index, step) in steps.iter().enumerate() {
@@ -287,7 +293,7 @@ fn carry_out(layout: &Layout, toolchain: &Toolchain, steps: &[Step]) -> Result<u
         progress.begin(step.doing());
         match step.install(layout, toolchain, &mut progress) {
             Ok(()) => progress.end_timed(),
-            Err(error) if step.is_optional() => {
+            Err(error) if step.is_optional(purpose) => {
                 progress.end("not available; what needs it is skipped with this reason");
                 eprintln!("      {error}\n      what to do: {}", step.advice());
             }

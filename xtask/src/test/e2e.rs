@@ -1,5 +1,7 @@
 //! The agent on this machine's kernel, by the program `nodewarden-e2e`.
 
+use std::process::Command;
+
 use super::TestError;
 use super::clock::Clock;
 use crate::build;
@@ -33,22 +35,36 @@ pub fn run(
     build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
     before();
     clock.ended("programs");
-    let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
-    command.arg("--agent").arg(layout.program(profile, "nodewarden")).args(filter);
-    command.args(["--jobs", &JOBS.to_string()]);
-    command.env("PATH", layout.path_with_tools());
+    let mut command = command(layout, profile);
+    command.args(filter).args(["--jobs", &JOBS.to_string()]);
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);
     }
-    println!("running {}", process::line(&command));
+    count(&mut command, filter.is_some(), tally)
+}
+
+/// The program with its agent.
+pub fn command(layout: &Layout, profile: Profile) -> Command {
+    let mut command = layout.command(layout.program(profile, "nodewarden-e2e"));
+    command.arg("--agent").arg(layout.program(profile, "nodewarden"));
+    command.env("PATH", layout.path_with_tools());
+    command
+}
+
+/// Runs the program and counts its tests. With `filtered` it may have none to run.
+///
+/// # Errors
+/// When it can't be started.
+pub fn count(command: &mut Command, filtered: bool, tally: &mut Tally) -> Result<(), TestError> {
+    println!("running {}", process::line(command));
 
     let mut ours = Tally::default();
-    let status = process::each_output_line(&mut command, |line| {
+    let status = process::each_output_line(command, |line| {
         println!("{line}");
         ours.line(line);
     })?;
     // A filter that is meant for unit tests leaves none to run, which the program finds wrong.
-    let none_chosen = filter.is_some() && ours.endings == 1 && ours.counts == Counts::default();
+    let none_chosen = filtered && ours.endings == 1 && ours.counts == Counts::default();
     if ours.endings == 0 || (!status.success() && ours.counts.failed == 0 && !none_chosen) {
         ours.fail(format!("the end-to-end tests, which did not come to their end ({status})"));
     }

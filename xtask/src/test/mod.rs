@@ -2,6 +2,8 @@
 
 mod checks;
 mod clock;
+mod cluster;
+mod conformance;
 mod e2e;
 mod unit;
 mod vm;
@@ -35,6 +37,10 @@ enum Kind {
     E2e,
     /// The agent on other kernels, in virtual machines
     Vm,
+    /// The node in a Kubernetes cluster of 1.20.2, with kubectl and the scheduler
+    Cluster,
+    /// Kubernetes' own tests of a node
+    Conformance,
 }
 
 /// Arguments of `cargo xtask test`.
@@ -44,21 +50,29 @@ enum Kind {
     count as one test each. Recorded kubelet values are read from $NODEWARDEN_GOLDEN, else ../shared/golden."
 )]
 pub struct Args {
-    /// all, checks, unit, golden, e2e or vm; anything else is a filter over all
+    /// all, checks, unit, golden, e2e, vm, cluster or conformance; anything else is a filter over all
     #[arg(value_name = "KIND")]
     kind: Option<String>,
-    /// Only tests whose name contains this; leaves the checks out
+    /// Only tests whose name contains this (conformance: matches this); leaves the checks out
     filter: Option<String>,
     /// Leave out formatting, lints, licences and other kernels, and test the development build end to end
     #[arg(long)]
     quick: bool,
+    /// With cluster and conformance: the real kubelet in place of nodewarden
+    #[arg(long)]
+    kubelet: bool,
+    /// With conformance: write docs/CONFORMANCE.md from the results of nodewarden and of the kubelet
+    #[arg(long)]
+    write_table: bool,
 }
 
 /// The tests could not be run (a failing test is not this).
 #[derive(Debug, Error)]
 pub enum TestError {
     /// The first of two arguments is not a kind of tests.
-    #[error("{0:?} is no kind of tests; there are all, checks, unit, golden, e2e and vm")]
+    #[error(
+        "{0:?} is no kind of tests; there are all, checks, unit, golden, e2e, vm, cluster and conformance"
+    )]
     Kind(String),
     /// Something they need could not be installed.
     #[error(transparent)]
@@ -85,7 +99,17 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let (kind, filter) = what(args.kind.as_deref(), args.filter.as_deref())?;
     let mut tally = Tally::default();
     let mut clock = Clock::start();
-    if let Err(error) = run_kind(layout, kind, filter, args.quick, &mut clock, &mut tally) {
+    let quick = args.quick;
+    let done = match kind {
+        Kind::Cluster => cluster::run(layout, filter, quick, args.kubelet, &mut clock, &mut tally),
+        Kind::Conformance => {
+            let run =
+                conformance::Run { focus: filter, quick, kubelet: args.kubelet, table: args.write_table };
+            conformance::run(layout, &run, &mut clock, &mut tally)
+        }
+        kind => run_kind(layout, kind, filter, quick, &mut clock, &mut tally),
+    };
+    if let Err(error) = done {
         crate::report(&error);
         tally.fail("not all tests could be built and run, see the error above");
         clock.ended("until that error");

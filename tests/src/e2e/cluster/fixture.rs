@@ -39,20 +39,25 @@ pub struct ClusterFixture<'c> {
 }
 
 impl<'c> ClusterFixture<'c> {
-    /// Starts all of it, and waits until the node is ready.
+    /// Starts a node, and waits until it is ready. The control plane may be one that tests share.
     pub fn start(context: &'c Context) -> Result<Self, Failure> {
-        Self::with_config(context, "")
+        match std::env::var_os(SHARED) {
+            Some(folder) => Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None),
+            None => Self::start_alone(context),
+        }
     }
 
-    /// `lines` are further lines of the KubeletConfiguration.
-    pub fn with_config(context: &'c Context, lines: &str) -> Result<Self, Failure> {
-        let (cluster, control_plane) = match std::env::var_os(SHARED) {
-            Some(folder) => (Cluster::open(Path::new(&folder))?, None),
-            None => {
-                let control_plane = own_control_plane(context)?;
-                (control_plane.cluster().clone(), Some(control_plane))
-            }
-        };
+    /// The same with a control plane that only this test uses, and may stop.
+    pub fn start_alone(context: &'c Context) -> Result<Self, Failure> {
+        let control_plane = own_control_plane(context)?;
+        Self::in_cluster(context, control_plane.cluster().clone(), Some(control_plane))
+    }
+
+    fn in_cluster(
+        context: &'c Context,
+        cluster: Cluster,
+        control_plane: Option<ControlPlane>,
+    ) -> Result<Self, Failure> {
         let containerd = Containerd::private(context)?;
         let name = format!("n{}-{}", context.runner(), context.name.replace('_', "-"));
         let port = || free_port().map_err(Failure::file("a free port"));
@@ -67,12 +72,12 @@ impl<'c> ClusterFixture<'c> {
                 kubeconfig,
                 node: name.clone(),
                 runtime: containerd.socket().to_owned(),
-                settings: text + lines,
+                settings: text,
             };
             (Node::Kubelet { _kubelet: Kubelet::start(options, context.problems())? }, Some(root))
         } else {
             let managed =
-                HierarchyFixture::new(context, Driver::Cgroupfs, 60, &nodewarden(context, &settings, lines))?
+                HierarchyFixture::new(context, Driver::Cgroupfs, 60, &nodewarden(context, &settings))?
                     .with_runtime(containerd.socket())
                     .with_arguments(&[
                         "--kubeconfig",
@@ -99,23 +104,6 @@ impl<'c> ClusterFixture<'c> {
         &self.name
     }
 
-    pub fn containerd(&self) -> &Containerd {
-        &self.containerd
-    }
-
-    /// The agent.
-    ///
-    /// # Errors
-    /// The node is a kubelet, for which the test is skipped; or the agent has been stopped.
-    pub fn agent(&self) -> Result<&Agent, Failure> {
-        match &self.node {
-            Node::Nodewarden { agent, .. } => {
-                agent.as_ref().ok_or_else(|| Failure::Unexpected("the agent was stopped".into()))
-            }
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
-    }
-
     /// Ends the agent and starts another one with its state, calling `meanwhile` in between.
     pub fn restart_agent(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         match &mut self.node {
@@ -132,14 +120,10 @@ impl<'c> ClusterFixture<'c> {
     /// The control plane of this test alone.
     ///
     /// # Errors
-    /// Tests share it: the test is skipped.
+    /// The test was not started with [`ClusterFixture::start_alone`].
     pub fn control_plane(&mut self) -> Result<&mut ControlPlane, Failure> {
-        let shared = || Failure::Skip(format!("{SHARED} is set, and this test stops the API server"));
+        let shared = || Failure::Unexpected("the control plane is shared".into());
         self.control_plane.as_mut().ok_or_else(shared)
-    }
-
-    pub fn cluster(&self) -> &Cluster {
-        &self.cluster
     }
 
     /// An administrator's kubectl. Its commands are about the test's namespace if they go through
@@ -274,8 +258,8 @@ fn own_control_plane(context: &Context) -> Result<ControlPlane, Failure> {
 }
 
 /// nodewarden's configuration.
-fn nodewarden(context: &Context, settings: &NodeSettings<'_>, lines: &str) -> String {
-    format!("podLogsDir: {}\n{}{lines}", context.temp.join("pod-logs").display(), settings.lines())
+fn nodewarden(context: &Context, settings: &NodeSettings<'_>) -> String {
+    format!("podLogsDir: {}\n{}", context.temp.join("pod-logs").display(), settings.lines())
 }
 
 /// Fails unless the pod's only container has run without an end since it was started.

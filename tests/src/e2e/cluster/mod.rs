@@ -7,12 +7,11 @@ mod configuration;
 mod deployment;
 mod fixture;
 mod manifest;
+mod outage;
 mod smoke;
 mod streams;
 
 use crate::harness::{Capability, Test};
-
-pub(crate) use fixture::{ClusterFixture, NODE, SHARED};
 
 /// What every test in a cluster needs.
 pub(crate) const NEEDS: &[Capability] = &[
@@ -26,5 +25,5 @@ pub(crate) const NEEDS: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [smoke::TESTS, deployment::TESTS, streams::TESTS, configuration::TESTS].concat()
+    [smoke::TESTS, deployment::TESTS, streams::TESTS, configuration::TESTS, outage::TESTS].concat()
 }

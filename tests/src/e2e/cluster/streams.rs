@@ -28,6 +28,10 @@ pub const TESTS: &[Test] = &[
     Test::new("cluster_port_forward", port_forward).timeout(240).needs(WITH_NETWORK),
 ];
 
+fn exec<'a>(words: &[&'a str]) -> Vec<&'a str> {
+    [&["exec", "talker", "--"], words].concat()
+}
+
 fn logs_exec_cp(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     // kubectl cp runs tar in the container.
@@ -45,7 +49,6 @@ fn logs_exec_cp(context: &Context) -> Result<(), Failure> {
     let stamped = fixture.run(&["logs", "talker", "--timestamps", "--limit-bytes=20"])?;
     ensure!(stamped.len() <= 20 && stamped.starts_with("20"), "with --timestamps --limit-bytes: {stamped:?}");
 
-    let exec = |words: &[&str]| [&["exec", "talker", "--"], words].concat();
     ensure_eq!(fixture.run(&exec(&["echo", "hello"]))?, "hello\n", "output of exec");
     let namespaced =
         [&["--namespace", fixture.name()], &exec(&["sh", "-c", "echo oops >&2; exit 7"])[..]].concat();

@@ -1,0 +1,248 @@
+//! Starts a cluster of one node and runs the suite against it.
+
+use std::fs::{self, File};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use nix::sys::signal::{SigSet, Signal, kill};
+use nix::unistd::Pid;
+
+use super::Args;
+use super::images;
+use super::junit::{self, Case, Outcome};
+use super::node::{KUBELET, NODEWARDEN, Node, Place};
+use super::results::Results;
+use crate::fixture::{
+    ADMIN_TOKEN, CgroupError, ClusterError, ClusterPrograms, ContainerdError, ControlPlane,
+    ControlPlaneOptions, Layout, PrivateContainerd, PrivateOptions, TestRoot, busybox, die_with_parent,
+    end_leftover_containerd, remove_tree,
+};
+use crate::harness::Problems;
+
+/// The cgroup of all pods.
+const CGROUP_ROOT: &str = "/nodewarden-conformance";
+/// The bridge of the pods' network.
+const LINK: &str = "nwconf";
+const NODE_NAME: &str = "conformance";
+/// How often the progress is looked at.
+const TURN: Duration = Duration::from_millis(200);
+
+/// Why the suite cannot be run.
+#[derive(Debug, thiserror::Error)]
+pub enum ConformanceError {
+    #[error(transparent)]
+    Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Containerd(#[from] ContainerdError),
+    #[error(transparent)]
+    Cgroup(#[from] CgroupError),
+    #[error("{path}: {source}")]
+    File { path: PathBuf, source: std::io::Error },
+    #[error("the suite wrote no report: see {0}")]
+    NoReport(PathBuf),
+}
+
+impl ConformanceError {
+    /// For `map_err` on a file operation.
+    pub fn file(path: &Path) -> impl FnOnce(std::io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { path, source }
+    }
+}
+
+/// Runs the suite, prints every test's outcome and keeps the results. Fails if a test failed.
+///
+/// # Errors
+/// Something cannot be started, or the suite does not come to its end.
+pub fn run(agent: &Path, args: &Args) -> Result<ExitCode, ConformanceError> {
+    // Before any thread starts, since threads inherit the mask.
+    let mut signals = SigSet::empty();
+    signals.add(Signal::SIGINT);
+    signals.add(Signal::SIGTERM);
+    let _unblocked = signals.thread_block();
+    let programs = ClusterPrograms::find_node_suite()?;
+    fs::create_dir_all(&args.directory).map_err(ConformanceError::file(&args.directory))?;
+    let directory = args.directory.canonicalize().map_err(ConformanceError::file(&args.directory))?;
+    let problems = Problems::default();
+    let cases = in_cluster(agent, args, &programs, &directory, &problems);
+    for problem in problems.take() {
+        eprintln!("left behind: {problem}");
+    }
+    let cases = cases?;
+    let node = if args.kubelet { KUBELET } else { NODEWARDEN };
+    let mut results = Results::load(&directory, node)?;
+    results.add(&cases);
+    results.save(&directory, node)?;
+    Ok(print(&cases))
+}
+
+/// Prints the tests like the end-to-end tests do.
+fn print(cases: &[Case]) -> ExitCode {
+    let count = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|case| wanted(&case.outcome)).count();
+    for case in cases {
+        match &case.outcome {
+            Outcome::Passed => println!("test {} ... ok ({:.1} s)", case.name, case.seconds),
+            Outcome::Skipped => println!("test {} ... skipped: by itself", case.name),
+            Outcome::Failed(message) => {
+                println!("test {} ... FAILED ({:.1} s)", case.name, case.seconds);
+                message.lines().take(12).for_each(|line| println!("    {line}"));
+            }
+        }
+    }
+    let failed = count(|outcome| matches!(outcome, Outcome::Failed(_)));
+    let (passed, skipped) =
+        (count(|outcome| *outcome == Outcome::Passed), count(|outcome| *outcome == Outcome::Skipped));
+    println!("e2e: {passed} passed, {failed} failed, {skipped} skipped");
+    if failed == 0 && passed > 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+fn in_cluster(
+    agent: &Path,
+    args: &Args,
+    programs: &ClusterPrograms,
+    directory: &Path,
+    problems: &Problems,
+) -> Result<Vec<Case>, ConformanceError> {
+    let layout = Arc::new(Layout::detect()?);
+    clear(directory, &layout)?;
+    eprintln!("starting a control plane …");
+    let options = ControlPlaneOptions {
+        folder: directory.join("cluster"),
+        timeout: Duration::from_secs(120),
+        port: None,
+    };
+    let control_plane = ControlPlane::start(&options)?;
+    eprintln!("starting containerd and importing the suite's images …");
+    let mut containerd = PrivateContainerd::start(PrivateOptions {
+        folder: runtime_folder(directory),
+        link: LINK.to_owned(),
+        log: directory.join("containerd.log"),
+        timeout: Duration::from_secs(60),
+        systemd: false,
+    })?;
+    let archive = directory.join("images.tar");
+    images::write(programs, &busybox(), &archive).map_err(ConformanceError::file(&archive))?;
+    containerd.ctr(&["images", "import", "--no-unpack", &archive.to_string_lossy()])?;
+    fs::remove_file(&archive).map_err(ConformanceError::file(&archive))?;
+    let root = TestRoot::at(layout, CGROUP_ROOT.to_owned(), problems.clone())?;
+    let place = Place {
+        directory,
+        cluster: control_plane.cluster(),
+        name: NODE_NAME,
+        runtime: containerd.socket(),
+        cgroup_root: CGROUP_ROOT,
+        problems: problems.clone(),
+    };
+    let node = Node::start((!args.kubelet).then_some(agent), &place)?;
+    let runtime = format!("unix://{}", containerd.socket().display());
+    let cases = suite(args, programs, directory, control_plane.cluster().server(), &runtime);
+    eprintln!("ending the node and its pods …");
+    let ended = Instant::now();
+    drop(node);
+    containerd.end().into_iter().for_each(|problem| problems.add(problem));
+    drop(root);
+    drop(control_plane);
+    eprintln!("ended after {:.0} s", ended.elapsed().as_secs_f64());
+    cases
+}
+
+/// Runs the suite's program until it ends or this process is asked to.
+fn suite(
+    args: &Args,
+    programs: &ClusterPrograms,
+    directory: &Path,
+    server: &str,
+    runtime: &str,
+) -> Result<Vec<Case>, ConformanceError> {
+    let reports = directory.join("reports");
+    fs::create_dir_all(&reports).map_err(ConformanceError::file(&reports))?;
+    let log = directory.join("suite.log");
+    let output = File::create(&log).map_err(ConformanceError::file(&log))?;
+    let errors = output.try_clone().map_err(ConformanceError::file(&log))?;
+    let program = programs.path("e2e_node.test");
+    let mut command = Command::new(&program);
+    command.args(["--start-services=false", "--stop-services=false", "--prepull-images=false"]);
+    command.arg(format!("--node-name={NODE_NAME}")).arg(format!("--host={server}"));
+    command.arg(format!("--bearer-token={ADMIN_TOKEN}")).arg("--container-runtime=remote");
+    command.arg(format!("--container-runtime-endpoint={runtime}"));
+    command.arg(format!("--image-service-endpoint={runtime}"));
+    command.arg(format!("--report-dir={}", reports.display()));
+    command.arg(format!("--ginkgo.focus={}", args.focus)).args(["--ginkgo.noColor", "--test.timeout=24h"]);
+    if let Some(skip) = &args.skip {
+        command.arg(format!("--ginkgo.skip={skip}"));
+    }
+    command.current_dir(directory).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+    die_with_parent(&mut command);
+    eprintln!("running the suite; what it says is in {} …", log.display());
+    let mut child = command.spawn().map_err(ConformanceError::file(&program))?;
+    wait(&mut child).map_err(ConformanceError::file(&program))?;
+    let report = reports.join("junit__01.xml");
+    let text = fs::read_to_string(&report).map_err(|_| ConformanceError::NoReport(log))?;
+    Ok(junit::ran(&text))
+}
+
+/// Waits for the end of the suite; it is interrupted when this process is, and then writes its report.
+fn wait(child: &mut Child) -> std::io::Result<()> {
+    let mut interrupted: Option<Instant> = None;
+    while child.try_wait()?.is_none() {
+        if interrupted.is_none() && is_interrupted() {
+            interrupted = Some(Instant::now());
+            let _gone = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT);
+        }
+        if interrupted.is_some_and(|at| at.elapsed() > Duration::from_secs(60)) {
+            child.kill()?;
+        }
+        std::thread::sleep(TURN);
+    }
+    Ok(())
+}
+
+/// Whether SIGINT or SIGTERM, which are blocked, has come.
+fn is_interrupted() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let pending = status.lines().filter(|line| line.starts_with("SigPnd:") || line.starts_with("ShdPnd:"));
+    let bits = pending.filter_map(|line| u64::from_str_radix(line.split_whitespace().nth(1)?, 16).ok());
+    let bits = bits.fold(0, |all, one| all | one);
+    [Signal::SIGINT, Signal::SIGTERM].iter().any(|signal| bits >> (*signal as i32 - 1) & 1 == 1)
+}
+
+/// Removes what an earlier run left, except results.
+fn clear(directory: &Path, layout: &Layout) -> Result<(), ConformanceError> {
+    end_leftover_containerd(&runtime_folder(directory));
+    for mounted in crate::fixture::unmount_below(directory) {
+        eprintln!("{} is still mounted", mounted.display());
+    }
+    for hierarchy in layout.hierarchies() {
+        let left = hierarchy.mount.join(CGROUP_ROOT.trim_start_matches('/'));
+        remove_tree(&left, Instant::now() + Duration::from_secs(5))?;
+    }
+    for name in ["cluster", "k", "kd", "state", "reports", "manifests"] {
+        let path = directory.join(name);
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(ConformanceError::file(&path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// containerd's directory, whose path has to be short because of its socket.
+fn runtime_folder(directory: &Path) -> PathBuf {
+    let preferred = directory.join("containerd");
+    if preferred.as_os_str().len() > 80 { PathBuf::from("/run/nodewarden-conformance") } else { preferred }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_was_not_asked_to_end_is_not_interrupted() {
+        assert!(!is_interrupted());
+    }
+}

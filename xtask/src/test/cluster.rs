@@ -1,0 +1,85 @@
+//! The node in a real Kubernetes cluster: tests of `nodewarden-e2e` that share one control plane.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Stdio};
+
+use super::clock::Clock;
+use super::{TestError, e2e};
+use crate::build;
+use crate::setup::{self, Purpose};
+use xtask_common::layout::{self, Layout, Profile};
+use xtask_common::process::{self, CommandError};
+use xtask_common::tally::Tally;
+
+/// The names of these tests begin so.
+const PREFIX: &str = "cluster_";
+/// What the tests read: the directory of the control plane, and what the node is.
+const SHARED_VARIABLE: &str = "NODEWARDEN_CLUSTER";
+/// See [`SHARED_VARIABLE`].
+pub const NODE_VARIABLE: &str = "NODEWARDEN_NODE";
+
+/// Builds all, starts a control plane and runs the tests; with `kubelet` against the real kubelet.
+///
+/// # Errors
+/// When something can't be built or started.
+pub fn run(
+    layout: &Layout,
+    filter: Option<&str>,
+    quick: bool,
+    kubelet: bool,
+    clock: &mut Clock,
+    tally: &mut Tally,
+) -> Result<(), TestError> {
+    if !layout::is_root() {
+        tally.skip("tests in a cluster", "they run containers, which needs root");
+        return Ok(());
+    }
+    setup::ensure(layout, if kubelet { Purpose::Conformance } else { Purpose::Cluster })?;
+    clock.ended("setup");
+    let profile = Profile::of(!quick);
+    build::kernel_programs(layout, true)?;
+    build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
+    clock.ended("programs");
+    let folder = layout.target.join("cluster");
+    let shared = ControlPlane::start(layout, profile, &folder)?;
+    let mut command = e2e::command(layout, profile);
+    // One at a time: the scheduler places by what all nodes have.
+    command.arg(filter.unwrap_or(PREFIX)).env(SHARED_VARIABLE, &folder);
+    if kubelet {
+        command.env(NODE_VARIABLE, "kubelet");
+    }
+    let counted = e2e::count(&mut command, filter.is_some(), tally);
+    drop(shared);
+    clock.ended("tests in a cluster");
+    counted
+}
+
+/// The program `nodewarden-stage cluster`, which ends its control plane when it is ended.
+struct ControlPlane(Child);
+
+impl ControlPlane {
+    fn start(layout: &Layout, profile: Profile, folder: &Path) -> Result<Self, TestError> {
+        let mut command = layout.command(layout.program(profile, "nodewarden-stage"));
+        command.arg("cluster").arg("--directory").arg(folder);
+        command.stdin(Stdio::null()).stdout(Stdio::piped());
+        let line = process::line(&command);
+        let start = |source| CommandError::Start { command: line.clone(), source };
+        let mut this = Self(command.spawn().map_err(start)?);
+        let output = this.0.stdout.take().map(BufReader::new);
+        let ready = output.into_iter().flat_map(BufRead::lines).map_while(Result::ok).any(|l| l == "ready");
+        if ready {
+            return Ok(this);
+        }
+        let status = this.0.wait().map_err(|source| CommandError::Watch { command: line.clone(), source })?;
+        Err(CommandError::Failed { command: line, status, tail: String::new() }.into())
+    }
+}
+
+impl Drop for ControlPlane {
+    fn drop(&mut self) {
+        // By the shell, since std can only kill outright, which would leave the parts to the kernel.
+        let _ended = std::process::Command::new("kill").arg(self.0.id().to_string()).status();
+        let _ended = self.0.wait();
+    }
+}
