@@ -29,6 +29,9 @@ pub struct Args {
     /// Only watch this machine, changing nothing on it
     #[arg(long, conflicts_with = "config")]
     observe: bool,
+    /// As the node of a Kubernetes control plane of its own
+    #[arg(long, conflicts_with_all = ["config", "observe"])]
+    cluster: bool,
     /// Use only this configuration file
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -78,7 +81,12 @@ pub fn run(layout: &Layout, args: &Args) -> Result<(), RunError> {
     }
     let profile = Profile::of(args.release);
     let alone = args.observe || args.config.is_some();
-    setup::ensure(layout, if alone { Purpose::Build } else { Purpose::Run })?;
+    let purpose = match (alone, args.cluster) {
+        (true, _) => Purpose::Build,
+        (false, true) => Purpose::Cluster,
+        (false, false) => Purpose::Run,
+    };
+    setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, false)?;
     let packages: &[&str] = if alone { &["nodewarden"] } else { &["nodewarden", "nodewarden-tests"] };
     build::host_programs(layout, profile, packages, false)?;
@@ -93,7 +101,11 @@ fn run_with_pods(layout: &Layout, profile: Profile, args: &Args) -> Result<(), R
     command.arg("--agent").arg(&agent).arg("run");
     command.arg("--directory").arg(layout.target.join("run"));
     command.arg("--program").arg(layout.short(&agent));
-    command.args(["--http", HTTP, "--socket", &socket()]).arg("--").args(&args.args);
+    command.args(["--http", HTTP, "--socket", &socket()]);
+    if args.cluster {
+        command.arg("--cluster");
+    }
+    command.arg("--").args(&args.args);
     command.env("PATH", layout.path_with_tools());
     Err(RunError::Start { path: stage, source: command.exec() })
 }

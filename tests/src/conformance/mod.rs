@@ -7,6 +7,7 @@ mod node;
 mod results;
 mod run;
 mod table;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -24,6 +25,9 @@ pub struct Args {
     /// Leave out tests that match this regular expression
     #[arg(long, value_name = "REGEX")]
     skip: Option<String>,
+    /// How many tests run at a time
+    #[arg(long, default_value_t = 1)]
+    jobs: usize,
     /// Run nothing; write the table of earlier results to this file
     #[arg(long, value_name = "FILE", conflicts_with = "focus")]
     write_table: Option<PathBuf>,

@@ -11,10 +11,10 @@ use nix::sys::signal::{SigSet, Signal, kill};
 use nix::unistd::Pid;
 
 use super::Args;
-use super::images;
 use super::junit::{self, Case, Outcome};
 use super::node::{KUBELET, NODEWARDEN, Node, Place};
 use super::results::Results;
+use super::{images, turns};
 use crate::fixture::{
     ADMIN_TOKEN, CgroupError, ClusterError, ClusterPrograms, ContainerdError, ControlPlane,
     ControlPlaneOptions, Layout, PrivateContainerd, PrivateOptions, TestRoot, busybox, die_with_parent,
@@ -159,45 +159,76 @@ fn suite(
 ) -> Result<Vec<Case>, ConformanceError> {
     let reports = directory.join("reports");
     fs::create_dir_all(&reports).map_err(ConformanceError::file(&reports))?;
-    let log = directory.join("suite.log");
-    let output = File::create(&log).map_err(ConformanceError::file(&log))?;
-    let errors = output.try_clone().map_err(ConformanceError::file(&log))?;
     let program = programs.path("e2e_node.test");
-    let mut command = Command::new(&program);
-    command.args(["--start-services=false", "--stop-services=false", "--prepull-images=false"]);
-    command.arg(format!("--node-name={NODE_NAME}")).arg(format!("--host={server}"));
-    command.arg(format!("--bearer-token={ADMIN_TOKEN}")).arg("--container-runtime=remote");
-    command.arg(format!("--container-runtime-endpoint={runtime}"));
-    command.arg(format!("--image-service-endpoint={runtime}"));
-    command.arg(format!("--report-dir={}", reports.display()));
-    command.arg(format!("--ginkgo.focus={}", args.focus)).args(["--ginkgo.noColor", "--test.timeout=24h"]);
-    if let Some(skip) = &args.skip {
-        command.arg(format!("--ginkgo.skip={skip}"));
+    let jobs = args.jobs.max(1);
+    let turns = turns::serve().map_err(ConformanceError::file(Path::new("a port of loopback")))?;
+    let mut children = Vec::new();
+    for job in 1..=jobs {
+        let log = log(directory, job);
+        let output = File::create(&log).map_err(ConformanceError::file(&log))?;
+        let errors = output.try_clone().map_err(ConformanceError::file(&log))?;
+        let mut command = Command::new(&program);
+        command.args(["--start-services=false", "--stop-services=false", "--prepull-images=false"]);
+        command.arg(format!("--node-name={NODE_NAME}")).arg(format!("--host={server}"));
+        command.arg(format!("--bearer-token={ADMIN_TOKEN}")).arg("--container-runtime=remote");
+        command.arg(format!("--container-runtime-endpoint={runtime}"));
+        command.arg(format!("--image-service-endpoint={runtime}"));
+        command.arg(format!("--report-dir={}", reports.display()));
+        command
+            .arg(format!("--ginkgo.focus={}", args.focus))
+            .args(["--ginkgo.noColor", "--test.timeout=24h"]);
+        if let Some(skip) = &args.skip {
+            command.arg(format!("--ginkgo.skip={skip}"));
+        }
+        if jobs > 1 {
+            // One order for all, since a turn is a number in it.
+            command.args(["--ginkgo.seed=1", &format!("--ginkgo.parallel.node={job}")]);
+            command.arg(format!("--ginkgo.parallel.total={jobs}"));
+            command.arg(format!("--ginkgo.parallel.synchost={turns}"));
+        }
+        command.current_dir(directory).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
+        die_with_parent(&mut command);
+        children.push(command.spawn().map_err(ConformanceError::file(&program))?);
     }
-    command.current_dir(directory).stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
-    die_with_parent(&mut command);
-    eprintln!("running the suite; what it says is in {} …", log.display());
-    let mut child = command.spawn().map_err(ConformanceError::file(&program))?;
-    wait(&mut child).map_err(ConformanceError::file(&program))?;
-    let report = reports.join("junit__01.xml");
-    let text = fs::read_to_string(&report).map_err(|_| ConformanceError::NoReport(log))?;
-    Ok(junit::ran(&text))
+    eprintln!("running the suite; what it says is in {} …", log(directory, 1).display());
+    wait(&mut children).map_err(ConformanceError::file(&program))?;
+    let mut cases = Vec::new();
+    for job in 1..=jobs {
+        let report = reports.join(format!("junit__{job:02}.xml"));
+        let text = fs::read_to_string(&report);
+        cases.extend(junit::ran(&text.map_err(|_| ConformanceError::NoReport(log(directory, job)))?));
+    }
+    cases.sort_by(|a, b| a.name.cmp(&b.name));
+    Ok(cases)
 }
 
-/// Waits for the end of the suite; it is interrupted when this process is, and then writes its report.
-fn wait(child: &mut Child) -> std::io::Result<()> {
+/// What a process of the suite says.
+fn log(directory: &Path, job: usize) -> PathBuf {
+    directory.join(format!("suite-{job}.log"))
+}
+
+/// Waits for the end of all processes. They are interrupted when this one is, and then write their reports.
+fn wait(children: &mut [Child]) -> std::io::Result<()> {
     let mut interrupted: Option<Instant> = None;
-    while child.try_wait()?.is_none() {
+    loop {
+        let mut running = false;
+        for child in &mut *children {
+            running |= child.try_wait()?.is_none();
+        }
+        if !running {
+            return Ok(());
+        }
         if interrupted.is_none() && is_interrupted() {
             interrupted = Some(Instant::now());
-            let _gone = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT);
+            for child in &*children {
+                let _gone = kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT);
+            }
         }
         if interrupted.is_some_and(|at| at.elapsed() > Duration::from_secs(60)) {
-            child.kill()?;
+            children.iter_mut().try_for_each(Child::kill)?;
         }
         std::thread::sleep(TURN);
     }
-    Ok(())
 }
 
 /// Whether SIGINT or SIGTERM, which are blocked, has come.

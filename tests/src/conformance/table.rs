@@ -30,8 +30,8 @@ fn text(nodewarden: &Results, kubelet: &Results) -> String {
     let both = names.iter().filter(|name| passed(nodewarden, name) && passed(kubelet, name)).count();
     let mut text = format!(
         "# Conformance\n\n\
-         Kubernetes' own tests of a node (`test/e2e_node` of 1.20.2), run one after the other against nodewarden and \
-         against the kubelet of the same version, on the same machine and the same kind of control plane. Written by \
+         Kubernetes' own tests of a node (`test/e2e_node` of 1.20.2), run against nodewarden and against the kubelet \
+         of the same version, on the same machine and the same kind of control plane. Written by \
          `cargo xtask test conformance --write-table` from the results of `cargo xtask test conformance` and \
          `cargo xtask test conformance --kubelet`; do not edit.\n\n\
          | | passed |\n|---|---|\n| kubelet 1.20.2 | {} |\n| nodewarden | {} |\n| both | {both} |\n\n\

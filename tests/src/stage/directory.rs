@@ -45,6 +45,11 @@ impl RunDirectory {
         self.folder.join("pod-logs")
     }
 
+    /// The control plane's files.
+    pub fn cluster(&self) -> PathBuf {
+        self.folder.join("cluster")
+    }
+
     pub fn containerd_log(&self) -> PathBuf {
         self.folder.join("containerd.log")
     }

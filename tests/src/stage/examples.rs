@@ -26,6 +26,24 @@ pub fn write(manifests: &Path, host_network: bool) -> Result<(), StageError> {
     Ok(())
 }
 
+/// Removes the example pods that an earlier run wrote.
+///
+/// # Errors
+/// A file cannot be removed, or the directory cannot be made.
+pub fn remove(manifests: &Path) -> Result<(), StageError> {
+    fs::create_dir_all(manifests).map_err(StageError::file(manifests))?;
+    for (name, _) in EXAMPLES {
+        let path = manifests.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(StageError::file(&path)(error));
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
 fn on_host_network(manifest: &str) -> String {
     manifest.replacen("\nspec:\n", "\nspec:\n  hostNetwork: true\n", 1)
 }

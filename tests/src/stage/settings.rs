@@ -14,6 +14,8 @@ pub struct Settings {
     pub kubelet: PathBuf,
     pub runtime: PathBuf,
     pub cgroup_root: String,
+    /// Lines about the cluster that the machine is a node of; empty if it is none.
+    pub node: String,
 }
 
 impl Settings {
@@ -27,10 +29,11 @@ impl Settings {
              cgroupRoot: {root}\n\
              cgroupDriver: cgroupfs\n\
              podLogsDir: {logs}\n\
-             failSwapOn: false\n\
+             {swap}\
              # Low disk thresholds: the machine's disk may be rather full, which should not evict the example pods.\n\
              evictionHard: {{memory.available: 100Mi, nodefs.available: 1%, nodefs.inodesFree: 1%, \
              imagefs.available: 1%}}\n\
+             {node}\
              nodewarden:\n\
              \x20 mode: manage\n\
              \x20 socket: {socket}\n\
@@ -43,6 +46,9 @@ impl Settings {
             manifests = quoted(&self.manifests),
             root = self.cgroup_root,
             logs = quoted(&self.logs),
+            // The lines about the cluster have it too.
+            swap = if self.node.is_empty() { "failSwapOn: false\n" } else { "" },
+            node = self.node,
             socket = quoted(&self.socket),
             http = self.http,
             state = quoted(&self.state),
@@ -72,6 +78,7 @@ mod tests {
             kubelet: "/w/kubelet".into(),
             runtime: "/w/containerd.sock".into(),
             cgroup_root: "/nodewarden-run".into(),
+            node: String::new(),
         };
         let path = temp.path().join("c.yaml");
         std::fs::write(&path, settings.yaml()).unwrap();

@@ -20,6 +20,10 @@ pub struct Run<'a> {
     pub quick: bool,
     /// The real kubelet in place of nodewarden.
     pub kubelet: bool,
+    /// How many tests run at a time.
+    pub jobs: usize,
+    /// Leave out tests that match this.
+    pub skip: Option<&'a str>,
     /// Only write the table of earlier results.
     pub table: bool,
 }
@@ -51,7 +55,8 @@ pub fn run(layout: &Layout, run: &Run<'_>, clock: &mut Clock, tally: &mut Tally)
         tally.pass();
         return Ok(());
     }
-    command.arg(run.focus.unwrap_or(FOCUS));
+    command.arg(run.focus.unwrap_or(FOCUS)).args(["--jobs", &run.jobs.to_string()]);
+    command.args(run.skip.iter().flat_map(|skip| ["--skip", skip]));
     if run.kubelet {
         command.arg("--kubelet").env(cluster::NODE_VARIABLE, "kubelet");
     }

@@ -61,6 +61,12 @@ pub struct Args {
     /// With cluster and conformance: the real kubelet in place of nodewarden
     #[arg(long)]
     kubelet: bool,
+    /// With conformance: how many tests run at a time
+    #[arg(long, default_value_t = 3)]
+    jobs: usize,
+    /// With conformance: leave out tests that match this
+    #[arg(long, value_name = "REGEX")]
+    skip: Option<String>,
     /// With conformance: write docs/CONFORMANCE.md from the results of nodewarden and of the kubelet
     #[arg(long)]
     write_table: bool,
