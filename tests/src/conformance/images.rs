@@ -8,7 +8,8 @@ use std::process::Command;
 use crate::fixture::{ClusterPrograms, Image, PAUSE, archive};
 
 const AGNHOST: &str = "k8s.gcr.io/e2e-test-images/agnhost:2.21";
-const BUSYBOX: [&str; 2] = ["docker.io/library/busybox:1.29", "k8s.gcr.io/busybox:latest"];
+const BUSYBOX: [&str; 3] =
+    ["docker.io/library/busybox:1.29", "docker.io/library/busybox:1.31.1", "k8s.gcr.io/busybox:latest"];
 const PAUSES: [&str; 2] = ["k8s.gcr.io/pause:3.2", "k8s.gcr.io/pause:3.1"];
 /// A web server. Tests only need that it runs, and that it answers.
 const WEB_SERVERS: [&str; 3] = [
@@ -22,6 +23,21 @@ const NON_ROOT: &str = "gcr.io/kubernetes-e2e-test-images/nonroot:1.0";
 const NON_ROOT_USER: &str = "1234";
 /// Serves on port 80, and ends when it is asked to.
 const SERVE: &str = "trap 'exit 0' TERM QUIT; busybox httpd -f -p 80 -h /etc & wait $!";
+
+/// What tests use of curl: an address among flags, some with a value.
+const CURL: &[u8] = br#"#!/bin/sh
+seconds=15
+while [ $# -gt 0 ]; do
+    case "$1" in
+        --max-time | --connect-timeout | -m) seconds=$2; shift ;;
+        -o | -w | -H | -X) shift ;;
+        -*) ;;
+        *) address=$1 ;;
+    esac
+    shift
+done
+exec wget -q -O - -T "$seconds" "$address"
+"#;
 
 /// Writes an archive of all images to `to`.
 ///
@@ -44,6 +60,7 @@ pub fn write(programs: &ClusterPrograms, busybox: &Path, to: &Path) -> io::Resul
                 0o644,
                 b"root:x:0:0:root:/root:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n",
             ),
+            ("bin/curl", 0o755, CURL),
             ("etc/group", 0o644, b"root:x:0:\nnobody:x:65534:\n"),
         ],
         links: &links,
@@ -77,8 +94,11 @@ pub fn write(programs: &ClusterPrograms, busybox: &Path, to: &Path) -> io::Resul
         user: "65535:65535",
     }));
     images.extend(WEB_SERVERS.map(|name| Image { name, command: &["/bin/sh", "-c", SERVE], ..shell }));
+    // The same program under a second name, which tests of commands run.
+    let agnhost_links: Vec<_> = links.iter().copied().chain([("agnhost-2", "agnhost")]).collect();
     images.push(Image {
         name: AGNHOST,
+        links: &agnhost_links,
         files: &agnhost,
         entrypoint: &["/agnhost"],
         command: &["pause"],

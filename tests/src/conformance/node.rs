@@ -53,6 +53,7 @@ impl Node {
                 kubeconfig,
                 node: place.name.to_owned(),
                 runtime: place.runtime.to_owned(),
+                manifests,
                 settings,
             };
             return Ok(Self::Kubelet(Kubelet::start(options, place.problems.clone())?));

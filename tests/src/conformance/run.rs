@@ -22,8 +22,10 @@ use crate::fixture::{
 };
 use crate::harness::Problems;
 
-/// The cgroup of all pods.
-const CGROUP_ROOT: &str = "/nodewarden-conformance";
+/// The cgroup of all pods: tests of the suite look for it there.
+const PODS_CGROUP: &str = "/kubepods";
+/// A file that says that [`PODS_CGROUP`] is ours: left by a run that was killed.
+const MARKER: &str = "pods-cgroup-is-ours";
 /// The bridge of the pods' network.
 const LINK: &str = "nwconf";
 const NODE_NAME: &str = "conformance";
@@ -41,6 +43,8 @@ pub enum ConformanceError {
     Cgroup(#[from] CgroupError),
     #[error("{path}: {source}")]
     File { path: PathBuf, source: std::io::Error },
+    #[error("{0} is there, of a kubelet of this machine: the suite needs a machine without pods")]
+    OthersPods(PathBuf),
     #[error("the suite wrote no report: see {0}")]
     NoReport(PathBuf),
 }
@@ -127,13 +131,13 @@ fn in_cluster(
     images::write(programs, &busybox(), &archive).map_err(ConformanceError::file(&archive))?;
     containerd.ctr(&["images", "import", "--no-unpack", &archive.to_string_lossy()])?;
     fs::remove_file(&archive).map_err(ConformanceError::file(&archive))?;
-    let root = TestRoot::at(layout, CGROUP_ROOT.to_owned(), problems.clone())?;
+    let root = TestRoot::at(layout, PODS_CGROUP.to_owned(), problems.clone())?;
     let place = Place {
         directory,
         cluster: control_plane.cluster(),
         name: NODE_NAME,
         runtime: containerd.socket(),
-        cgroup_root: CGROUP_ROOT,
+        cgroup_root: "/",
         problems: problems.clone(),
     };
     let node = Node::start((!args.kubelet).then_some(agent), &place)?;
@@ -145,6 +149,8 @@ fn in_cluster(
     containerd.end().into_iter().for_each(|problem| problems.add(problem));
     drop(root);
     drop(control_plane);
+    let marker = directory.join(MARKER);
+    fs::remove_file(&marker).map_err(ConformanceError::file(&marker))?;
     eprintln!("ended after {:.0} s", ended.elapsed().as_secs_f64());
     cases
 }
@@ -246,10 +252,15 @@ fn clear(directory: &Path, layout: &Layout) -> Result<(), ConformanceError> {
     for mounted in crate::fixture::unmount_below(directory) {
         eprintln!("{} is still mounted", mounted.display());
     }
+    let marker = directory.join(MARKER);
     for hierarchy in layout.hierarchies() {
-        let left = hierarchy.mount.join(CGROUP_ROOT.trim_start_matches('/'));
+        let left = hierarchy.mount.join(PODS_CGROUP.trim_start_matches('/'));
+        if left.exists() && !marker.exists() {
+            return Err(ConformanceError::OthersPods(left));
+        }
         remove_tree(&left, Instant::now() + Duration::from_secs(5))?;
     }
+    fs::write(&marker, "").map_err(ConformanceError::file(&marker))?;
     for name in ["cluster", "k", "kd", "state", "reports", "manifests"] {
         let path = directory.join(name);
         match fs::remove_dir_all(&path) {

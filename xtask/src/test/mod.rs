@@ -109,8 +109,14 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, TestError> {
     let done = match kind {
         Kind::Cluster => cluster::run(layout, filter, quick, args.kubelet, &mut clock, &mut tally),
         Kind::Conformance => {
-            let run =
-                conformance::Run { focus: filter, quick, kubelet: args.kubelet, table: args.write_table };
+            let run = conformance::Run {
+                focus: filter,
+                quick,
+                kubelet: args.kubelet,
+                jobs: args.jobs,
+                skip: args.skip.as_deref(),
+                table: args.write_table,
+            };
             conformance::run(layout, &run, &mut clock, &mut tally)
         }
         kind => run_kind(layout, kind, filter, quick, &mut clock, &mut tally),

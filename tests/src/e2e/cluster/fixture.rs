@@ -22,7 +22,7 @@ const READY_SECONDS: u64 = 60;
 
 /// What runs the pods. The fields are dropped in this order: the agent, then what it uses.
 enum Node<'c> {
-    Nodewarden { agent: Option<Agent>, managed: HierarchyFixture<'c> },
+    Nodewarden { agent: Option<Agent>, managed: Box<HierarchyFixture<'c>> },
     Kubelet { _kubelet: Kubelet },
 }
 
@@ -66,12 +66,14 @@ impl<'c> ClusterFixture<'c> {
         let kubeconfig = cluster.node(&name)?;
         let (node, root) = if std::env::var_os(NODE).is_some_and(|node| node == "kubelet") {
             let root = TestRoot::new(context)?;
-            let text = settings.kubelet(root.group().path(), &context.temp.join("manifests"));
+            let manifests = context.temp.join("manifests");
+            let text = settings.kubelet(root.group().path(), &manifests);
             let options = KubeletOptions {
                 folder: context.temp.join("k"),
                 kubeconfig,
                 node: name.clone(),
                 runtime: containerd.socket().to_owned(),
+                manifests,
                 settings: text,
             };
             (Node::Kubelet { _kubelet: Kubelet::start(options, context.problems())? }, Some(root))
@@ -86,7 +88,7 @@ impl<'c> ClusterFixture<'c> {
                         &name,
                     ]);
             let agent = Some(managed.start()?);
-            (Node::Nodewarden { agent, managed }, None)
+            (Node::Nodewarden { agent, managed: Box::new(managed) }, None)
         };
         let namespace = name.clone();
         let this = Self { context, node, name, namespace, containerd, _root: root, cluster, control_plane };

@@ -81,8 +81,12 @@ fn port_forward(context: &Context) -> Result<(), Failure> {
     let mut command =
         fixture.kubectl().command(&["--namespace", fixture.name(), "port-forward", "server", ":8080"]);
     let mut child = command.stdout(Stdio::piped()).spawn().map_err(Failure::file("kubectl"))?;
-    let output = child.stdout.take();
-    let asked = output.map_or(Err(Failure::Unexpected("no output".into())), |output| ask(context, output));
+    // Open until the end: kubectl prints a line for each connection.
+    let mut output = child.stdout.take().map(BufReader::new);
+    let asked = output.as_mut().map_or_else(
+        || Err(Failure::Unexpected("kubectl has no output".into())),
+        |output| ask(context, output),
+    );
     let _gone = child.kill();
     let _gone = child.wait();
     asked?;
@@ -90,9 +94,9 @@ fn port_forward(context: &Context) -> Result<(), Failure> {
 }
 
 /// Reads the local port that kubectl prints, and asks there twice.
-fn ask(context: &Context, output: impl Read) -> Result<(), Failure> {
+fn ask(context: &Context, output: &mut impl BufRead) -> Result<(), Failure> {
     let mut first = String::new();
-    BufReader::new(output).read_line(&mut first).map_err(Failure::file("kubectl port-forward"))?;
+    output.read_line(&mut first).map_err(Failure::file("kubectl port-forward"))?;
     let port = first.split("127.0.0.1:").nth(1).and_then(|rest| rest.split(' ').next()?.parse().ok());
     let port: u16 = port.ok_or_else(|| Failure::Unexpected(format!("port-forward printed {first:?}")))?;
     for _ in 0..2 {

@@ -31,7 +31,7 @@ impl Program {
     }
 
     /// A package of tests, compiled with what its tests embed.
-    pub const fn is_test(self) -> Self {
+    pub const fn with_tests(self) -> Self {
         Self { test: true, ..self }
     }
 

@@ -41,7 +41,7 @@ const NODE_SUITE: &[Program] = &[
     Program::new("kubelet", "cmd/kubelet").takes("a minute"),
     Program::new("agnhost", "test/images/agnhost"),
     Program::new("nnp", "test/images/nonewprivs"),
-    Program::new("e2e_node.test", "test/e2e_node").is_test(),
+    Program::new("e2e_node.test", "test/e2e_node").with_tests(),
 ];
 
 impl Set {
