@@ -22,8 +22,20 @@ impl HungFuse {
     /// # Errors
     /// FUSE is missing here, or mounting is not permitted.
     pub fn mount(mount_point: &Path) -> io::Result<Self> {
+        Self::mount_mode(mount_point, 0o040_000)
+    }
+
+    /// Mounts it at a regular file that exists: a file system whose root is a file.
+    ///
+    /// # Errors
+    /// FUSE is missing here, or mounting is not permitted.
+    pub fn mount_file(mount_point: &Path) -> io::Result<Self> {
+        Self::mount_mode(mount_point, 0o100_000)
+    }
+
+    fn mount_mode(mount_point: &Path, root_mode: u32) -> io::Result<Self> {
         let server = OpenOptions::new().read(true).write(true).open("/dev/fuse")?;
-        let options = format!("fd={},rootmode=40000,user_id=0,group_id=0", server.as_raw_fd());
+        let options = format!("fd={},rootmode={root_mode:o},user_id=0,group_id=0", server.as_raw_fd());
         mount(Some("hung"), mount_point, Some("fuse"), MsFlags::empty(), Some(options.as_str()))?;
         Ok(Self { mount_point: mount_point.to_owned(), server: Some(server) })
     }

@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::os::fd::AsFd;
 
-use rustix::fs::{AtFlags, FileType, StatxAttributes, StatxFlags, makedev, statx};
+use rustix::fs::{AtFlags, CWD, FileType, StatxAttributes, StatxFlags, makedev, statx};
 use rustix::io::Errno;
 
 /// Status of a file.
@@ -36,6 +36,18 @@ impl FileStat {
             Some(found) if !found.mounted && found.device == device => Self::at(dir, name),
             found => Ok(found),
         }
+    }
+
+    /// The same of an entry that is not a directory, as the kernel has it: what is mounted over a single file may
+    /// never answer either. A local file system has everything in memory.
+    pub fn of_file(dir: impl AsFd, name: &CStr) -> Result<Option<Self>, Errno> {
+        Self::ask(dir, name, AtFlags::STATX_DONT_SYNC, StatxFlags::BASIC_STATS)
+    }
+
+    /// Whether something is mounted at this path, by what the kernel itself knows. False if it does not exist.
+    pub fn is_mount(path: &CStr) -> bool {
+        let found = Self::ask(CWD, path, AtFlags::STATX_DONT_SYNC, StatxFlags::empty());
+        found.is_ok_and(|found| found.is_some_and(|found| found.mounted))
     }
 
     fn ask(dir: impl AsFd, name: &CStr, how: AtFlags, what: StatxFlags) -> Result<Option<Self>, Errno> {

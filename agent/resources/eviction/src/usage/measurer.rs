@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use super::budget::Budget;
-use super::walk::{BUFFER, Progress, Walk, identity};
+use super::walk::{BUFFER, Progress, Walk, identity, is_mount};
 use crate::DiskUse;
 
 /// One directory is counted for so long before others have their turn.
@@ -189,6 +189,10 @@ impl Slot {
         let mut started = match self.walk.take() {
             Some(started) => started,
             None => {
+                // What a container mounted over its volume is not the volume's, and may never answer.
+                if matches!(directory.part, Part::Volume(_)) && is_mount(&directory.path) {
+                    return self.finish(DiskUse::UNKNOWN, now);
+                }
                 let skip = directory.skip.iter().filter_map(|path| identity(path)).collect();
                 match Walk::start(&directory.path, skip, budget) {
                     Ok(Some(walk)) => Started { walk, began: now },

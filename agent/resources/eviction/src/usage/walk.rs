@@ -189,7 +189,7 @@ impl Walk {
                     FileType::Directory | FileType::Unknown => {
                         FileStat::of_entry(&self.here, name, self.device)
                     }
-                    _ => FileStat::at(&self.here, name),
+                    _ => FileStat::of_file(&self.here, name),
                 };
                 match found {
                     Ok(Some(found)) if found.mounted || found.device != self.device => {}
@@ -359,6 +359,12 @@ impl Fixed {
     fn whole(&self) -> u64 {
         u64::try_from(self.0.saturating_add(1 << 31) >> 32).unwrap_or(u64::MAX)
     }
+}
+
+/// Whether something is mounted at a directory. Does not wait for the file system that is mounted there.
+pub(super) fn is_mount(directory: &Path) -> bool {
+    let name = std::ffi::CString::new(directory.as_os_str().as_encoded_bytes());
+    name.is_ok_and(|name| FileStat::is_mount(&name))
 }
 
 /// Device and inode of a directory, for [`Walk::start`]; `None` if it does not exist.

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use nodewarden_testing::HungFuse;
+
 use super::*;
 
 fn directory(uid: &str, path: &Path) -> Directory {
@@ -123,4 +125,26 @@ fn what_cannot_be_counted_completely_several_times_has_the_figure_that_was_found
     slot.finish(DiskUse { complete: true, ..found }, Instant::now());
     slot.finish(found, Instant::now());
     assert!(!slot.used(Instant::now()).complete, "counted from the last complete one");
+}
+
+#[test]
+fn a_hung_file_system_mounted_over_a_volume_or_a_file_holds_no_measurement() {
+    let dir = tempfile::tempdir().unwrap();
+    let (volume, other) = (dir.path().join("volume"), dir.path().join("other"));
+    files(&volume, 0);
+    files(&other, 3);
+    let (Ok(_over_volume), Ok(_over_file)) = (HungFuse::mount(&volume), HungFuse::mount_file(&other.join("1")))
+    else {
+        nodewarden_testing::skip("no FUSE file system can be mounted here");
+        return;
+    };
+    let (sender, done) = std::sync::mpsc::channel();
+    thread::spawn(move || {
+        let over = Directory { part: Part::Volume("v".into()), ..directory("a", &volume) };
+        let used = Measurer::default().measure(&[over, directory("b", &other)], Duration::from_secs(1));
+        sender.send(used).unwrap();
+    });
+    let used = done.recv_timeout(Duration::from_secs(20)).expect("measuring does not wait for the file systems");
+    assert!(!used[0].complete, "{used:?}");
+    assert_eq!((used[1].inodes, used[1].complete), (3, true), "the directory and two files: {used:?}");
 }
