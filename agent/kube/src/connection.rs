@@ -1,24 +1,36 @@
 //! The client of the API server with the credentials that are valid now.
 
-use std::path::Path;
+use std::sync::Arc;
 
-use kube::config::{KubeConfigOptions, Kubeconfig};
 use tokio::sync::watch;
-
-use crate::KubeError;
 
 /// Gives the newest client. Credentials are renewed while the agent runs, so a client is asked for whenever a
 /// request is made or a watch begins, and never kept. Cloning shares it.
 #[derive(Clone)]
 pub struct Connection {
     clients: watch::Receiver<kube::Client>,
-    node: std::sync::Arc<str>,
+    node: Arc<str>,
+    claimed: Arc<watch::Sender<bool>>,
 }
 
 impl Connection {
     /// A connection of the node of this name that follows `clients`.
     pub fn new(clients: watch::Receiver<kube::Client>, node: &str) -> Self {
-        Self { clients, node: node.into() }
+        Self::with_claim(clients, node, watch::Sender::default())
+    }
+
+    /// As [`Self::new`]; the clients hold requests back until `claimed` is true.
+    pub(crate) fn with_claim(
+        clients: watch::Receiver<kube::Client>,
+        node: &str,
+        claimed: watch::Sender<bool>,
+    ) -> Self {
+        Self { clients, node: node.into(), claimed: claimed.into() }
+    }
+
+    /// Whether it is certain that the node's name is this agent's ([`crate::gate`]).
+    pub(crate) fn claimed(&self) -> &watch::Sender<bool> {
+        &self.claimed
     }
 
     /// The client with the newest credentials.
@@ -30,21 +42,18 @@ impl Connection {
     pub fn node(&self) -> &str {
         &self.node
     }
+
+    /// Waits until there is a client that [`Self::client`] of this handle has not given since the last call: a watch of the
+    /// former one should begin anew, since its credentials may be refused soon. Never returns without renewal.
+    pub async fn renewed(&mut self) {
+        if self.clients.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
 }
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Connection").field("node", &self.node).finish_non_exhaustive()
     }
-}
-
-/// A client with the credentials of a kubeconfig's current context.
-///
-/// # Errors
-/// The file cannot be read, or its credentials make no client.
-pub async fn client_of(kubeconfig: &Path) -> Result<kube::Client, KubeError> {
-    let fail = |source| KubeError::Kubeconfig { path: kubeconfig.to_owned(), source: Box::new(source) };
-    let file = Kubeconfig::read_from(kubeconfig).map_err(fail)?;
-    let config = kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()).await;
-    kube::Client::try_from(config.map_err(fail)?).map_err(|error| KubeError::Client(Box::new(error)))
 }

@@ -16,6 +16,9 @@ pub enum KubeError {
     /// The agent does not run in a pod of the cluster.
     #[error("credentials of the pod: {0}")]
     InCluster(kube::config::InClusterError),
+    /// Reading the credentials panicked.
+    #[error("reading the credentials: internal error, see the log")]
+    Panicked,
     /// No client can be made with these credentials.
     #[error("cannot make a client of the API server: {0}")]
     Client(Box<kube::Error>),

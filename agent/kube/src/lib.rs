@@ -8,12 +8,16 @@ pub mod connection;
 pub mod credentials;
 mod error;
 pub mod events;
+pub mod gate;
 pub mod known_pods;
+pub mod lease;
 pub mod mirror;
+pub mod node;
 pub mod objects;
 pub mod pod_object;
 mod rate;
 pub mod review;
+pub mod serving;
 pub mod source;
 pub mod status;
 

@@ -12,12 +12,20 @@ const KUBELET: &str = "kubelet";
 /// Flags of the program itself, not of the agent.
 const OWN: [&str; 4] = ["-h", "--help", "-V", "--version"];
 
+/// Whether the version is asked for by the name of a kubelet: installers read a kubelet's line.
+pub fn asks_kubelet_version(given: &[OsString]) -> bool {
+    is_kubelet(given) && given.get(1).is_some_and(|first| first == "--version" || first == "-V")
+}
+
+fn is_kubelet(given: &[OsString]) -> bool {
+    given.first().is_some_and(|own| Path::new(own).file_name().is_some_and(|name| name == KUBELET))
+}
+
 /// The arguments with the subcommand `agent` where the program is called `kubelet` or its first argument is a flag of
 /// the agent, and with `-` for `_` in the names of the agent's flags.
 pub fn arguments(given: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = given.collect();
-    let is_kubelet =
-        arguments.first().is_some_and(|own| Path::new(own).file_name().is_some_and(|n| n == KUBELET));
+    let is_kubelet = is_kubelet(&arguments);
     let first = arguments.get(1).and_then(|first| first.to_str()).unwrap_or_default();
     let version = OWN[2..].contains(&first);
     let flag = first.starts_with('-') && !OWN.contains(&first);

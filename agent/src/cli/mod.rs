@@ -102,7 +102,12 @@ pub fn version() -> &'static str {
 /// Runs the subcommand that the arguments name and returns its exit status.
 pub fn main() -> ExitCode {
     nodewarden_model::set_version(version());
-    let result = match Cli::parse_from(arguments::arguments(std::env::args_os())).command {
+    let arguments = arguments::arguments(std::env::args_os());
+    if arguments::asks_kubelet_version(&arguments) {
+        println!("Kubernetes {}", nodewarden_kube::node::KUBELET_VERSION);
+        return ExitCode::SUCCESS;
+    }
+    let result = match Cli::parse_from(arguments).command {
         Command::Agent(args) => agent::run(&args),
         Command::Config(args) => config::run(&args),
         Command::Plan(args) => plan::run(&args),

@@ -20,6 +20,7 @@ use super::{footprint, kubernetes, manage, observe, page_map, process};
 use nodewarden_config::{Config, Mode};
 use nodewarden_eviction::Wakeups;
 use nodewarden_kube::KnownPods;
+use nodewarden_kube::credentials::Renewal;
 use nodewarden_kube::events::Events;
 use nodewarden_model::{Detail, HookState};
 use nodewarden_pods::status::PodStatusCache;
@@ -63,6 +64,7 @@ struct App {
     servers: Servers,
     upkeep: Upkeep,
     node: NodeParts,
+    credentials: Option<Renewal>,
     observation: Observation,
     journal: Journal,
 }
@@ -80,7 +82,7 @@ impl App {
         let observation = Observation::start(config, &journal, wakeups.waker())?;
         record_start(config, &observation, &journal);
         let (observer, pods) = (&observation.observer, PodStatusCache::default());
-        let connection = kubernetes::connect(config, runtime)?;
+        let (connection, credentials) = kubernetes::connect(config, runtime)?.unzip();
         let kubernetes = connection.as_ref();
         let (known_pods, events) = (&KnownPods::default(), &Events::default());
         let context = Context {
@@ -104,12 +106,12 @@ impl App {
         let watchdog = Watchdog::start(Parts::of_process())?;
         footprint::trim();
         page_map::map_page_by_page();
-        Ok(Self { watchdog, servers, upkeep, node, observation, journal })
+        Ok(Self { watchdog, servers, upkeep, node, credentials, observation, journal })
     }
 
     /// Serves until a signal arrives or a part ends by itself, then ends everything.
     fn run_until_signal(self, runtime: &Runtime, signals: Signals) -> Result<(), DaemonError> {
-        let Self { watchdog, servers, upkeep, node, observation, journal } = self;
+        let Self { watchdog, servers, upkeep, node, credentials, observation, journal } = self;
         let outcome = runtime.block_on(servers.run_until_signal(signals, &journal));
         drop(watchdog);
         if let Err(error) = &outcome {
@@ -119,6 +121,7 @@ impl App {
         }
         drop(upkeep);
         drop(node);
+        drop(credentials);
         drop(observation);
         journal.close();
         outcome

@@ -7,6 +7,7 @@ use nodewarden_api::grpc::GrpcError;
 use nodewarden_api::http::BindError;
 use nodewarden_hierarchy::HierarchyError;
 use nodewarden_kube::KubeError;
+use nodewarden_kube::serving::ServingError;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::ebpf::KernelError;
 use nodewarden_storage::journal::JournalError;
@@ -34,6 +35,8 @@ pub enum DaemonError {
     Records(nodewarden_lifecycle::StoreError),
     #[error(transparent)]
     Kubernetes(#[from] KubeError),
+    #[error(transparent)]
+    Serving(#[from] ServingError),
     #[error("gRPC: {0}")]
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]

@@ -1,23 +1,169 @@
-//! The node in a cluster: the connection to the API server, and what is told to it about the node.
+//! The node in a cluster: the connection to the API server, the node object with its lease, and the certificates.
 
+mod identity;
+mod readings;
+mod system;
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use jiff::Timestamp;
 use tokio::runtime::Handle;
-use tracing::info;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{info, warn};
 
+use super::context::Context;
 use super::error::DaemonError;
+use super::node_server;
+use nodewarden_admission::Admission;
 use nodewarden_config::{Config, Mode};
 use nodewarden_hierarchy::node_name;
-use nodewarden_kube::{Connection, credentials};
+use nodewarden_kube::Connection;
+use nodewarden_kube::credentials::{self, Renewal};
+use nodewarden_kube::events::Kind;
+use nodewarden_kube::node::run::NodeObject;
+use nodewarden_kube::node::{self, Deps, NodeEvent, NodeFacts, Pace, Running};
+use nodewarden_kube::serving::{self, ServingCertificate};
+use nodewarden_model::Detail;
+use nodewarden_server::tls::{self, Serving};
 
-/// The connection to the API server; `None` in mode observe and without credentials. The API server need not be reachable.
+pub use readings::Sources;
+
+/// The node object and its lease, which are kept until this is dropped.
+pub struct NodeKeeper {
+    _running: Running,
+    labels: Option<JoinHandle<()>>,
+}
+
+impl Drop for NodeKeeper {
+    fn drop(&mut self) {
+        if let Some(task) = &self.labels {
+            task.abort();
+        }
+    }
+}
+
+/// The connection to the API server and what renews its credentials; `None` in mode observe and without credentials. The
+/// server need not be reachable.
 ///
 /// # Errors
 /// The credentials cannot be read.
-pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<Connection>, DaemonError> {
+pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, Renewal)>, DaemonError> {
     if config.mode != Mode::Manage || !config.kubernetes.connects() {
         return Ok(None);
     }
-    let node = node_name(config).to_lowercase();
-    let connection = runtime.block_on(credentials::connect(&config.kubernetes, &node))?;
-    info!(node, "the pods of the API server are run too");
-    Ok(Some(connection))
+    let node = name(config);
+    let (connection, credentials) = runtime.block_on(credentials::connect(&config.kubernetes, &node))?;
+    info!(node, "this is a node of a cluster: the pods of its API server are run too");
+    Ok(Some((connection, credentials.start())))
+}
+
+/// The name of the node object: a kubelet's is in lower case.
+fn name(config: &Config) -> String {
+    node_name(config).trim().to_lowercase()
+}
+
+/// Starts to keep the node object; `None` without a cluster. `admission` gets the node's labels as the API server has them.
+/// Must be called inside a tokio runtime.
+///
+/// # Errors
+/// This agent's identity cannot be kept.
+pub fn keep_node(
+    context: Context<'_>,
+    sources: Sources,
+    admission: Option<Admission>,
+) -> Result<Option<NodeKeeper>, DaemonError> {
+    let Some(connection) = context.kubernetes else { return Ok(None) };
+    let config = context.config;
+    let settings = &config.kubernetes;
+    let port = node_server::is_wanted(config).then_some(config.server.port);
+    let system = system::facts(&context.observer.facts.kernel_version);
+    let identity = identity::keep(&config.state_dir)
+        .map_err(|source| DaemonError::StateDir { path: config.state_dir.clone(), source })?;
+    let deps = Deps {
+        connection: connection.clone(),
+        facts: NodeFacts::new(connection.node(), settings, port, system),
+        pace: Pace { update: settings.status_update_frequency, report: settings.status_report_frequency },
+        lease: settings.lease_duration,
+        identity,
+        reader: Arc::new(readings::Reader::new(sources, config)),
+        report: report(context, connection.node()),
+    };
+    (deps.report)(NodeEvent { reason: "Starting", message: "Starting kubelet.".to_owned(), warning: false });
+    let running = node::start(deps);
+    let labels = admission.map(|admission| tokio::spawn(follow_labels(running.nodes(), admission)));
+    Ok(Some(NodeKeeper { _running: running, labels }))
+}
+
+/// Gives admission the labels of the node object whenever they change.
+async fn follow_labels(mut nodes: NodeObject, admission: Admission) {
+    let mut known = None;
+    loop {
+        let labels = nodes.get().map(|node| node.metadata.labels.clone().unwrap_or_default());
+        if let Some(labels) = labels.filter(|labels| known.as_ref() != Some(labels)) {
+            known = Some(labels.clone());
+            admission.set_labels(labels);
+        }
+        if !nodes.changed().await {
+            return;
+        }
+    }
+}
+
+/// Writes the node's events into the journal and has the API server told of them.
+fn report(context: Context<'_>, node: &str) -> Box<dyn Fn(NodeEvent) + Send + Sync> {
+    let (journal, events, node) = (context.journal.clone(), context.events.clone(), node.to_owned());
+    Box::new(move |event| {
+        let kind = if event.warning { Kind::Warning } else { Kind::Normal };
+        events.node(&node, kind, event.reason, event.message.clone());
+        if event.warning {
+            warn!("{}", event.message);
+        } else {
+            info!("{}", event.message);
+        }
+        let detail = Detail::Agent { reason: event.reason.into(), message: event.message };
+        journal.append(Timestamp::now(), "", None, detail);
+    })
+}
+
+/// The serving certificate of the node's server, renewed as long as there is a receiver. Must be called inside a tokio runtime.
+///
+/// # Errors
+/// The given files are no certificate and key, or none can be made.
+pub fn serving_certificate(context: Context<'_>) -> Result<Serving, DaemonError> {
+    let config = context.config;
+    let connection = context.kubernetes.cloned();
+    // Taken once: a certificate for other addresses is requested after a restart.
+    let (_, addresses) = watch::channel(addresses(config));
+    let node = name(config);
+    let started = serving::start(&config.kubernetes, &node, addresses, connection);
+    let (mut certificates, provider) = context.runtime.block_on(started)?;
+    let certified = |own: &ServingCertificate| tls::certified(own.chain.clone(), own.key.clone_key());
+    let first = certified(&certificates.borrow_and_update())?;
+    let (to, serving) = watch::channel(Arc::new(first));
+    context.runtime.spawn(async move {
+        let _provider = provider;
+        loop {
+            tokio::select! {
+                changed = certificates.changed() => match changed {
+                    Ok(()) => {}
+                    Err(_) => return,
+                },
+                () = to.closed() => return,
+            }
+            match certified(&certificates.borrow_and_update()) {
+                Ok(key) => _ = to.send_replace(Arc::new(key)),
+                Err(error) => warn!("the serving certificate stays as it was: {error}"),
+            }
+        }
+    });
+    Ok(serving)
+}
+
+/// The addresses under which the node's server is reached.
+fn addresses(config: &Config) -> Vec<IpAddr> {
+    let given: Vec<IpAddr> =
+        config.kubernetes.node_ips.iter().copied().filter(|ip| !ip.is_unspecified()).collect();
+    if given.is_empty() { nodewarden_machine::node::addresses::node_addresses() } else { given }
 }

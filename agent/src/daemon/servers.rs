@@ -12,6 +12,7 @@ use tokio::task::{JoinError, JoinHandle};
 
 use super::context::Context;
 use super::error::DaemonError;
+use super::kubernetes;
 use super::node_server::{self, NodePorts};
 use super::process::Signals;
 use super::state::State;
@@ -91,13 +92,17 @@ impl Servers {
         let hosts = http::AllowedHosts::new(names.chain([nodewarden_hierarchy::node_name(config)]));
         let parts = Parts::of_process().clone();
         let routes = http::routes(state.clone(), ready.clone(), parts.clone());
+        let serving = match node_server::is_wanted(config) {
+            true => Some(kubernetes::serving_certificate(context)?),
+            false => None,
+        };
         let setup = node_server::Setup {
             config,
             node: nodewarden_hierarchy::node_name(config),
             state,
             routes: routes.clone(),
             connection: context.kubernetes.cloned(),
-            serving: None,
+            serving,
             stopping: stopping.clone(),
         };
         let own = node_server::OwnHttp { listener: endpoints.listener, hosts };

@@ -171,6 +171,12 @@ impl Devices {
         self.0.changed.subscribe()
     }
 
+    /// For each resource its number of devices, and how many of them are healthy and can be allocated: capacity and allocatable
+    /// of the node.
+    pub fn amounts(&self) -> BTreeMap<String, (usize, usize)> {
+        self.0.lock().allocations.amounts()
+    }
+
     /// How many devices of a resource these pods can have together, including those that they have; `None`
     /// while the resource has no connected plugin, or while allocations are recovered.
     pub fn usable(&self, resource: &str, ours: impl Fn(&str) -> bool) -> Option<usize> {

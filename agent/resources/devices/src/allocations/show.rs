@@ -1,6 +1,6 @@
 //! The current state: for the node's status, PodResources, the command line and the checkpoint.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
 
 use nodewarden_model::Health;
@@ -59,6 +59,13 @@ impl DeviceAllocations {
             }
         });
         each.collect()
+    }
+
+    /// For each resource its number of devices and of healthy ones. As in the kubelet (`GetCapacity`), one whose plugin is away
+    /// keeps its capacity and has no healthy devices.
+    pub fn amounts(&self) -> BTreeMap<String, (usize, usize)> {
+        let each = self.resources.iter();
+        each.map(|(name, resource)| (name.clone(), (resource.capacity(), resource.healthy()))).collect()
     }
 
     /// How many devices of a resource these pods can have together: what they have, and what is healthy and
