@@ -68,6 +68,8 @@ pub enum PodReason {
     /// `spec.os.name` is not `linux`.
     #[strum(to_string = "PodOSNotSupported")]
     PodOsNotSupported,
+    /// The machine is about to shut down.
+    NodeShutdown,
     /// Conditions of the node exclude the pod.
     Evicted,
     /// The plugin of a device that the pod asks for is not connected.

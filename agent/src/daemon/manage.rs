@@ -14,7 +14,8 @@ use super::eviction::{self, Eviction, ManagedPods};
 use super::log_rotation::LogRotation;
 use super::node_parts::NodeParts;
 use super::pod_reports::PodReports;
-use super::{gc, throttle};
+use super::shutdown::Shutdown;
+use super::{gc, kubernetes, throttle};
 use nodewarden_admission::Explain;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::Client;
@@ -58,7 +59,9 @@ fn keep_cgroups(context: Context<'_>) -> Result<NodeParts, DaemonError> {
     let sink = hierarchy.handle();
     let sources = Some(follow(sources, move |desired| sink.send(desired.into()))?);
     let throttle = throttle::start(context, &hierarchy)?;
-    Ok(NodeParts { throttle, sources, hierarchy: Some(hierarchy), ..NodeParts::default() })
+    let shutdown = watch::channel(false).1;
+    let kubernetes = kubernetes::keep_node(context, kubernetes::Sources::of(&hierarchy, shutdown), None)?;
+    Ok(NodeParts { kubernetes, throttle, sources, hierarchy: Some(hierarchy), ..NodeParts::default() })
 }
 
 /// With a container runtime: everything that a pod's life needs, each part after those that it uses.
@@ -78,6 +81,12 @@ fn run_pods(
     let holds = Holds::default();
     let restored = RestoredState::open(&config.state_dir);
     let (pressure, conditions) = watch::channel(restored.pressure());
+    let shutting_down = watch::Sender::new(false);
+    let node_sources = kubernetes::Sources {
+        devices: Some(devices.manager.clone()),
+        pressure: conditions.clone(),
+        ..kubernetes::Sources::of(&hierarchy, shutting_down.subscribe())
+    };
     let history = eviction::history(context);
     let deps = lifecycle::Deps {
         facts,
@@ -122,6 +131,8 @@ fn run_pods(
     let reports = PodReports::start(context, begun);
     let node = NodeParts {
         reports,
+        shutdown: Shutdown::start(context, pods.clone(), shutting_down),
+        kubernetes: kubernetes::keep_node(context, node_sources, Some(pods.admission().clone()))?,
         throttle,
         sources,
         log_rotation,

@@ -25,6 +25,7 @@ mod page_map;
 mod pod_reports;
 mod process;
 mod servers;
+mod shutdown;
 mod state;
 mod system_cgroups;
 mod throttle;

@@ -9,8 +9,10 @@ use nodewarden_throttle::Throttle;
 
 use super::devices::NodeDevices;
 use super::eviction::Eviction;
+use super::kubernetes::NodeKeeper;
 use super::log_rotation::LogRotation;
 use super::pod_reports::PodReports;
+use super::shutdown::Shutdown;
 
 /// What runs for the node and its pods. Each is `None` where the mode or the configuration does without it.
 /// The fields stand in the order in which they end, the reverse of the order in which they are started.
@@ -18,6 +20,10 @@ use super::pod_reports::PodReports;
 #[expect(dead_code, reason = "some parts are only held until they end")]
 pub struct NodeParts {
     pub reports: Option<PodReports>,
+    /// An announced shutdown is no longer delayed when this ends.
+    pub shutdown: Option<Shutdown>,
+    /// The node object and its lease stay when this ends.
+    pub kubernetes: Option<NodeKeeper>,
     /// Ended while the hierarchy still runs, which then writes the limits without throttling.
     pub throttle: Option<Throttle>,
     /// Ended before everything that pods are handed to.

@@ -4,6 +4,7 @@ pub mod addresses;
 pub mod daemons;
 pub mod gather;
 pub mod kernel_settings;
+pub mod logind;
 pub mod system_cgroups;
 
 use std::collections::BTreeMap;

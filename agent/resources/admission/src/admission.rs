@@ -103,6 +103,11 @@ impl Admission {
         });
     }
 
+    /// Whether the machine is about to shut down: no pod starts then.
+    pub fn set_shutting_down(&self, is: bool) {
+        self.change_with(|_, node| node.shutting_down = is);
+    }
+
     /// Adds a pod that runs, or ran when an earlier agent ended: it is not checked.
     pub fn enter(&self, pod: &Arc<Pod>) {
         self.change(|queue| queue.enter(pod));

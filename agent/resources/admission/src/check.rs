@@ -36,6 +36,8 @@ pub struct NodeState<'a> {
     /// `None` if they are not known, then they are not checked.
     pub labels: Option<&'a BTreeMap<String, String>>,
     pub pressure: &'a Pressure,
+    /// The machine is about to shut down: no pod is admitted.
+    pub shutting_down: bool,
     /// How much of a resource pods can have together; `None` if unknown, then it is not checked.
     pub capacity: &'a dyn Fn(&str) -> Option<i64>,
     /// How much of it is held by or reserved for others.
@@ -48,6 +50,9 @@ pub struct NodeState<'a> {
 pub fn check(request: &Request<'_>, node: &NodeState<'_>) -> Vec<Refusal> {
     let Request { pod, wants, ports, critical } = *request;
     let mut refusals = Vec::new();
+    if node.shutting_down {
+        refusals.push(Refusal::Shutdown);
+    }
     if !critical {
         refusals.extend(pressed(pod, node.pressure));
     }

@@ -26,6 +26,8 @@ pub struct Node {
     pub labels_expected: bool,
     /// What pods can have together.
     pub capacity: Amounts,
+    /// The machine is about to shut down.
+    pub shutting_down: bool,
     /// Every pod counts as critical (`nodewarden.eviction.manifestPodsCritical`).
     pub manifests_critical: bool,
 }
@@ -352,6 +354,7 @@ impl AdmissionQueue {
             node_name: &facts.node.name,
             labels: (!(facts.node.labels_expected && own.pod.kind == PodKind::Api))
                 .then_some(&facts.node.labels),
+            shutting_down: facts.node.shutting_down,
             pressure: facts.pressure,
             capacity: &capacity,
             used: &used,

@@ -36,6 +36,9 @@ pub enum Refusal {
     /// `spec.os.name` is not `linux`.
     #[error("Failed to admit pod as the OS field doesn't match node OS")]
     Os,
+    /// The machine is about to shut down (pkg/kubelet/nodeshutdown `Admit`).
+    #[error("Pod was rejected as the node is shutting down.")]
+    Shutdown,
     /// Node conditions exclude the pod.
     #[error("The node had condition: [{}]. ", names(.0))]
     Pressure(Vec<NodeCondition>),
@@ -51,6 +54,7 @@ impl Refusal {
             Self::Ports => PodReason::NodePorts,
             Self::OsLabel => PodReason::PodOsSelectorNodeLabelDoesNotMatch,
             Self::Os => PodReason::PodOsNotSupported,
+            Self::Shutdown => PodReason::NodeShutdown,
             Self::Pressure(_) => PodReason::Evicted,
         }
     }

@@ -48,6 +48,7 @@ impl Case {
         let pressure = self.pressure.iter().map(|own| (*own, Timestamp::UNIX_EPOCH)).collect();
         let ports: Vec<HostPort> = self.others.iter().flat_map(host_ports).collect();
         let node = NodeState {
+            shutting_down: false,
             node_name: "machine1",
             labels: Some(&node_labels("machine1")),
             pressure: &Pressure(pressure),
@@ -261,6 +262,7 @@ fn pressure() {
 fn resources_that_are_not_requested_are_not_checked() {
     let looks = Cell::new(0);
     let node = NodeState {
+        shutting_down: false,
         node_name: "n",
         labels: Some(&BTreeMap::new()),
         pressure: &Pressure::default(),
