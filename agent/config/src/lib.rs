@@ -40,6 +40,7 @@ use std::time::Duration;
 use nodewarden_storage::journal::Limits;
 
 pub use devices::{DeviceSettings, Enforcement};
+pub use duration::parse as parse_duration;
 pub use error::{ConfigError, Problem};
 pub use eviction::EvictionSettings;
 pub use file::{load, parse};
@@ -51,7 +52,7 @@ pub use kubernetes::{
 pub use machine::MachineFacts;
 pub use node::{Enforce, MemoryReservation, NodeSettings, SwapBehavior};
 pub use nodewarden_model::GcSettings;
-pub use pods::{LogRotation, PodSettings};
+pub use pods::{ChangeDetection, LogRotation, PodSettings};
 pub use probes::ProbeSettings;
 pub use server::{
     AuthenticationSettings, AuthorizationMode, AuthorizationSettings, ServerSettings, TlsVersion,

@@ -44,6 +44,10 @@ pub struct PodSettings {
     /// Time between two searches for objects without a pod: `podHousekeepingPeriod` (default 2 s), or
     /// `nodewarden.housekeepingSeconds`, which wins where both are set.
     pub housekeeping: Duration,
+    /// `allowedUnsafeSysctls`: names, or beginnings of names with `*` at their end.
+    pub allowed_unsafe_sysctls: Vec<String>,
+    /// `configMapAndSecretChangeDetectionStrategy`.
+    pub change_detection: ChangeDetection,
     /// Number of dead containers of a name kept in a pod's sandbox: `nodewarden.gc.maxPerPodContainer`; `None` for all.
     pub dead_kept: Option<u32>,
     /// Dead containers younger than this are kept in any case: `nodewarden.gc.minAgeSeconds`.
@@ -65,10 +69,24 @@ impl Default for PodSettings {
             parallel_image_pulls: Some(1),
             seccomp_default: false,
             housekeeping: Duration::from_secs(2),
+            allowed_unsafe_sysctls: Vec::new(),
+            change_detection: ChangeDetection::Watch,
             dead_kept: Some(1),
             dead_min_age: Duration::ZERO,
         }
     }
+}
+
+/// How changes of config maps and secrets are noticed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ChangeDetection {
+    /// Each object is watched.
+    #[default]
+    Watch,
+    /// Each object is read again once a minute.
+    Cache,
+    /// As `Cache`, and whenever a container or a volume needs it.
+    Get,
 }
 
 /// When containers' logs are rotated, and how many files of each are kept.
@@ -131,6 +149,15 @@ pub fn take(top: &mut Fields<'_>, gates: FeatureGates) -> PodSettings {
         parallel_image_pulls: parallel_image_pulls(top),
         seccomp_default: top.flag("seccompDefault", default.seccomp_default),
         housekeeping: housekeeping(top).unwrap_or(default.housekeeping),
+        allowed_unsafe_sysctls: allowed_unsafe_sysctls(top),
+        change_detection: top
+            .text("configMapAndSecretChangeDetectionStrategy", "Watch, Cache or Get", |t| match t {
+                "" | "Watch" => Some(ChangeDetection::Watch),
+                "Cache" => Some(ChangeDetection::Cache),
+                "Get" => Some(ChangeDetection::Get),
+                _ => None,
+            })
+            .unwrap_or(default.change_detection),
         dead_kept: default.dead_kept,
         dead_min_age: default.dead_min_age,
     }
@@ -241,6 +268,24 @@ fn cluster_dns(top: &mut Fields<'_>) -> Vec<IpAddr> {
     addresses
 }
 
+/// `allowedUnsafeSysctls`, with the kubelet's rules for their form (`NewAllowlist`): a `*` only at the end of a
+/// beginning, and only names that a namespace has.
+fn allowed_unsafe_sysctls(top: &mut Fields<'_>) -> Vec<String> {
+    let key = "allowedUnsafeSysctls";
+    let given = top.texts(key).unwrap_or_default();
+    let is_form = |name: &str| {
+        let bare = name.strip_suffix('*').unwrap_or(name);
+        // `kernel.*` would allow what is not of the pod alone.
+        let of_namespace = ["kernel.shm", "kernel.msg", "kernel.sem", "fs.mqueue.", "net."];
+        let named = bare.replace('/', ".");
+        !bare.contains('*') && !bare.is_empty() && of_namespace.iter().any(|start| named.starts_with(start))
+    };
+    for name in given.iter().filter(|name| !is_form(name)) {
+        top.refuse(key, name, "sysctls below kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*");
+    }
+    given
+}
+
 /// Number of concurrent pulls: `serializeImagePulls` is true unless `maxParallelImagePulls` is above 1; `None` for no
 /// limit.
 fn parallel_image_pulls(top: &mut Fields<'_>) -> Option<u32> {
@@ -279,6 +324,14 @@ pub(crate) fn show(top: &mut Map, pods: &PodSettings, gates: FeatureGates) {
     top.put("serializeImagePulls", pods.parallel_image_pulls == Some(1));
     top.put_some("maxParallelImagePulls", pods.parallel_image_pulls.filter(|n| *n > 1));
     top.put("seccompDefault", pods.seccomp_default);
+    let sysctls: Vec<Value> = pods.allowed_unsafe_sysctls.iter().map(|name| name.as_str().into()).collect();
+    top.put("allowedUnsafeSysctls", sysctls);
+    let detection = match pods.change_detection {
+        ChangeDetection::Watch => "Watch",
+        ChangeDetection::Cache => "Cache",
+        ChangeDetection::Get => "Get",
+    };
+    top.put("configMapAndSecretChangeDetectionStrategy", detection);
     // Not nodewarden.housekeepingSeconds, which has no fractions of a second.
     top.put("podHousekeepingPeriod", duration::show(pods.housekeeping));
 }

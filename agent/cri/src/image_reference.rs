@@ -65,6 +65,16 @@ pub fn normalized(reference: &str) -> String {
     }
 }
 
+/// The name of an image with its domain, without tag and digest, as credentials are looked up by it:
+/// `docker.io/library/busybox` for `busybox:1`.
+pub fn repository(reference: &str) -> String {
+    let whole = normalized(reference);
+    let named = whole.split_once('@').map_or(whole.as_str(), |(name, _)| name);
+    let last = named.rfind('/').map_or(0, |slash| slash + 1);
+    let end = named[last..].find(':').map_or(named.len(), |colon| last + colon);
+    named[..end].to_owned()
+}
+
 fn is_valid_domain(text: &str) -> bool {
     let (host, port) = match text.rsplit_once(':') {
         Some((host, port)) if !port.contains(']') => (host, Some(port)),
@@ -147,6 +157,19 @@ mod tests {
             (&"a".repeat(256), false),
         ] {
             assert_eq!(is_valid(image), valid, "{image}");
+        }
+    }
+
+    #[test]
+    fn a_repository_has_its_domain_and_no_tag() {
+        for (reference, expected) in [
+            ("busybox", "docker.io/library/busybox"),
+            ("busybox:1", "docker.io/library/busybox"),
+            ("registry.test:5000/a/b:1", "registry.test:5000/a/b"),
+            ("registry.test:5000/a/b", "registry.test:5000/a/b"),
+            ("q.io/x@sha256:00", "q.io/x"),
+        ] {
+            assert_eq!(repository(reference), expected);
         }
     }
 

@@ -71,11 +71,21 @@ impl Client {
         reference: &str,
         sandbox_config: cri::PodSandboxConfig,
     ) -> Result<String, RuntimeError> {
+        self.pull_as(reference, sandbox_config, None).await
+    }
+
+    /// As [`Self::pull`], as a user of the registry.
+    pub async fn pull_as(
+        &self,
+        reference: &str,
+        sandbox_config: cri::PodSandboxConfig,
+        auth: Option<cri::AuthConfig>,
+    ) -> Result<String, RuntimeError> {
         const CALL: &str = "PullImage";
         let mut images = self.images.clone();
         let request = cri::PullImageRequest {
             image: Some(spec(reference)),
-            auth: None,
+            auth,
             sandbox_config: Some(sandbox_config),
         };
         let answer = self.call(CALL, reference, Some(PULL_LIMIT), images.pull_image(request)).await?;

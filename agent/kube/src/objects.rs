@@ -2,9 +2,13 @@
 //! names them, and kept while the API server does not answer.
 
 mod claims;
+#[cfg(test)]
+mod fixture;
 mod follow;
 mod services;
 mod slim;
+#[cfg(test)]
+mod tests;
 mod tokens;
 mod watched;
 
@@ -20,6 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::mpsc;
 
 use crate::Connection;
+use nodewarden_config::ChangeDetection;
 use nodewarden_manifest::Pod;
 use nodewarden_pods::objects::{
     BoundVolume, ConfigMap, ObjectError, ObjectKind, Objects, Secret, Service, TokenRequest, named,
@@ -30,18 +35,6 @@ use watched::{Key, Value, Watched};
 
 /// How long a read of one object may take.
 const READ_LIMIT: Duration = Duration::from_secs(10);
-
-/// How changes of config maps and secrets are noticed (`configMapAndSecretChangeDetectionStrategy`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub enum ChangeDetection {
-    /// Each object is watched.
-    #[default]
-    Watch,
-    /// Each object is read again once a minute.
-    Cache,
-    /// As `Cache`, and whenever a container or a volume needs it.
-    Get,
-}
 
 /// Starts to keep the objects that pods name. Also returns the uids of pods of which an object has changed, or a
 /// token is due for renewal. Must be called inside a tokio runtime.

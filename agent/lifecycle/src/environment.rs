@@ -27,6 +27,7 @@ use nodewarden_model::{Detail, PodRef};
 use nodewarden_pods::objects::Objects;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::probes::Probes;
+use nodewarden_pods::registry::Providers;
 use nodewarden_pods::spec::Host;
 use nodewarden_pods::spec::dns::Resolv;
 use nodewarden_pods::status::PodStatusCache;
@@ -70,6 +71,8 @@ pub struct Environment {
     pub journal: Journal,
     /// Objects of the API server that pods name; `None` without an API server.
     pub objects: Option<Arc<dyn Objects>>,
+    /// Plugins that have credentials for images.
+    pub credential_providers: Option<Providers>,
     /// Where the pods' status is published.
     pub status: PodStatusCache,
     pub places: Places,

@@ -35,6 +35,7 @@ use nodewarden_machine::node::Capacity;
 use nodewarden_manifest::{Pod, PodKind};
 use nodewarden_pods::objects::Objects;
 use nodewarden_pods::probes::Probes;
+use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, PodOrigins, is_api};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::HierarchyFacts;
@@ -173,6 +174,8 @@ pub struct Deps {
     /// Objects of the API server that pods name, and the uids of the pods of which one has changed; `None` without
     /// an API server.
     pub objects: Option<(Arc<dyn Objects>, mpsc::UnboundedReceiver<String>)>,
+    /// Plugins that have credentials for images.
+    pub credential_providers: Option<Providers>,
     /// Pods by uid whose devices have turned healthy or unhealthy.
     pub health: mpsc::UnboundedReceiver<String>,
     /// Takes what admission decides.
@@ -264,6 +267,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         probes: needs.probes,
         journal: needs.journal,
         objects,
+        credential_providers: needs.credential_providers,
         status: needs.status,
         places: needs.places,
         holds: needs.holds,

@@ -72,8 +72,8 @@ pub struct Inner {
     pub starting: Option<OwnedSemaphorePermit>,
     /// Kills for memory in containers that are not known yet, by container id.
     pub early_ooms: Vec<(String, OomVictim)>,
-    /// The pod's volumes are to be written again: something that they show may have changed.
-    pub refresh: bool,
+    /// When the pod's volumes are to be written again: something that they show may have changed.
+    pub refresh: Option<Instant>,
     /// Why volumes keep what they have, as reported last.
     pub kept_volumes: Vec<String>,
     /// The pod is gone, and its record is being removed: nothing is saved any more, whoever still reports a
@@ -146,7 +146,7 @@ impl PodState {
             starting: None,
             early_ooms: Vec::new(),
             // Of a pod of an earlier agent; a new one's are written before it has a sandbox.
-            refresh: true,
+            refresh: Some(Instant::now()),
             kept_volumes: Vec::new(),
             forgotten: false,
             unseen: unseen.is_some(),

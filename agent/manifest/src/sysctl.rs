@@ -1,4 +1,34 @@
-//! Names of sysctls.
+//! Names of sysctls, and which of them a pod may set.
+
+use crate::Pod;
+use crate::validate::{SAFE_SYSCTLS, is_ipc_sysctl};
+
+/// Why a node on which these unsafe sysctls are allowed rejects the pod; `None` if it does not (kubelet
+/// pkg/kubelet/sysctl `patternAllowlist.Admit`).
+pub fn forbidden_sysctl(pod: &Pod, allowed: &[String]) -> Option<String> {
+    let spec = &pod.spec;
+    let (host_network, host_ipc) = (spec.host_network.unwrap_or(false), spec.host_ipc.unwrap_or(false));
+    let is_allowed = |name: &str| {
+        let fits = |allowed: &String| match dotted(allowed).strip_suffix('*') {
+            Some(start) => name.starts_with(start),
+            None => dotted(allowed) == name,
+        };
+        SAFE_SYSCTLS.contains(&name) || allowed.iter().any(fits)
+    };
+    let sysctls = spec.security_context.iter().flat_map(|context| context.sysctls.iter().flatten());
+    sysctls.map(|sysctl| dotted(&sysctl.name)).find_map(|name| {
+        let why = if !is_allowed(&name) {
+            "not allowlisted"
+        } else if host_network && name.starts_with("net.") {
+            "not allowed with host net enabled"
+        } else if host_ipc && is_ipc_sysctl(&name) {
+            "not allowed with host ipc enabled"
+        } else {
+            return None;
+        };
+        Some(format!("forbidden sysctl: {name:?} {why}"))
+    })
+}
 
 /// A sysctl's name with dots as separators: `net/ipv4/conf/eth0.1/x` becomes `net.ipv4.conf.eth0/1.x`
 /// (component-helpers `NormalizeSysctlName`). In a name with slashes as separators, dots are part of a
@@ -18,5 +48,36 @@ pub fn dotted(name: &str) -> String {
             })
             .collect(),
         _ => name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_safe_and_allowed_sysctls_are_set() {
+        let forbidden = |name: &str, host_network: bool| {
+            let pod = json!({"metadata": {"name": "p"}, "spec": {
+                "hostNetwork": host_network, "hostIPC": host_network,
+                "securityContext": {"sysctls": [{"name": name, "value": "1"}]}, "containers": []}});
+            let pod = Pod::unchecked(serde_json::from_value(pod).unwrap()).unwrap();
+            forbidden_sysctl(&pod, &["kernel.msg*".to_owned(), "net.core.somaxconn".to_owned()])
+        };
+        for good in
+            ["kernel.shm_rmid_forced", "kernel.msgmax", "net/core/somaxconn", "net.ipv4.tcp_syncookies"]
+        {
+            assert_eq!(forbidden(good, false), None, "{good}");
+        }
+        let why = |name: &str, host: bool| forbidden(name, host).unwrap();
+        assert_eq!(why("kernel.sem", false), "forbidden sysctl: \"kernel.sem\" not allowlisted");
+        assert_eq!(
+            why("net.core.somaxconn2", false),
+            "forbidden sysctl: \"net.core.somaxconn2\" not allowlisted"
+        );
+        assert!(why("net.core.somaxconn", true).ends_with("not allowed with host net enabled"));
+        assert!(why("kernel.msgmax", true).ends_with("not allowed with host ipc enabled"));
     }
 }

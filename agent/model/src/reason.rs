@@ -90,6 +90,8 @@ pub enum PodReason {
     FailedKillPod,
     /// The pod's directory could not be removed.
     FailedCleanVolumes,
+    /// The pod sets a sysctl that this node does not allow.
+    SysctlForbidden,
     /// A pod of the same name is still being ended.
     PredecessorEnding,
     /// A pod of another name runs with the same uid.

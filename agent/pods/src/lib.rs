@@ -15,6 +15,7 @@ pub mod log_owner;
 pub mod objects;
 pub mod paths;
 pub mod probes;
+pub mod registry;
 pub mod source;
 pub mod spec;
 pub mod status;

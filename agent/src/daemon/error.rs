@@ -10,6 +10,7 @@ use nodewarden_kube::KubeError;
 use nodewarden_kube::serving::ServingError;
 use nodewarden_machine::cgroup::CgroupError;
 use nodewarden_machine::ebpf::KernelError;
+use nodewarden_pods::registry::ProvidersError;
 use nodewarden_storage::journal::JournalError;
 use nodewarden_tasks::parts::Ended;
 use nodewarden_throttle::ThrottleError;
@@ -37,6 +38,8 @@ pub enum DaemonError {
     Kubernetes(#[from] KubeError),
     #[error(transparent)]
     Serving(#[from] ServingError),
+    #[error(transparent)]
+    CredentialProviders(#[from] ProvidersError),
     #[error("gRPC: {0}")]
     Grpc(#[from] GrpcError),
     #[error("HTTP: {0}")]

@@ -17,7 +17,7 @@ use super::pod_reports::PodReports;
 use super::shutdown::Shutdown;
 use super::{gc, kubernetes, throttle};
 use nodewarden_admission::Explain;
-use nodewarden_config::Endpoint;
+use nodewarden_config::{Config, Endpoint};
 use nodewarden_cri::Client;
 use nodewarden_eviction::History;
 use nodewarden_eviction::Wakeups;
@@ -25,11 +25,11 @@ use nodewarden_eviction::engine::RestoredState;
 use nodewarden_eviction::metrics;
 use nodewarden_gc::Holds;
 use nodewarden_hierarchy::{self as hierarchy, HasVolumes, HierarchyError, Namer, Prepared};
-use nodewarden_kube::objects::ChangeDetection;
 use nodewarden_kube::source::ApiSource;
 use nodewarden_lifecycle::{self as lifecycle, Adoption, Recovered};
 use nodewarden_model::{Detail, Identity};
 use nodewarden_pods::probes::{Handlers, Probes};
+use nodewarden_pods::registry::Providers;
 use nodewarden_pods::source::{Desired, Following, PodSource, PodSources};
 use nodewarden_pods::volume;
 
@@ -101,9 +101,10 @@ fn run_pods(
         probes: probes.clone(),
         holds: holds.clone(),
         pressure: conditions,
+        credential_providers: credential_providers(config)?,
         objects: context.kubernetes.map(|connection| {
             let _runtime = context.runtime.enter();
-            nodewarden_kube::objects::start(connection.clone(), ChangeDetection::default())
+            nodewarden_kube::objects::start(connection.clone(), config.pods.change_detection)
         }),
         health,
         explain: record_preemptions(history.clone()),
@@ -177,6 +178,15 @@ fn sources(context: Context<'_>) -> Vec<Box<dyn PodSource>> {
         sources.push(Box::new(ApiSource::new(connection.clone(), status, known)));
     }
     sources
+}
+
+/// The plugins that have credentials for images; both settings or none.
+fn credential_providers(config: &Config) -> Result<Option<Providers>, DaemonError> {
+    let settings = &config.kubernetes;
+    match (&settings.credential_provider_config, &settings.credential_provider_bin_dir) {
+        (Some(file), Some(programs)) => Ok(Some(Providers::open(file, programs)?)),
+        _ => Ok(None),
+    }
 }
 
 /// Starts the engine that runs probes.

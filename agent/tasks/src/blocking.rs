@@ -49,8 +49,11 @@ pub static CGROUPS: Purpose = Purpose::new("cgroups", 4);
 /// The kernel's device rules, as far as no pod's paths are involved.
 pub static DEVICES: Purpose = Purpose::new("devices", 4);
 
+/// Plugins with credentials for images, which may take a minute.
+pub static PLUGINS: Purpose = Purpose::new("plugins", 4);
+
 /// All purposes.
-pub static ALL: [&Purpose; 16] = [
+pub static ALL: [&Purpose; 17] = [
     &STATE_FILES,
     &POD_FILES,
     &VOLUME_CLEANING,
@@ -67,6 +70,7 @@ pub static ALL: [&Purpose; 16] = [
     &KILLS,
     &CGROUPS,
     &DEVICES,
+    &PLUGINS,
 ];
 
 /// Threads for what libraries do on blocking threads without a purpose (file and name look-ups of tokio,

@@ -33,6 +33,8 @@ runtimeRequestTimeout: 15m
 serializeImagePulls: false
 maxParallelImagePulls: 5
 seccompDefault: true
+allowedUnsafeSysctls: [kernel.msg*, net/core/somaxconn]
+configMapAndSecretChangeDetectionStrategy: Cache
 nodewarden: {crashLoopBackOffInitialSeconds: 2, crashLoopBackOffResetSeconds: 30, housekeepingSeconds: 1}
 ",
     )
@@ -50,6 +52,8 @@ nodewarden: {crashLoopBackOffInitialSeconds: 2, crashLoopBackOffResetSeconds: 30
         parallel_image_pulls: Some(5),
         seccomp_default: true,
         housekeeping: Duration::from_secs(1),
+        allowed_unsafe_sysctls: vec![String::from("kernel.msg*"), String::from("net/core/somaxconn")],
+        change_detection: ChangeDetection::Cache,
         ..PodSettings::default()
     };
     assert_eq!(config.pods, expected);
@@ -182,6 +186,14 @@ fn one_problem_each() {
             "maxParallelImagePulls: 2: expected 1, or serializeImagePulls: false",
         ),
         ("seccompDefault: RuntimeDefault", "seccompDefault: RuntimeDefault: expected true or false"),
+        (
+            "allowedUnsafeSysctls: [vm.swappiness]",
+            "allowedUnsafeSysctls: vm.swappiness: expected sysctls below kernel.shm*, kernel.msg*, kernel.sem, fs.mqueue.* and net.*",
+        ),
+        (
+            "configMapAndSecretChangeDetectionStrategy: Poll",
+            "configMapAndSecretChangeDetectionStrategy: Poll: expected Watch, Cache or Get",
+        ),
         (
             "podHousekeepingPeriod: 999ms",
             "podHousekeepingPeriod: 999ms: expected a time from 1s to 1h like 2s or 1m30s",

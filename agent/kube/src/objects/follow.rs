@@ -18,6 +18,8 @@ use nodewarden_model::backoff::Backoff;
 const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(200), Duration::from_secs(30));
 /// How long the API server keeps a watch open, in seconds: five minutes and up to as much again, as a kubelet's.
 const WATCH_SECONDS: u64 = 300;
+/// Watches that lasted so long were well: the next wait after an error is the shortest again.
+const STEADY: Duration = Duration::from_secs(30);
 /// A list that takes longer has failed.
 const LIST_LIMIT: Duration = Duration::from_secs(30);
 
@@ -87,10 +89,10 @@ pub(super) async fn follow<K>(
     loop {
         match list(connection, selection).await {
             Ok((all, mut version)) => {
-                again = AGAIN;
                 if on(Update::All(all)) == Then::Stop {
                     return;
                 }
+                let begun = tokio::time::Instant::now();
                 loop {
                     match watch(connection, selection, &mut version, &mut on).await {
                         Ok(Then::GoOn) => {}
@@ -101,6 +103,9 @@ pub(super) async fn follow<K>(
                             break;
                         }
                     }
+                }
+                if begun.elapsed() > STEADY {
+                    again.reset();
                 }
                 tokio::time::sleep(again.advance()).await;
             }

@@ -143,13 +143,17 @@ async fn report_due(kept: std::sync::Weak<Kept>, changes: mpsc::UnboundedSender<
     while let Some(kept) = kept.upgrade() {
         let now = Instant::now();
         let mut next = now + LONGEST;
-        for (request, token) in kept.tokens.lock().iter_mut() {
+        let mut tokens = kept.tokens.lock();
+        // One that has ended is of no use: its pod has ended, or the API server is away.
+        tokens.retain(|_, token| now < token.end);
+        for (request, token) in tokens.iter_mut() {
             if token.report <= now {
                 token.report = now + REPORT_AGAIN;
                 let _ = changes.send(request.uid.clone());
             }
             next = next.min(token.report);
         }
+        drop(tokens);
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             () = kept.added.notified() => {}

@@ -10,12 +10,13 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 
 use super::follow::{self, Selection, Then, Update};
-use super::{ChangeDetection, slim};
+use super::slim;
 use crate::Connection;
+use nodewarden_config::ChangeDetection;
 use nodewarden_pods::objects::{ConfigMap, ObjectError, ObjectKind, Secret};
 
 /// How long a caller waits for the first answer about an object.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(3);
 /// Between two reads of an object that is not watched.
 const READ_AGAIN: Duration = Duration::from_secs(60);
 

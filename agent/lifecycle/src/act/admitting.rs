@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::record::Record;
 use crate::state::PodState;
 use nodewarden_admission::{AdmissionState, Why};
-use nodewarden_manifest::Pod;
+use nodewarden_manifest::{Pod, forbidden_sysctl};
 use nodewarden_model::PodReason;
 
 /// How long a pod waits before everything is looked at again, if nothing changes.
@@ -17,6 +17,13 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Waits until the pod may start, and shows why it waits. False when the pod is to end.
 pub async fn admit(state: &PodState) -> bool {
+    let allowed = &state.env.pods.allowed_unsafe_sysctls;
+    if state.is_api()
+        && let Some(message) = forbidden_sysctl(&state.pod(), allowed)
+    {
+        evict::reject(state, &PodReason::SysctlForbidden, &message);
+        return false;
+    }
     let admission = &state.env.admission;
     let mut asked = state.pod();
     let waiter = admission.ask(&asked);

@@ -4,9 +4,11 @@ use std::time::Instant;
 
 use nodewarden_proto::runtime::v1 as cri;
 
+use super::objects;
 use crate::state::PodState;
 use nodewarden_cri::{RuntimeError, image_reference};
 use nodewarden_model::WaitingReason;
+use nodewarden_pods::registry::Credential;
 
 /// Why a container's image cannot be had; the variants' names are the kubelet's reasons.
 #[derive(Debug, thiserror::Error)]
@@ -72,9 +74,10 @@ pub async fn ensure(
     let begun = Instant::now();
     state.release_start_permit();
     let pull = async {
+        let credentials = objects::credentials(state, image).await;
         // Closed never.
         let _turn = env.pulls.acquire().await;
-        env.client.pull(image, sandbox.clone()).await
+        pull_as(state, image, sandbox, credentials).await
     };
     let pulled = state.unless_ending(pull).await.ok_or(ImageError::Interrupted)?;
     pulled.map_err(|source| ImageError::ErrImagePull { image: image.to_owned(), source })?;
@@ -84,6 +87,28 @@ pub async fn ensure(
     match env.client.image(image).await.map_err(inspect)? {
         Some(found) => Ok(present(found, image)),
         None => Err(ImageError::ErrImageNeverPull { image: image.to_owned() }),
+    }
+}
+
+/// Pulls with each of the credentials until one is accepted; without any, as nobody.
+async fn pull_as(
+    state: &PodState,
+    image: &str,
+    sandbox: &cri::PodSandboxConfig,
+    credentials: Vec<Credential>,
+) -> Result<String, RuntimeError> {
+    let client = &state.env.client;
+    let mut failed = None;
+    for Credential { username, password } in credentials {
+        let auth = cri::AuthConfig { username, password, ..Default::default() };
+        match client.pull_as(image, sandbox.clone(), Some(auth)).await {
+            Ok(reference) => return Ok(reference),
+            Err(error) => failed = Some(error),
+        }
+    }
+    match failed {
+        Some(error) => Err(error),
+        None => client.pull(image, sandbox.clone()).await,
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{evict, exits, look, probing, resize};
+use super::{evict, exits, look, objects, probing, resize};
 use crate::orders::Order;
 use crate::state::PodState;
 
@@ -53,8 +53,7 @@ impl News {
                 evict::evict(state, &eviction);
             }
             Order::Refresh => {
-                state.set(|inner| inner.refresh = true);
-                self.look = true;
+                objects::changed(state);
             }
             Order::Update { pod } => {
                 self.look = true;

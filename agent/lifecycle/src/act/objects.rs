@@ -1,17 +1,20 @@
 //! What a pod needs of the API server's objects: gathered before its sandbox and its containers are made, and
 //! written into its volumes again whenever one of them has changed.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use nodewarden_cri::image_reference;
 use nodewarden_pods::objects::{self, ObjectError, PodObjects};
+use nodewarden_pods::registry::{Credential, Keyring};
 use nodewarden_pods::source::is_api;
 use nodewarden_pods::volume::{self, VolumeError};
 use nodewarden_tasks::blocking;
 
-use crate::state::PodState;
+use crate::state::{Failed, PodState};
+use nodewarden_model::WaitingReason;
 
 /// How long to wait before volumes that could not be written are written again.
-const AGAIN: Duration = Duration::from_secs(10);
+const AGAIN: Duration = Duration::from_secs(20);
 
 /// The reason of the event about a volume that does not get what it should have.
 const FAILED_MOUNT: &str = "FailedMount";
@@ -81,38 +84,82 @@ pub async fn runtime_handler(state: &PodState) -> Result<String, ObjectError> {
     }
 }
 
-/// Writes the volumes of a running pod again if something that they show has changed. The time until the next try
-/// where that failed.
-pub async fn refresh(state: &PodState) -> Option<Duration> {
-    let is_due = state.set(|inner| {
-        let runs = inner.observed.sandbox().is_some_and(|sandbox| sandbox.ready);
-        runs && std::mem::take(&mut inner.refresh)
-    });
-    if !is_due {
-        return None;
+/// Users of the image's registry, from the pod's secrets first and then from the node's plugins.
+pub async fn credentials(state: &PodState, image: &str) -> Vec<Credential> {
+    let (pod, env) = (state.pod(), &state.env);
+    let secrets = match &env.objects {
+        Some(known) => objects::pull_secrets(known.as_ref(), &pod).await,
+        None => Vec::new(),
+    };
+    let repository = image_reference::repository(image);
+    let (keyring, problems) = Keyring::of_secrets(secrets.iter().map(AsRef::as_ref));
+    for problem in problems {
+        let message = format!("a secret for pulling images: {problem}");
+        env.record_event(&pod, None, "FailedToRetrieveImagePullSecret", message);
     }
+    let mut found = keyring.find(&repository);
+    if let Some(providers) = &env.credential_providers {
+        let mut of_node = Keyring::default();
+        providers.add_to(&mut of_node, &repository).await;
+        found.extend(of_node.find(&repository));
+    }
+    found
+}
+
+/// An object that the pod names has changed: its volumes are due, and so are containers that could not be made for want
+/// of it.
+pub fn changed(state: &PodState) {
+    let now = Instant::now();
+    state.set(|inner| {
+        inner.refresh = Some(now);
+        let unmade =
+            |failed: &&mut Failed| failed.waiting.reason == WaitingReason::CreateContainerConfigError;
+        inner.failed.values_mut().filter(unmade).for_each(|failed| failed.again = now);
+    });
+}
+
+/// Writes the volumes of a running pod again if something that they show may have changed. The time until the next
+/// try where something could not be found out or written.
+pub async fn refresh(state: &PodState) -> Option<Duration> {
+    let due = {
+        let inner = state.read();
+        let runs = inner.observed.sandbox().is_some_and(|sandbox| sandbox.ready);
+        inner.refresh.filter(|_| runs && volume::has_files(&inner.pod))?
+    };
+    let wait = due.saturating_duration_since(Instant::now());
+    if !wait.is_zero() {
+        return Some(wait);
+    }
+    // Before: what changes from here on is written later.
+    state.set(|inner| inner.refresh = None);
     let gathered = gather(state, None).await;
     let (pod, env) = (state.pod(), state.env.clone());
     let written = blocking::POD_FILES
         .run(move || volume::write_files(&pod, &env.paths(&pod), env.node(&env.capacity()), &gathered));
-    match written.await {
-        Ok(Ok(written)) => {
-            show_kept(state, &written.kept);
-            None
-        }
-        Ok(Err(error)) => {
-            show_kept(state, &[error]);
-            state.set(|inner| inner.refresh = true);
-            Some(AGAIN)
-        }
+    let kept = match written.await {
+        Ok(Ok(written)) => written.kept,
+        Ok(Err(error)) => vec![error],
         // A panic in there is a bug of the agent, which the log has.
-        Err(_) => None,
-    }
+        Err(_) => Vec::new(),
+    };
+    show_kept(state, &kept);
+    // What does not exist is reported when it does.
+    let again = kept.iter().any(|error| !error.is_not_found()).then_some(AGAIN)?;
+    state.set(|inner| {
+        inner.refresh.get_or_insert_with(|| Instant::now() + again);
+    });
+    Some(again)
 }
 
-/// Reports volumes that keep what they have, once for each reason.
+/// Reports volumes that keep what they have because something does not exist or cannot be written, once for each
+/// reason. That the API server cannot be asked is no fault of the pod.
 pub fn show_kept(state: &PodState, kept: &[VolumeError]) {
-    let messages: Vec<String> = kept.iter().map(ToString::to_string).collect();
+    let (unasked, kept): (Vec<_>, Vec<_>) = kept.iter().partition(|error| error.is_unasked());
+    for error in unasked {
+        let pod = state.pod();
+        tracing::debug!(pod = %format_args!("{}/{}", pod.namespace, pod.name), "{error}");
+    }
+    let messages: Vec<String> = kept.into_iter().map(ToString::to_string).collect();
     let before = state.set(|inner| std::mem::replace(&mut inner.kept_volumes, messages.clone()));
     for message in messages.into_iter().filter(|message| !before.contains(message)) {
         state.env.record_event(&state.pod(), None, FAILED_MOUNT, message);

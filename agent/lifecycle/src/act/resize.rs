@@ -3,7 +3,7 @@
 //! [`crate::decide::resize`].
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::sync::mpsc;
 
@@ -107,6 +107,8 @@ pub fn begin(state: &PodState, pod: Arc<Pod>, version: u64) {
         inner.version = version;
         inner.resizing = true;
         inner.resize = None;
+        // Its volumes may show its resources.
+        inner.refresh = Some(Instant::now());
     });
 }
 
@@ -115,13 +117,19 @@ pub fn update_pod(state: &PodState, pod: Arc<Pod>) {
     let take = |inner: &mut Inner| {
         let is_news = *inner.pod != *pod;
         // Its volumes may show its labels and annotations.
-        inner.refresh |= is_news;
+        if is_news {
+            inner.refresh = Some(Instant::now());
+        }
         inner.record.manifest = Manifest::of(&pod);
         // Also the same one, so that it is in memory once.
         inner.pod = pod;
         is_news
     };
     if state.save(take) {
+        // New ephemeral containers may name other objects.
+        if let Some(objects) = &state.env.objects {
+            objects.register(&state.pod());
+        }
         state.show();
     }
 }

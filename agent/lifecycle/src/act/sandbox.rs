@@ -116,8 +116,9 @@ pub async fn config(state: &PodState, attempt: u32) -> Result<cri::PodSandboxCon
 async fn files(state: &PodState) -> Result<(), SandboxError> {
     let (pod, env) = (state.pod(), state.env.clone());
     slowly(state, objects::link_claims(state)).await?;
+    // Before: what changes from here on is written later.
+    state.set(|inner| inner.refresh = None);
     let gathered = slowly(state, objects::gather(state, None)).await;
-    state.set(|inner| inner.refresh = false);
     let own = pod.clone();
     let made = blocking::POD_FILES.run(move || {
         env.set_aside.reuse(&own.uid);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures_util::future::join_all;
 use k8s_openapi::api::core::v1;
 
 use super::named::{in_environment, in_volumes};
@@ -71,29 +72,43 @@ fn had<'a, T>(
     all.get(name).ok_or_else(none)?.as_ref().map_err(Clone::clone)
 }
 
-/// Gathers what the pod's volumes need, and the environment of `container` if one is named.
+/// Gathers what the pod's volumes need, and the environment of `container` if one is named. Everything is asked for at
+/// once, since an API server that does not answer lets each wait.
 pub async fn gather(objects: &dyn Objects, pod: &Pod, container: Option<&str>) -> PodObjects {
-    let mut all = PodObjects::default();
+    let container = container.and_then(|name| find(pod, name));
     let mut names = in_volumes(pod);
-    if let Some((container, _)) = container.and_then(|name| find(pod, name)) {
+    if let Some((container, _)) = container {
         names.extend(in_environment(container.env.as_deref(), container.env_from.as_deref()));
-        all.services = Some(objects.services(&pod.namespace).await);
     }
-    for NamedObject { kind, name } in names {
-        if kind == ObjectKind::ConfigMap {
-            let found = objects.config_map(&pod.namespace, &name).await;
-            all.config_maps.insert(name, found);
-        } else {
-            let found = objects.secret(&pod.namespace, &name).await;
-            all.secrets.insert(name, found);
-        }
-    }
-    for asked in tokens(pod) {
+    let (maps, secrets): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|named| named.kind == ObjectKind::ConfigMap);
+    let namespace = pod.namespace.as_str();
+    let config_maps = maps.into_iter().map(|NamedObject { name, .. }| async move {
+        let found = objects.config_map(namespace, &name).await;
+        (name, found)
+    });
+    let secrets = secrets.into_iter().map(|NamedObject { name, .. }| async move {
+        let found = objects.secret(namespace, &name).await;
+        (name, found)
+    });
+    let tokens = tokens(pod).map(|asked| async move {
         let request = request(pod, asked);
-        let token = objects.token(&request).await;
-        all.tokens.insert(token_key(asked), token);
+        (token_key(asked), objects.token(&request).await)
+    });
+    let services = async {
+        match container {
+            Some(_) => Some(objects.services(namespace).await),
+            None => None,
+        }
+    };
+    let (config_maps, secrets, tokens, services) =
+        tokio::join!(join_all(config_maps), join_all(secrets), join_all(tokens), services);
+    PodObjects {
+        config_maps: config_maps.into_iter().collect(),
+        secrets: secrets.into_iter().collect(),
+        tokens: tokens.into_iter().collect(),
+        services,
     }
-    all
 }
 
 /// The pod's secrets for pulling images, in its order; those that cannot be had are left out, as by a kubelet.

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use nix::errno::Errno;
 
+use crate::objects::ObjectError;
+
 /// Why a volume could not be prepared or removed.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumeError {
@@ -43,7 +45,7 @@ pub enum VolumeError {
     Unsupported,
     /// An object that the volume names.
     #[error(transparent)]
-    Object(#[from] crate::objects::ObjectError),
+    Object(#[from] ObjectError),
     /// An object does not have a key that `items` name.
     #[error("{missing}: {key}")]
     NoKey {
@@ -103,6 +105,27 @@ pub enum HostPathFault {
 }
 
 impl VolumeError {
+    /// The API server did not answer, or refused to.
+    pub fn is_unasked(&self) -> bool {
+        match self {
+            Self::Object(ObjectError::Unread { .. } | ObjectError::Token { .. }) => true,
+            Self::Several(all) => all.iter().all(Self::is_unasked),
+            Self::Of { source, .. } => source.is_unasked(),
+            _ => false,
+        }
+    }
+
+    /// What the volume needs does not exist, as far as the API server knows: only a change there helps.
+    pub fn is_not_found(&self) -> bool {
+        match self {
+            Self::Object(error) => error.is_not_found(),
+            Self::NoKey { .. } => true,
+            Self::Several(all) => all.iter().all(Self::is_not_found),
+            Self::Of { source, .. } => source.is_not_found(),
+            _ => false,
+        }
+    }
+
     pub(super) fn file(call: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::File { call, path: path.to_owned(), source }
     }

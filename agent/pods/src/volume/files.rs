@@ -52,6 +52,18 @@ pub fn write_files(
     Ok(written)
 }
 
+/// Whether the pod has volumes of files.
+pub fn has_files(pod: &Pod) -> bool {
+    let sources = pod.spec.volumes.iter().flatten().filter_map(Source::of);
+    let is_written = |source| {
+        matches!(
+            source,
+            Source::DownwardApi(_) | Source::ConfigMap(_) | Source::Secret(_) | Source::Projected(_)
+        )
+    };
+    sources.into_iter().any(is_written)
+}
+
 /// Makes the volume's directory; in memory what may be secret.
 fn make(dir: &Path, source: Source<'_>, pod: &Pod) -> Result<(), VolumeError> {
     if atomic::is_written(dir) {

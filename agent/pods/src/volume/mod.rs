@@ -25,7 +25,7 @@ use std::path::Path;
 pub use claims::{link_claim, unlinked_claims};
 pub use clean::{clean, remove};
 pub use error::{HostPathFault, VolumeError};
-pub use files::{Written, write_files};
+pub use files::{Written, has_files, write_files};
 pub use foreign::{check_host_paths, host_paths, on_host_paths};
 pub use project::volume_project;
 pub(crate) use sub_path::{HeldPath, bind, hold};

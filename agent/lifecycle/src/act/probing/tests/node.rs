@@ -196,6 +196,7 @@ impl Node {
             probes: Probes::start(&ProbeSettings::default(), script.clone()),
             journal,
             objects: None,
+            credential_providers: None,
             status: PodStatusCache::default(),
             places: watch::channel(Arc::default()).1,
             holds: nodewarden_gc::Holds::default(),
