@@ -20,6 +20,7 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nodewarden_manifest::{Container, Pod};
 use nodewarden_model::PodView;
+use nodewarden_pods::source::is_api;
 
 pub use status::{Memory, Shown, shown, status};
 pub(crate) use transitions::second;
@@ -75,11 +76,6 @@ pub(crate) fn without_status(view: &PodView, node: &NodeFacts) -> v1::Pod {
         default_spec(spec, &view.pod, &node.name);
     }
     pod
-}
-
-/// Whether a pod of this origin is one of the API, not of a manifest.
-pub fn is_api(origin: &str) -> bool {
-    origin.starts_with("api:")
 }
 
 /// Fills in fields as the API server does, because clients expect them.

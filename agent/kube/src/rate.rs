@@ -18,22 +18,26 @@ impl Rate {
         Self { per_second, burst, tokens: burst, since: now }
     }
 
-    /// Takes a token. Without one, how long it takes until there is one.
-    ///
-    /// # Errors
-    /// There is none: the time until there is one.
-    pub fn take(&mut self, now: Instant) -> Result<(), Duration> {
+    /// How long it takes until there is a token; nothing if there is one.
+    pub fn wait(&mut self, now: Instant) -> Option<Duration> {
         if self.per_second <= 0.0 {
-            return Ok(());
+            return None;
         }
         let passed = now.saturating_duration_since(self.since).as_secs_f64();
         self.since = self.since.max(now);
         self.tokens = (self.tokens + passed * self.per_second).min(self.burst);
-        if self.tokens >= 1.0 {
+        let missing = (1.0 - self.tokens).max(0.0);
+        (missing > 0.0)
+            .then(|| Duration::from_secs_f64(missing / self.per_second) + Duration::from_micros(1))
+    }
+
+    /// Takes a token; false without one.
+    pub fn take(&mut self, now: Instant) -> bool {
+        let has = self.wait(now).is_none();
+        if has && self.per_second > 0.0 {
             self.tokens -= 1.0;
-            return Ok(());
         }
-        Err(Duration::from_secs_f64((1.0 - self.tokens) / self.per_second) + Duration::from_micros(1))
+        has
     }
 }
 
@@ -45,13 +49,13 @@ mod tests {
     fn a_burst_and_then_one_at_a_time() {
         let mut now = Instant::now();
         let mut rate = Rate::new(10.0, 3, now);
-        assert_eq!((0..5).filter(|_| rate.take(now).is_ok()).count(), 3);
-        let wait = rate.take(now).unwrap_err();
+        assert_eq!((0..5).filter(|_| rate.take(now)).count(), 3);
+        let wait = rate.wait(now).unwrap();
         assert!(wait > Duration::from_millis(99) && wait < Duration::from_millis(101), "{wait:?}");
         now += wait;
-        assert!(rate.take(now).is_ok() && rate.take(now).is_err());
+        assert!(rate.take(now) && !rate.take(now));
         now += Duration::from_secs(3600);
-        assert_eq!((0..5).filter(|_| rate.take(now).is_ok()).count(), 3);
-        assert!((0..1000).all(|_| Rate::new(0.0, 1, now).take(now).is_ok()), "no limit");
+        assert_eq!((0..5).filter(|_| rate.take(now)).count(), 3);
+        assert!((0..1000).all(|_| Rate::new(0.0, 1, now).take(now)), "no limit");
     }
 }

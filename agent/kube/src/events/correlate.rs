@@ -88,7 +88,7 @@ impl Correlator {
             .entry(spam)
             .or_insert_with(|| Budget { rate: Rate::new(1.0 / REFILL_SECONDS, BURST, now), last: now });
         budget.last = now;
-        let has_budget = budget.rate.take(now).is_ok();
+        let has_budget = budget.rate.take(now);
         limit(&mut self.budgets, |budget| budget.last);
         match entry.count {
             _ if !has_budget => Write::Skip,

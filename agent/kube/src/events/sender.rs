@@ -135,9 +135,10 @@ async fn send(
 ) {
     let (mut refusals, mut away) = (0, AGAIN);
     loop {
-        while let Err(wait) = rate.take(Instant::now()) {
+        while let Some(wait) = rate.wait(Instant::now()) {
             tokio::time::sleep(wait).await;
         }
+        rate.take(Instant::now());
         let answer = match tokio::time::timeout(TIMEOUT, write(connection, &entry, new)).await {
             Ok(Ok(())) => return count("written", 1),
             Ok(Err(error)) => {

@@ -11,6 +11,7 @@ use k8s_openapi::api::core::v1;
 use kube::Api;
 use kube::api::{DeleteParams, PostParams, Preconditions};
 use nodewarden_model::PodView;
+use nodewarden_pods::source::is_api;
 use nodewarden_pods::status::PodStatusCache;
 use tracing::{info, warn};
 
@@ -18,7 +19,7 @@ use super::decide::{Action, Wanted, decide};
 use super::object::object;
 use crate::Connection;
 use crate::known_pods::{KnownPod, KnownPods, PodKey};
-use crate::pod_object::{NodeFacts, is_api};
+use crate::pod_object::NodeFacts;
 use crate::rate::Rate;
 use crate::status::NodeFactsSource;
 use crate::status::answer::{Answer, of_error};
@@ -110,6 +111,9 @@ impl MirrorKeeper {
     fn begin(&mut self) -> Option<Instant> {
         loop {
             let now = Instant::now();
+            if let Some(wait) = self.rate.wait(now) {
+                return Some(now + wait);
+            }
             let key = match self.queue.next(now) {
                 Next::Go(key) => key,
                 Next::Wait(at) => return at,
@@ -121,10 +125,7 @@ impl MirrorKeeper {
                     continue;
                 }
             };
-            if let Err(wait) = self.rate.take(now) {
-                self.queue.done(&key, Outcome::Later(Duration::ZERO), false, now);
-                return Some(now + wait);
-            }
+            self.rate.take(now);
             self.in_flight.push(request);
         }
     }

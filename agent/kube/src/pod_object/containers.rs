@@ -10,10 +10,11 @@ use super::transitions::second;
 /// How often a container is known to have restarted at least.
 pub(super) type Floor<'a> = &'a dyn Fn(&str) -> u32;
 
-/// `runtime`: the name of the container runtime. `floor`: how often the container is known to have restarted at least.
+/// `spec`: the container in the pod's spec. `runtime`: the name of the container runtime. `floor`: how often the container is known to have restarted at least.
 pub(super) fn container_status(
     view: &ContainerView,
     declared: &Container,
+    spec: Option<&v1::Container>,
     runtime: Option<&str>,
     floor: u32,
 ) -> v1::ContainerStatus {
@@ -34,8 +35,29 @@ pub(super) fn container_status(
         allocated_resources: resources.requests.clone(),
         resources: Some(resources),
         allocated_resources_status: device_status(view),
+        volume_mounts: spec.filter(|_| !view.id.is_empty()).and_then(volume_mounts),
         ..v1::ContainerStatus::default()
     }
+}
+
+/// KEP-3857: a mount that has to be read-only recursively is refused where it cannot be.
+fn volume_mounts(spec: &v1::Container) -> Option<Vec<v1::VolumeMountStatus>> {
+    let of = |mount: &v1::VolumeMount| {
+        let read_only = mount.read_only == Some(true);
+        let recursive = match mount.recursive_read_only.as_deref() {
+            Some("Enabled") => "Enabled",
+            _ => "Disabled",
+        };
+        // What is mounted if possible was not looked at.
+        let known = read_only && mount.recursive_read_only.as_deref() != Some("IfPossible");
+        v1::VolumeMountStatus {
+            name: mount.name.clone(),
+            mount_path: mount.mount_path.clone(),
+            read_only: read_only.then_some(true),
+            recursive_read_only: known.then(|| recursive.to_owned()),
+        }
+    };
+    Some(spec.volume_mounts.as_ref()?.iter().map(of).collect())
 }
 
 /// KEP-4680.

@@ -7,11 +7,12 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{PodPhase, PodView};
+use nodewarden_pods::source::is_api;
 
 use super::conditions::{Gate, conditions};
 use super::containers::{Floor, container_status};
 use super::transitions::{Transitions, second};
-use super::{NodeFacts, is_api};
+use super::NodeFacts;
 use crate::known_pods::{ConditionStatus, KnownPod};
 
 /// A status as it is written to the API server, and what the next one is computed with.
@@ -106,7 +107,10 @@ fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>)
         .containers
         .iter()
         .zip(declared)
-        .map(|(own, declared)| (own.kind, container_status(own, declared, runtime, floor(&own.name))))
+        .map(|(own, declared)| {
+            let spec = nodewarden_manifest::all(&view.pod).find(|spec| spec.name == own.name);
+            (own.kind, container_status(own, declared, spec, runtime, floor(&own.name)))
+        })
         .collect();
     let of = |kinds: &[ContainerKind]| {
         let chosen = all.iter().filter(|(kind, _)| kinds.contains(kind));

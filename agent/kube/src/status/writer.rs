@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use nodewarden_metrics::Own;
+use nodewarden_pods::source::is_api;
 use nodewarden_pods::status::{PodStatusCache, StatusChanges};
 use tracing::{debug, info, warn};
 
@@ -21,7 +22,7 @@ use super::patch::patch;
 use super::queue::{Next, Outcome, Queue};
 use crate::Connection;
 use crate::known_pods::{KnownChanges, KnownPod, KnownPods, PodKey, status_digest};
-use crate::pod_object::{Memory, NodeFacts, is_api, shown};
+use crate::pod_object::{Memory, NodeFacts, shown};
 use crate::rate::Rate;
 
 /// How long a request may take.
@@ -118,6 +119,9 @@ impl StatusWriter {
     fn begin(&mut self) -> Option<Instant> {
         loop {
             let now = Instant::now();
+            if let Some(wait) = self.rate.wait(now) {
+                return Some(now + wait);
+            }
             let uid = match self.queue.next(now) {
                 Next::Go(uid) => uid,
                 Next::Wait(at) => return at,
@@ -129,11 +133,7 @@ impl StatusWriter {
                     continue;
                 }
             };
-            if let Err(wait) = self.rate.take(now) {
-                // No other pod has a token either.
-                self.queue.done(&uid, Outcome::Later(Duration::ZERO), false, now);
-                return Some(now + wait);
-            }
+            self.rate.take(now);
             self.in_flight.push(request);
         }
     }
