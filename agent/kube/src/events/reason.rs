@@ -32,12 +32,16 @@ const JOURNAL_ONLY: &[&str] = &[
     "VolumesSetAside",
 ];
 
-/// The type of the event of this reason; `None` if there is none at the API.
-pub fn kind_of(reason: &str) -> Option<Kind> {
+/// Type and reason of the event of this reason in the journal; `None` if there is none at the API.
+pub fn published(reason: &str) -> Option<(Kind, &str)> {
     if JOURNAL_ONLY.contains(&reason) {
         return None;
     }
-    Some(if NORMAL.contains(&reason) { Kind::Normal } else { Kind::Warning })
+    let reason = match reason {
+        "Resized" => "ResizeCompleted",
+        reason => reason,
+    };
+    Some((if NORMAL.contains(&reason) { Kind::Normal } else { Kind::Warning }, reason))
 }
 
 #[cfg(test)]
@@ -47,7 +51,7 @@ mod tests {
     #[test]
     fn reasons_have_the_kubelets_types() {
         for reason in ["Pulling", "Pulled", "Created", "Started", "Killing", "SandboxChanged"] {
-            assert_eq!(kind_of(reason), Some(Kind::Normal), "{reason}");
+            assert_eq!(published(reason), Some((Kind::Normal, reason)));
         }
         for reason in [
             "BackOff",
@@ -65,10 +69,11 @@ mod tests {
             "UnexpectedAdmissionError",
             "ResizeDeferred",
         ] {
-            assert_eq!(kind_of(reason), Some(Kind::Warning), "{reason}");
+            assert_eq!(published(reason), Some((Kind::Warning, reason)));
         }
         for reason in ["Exited", "RuntimeNotReady", "Terminated"] {
-            assert_eq!(kind_of(reason), None, "{reason}");
+            assert_eq!(published(reason), None, "{reason}");
         }
+        assert_eq!(published("Resized"), Some((Kind::Normal, "ResizeCompleted")));
     }
 }

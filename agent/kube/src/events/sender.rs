@@ -16,7 +16,7 @@ use tracing::{debug, warn};
 use super::correlate::{Correlator, Entry, Write};
 use super::object::{namespace, object, patch};
 use super::pending::is_too_old;
-use super::reason::kind_of;
+use super::reason::published;
 use super::{Events, Involved, Occurrence};
 use crate::Connection;
 use crate::rate::Rate;
@@ -107,13 +107,13 @@ impl EventSender {
 fn read_entry(event: &Event, events: &Events, pods: &PodStatusCache) {
     match &event.detail {
         Detail::Pod { reason, message } => {
-            let (Some(kind), Some(place)) = (kind_of(reason), &event.pod) else { return };
+            let (Some((kind, reason)), Some(place)) = (published(reason), &event.pod) else { return };
             let view = pods.get(&place.uid);
             let involved = Involved::pod(place, view.as_deref().map(|view| &*view.pod));
             events.add(Occurrence {
                 involved,
                 kind,
-                reason: reason.clone(),
+                reason: reason.to_owned(),
                 message: message.clone(),
                 time: event.time,
             });

@@ -2,14 +2,15 @@
 
 use k8s_openapi::api::core::v1;
 use nodewarden_manifest::ContainerKind;
-use nodewarden_model::{ContainerState, ContainerView, EvictionCause, PodPhase, PodView};
+use nodewarden_model::{ContainerState, ContainerView, EvictionCause, PodPhase, PodView, ReadinessGate};
 
 /// Word of a condition that holds.
 pub(super) const TRUE: &str = "True";
 const FALSE: &str = "False";
 
-/// The conditions of a pod in this phase, without times. `gates` are its readiness gates.
-pub(super) fn conditions(view: &PodView, phase: PodPhase, gates: &[Gate<'_>]) -> Vec<v1::PodCondition> {
+/// The conditions of a pod in this phase, without times.
+pub(super) fn conditions(view: &PodView, phase: PodPhase) -> Vec<v1::PodCondition> {
+    let gates = view.api.as_ref().map(|api| api.gates.as_slice()).unwrap_or_default();
     let ready = containers_ready(view, phase);
     let mut conditions = vec![
         plain("PodReadyToStartContainers", has_sandbox(view)),
@@ -19,7 +20,8 @@ pub(super) fn conditions(view: &PodView, phase: PodPhase, gates: &[Gate<'_>]) ->
         plain("PodScheduled", true),
     ];
     // KEP-3329; not for evictions because of the pod's own disk limits (kubelet `localStorageEviction`).
-    if view.is_evicted_or_preempted() && view.evicted != Some(EvictionCause::OwnLimit) {
+    let disrupts = |cause| !matches!(cause, EvictionCause::OwnLimit | EvictionCause::Other);
+    if view.is_evicted_or_preempted() && view.evicted.is_some_and(disrupts) {
         conditions.push(condition("DisruptionTarget", true, "TerminationByKubelet", view.message.clone()));
     }
     if let Some(pending) = &view.resize {
@@ -27,15 +29,6 @@ pub(super) fn conditions(view: &PodView, phase: PodPhase, gates: &[Gate<'_>]) ->
         conditions.push(condition("PodResizePending", true, pending.reason(), pending.message().to_owned()));
     }
     conditions
-}
-
-/// A readiness gate: the type of a condition that others write, and its status if there is one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Gate<'a> {
-    /// `conditionType`.
-    pub condition: &'a str,
-    /// `status` of that condition.
-    pub status: Option<&'a str>,
 }
 
 fn has_sandbox(view: &PodView) -> bool {
@@ -81,17 +74,16 @@ fn containers_ready(view: &PodView, phase: PodPhase) -> v1::PodCondition {
 }
 
 /// KEP-580.
-fn pod_ready(containers: &v1::PodCondition, gates: &[Gate<'_>]) -> v1::PodCondition {
-    let unready = |gate: &Gate<'_>| match gate.status {
-        Some(TRUE) => None,
-        Some(other) => Some(format!(
-            "the status of pod readiness gate {:?} is not \"True\", but {other}",
-            gate.condition
-        )),
-        None => Some(format!(
-            "corresponding condition of pod readiness gate {:?} does not exist.",
-            gate.condition
-        )),
+fn pod_ready(containers: &v1::PodCondition, gates: &[ReadinessGate]) -> v1::PodCondition {
+    let unready = |gate: &ReadinessGate| {
+        let name = &gate.condition;
+        match gate.status.as_deref() {
+            Some(TRUE) => None,
+            Some(other) => {
+                Some(format!("the status of pod readiness gate {name:?} is not \"True\", but {other}"))
+            }
+            None => Some(format!("corresponding condition of pod readiness gate {name:?} does not exist.")),
+        }
     };
     let closed: Vec<_> = gates.iter().filter_map(unready).collect();
     if containers.status == TRUE && !closed.is_empty() {

@@ -9,7 +9,7 @@ use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{PodPhase, PodView};
 use nodewarden_pods::source::is_api;
 
-use super::conditions::{Gate, conditions};
+use super::conditions::conditions;
 use super::containers::{Floor, container_status};
 use super::transitions::{Transitions, second};
 use super::NodeFacts;
@@ -119,9 +119,13 @@ fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>)
     };
     let (pod_ip, pod_ips) = addresses(&view.ips);
     let host_ips = host_ips(view, node);
-    let gates: [Gate<'_>; 0] = [];
+    let generation = view.api.as_ref().and_then(|api| api.generation);
+    let mut conditions = conditions(view, phase);
+    // KEP-5067.
+    conditions.iter_mut().for_each(|own| own.observed_generation = generation);
     v1::PodStatus {
-        conditions: Some(conditions(view, phase, &gates)),
+        conditions: Some(conditions),
+        observed_generation: generation,
         container_statuses: of(&[ContainerKind::Regular]),
         init_container_statuses: of(&[ContainerKind::Init, ContainerKind::Sidecar]),
         host_ip: host_ips.first().map(ToString::to_string),

@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 use nodewarden_manifest::ContainerKind;
-use nodewarden_model::{ContainerState, EvictionCause, PodPhase, ResizePending, fixture};
+use nodewarden_model::{ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizePending, fixture};
 
 /// How messages of evictions begin (`nodewarden_eviction::NODE_LOW`, which is built on this crate).
 const NODE_LOW: &str = "The node was low on resource: ";
@@ -155,4 +155,47 @@ fn a_pod_that_begins_and_one_that_is_done() {
         "PodReadyToStartContainers=False Initialized=True(PodCompleted) Ready=False(PodCompleted) \
          ContainersReady=False(PodCompleted) PodScheduled=True"
     );
+}
+
+#[test]
+fn readiness_gates_hold_back_ready_alone() {
+    let mut view = fixture::pod();
+    let gate = |status: Option<&str>| ReadinessGate {
+        condition: "example.com/lb".into(),
+        status: status.map(str::to_owned),
+    };
+    let mut conditions = |gates: Vec<ReadinessGate>| {
+        view.api = Some(Arc::new(ApiState { generation: Some(3), gates }));
+        let status = serde_json::to_value(status(&view, &node(None))).unwrap();
+        assert_eq!(status["observedGeneration"], 3);
+        assert_eq!(status["conditions"][0]["observedGeneration"], 3);
+        let all = conditions_of(&status);
+        all.split_once("Initialized=True ").unwrap().1.to_owned()
+    };
+    let rest = " ContainersReady=True PodScheduled=True";
+    assert_eq!(conditions(vec![gate(Some("True"))]), format!("Ready=True{rest}"));
+    assert_eq!(
+        conditions(vec![gate(Some("False")), gate(None)]),
+        "Ready=False(ReadinessGatesNotReady the status of pod readiness gate \"example.com/lb\" is not \"True\", but False, \
+         corresponding condition of pod readiness gate \"example.com/lb\" does not exist.)"
+            .to_owned()
+            + rest
+    );
+}
+
+#[test]
+fn only_disruptions_are_disruptions() {
+    let mut view = fixture::pod();
+    view.phase = PodPhase::Failed;
+    for (cause, expected) in [
+        (EvictionCause::NodePressure, true),
+        (EvictionCause::Preemption, true),
+        (EvictionCause::Shutdown, true),
+        (EvictionCause::OwnLimit, false),
+        (EvictionCause::Other, false),
+    ] {
+        view.evicted = Some(cause);
+        let status = serde_json::to_value(status(&view, &node(None))).unwrap();
+        assert_eq!(conditions_of(&status).contains("DisruptionTarget"), expected, "{cause:?}");
+    }
 }

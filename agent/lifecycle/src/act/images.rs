@@ -63,6 +63,8 @@ pub async fn ensure(
     let inspect = |source| ImageError::ImageInspectError { image: image.to_owned(), source };
     if policy != "Always" {
         if let Some(found) = env.client.image(image).await.map_err(inspect)? {
+            let message = format!("Container image {image:?} already present on machine");
+            env.record_event(&state.pod(), Some((container, "")), "Pulled", message);
             return Ok(present(found, image));
         }
         if policy == "Never" {
