@@ -27,8 +27,7 @@ impl Rate {
         self.since = self.since.max(now);
         self.tokens = (self.tokens + passed * self.per_second).min(self.burst);
         let missing = (1.0 - self.tokens).max(0.0);
-        (missing > 0.0)
-            .then(|| Duration::from_secs_f64(missing / self.per_second) + Duration::from_micros(1))
+        (missing > 0.0).then(|| Duration::from_secs_f64(missing / self.per_second) + Duration::from_micros(1))
     }
 
     /// Takes a token; false without one.

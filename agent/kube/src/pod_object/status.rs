@@ -9,10 +9,10 @@ use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{PodPhase, PodView};
 use nodewarden_pods::source::is_api;
 
+use super::NodeFacts;
 use super::conditions::conditions;
 use super::containers::{Floor, container_status};
 use super::transitions::{Transitions, second};
-use super::NodeFacts;
 use crate::known_pods::{ConditionStatus, KnownPod};
 
 /// A status as it is written to the API server, and what the next one is computed with.

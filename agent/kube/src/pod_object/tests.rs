@@ -2,7 +2,9 @@ use serde_json::json;
 
 use super::*;
 use nodewarden_manifest::ContainerKind;
-use nodewarden_model::{ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizePending, fixture};
+use nodewarden_model::{
+    ApiState, ContainerState, EvictionCause, PodPhase, ReadinessGate, ResizePending, fixture,
+};
 
 /// How messages of evictions begin (`nodewarden_eviction::NODE_LOW`, which is built on this crate).
 const NODE_LOW: &str = "The node was low on resource: ";

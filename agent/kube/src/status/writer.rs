@@ -65,19 +65,28 @@ pub struct StatusWriter {
 }
 
 /// What is known of a pod's status since the agent's start.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 struct Remembered {
+    /// The pod's uid at the API server: a mirror pod that was made again has nothing of the one before.
+    uid: Box<str>,
     memory: Memory,
     sent: Option<Sent>,
-    /// The digest that the API server was known to have when it was decided to wait for the watch.
-    doubted: Option<u64>,
+    /// The digest that the API server is known to have and should not have, and since when: the watch may be behind.
+    doubted: Option<(u64, Instant)>,
     /// Refusals are logged once.
     complained: bool,
+}
+
+impl Remembered {
+    fn new(known: &KnownPod, memory: Memory) -> Self {
+        Self { uid: known.uid.clone(), memory, sent: None, doubted: None, complained: false }
+    }
 }
 
 /// The end of a request.
 struct Answered {
     uid: String,
+    known: Arc<KnownPod>,
     own: u64,
     answer: Answer,
     /// Why it was refused.
@@ -155,28 +164,33 @@ impl StatusWriter {
         // A pod that is not known (yet) is looked at again when it is.
         let known =
             self.known.get(&key).filter(|known| is_of(known, uid, &view.origin)).ok_or(Outcome::Done)?;
-        let before = self.pods.get(uid).copied();
-        let memory = before.as_ref().map(|before| &before.memory);
+        let before = self.pods.get(uid).filter(|before| before.uid == known.uid);
+        let memory = before.map(|before| &before.memory);
         let shown = shown(&view, &(self.facts)(), &known, memory, Timestamp::now());
         let own = status_digest(&shown.status);
-        let before = self.pods.entry(uid.to_owned()).or_insert(Remembered {
-            memory: shown.memory,
-            sent: None,
-            doubted: None,
-            complained: false,
-        });
+        if before.is_none() {
+            self.pods.insert(uid.to_owned(), Remembered::new(&known, shown.memory));
+        }
+        // Inserted above, if it was not there.
+        let before = self.pods.get_mut(uid).ok_or(Outcome::Done)?;
         before.memory = shown.memory;
         match due(own, known.digest, before.sent) {
             Due::No => {
                 before.doubted = None;
                 return Err(Outcome::Done);
             }
-            Due::Later if before.doubted != Some(known.digest) => {
-                before.doubted = Some(known.digest);
-                return Err(Outcome::Later(WATCH_BEHIND));
+            Due::Later => {
+                let now = Instant::now();
+                let since = before.doubted.filter(|(digest, _)| *digest == known.digest);
+                let (_, since) = *before.doubted.insert(since.unwrap_or((known.digest, now)));
+                let left = WATCH_BEHIND.saturating_sub(now.saturating_duration_since(since));
+                if !left.is_zero() {
+                    return Err(Outcome::Later(left));
+                }
             }
-            Due::Later | Due::Now => before.doubted = None,
+            Due::Now => {}
         }
+        before.doubted = None;
         Ok(Box::pin(write(
             self.connection.client(),
             uid.to_owned(),
@@ -213,10 +227,10 @@ impl StatusWriter {
         }
     }
 
-    fn answered(&mut self, Answered { uid, own, answer, error }: Answered) {
+    fn answered(&mut self, Answered { uid, known, own, answer, error }: Answered) {
         count(answer);
         let was_away = self.queue.is_away();
-        let remembered = self.pods.get_mut(&uid);
+        let remembered = self.pods.get_mut(&uid).filter(|own| own.uid == known.uid);
         let outcome = match answer {
             Answer::Written(answered) => {
                 if let Some(remembered) = remembered {
@@ -289,5 +303,5 @@ async fn write(
         Ok(Err(error)) => (of_error(&error), error.to_string()),
         Err(_) => (Answer::Away, format!("no answer within {} s", TIMEOUT.as_secs())),
     };
-    Answered { uid, own, answer, error }
+    Answered { uid, known, own, answer, error }
 }

@@ -31,6 +31,8 @@ pub struct Manifests {
     dir: PathBuf,
     /// Goes into the uid of pods that have none, as with the kubelet.
     node: String,
+    /// The node's name ends those of the pods.
+    is_named_by_node: bool,
     files: BTreeMap<PathBuf, KnownFile>,
     /// Why the directory could not be listed the last time.
     not_listed: Option<String>,
@@ -55,16 +57,22 @@ struct KnownFile {
 }
 
 impl Manifests {
-    /// An empty list of manifests of the directory `dir`; nothing is read yet. `node` is the node's name,
-    /// which ends the names of static pods.
+    /// An empty list of manifests of the directory `dir`; nothing is read yet. `node` is the node's name.
     pub fn new(dir: &Path, node: &str) -> Self {
         Self {
             dir: dir.to_owned(),
             node: node.to_owned(),
+            is_named_by_node: false,
             files: BTreeMap::new(),
             not_listed: None,
             origins: PodOrigins::default(),
         }
+    }
+
+    /// The pods' names end with the node's (kubelet `generatePodName`): those of all nodes in a cluster are in one
+    /// namespace.
+    pub fn named_by_node(&mut self) {
+        self.is_named_by_node = true;
     }
 
     /// The manifest directory (`staticPodPath`).
@@ -87,7 +95,7 @@ impl Manifests {
         let mut one = Self::new(path.parent().unwrap_or(Path::new("/")), node);
         let read = read(path).and_then(|text| text.ok_or(ManifestError::NoFile { path: path.to_owned() }));
         let known = match read {
-            Ok(text) => parse(path, text, node, KnownFile::default()),
+            Ok(text) => parse(path, text, node, false, KnownFile::default()),
             Err(error) => KnownFile { problems: vec![error.to_string()], ..KnownFile::default() },
         };
         one.files.insert(path.to_owned(), known);
@@ -132,7 +140,7 @@ impl Manifests {
         let now = match text {
             Ok(None) => return,
             Ok(Some(text)) if text == before.text && before.problems.is_empty() && !text.is_empty() => before,
-            Ok(Some(text)) => parse(&path, text, &self.node, before),
+            Ok(Some(text)) => parse(&path, text, &self.node, self.is_named_by_node, before),
             Err(error) => KnownFile { text: String::new(), problems: vec![error.to_string()], ..before },
         };
         self.files.insert(path, now);
@@ -212,7 +220,7 @@ fn read(path: &Path) -> Result<Option<String>, ManifestError> {
 
 /// The file's pods. If a document is bad, also the pods that were known before and are not in the others: the
 /// bad one may be about them.
-fn parse(path: &Path, text: String, node: &str, before: KnownFile) -> KnownFile {
+fn parse(path: &Path, text: String, node: &str, is_named_by_node: bool, before: KnownFile) -> KnownFile {
     let mut pods: Vec<Arc<Pod>> = Vec::new();
     let mut problems = Vec::new();
     if is_blank(&text) {
@@ -223,6 +231,9 @@ fn parse(path: &Path, text: String, node: &str, before: KnownFile) -> KnownFile 
             Ok(mut pod) => {
                 if pod.uid.is_empty() {
                     pod.uid = uid::derive(&pod, node, path);
+                }
+                if is_named_by_node {
+                    pod.name = format!("{}-{}", pod.name, node.to_lowercase());
                 }
                 pods.push(Arc::new(pod));
             }

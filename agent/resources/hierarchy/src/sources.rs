@@ -15,7 +15,8 @@ pub fn sources(config: &Config) -> Vec<Box<dyn PodSource>> {
     match &settings.static_pod_path {
         Some(dir) => {
             let source = ManifestSource::new(dir, &node_name(config), settings.file_check_frequency);
-            sources.push(Box::new(source));
+            let in_cluster = config.kubernetes.connects();
+            sources.push(Box::new(if in_cluster { source.named_by_node() } else { source }));
         }
         None => warn!("staticPodPath is not set: there are no pods to manage"),
     }

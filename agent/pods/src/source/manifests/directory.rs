@@ -23,6 +23,13 @@ impl ManifestSource {
     pub fn new(dir: &Path, node: &str, relist: Duration) -> Self {
         Self { manifests: Manifests::new(dir, node), relist, last: Desired::default() }
     }
+
+    /// The pods' names end with the node's, as in every cluster.
+    #[must_use]
+    pub fn named_by_node(mut self) -> Self {
+        self.manifests.named_by_node();
+        self
+    }
 }
 
 impl PodSource for ManifestSource {

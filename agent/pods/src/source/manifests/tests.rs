@@ -120,6 +120,18 @@ fn the_first_of_two_files_wins() {
 }
 
 #[test]
+fn in_a_cluster_names_end_with_the_nodes() {
+    let mut f = Fixture::new();
+    f.write("a.yaml", manifest("a"));
+    let uid = f.scan().pods[0].pod.uid.clone();
+    let mut named = Manifests::new(f.dir.path(), "node");
+    named.named_by_node();
+    named.scan();
+    let pod = named.desired().pods[0].pod.clone();
+    assert_eq!((pod.name.as_str(), &pod.uid), ("a-node", &uid));
+}
+
+#[test]
 fn the_uid_follows_the_content() {
     let mut f = Fixture::new();
     f.write("a.yaml", manifest("a"));
