@@ -22,6 +22,7 @@ const JOURNAL_ONLY: &[&str] = &[
     "DevicesAllocated",
     "Exited",
     "FailedCleanVolumes",
+    "Healthy",
     "ManifestUnreadable",
     "PredecessorEnding",
     "RuntimeError",
