@@ -76,7 +76,8 @@ pub fn decoded(path: &str) -> Option<String> {
 
 /// The handler of a request; `path` is decoded.
 pub fn route(method: &str, path: &str, offered: Offered) -> Route {
-    let parts: Vec<&str> = path.strip_prefix('/').unwrap_or(path).trim_end_matches('/').split('/').collect();
+    let Some(below) = path.strip_prefix('/') else { return Route::None };
+    let parts: Vec<&str> = below.trim_end_matches('/').split('/').collect();
     let read = |route| if matches!(method, "GET" | "HEAD") { route } else { Route::OtherMethod("GET") };
     let stream =
         |route| if matches!(method, "GET" | "POST") { route } else { Route::OtherMethod("GET, POST") };
@@ -178,6 +179,8 @@ mod tests {
             ("GET", "/", Route::None),
             ("GET", "", Route::None),
             ("GET", "*", Route::None),
+            ("GET", "logs/syslog", Route::None),
+            ("GET", "//pods", Route::None),
         ] {
             assert_eq!(route(method, path, ALL), expected, "{method} {path}");
         }

@@ -265,6 +265,7 @@ impl Server {
         pods::find(&self.node.state.pods(), target, &self.node.name)
     }
 
+    #[expect(clippy::result_large_err, reason = "the error is the response that is sent")]
     fn runtime(&self) -> Result<&dyn Runtime, Response> {
         let none = || refuse(StatusCode::NOT_IMPLEMENTED, &"the agent has no container runtime");
         self.node.runtime.as_deref().ok_or_else(none)

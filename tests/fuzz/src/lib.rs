@@ -9,6 +9,7 @@ mod kernel;
 mod kubernetes;
 mod plugins;
 mod runtime;
+mod server;
 mod state;
 
 /// A fuzz target.
@@ -49,6 +50,7 @@ targets! {
     state: checkpoint record journal;
     runtime: log spdy websocket cri redirect;
     plugins: device_plugin http2;
+    server: node_request client_certificate;
 }
 
 /// The input as text; `None` when it is not UTF-8.

@@ -11,7 +11,14 @@ use super::results::{Results, Test};
 const MESSAGE_CHARACTERS: usize = 160;
 
 /// Why a test cannot pass on the development machine, whoever the node is: a part of its name, and the reason.
-const REASONS: &[(&str, &str)] = &[];
+const REASONS: &[(&str, &str)] = &[
+    ("should be able to pull from private registry", "pulls from a registry on the Internet"),
+    ("should be able to pull image", "pulls from a registry on the Internet"),
+    ("GKE system requirements", "looks for Docker on a machine of Google"),
+    ("PrivilegedPod", "makes a network link of the kind dummy, which this kernel does not have"),
+    ("Summary API", "wants cgroups of the kubelet, the runtime and the system, which are not set up here"),
+    ("node-pod communication: udp", "sends UDP with netcat, which busybox's cannot"),
+];
 
 /// Writes the table of the results in `directory`.
 ///

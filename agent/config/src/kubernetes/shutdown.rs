@@ -68,7 +68,8 @@ pub(super) fn take(top: &mut Fields<'_>) -> ShutdownSettings {
         top.refuse(CRITICAL, &duration::show(critical), &format!("at most {TOTAL}"));
     }
     let by_priority = by_priority(top);
-    if !by_priority.is_empty() && !(total.is_zero() && critical.is_zero()) {
+    let has_total = !total.is_zero() || !critical.is_zero();
+    if !by_priority.is_empty() && has_total {
         top.refuse(BY_PRIORITY, "a list", &format!("nothing, because {TOTAL} is set"));
     }
     ShutdownSettings { total, critical, by_priority }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::node::tests::{problems, read};
-use crate::{LogRotation, Overrides, PodSettings, parse};
+use crate::{ChangeDetection, LogRotation, Overrides, PodSettings, parse};
 
 fn pods(body: &str) -> PodSettings {
     read(body).unwrap_or_else(|e| panic!("{body}: {e}")).pods

@@ -48,7 +48,7 @@ struct Token {
     text: Arc<str>,
     due: Instant,
     end: Instant,
-    /// When its pod is told next that it is due.
+    /// When it is reported next as due.
     report: Instant,
 }
 
@@ -138,22 +138,29 @@ impl Tokens {
     }
 }
 
-/// Reports each token when it is due, and again until it is renewed.
-async fn report_due(kept: std::sync::Weak<Kept>, changes: mpsc::UnboundedSender<String>) {
-    while let Some(kept) = kept.upgrade() {
-        let now = Instant::now();
+impl Kept {
+    /// Reports the tokens that are due. Returns when the next one is.
+    fn report(&self, now: Instant, changes: &mpsc::UnboundedSender<String>) -> Instant {
         let mut next = now + LONGEST;
-        let mut tokens = kept.tokens.lock();
+        let mut tokens = self.tokens.lock();
         // One that has ended is of no use: its pod has ended, or the API server is away.
         tokens.retain(|_, token| now < token.end);
         for (request, token) in tokens.iter_mut() {
             if token.report <= now {
                 token.report = now + REPORT_AGAIN;
+                // The receiver is gone when the agent ends.
                 let _ = changes.send(request.uid.clone());
             }
             next = next.min(token.report);
         }
-        drop(tokens);
+        next
+    }
+}
+
+/// Reports each token when it is due, and again until it is renewed.
+async fn report_due(kept: std::sync::Weak<Kept>, changes: mpsc::UnboundedSender<String>) {
+    while let Some(kept) = kept.upgrade() {
+        let next = kept.report(Instant::now(), &changes);
         tokio::select! {
             () = tokio::time::sleep_until(next) => {}
             () = kept.added.notified() => {}

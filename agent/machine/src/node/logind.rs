@@ -88,7 +88,7 @@ impl Logind {
         let reply = bounded(PROPERTY, get).await?;
         let fail = |source: zbus::Error| LogindError::Call { call: PROPERTY, source: Box::new(source) };
         let value = reply.body().deserialize::<OwnedVariant>().map_err(fail)?;
-        let micros = u64::try_from(value).map_err(|error| fail(error.into()))?;
+        let micros = u64::try_from(value).map_err(fail)?;
         Ok(Duration::from_micros(micros))
     }
 

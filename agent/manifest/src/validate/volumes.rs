@@ -47,7 +47,7 @@ fn source(volume: &Volume, place: &str, pod: &Pod, report: &mut Report) {
             projections::fields(asked.items.as_deref(), &place, pod, report, &mut BTreeSet::new());
         }
         Some(Source::ConfigMap(asked)) => {
-            projections::config_map(asked, &format!("{place}.configMap"), report)
+            projections::config_map(asked, &format!("{place}.configMap"), report);
         }
         Some(Source::Secret(asked)) => projections::secret(asked, &format!("{place}.secret"), report),
         Some(Source::Projected(asked)) => {

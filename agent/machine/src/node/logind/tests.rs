@@ -72,7 +72,7 @@ async fn stand_in(connection: Connection, locks: tokio::sync::mpsc::UnboundedSen
             Some("Inhibit") => {
                 let (what, _, _, mode): (String, String, String, String) = call.body().deserialize().unwrap();
                 assert_eq!((what.as_str(), mode.as_str()), ("shutdown", "delay"));
-                let (theirs, ours) = std::io::pipe().unwrap();
+                let (theirs, ours) = io::pipe().unwrap();
                 connection.reply(&header, &Fd::from(ours.as_fd())).await.unwrap();
                 locks.send(theirs.into()).unwrap();
             }

@@ -133,7 +133,8 @@ fn a_hung_file_system_mounted_over_a_volume_or_a_file_holds_no_measurement() {
     let (volume, other) = (dir.path().join("volume"), dir.path().join("other"));
     files(&volume, 0);
     files(&other, 3);
-    let (Ok(_over_volume), Ok(_over_file)) = (HungFuse::mount(&volume), HungFuse::mount_file(&other.join("1")))
+    let (Ok(_over_volume), Ok(_over_file)) =
+        (HungFuse::mount(&volume), HungFuse::mount_file(&other.join("1")))
     else {
         nodewarden_testing::skip("no FUSE file system can be mounted here");
         return;
@@ -144,7 +145,8 @@ fn a_hung_file_system_mounted_over_a_volume_or_a_file_holds_no_measurement() {
         let used = Measurer::default().measure(&[over, directory("b", &other)], Duration::from_secs(1));
         sender.send(used).unwrap();
     });
-    let used = done.recv_timeout(Duration::from_secs(20)).expect("measuring does not wait for the file systems");
+    let used =
+        done.recv_timeout(Duration::from_secs(20)).expect("measuring does not wait for the file systems");
     assert!(!used[0].complete, "{used:?}");
     assert_eq!((used[1].inodes, used[1].complete), (3, true), "the directory and two files: {used:?}");
 }
