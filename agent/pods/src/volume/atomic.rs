@@ -33,7 +33,7 @@ const NEW_DATA: &str = "..data_tmp";
 /// Where a link is made before it replaces what has its name.
 const NEW_LINK: &str = "..link_tmp";
 
-/// Something that [`write`] does; a test ends it before one of them.
+/// Something that [`write()`] does; a test ends it before one of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     MakeDirectory,
@@ -60,7 +60,7 @@ pub(super) fn write(dir: &Path, payload: &Payload, group: Option<u32>) -> Result
     write_unless(dir, payload, group, &mut |_| Ok(()))
 }
 
-/// As [`write`], but `before` is called before each step and may end it there.
+/// As [`write()`], but `before` is called before each step and may end it there.
 pub(super) fn write_unless(
     dir: &Path,
     payload: &Payload,
