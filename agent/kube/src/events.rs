@@ -1,9 +1,9 @@
-//! Events at the API server (`v1.Event`), as a kubelet makes them: what happens to pods, taken from the agent's journal, and
-//! to the node.
+//! Events at the API server (`v1.Event`), as a kubelet makes them: what happens to pods, taken from the
+//! agent's journal, and to the node.
 //!
-//! [`reason`] says which entries of the journal are events for users, and of which type; [`correlate`] joins similar ones and
-//! limits each object's; [`sender`] writes them. Whoever reports something waits for nothing: what cannot be written for too
-//! long is dropped and counted.
+//! [`reason`] says which entries of the journal are events for users, and of which type; [`correlate`] joins
+//! similar ones and limits each object's; [`sender`] writes them. Whoever reports something waits for
+//! nothing: what cannot be written for too long is dropped and counted.
 
 mod correlate;
 mod object;

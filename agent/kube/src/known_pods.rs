@@ -1,5 +1,5 @@
-//! What the API server is known to have of this node's pods: the little of it that writing statuses and mirror pods
-//! needs. The watch of the API pods fills it, and so do answers to this agent's own requests.
+//! What the API server is known to have of this node's pods: the little of it that writing statuses and
+//! mirror pods needs. The watch of the API pods fills it, and so do answers to this agent's own requests.
 //!
 //! A pod is at the API under its namespace and name, and is another pod when its uid differs.
 
@@ -101,7 +101,8 @@ impl KnownPods {
         self.0.lock().pods.values().cloned().collect()
     }
 
-    /// Whether a list has been read since the agent's start: a pod that is missing here is not at the API server.
+    /// Whether a list has been read since the agent's start: a pod that is missing here is not at the API
+    /// server.
     pub fn is_complete(&self) -> bool {
         self.0.lock().complete
     }

@@ -1,8 +1,9 @@
-//! Pods of this node as `v1.Pod` objects: in the answer to `/pods`, in statuses that are written to the API server, and as
-//! mirror pods. Pure.
+//! Pods of this node as `v1.Pod` objects: in the answer to `/pods`, in statuses that are written to the API
+//! server, and as mirror pods. Pure.
 //!
-//! As with a kubelet, a pod of a manifest has the annotations `kubernetes.io/config.hash`, `.seen` and `.source`; only its mirror
-//! pod at the API server has `.mirror` too. A pod of the API has `.seen` and `.source`.
+//! As with a kubelet, a pod of a manifest has the annotations `kubernetes.io/config.hash`, `.seen` and
+//! `.source`; only its mirror pod at the API server has `.mirror` too. A pod of the API has `.seen` and
+//! `.source`.
 
 mod conditions;
 mod containers;

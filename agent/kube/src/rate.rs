@@ -1,4 +1,5 @@
-//! How many requests a second may be made: a token bucket, as client-go's flow control. Pure: the time is given.
+//! How many requests a second may be made: a token bucket, as client-go's flow control. Pure: the time is
+//! given.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,5 @@
-//! What the API server gets to know of the node's pods: their statuses, mirror pods for manifests, and events.
+//! What the API server gets to know of the node's pods: their statuses, mirror pods for manifests, and
+//! events.
 
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
@@ -28,7 +29,8 @@ pub struct PodReports {
 }
 
 impl PodReports {
-    /// Starts the tasks; `None` without an API server. What has happened to pods since `begun` becomes events too.
+    /// Starts the tasks; `None` without an API server. What has happened to pods since `begun` becomes events
+    /// too.
     pub fn start(context: Context<'_>, begun: Timestamp) -> Option<Self> {
         let connection = context.kubernetes?;
         let (pods, known) = (context.pods, context.known_pods);

@@ -1,5 +1,6 @@
-//! Joins and limits events as client-go's recorder does (`EventCorrelator` with its defaults): equal ones are counted on one
-//! object, ten similar ones in ten minutes become one, and each object has a budget. Pure: the time is given.
+//! Joins and limits events as client-go's recorder does (`EventCorrelator` with its defaults): equal ones are
+//! counted on one object, ten similar ones in ten minutes become one, and each object has a budget. Pure: the
+//! time is given.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,7 +13,8 @@ use crate::rate::Rate;
 
 /// So many similar events are written one by one (`defaultAggregateMaxEvents`).
 const SIMILAR: usize = 10;
-/// Similar ones further apart than this have nothing to do with each other (`defaultAggregateIntervalInSeconds`).
+/// Similar ones further apart than this have nothing to do with each other
+/// (`defaultAggregateIntervalInSeconds`).
 const INTERVAL: Duration = Duration::from_secs(600);
 /// Events of one object at once, and one more every so many seconds (`defaultSpamBurst`, `defaultSpamQPS`).
 const BURST: u32 = 25;

@@ -47,7 +47,8 @@ pub struct Involved {
     pub namespace: String,
     /// `metadata.name`.
     pub name: String,
-    /// `metadata.uid`; a manifest's pod has the one on the node here, by which clients find the events of its mirror pod.
+    /// `metadata.uid`; a manifest's pod has the one on the node here, by which clients find the events of its
+    /// mirror pod.
     pub uid: String,
     /// The container in it: `spec.containers{web}`; empty for the object as a whole.
     pub field_path: String,

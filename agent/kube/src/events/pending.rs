@@ -1,4 +1,5 @@
-//! What happened and is not written yet: bounded, and nothing in it is older than events live at the API server.
+//! What happened and is not written yet: bounded, and nothing in it is older than events live at the API
+//! server.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -9,7 +10,8 @@ use super::Occurrence;
 
 /// At most so many wait (client-go: `maxQueuedEvents`).
 const MOST: usize = 1000;
-/// How long events live at the API server by default (`--event-ttl`): what could not be written for so long is of no use.
+/// How long events live at the API server by default (`--event-ttl`): what could not be written for so long
+/// is of no use.
 const OLDEST: Duration = Duration::from_secs(3600);
 
 /// What waits, the oldest first.

@@ -1,4 +1,5 @@
-//! Which entries of the journal about pods are events for users of the API, and of which type (`pkg/kubelet/events/event.go`).
+//! Which entries of the journal about pods are events for users of the API, and of which type
+//! (`pkg/kubelet/events/event.go`).
 
 use super::Kind;
 
@@ -17,7 +18,8 @@ const NORMAL: &[&str] = &[
     "VolumeResizeSuccessful",
 ];
 
-/// Details that only the agent's own journal has: a kubelet reports nothing in these cases, or reports them of the node.
+/// Details that only the agent's own journal has: a kubelet reports nothing in these cases, or reports them
+/// of the node.
 const JOURNAL_ONLY: &[&str] = &[
     "DevicesAllocated",
     "Exited",

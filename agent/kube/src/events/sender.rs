@@ -26,7 +26,8 @@ use crate::status::answer::{Answer, of_error};
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// While the API server does not answer.
 const AGAIN: Backoff = Backoff::doubling(Duration::from_millis(500), Duration::from_secs(10));
-/// An event that the API server has no time for is given up after so many times (client-go: `maxTriesPerEvent`).
+/// An event that the API server has no time for is given up after so many times (client-go:
+/// `maxTriesPerEvent`).
 const TRIES: u32 = 12;
 
 /// How many events may be written.

@@ -6,8 +6,8 @@ use k8s_openapi::api::core::v1;
 use nodewarden_manifest::Quantity;
 use serde_json::Value;
 
-/// Conditions that the node's agent writes (kubelet `PodConditionByKubelet` and `PodConditionSharedByKubelet`). All
-/// others belong to others, and are left as they are.
+/// Conditions that the node's agent writes (kubelet `PodConditionByKubelet` and
+/// `PodConditionSharedByKubelet`). All others belong to others, and are left as they are.
 const OWN_CONDITIONS: &[&str] = &[
     "PodScheduled",
     "PodReadyToStartContainers",
@@ -25,8 +25,9 @@ pub fn is_own_condition(name: &str) -> bool {
     OWN_CONDITIONS.contains(&name)
 }
 
-/// A number that is the same for two statuses that say the same: whatever the order of their conditions and addresses,
-/// however their quantities are written, and whatever others wrote into them. It holds within one build of the agent only.
+/// A number that is the same for two statuses that say the same: whatever the order of their conditions and
+/// addresses, however their quantities are written, and whatever others wrote into them. It holds within one
+/// build of the agent only.
 pub fn status_digest(status: &v1::PodStatus) -> u64 {
     // Values of this type are always valid JSON.
     let mut value = serde_json::to_value(status).unwrap_or_default();

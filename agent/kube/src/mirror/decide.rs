@@ -23,8 +23,8 @@ pub enum Action {
     Delete(String),
 }
 
-/// `wanted`: the pod of a manifest, if the node has one of this name. `certain`: it is known that there is no such manifest if
-/// `wanted` is `None`. `known`: what the API server has of this name.
+/// `wanted`: the pod of a manifest, if the node has one of this name. `certain`: it is known that there is no
+/// such manifest if `wanted` is `None`. `known`: what the API server has of this name.
 pub fn decide(wanted: Option<Wanted<'_>>, certain: bool, known: Option<&KnownPod>) -> Action {
     let Some(known) = known else {
         return if wanted.is_some() { Action::Create } else { Action::Keep };

@@ -6,8 +6,8 @@ use nodewarden_model::PodView;
 
 use crate::pod_object::{MIRROR, NodeFacts, without_status};
 
-/// The mirror pod of the pod of a manifest, owned by the node object of this uid: a node's credentials may make no other
-/// (admission plugin NodeRestriction).
+/// The mirror pod of the pod of a manifest, owned by the node object of this uid: a node's credentials may
+/// make no other (admission plugin NodeRestriction).
 pub fn object(view: &PodView, node: &NodeFacts, node_uid: &str) -> v1::Pod {
     let mut pod = without_status(view, node);
     let meta = &mut pod.metadata;

@@ -10,7 +10,8 @@ use super::transitions::second;
 /// How often a container is known to have restarted at least.
 pub(super) type Floor<'a> = &'a dyn Fn(&str) -> u32;
 
-/// `spec`: the container in the pod's spec. `runtime`: the name of the container runtime. `floor`: how often the container is known to have restarted at least.
+/// `spec`: the container in the pod's spec. `runtime`: the name of the container runtime. `floor`: how often
+/// the container is known to have restarted at least.
 pub(super) fn container_status(
     view: &ContainerView,
     declared: &Container,
@@ -93,8 +94,8 @@ fn state(state: &ContainerState, runtime: Option<&str>) -> v1::ContainerState {
     }
 }
 
-/// The state of a terminated container. As in the kubelet `signal` is left out, because runtimes report only the exit
-/// code.
+/// The state of a terminated container. As in the kubelet `signal` is left out, because runtimes report only
+/// the exit code.
 fn terminated(ended: &Ended, runtime: Option<&str>) -> v1::ContainerStateTerminated {
     v1::ContainerStateTerminated {
         container_id: id(&ended.id, runtime),
@@ -107,7 +108,8 @@ fn terminated(ended: &Ended, runtime: Option<&str>) -> v1::ContainerStateTermina
     }
 }
 
-/// The container ID with the runtime's name as prefix (kubelet `ContainerID.String`); `None` if one of them is not known.
+/// The container ID with the runtime's name as prefix (kubelet `ContainerID.String`); `None` if one of them
+/// is not known.
 fn id(id: &str, runtime: Option<&str>) -> Option<String> {
     let runtime = runtime.filter(|_| !id.is_empty())?;
     Some(format!("{runtime}://{id}"))

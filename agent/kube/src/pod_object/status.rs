@@ -48,8 +48,9 @@ pub fn status(view: &PodView, node: &NodeFacts) -> v1::PodStatus {
     status
 }
 
-/// The status of a pod that the API server has as `known`: a terminal phase stays, no container's restarts become fewer,
-/// a condition that does not change keeps its time, and a pod without a sandbox keeps its addresses.
+/// The status of a pod that the API server has as `known`: a terminal phase stays, no container's restarts
+/// become fewer, a condition that does not change keeps its time, and a pod without a sandbox keeps its
+/// addresses.
 pub fn shown(
     view: &PodView,
     node: &NodeFacts,
@@ -83,8 +84,8 @@ fn is_terminal(phase: PodPhase) -> bool {
     matches!(phase, PodPhase::Succeeded | PodPhase::Failed)
 }
 
-/// A kubelet's pods have a reason only once they have failed, for clients show it in place of the phase. A manifest's pod
-/// may also wait for what the node does not have, which no kubelet's does.
+/// A kubelet's pods have a reason only once they have failed, for clients show it in place of the phase. A
+/// manifest's pod may also wait for what the node does not have, which no kubelet's does.
 fn has_reason(view: &PodView) -> bool {
     let is_passing = ["Terminating", "RuntimeNotReady", "RuntimeError"].contains(&view.reason.as_str());
     match view.phase {

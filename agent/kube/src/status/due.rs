@@ -16,13 +16,13 @@ pub enum Due {
     No,
     /// It differs.
     Now,
-    /// The API server is known to have something else than what it answered. That may be older, for a watch comes later than
-    /// an answer: it is looked at again when there was time for that.
+    /// The API server is known to have something else than what it answered. That may be older, for a watch
+    /// comes later than an answer: it is looked at again when there was time for that.
     Later,
 }
 
-/// `own` is the digest of the status that the pod has, `known` of the one that the API server is known to have, `sent` what
-/// was written last since the agent's start.
+/// `own` is the digest of the status that the pod has, `known` of the one that the API server is known to
+/// have, `sent` what was written last since the agent's start.
 pub fn due(own: u64, known: u64, sent: Option<Sent>) -> Due {
     match sent {
         _ if own == known && sent.is_none_or(|sent| sent.own == own) => Due::No,

@@ -1,4 +1,5 @@
-//! The patch by which a status is written: a strategic merge patch, which leaves the conditions of others as they are.
+//! The patch by which a status is written: a strategic merge patch, which leaves the conditions of others as
+//! they are.
 
 use std::net::IpAddr;
 
@@ -7,7 +8,8 @@ use serde_json::{Value, json};
 
 use crate::known_pods::{KnownPod, is_own_condition};
 
-/// The patch that makes the status of the pod `known` this one. It is refused if the pod there has another uid.
+/// The patch that makes the status of the pod `known` this one. It is refused if the pod there has another
+/// uid.
 pub fn patch(status: &v1::PodStatus, known: &KnownPod) -> Value {
     // Values of this type are always valid JSON.
     let mut value = serde_json::to_value(status).unwrap_or_default();

@@ -1,7 +1,7 @@
 //! Whose status is written next. Pure: the time is given.
 //!
-//! A pod has one request at a time, and what changes meanwhile is written afterwards. Of all pods so many have one at a time, and
-//! while the API server does not answer a single one asks whether it does again.
+//! A pod has one request at a time, and what changes meanwhile is written afterwards. Of all pods so many
+//! have one at a time, and while the API server does not answer a single one asks whether it does again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::{Duration, Instant};
@@ -77,8 +77,8 @@ impl Queue {
         }
     }
 
-    /// Something about this pod changed: it is looked at as soon as it is its turn. One that waits for a second try after a
-    /// refusal goes on waiting.
+    /// Something about this pod changed: it is looked at as soon as it is its turn. One that waits for a
+    /// second try after a refusal goes on waiting.
     pub fn mark(&mut self, uid: &str, now: Instant) {
         let slot = self.pods.entry(uid.to_owned()).or_default();
         if slot.in_flight {

@@ -11,7 +11,8 @@ use crate::known_pods::{KnownPod, status_digest};
 use crate::pod_object::{Memory, NodeFacts, shown};
 use nodewarden_model::{ContainerState, PodPhase, PodView, ResizePending, fixture};
 
-/// A stand-in for the API server's strategic merge of a status patch, for the directives that [`patch`] makes.
+/// A stand-in for the API server's strategic merge of a status patch, for the directives that [`patch`]
+/// makes.
 fn merge(object: &mut Value, patch: &Value) {
     let fields = object.as_object_mut().unwrap();
     for (name, value) in patch.as_object().unwrap() {
@@ -200,8 +201,9 @@ fn a_reason_is_shown_of_a_pod_that_failed() {
 }
 
 proptest! {
-    /// Whatever the pod does, however old what the watch shows is, and whenever the agent starts again: the API server's phase does
-    /// not leave a terminal one, no restarts are lost, and in the end it has the newest status.
+    /// Whatever the pod does, however old what the watch shows is, and whenever the agent starts again: the
+    /// API server's phase does not leave a terminal one, no restarts are lost, and in the end it has the
+    /// newest status.
     #[test]
     fn what_the_api_shows_never_goes_backwards(
         steps in proptest::collection::vec((0u8..4, any::<bool>(), 0u32..3, 0u8..8, 0usize..3), 1..40)

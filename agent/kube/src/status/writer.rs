@@ -71,7 +71,8 @@ struct Remembered {
     uid: Box<str>,
     memory: Memory,
     sent: Option<Sent>,
-    /// The digest that the API server is known to have and should not have, and since when: the watch may be behind.
+    /// The digest that the API server is known to have and should not have, and since when: the watch may be
+    /// behind.
     doubted: Option<(u64, Instant)>,
     /// Refusals are logged once.
     complained: bool,

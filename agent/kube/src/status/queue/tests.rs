@@ -82,8 +82,8 @@ fn a_second_look_comes_later_unless_something_changes() {
 }
 
 proptest! {
-    /// Whatever happens, no pod has two requests at a time, no more run than may, and none is forgotten before it was done after
-    /// its last change.
+    /// Whatever happens, no pod has two requests at a time, no more run than may, and none is forgotten
+    /// before it was done after its last change.
     #[test]
     fn no_change_is_lost(steps in proptest::collection::vec((0u8..6, 0usize..4), 1..200)) {
         let (mut queue, mut now) = (Queue::new(2), Instant::now());
