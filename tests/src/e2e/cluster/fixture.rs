@@ -119,6 +119,22 @@ impl<'c> ClusterFixture<'c> {
         }
     }
 
+    /// Writes a manifest.
+    pub fn write_manifest(&self, file: &str, pod: &Value) -> Result<(), Failure> {
+        match &self.node {
+            Node::Nodewarden { managed, .. } => managed.write(file, pod),
+            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
+        }
+    }
+
+    /// Removes a manifest.
+    pub fn remove_manifest(&self, file: &str) -> Result<(), Failure> {
+        match &self.node {
+            Node::Nodewarden { managed, .. } => managed.remove(file),
+            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
+        }
+    }
+
     /// The control plane of this test alone.
     ///
     /// # Errors

@@ -8,6 +8,7 @@ mod deployment;
 mod fixture;
 mod manifest;
 mod outage;
+mod reports;
 mod smoke;
 mod streams;
 
@@ -25,5 +26,6 @@ pub(crate) const NEEDS: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [smoke::TESTS, deployment::TESTS, streams::TESTS, configuration::TESTS, outage::TESTS].concat()
+    [smoke::TESTS, deployment::TESTS, streams::TESTS, configuration::TESTS, outage::TESTS, reports::TESTS]
+        .concat()
 }
