@@ -440,10 +440,12 @@ async fn idle_streams_are_closed() {
 }
 
 #[tokio::test]
-async fn a_thousand_silent_connections_keep_out_nobody() {
+async fn hundreds_of_silent_connections_keep_out_nobody() {
+    // Both ends are of this process, which may have no more files open than 1,024.
+    const SILENT: usize = 400;
     let server = Fixture::start(|_, limits| limits.handshake = Duration::from_secs(60)).await;
     let mut silent = Vec::new();
-    for _ in 0..1000 {
+    for _ in 0..SILENT {
         silent.push(TcpStream::connect(server.address).await.unwrap());
     }
     // Half-open handshakes too.
@@ -459,13 +461,13 @@ async fn a_thousand_silent_connections_keep_out_nobody() {
         let read = tokio::time::timeout(Duration::from_millis(1), stream.read(&mut byte)).await;
         cut += usize::from(matches!(read, Ok(Ok(0) | Err(_))));
     }
-    assert!(cut >= 1000 - 64, "{cut}");
+    assert!(cut >= SILENT - 64, "{cut}");
 }
 
 #[tokio::test]
 async fn slow_clients_are_cut() {
-    let short = Duration::from_millis(200);
-    let server = Fixture::start(|_, limits| (limits.handshake, limits.head) = (short, short)).await;
+    let (long, short) = (Duration::from_secs(2), Duration::from_millis(200));
+    let server = Fixture::start(|_, limits| (limits.handshake, limits.head) = (long, short)).await;
     let mut silent = TcpStream::connect(server.address).await.unwrap();
     let mut all = Vec::new();
     let end = tokio::time::timeout(Duration::from_secs(5), silent.read_to_end(&mut all)).await;

@@ -54,21 +54,26 @@ impl ClientCa {
         let (this, path) = (Self::default(), path.to_owned());
         let shared = Arc::downgrade(&this.0);
         tokio::spawn(async move {
-            let mut last = None;
+            let (mut last, mut reported) = (None, String::new());
             loop {
                 let (file, before) = (path.clone(), last.clone());
                 let read = blocking::STATE_FILES.run(move || changed(&file, before.as_deref())).await;
-                let Some(shared) = shared.upgrade() else { return };
+                let (Some(shared), Ok(read)) = (shared.upgrade(), read) else { return };
                 match read {
-                    Ok(Ok(Some((content, verifier)))) => {
+                    Ok(Some((content, verifier))) => {
                         if last.replace(content).is_some() {
-                            tracing::info!(path = %path.display(), "the certificates that sign those of clients have changed");
+                            tracing::info!(path = %path.display(), "those who sign certificates of clients have changed");
                         }
                         *shared.write() = Some(verifier);
+                        reported.clear();
                     }
-                    Ok(Ok(None)) => {}
-                    Ok(Err(error)) => tracing::warn!(%error, "certificates that sign those of clients"),
-                    Err(_) => return,
+                    Ok(None) => reported.clear(),
+                    // Once, not at every look.
+                    Err(error) if reported == error.to_string() => {}
+                    Err(error) => {
+                        reported = error.to_string();
+                        tracing::warn!(error = reported, "the certificates of those who sign for clients");
+                    }
                 }
                 drop(shared);
                 tokio::time::sleep(LOOK).await;
