@@ -23,13 +23,16 @@ use nodewarden_server::server::{Authenticated, Gate};
 use nodewarden_server::tls::client_ca::ClientCa;
 use nodewarden_server::tls::{self, Serving};
 use nodewarden_server::{Guard, Node, Server, configz, health_routes, read_only_routes};
-use nodewarden_tasks::parts::Parts;
+use nodewarden_tasks::parts::{self, Parts};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 use tracing::{info, warn};
 
 use super::error::DaemonError;
+
+/// How long one poll of a server's task may take: none of them blocks.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// The node's log files that `/logs/` shows.
 const SYSTEM_LOGS: &str = "/var/log";
@@ -111,17 +114,17 @@ pub type Serves = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// # Errors
 /// TLS cannot be spoken with these settings.
 pub fn start(setup: Setup<'_>, ports: NodePorts, own: OwnHttp) -> Result<Serves, DaemonError> {
-    let parts = Parts::of_process();
+    let all = Parts::of_process();
     let Setup { config, node, state, routes, connection, serving, stopping } = setup;
     // The API server knows it by this name.
     let node = connection.as_ref().map_or(node, |connection| connection.node().to_owned());
     if let Some(listener) = ports.health {
-        tokio::spawn(open(listener, health_routes(parts), stopping.clone()));
+        spawn("health port", open(listener, health_routes(all), stopping.clone()));
     }
     if let Some(listener) = ports.read_only {
         // No web page is to reach it under a name of its own.
-        let routes = http::for_hosts(read_only_routes(&routes, parts), own.hosts.clone());
-        tokio::spawn(open(listener, routes, stopping.clone()));
+        let routes = http::for_hosts(read_only_routes(&routes, all), own.hosts.clone());
+        spawn("read-only port", open(listener, routes, stopping.clone()));
     }
     let OwnHttp { listener, hosts } = own;
     let is_closed = OwnHttp::is_closed(config);
@@ -152,10 +155,10 @@ pub fn start(setup: Setup<'_>, ports: NodePorts, own: OwnHttp) -> Result<Serves,
             logs_dir: config.pods.logs_dir.clone(),
             system_logs_dir: PathBuf::from(SYSTEM_LOGS),
             configz: configz::answer(config).to_string().into(),
-            parts: parts.clone(),
+            parts: all.clone(),
         };
         let server = Server::new(node, config.server.clone(), gate, stopping.clone());
-        tokio::spawn(closed(listener, acceptor, server, stopping));
+        spawn("node server", closed(listener, acceptor, server, stopping));
     }
     Ok(own)
 }
@@ -163,6 +166,11 @@ pub fn start(setup: Setup<'_>, ports: NodePorts, own: OwnHttp) -> Result<Serves,
 /// Completes when the servers are asked to end.
 async fn stopped(mut stopping: watch::Receiver<bool>) {
     let _ = stopping.wait_for(|stop| *stop).await;
+}
+
+/// Runs a server as a part of the agent.
+fn spawn(name: &'static str, server: impl Future<Output = ()> + Send + 'static) {
+    tokio::spawn(parts::register(name, LIMIT).task(server));
 }
 
 /// Serves without authentication.

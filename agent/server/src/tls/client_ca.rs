@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nodewarden_kube::review::User;
-use nodewarden_tasks::blocking;
+use nodewarden_tasks::{blocking, parts};
 use parking_lot::RwLock;
 use rustls::RootCertStore;
 use rustls::pki_types::pem::PemObject;
@@ -19,6 +19,8 @@ use crate::identity;
 
 /// How often the file is read.
 const LOOK: Duration = Duration::from_secs(10);
+/// How long one poll of the task may take: it does not block.
+const POLL: Duration = Duration::from_secs(60);
 /// The largest file that is read, in bytes.
 const LARGEST: u64 = 4 << 20;
 
@@ -53,7 +55,7 @@ impl ClientCa {
     pub fn follow(path: &Path) -> Self {
         let (this, path) = (Self::default(), path.to_owned());
         let shared = Arc::downgrade(&this.0);
-        tokio::spawn(async move {
+        let task = async move {
             let (mut last, mut reported) = (None, String::new());
             loop {
                 let (file, before) = (path.clone(), last.clone());
@@ -78,7 +80,8 @@ impl ClientCa {
                 drop(shared);
                 tokio::time::sleep(LOOK).await;
             }
-        });
+        };
+        tokio::spawn(parts::register("client CA", POLL).task(task));
         this
     }
 
