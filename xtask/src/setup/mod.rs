@@ -104,6 +104,9 @@ pub enum StepError {
         /// The version that is built.
         wanted: &'static str,
     },
+    /// A file of Debian's source package is not as it is known.
+    #[error("{} is not as it is known to be", .0.display())]
+    Unknown(PathBuf),
     /// Neither rustup nor Debian has the library source.
     #[error("rustup: {rustup}\n  Debian: {debian}{}", debian_causes(debian))]
     RustSource {

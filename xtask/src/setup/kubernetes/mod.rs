@@ -6,6 +6,7 @@
 
 mod generate;
 mod go;
+mod repair;
 mod source;
 
 use std::path::{Path, PathBuf};

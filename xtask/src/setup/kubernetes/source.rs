@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
-use super::{StepError, VERSION, partial};
+use super::{StepError, VERSION, partial, repair};
 use xtask_common::debian::{Apt, Archive, DebianError, Package, Suite};
 use xtask_common::files;
 use xtask_common::layout::Layout;
@@ -56,6 +56,7 @@ impl Source {
                 let mut dpkg = layout.command("dpkg-source");
                 dpkg.args(["--no-check", "-x"]).arg(&description).arg(&unpacked);
                 process::follow(&mut dpkg, |line| progress.tick(line))?;
+                repair::tree(&unpacked)?;
                 files::rename(&unpacked, &this.tree)?;
             }
         }
