@@ -57,12 +57,12 @@ fn log_to_stderr(verbosity: Option<u32>) {
         .with_env_var("NODEWARDEN_LOG")
         .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
         .from_env_lossy();
-    let filter = match "nodewarden=debug".parse() {
-        Ok(more) if verbosity >= Some(DEBUG) && std::env::var_os("NODEWARDEN_LOG").is_none() => {
-            filter.add_directive(more)
-        }
-        _ => filter,
-    };
+    // Whoever asks something of the API server says what failed.
+    let more = ["kube_client::client::builder=off"].into_iter();
+    let more = more.chain((verbosity >= Some(DEBUG)).then_some("nodewarden=debug"));
+    let more = more.filter(|_| std::env::var_os("NODEWARDEN_LOG").is_none());
+    let filter =
+        more.filter_map(|text| text.parse().ok()).fold(filter, |filter, own| filter.add_directive(own));
     let color = std::io::IsTerminal::is_terminal(&std::io::stderr());
     let logger =
         tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).with_ansi(color);

@@ -53,15 +53,10 @@ pub fn connect(config: &Config, runtime: &Handle) -> Result<Option<(Connection, 
     if config.mode != Mode::Manage || !config.kubernetes.connects() {
         return Ok(None);
     }
-    let node = name(config);
+    let node = node_name(config);
     let (connection, credentials) = runtime.block_on(credentials::connect(&config.kubernetes, &node))?;
     info!(node, "this is a node of a cluster: the pods of its API server are run too");
     Ok(Some((connection, credentials.start())))
-}
-
-/// The name of the node object: a kubelet's is in lower case.
-fn name(config: &Config) -> String {
-    node_name(config).trim().to_lowercase()
 }
 
 /// Starts to keep the node object; `None` without a cluster. `admission` gets the node's labels as the API server has them.
@@ -136,7 +131,7 @@ pub fn serving_certificate(context: Context<'_>) -> Result<Serving, DaemonError>
     let connection = context.kubernetes.cloned();
     // Taken once: a certificate for other addresses is requested after a restart.
     let (_, addresses) = watch::channel(addresses(config));
-    let node = name(config);
+    let node = node_name(config);
     let started = serving::start(&config.kubernetes, &node, addresses, connection);
     let (mut certificates, provider) = context.runtime.block_on(started)?;
     let certified = |own: &ServingCertificate| tls::certified(own.chain.clone(), own.key.clone_key());

@@ -58,11 +58,12 @@ pub fn facts(layout: &Arc<Layout>, kubepods: &str) -> HierarchyFacts {
     HierarchyFacts::of(layout, optional, page_bytes())
 }
 
-/// `nodewarden.nodeName`, else the host name.
+/// `nodewarden.nodeName`, else the host name; that of a node of a cluster is in lower case, as a kubelet's.
 pub fn node_name(config: &Config) -> String {
-    config.node_name.clone().unwrap_or_else(|| {
+    let name = config.node_name.clone().unwrap_or_else(|| {
         nix::unistd::gethostname().ok().and_then(|n| n.into_string().ok()).unwrap_or_default()
-    })
+    });
+    if config.kubernetes.connects() { name.trim().to_lowercase() } else { name }
 }
 
 /// Looks below the root, since v2's root lacks most files that any other cgroup has.
