@@ -27,7 +27,10 @@ fn mirror_pods(context: &Context) -> Result<(), Failure> {
     let first = fixture.wait_ready(&name)?;
     let annotations = &first["metadata"]["annotations"];
     let hash = annotations["kubernetes.io/config.mirror"].as_str().unwrap_or_default();
-    ensure!(!hash.is_empty() && annotations["kubernetes.io/config.hash"] == hash, "annotations: {annotations}");
+    ensure!(
+        !hash.is_empty() && annotations["kubernetes.io/config.hash"] == hash,
+        "annotations: {annotations}"
+    );
     let owner = &first["metadata"]["ownerReferences"][0];
     ensure_eq!((&owner["kind"], &owner["name"]), (&json!("Node"), &json!(fixture.name())), "owner");
 
@@ -57,13 +60,13 @@ fn readiness_gate(context: &Context) -> Result<(), Failure> {
     let mut gated = pod("gated", fixture.name(), WAIT);
     gated["spec"]["readinessGates"] = json!([{ "conditionType": GATE }]);
     fixture.apply(&gated)?;
-    let waits = fixture.wait_pod("gated", "running", 60, |pod| {
-        condition(pod, "ContainersReady") == Some("True")
-    })?;
+    let waits =
+        fixture.wait_pod("gated", "running", 60, |pod| condition(pod, "ContainersReady") == Some("True"))?;
     ensure_eq!(condition(&waits, "Ready"), Some("False"), "Ready without the gate");
     for status in ["True", "False"] {
         set_condition(&fixture, "gated", GATE, status)?;
-        let pod = fixture.wait_pod("gated", "as its gate", 10, |pod| condition(pod, "Ready") == Some(status))?;
+        let pod =
+            fixture.wait_pod("gated", "as its gate", 10, |pod| condition(pod, "Ready") == Some(status))?;
         ensure_eq!(condition(&pod, GATE), Some(status), "the gate's condition");
         ensure_eq!(condition(&pod, "ContainersReady"), Some("True"), "ContainersReady");
     }
