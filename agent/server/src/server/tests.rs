@@ -317,7 +317,9 @@ async fn logs_end_with_their_container_and_with_their_client() {
     }
     for ends in ["client", "container", "server"] {
         let mut stream = server.connect(Some("admin")).await;
-        let request = format!("GET {path}?follow=true&tailLines=0 HTTP/1.1\r\nHost: node-1\r\n\r\n");
+        let request = format!(
+            "GET {path}?follow=true&tailLines=0 HTTP/1.1\r\nHost: node-1\r\nConnection: close\r\n\r\n"
+        );
         stream.write_all(request.as_bytes()).await.unwrap();
         let mut text = [0; 4096];
         let read = stream.read(&mut text).await.unwrap();
