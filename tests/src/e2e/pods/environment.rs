@@ -78,7 +78,7 @@ fn environment(context: &Context) -> Result<(), Failure> {
             ("CPUS", "1"),
             ("MEMORY", "67108864"),
             ("MEBIBYTES", "64"),
-            ("PATH", "/bin"),
+            ("PATH", "/bin:/usr/local/bin"),
             ("at", "/made/for/it"),
         ],
     )?;

@@ -54,7 +54,8 @@ fn hard(context: &Context) -> Result<(), Failure> {
         let back = RunningPod::of(&fixture.pods.wait_until("eater", "running again", 30, |pod| {
             pod.is_up() && pod.container("c").is_ok_and(|c| c.id() != before.container)
         })?)?;
-        ensure_eq!(back.restarts, 0, "restarts of the new container");
+        // One, as for a kubelet, if the agent was killed between the creation and the start of the container.
+        ensure!(back.restarts <= 1, "restarts of the new container: {}", back.restarts);
         fixture.check_unchanged(&others)?;
     }
     ensure!(
