@@ -1,5 +1,7 @@
 //! A container and its resources.
 
+use k8s_openapi::api::core::v1;
+
 use super::Resources;
 
 /// When a container of a pod runs.
@@ -11,6 +13,20 @@ pub enum ContainerKind {
     Sidecar,
     /// A container of `spec.containers`.
     Regular,
+    /// A container of `spec.ephemeralContainers`: it is added to a pod that runs, starts once, and is not started again
+    /// (KEP-277).
+    Ephemeral,
+}
+
+/// A container that was added to a pod that runs.
+#[derive(Debug, Clone, PartialEq)]
+pub struct EphemeralContainer {
+    /// Its name and kind; it has no resources.
+    pub container: Container,
+    /// What it is made of, as that of any other container.
+    pub spec: v1::Container,
+    /// The container whose processes it sees.
+    pub target: Option<String>,
 }
 
 /// One container of a pod.

@@ -4,10 +4,12 @@ use k8s_openapi::api::core::v1;
 
 use super::{Container, Pod};
 
-/// The container or init container with that name: its part of the manifest, and its resources.
+/// The container with that name, of any kind: its part of the manifest, and its resources.
 pub fn find<'a>(pod: &'a Pod, name: &str) -> Option<(&'a v1::Container, &'a Container)> {
     let init = pod.spec.init_containers.iter().flatten().zip(&pod.init_containers);
-    init.chain(pod.spec.containers.iter().zip(&pod.containers)).find(|(manifest, _)| manifest.name == name)
+    let ephemeral = pod.ephemeral_containers.iter().map(|own| (&own.spec, &own.container));
+    let mut all = init.chain(pod.spec.containers.iter().zip(&pod.containers)).chain(ephemeral);
+    all.find(|(manifest, _)| manifest.name == name)
 }
 
 /// All containers of the manifest, init containers first.

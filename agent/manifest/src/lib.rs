@@ -45,7 +45,7 @@ use std::sync::Arc;
 use k8s_openapi::api::core::v1::{self, PodSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-pub use container::{Container, ContainerKind};
+pub use container::{Container, ContainerKind, EphemeralContainer};
 pub use expansion::{Expander, MAX_EXPANDED, TooLong};
 pub use fields::{all, find, subscript};
 pub use grace::grace;
@@ -84,6 +84,8 @@ pub struct Pod {
     pub init_containers: Vec<Container>,
     /// In the order of the manifest.
     pub containers: Vec<Container>,
+    /// In the order in which they were added; only pods of the API server have any.
+    pub ephemeral_containers: Vec<EphemeralContainer>,
     /// `spec.overhead`.
     pub overhead: ResourceList,
     /// `spec.resources` after defaulting (KEP-2837); `None` if the pod sets none.
@@ -127,9 +129,15 @@ impl Pod {
         Self { kind: PodKind::Api, ..pod }
     }
 
-    /// The container or init container of this name.
+    /// The container of this name, of any kind.
     pub fn container(&self, name: &str) -> Option<&Container> {
-        self.init_containers.iter().chain(&self.containers).find(|container| container.name == name)
+        self.declared().find(|container| container.name == name)
+    }
+
+    /// Every container: init containers with the sidecars among them, regular ones, ephemeral ones.
+    pub fn declared(&self) -> impl Iterator<Item = &Container> {
+        let ephemeral = self.ephemeral_containers.iter().map(|own| &own.container);
+        self.init_containers.iter().chain(&self.containers).chain(ephemeral)
     }
 
     /// A pod with defaults, of which only the quantities are validated: for comparisons with kubelet

@@ -7,7 +7,8 @@ use k8s_openapi::api::core::v1;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity as Text;
 
 use super::{
-    Container, ContainerKind, Pod, Problem, Quantity, ResourceList, Resources, defaults, priority, qos,
+    Container, ContainerKind, EphemeralContainer, Pod, Problem, Quantity, ResourceList, Resources, defaults,
+    priority, qos,
 };
 use crate::{PodKind, QosClass};
 
@@ -35,6 +36,7 @@ pub(super) fn read(pod: v1::Pod) -> (Pod, Vec<Problem>) {
         qos: QosClass::BestEffort,
         init_containers,
         containers,
+        ephemeral_containers: ephemeral(&spec),
         overhead,
         resources: own,
         spec: Arc::new(spec),
@@ -56,6 +58,23 @@ fn containers(all: &[v1::Container], at: &str, init: bool, problems: &mut Vec<Pr
         }),
     };
     all.iter().enumerate().map(read).collect()
+}
+
+/// They have the fields of other containers, but for the target.
+fn ephemeral(spec: &v1::PodSpec) -> Vec<EphemeralContainer> {
+    let read = |own: &v1::EphemeralContainer| {
+        let spec = serde_json::to_value(own).and_then(serde_json::from_value).unwrap_or_default();
+        EphemeralContainer {
+            container: Container {
+                name: own.name.clone(),
+                kind: ContainerKind::Ephemeral,
+                resources: Resources::default(),
+            },
+            spec,
+            target: own.target_container_name.clone().filter(|name| !name.is_empty()),
+        }
+    };
+    spec.ephemeral_containers.iter().flatten().map(read).collect()
 }
 
 fn resources(text: &v1::ResourceRequirements, at: &str, problems: &mut Vec<Problem>) -> Resources {

@@ -102,7 +102,7 @@ fn addresses(ips: &[IpAddr]) -> (Option<String>, Option<Vec<v1::PodIP>>) {
 
 fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>) -> v1::PodStatus {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
-    let declared = view.pod.init_containers.iter().chain(&view.pod.containers);
+    let declared = view.pod.declared();
     let runtime = node.runtime.as_deref();
     let all: Vec<(ContainerKind, v1::ContainerStatus)> = view
         .containers
@@ -128,6 +128,7 @@ fn assemble(view: &PodView, node: &NodeFacts, phase: PodPhase, floor: Floor<'_>)
         conditions: Some(conditions),
         observed_generation: generation,
         container_statuses: of(&[ContainerKind::Regular]),
+        ephemeral_container_statuses: of(&[ContainerKind::Ephemeral]),
         init_container_statuses: of(&[ContainerKind::Init, ContainerKind::Sidecar]),
         host_ip: host_ips.first().map(ToString::to_string),
         host_ips: (!host_ips.is_empty())

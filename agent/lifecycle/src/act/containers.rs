@@ -100,7 +100,8 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         objects: &gathered,
     };
     let now = env.node_now().await;
-    let (config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&now))?;
+    let (mut config, mut files) = spec::plan_container(&pod, name, &beginning, &env.host(&now))?;
+    share_processes(state, name, &mut config);
     for message in spec::skipped_variables(&pod, name, &gathered) {
         env.record_event(&pod, Some((name, "")), "InvalidEnvironmentVariableNames", message);
     }
@@ -140,6 +141,20 @@ pub async fn start(state: &PodState, name: &str, attempt: u32) -> Result<(), Sta
         exits::place_early_ooms(inner);
     });
     run(state, &id, name).await
+}
+
+/// An ephemeral container sees the processes of its target (kubelet `generateContainerConfig`), where each container of the
+/// pod has its own.
+fn share_processes(state: &PodState, name: &str, config: &mut cri::ContainerConfig) {
+    let inner = state.read();
+    let own = inner.pod.ephemeral_containers.iter().find(|own| own.container.name == *name);
+    let Some(target) = own.and_then(|own| inner.observed.newest(own.target.as_deref()?)) else { return };
+    let context = config.linux.as_mut().and_then(|linux| linux.security_context.as_mut());
+    let options = context.and_then(|context| context.namespace_options.as_mut());
+    if let Some(options) = options.filter(|options| options.pid() == cri::NamespaceMode::Container) {
+        options.set_pid(cri::NamespaceMode::Target);
+        options.target_id.clone_from(&target.id);
+    }
 }
 
 /// The container's image, held by what the manifest calls it and by its id.

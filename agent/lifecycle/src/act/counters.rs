@@ -8,6 +8,7 @@ use nodewarden_metrics::Own;
 pub enum ContainerType {
     Container,
     Init,
+    Ephemeral,
     Sandbox,
 }
 
@@ -16,6 +17,7 @@ impl ContainerType {
         match self {
             Self::Container => "container",
             Self::Init => "init_container",
+            Self::Ephemeral => "ephemeral_container",
             Self::Sandbox => "podsandbox",
         }
     }
@@ -27,6 +29,7 @@ impl From<ContainerKind> for ContainerType {
         match kind {
             ContainerKind::Regular => Self::Container,
             ContainerKind::Init | ContainerKind::Sidecar => Self::Init,
+            ContainerKind::Ephemeral => Self::Ephemeral,
         }
     }
 }

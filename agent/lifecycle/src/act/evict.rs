@@ -53,10 +53,11 @@ pub fn end(state: &PodState, ending: Ending) {
             state.env.record_event(&pod, None, "Killing", format!("Stopping pod: {why}"));
             probing::stop(state);
         }
-        EndingChange::Shortened => {
+        // The last deletion of a pod that has ended gives it no time.
+        EndingChange::Shortened if !state.read().ended => {
             state.env.record_event(&pod, None, "Killing", format!("Less time for its end: {why}"));
         }
-        EndingChange::Unchanged => {}
+        EndingChange::Shortened | EndingChange::Unchanged => {}
     }
     state.interrupt();
 }
@@ -71,6 +72,7 @@ pub fn reject(state: &PodState, reason: &PodReason, message: &str) {
     state.update(|inner| {
         inner.trouble = None;
         inner.record.evict(&rejection, Duration::ZERO, false, Timestamp::now());
+        inner.record.admitted = false;
     });
     state.interrupt();
 }

@@ -42,7 +42,7 @@ impl Record {
         settings: &PodSettings,
     ) -> Vec<(String, Ended)> {
         let mut news = Vec::new();
-        for container in pod.init_containers.iter().chain(&pod.containers) {
+        for container in pod.declared() {
             let mut ended: Vec<&ContainerSeen> = observed.ended(&container.name).collect();
             ended.sort_by_key(|seen| (seen.attempt, seen.created));
             for seen in ended {

@@ -60,8 +60,7 @@ pub struct Facts<'a> {
 /// The pod's status.
 pub fn view(facts: &Facts<'_>) -> PodView {
     let Facts { pod, observed, record, plan, .. } = *facts;
-    let containers: Vec<ContainerView> =
-        pod.init_containers.iter().chain(&pod.containers).map(|c| container(facts, c)).collect();
+    let containers: Vec<ContainerView> = pod.declared().map(|c| container(facts, c)).collect();
     let sandbox = observed.newest_sandbox();
     let host_network = pod.spec.host_network == Some(true);
     let ips = match sandbox.filter(|s| s.ready) {
@@ -98,7 +97,7 @@ pub fn view(facts: &Facts<'_>) -> PodView {
         terminating: ending.map(|ending| ending.since).or(being_ended.map(|evicted| evicted.since)),
         ips,
         sandbox_id: sandbox.map(|s| s.id.clone()).unwrap_or_default(),
-        containers,
+        containers: if was_rejected(facts) { Vec::new() } else { containers },
         resize: facts.resize.cloned(),
         evicted: evicted.filter(|_| shown_ending.is_none()).map(cause),
         ended: facts.ended,
@@ -122,7 +121,7 @@ fn cause(evicted: &Evicted) -> EvictionCause {
 /// `TerminatePod`): one whose containers have not all run to a good end has failed.
 fn terminal(containers: &[ContainerView]) -> PodPhase {
     let well = |view: &ContainerView| matches!(&view.state, ContainerState::Terminated(ended) if ended.exit_code == 0);
-    let counts = |view: &&ContainerView| view.kind != ContainerKind::Sidecar;
+    let counts = |view: &&ContainerView| matches!(view.kind, ContainerKind::Init | ContainerKind::Regular);
     if containers.iter().filter(counts).all(well) { PodPhase::Succeeded } else { PodPhase::Failed }
 }
 
@@ -146,7 +145,11 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
         id: seen.map(|seen| seen.id.clone()).unwrap_or_default(),
         last,
         restarts: seen.map_or(0, |seen| seen.attempt).max(own.restarts),
-        ready: if container.kind == ContainerKind::Init { done } else { ready },
+        ready: match container.kind {
+            ContainerKind::Init => done,
+            ContainerKind::Ephemeral => false,
+            ContainerKind::Sidecar | ContainerKind::Regular => ready,
+        },
         started,
         devices: facts.devices.get(name).cloned().unwrap_or_default(),
         oom: seen.and_then(|seen| own.victim(&seen.id)).cloned(),
@@ -223,6 +226,14 @@ fn state(
     }
 }
 
+/// It never was admitted: a kubelet's rejected pods have no containers in their status.
+fn was_rejected(facts: &Facts<'_>) -> bool {
+    let Facts { record, observed, .. } = *facts;
+    let other = |evicted: &Evicted| matches!(evicted.reason, EvictionReason::Other(_));
+    let never_ran = !record.admitted && record.containers.is_empty() && observed.containers.is_empty();
+    is_api(&record.origin) && never_ran && record.evicted().is_some_and(other)
+}
+
 fn has_failed(facts: &Facts<'_>) -> bool {
     facts.ended || facts.record.evicted().is_some_and(Evicted::has_failed)
 }
@@ -275,7 +286,7 @@ fn phase(pod: &Pod, record: &Record, containers: &[ContainerView]) -> PodPhase {
                 pending_sidecars = true;
                 waiting += 1;
             }
-            (ContainerKind::Sidecar, _) => {}
+            (ContainerKind::Sidecar | ContainerKind::Ephemeral, _) => {}
             (ContainerKind::Regular, state) => {
                 let ended = match state {
                     ContainerState::Running { .. } => {

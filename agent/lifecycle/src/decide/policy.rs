@@ -19,6 +19,7 @@ enum Policy {
 pub fn restarts(pod: &Pod, container: &Container, exit_code: i32) -> bool {
     match container.kind {
         ContainerKind::Sidecar => return true,
+        ContainerKind::Ephemeral => return false,
         ContainerKind::Init if exit_code == 0 => return false,
         ContainerKind::Init | ContainerKind::Regular => {}
     }
@@ -86,7 +87,8 @@ pub fn spec_of<'a>(pod: &'a Pod, name: &str) -> Option<&'a v1::Container> {
 /// The manifest's containers, init containers last.
 pub fn specs(pod: &Pod) -> impl Iterator<Item = &v1::Container> {
     let init = pod.spec.init_containers.as_deref().unwrap_or_default();
-    pod.spec.containers.iter().chain(init)
+    let ephemeral = pod.ephemeral_containers.iter().map(|own| &own.spec);
+    pod.spec.containers.iter().chain(init).chain(ephemeral)
 }
 
 /// Whether the container is probed at all.

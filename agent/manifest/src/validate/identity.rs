@@ -53,6 +53,18 @@ pub(super) fn problems(pod: &Pod, kind: PodKind) -> Vec<Problem> {
             "must not be set in a new pod: they are added in a cluster",
         ));
     }
+    // What is refused as a whole needs no further problems.
+    let of_api = spec.ephemeral_containers.iter().flatten().filter(|_| kind == PodKind::Api);
+    for (index, own) in of_api.enumerate() {
+        let place = format!("spec.ephemeralContainers[{index}]");
+        if !is_dns_label(&own.name) || !seen.insert(&own.name) {
+            let expected = "must be a DNS label that no other container of the pod has";
+            problems.push(Problem::new(format!("{place}.name"), &own.name, expected));
+        }
+        if own.image.as_deref().unwrap_or_default().is_empty() {
+            problems.push(Problem::new(format!("{place}.image"), "", "is required"));
+        }
+    }
     problems.extend(priority(spec));
     problems
 }

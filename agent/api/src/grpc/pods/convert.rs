@@ -37,7 +37,7 @@ impl<'a> Used<'a> {
 
 pub fn pod(view: &PodView, used: &Used<'_>, probes: &Probes<'_>) -> proto::Pod {
     let pod = &view.pod;
-    let declared = pod.init_containers.iter().chain(&pod.containers);
+    let declared = pod.declared();
     let containers = view.containers.iter().zip(declared).map(|(view, declared)| proto::Container {
         probes: probes.of_container(&pod.uid, &view.name),
         ..container(view, declared, used)
@@ -78,6 +78,7 @@ fn container(view: &ContainerView, declared: &Container, used: &Used<'_>) -> pro
         ContainerKind::Init => "init",
         ContainerKind::Sidecar => "sidecar",
         ContainerKind::Regular => "container",
+        ContainerKind::Ephemeral => "ephemeral",
     };
     let state = match &view.state {
         ContainerState::Waiting { reason, message } => {

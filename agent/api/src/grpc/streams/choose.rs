@@ -90,6 +90,7 @@ pub fn container<'a>(
         let kind = |container: &ContainerView| match container.kind {
             ContainerKind::Regular => "",
             ContainerKind::Init | ContainerKind::Sidecar => " (init)",
+            ContainerKind::Ephemeral => " (ephemeral)",
         };
         // Regular containers first, as in kubectl.
         let (init, regular): (Vec<_>, Vec<_>) =

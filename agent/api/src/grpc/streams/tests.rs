@@ -31,6 +31,7 @@ pub fn pod(namespace: &str, name: &str, uid: &str, containers: &[ContainerView])
         qos: QosClass::BestEffort,
         init_containers: Vec::new(),
         containers: Vec::new(),
+        ephemeral_containers: Vec::new(),
         overhead: ResourceList::default(),
         resources: None,
         spec: Arc::new(PodSpec::default()),

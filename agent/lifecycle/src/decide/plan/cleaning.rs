@@ -18,7 +18,7 @@ impl Round<'_> {
     /// Containers that the pod does not have, and older ones of a name that it has.
     pub(super) fn clear_strays(&mut self, here: &Here<'_>) {
         let pod = self.pod;
-        let known = |name: &str| pod.init_containers.iter().chain(&pod.containers).any(|c| c.name == name);
+        let known = |name: &str| pod.container(name).is_some();
         let older = |c: &ContainerSeen| here.newest(&c.name).is_none_or(|newest| newest.id != c.id);
         let stray = |c: &&ContainerSeen| !known(&c.name) || (c.stage != ContainerStage::Exited && older(c));
         self.clear(here.containers.iter().copied().filter(stray).collect());
@@ -44,7 +44,7 @@ impl Round<'_> {
     pub(super) fn forget_dead(&mut self, sandbox: &SandboxSeen) {
         let here = Here::new(self.observed, sandbox);
         let pod = self.pod;
-        for container in pod.init_containers.iter().chain(&pod.containers) {
+        for container in pod.declared() {
             let mut dead: Vec<&ContainerSeen> = here
                 .containers
                 .iter()

@@ -52,6 +52,7 @@ impl<'a> Round<'a> {
             Init::Failed => self.finish(&here, sandbox),
             Init::Done if self.is_over(&here) => self.finish(&here, sandbox),
             Init::Done => {
+                self.start_ephemeral(&here);
                 let pod = self.pod;
                 for container in &pod.init_containers {
                     match container.kind {
@@ -63,9 +64,29 @@ impl<'a> Round<'a> {
                     self.keep(container, &here);
                 }
             }
-            Init::Busy(next) => self.wait_for_init(next),
+            Init::Busy(next) => {
+                self.start_ephemeral(&here);
+                self.wait_for_init(next);
+            }
         }
         self.forget_dead(sandbox);
+    }
+
+    /// Ephemeral containers start once, also while init containers run (kubelet `computePodActions`).
+    fn start_ephemeral(&mut self, here: &Here<'_>) {
+        let pod = self.pod;
+        for own in &pod.ephemeral_containers {
+            let name = &own.container.name;
+            match here.newest(name) {
+                Some(seen) if seen.stage == ContainerStage::Created => self.finish_start(seen),
+                Some(_) => {}
+                None => {
+                    if self.own(name).and_then(ContainerRecord::newest_attempt).is_none() {
+                        self.start(&own.container);
+                    }
+                }
+            }
+        }
     }
 
     /// Containers that wait for those before them.

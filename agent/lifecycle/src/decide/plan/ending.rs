@@ -20,7 +20,8 @@ impl Round<'_> {
     /// What is left is ended, and then the sandbox stopped.
     pub(super) fn finish(&mut self, here: &Here<'_>, sandbox: &SandboxSeen) {
         let pod = self.pod;
-        let sidecars_last = pod.containers.iter().chain(pod.init_containers.iter().rev());
+        let ephemeral = pod.ephemeral_containers.iter().map(|own| &own.container);
+        let sidecars_last = ephemeral.chain(&pod.containers).chain(pod.init_containers.iter().rev());
         let mut all_ended = true;
         for seen in sidecars_last.filter_map(|container| here.newest(&container.name)) {
             if lives(seen) {

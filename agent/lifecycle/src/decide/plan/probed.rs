@@ -26,7 +26,9 @@ impl Round<'_> {
             ContainerKind::Regular if policy::restarts(self.pod, container, policy::PROBE_KILLED) => {
                 format!("Container {name} failed {probe} probe, will be restarted")
             }
-            ContainerKind::Regular => format!("Container {name} failed {probe} probe"),
+            ContainerKind::Regular | ContainerKind::Ephemeral => {
+                format!("Container {name} failed {probe} probe")
+            }
         };
         self.kill(seen, reason, message);
     }

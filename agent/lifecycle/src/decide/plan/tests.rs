@@ -1,5 +1,7 @@
 //! Tables of what is decided when.
 
+mod api;
+
 use serde_json::{Value, json};
 
 use super::*;
