@@ -44,7 +44,7 @@ impl Connection {
     }
 
     /// Waits until there is a client that [`Self::client`] of this handle has not given since the last call: a watch of the
-    /// former one should begin anew, since its credentials may be refused soon. Never returns without renewal.
+    /// former one should begin again, since its credentials may be refused soon. Never returns without renewal.
     pub async fn renewed(&mut self) {
         if self.clients.changed().await.is_err() {
             std::future::pending::<()>().await;

@@ -2,8 +2,8 @@
 //! agent's journal, and to the node.
 //!
 //! [`reason`] says which entries of the journal are events for users, and of which type; [`correlate`] joins
-//! similar ones and limits each object's; [`sender`] writes them. Whoever reports something waits for
-//! nothing: what cannot be written for too long is dropped and counted.
+//! similar ones and limits each object's; [`sender`] writes them. Reporting an event never
+//! waits: what cannot be written for too long is dropped and counted.
 
 mod correlate;
 mod object;

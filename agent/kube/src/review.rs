@@ -80,7 +80,7 @@ impl Reviewer {
         Self { connection }
     }
 
-    /// The user of a bearer token; `None` if the token is of nobody.
+    /// The user of a bearer token; `None` if the API server refuses the token.
     ///
     /// # Errors
     /// The API server cannot be asked, or cannot decide.

@@ -73,7 +73,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether its files belong to somebody else than the pod: they may be on a file system that never
+    /// Whether its files belong to others than the pod: they may be on a file system that never
     /// answers.
     pub fn is_foreign(self) -> bool {
         matches!(self, Self::HostPath(_) | Self::Claim(_) | Self::Ephemeral(_))

@@ -23,7 +23,7 @@ const LONGEST_TOKEN: usize = 16 << 10;
 /// Knows the users of bearer tokens.
 #[async_trait]
 pub trait Tokens: Send + Sync {
-    /// The user of a token; `None` if it is of nobody.
+    /// The user of a token; `None` if the API server refuses it.
     async fn user(&self, token: &str) -> Result<Option<User>, ReviewError>;
 }
 
@@ -60,7 +60,7 @@ pub struct Credentials<'a> {
 /// Why a request is not answered.
 #[derive(Debug, thiserror::Error)]
 pub enum Refusal {
-    /// It is of nobody known. The reason is for the log alone.
+    /// Its user is not known. The reason is for the log alone.
     #[error("Unauthorized")]
     Unauthorized {
         /// Why.
@@ -136,7 +136,7 @@ impl Guard {
         }
     }
 
-    /// The user of a request, as in the kubelet: a certificate counts before a token, and a token that is of nobody is
+    /// The user of a request, as in the kubelet: a certificate counts before a token, and a bad token is
     /// refused even where anonymous requests are allowed.
     ///
     /// # Errors
@@ -153,14 +153,16 @@ impl Guard {
                 }
                 match self.user_of(tokens.as_ref(), token).await {
                     Ok(Some(user)) => Ok(user),
-                    Ok(None) => Err(unauthorized("the bearer token is of nobody")),
+                    Ok(None) => Err(unauthorized("the API server refuses the bearer token")),
                     Err(error) => {
                         tracing::warn!(%error, "whose bearer token this is cannot be found out");
                         Err(unauthorized("the bearer token cannot be reviewed"))
                     }
                 }
             }
-            (Some(_), None) => Err(unauthorized("there is a bearer token, and nobody to ask about it")),
+            (Some(_), None) => Err(unauthorized(
+                "bearer tokens are not accepted: authentication.webhook is off, or there is no kubeconfig",
+            )),
             (None, _) if self.anonymous => Ok(identity::anonymous()),
             (None, _) => Err(unauthorized("there are no credentials that are accepted")),
         }
@@ -249,7 +251,7 @@ fn key_of(user: &User, access: &Access) -> Key {
     hash.finalize().into()
 }
 
-/// Without an API server nobody may do anything.
+/// Without an API server nothing is allowed.
 struct Nothing;
 
 #[async_trait]

@@ -13,7 +13,7 @@ pub fn anonymous() -> User {
     User { name: "system:anonymous".into(), groups: vec!["system:unauthenticated".into()], ..User::default() }
 }
 
-/// The user that a certificate names; `None` if it is no certificate or names nobody. Whether the certificate is to be
+/// The user that a certificate names; `None` if it is no certificate or has no common name. Whether the certificate is to be
 /// trusted is decided elsewhere.
 pub fn of_certificate(certificate: &CertificateDer<'_>) -> Option<User> {
     let (_, certificate) = X509Certificate::from_der(certificate).ok()?;
@@ -60,12 +60,12 @@ mod tests {
         );
         let alone = of_certificate(&certificate(&[(DnType::CommonName, "admin")])).unwrap();
         assert_eq!(alone.groups, [AUTHENTICATED]);
-        for nobody in [
+        for unnamed in [
             certificate(&[(DnType::OrganizationName, "system:masters")]),
             certificate(&[]),
             vec![1, 2].into(),
         ] {
-            assert_eq!(of_certificate(&nobody), None);
+            assert_eq!(of_certificate(&unnamed), None);
         }
     }
 

@@ -36,9 +36,9 @@ pub mod query;
 pub mod route;
 pub mod runtime;
 pub mod server;
-mod strangers;
 mod system_logs;
 pub mod tls;
+mod unauthenticated;
 mod upgrade;
 
 pub use guard::Guard;

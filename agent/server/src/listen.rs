@@ -1,7 +1,7 @@
 //! Accepts connections of the node's server within bounds: TLS, and HTTP/1.1.
 //!
 //! A client has some seconds for the handshake and for the head of each request; one that takes nothing of an answer is
-//! cut, and so is the oldest of too many of which nobody knows whose they are ([`crate::strangers`]).
+//! cut, and so is the oldest of too many that are not authenticated ([`crate::unauthenticated`]).
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -23,8 +23,8 @@ use tokio::sync::watch;
 use tokio_rustls::TlsAcceptor;
 
 use crate::server::{Authenticated, Server};
-pub use crate::strangers::Bounds;
-use crate::strangers::{Place, Strangers};
+pub use crate::unauthenticated::Bounds;
+use crate::unauthenticated::{Place, Unauthenticated};
 
 /// What a connection may take.
 #[derive(Debug, Clone, Copy)]
@@ -100,7 +100,7 @@ pub async fn serve(
     limits: Limits,
     mut stopping: watch::Receiver<bool>,
 ) {
-    let strangers = Strangers::new(limits.bounds);
+    let unauthenticated = Unauthenticated::new(limits.bounds);
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
@@ -108,7 +108,7 @@ pub async fn serve(
         };
         match accepted {
             Ok((stream, address)) => {
-                let (place, cut, another) = strangers.enter(client(address.ip()));
+                let (place, cut, another) = unauthenticated.enter(client(address.ip()));
                 if another {
                     ::metrics::counter!(Own::HttpRefused.name()).increment(1);
                 }
@@ -117,7 +117,7 @@ pub async fn serve(
                     tokio::select! {
                         () = work => {}
                         // There are too many, and this one is the oldest.
-                        _ = cut => tracing::debug!(%address, "a connection of a client that nobody knows is cut"),
+                        _ = cut => tracing::debug!(%address, "a connection that is not authenticated is cut"),
                     }
                 });
             }

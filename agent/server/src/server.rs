@@ -74,7 +74,7 @@ pub struct Server {
 pub struct Gate {
     /// Who a request is of, and what it may do.
     pub guard: Arc<Guard>,
-    /// Whose certificates count; `None` if nobody's do.
+    /// Verifies clients' certificates; `None` if none is accepted.
     pub client_ca: Option<ClientCa>,
 }
 
@@ -295,7 +295,7 @@ impl Authenticated {
     }
 }
 
-/// After an answer to nobody known the connection ends.
+/// After the refusal of an unauthenticated request the connection ends.
 fn closing(mut response: Response) -> Response {
     if response.status() == StatusCode::UNAUTHORIZED {
         response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));

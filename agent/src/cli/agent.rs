@@ -57,7 +57,7 @@ fn log_to_stderr(verbosity: Option<u32>) {
         .with_env_var("NODEWARDEN_LOG")
         .with_default_directive(tracing::level_filters::LevelFilter::INFO.into())
         .from_env_lossy();
-    // Whoever asks something of the API server says what failed.
+    // The caller of each request to the API server says what failed.
     let more = ["kube_client::client::builder=off"].into_iter();
     let more = more.chain((verbosity >= Some(DEBUG)).then_some("nodewarden=debug"));
     let more = more.filter(|_| std::env::var_os("NODEWARDEN_LOG").is_none());

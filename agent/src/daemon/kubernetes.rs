@@ -106,7 +106,7 @@ async fn follow_labels(mut nodes: NodeObject, admission: Admission) {
     }
 }
 
-/// Writes the node's events into the journal and has the API server told of them.
+/// Writes the node's events into the journal and to the API server.
 fn report(context: Context<'_>, node: &str) -> Box<dyn Fn(NodeEvent) + Send + Sync> {
     let (journal, events, node) = (context.journal.clone(), context.events.clone(), node.to_owned());
     Box::new(move |event| {

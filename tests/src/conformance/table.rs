@@ -10,7 +10,7 @@ use super::results::{Results, Test};
 /// How much of a failure's message is shown.
 const MESSAGE_CHARACTERS: usize = 160;
 
-/// Why a test cannot pass on the development machine, whoever the node is: a part of its name, and the reason.
+/// Why a test cannot pass on the development machine with any agent: a part of its name, and the reason.
 const REASONS: &[(&str, &str)] = &[
     ("should be able to pull from private registry", "pulls from a registry on the Internet"),
     ("should be able to pull image", "pulls from a registry on the Internet"),

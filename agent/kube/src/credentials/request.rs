@@ -70,7 +70,7 @@ pub enum RequestError {
         /// Why.
         message: String,
     },
-    /// Nobody approved or signed it.
+    /// It was neither approved nor signed in time.
     #[error("CertificateSigningRequest {name} has no certificate after {} minutes", LONGEST.as_secs() / 60)]
     Unanswered {
         /// The request's name.

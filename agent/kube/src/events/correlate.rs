@@ -118,7 +118,7 @@ impl Correlator {
         similar.messages.insert(hash(message));
         let many = similar.messages.len() >= SIMILAR;
         if many {
-            // What is new stays to be told from what was there.
+            // Room for the next message, which would count as known otherwise.
             similar.messages.pop_first();
             occurrence.message.insert_str(0, "(combined from similar events): ");
         }

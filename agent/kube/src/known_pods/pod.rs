@@ -113,7 +113,7 @@ impl KnownPod {
         self.conditions.iter().find(|condition| *condition.name == *name)
     }
 
-    /// How often the container of this name has restarted, as far as the API server has been told.
+    /// How often the container of this name has restarted, by the status at the API server.
     pub fn restarts_of(&self, container: &str) -> u32 {
         self.restarts.iter().find(|(name, _)| **name == *container).map_or(0, |(_, restarts)| *restarts)
     }

@@ -16,7 +16,7 @@ const PROVIDED_IP: &str = "alpha.kubernetes.io/provided-node-ip";
 /// The taint that a cloud controller removes when it has initialized the node.
 const UNINITIALIZED: &str = "node.cloudprovider.kubernetes.io/uninitialized";
 
-/// Labels that are set anew where an existing node has another value.
+/// Labels that are set again where an existing node has another value.
 const DEFAULT_LABELS: [&str; 11] = [
     "kubernetes.io/hostname",
     "topology.kubernetes.io/zone",

@@ -27,7 +27,7 @@ pub enum Seen {
     Node(std::sync::Arc<Node>),
 }
 
-/// Writes into `to` what the node object is, without end. A watch that fails begins anew.
+/// Writes into `to` what the node object is, without end. A watch that fails is begun again.
 pub async fn follow(mut connection: Connection, to: &Sender<Seen>) {
     loop {
         let api = Api::<Node>::all(connection.client());

@@ -127,7 +127,7 @@ async fn an_object_is_followed_as_long_as_a_pod_names_it() {
     // A list and a watch.
     assert_eq!(script.requests().len(), 2);
     watched.register("v", Default::default());
-    // Nobody names it: a read asks the API server, which does not answer.
+    // No pod names it: a read asks the API server, which does not answer.
     assert!(watched.get(key()).await.is_err());
 }
 

@@ -55,7 +55,7 @@ pub struct NoPod {
 pub fn decode(mut value: Value) -> Result<(SeenPod, Option<KnownPod>), NoPod> {
     let head = Head::of(&value)?;
     if let Some(metadata) = value.get_mut("metadata").and_then(Value::as_object_mut) {
-        // Often the largest part, and used by nobody.
+        // Often the largest part, and not used.
         metadata.remove("managedFields");
     }
     let refused = |message| Refused { reason: INVALID, message };

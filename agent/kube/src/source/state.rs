@@ -26,7 +26,7 @@ const REMEMBERED: usize = 1024;
 #[derive(Debug, Default)]
 pub struct ApiPods {
     pods: BTreeMap<PodKey, Entry>,
-    /// Whether there was a list of which every pod could be told by name: what is missing is gone.
+    /// Whether there was a list in which the name of every pod could be read: what is missing is gone.
     is_complete: bool,
     /// Uids of pods that were removed since the last list.
     removed: VecDeque<Box<str>>,

@@ -42,7 +42,7 @@ pub(super) fn pod(spec: &PodSpec, report: &mut Report) {
     }
 }
 
-/// What means nothing without somebody who changes the pod's object.
+/// What means nothing where the pod's object cannot be changed.
 fn only_in_a_cluster(spec: &PodSpec, report: &mut Report) {
     for (index, gate) in spec.readiness_gates.iter().flatten().enumerate() {
         let expected = "needs a cluster: the agent does not set the condition";

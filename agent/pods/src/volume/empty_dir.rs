@@ -33,7 +33,7 @@ enum Backing {
     Memory {
         size: u64,
     },
-    /// For files that the agent writes, which nobody else can make larger.
+    /// For files that the agent writes, which only it can make larger.
     Files {
         in_memory: bool,
     },

@@ -75,7 +75,7 @@ async fn certificates_count_before_tokens_and_bad_tokens_are_not_anonymous() {
         name(&closed, Credentials { token: Some(&long), ..Credentials::default() }).await,
         "Unauthorized"
     );
-    assert_eq!(api.tokens.load(Ordering::Relaxed), before, "nobody is asked about it");
+    assert_eq!(api.tokens.load(Ordering::Relaxed), before, "the API server is not asked about it");
     let off = guard(&api, |s| s.authentication.webhook = false);
     assert_eq!(
         name(&off, Credentials { token: Some("good"), ..Credentials::default() }).await,

@@ -250,7 +250,7 @@ async fn who_is_let_in() {
     let (status, _) =
         server.ask(Some("admin"), &get("/pods", &format!("X: {}\r\n", "x".repeat(100_000)))).await;
     assert_eq!(status, 431, "the head is too large");
-    // A certificate of somebody else counts as none.
+    // A certificate of another issuer counts as none.
     let foreign = Fixture::start(|settings, _| settings.authentication.anonymous = true).await;
     let (own, key) = server.certificate("admin");
     let mut roots = RootCertStore::empty();
@@ -347,7 +347,7 @@ async fn logs_end_with_their_container_and_with_their_client() {
             }
         }
         if ends == "client" {
-            // The server, and nobody who follows a log.
+            // The server, and no follower of a log.
             let holders = || Arc::strong_count(&server.pods);
             let began = std::time::Instant::now();
             while holders() > 2 && began.elapsed() < Duration::from_secs(5) {

@@ -94,7 +94,7 @@ impl ClientCa {
         let verifier = self.0.read().clone();
         let Some(verifier) = verifier else { return Err("no certificate of a client is accepted".into()) };
         verifier.verify_client_cert(own, above, UnixTime::now()).map_err(|error| error.to_string())?;
-        identity::of_certificate(own).ok_or_else(|| "the certificate names nobody".into())
+        identity::of_certificate(own).ok_or_else(|| "the certificate has no common name".into())
     }
 }
 
@@ -177,8 +177,8 @@ mod tests {
         let serving = client(&own, |p| p.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth]);
         let why = refused(serving);
         assert!(why.contains("extended key usage"), "{why}");
-        let nobody = client(&own, |params| params.distinguished_name = rcgen::DistinguishedName::new());
-        assert_eq!(refused(nobody), "the certificate names nobody");
+        let unnamed = client(&own, |params| params.distinguished_name = rcgen::DistinguishedName::new());
+        assert_eq!(refused(unnamed), "the certificate has no common name");
         assert_eq!(ca.user(&[]).unwrap_err(), "there is no certificate");
         let none = ClientCa::default();
         assert!(none.user(&[client(&own, |_| {})]).is_err());

@@ -1,4 +1,4 @@
-//! A serving certificate that the node signs itself, for when nobody gives it one.
+//! A serving certificate that the node signs itself, where none is given.
 
 use std::net::IpAddr;
 

@@ -14,7 +14,7 @@ fn outage(context: &Context) -> Result<(), Failure> {
     let mut fixture = ClusterFixture::start_alone(context)?;
     let node = fixture.name().to_owned();
     fixture.apply(&pod("stays", &node, WAIT))?;
-    // Ends by itself while nobody can be told.
+    // Ends by itself while the API server is away.
     let mut ends = pod("ends", &node, "sleep 8; exit 3");
     ends["spec"]["restartPolicy"] = "Never".into();
     fixture.apply(&ends)?;

@@ -1,4 +1,4 @@
-//! What the API server is told about pods: mirror pods of manifests, readiness gates, events.
+//! What the agent writes to the API server about pods: mirror pods of manifests, readiness gates, events.
 
 use serde_json::{Value, json};
 

@@ -42,7 +42,7 @@ impl Keeper {
                     deps.connection.claimed().send_if_modified(|claimed| !std::mem::replace(claimed, true));
                     sleep_until(begun + interval).await;
                 }
-                // Deleted, or written by somebody else: who has the name is found out again.
+                // Deleted, or written by another client: the name is claimed again.
                 Err(Failure::Stale) => match self.claim(pulse).await {
                     Ok(lease) => known = lease,
                     Err(holder) => return holder,

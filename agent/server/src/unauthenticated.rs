@@ -1,8 +1,8 @@
-//! Which connections are kept while nobody knows whose they are, and how many are of clients that are known.
+//! How many connections are open: of clients that are authenticated, and of those that are not yet.
 //!
-//! A connection is a stranger's until one of its requests was authenticated. Clients that mean it get there within
-//! milliseconds. When there are too many strangers the oldest of that client is cut, not the newest refused: a thousand
-//! connections that say nothing keep out nobody.
+//! A connection is unauthenticated until one of its requests was authenticated, which takes an honest client
+//! milliseconds. When there are too many, the oldest of that client is cut instead of refusing the newest: a thousand
+//! silent connections keep no client out.
 
 use std::collections::VecDeque;
 use std::net::IpAddr;
@@ -14,23 +14,23 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 /// How many connections there may be.
 #[derive(Debug, Clone, Copy)]
 pub struct Bounds {
-    /// Strangers' connections in all.
-    pub strangers: usize,
-    /// Strangers' connections of one client.
+    /// Unauthenticated connections in all.
+    pub unauthenticated: usize,
+    /// Unauthenticated connections of one client.
     pub of_one: usize,
-    /// Connections of clients that are known.
+    /// Authenticated connections.
     pub known: usize,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { strangers: 256, of_one: 64, known: 1000 }
+        Self { unauthenticated: 256, of_one: 64, known: 1000 }
     }
 }
 
 /// The connections. Clones share them.
 #[derive(Debug, Clone)]
-pub struct Strangers(Arc<Inner>);
+pub struct Unauthenticated(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -43,11 +43,11 @@ struct Inner {
 struct List {
     next: u64,
     /// Oldest first.
-    open: VecDeque<Stranger>,
+    open: VecDeque<Open>,
 }
 
 #[derive(Debug)]
-struct Stranger {
+struct Open {
     number: u64,
     client: IpAddr,
     /// Dropped when the connection has to end.
@@ -57,13 +57,13 @@ struct Stranger {
 /// A connection, until it is dropped.
 #[derive(Debug)]
 pub struct Place {
-    strangers: Strangers,
+    list: Unauthenticated,
     number: u64,
     /// Set once the client is known.
-    known: Mutex<Option<(OwnedSemaphorePermit, Stranger)>>,
+    known: Mutex<Option<(OwnedSemaphorePermit, Open)>>,
 }
 
-impl Strangers {
+impl Unauthenticated {
     /// No connections yet.
     pub fn new(bounds: Bounds) -> Self {
         let known = Arc::new(Semaphore::new(bounds.known));
@@ -77,7 +77,7 @@ impl Strangers {
         let own = list.open.iter().filter(|open| open.client == client).count();
         let cut = if own >= bounds.of_one {
             list.open.iter().position(|open| open.client == client)
-        } else if list.open.len() >= bounds.strangers {
+        } else if list.open.len() >= bounds.unauthenticated {
             Some(0)
         } else {
             None
@@ -88,8 +88,8 @@ impl Strangers {
         let (keep, end) = oneshot::channel();
         let number = list.next;
         list.next += 1;
-        list.open.push_back(Stranger { number, client, _keep: keep });
-        (Place { strangers: self.clone(), number, known: Mutex::default() }, end, cut.is_some())
+        list.open.push_back(Open { number, client, _keep: keep });
+        (Place { list: self.clone(), number, known: Mutex::default() }, end, cut.is_some())
     }
 }
 
@@ -100,15 +100,15 @@ impl Place {
         if known.is_some() {
             return true;
         }
-        let Ok(permit) = self.strangers.0.known.clone().try_acquire_owned() else { return false };
+        let Ok(permit) = self.list.0.known.clone().try_acquire_owned() else { return false };
         let Some(own) = self.leave() else { return false };
         *known = Some((permit, own));
         true
     }
 
-    /// Takes this connection out of the strangers'.
-    fn leave(&self) -> Option<Stranger> {
-        let mut list = self.strangers.0.list.lock();
+    /// Takes this connection out of the unauthenticated ones.
+    fn leave(&self) -> Option<Open> {
+        let mut list = self.list.0.list.lock();
         let at = list.open.binary_search_by_key(&self.number, |open| open.number).ok()?;
         list.open.remove(at)
     }
@@ -126,15 +126,15 @@ mod tests {
 
     use super::*;
 
-    const BOUNDS: Bounds = Bounds { strangers: 4, of_one: 2, known: 3 };
+    const BOUNDS: Bounds = Bounds { unauthenticated: 4, of_one: 2, known: 3 };
 
     fn client(last: u8) -> IpAddr {
         [192, 0, 2, last].into()
     }
 
     #[test]
-    fn the_oldest_stranger_of_the_same_client_is_cut() {
-        let all = Strangers::new(BOUNDS);
+    fn the_oldest_unauthenticated_connection_of_the_same_client_is_cut() {
+        let all = Unauthenticated::new(BOUNDS);
         let (other, mut other_end, _) = all.enter(client(9));
         let (_first, mut first_end, _) = all.enter(client(1));
         let (_second, mut second_end, cut) = all.enter(client(1));
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn those_who_are_known_are_not_cut() {
-        let all = Strangers::new(BOUNDS);
+        let all = Unauthenticated::new(BOUNDS);
         let (admin, mut end, _) = all.enter(client(1));
         assert!(admin.know() && admin.know());
         let more: Vec<_> = (0..50).map(|n| all.enter(client(n % 7))).collect();
@@ -167,7 +167,7 @@ mod tests {
     proptest! {
         #[test]
         fn there_are_never_more_than_allowed(clients in prop::collection::vec((0..6u8, prop::bool::ANY), 0..200)) {
-            let all = Strangers::new(BOUNDS);
+            let all = Unauthenticated::new(BOUNDS);
             let mut held = Vec::new();
             for (last, keep) in clients {
                 let (place, end, _) = all.enter(client(last));
@@ -176,7 +176,7 @@ mod tests {
                     false => drop(place),
                 }
                 let list = all.0.list.lock();
-                prop_assert!(list.open.len() <= BOUNDS.strangers);
+                prop_assert!(list.open.len() <= BOUNDS.unauthenticated);
                 let own = list.open.iter().filter(|open| open.client == client(last)).count();
                 prop_assert!(own <= BOUNDS.of_one);
                 drop(list);
