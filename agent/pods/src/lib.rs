@@ -11,6 +11,7 @@ mod fields;
 #[cfg(feature = "fuzzing")]
 pub mod fuzzing;
 mod http_get;
+pub mod log_links;
 pub mod log_owner;
 pub mod objects;
 pub mod paths;

@@ -143,6 +143,9 @@ async fn send(
         let answer = match tokio::time::timeout(TIMEOUT, write(connection, &entry, new)).await {
             Ok(Ok(())) => return count("written", 1),
             Ok(Err(error)) => {
+                if namespace_ends(&error) {
+                    break;
+                }
                 let answer = of_error(&error);
                 debug!(
                     event = entry.name,
@@ -190,6 +193,14 @@ async fn write(connection: &Connection, entry: &Entry, new: bool) -> Result<(), 
         api.patch(&entry.name, &params, &patch).await?;
     }
     Ok(())
+}
+
+/// Nothing can be made in a namespace that is being deleted (apiserver admission plugin `NamespaceLifecycle`), which is how
+/// most namespaces end, pods first.
+fn namespace_ends(error: &kube::Error) -> bool {
+    let kube::Error::Api(status) = error else { return false };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.into_iter().any(|cause| cause.reason == "NamespaceTerminating")
 }
 
 /// Counts events by what became of them.

@@ -16,6 +16,8 @@ use nodewarden_devices::AdmissionError;
 use nodewarden_gc::Hold;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::WaitingReason;
+use nodewarden_pods::log_links;
+use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::source::is_api;
 use nodewarden_pods::spec;
 use nodewarden_pods::spec::{Beginning, HookError, SpecError, run_hook};
@@ -215,10 +217,31 @@ pub async fn run(state: &PodState, id: &str, name: &str) -> Result<(), StartErro
             seen.started = Some(Timestamp::now());
         }
     });
+    link_log(state, id, name).await;
     if pod.container(name).is_some_and(|own| own.kind == ContainerKind::Regular) {
         devices::initialised(state).await;
     }
     hook(state, id, name).await
+}
+
+/// Makes the link by which collectors of logs find the container's log. As for the kubelet, its failure is no failure of
+/// the start.
+async fn link_log(state: &PodState, id: &str, name: &str) {
+    let (pod, env) = (state.pod(), &state.env);
+    let attempt = {
+        let inner = state.read();
+        inner.observed.containers.iter().find(|seen| seen.id == id).map(|seen| seen.attempt)
+    };
+    let Some(attempt) = attempt else { return };
+    let log = env.paths(&pod).logs.join(PodPaths::log_name(name, attempt));
+    let link = log_links::name(&pod.name, &pod.namespace, name, id);
+    let directory = log_links::directory(&env.pods.logs_dir);
+    let shown = directory.join(&link);
+    let linked = blocking::POD_FILES.run(move || log_links::link(&directory, &link, &log)).await;
+    // A panic in there is a bug of the agent, which the log has.
+    if let Ok(Err(error)) = linked {
+        tracing::warn!(path = %shown.display(), "the link to a container's log cannot be made: {error}");
+    }
 }
 
 /// Runs the postStart hook of a running container, once.

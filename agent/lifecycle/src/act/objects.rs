@@ -152,8 +152,12 @@ pub async fn refresh(state: &PodState) -> Option<Duration> {
 }
 
 /// Reports volumes that keep what they have because something does not exist or cannot be written, once for each
-/// reason. That the API server cannot be asked is no fault of the pod.
+/// reason. That the API server cannot be asked is no fault of the pod; and the objects of a pod that ends are often deleted
+/// before it.
 pub fn show_kept(state: &PodState, kept: &[VolumeError]) {
+    if state.is_ending() {
+        return;
+    }
     let (unasked, kept): (Vec<_>, Vec<_>) = kept.iter().partition(|error| error.is_unasked());
     for error in unasked {
         let pod = state.pod();

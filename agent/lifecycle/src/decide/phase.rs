@@ -144,7 +144,7 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
         image_id: seen.map(|seen| seen.image_id.clone()).unwrap_or_default(),
         id: seen.map(|seen| seen.id.clone()).unwrap_or_default(),
         last,
-        restarts: seen.map_or(0, |seen| seen.attempt).max(own.restarts),
+        restarts: restarts(seen, own, facts.failed.contains_key(name)),
         ready: match container.kind {
             ContainerKind::Init => done,
             ContainerKind::Ephemeral => false,
@@ -155,6 +155,14 @@ fn container(facts: &Facts<'_>, container: &Container) -> ContainerView {
         oom: seen.and_then(|seen| own.victim(&seen.id)).cloned(),
         state,
     }
+}
+
+/// How often the container was started again. One that is being made does not count before it has started, or has failed
+/// to: until then the rest of the status is that of the one before it, and a reader would take the two for one.
+fn restarts(seen: Option<&ContainerSeen>, own: &ContainerRecord, failed: bool) -> u32 {
+    let newest = seen.map_or(0, |seen| seen.attempt).max(own.restarts);
+    let created = seen.is_some_and(|seen| seen.stage == ContainerStage::Created);
+    if own.pending || (created && !failed) { newest.saturating_sub(1) } else { newest }
 }
 
 /// `state` and `lastState`.

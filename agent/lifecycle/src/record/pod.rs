@@ -154,9 +154,14 @@ impl Record {
         own.given = Some(container.resources.to_kubernetes());
     }
 
-    /// To be saved with [`Self::note_start`] where the image of a running container can change.
+    /// To be saved with [`Self::note_start`] where the image of a running container can change. The back-off begins again
+    /// with another image.
     pub fn note_image(&mut self, name: &str, image: &str) {
-        self.containers.entry(name.to_owned()).or_default().image = Some(image.into());
+        let own = self.containers.entry(name.to_owned()).or_default();
+        let before = own.image.replace(image.into());
+        if before.is_some_and(|before| *before != *image) {
+            own.failures = 0;
+        }
     }
 
     /// To be saved some time after a container was created.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use jiff::Timestamp;
 use nodewarden_cri::Listing;
-use nodewarden_pods::log_owner;
 use nodewarden_pods::volume::VolumeError;
+use nodewarden_pods::{log_links, log_owner};
 use nodewarden_tasks::blocking;
 use tracing::debug;
 
@@ -56,7 +56,11 @@ impl Inner {
                 }
             }
         }
-        self.collect_logs(run, &plan.containers, all_unused).await
+        self.collect_logs(run, &plan.containers, all_unused).await?;
+        if !run.dry {
+            self.remove_links().await;
+        }
+        Ok(())
     }
 
     /// `planned`: containers that a dry run would remove.
@@ -89,6 +93,19 @@ impl Inner {
             }
         }
         Ok(())
+    }
+
+    /// Removes the links to logs that are gone ([`log_links`]).
+    async fn remove_links(&self) {
+        let logs = self.logs_dir.clone();
+        let removed = blocking::TIDYING.run(move || {
+            let directory = log_links::directory(&logs);
+            if let Err(error) = log_links::remove_dangling(&directory, &logs) {
+                debug!("cannot remove links to logs in {}: {error}", directory.display());
+            }
+        });
+        // A panic is a bug of the agent; it is tried again.
+        let _ = removed.await;
     }
 
     /// Notes in these directories that their logs are this agent's.

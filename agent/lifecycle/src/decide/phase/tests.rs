@@ -122,6 +122,12 @@ fn restarted_containers_are_shown_with_their_last_end() {
     case.observed.containers = up();
     assert_eq!(shown(&case.view(16)), shown(&view));
     assert_eq!(case.view(16).containers[2].restarts, 1);
+    // One that is made counts when it has started, or has failed to.
+    let mut made = Case::new("Always", with(vec![exited("c", 0, 1), container("c", 1, Created)]));
+    assert_eq!(made.view(1).containers[2].restarts, 0);
+    let failed = Waiting { reason: WaitingReason::RunContainerError, message: String::new() };
+    made.failed.insert("c".into(), failed);
+    assert_eq!(made.view(1).containers[2].restarts, 1);
     // A failing sidecar and a failing init container.
     let mut failing = with(vec![container("c", 0, Running)]);
     failing[1] = exited("s", 0, 1);

@@ -185,7 +185,8 @@ impl<'a> Round<'a> {
         }
     }
 
-    fn has_another_image(&self, name: &str) -> bool {
+    /// Whether the spec's image is not the one that the newest of this name was made of.
+    pub(super) fn has_another_image(&self, name: &str) -> bool {
         let made_of = self.own(name).and_then(|own| own.image.as_deref());
         let wanted = policy::spec_of(self.pod, name).and_then(|spec| spec.image.as_deref());
         made_of.is_some_and(|made_of| Some(made_of) != wanted)

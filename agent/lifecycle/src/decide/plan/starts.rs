@@ -22,10 +22,13 @@ pub(super) struct LastEnd {
 }
 
 impl Round<'_> {
-    /// Starts it, or has it wait for its back-off.
+    /// Starts it, or has it wait for its back-off, which ends when its image changes (kubelet `GetStableKey`: the hash of the
+    /// container is part of the back-off's key).
     pub(super) fn start(&mut self, container: &Container) {
         let name = &container.name;
-        if let Some(last) = self.last_end(container).filter(|last| !last.stopped) {
+        if let Some(last) =
+            self.last_end(container).filter(|last| !last.stopped && !self.has_another_image(name))
+        {
             let wait = backoff::delay(last.failures, self.settings);
             let due = last.finished.map(|finished| backoff::after(finished, wait));
             if let Some(due) = due.filter(|due| *due > self.now) {

@@ -67,8 +67,12 @@ async fn the_newest_dead_container_is_kept_and_everything_of_gone_pods_removed()
         fs::write(logs.join(file), "x").unwrap();
     }
     nodewarden_pods::log_owner::mark(&logs.join("shop_gone_gone"), "me").unwrap();
+    let links = nodewarden_pods::log_links::directory(&logs);
+    for (name, file) in [("gone.log", "shop_gone_gone/c/0.log"), ("kept.log", "shop_u_u/c/1.log")] {
+        nodewarden_pods::log_links::link(&links, name, &logs.join(file)).unwrap();
+    }
     let planned = collect(&fixture, true).await;
-    assert!(fixture.runtime.state().removed.is_empty());
+    assert!(fixture.runtime.state().removed.is_empty() && links.join("gone.log").is_symlink());
     let steps = collect(&fixture, false).await;
     let mut removed = fixture.runtime.state().removed.clone();
     removed.sort();
@@ -90,6 +94,7 @@ async fn the_newest_dead_container_is_kept_and_everything_of_gone_pods_removed()
     // The pod was started by an earlier version.
     assert_eq!(nodewarden_pods::log_owner::owner(&logs.join("shop_u_u")).as_deref(), Some("me"));
     assert!(!logs.join("shop_gone_gone").exists() && !logs.join("shop_u_u/c/0.log").exists());
+    assert!(!links.join("gone.log").is_symlink() && links.join("kept.log").is_symlink());
     assert_eq!(collect(&fixture, false).await, []);
 }
 

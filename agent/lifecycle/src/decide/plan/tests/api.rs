@@ -64,3 +64,26 @@ fn a_container_whose_image_changes_is_started_again_whatever_its_policy() {
         assert_eq!(next(&record, ended), ["start a.1"]);
     }
 }
+
+#[test]
+fn another_image_ends_the_back_off_and_lets_it_begin_again() {
+    let pod = pod(json!({"restartPolicy": "Always", "containers": [{"name": "a", "image": "new"}]}));
+    let settings = PodSettings::default();
+    let next = |record: &Record| {
+        let ended = with(vec![exited("a", 4, 1)]);
+        actions(&plan(&pod, &ended, record, &NOTHING, &settings, at(5)))
+    };
+    let mut record = record(&pod);
+    record.note_start(&pod.containers[0], 4);
+    record.note_image("a", "new");
+    record.note_created("a");
+    record.containers.get_mut("a").unwrap().failures = 6;
+    assert_eq!(next(&record), [""; 0], "it waits for its back-off");
+    record.note_image("a", "new");
+    assert_eq!(record.container("a").unwrap().failures, 6);
+
+    record.containers.get_mut("a").unwrap().image = Some("old".into());
+    assert_eq!(next(&record), ["start a.5"]);
+    record.note_image("a", "new");
+    assert_eq!(record.container("a").unwrap().failures, 0);
+}
