@@ -132,9 +132,18 @@ impl Config {
         self.state_dir.join("journal")
     }
 
+    /// The directory that holds the pods' directories: the kubelet's `--root-dir` on the node of a cluster, where a kubelet
+    /// may have run before and other programs look for it, else the state directory.
+    pub fn root_dir(&self) -> &Path {
+        match self.mode == Mode::Manage && self.kubernetes.connects() {
+            true => &self.devices.kubelet_dir,
+            false => &self.state_dir,
+        }
+    }
+
     /// Directory of the pods' volumes and files.
     pub fn pods_dir(&self) -> PathBuf {
-        self.state_dir.join("pods")
+        self.root_dir().join("pods")
     }
 
     /// Directory of the agent's records of pods.
@@ -144,7 +153,7 @@ impl Config {
 
     /// Directory of the seccomp profiles that `localhostProfile` names (the kubelet's `<root-dir>/seccomp`).
     pub fn seccomp_dir(&self) -> PathBuf {
-        self.state_dir.join("seccomp")
+        self.root_dir().join("seccomp")
     }
 }
 

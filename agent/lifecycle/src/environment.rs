@@ -14,7 +14,7 @@ use tracing::{info, warn};
 use crate::record::store::Store;
 use crate::set_aside::SetAside;
 use nodewarden_admission::Admission;
-use nodewarden_config::{EvictionSettings, NodeSettings, PodSettings};
+use nodewarden_config::{Config, EvictionSettings, Mode, NodeSettings, PodSettings};
 use nodewarden_cri::Client;
 use nodewarden_devices::{Devices, Guards};
 use nodewarden_eviction::Pressure;
@@ -28,8 +28,8 @@ use nodewarden_pods::objects::Objects;
 use nodewarden_pods::paths::PodPaths;
 use nodewarden_pods::probes::Probes;
 use nodewarden_pods::registry::Providers;
-use nodewarden_pods::spec::Host;
 use nodewarden_pods::spec::dns::Resolv;
+use nodewarden_pods::spec::{Host, Ownership};
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_qos::{HierarchyFacts, Node};
 use nodewarden_storage::journal::Journal;
@@ -53,8 +53,8 @@ pub struct Environment {
     pub node_name: String,
     /// The node's addresses, the preferred one first. They change while the agent runs.
     pub addresses: watch::Receiver<Vec<IpAddr>>,
-    /// Value of the label that marks the sandboxes of this agent.
-    pub owner: String,
+    /// Which sandboxes and containers are this agent's.
+    pub ownership: Ownership,
     pub store: Arc<Store>,
     /// Pods' directories.
     pub pods_dir: PathBuf,
@@ -113,7 +113,7 @@ impl Environment {
             host_ips: &now.addresses,
             pods: &self.pods,
             resolv: &now.resolv,
-            owner: &self.owner,
+            owner: self.ownership.owner(),
             state_pods: &self.pods_dir,
             seccomp_root: &self.seccomp_root,
             recursive_read_only: self.recursive_read_only.load(Ordering::Relaxed),
@@ -173,8 +173,15 @@ impl Environment {
 
 /// The name of the agent with this state directory, among agents that share a runtime. It stays the same when
 /// the state is lost.
-pub fn owner(state_dir: &Path) -> String {
+fn owner(state_dir: &Path) -> String {
     let whole = std::path::absolute(state_dir).unwrap_or_else(|_| state_dir.to_owned());
     let hash = Sha256::digest(whole.as_os_str().as_encoded_bytes());
     hash.iter().take(8).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Which sandboxes and containers of the runtime are this agent's. As the node of a cluster it takes over those of the kubelet
+/// in whose place it runs, whose name of the node it has claimed by then.
+pub fn ownership(config: &Config) -> Ownership {
+    let kubelets = config.mode == Mode::Manage && config.kubernetes.connects();
+    Ownership::new(owner(&config.state_dir), kubelets)
 }

@@ -33,7 +33,7 @@ mod state;
 mod worker;
 
 pub use decide::resize::{Change, change};
-pub use environment::{Places, owner};
+pub use environment::{Places, ownership};
 pub use record::store::StoreError;
 pub use set_aside::SetAside;
 pub use start::{Adoption, Deps, Lifecycle, Recovered, find, start};

@@ -234,7 +234,9 @@ impl Manager {
         let (orders, inbox) = mpsc::unbounded_channel();
         let ending = record.ending.is_some();
         let state = PodState::new(self.env.clone(), pod, record, orders.downgrade(), unseen);
-        state.update(|_| {});
+        // The status says nothing of it before it was looked at: a kubelet has started it.
+        let runs = self.housekeeping.has(&uid);
+        state.update(|inner| inner.unseen |= runs);
         let reports = self.reports.clone();
         tokio::spawn(async move {
             let run = worker::run(state.clone(), inbox, reports.clone(), fresh);

@@ -2,6 +2,7 @@
 
 mod addresses;
 mod admission;
+mod directory;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
@@ -16,7 +17,7 @@ use tracing::{info, warn};
 use crate::act::devices;
 use crate::act::housekeeping::Housekeeping;
 use crate::decide::identity;
-use crate::environment::{Environment, Places, owner};
+use crate::environment::{Environment, Places, ownership};
 use crate::manager::{FIRST_LOOK, Input, Manager};
 use crate::record::Record;
 use crate::record::manifest::Manifest;
@@ -71,6 +72,7 @@ pub fn find(config: &Config) -> Result<(Recovered, Vec<String>), StoreError> {
         match record.manifest.pod(kind(&record.origin)) {
             Ok(pod) => {
                 record.manifest = Manifest::of(&pod);
+                problems.extend(directory::bring(config, &pod.uid).err().map(|error| error.to_string()));
                 read.push((record, Arc::new(pod)));
             }
             Err(reasons) => {
@@ -255,7 +257,7 @@ pub fn start(config: &Config, endpoint: &Endpoint, found: Recovered, needs: Deps
         layout: needs.layout,
         node_name: node_name(config),
         addresses: addresses::follow(inputs.downgrade()),
-        owner: owner(&config.state_dir),
+        ownership: ownership(config),
         store: found.store,
         pods_dir: config.pods_dir(),
         set_aside: set_aside.clone(),

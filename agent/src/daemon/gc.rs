@@ -18,10 +18,11 @@ pub fn start(context: Context<'_>, endpoint: &Endpoint, holds: Holds) -> Collect
         runtime: Arc::new(client),
         disk: Arc::new(StatVfs),
         state_dir: config.state_dir.clone(),
+        root_dir: config.root_dir().to_owned(),
         logs_dir: config.pods.logs_dir.clone(),
         journal: context.journal.clone(),
         board: context.pods.clone(),
-        owner: lifecycle::owner(&config.state_dir),
+        ownership: lifecycle::ownership(config),
         holds,
         acts: config.mode == Mode::Manage,
     };

@@ -14,6 +14,7 @@ use super::eviction::{self, Eviction, ManagedPods};
 use super::log_rotation::LogRotation;
 use super::node_parts::NodeParts;
 use super::pod_reports::PodReports;
+use super::process;
 use super::shutdown::Shutdown;
 use super::{gc, kubernetes, throttle};
 use nodewarden_admission::Explain;
@@ -72,6 +73,7 @@ fn run_pods(
 ) -> Result<(NodeParts, Adoption), DaemonError> {
     let (config, begun) = (context.config, Timestamp::now());
     let pods_dir = config.pods_dir();
+    process::create_state_dir(&pods_dir)?;
     let prepared = prepare(context, Box::new(move |uid| volume::has_volumes(&pods_dir.join(uid))))?;
     let (found, sources) = find_pods(context)?;
     let (facts, kubepods) = (prepared.facts, prepared.kubepods.clone());

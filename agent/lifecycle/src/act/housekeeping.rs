@@ -15,7 +15,7 @@ use nodewarden_proto::runtime::v1 as cri;
 use tokio::sync::mpsc;
 use tracing::{info, warn};
 
-use super::devices;
+use super::{devices, look as look_at};
 use crate::environment::Environment;
 use nodewarden_cri::{Listing, RuntimeError};
 use nodewarden_hierarchy::HierarchyHandle;
@@ -157,6 +157,11 @@ impl Housekeeping {
         &self.tidying
     }
 
+    /// Whether the runtime had something of this pod when it was asked last.
+    pub fn has(&self, uid: &str) -> bool {
+        self.last.contains_key(uid)
+    }
+
     /// Whether the runtime was asked and had nothing of this pod.
     pub fn never_had(&self, uid: &str) -> bool {
         self.answered == Some(true) && !self.last.contains_key(uid) && !self.tidying.contains(uid)
@@ -224,7 +229,11 @@ async fn look(env: &Arc<Environment>, news: bool) -> Look {
     if news && let Ok(can) = env.client.recursive_read_only().await {
         env.recursive_read_only.store(can, Ordering::Relaxed);
     }
-    let listing = env.client.list_owned(OWNER, &env.owner).await;
+    let ownership = &env.ownership;
+    let listing = match ownership.includes_kubelets() {
+        true => env.client.list().await.map(|all| look_at::ours(all, ownership)),
+        false => env.client.list_owned(OWNER, ownership.owner()).await,
+    };
     if let Ok(listing) = &listing {
         devices::reconcile(env, listing).await;
     }

@@ -10,7 +10,7 @@ use super::{exits, probing};
 use crate::decide::observed::{ContainerSeen, ContainerStage, Observed, SandboxSeen};
 use crate::state::PodState;
 use nodewarden_cri::{Listing, RuntimeError};
-use nodewarden_pods::spec::OWNER;
+use nodewarden_pods::spec::{Ownership, is_kubelets};
 
 /// Asks the runtime and takes the answer over; containers that have ended since are recorded.
 ///
@@ -19,7 +19,7 @@ use nodewarden_pods::spec::OWNER;
 pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
     let client = &state.env.client;
     let uid = state.pod().uid.clone();
-    let listing = ours(client.list_pod(&uid).await?, &state.env.owner);
+    let listing = ours(client.list_pod(&uid).await?, &state.env.ownership);
     let mut reported = state.set(|inner| std::mem::take(&mut inner.reported));
     let known = |reported: &HashMap<String, ContainerSeen>, listed: &cri::Container| {
         reported.get(&listed.id).is_some_and(|seen| seen.stage == stage(listed.state))
@@ -68,9 +68,31 @@ pub async fn refresh(state: &PodState) -> Result<(), RuntimeError> {
         inner.unseen = false;
         exits::place_early_ooms(inner);
     });
+    take_over(state, &listing.containers);
     probing::follow(state);
     exits::record(state).await;
     Ok(())
+}
+
+/// Notes the containers that a kubelet started and that run on under this agent: their hooks are done, and they have what
+/// the spec asks for.
+fn take_over(state: &PodState, listed: &[cri::Container]) {
+    let kubelets: Vec<&str> =
+        listed.iter().filter(|own| is_kubelets(&own.labels)).map(|own| own.id.as_str()).collect();
+    if kubelets.is_empty() {
+        return;
+    }
+    let pod = state.pod();
+    state.save(|inner| {
+        let running = inner.observed.containers.iter().filter(|seen| seen.stage == ContainerStage::Running);
+        let mut noted = false;
+        for seen in running.filter(|seen| kubelets.contains(&seen.id.as_str())) {
+            if let Some(container) = pod.container(&seen.name) {
+                noted |= inner.record.note_taken_over(container, seen);
+            }
+        }
+        noted
+    });
 }
 
 /// Asks the runtime for the status of these containers and takes over what it answers.
@@ -112,10 +134,10 @@ pub async fn still_runs(state: &PodState, container: &str) -> bool {
     status.is_ok_and(|status| status.state == cri::ContainerState::ContainerRunning as i32)
 }
 
-/// What carries the label of this agent: another's with the same uid is another's.
-pub fn ours(mut listing: Listing, owner: &str) -> Listing {
-    listing.sandboxes.retain(|sandbox| sandbox.labels.get(OWNER).is_some_and(|label| label == owner));
-    listing.containers.retain(|container| container.labels.get(OWNER).is_some_and(|label| label == owner));
+/// What is this agent's: another's with the same uid is another's.
+pub fn ours(mut listing: Listing, ownership: &Ownership) -> Listing {
+    listing.sandboxes.retain(|sandbox| ownership.has(&sandbox.labels));
+    listing.containers.retain(|container| ownership.has(&container.labels));
     listing
 }
 

@@ -122,7 +122,7 @@ async fn files(state: &PodState) -> Result<(), SandboxError> {
     let own = pod.clone();
     let made = blocking::POD_FILES.run(move || {
         env.set_aside.reuse(&own.uid);
-        volume::prepare(&own, &env.paths(&own), env.node(&env.capacity()), &env.owner, &gathered)
+        volume::prepare(&own, &env.paths(&own), env.node(&env.capacity()), env.ownership.owner(), &gathered)
     });
     // A panic in there is a bug of the agent; the pod is tried again.
     made.await.unwrap_or(Ok(()))?;

@@ -8,7 +8,7 @@ use super::plan::KillReason;
 use super::{backoff, policy};
 use crate::record::{ContainerRecord, Record};
 use nodewarden_config::PodSettings;
-use nodewarden_manifest::{ContainerKind, Pod};
+use nodewarden_manifest::{Container, ContainerKind, Pod};
 use nodewarden_model::{EndReason, Ended};
 
 impl Record {
@@ -60,6 +60,20 @@ impl Record {
     pub fn limit_ends(&mut self, now: Timestamp) {
         let ended = self.containers.values_mut().filter_map(|own| own.last.as_mut()?.finished.as_mut());
         ended.for_each(|finished| *finished = now.min(*finished));
+    }
+
+    /// To be saved when a container that a kubelet started is seen to run for the first time: true if it was not noted
+    /// before.
+    pub fn note_taken_over(&mut self, container: &Container, seen: &ContainerSeen) -> bool {
+        let own = self.containers.entry(container.name.clone()).or_default();
+        let is_new = own.given.is_none();
+        if is_new {
+            own.restarts = seen.attempt;
+            own.given = Some(container.resources.to_kubernetes());
+            own.hooked.clone_from(&seen.id);
+            own.begun = seen.started;
+        }
+        is_new
     }
 }
 

@@ -16,8 +16,8 @@ pub const POD_NAMESPACE: &str = "io.kubernetes.pod.namespace";
 pub const POD_UID: &str = "io.kubernetes.pod.uid";
 /// Label with the container's name in its pod.
 pub const CONTAINER_NAME: &str = "io.kubernetes.container.name";
-/// Label with the agent that owns a sandbox or container. Those with another value or without the label are never
-/// touched.
+/// Label with the agent that owns a sandbox or container. Those with another value are never touched, and those without it
+/// only where a kubelet's are taken over ([`Ownership`](super::Ownership)).
 pub const OWNER: &str = "nodewarden.io/owner";
 
 /// Annotation with the number of earlier runs of the container in this pod.

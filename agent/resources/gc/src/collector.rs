@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use nodewarden_model::{
     FsUse, GcOutcome, GcSettings, GcStep, ImageGc, ImageSeen, ImageView, ImagesView, Keep,
 };
+use nodewarden_pods::spec::Ownership;
 use nodewarden_pods::status::PodStatusCache;
 use nodewarden_storage::journal::Journal;
 use nodewarden_tasks::blocking::{self, Places};
@@ -45,14 +46,16 @@ pub struct Deps {
     pub disk: Arc<dyn Disk>,
     /// Directory of `images.json`, on the node's file system.
     pub state_dir: PathBuf,
+    /// Directory of the pods' volumes, whose file system is the node's.
+    pub root_dir: PathBuf,
     /// Directory of the pods' logs.
     pub logs_dir: PathBuf,
     /// Receives the events.
     pub journal: Journal,
     /// The pods of the node.
     pub board: PodStatusCache,
-    /// Value of the owner label of this agent's containers and sandboxes.
-    pub owner: String,
+    /// Which containers and sandboxes are this agent's.
+    pub ownership: Ownership,
     /// Shared with the tasks that create containers.
     pub holds: Holds,
     /// False in mode observe: nothing is removed.
@@ -73,10 +76,10 @@ pub(super) struct Inner {
     disk: Arc<dyn Disk>,
     /// File systems of the runtime: one that never answers occupies one thread.
     places: Places,
-    state_dir: PathBuf,
+    root_dir: PathBuf,
     pub logs_dir: PathBuf,
     pub board: PodStatusCache,
-    pub owner: String,
+    pub ownership: Ownership,
     pub holds: Holds,
     pub reporter: Reporter,
     acts: bool,
@@ -112,10 +115,10 @@ impl Collector {
             runtime: deps.runtime,
             disk: deps.disk,
             places: Places::new(&blocking::FILE_SYSTEMS, 1),
-            state_dir: deps.state_dir,
+            root_dir: deps.root_dir,
             logs_dir: deps.logs_dir,
             board: deps.board,
-            owner: deps.owner,
+            ownership: deps.ownership,
             holds: deps.holds,
             reporter,
             acts: deps.acts,
@@ -243,8 +246,8 @@ impl Collector {
     /// The file system of the agent's state cannot be read.
     pub async fn file_systems(&self) -> Result<FileSystems, GcError> {
         let inner = &self.0;
-        let (disk, state_dir) = (inner.disk.clone(), inner.state_dir.clone());
-        let node = blocking::FILE_SYSTEMS.run(move || disk.read(&state_dir)).await;
+        let (disk, root_dir) = (inner.disk.clone(), inner.root_dir.clone());
+        let node = blocking::FILE_SYSTEMS.run(move || disk.read(&root_dir)).await;
         let node = node.map_err(|_| GcError::Panicked)??;
         let Known { info, mut problem } = inner.image_fs.known().await;
         let info = info.unwrap_or_default();

@@ -8,7 +8,7 @@ use jiff::Timestamp;
 use nodewarden_cri::Listing;
 use nodewarden_manifest::ContainerKind;
 use nodewarden_model::{ContainerState, PodPhase, PodView};
-use nodewarden_pods::spec::OWNER;
+use nodewarden_pods::spec::Ownership;
 use nodewarden_pods::spec::labels::{CONTAINER_NAME, POD_UID};
 use nodewarden_pods::status::DesiredPods;
 use nodewarden_proto::runtime::v1 as cri;
@@ -64,13 +64,10 @@ pub struct Facts {
     pub sandboxes: Vec<SandboxFact>,
 }
 
-/// Selects what carries the label of `owner`.
-pub fn facts(listing: &Listing, owner: &str, pods: &Pods) -> Facts {
-    let ours = |labels: &std::collections::HashMap<String, String>| {
-        labels.get(OWNER).is_some_and(|label| label == owner)
-    };
-    let dead = listing.containers.iter().filter(|c| ours(&c.labels)).filter_map(|c| dead(c, pods));
-    let sandboxes = listing.sandboxes.iter().filter(|s| ours(&s.labels)).map(|sandbox| {
+/// Selects what is this agent's.
+pub fn facts(listing: &Listing, ownership: &Ownership, pods: &Pods) -> Facts {
+    let dead = listing.containers.iter().filter(|c| ownership.has(&c.labels)).filter_map(|c| dead(c, pods));
+    let sandboxes = listing.sandboxes.iter().filter(|s| ownership.has(&s.labels)).map(|sandbox| {
         let metadata = sandbox.metadata.clone().unwrap_or_default();
         let of_it = listing.containers.iter().filter(|c| c.pod_sandbox_id == sandbox.id);
         SandboxFact {

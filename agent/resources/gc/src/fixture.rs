@@ -10,6 +10,7 @@ use std::time::Duration;
 use nodewarden_config::Endpoint;
 use nodewarden_cri::{About, Listing, RuntimeError};
 use nodewarden_model::{FsUse, GcSettings, ImageSeen};
+use nodewarden_pods::spec::Ownership;
 use nodewarden_pods::status::{DesiredPods, PodStatusCache};
 use nodewarden_proto::runtime::v1 as cri;
 use nodewarden_storage::journal::{Journal, Limits};
@@ -227,10 +228,11 @@ impl Fixture {
             runtime: Arc::new(runtime.clone()),
             disk: Arc::new(runtime.clone()),
             state_dir: dir.path().to_owned(),
+            root_dir: dir.path().to_owned(),
             logs_dir: dir.path().join("logs"),
             journal: journal.clone(),
             board: board.clone(),
-            owner: "me".into(),
+            ownership: Ownership::new("me".into(), false),
             holds: holds.clone(),
             acts: true,
         };

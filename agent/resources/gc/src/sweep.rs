@@ -26,7 +26,7 @@ impl Inner {
         // The list is read before the pods: a container in it has its pod among the pods, unless the pod is
         // gone.
         let listing = self.runtime.list().await?;
-        let facts = containers::facts(&listing, &self.owner, &self.pods());
+        let facts = containers::facts(&listing, &self.ownership, &self.pods());
         let now = Timestamp::now();
         let plan = plan::containers(&facts.dead, &facts.sandboxes, &self.settings, now, all_unused);
         for id in &plan.containers {
@@ -81,7 +81,7 @@ impl Inner {
             self.mark_logs(logs::unmarked(&found, &pods).map(|name| self.logs_dir.join(name)).collect())
                 .await;
         }
-        for orphan in logs::orphans(&found, &self.owner, &pods, &present, all_unused) {
+        for orphan in logs::orphans(&found, self.ownership.owner(), &pods, &present, all_unused) {
             let id = self.logs_dir.join(orphan.path()).to_string_lossy().into_owned();
             if run.dry {
                 run.planned(Part::Logs, &id, String::new());
@@ -113,7 +113,7 @@ impl Inner {
         if directories.is_empty() {
             return;
         }
-        let owner = self.owner.clone();
+        let owner = self.ownership.owner().to_owned();
         let marked = blocking::TIDYING.run(move || {
             for directory in directories {
                 // Tried again by the next run; the logs stay until then.

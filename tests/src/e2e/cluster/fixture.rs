@@ -8,8 +8,8 @@ use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture};
 use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::fixture::{
-    Agent, Cluster, Containerd, ControlPlane, ControlPlaneOptions, Kubectl, Kubelet, KubeletOptions,
-    NodeSettings, TestRoot, free_port,
+    Agent, Cluster, ClusterPrograms, Containerd, ControlPlane, ControlPlaneOptions, Kubectl, Kubelet,
+    KubeletOptions, NodeSettings, TestRoot, free_port,
 };
 use crate::harness::{Context, Failure};
 
@@ -22,8 +22,26 @@ const READY_SECONDS: u64 = 60;
 
 /// What runs the pods. The fields are dropped in this order: the agent, then what it uses.
 enum Node<'c> {
-    Nodewarden { agent: Option<Agent>, managed: Box<HierarchyFixture<'c>> },
-    Kubelet { _kubelet: Kubelet },
+    Nodewarden {
+        agent: Option<Agent>,
+        managed: Box<HierarchyFixture<'c>>,
+        /// The one that had the node before; it removes its files when it is dropped.
+        _before: Option<Kubelet>,
+    },
+    Kubelet {
+        kubelet: Kubelet,
+        /// The agent that can take the node over.
+        next: Option<Box<HierarchyFixture<'c>>>,
+    },
+}
+
+/// Who runs the node at first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum First {
+    /// nodewarden, or the kubelet if the tests run against it.
+    Tested,
+    /// The real kubelet, with directories and cgroups that nodewarden then uses.
+    Kubelet,
 }
 
 /// A cluster of one node. A test calls [`ClusterFixture::finish`] at its end.
@@ -42,7 +60,9 @@ impl<'c> ClusterFixture<'c> {
     /// Starts a node, and waits until it is ready. The control plane may be one that tests share.
     pub fn start(context: &'c Context) -> Result<Self, Failure> {
         match std::env::var_os(SHARED) {
-            Some(folder) => Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None),
+            Some(folder) => {
+                Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None, First::Tested)
+            }
             None => Self::start_alone(context),
         }
     }
@@ -50,13 +70,46 @@ impl<'c> ClusterFixture<'c> {
     /// The same with a control plane that only this test uses, and may stop.
     pub fn start_alone(context: &'c Context) -> Result<Self, Failure> {
         let control_plane = own_control_plane(context)?;
-        Self::in_cluster(context, control_plane.cluster().clone(), Some(control_plane))
+        Self::in_cluster(context, control_plane.cluster().clone(), Some(control_plane), First::Tested)
+    }
+
+    /// Starts a node that the real kubelet runs, and that [`ClusterFixture::take_over`] gives to nodewarden.
+    ///
+    /// # Errors
+    /// [`Failure::Skip`] if the kubelet is not built.
+    pub fn start_with_kubelet(context: &'c Context) -> Result<Self, Failure> {
+        if let Err(error) = ClusterPrograms::find_node_suite() {
+            return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds it)")));
+        }
+        match std::env::var_os(SHARED) {
+            Some(folder) => {
+                Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None, First::Kubelet)
+            }
+            None => {
+                let own = own_control_plane(context)?;
+                Self::in_cluster(context, own.cluster().clone(), Some(own), First::Kubelet)
+            }
+        }
+    }
+
+    /// Ends the kubelet that runs the node, and starts nodewarden in its place.
+    ///
+    /// # Errors
+    /// The agent cannot be started, or the node was not started with a kubelet.
+    pub fn take_over(self) -> Result<Self, Failure> {
+        let Node::Kubelet { mut kubelet, next: Some(managed) } = self.node else {
+            return Err(Failure::Unexpected("no kubelet runs the node".into()));
+        };
+        kubelet.end();
+        let agent = Some(managed.start()?);
+        Ok(Self { node: Node::Nodewarden { agent, managed, _before: Some(kubelet) }, ..self })
     }
 
     fn in_cluster(
         context: &'c Context,
         cluster: Cluster,
         control_plane: Option<ControlPlane>,
+        first: First,
     ) -> Result<Self, Failure> {
         let containerd = Containerd::private(context)?;
         let name = format!("n{}-{}", context.runner(), context.name.replace('_', "-"));
@@ -64,31 +117,38 @@ impl<'c> ClusterFixture<'c> {
         let authority = cluster.authority();
         let settings = NodeSettings { authority: &authority, port: port()?, read_only_port: 0 };
         let kubeconfig = cluster.node(&name)?;
-        let (node, root) = if std::env::var_os(NODE).is_some_and(|node| node == "kubelet") {
-            let root = TestRoot::new(context)?;
+        let kubelet = |cgroup_root: &str| {
             let manifests = context.temp.join("manifests");
-            let text = settings.kubelet(root.group().path(), &manifests);
             let options = KubeletOptions {
                 folder: context.temp.join("k"),
-                kubeconfig,
+                kubeconfig: kubeconfig.clone(),
                 node: name.clone(),
                 runtime: containerd.socket().to_owned(),
+                settings: settings.kubelet(cgroup_root, &manifests),
                 manifests,
-                settings: text,
             };
-            (Node::Kubelet { _kubelet: Kubelet::start(options, context.problems())? }, Some(root))
+            Kubelet::start(options, context.problems())
+        };
+        let managed = |logs: &Path| -> Result<_, Failure> {
+            let lines = nodewarden(logs, &settings);
+            let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, &lines)?;
+            let kubeconfig = kubeconfig.to_string_lossy();
+            let arguments = ["--kubeconfig", &kubeconfig, "--hostname-override", &name];
+            Ok(managed.with_runtime(containerd.socket()).with_arguments(&arguments))
+        };
+        let (node, root) = if first == First::Kubelet {
+            let section = format!("devices:\n  kubeletDir: {}\n", context.temp.join("k/root").display());
+            let managed = managed(Path::new("/var/log/pods"))?.with_section(&section);
+            let root = managed.options().manage.as_ref().map_or("/", |manage| manage.root.as_str());
+            let kubelet = kubelet(root)?;
+            (Node::Kubelet { kubelet, next: Some(Box::new(managed)) }, None)
+        } else if std::env::var_os(NODE).is_some_and(|node| node == "kubelet") {
+            let root = TestRoot::new(context)?;
+            (Node::Kubelet { kubelet: kubelet(root.group().path())?, next: None }, Some(root))
         } else {
-            let managed =
-                HierarchyFixture::new(context, Driver::Cgroupfs, 60, &nodewarden(context, &settings))?
-                    .with_runtime(containerd.socket())
-                    .with_arguments(&[
-                        "--kubeconfig",
-                        &kubeconfig.to_string_lossy(),
-                        "--hostname-override",
-                        &name,
-                    ]);
+            let managed = managed(&context.temp.join("pod-logs"))?;
             let agent = Some(managed.start()?);
-            (Node::Nodewarden { agent, managed: Box::new(managed) }, None)
+            (Node::Nodewarden { agent, managed: Box::new(managed), _before: None }, None)
         };
         let namespace = name.clone();
         let this = Self { context, node, name, namespace, containerd, _root: root, cluster, control_plane };
@@ -109,7 +169,7 @@ impl<'c> ClusterFixture<'c> {
     /// Ends the agent and starts another one with its state, calling `meanwhile` in between.
     pub fn restart_agent(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
         match &mut self.node {
-            Node::Nodewarden { agent, managed } => {
+            Node::Nodewarden { agent, managed, .. } => {
                 *agent = None;
                 meanwhile()?;
                 *agent = Some(managed.start()?);
@@ -276,8 +336,8 @@ fn own_control_plane(context: &Context) -> Result<ControlPlane, Failure> {
 }
 
 /// nodewarden's configuration.
-fn nodewarden(context: &Context, settings: &NodeSettings<'_>) -> String {
-    format!("podLogsDir: {}\n{}", context.temp.join("pod-logs").display(), settings.lines())
+fn nodewarden(logs: &Path, settings: &NodeSettings<'_>) -> String {
+    format!("podLogsDir: {}\n{}", logs.display(), settings.lines())
 }
 
 /// Fails unless the pod's only container has run without an end since it was started.

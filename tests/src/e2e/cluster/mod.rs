@@ -11,6 +11,7 @@ mod outage;
 mod reports;
 mod smoke;
 mod streams;
+mod take_over;
 
 use crate::harness::{Capability, Test};
 
@@ -26,6 +27,14 @@ pub(crate) const NEEDS: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [smoke::TESTS, deployment::TESTS, streams::TESTS, configuration::TESTS, outage::TESTS, reports::TESTS]
-        .concat()
+    [
+        smoke::TESTS,
+        deployment::TESTS,
+        streams::TESTS,
+        configuration::TESTS,
+        outage::TESTS,
+        reports::TESTS,
+        take_over::TESTS,
+    ]
+    .concat()
 }

@@ -17,7 +17,7 @@ fn ids(facts: &Facts) -> Vec<&str> {
 #[test]
 fn only_containers_with_the_owner_label_are_collected() {
     let mut foreign = container("c1", "gone", "c", 0, cri::ContainerState::ContainerExited);
-    foreign.labels.insert(OWNER.into(), "other".into());
+    foreign.labels.insert(nodewarden_pods::spec::OWNER.into(), "other".into());
     let mut bare = foreign.clone();
     bare.labels = HashMap::new();
     let ours = container("c2", "gone", "c", 0, cri::ContainerState::ContainerExited);
@@ -27,7 +27,7 @@ fn only_containers_with_the_owner_label_are_collected() {
         sandboxes: vec![foreign_sandbox, sandbox("s2", "gone", 0, false)],
         containers: vec![foreign, bare, ours],
     };
-    let facts = facts(&listing, "me", &Pods::new(Vec::new(), &wanted(true)));
+    let facts = facts(&listing, &Ownership::new("me".into(), false), &Pods::new(Vec::new(), &wanted(true)));
     assert_eq!(ids(&facts), ["c2"]);
     assert_eq!(facts.sandboxes.iter().map(|s| s.id.as_str()).collect::<Vec<_>>(), ["s2"]);
     assert!(facts.dead[0].pod_gone && facts.sandboxes[0].pod_gone);
@@ -66,7 +66,8 @@ fn containers_that_the_pods_worker_needs_are_kept() {
         ],
     };
     let own = |views: Vec<Arc<PodView>>, state| {
-        let facts = facts(&listing(state), "me", &Pods::new(views, &wanted(true)));
+        let facts =
+            facts(&listing(state), &Ownership::new("me".into(), false), &Pods::new(views, &wanted(true)));
         ids(&facts).into_iter().map(String::from).collect::<Vec<_>>()
     };
     let noted = || vec![view(pod("u", spec.clone()), vec![waiting("c", "c.1", Some("c.1"))])];
@@ -102,7 +103,8 @@ fn sandboxes_are_listed_with_their_containers() {
     };
     let mut over = (*view(pod("u", json!([{"name": "c", "image": "i"}])), Vec::new())).clone();
     over.phase = PodPhase::Failed;
-    let facts = facts(&listing, "me", &Pods::new(vec![Arc::new(over)], &wanted(true)));
+    let facts =
+        facts(&listing, &Ownership::new("me".into(), false), &Pods::new(vec![Arc::new(over)], &wanted(true)));
     let states: Vec<_> = facts
         .sandboxes
         .iter()

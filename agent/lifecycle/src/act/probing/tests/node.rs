@@ -184,7 +184,7 @@ impl Node {
             layout: nodewarden_machine::cgroup::Layout::detect().unwrap(),
             node_name: "node".into(),
             addresses: own,
-            owner: "me".into(),
+            ownership: nodewarden_pods::spec::Ownership::new("me".into(), false),
             store: Arc::new(Store::open(&records(dir.path().into())).unwrap().0),
             pods_dir: dir.path().join("pods"),
             set_aside: SetAside::with_patience(&dir.path().join("pods"), &journal, VOLUME_PATIENCE),

@@ -1,0 +1,91 @@
+//! A node that a kubelet ran is taken over with its pods running.
+
+use serde_json::{Value, json};
+
+use super::NEEDS;
+use super::fixture::ClusterFixture;
+use super::manifest::{WAIT, pod};
+use crate::e2e::support::eventually;
+use crate::harness::{Context, Failure, Test};
+use crate::{ensure, ensure_eq};
+
+pub const TESTS: &[Test] = &[Test::new("cluster_take_over", take_over).timeout(300).needs(NEEDS)];
+
+/// Nothing is restarted, and what the kubelet made goes on: volumes, hooks that are done, restart counts.
+fn take_over(context: &Context) -> Result<(), Failure> {
+    let fixture = ClusterFixture::start_with_kubelet(context)?;
+    put_color(&fixture, "blue")?;
+    fixture.apply(&stays(fixture.name()))?;
+    let mut ended = pod("ended", fixture.name(), "echo done");
+    ended["spec"]["restartPolicy"] = "Never".into();
+    fixture.apply(&ended)?;
+    let before = fixture.wait_ready("stays")?;
+    fixture.wait_pod("ended", "succeeded", 60, |pod| pod["status"]["phase"] == "Succeeded")?;
+    let version = fixture.node()?["status"]["nodeInfo"]["kubeletVersion"].clone();
+
+    let fixture = fixture.take_over()?;
+    eventually(context.patiently(60), "the node object is not nodewarden's", || {
+        Ok((fixture.node()?["status"]["nodeInfo"]["kubeletVersion"] != version).then_some(()))
+    })?;
+    // It answers from its own view of the pod once it runs it.
+    let inside = |command: &str| fixture.run(&["exec", "stays", "--", "/bin/sh", "-c", command]);
+    eventually(context.patiently(30), "the taken-over pod does not answer", || Ok(inside("true").ok()))?;
+    let after = fixture.wait_ready("stays")?;
+    same(&before, &after)?;
+    ensure_eq!(inside("cat /scratch/begun")?, "hook\n", "what the postStart hook has written");
+    put_color(&fixture, "green")?;
+    eventually(context.patiently(120), "the file of the config map does not change", || {
+        Ok((inside("cat /settings/color")? == "green").then_some(()))
+    })?;
+    same(&before, &fixture.pod("stays")?.unwrap_or_default())?;
+    let ended = fixture.pod("ended")?.unwrap_or_default();
+    ensure_eq!(ended["status"]["phase"], "Succeeded", "phase of the pod that had ended");
+    ensure_eq!(ended["status"]["containerStatuses"][0]["restartCount"], 0, "its restarts");
+
+    // From now on it is nodewarden's: started again, with the volumes that it had.
+    let _cut = inside("kill -TERM 1");
+    let again = fixture.wait_pod("stays", "started again", 60, |pod| {
+        pod["status"]["containerStatuses"][0]["restartCount"] == 1
+            && pod["status"]["containerStatuses"][0]["ready"] == true
+    })?;
+    let container = |pod: &Value| pod["status"]["containerStatuses"][0]["containerID"].clone();
+    ensure!(container(&again) != container(&before), "it has the container that was killed");
+    ensure_eq!(inside("cat /scratch/begun")?, "hook\nhook\n", "the volume of the container before");
+    fixture.finish()
+}
+
+/// A pod whose hook writes into its volume each time that it runs.
+fn stays(node: &str) -> Value {
+    let mut stays = pod("stays", node, WAIT);
+    stays["spec"]["volumes"] = json!([{ "name": "settings", "configMap": { "name": "settings" } }, { "name": "scratch", "emptyDir": {} }]);
+    let container = &mut stays["spec"]["containers"][0];
+    container["volumeMounts"] = json!([
+        { "name": "settings", "mountPath": "/settings" },
+        { "name": "scratch", "mountPath": "/scratch" },
+    ]);
+    let hook = ["/bin/sh", "-c", "echo hook >> /scratch/begun"];
+    container["lifecycle"] = json!({ "postStart": { "exec": { "command": hook } } });
+    container["resources"] = json!({ "requests": { "cpu": "50m", "memory": "32Mi" } });
+    stays
+}
+
+fn put_color(fixture: &ClusterFixture<'_>, value: &str) -> Result<(), Failure> {
+    fixture.apply(&json!({
+        "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": "settings" },
+        "data": { "color": value },
+    }))
+}
+
+/// The same container runs, and the status tells of no other begin.
+fn same(before: &Value, after: &Value) -> Result<(), Failure> {
+    let of = |pod: &Value| {
+        let container = &pod["status"]["containerStatuses"][0];
+        let times = [&pod["status"]["startTime"], &container["state"]["running"]["startedAt"]];
+        let conditions = pod["status"]["conditions"].as_array().into_iter().flatten();
+        let ready = conditions.filter(|one| one["type"] == "Ready").map(|one| &one["lastTransitionTime"]);
+        let ready: Vec<_> = ready.collect();
+        json!([container["containerID"], container["restartCount"], times, pod["status"]["podIP"], ready])
+    };
+    ensure_eq!(of(after), of(before), "container, restarts, times, address and since when it is ready");
+    Ok(())
+}
