@@ -39,6 +39,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Credentials {
     source: Source,
     clients: watch::Sender<kube::Client>,
+    identified: watch::Sender<bool>,
     connection: Connection,
     state: State,
 }
@@ -77,8 +78,9 @@ pub async fn connect(
     let source = Source::new(settings, Gate::new(claimed.subscribe()));
     let (client, state) = read(&source, None).await?.ok_or(KubeError::Panicked)?;
     let (clients, followed) = watch::channel(client);
-    let connection = Connection::with_claim(followed, node, claimed);
-    Ok((connection.clone(), Credentials { source, clients, connection, state }))
+    let identified = watch::Sender::new(!state.bootstrap);
+    let connection = Connection::with_claim(followed, node, claimed, identified.subscribe());
+    Ok((connection.clone(), Credentials { source, clients, identified, connection, state }))
 }
 
 /// Reads the files on a thread for blocking work; `None` if they are those of `known`.
@@ -103,6 +105,7 @@ impl Credentials {
                     info!("the credentials for the API server have changed");
                     self.state = state;
                     self.clients.send_replace(client);
+                    self.identified.send_replace(!state.bootstrap);
                 }
                 Err(error) => warn!("the credentials for the API server stay as they were: {error}"),
             }

@@ -78,7 +78,8 @@ impl Source {
         }
         let config = Handle::current()
             .block_on(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()));
-        let client = self.client(config.map_err(fail)?)?;
+        let gate = if bootstrap { self.gate.of_bootstrap() } else { self.gate.clone() };
+        let client = client(config.map_err(fail)?, &gate)?;
         Ok(Some((client, State { digest, bootstrap, validity })))
     }
 
@@ -90,12 +91,7 @@ impl Source {
         if known == Some(digest) {
             return Ok(None);
         }
-        Ok(Some((self.client(config)?, State { digest, bootstrap: false, validity: None })))
-    }
-
-    fn client(&self, config: kube::Config) -> Result<kube::Client, KubeError> {
-        let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
-        Ok(builder.with_layer(&self.gate).build())
+        Ok(Some((client(config, &self.gate)?, State { digest, bootstrap: false, validity: None })))
     }
 
     /// The kubeconfig, or that for bootstrapping if it does not exist or its certificate has ended
@@ -144,6 +140,11 @@ impl Source {
         }
         write_private(path, &text)
     }
+}
+
+fn client(config: kube::Config, gate: &Gate) -> Result<kube::Client, KubeError> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(gate).build())
 }
 
 fn context(file: &Kubeconfig) -> Option<&kube::config::Context> {

@@ -96,6 +96,7 @@ impl Follower {
         let mut pace = Pace::default();
         let mut failing = false;
         loop {
+            self.connection.identified().await;
             let (version, all) = match self.list().await {
                 Ok(listed) => listed,
                 Err(error) => {
