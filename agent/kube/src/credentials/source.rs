@@ -52,6 +52,16 @@ impl Source {
         state.bootstrap || (self.rotate && state.validity.is_some_and(|validity| now >= validity.renewal()))
     }
 
+    /// What to report if the client certificate in use has ended.
+    pub fn ended(&self, state: &State, now: Timestamp) -> Option<String> {
+        let until = state.validity.filter(|validity| validity.is_over(now))?.until;
+        let path = self.kubeconfig.as_deref().unwrap_or(Path::new("")).display();
+        Some(format!(
+            "the client certificate of kubeconfig {path} ended at {until}: the API server refuses it; pods that run go on, \
+             and a new certificate or kubeconfig is used as soon as it is there"
+        ))
+    }
+
     /// The client and what is known of its credentials; `None` if the files are those of `known`. Blocking; inside a tokio
     /// runtime.
     ///

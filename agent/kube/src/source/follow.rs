@@ -95,6 +95,7 @@ impl Follower {
     pub async fn run(mut self, mut gone: mpsc::UnboundedReceiver<Gone>) {
         let mut pace = Pace::default();
         let mut failing = false;
+        let mut connection = self.connection.clone();
         loop {
             self.connection.identified().await;
             let (version, all) = match self.list().await {
@@ -104,7 +105,11 @@ impl Follower {
                         warn!("pods cannot be listed: {error}; those that run go on");
                     }
                     debug!("pods cannot be listed: {error}");
-                    pace.failed(error.kube()).await;
+                    tokio::select! {
+                        () = pace.failed(error.kube()) => {}
+                        // Newer credentials may be good where the former were not.
+                        () = connection.renewed() => {}
+                    }
                     continue;
                 }
             };

@@ -28,6 +28,7 @@ impl Keeper {
         let mut first: Option<Seen> = None;
         let mut last: Option<Seen> = None;
         let mut since = Instant::now();
+        let mut connection = self.deps.connection.clone();
         loop {
             pulse.progress();
             let (lease, same_boot) = match self.look().await {
@@ -36,7 +37,10 @@ impl Keeper {
                     if failures == 0 {
                         warn!("the node's lease cannot be read: {error}");
                     }
-                    sleep(back_off(failures)).await;
+                    tokio::select! {
+                        () = sleep(back_off(failures)) => {}
+                        () = connection.renewed() => {}
+                    }
                     failures += 1;
                     continue;
                 }
