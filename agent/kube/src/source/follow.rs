@@ -25,7 +25,7 @@ use super::pace::{Pace, jittered};
 use super::refused::Shown;
 use super::state::ApiPods;
 use crate::known_pods::{KnownPod, PodKey};
-use crate::{Connection, KnownPods};
+use crate::{Connection, KnownPods, watched_lines};
 
 const PODS: &str = "/api/v1/pods";
 /// Pods in one page of a list.
@@ -214,7 +214,7 @@ impl Follower {
         let params = WatchParams::default().fields(&self.selector()).timeout(seconds.min(LONGEST_WATCH));
         let request = Request::new(PODS).watch(&params, &version)?;
         let client = self.connection.client();
-        let events = timeout(ANSWER, client.request_events::<Value>(request));
+        let events = timeout(ANSWER, watched_lines::events::<Value>(&client, request));
         let events = events.await.map_err(|_| FollowError::Silent)??;
         let mut events = pin!(events);
         loop {
