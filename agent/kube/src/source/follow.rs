@@ -274,7 +274,8 @@ impl Follower {
         let now_at = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
         match decode::decode(object) {
             Ok((pod, known)) if is_there => {
-                if let Some(known) = known {
+                // An old event that comes again says nothing of what is there now.
+                if let Some(known) = known.filter(|_| !self.pods.is_old(&pod)) {
                     self.known.set(known);
                 }
                 *changed |= self.pods.set(pod, Timestamp::now());
