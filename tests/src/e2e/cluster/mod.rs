@@ -1,14 +1,17 @@
-//! The node in a cluster: a real control plane, kubectl and the scheduler.
 //!
 //! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test asks for
 //! something that a node cannot do here.
 
 mod configuration;
+mod credentials;
 mod deployment;
 mod fixture;
 mod manifest;
+mod options;
 mod outage;
+mod renewal;
 mod reports;
+mod requests;
 mod smoke;
 mod streams;
 
@@ -26,6 +29,15 @@ pub(crate) const NEEDS: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [smoke::TESTS, deployment::TESTS, streams::TESTS, configuration::TESTS, outage::TESTS, reports::TESTS]
-        .concat()
+    [
+        smoke::TESTS,
+        deployment::TESTS,
+        streams::TESTS,
+        configuration::TESTS,
+        outage::TESTS,
+        reports::TESTS,
+        credentials::TESTS,
+        renewal::TESTS,
+    ]
+    .concat()
 }
