@@ -7,6 +7,7 @@ mod credentials;
 mod deployment;
 mod fixture;
 mod manifest;
+mod node_object;
 mod options;
 mod outage;
 mod renewal;
@@ -38,6 +39,7 @@ pub fn tests() -> Vec<Test> {
         reports::TESTS,
         credentials::TESTS,
         renewal::TESTS,
+        node_object::TESTS,
     ]
     .concat()
 }
