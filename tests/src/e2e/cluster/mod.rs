@@ -2,6 +2,7 @@
 //! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test asks for
 //! something that a node cannot do here.
 
+mod bad_api;
 mod configuration;
 mod credentials;
 mod deployment;
@@ -15,6 +16,7 @@ mod reports;
 mod requests;
 mod smoke;
 mod streams;
+mod watch;
 
 use crate::harness::{Capability, Test};
 
@@ -40,6 +42,7 @@ pub fn tests() -> Vec<Test> {
         credentials::TESTS,
         renewal::TESTS,
         node_object::TESTS,
+        watch::TESTS,
     ]
     .concat()
 }
