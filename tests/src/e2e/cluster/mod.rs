@@ -1,3 +1,4 @@
+//! The node in a cluster: a real control plane, kubectl and the scheduler.
 //!
 //! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test asks for
 //! something that a node cannot do here.
@@ -7,10 +8,12 @@ mod configuration;
 mod credentials;
 mod deployment;
 mod fixture;
+mod kubectl;
 mod manifest;
 mod node_object;
 mod options;
 mod outage;
+mod pty;
 mod renewal;
 mod reports;
 mod requests;
@@ -43,6 +46,7 @@ pub fn tests() -> Vec<Test> {
         renewal::TESTS,
         node_object::TESTS,
         watch::TESTS,
+        kubectl::TESTS,
     ]
     .concat()
 }
