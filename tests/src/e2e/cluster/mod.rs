@@ -7,6 +7,7 @@ mod bad_api;
 mod configuration;
 mod credentials;
 mod deployment;
+mod endpoints;
 mod fixture;
 mod kubectl;
 mod manifest;
@@ -47,6 +48,7 @@ pub fn tests() -> Vec<Test> {
         node_object::TESTS,
         watch::TESTS,
         kubectl::TESTS,
+        endpoints::TESTS,
     ]
     .concat()
 }
