@@ -11,26 +11,37 @@ pub struct Connection {
     clients: watch::Receiver<kube::Client>,
     node: Arc<str>,
     claimed: Arc<watch::Sender<bool>>,
+    identified: watch::Receiver<bool>,
 }
 
 impl Connection {
     /// A connection of the node of this name that follows `clients`.
     pub fn new(clients: watch::Receiver<kube::Client>, node: &str) -> Self {
-        Self::with_claim(clients, node, watch::Sender::default())
+        let (_, identified) = watch::channel(true);
+        Self::with_claim(clients, node, watch::Sender::default(), identified)
     }
 
-    /// As [`Self::new`]; the clients hold requests back until `claimed` is true.
+    /// As [`Self::new`]; the clients hold requests back until `claimed` is true. `identified`: the newest client has the
+    /// node's own credentials.
     pub(crate) fn with_claim(
         clients: watch::Receiver<kube::Client>,
         node: &str,
         claimed: watch::Sender<bool>,
+        identified: watch::Receiver<bool>,
     ) -> Self {
-        Self { clients, node: node.into(), claimed: claimed.into() }
+        Self { clients, node: node.into(), claimed: claimed.into(), identified }
     }
 
     /// Whether it is certain that the node's name is this agent's ([`crate::gate`]).
     pub(crate) fn claimed(&self) -> &watch::Sender<bool> {
         &self.claimed
+    }
+
+    /// Waits until the credentials are the node's own: those of a bootstrap kubeconfig are only for requesting some.
+    pub(crate) async fn identified(&self) {
+        // Without renewal they stay as they are.
+        let mut identified = self.identified.clone();
+        let _ended = identified.wait_for(|identified| *identified).await.is_err();
     }
 
     /// The client with the newest credentials.

@@ -19,6 +19,7 @@ use nodewarden_tasks::parts::{self, Pulse};
 use rcgen::KeyPair;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::gate::Gate;
@@ -39,6 +40,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 pub struct Credentials {
     source: Source,
     clients: watch::Sender<kube::Client>,
+    identified: watch::Sender<bool>,
     connection: Connection,
     state: State,
 }
@@ -77,8 +79,9 @@ pub async fn connect(
     let source = Source::new(settings, Gate::new(claimed.subscribe()));
     let (client, state) = read(&source, None).await?.ok_or(KubeError::Panicked)?;
     let (clients, followed) = watch::channel(client);
-    let connection = Connection::with_claim(followed, node, claimed);
-    Ok((connection.clone(), Credentials { source, clients, connection, state }))
+    let identified = watch::Sender::new(!state.bootstrap);
+    let connection = Connection::with_claim(followed, node, claimed, identified.subscribe());
+    Ok((connection.clone(), Credentials { source, clients, identified, connection, state }))
 }
 
 /// Reads the files on a thread for blocking work; `None` if they are those of `known`.
@@ -95,6 +98,7 @@ impl Credentials {
 
     async fn run(mut self, pulse: Pulse) {
         let mut failures = 0;
+        let (mut reported, mut renewed) = (None, None);
         loop {
             pulse.progress();
             match read(&self.source, Some(self.state.digest)).await {
@@ -103,17 +107,30 @@ impl Credentials {
                     info!("the credentials for the API server have changed");
                     self.state = state;
                     self.clients.send_replace(client);
+                    self.identified.send_replace(!state.bootstrap);
                 }
                 Err(error) => warn!("the credentials for the API server stay as they were: {error}"),
+            }
+            if reported != Some(self.state.digest)
+                && let Some(text) = self.source.ended(&self.state, Timestamp::now())
+            {
+                warn!("{text}");
+                reported = Some(self.state.digest);
             }
             if !self.source.wants_certificate(&self.state, Timestamp::now()) {
                 failures = 0;
                 tokio::time::sleep(LOOK).await;
                 continue;
             }
+            // What the signer gives may be near its end already.
+            let pause = renewed.map_or(Duration::ZERO, |at: Instant| LOOK.saturating_sub(at.elapsed()));
+            if !pause.is_zero() {
+                tokio::time::sleep(pause).await;
+                continue;
+            }
             match self.request(&pulse).await {
                 // Read again at once.
-                Ok(()) => failures = 0,
+                Ok(()) => (failures, renewed) = (0, Some(Instant::now())),
                 Err(error) => {
                     warn!("no client certificate yet: {error}");
                     tokio::time::sleep(back_off(failures)).await;

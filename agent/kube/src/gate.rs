@@ -17,12 +17,11 @@ use tower::{BoxError, Layer, Service};
 /// How long a request waits for the name.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Paths of requests that decide about the name, or without which there are no credentials to ask with.
-const OPEN: [&str; 3] = [
-    "/api/v1/nodes",
-    "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/",
-    "/apis/certificates.k8s.io/",
-];
+/// Paths of requests without which there are no credentials to ask with.
+const REQUESTS: &str = "/apis/certificates.k8s.io/";
+/// Paths of those, and of requests that decide about the name.
+const OPEN: [&str; 3] =
+    ["/api/v1/nodes", "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/", REQUESTS];
 
 /// Why a request was not sent.
 #[derive(Debug, thiserror::Error)]
@@ -31,12 +30,28 @@ pub struct NotClaimed;
 
 /// Opens when the name is this agent's.
 #[derive(Debug, Clone)]
-pub struct Gate(watch::Receiver<bool>);
+pub struct Gate {
+    claimed: watch::Receiver<bool>,
+    bootstrap: bool,
+}
 
 impl Gate {
     /// Closed as long as the value is false.
     pub fn new(claimed: watch::Receiver<bool>) -> Self {
-        Self(claimed)
+        Self { claimed, bootstrap: false }
+    }
+
+    /// The same for credentials of a bootstrap kubeconfig: only requests for certificates ever pass. Others fail when the name
+    /// is this agent's, and are made again with the node's own credentials.
+    pub fn of_bootstrap(&self) -> Self {
+        Self { bootstrap: true, ..self.clone() }
+    }
+
+    fn lets_through(&self, path: &str) -> bool {
+        match self.bootstrap {
+            true => path.starts_with(REQUESTS),
+            false => *self.claimed.borrow() || OPEN.iter().any(|open| path.starts_with(open)),
+        }
     }
 }
 
@@ -69,24 +84,20 @@ where
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let open = *self.gate.0.borrow() || is_open(request.uri().path());
+        let open = self.gate.lets_through(request.uri().path());
         let answer = self.inner.call(request);
         if open {
             return Box::pin(answer);
         }
-        let mut claimed = self.gate.0.clone();
+        let Gate { mut claimed, bootstrap } = self.gate.clone();
         Box::pin(async move {
             match tokio::time::timeout(PATIENCE, claimed.wait_for(|claimed| *claimed)).await {
-                Ok(Ok(_)) => {}
+                Ok(Ok(_)) if !bootstrap => {}
                 _ => return Err(NotClaimed.into()),
             }
             answer.await
         })
     }
-}
-
-fn is_open(path: &str) -> bool {
-    OPEN.iter().any(|open| path.starts_with(open))
 }
 
 #[cfg(test)]
@@ -116,5 +127,23 @@ mod tests {
         claim.send_replace(true);
         assert_eq!(waits.await.unwrap().unwrap(), "/api/v1/pods");
         assert!(ask("/api/v1/pods").await.is_ok());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_bootstrap_token_is_only_for_certificates() {
+        let (claim, claimed) = watch::channel(false);
+        let answers =
+            tower::service_fn(|_: Request<Body>| async move { Ok::<_, BoxError>("answered".to_owned()) });
+        let gate = Gate::new(claimed).of_bootstrap();
+        let ask = |path: &str| {
+            let request = Request::builder().uri(path).body(Body::empty()).unwrap();
+            gate.layer(answers).oneshot(request)
+        };
+        assert!(ask("/apis/certificates.k8s.io/v1/x").await.is_ok());
+        let waits = tokio::spawn(ask("/api/v1/pods"));
+        tokio::time::sleep(Duration::from_secs(5)).await;
+        claim.send_replace(true);
+        assert!(waits.await.unwrap().is_err());
+        assert!(ask("/api/v1/nodes/n").await.is_err());
     }
 }

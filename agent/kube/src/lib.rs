@@ -20,6 +20,7 @@ pub mod review;
 pub mod serving;
 pub mod source;
 pub mod status;
+mod watched_lines;
 
 pub use connection::Connection;
 pub use error::KubeError;

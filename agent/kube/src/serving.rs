@@ -19,10 +19,11 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, SanType
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::timeout;
 use tracing::{info, warn};
 
 use crate::Connection;
-use crate::credentials::certificate::{Pair, Validity};
+use crate::credentials::certificate::{self, Pair, Validity};
 use crate::credentials::request::Purpose;
 use crate::credentials::store::{Store, write_private};
 use crate::credentials::{back_off, issue};
@@ -140,7 +141,14 @@ impl Work {
             let addresses = self.addresses.borrow_and_update().clone();
             let moved = requested.as_ref().is_some_and(|before| *before != addresses);
             let wait = match &self.connection {
-                Some(connection) if self.source.request && (moved || self.wants_request().await) => {
+                Some(connection)
+                    if self.source.request
+                        && (moved || self.wants_request(&addresses, requested.is_none()).await) =>
+                {
+                    if timeout(LOOK, connection.identified()).await.is_err() {
+                        // The API server signs a node's serving certificate only for the node itself.
+                        continue;
+                    }
                     let done = self.request(connection, addresses.clone(), &pulse).await;
                     match done {
                         Ok(()) => {
@@ -163,11 +171,16 @@ impl Work {
         }
     }
 
-    /// Whether there is no requested certificate, or it is near its end.
-    async fn wants_request(&self) -> bool {
+    /// Whether there is no requested certificate, or it is near its end. `compare`: also whether it is for other addresses or
+    /// another name, which is asked only of one that an earlier agent has requested: the signer may leave out some.
+    async fn wants_request(&self, addresses: &[IpAddr], compare: bool) -> bool {
         let store = Store::server(&self.source.directory);
         let pair = blocking::STATE_FILES.run(move || store.read()).await.ok().flatten();
-        pair.is_none_or(|pair| Timestamp::now() >= pair.validity.renewal())
+        pair.is_none_or(|pair| {
+            let is_for = |own| certificate::is_for(own, addresses, &self.source.node);
+            Timestamp::now() >= pair.validity.renewal()
+                || (compare && !pair.chain.first().is_some_and(is_for))
+        })
     }
 
     async fn request(

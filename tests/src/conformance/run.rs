@@ -117,6 +117,7 @@ fn in_cluster(
         folder: directory.join("cluster"),
         timeout: Duration::from_secs(120),
         port: None,
+        signed_for: None,
     };
     let control_plane = ControlPlane::start(&options)?;
     eprintln!("starting containerd and importing the suite's images …");

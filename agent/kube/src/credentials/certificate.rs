@@ -1,11 +1,12 @@
 //! Certificates with their keys as PEM: until when they are valid, and when they are renewed.
 
+use std::net::IpAddr;
 use std::time::Duration;
 
 use jiff::Timestamp;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use x509_parser::prelude::{FromDer, X509Certificate};
+use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 /// A certificate chain, the node's own first, and its key.
 #[derive(Debug)]
@@ -75,6 +76,22 @@ impl Validity {
     }
 }
 
+/// Whether a serving certificate is for all these addresses and this name.
+pub fn is_for(certificate: &CertificateDer<'_>, addresses: &[IpAddr], name: &str) -> bool {
+    let Ok((_, parsed)) = X509Certificate::from_der(certificate) else { return false };
+    let Ok(Some(names)) = parsed.subject_alternative_name() else { return false };
+    let names = &names.value.general_names;
+    let has_address = |address: &IpAddr| {
+        let bytes = match address {
+            IpAddr::V4(own) => own.octets().to_vec(),
+            IpAddr::V6(own) => own.octets().to_vec(),
+        };
+        names.iter().any(|one| matches!(one, GeneralName::IPAddress(own) if *own == bytes))
+    };
+    let has_name = names.iter().any(|one| matches!(one, GeneralName::DNSName(own) if *own == name));
+    has_name && addresses.iter().all(has_address)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +108,23 @@ mod tests {
         // Damaged: it ends before it begins.
         let validity = Validity { from: at(2000), until: at(1000), spread: 0 };
         assert_eq!(validity.renewal(), at(2000));
+    }
+
+    #[test]
+    fn a_certificate_is_for_some_names() {
+        let key = rcgen::KeyPair::generate().unwrap();
+        let names = ["node-1", "10.0.0.1", "fd00::1"].map(str::to_owned);
+        let made = rcgen::CertificateParams::new(names).unwrap().self_signed(&key).unwrap();
+        let ips = |list: &[&str]| list.iter().map(|ip| ip.parse().unwrap()).collect::<Vec<IpAddr>>();
+        for (list, name, expected) in [
+            (&["10.0.0.1", "fd00::1"][..], "node-1", true),
+            (&[], "node-1", true),
+            (&["10.0.0.1"], "node-2", false),
+            (&["10.0.0.1", "10.0.0.2"], "node-1", false),
+        ] {
+            assert_eq!(is_for(made.der(), &ips(list), name), expected, "{list:?} {name}");
+        }
+        assert!(!is_for(&CertificateDer::from(vec![1, 2, 3]), &[], "node-1"));
     }
 
     #[test]

@@ -19,6 +19,9 @@ const LONGEST: Duration = Duration::from_secs(15 * 60);
 const LOOK: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(5)];
 /// How long it is looked at often.
 const OFTEN: Duration = Duration::from_secs(30);
+/// What every certificate of a node is for. Keys are ECDSA, which cannot encipher keys, but Kubernetes before 1.22 approves
+/// and signs only with exactly these, and later versions accept them too (pkg/apis/certificates/helpers.go).
+const USAGES: [&str; 2] = ["digital signature", "key encipherment"];
 /// Time limit of one call.
 const CALL: Duration = Duration::from_secs(10);
 
@@ -118,8 +121,7 @@ pub fn request(
         spec: CertificateSigningRequestSpec {
             request: ByteString(text.into_bytes()),
             signer_name: signer.to_owned(),
-            // Keys are ECDSA, which cannot encipher keys.
-            usages: Some(vec!["digital signature".to_owned(), usage.to_owned()]),
+            usages: Some(USAGES.iter().chain([&usage]).map(|&usage| usage.to_owned()).collect()),
             ..CertificateSigningRequestSpec::default()
         },
         status: None,
@@ -217,7 +219,8 @@ mod tests {
         let key = KeyPair::generate().unwrap();
         let client = request("node-1", &Purpose::Client, &key).unwrap();
         assert_eq!(client.spec.signer_name, "kubernetes.io/kube-apiserver-client-kubelet");
-        assert_eq!(client.spec.usages.as_deref().unwrap(), ["digital signature", "client auth"]);
+        let usages = client.spec.usages.as_deref().unwrap();
+        assert_eq!(usages, ["digital signature", "key encipherment", "client auth"]);
         let again = request("node-1", &Purpose::Client, &key).unwrap();
         assert_eq!(client.metadata.name, again.metadata.name);
         let purpose =

@@ -52,6 +52,16 @@ impl Source {
         state.bootstrap || (self.rotate && state.validity.is_some_and(|validity| now >= validity.renewal()))
     }
 
+    /// What to report if the client certificate in use has ended.
+    pub fn ended(&self, state: &State, now: Timestamp) -> Option<String> {
+        let until = state.validity.filter(|validity| validity.is_over(now))?.until;
+        let path = self.kubeconfig.as_deref().unwrap_or(Path::new("")).display();
+        Some(format!(
+            "the client certificate of kubeconfig {path} ended at {until}: the API server refuses it; pods that run go on, \
+             and a new certificate or kubeconfig is used as soon as it is there"
+        ))
+    }
+
     /// The client and what is known of its credentials; `None` if the files are those of `known`. Blocking; inside a tokio
     /// runtime.
     ///
@@ -78,7 +88,8 @@ impl Source {
         }
         let config = Handle::current()
             .block_on(kube::Config::from_custom_kubeconfig(file, &KubeConfigOptions::default()));
-        let client = self.client(config.map_err(fail)?)?;
+        let gate = if bootstrap { self.gate.of_bootstrap() } else { self.gate.clone() };
+        let client = client(config.map_err(fail)?, &gate)?;
         Ok(Some((client, State { digest, bootstrap, validity })))
     }
 
@@ -90,12 +101,7 @@ impl Source {
         if known == Some(digest) {
             return Ok(None);
         }
-        Ok(Some((self.client(config)?, State { digest, bootstrap: false, validity: None })))
-    }
-
-    fn client(&self, config: kube::Config) -> Result<kube::Client, KubeError> {
-        let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
-        Ok(builder.with_layer(&self.gate).build())
+        Ok(Some((client(config, &self.gate)?, State { digest, bootstrap: false, validity: None })))
     }
 
     /// The kubeconfig, or that for bootstrapping if it does not exist or its certificate has ended
@@ -144,6 +150,11 @@ impl Source {
         }
         write_private(path, &text)
     }
+}
+
+fn client(config: kube::Config, gate: &Gate) -> Result<kube::Client, KubeError> {
+    let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
+    Ok(builder.with_layer(gate).build())
 }
 
 fn context(file: &Kubeconfig) -> Option<&kube::config::Context> {

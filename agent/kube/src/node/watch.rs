@@ -30,6 +30,7 @@ pub enum Seen {
 /// Writes into `to` what the node object is, without end. A watch that fails is begun again.
 pub async fn follow(mut connection: Connection, to: &Sender<Seen>) {
     loop {
+        connection.identified().await;
         let api = Api::<Node>::all(connection.client());
         let name = connection.node().to_owned();
         let mut changes = std::pin::pin!(watch_object(api, &name));

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
 use super::words;
-use crate::Connection;
+use crate::{Connection, watched_lines};
 use nodewarden_model::backoff::Backoff;
 
 /// How long to wait after an error; short at first, since the authorizer of nodes learns of a pod a moment after
@@ -150,7 +150,7 @@ where
     let request = selection.request(Some(version))?;
     let begun = tokio::time::Instant::now();
     let client = connection.client();
-    let events = client.request_events::<K>(request);
+    let events = watched_lines::events::<K>(&client, request);
     let events = tokio::time::timeout(LIST_LIMIT, events).await.map_err(|_| "no answer".to_owned())?;
     let mut events = std::pin::pin!(events.map_err(|error| words(&error))?);
     // The API server ends it before; if it does not, the connection is dead.

@@ -25,7 +25,7 @@ use super::pace::{Pace, jittered};
 use super::refused::Shown;
 use super::state::ApiPods;
 use crate::known_pods::{KnownPod, PodKey};
-use crate::{Connection, KnownPods};
+use crate::{Connection, KnownPods, watched_lines};
 
 const PODS: &str = "/api/v1/pods";
 /// Pods in one page of a list.
@@ -95,7 +95,9 @@ impl Follower {
     pub async fn run(mut self, mut gone: mpsc::UnboundedReceiver<Gone>) {
         let mut pace = Pace::default();
         let mut failing = false;
+        let mut connection = self.connection.clone();
         loop {
+            self.connection.identified().await;
             let (version, all) = match self.list().await {
                 Ok(listed) => listed,
                 Err(error) => {
@@ -103,7 +105,11 @@ impl Follower {
                         warn!("pods cannot be listed: {error}; those that run go on");
                     }
                     debug!("pods cannot be listed: {error}");
-                    pace.failed(error.kube()).await;
+                    tokio::select! {
+                        () = pace.failed(error.kube()) => {}
+                        // Newer credentials may be good where the former were not.
+                        () = connection.renewed() => {}
+                    }
                     continue;
                 }
             };
@@ -208,7 +214,7 @@ impl Follower {
         let params = WatchParams::default().fields(&self.selector()).timeout(seconds.min(LONGEST_WATCH));
         let request = Request::new(PODS).watch(&params, &version)?;
         let client = self.connection.client();
-        let events = timeout(ANSWER, client.request_events::<Value>(request));
+        let events = timeout(ANSWER, watched_lines::events::<Value>(&client, request));
         let events = events.await.map_err(|_| FollowError::Silent)??;
         let mut events = pin!(events);
         loop {
@@ -268,7 +274,8 @@ impl Follower {
         let now_at = object.pointer("/metadata/resourceVersion").and_then(Value::as_str).map(str::to_owned);
         match decode::decode(object) {
             Ok((pod, known)) if is_there => {
-                if let Some(known) = known {
+                // An old event that comes again says nothing of what is there now.
+                if let Some(known) = known.filter(|_| !self.pods.is_old(&pod)) {
                     self.known.set(known);
                 }
                 *changed |= self.pods.set(pod, Timestamp::now());

@@ -30,6 +30,8 @@ pub struct ApiPods {
     is_complete: bool,
     /// Uids of pods that were removed since the last list.
     removed: VecDeque<Box<str>>,
+    /// Uids and versions of mirror pods, of which nothing else is kept here.
+    mirrors: BTreeMap<PodKey, (Box<str>, Option<u64>)>,
     /// The origins of the pods that ran before the first list.
     running: PodOrigins,
 }
@@ -68,6 +70,7 @@ impl ApiPods {
         let mut changed = all && !self.is_complete;
         self.is_complete |= all;
         self.removed.clear();
+        self.mirrors.clear();
         if all {
             let before = self.pods.len();
             let keys: BTreeSet<&PodKey> =
@@ -87,14 +90,11 @@ impl ApiPods {
 
     /// Takes over one pod. Returns whether anything has changed.
     pub fn set(&mut self, seen: SeenPod, now: Timestamp) -> bool {
-        let is_old = |entry: &Entry| {
-            let versions = seen.version.zip(entry.version);
-            entry.uid == seen.uid && versions.is_some_and(|(seen, known)| seen < known)
-        };
-        if self.removed.contains(&seen.uid) || self.pods.get(&seen.key).is_some_and(is_old) {
+        if self.is_old(&seen) {
             return false;
         }
         if seen.is_mirror {
+            self.mirrors.insert(seen.key.clone(), (seen.uid.clone(), seen.version));
             // Not one that could have been a pod before.
             return self.pods.get(&seen.key).is_some_and(|entry| entry.uid == seen.uid)
                 && self.pods.remove(&seen.key).is_some();
@@ -105,6 +105,16 @@ impl ApiPods {
         changed
     }
 
+    /// Whether this is older than what is known of the pod, or the pod is gone already.
+    pub fn is_old(&self, seen: &SeenPod) -> bool {
+        let entry = self.pods.get(&seen.key).map(|entry| (&*entry.uid, entry.version));
+        let mirror = self.mirrors.get(&seen.key).map(|(uid, version)| (&**uid, *version));
+        let is_older = |(uid, version): (&str, Option<u64>)| {
+            *uid == *seen.uid && seen.version.zip(version).is_some_and(|(seen, known)| seen < known)
+        };
+        self.removed.contains(&seen.uid) || entry.into_iter().chain(mirror).any(is_older)
+    }
+
     /// The API server no longer has the pod of this name and uid; another uid is left alone. Returns whether it had
     /// been there.
     pub fn remove(&mut self, key: &PodKey, uid: &str) -> bool {
@@ -113,6 +123,9 @@ impl ApiPods {
             if self.removed.len() > REMEMBERED {
                 self.removed.pop_front();
             }
+        }
+        if self.mirrors.get(key).is_some_and(|(own, _)| **own == *uid) {
+            self.mirrors.remove(key);
         }
         let is_there = self.pods.get(key).is_some_and(|entry| *entry.uid == *uid);
         is_there && self.pods.remove(key).is_some()

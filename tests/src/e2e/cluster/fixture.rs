@@ -4,19 +4,20 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::options::{NodeOptions, Prepared};
 use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture};
 use crate::e2e::support::eventually;
 use crate::ensure;
 use crate::fixture::{
-    Agent, Cluster, ClusterPrograms, Containerd, ControlPlane, ControlPlaneOptions, Kubectl, Kubelet,
-    KubeletOptions, NodeSettings, TestRoot, free_port,
+    Agent, Cluster, Containerd, ControlPlane, Kubectl, Kubelet, KubeletOptions, NodeSettings, TestRoot,
+    free_port,
 };
 use crate::harness::{Context, Failure};
 
-/// Environment variable: the directory of a control plane that all tests share. Without it each test starts its own.
-pub const SHARED: &str = "NODEWARDEN_CLUSTER";
 /// Environment variable: `kubelet` for the real kubelet in place of nodewarden.
 pub const NODE: &str = "NODEWARDEN_NODE";
+/// The directory of the node's certificates below that of the test.
+pub const CERTIFICATES: &str = "pki";
 /// How long a node may take until it is ready. A kubelet takes 20 s.
 const READY_SECONDS: u64 = 60;
 
@@ -35,21 +36,13 @@ enum Node<'c> {
     },
 }
 
-/// Who runs the node at first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum First {
-    /// nodewarden, or the kubelet if the tests run against it.
-    Tested,
-    /// The real kubelet, with directories and cgroups that nodewarden then uses.
-    Kubelet,
-}
-
 /// A cluster of one node. A test calls [`ClusterFixture::finish`] at its end.
 pub struct ClusterFixture<'c> {
     context: &'c Context,
     node: Node<'c>,
     name: String,
     namespace: String,
+    port: u16,
     containerd: Containerd,
     _root: Option<TestRoot>,
     cluster: Cluster,
@@ -59,40 +52,15 @@ pub struct ClusterFixture<'c> {
 impl<'c> ClusterFixture<'c> {
     /// Starts a node, and waits until it is ready. The control plane may be one that tests share.
     pub fn start(context: &'c Context) -> Result<Self, Failure> {
-        match std::env::var_os(SHARED) {
-            Some(folder) => {
-                Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None, First::Tested)
-            }
-            None => Self::start_alone(context),
-        }
+        Prepared::new(context)?.start(NodeOptions::default())
     }
 
     /// The same with a control plane that only this test uses, and may stop.
     pub fn start_alone(context: &'c Context) -> Result<Self, Failure> {
-        let control_plane = own_control_plane(context)?;
-        Self::in_cluster(context, control_plane.cluster().clone(), Some(control_plane), First::Tested)
+        Prepared::alone(context, None)?.start(NodeOptions::default())
     }
 
-    /// Starts a node that the real kubelet runs, and that [`ClusterFixture::take_over`] gives to nodewarden.
-    ///
-    /// # Errors
-    /// [`Failure::Skip`] if the kubelet is not built.
-    pub fn start_with_kubelet(context: &'c Context) -> Result<Self, Failure> {
-        if let Err(error) = ClusterPrograms::find_node_suite() {
-            return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds it)")));
-        }
-        match std::env::var_os(SHARED) {
-            Some(folder) => {
-                Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None, First::Kubelet)
-            }
-            None => {
-                let own = own_control_plane(context)?;
-                Self::in_cluster(context, own.cluster().clone(), Some(own), First::Kubelet)
-            }
-        }
-    }
-
-    /// Ends the kubelet that runs the node, and starts nodewarden in its place.
+    /// Ends the kubelet that runs the node first ([`NodeOptions::first_a_kubelet`]), and starts nodewarden in its place.
     ///
     /// # Errors
     /// The agent cannot be started, or the node was not started with a kubelet.
@@ -105,18 +73,16 @@ impl<'c> ClusterFixture<'c> {
         Ok(Self { node: Node::Nodewarden { agent, managed, _before: Some(kubelet) }, ..self })
     }
 
-    fn in_cluster(
-        context: &'c Context,
-        cluster: Cluster,
-        control_plane: Option<ControlPlane>,
-        first: First,
-    ) -> Result<Self, Failure> {
+    /// Starts a node in a cluster.
+    pub fn start_in(prepared: Prepared<'c>, options: NodeOptions) -> Result<Self, Failure> {
+        let Prepared { context, name, cluster, control_plane } = prepared;
         let containerd = Containerd::private(context)?;
-        let name = format!("n{}-{}", context.runner(), context.name.replace('_', "-"));
-        let port = || free_port().map_err(Failure::file("a free port"));
+        let port = free_port().map_err(Failure::file("a free port"))?;
         let authority = cluster.authority();
-        let settings = NodeSettings { authority: &authority, port: port()?, read_only_port: 0 };
-        let kubeconfig = cluster.node(&name)?;
+        let settings = NodeSettings { authority: &authority, port, read_only_port: 0 };
+        let usual = options.is_usual();
+        let NodeOptions { kubeconfig, lines, arguments, first_a_kubelet } = options;
+        let kubeconfig = kubeconfig.map_or_else(|| cluster.node(&name), Ok)?;
         let kubelet = |cgroup_root: &str| {
             let manifests = context.temp.join("manifests");
             let options = KubeletOptions {
@@ -130,28 +96,35 @@ impl<'c> ClusterFixture<'c> {
             Kubelet::start(options, context.problems())
         };
         let managed = |logs: &Path| -> Result<_, Failure> {
-            let lines = nodewarden(logs, &settings);
-            let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, &lines)?;
-            let kubeconfig = kubeconfig.to_string_lossy();
-            let arguments = ["--kubeconfig", &kubeconfig, "--hostname-override", &name];
-            Ok(managed.with_runtime(containerd.socket()).with_arguments(&arguments))
+            let text = format!("{}{lines}", nodewarden(logs, &settings));
+            let kubeconfig = kubeconfig.to_string_lossy().into_owned();
+            let certificates = context.temp.join(CERTIFICATES).to_string_lossy().into_owned();
+            let mut all = vec!["--kubeconfig", &kubeconfig, "--hostname-override", &name];
+            all.extend(["--cert-dir", &certificates]);
+            all.extend(arguments.iter().map(String::as_str));
+            let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, &text)?;
+            Ok(managed.with_runtime(containerd.socket()).with_arguments(&all))
         };
-        let (node, root) = if first == First::Kubelet {
+        let is_kubelet = std::env::var_os(NODE).is_some_and(|node| node == "kubelet");
+        let (node, root) = if is_kubelet && !usual {
+            return Err(Failure::Skip("the node is a kubelet".into()));
+        } else if is_kubelet {
+            let root = TestRoot::new(context)?;
+            (Node::Kubelet { kubelet: kubelet(root.group().path())?, next: None }, Some(root))
+        } else if first_a_kubelet {
             let section = format!("devices:\n  kubeletDir: {}\n", context.temp.join("k/root").display());
             let managed = managed(Path::new("/var/log/pods"))?.with_section(&section);
             let root = managed.options().manage.as_ref().map_or("/", |manage| manage.root.as_str());
             let kubelet = kubelet(root)?;
             (Node::Kubelet { kubelet, next: Some(Box::new(managed)) }, None)
-        } else if std::env::var_os(NODE).is_some_and(|node| node == "kubelet") {
-            let root = TestRoot::new(context)?;
-            (Node::Kubelet { kubelet: kubelet(root.group().path())?, next: None }, Some(root))
         } else {
             let managed = managed(&context.temp.join("pod-logs"))?;
             let agent = Some(managed.start()?);
             (Node::Nodewarden { agent, managed: Box::new(managed), _before: None }, None)
         };
         let namespace = name.clone();
-        let this = Self { context, node, name, namespace, containerd, _root: root, cluster, control_plane };
+        let this =
+            Self { context, node, name, namespace, port, containerd, _root: root, cluster, control_plane };
         this.wait_node_ready()?;
         this.make_namespace()?;
         Ok(this)
@@ -164,6 +137,29 @@ impl<'c> ClusterFixture<'c> {
     /// The node's name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The cluster's files and clients.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The port of the node's server.
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// The container runtime's socket.
+    pub fn runtime(&self) -> &Path {
+        self.containerd.socket()
+    }
+
+    /// The agent that runs.
+    pub fn agent(&self) -> Result<&Agent, Failure> {
+        match &self.node {
+            Node::Nodewarden { agent: Some(agent), .. } => Ok(agent),
+            _ => Err(Failure::Skip("the node is a kubelet".into())),
+        }
     }
 
     /// Ends the agent and starts another one with its state, calling `meanwhile` in between.
@@ -269,6 +265,27 @@ impl<'c> ClusterFixture<'c> {
         Ok(self.kubectl().get(&["node", &self.name])?)
     }
 
+    /// Waits until the agent has renewed the node's lease after this call.
+    pub fn wait_renewed(&self, seconds: u64) -> Result<(), Failure> {
+        let version = || -> Result<Value, Failure> {
+            let lease = self.kubectl().get(&["lease", "--namespace", "kube-node-lease", &self.name])?;
+            Ok(lease["spec"]["renewTime"].clone())
+        };
+        let before = version()?;
+        eventually(self.context.patiently(seconds), "the node's lease is not renewed", || {
+            Ok((version()? != before).then_some(()))
+        })
+    }
+
+    /// Fails if the API server has refused the agent anything for want of rights.
+    pub fn ensure_nothing_forbidden(&self) -> Result<(), Failure> {
+        let Node::Nodewarden { agent: Some(agent), .. } = &self.node else { return Ok(()) };
+        let log = agent.log();
+        let refused: Vec<&str> = log.lines().filter(|line| is_refusal(line)).collect();
+        ensure!(refused.is_empty(), "the API server refused: {refused:#?}");
+        Ok(())
+    }
+
     /// Deletes the test's pods, and waits until nothing of them is on the node; then removes the node.
     pub fn finish(self) -> Result<(), Failure> {
         self.run(&["delete", "deployments,pods", "--all", "--wait=false"])?;
@@ -328,16 +345,18 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     conditions.iter().find(|one| one["type"] == kind)?["status"].as_str()
 }
 
-/// A control plane that only this test uses.
-fn own_control_plane(context: &Context) -> Result<ControlPlane, Failure> {
-    let folder = context.temp.join("cluster");
-    let options = ControlPlaneOptions { folder, timeout: context.patiently(90), port: None };
-    Ok(ControlPlane::start(&options)?)
-}
-
 /// nodewarden's configuration.
 fn nodewarden(logs: &Path, settings: &NodeSettings<'_>) -> String {
-    format!("podLogsDir: {}\n{}", logs.display(), settings.lines())
+    format!("podLogsDir: {}\nhealthzPort: 0\n{}", logs.display(), settings.lines())
+}
+
+fn is_refusal(line: &str) -> bool {
+    line.contains("forbidden") || line.contains("Forbidden") || line.contains(" 403")
+}
+
+/// The id of the pod's only container.
+pub fn container_id(pod: &Value) -> &Value {
+    &pod["status"]["containerStatuses"][0]["containerID"]
 }
 
 /// Fails unless the pod's only container has run without an end since it was started.

@@ -3,15 +3,25 @@
 //! With `NODEWARDEN_NODE=kubelet` the same tests run against the real kubelet, which shows whether a test asks for
 //! something that a node cannot do here.
 
+mod bad_api;
 mod configuration;
+mod credentials;
 mod deployment;
+mod endpoints;
 mod fixture;
+mod kubectl;
 mod manifest;
+mod node_object;
+mod options;
 mod outage;
+mod pty;
+mod renewal;
 mod reports;
+mod requests;
 mod smoke;
 mod streams;
 mod take_over;
+mod watch;
 
 use crate::harness::{Capability, Test};
 
@@ -35,6 +45,12 @@ pub fn tests() -> Vec<Test> {
         outage::TESTS,
         reports::TESTS,
         take_over::TESTS,
+        credentials::TESTS,
+        renewal::TESTS,
+        node_object::TESTS,
+        watch::TESTS,
+        kubectl::TESTS,
+        endpoints::TESTS,
     ]
     .concat()
 }

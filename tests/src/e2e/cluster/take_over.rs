@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 use super::NEEDS;
 use super::fixture::ClusterFixture;
 use super::manifest::{WAIT, pod};
+use super::options::{NodeOptions, Prepared};
 use crate::e2e::support::eventually;
+use crate::fixture::ClusterPrograms;
 use crate::harness::{Context, Failure, Test};
 use crate::{ensure, ensure_eq};
 
@@ -13,7 +15,11 @@ pub const TESTS: &[Test] = &[Test::new("cluster_take_over", take_over).timeout(3
 
 /// Nothing is restarted, and what the kubelet made goes on: volumes, hooks that are done, restart counts.
 fn take_over(context: &Context) -> Result<(), Failure> {
-    let fixture = ClusterFixture::start_with_kubelet(context)?;
+    if let Err(error) = ClusterPrograms::find_node_suite() {
+        return Err(Failure::Skip(format!("{error} (`cargo xtask setup conformance` builds the kubelet)")));
+    }
+    let options = NodeOptions { first_a_kubelet: true, ..NodeOptions::default() };
+    let fixture = Prepared::new(context)?.start(options)?;
     put_color(&fixture, "blue")?;
     fixture.apply(&stays(fixture.name()))?;
     let mut ended = pod("ended", fixture.name(), "echo done");

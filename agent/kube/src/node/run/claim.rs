@@ -15,13 +15,20 @@ use crate::credentials::back_off;
 use crate::lease::NAMESPACE;
 use crate::lease::claim::{Claim, Claimant, Seen, claim};
 
+/// How often progress is shown while there are no credentials of the node yet.
+const LOOK: Duration = Duration::from_secs(10);
+
 impl Keeper {
     /// Waits until the name is this agent's: the lease as it is then. The error says who has it.
     pub(super) async fn claim(&self, pulse: &Pulse) -> Result<Option<Lease>, String> {
+        while timeout(LOOK, self.deps.connection.identified()).await.is_err() {
+            pulse.progress();
+        }
         let mut failures = 0;
         let mut first: Option<Seen> = None;
         let mut last: Option<Seen> = None;
         let mut since = Instant::now();
+        let mut connection = self.deps.connection.clone();
         loop {
             pulse.progress();
             let (lease, same_boot) = match self.look().await {
@@ -30,7 +37,10 @@ impl Keeper {
                     if failures == 0 {
                         warn!("the node's lease cannot be read: {error}");
                     }
-                    sleep(back_off(failures)).await;
+                    tokio::select! {
+                        () = sleep(back_off(failures)) => {}
+                        () = connection.renewed() => {}
+                    }
                     failures += 1;
                     continue;
                 }

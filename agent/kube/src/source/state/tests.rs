@@ -136,6 +136,27 @@ fn less_grace_is_another_deletion() {
 }
 
 #[test]
+fn what_comes_again_is_old() {
+    let mut pods = listed(vec![pod("a", "1", 5)]);
+    let mirror = |version| SeenPod { is_mirror: true, ..pod("m", "2", version) };
+    pods.set(mirror(6), at(1));
+    for (seen, expected) in [
+        (pod("a", "1", 4), true),
+        (pod("a", "1", 5), false),
+        (pod("a", "3", 4), false),
+        (mirror(5), true),
+        (mirror(7), false),
+        (pod("m", "3", 1), false),
+    ] {
+        assert_eq!(pods.is_old(&seen), expected, "{} {} {:?}", seen.key, seen.uid, seen.version);
+    }
+    for (name, uid) in [("a", "1"), ("m", "2")] {
+        pods.remove(&key(name), uid);
+        assert!(pods.is_old(&pod(name, uid, 9)), "{name} is gone");
+    }
+}
+
+#[test]
 fn mirror_pods_are_not_run() {
     let mirror = SeenPod { is_mirror: true, ..pod("a", "1", 5) };
     let mut pods = listed(vec![mirror.clone(), pod("b", "2", 5)]);
