@@ -70,6 +70,9 @@ struct Arguments {
     /// How many of the tests that do not disturb each other run at a time
     #[arg(long, default_value_t = 1)]
     jobs: usize,
+    /// Leave out tests with this in their name
+    #[arg(long)]
+    without: Option<String>,
     /// Only the test of exactly this name
     #[arg(long, hide = true)]
     exact: Option<String>,
@@ -126,7 +129,10 @@ pub fn tests() -> Vec<Test> {
 /// Runs the command line of `nodewarden-e2e`.
 pub fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    let tests = tests();
+    let mut tests = tests();
+    if let Some(part) = &arguments.without {
+        tests.retain(|test| !test.name.contains(part.as_str()));
+    }
     if arguments.list {
         for test in &tests {
             println!("{} {:?}", test.name, test.needs);

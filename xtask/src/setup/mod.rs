@@ -6,7 +6,7 @@
 
 mod cargo_tool;
 mod containers;
-mod kubernetes;
+pub mod kubernetes;
 mod prometheus;
 mod python;
 mod rust_src;

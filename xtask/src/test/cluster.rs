@@ -7,13 +7,14 @@ use std::process::{Child, Stdio};
 use super::clock::Clock;
 use super::{TestError, e2e};
 use crate::build;
+use crate::setup::kubernetes::Set;
 use crate::setup::{self, Purpose};
 use xtask_common::layout::{self, Layout, Profile};
 use xtask_common::process::{self, CommandError};
 use xtask_common::tally::Tally;
 
 /// The names of these tests begin so.
-const PREFIX: &str = "cluster_";
+pub const PREFIX: &str = "cluster_";
 /// What the tests read: the directory of the control plane, and what the node is.
 const SHARED_VARIABLE: &str = "NODEWARDEN_CLUSTER";
 /// See [`SHARED_VARIABLE`].
@@ -41,11 +42,31 @@ pub fn run(
     build::kernel_programs(layout, true)?;
     build::host_programs(layout, profile, &["nodewarden", "nodewarden-tests"], false)?;
     clock.ended("programs");
+    run_built(layout, profile, filter, kubelet, clock, tally)
+}
+
+/// The same with what is built already.
+///
+/// # Errors
+/// When something can't be started.
+pub fn run_built(
+    layout: &Layout,
+    profile: Profile,
+    filter: Option<&str>,
+    kubelet: bool,
+    clock: &mut Clock,
+    tally: &mut Tally,
+) -> Result<(), TestError> {
     let folder = layout.target.join("cluster");
-    let shared = ControlPlane::start(layout, profile, &folder)?;
+    // Where it could not be built, each test is skipped with the reason.
+    let shared = Set::ControlPlane.is_there(layout);
+    let shared = shared.then(|| ControlPlane::start(layout, profile, &folder)).transpose()?;
     let mut command = e2e::command(layout, profile);
     // One at a time: the scheduler places by what all nodes have.
-    command.arg(filter.unwrap_or(PREFIX)).env(SHARED_VARIABLE, &folder);
+    command.arg(filter.unwrap_or(PREFIX));
+    if shared.is_some() {
+        command.env(SHARED_VARIABLE, &folder);
+    }
     if kubelet {
         command.env(NODE_VARIABLE, "kubelet");
     }

@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::TestError;
 use super::clock::Clock;
+use super::{TestError, cluster};
 use crate::build;
 use xtask_common::layout::{self, GOLDEN_VARIABLE, Layout, Profile};
 use xtask_common::process;
@@ -37,6 +37,10 @@ pub fn run(
     clock.ended("programs");
     let mut command = command(layout, profile);
     command.args(filter).args(["--jobs", &JOBS.to_string()]);
+    if filter.is_none() {
+        // They share a control plane, which would disturb what these measure.
+        command.args(["--without", cluster::PREFIX]);
+    }
     if let Some(golden) = layout.golden() {
         command.env(GOLDEN_VARIABLE, golden);
     }

@@ -18,7 +18,7 @@ use crate::layers::LayersError;
 use crate::setup::{self, Purpose, SetupError};
 use clock::Clock;
 use nodewarden_vm::VmError;
-use xtask_common::layout::Layout;
+use xtask_common::layout::{self, Layout, Profile};
 use xtask_common::process::CommandError;
 use xtask_common::tally::Tally;
 
@@ -154,6 +154,9 @@ fn run_kind(
     if matches!(kind, Kind::All | Kind::E2e) {
         e2e::run(layout, filter, quick, clock, tally, || fetching.iter_mut().for_each(vm::Fetching::wait))?;
         clock.ended("end-to-end tests");
+        if filter.is_none() && layout::is_root() {
+            cluster::run_built(layout, Profile::of(!quick), None, false, clock, tally)?;
+        }
     }
     fetching.iter_mut().for_each(vm::Fetching::wait);
     if guests {

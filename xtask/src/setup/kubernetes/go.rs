@@ -135,6 +135,8 @@ impl<'a> Go<'a> {
         command.env("GOROOT", &self.source.go).env("GOPATH", &self.path);
         command.env("GOCACHE", self.layout.kubernetes().join("cache"));
         command.envs([("GO111MODULE", "off"), ("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOENV", "off")]);
+        // The compiler spends a fifth of its time on freeing memory that there is enough of.
+        command.env("GOGC", "400");
         command
     }
 
