@@ -117,6 +117,7 @@ fn in_cluster(
         folder: directory.join("cluster"),
         timeout: Duration::from_secs(120),
         port: None,
+        audit: false,
     };
     let control_plane = ControlPlane::start(&options)?;
     eprintln!("starting containerd and importing the suite's images …");
