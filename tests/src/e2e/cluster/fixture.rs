@@ -4,27 +4,16 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
-use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture};
+use super::node::{Node, NodeOptions};
 use crate::e2e::support::eventually;
 use crate::ensure;
-use crate::fixture::{
-    Agent, Cluster, Containerd, ControlPlane, ControlPlaneOptions, Kubectl, Kubelet, KubeletOptions,
-    NodeSettings, TestRoot, free_port,
-};
+use crate::fixture::{Cluster, Containerd, ControlPlane, ControlPlaneOptions, Kubectl};
 use crate::harness::{Context, Failure};
 
 /// Environment variable: the directory of a control plane that all tests share. Without it each test starts its own.
 pub const SHARED: &str = "NODEWARDEN_CLUSTER";
-/// Environment variable: `kubelet` for the real kubelet in place of nodewarden.
-pub const NODE: &str = "NODEWARDEN_NODE";
 /// How long a node may take until it is ready. A kubelet takes 20 s.
 const READY_SECONDS: u64 = 60;
-
-/// What runs the pods. The fields are dropped in this order: the agent, then what it uses.
-enum Node<'c> {
-    Nodewarden { agent: Option<Agent>, managed: Box<HierarchyFixture<'c>> },
-    Kubelet { _kubelet: Kubelet },
-}
 
 /// A cluster of one node. A test calls [`ClusterFixture::finish`] at its end.
 pub struct ClusterFixture<'c> {
@@ -33,7 +22,6 @@ pub struct ClusterFixture<'c> {
     name: String,
     namespace: String,
     containerd: Containerd,
-    _root: Option<TestRoot>,
     cluster: Cluster,
     control_plane: Option<ControlPlane>,
 }
@@ -42,56 +30,40 @@ impl<'c> ClusterFixture<'c> {
     /// Starts a node, and waits until it is ready. The control plane may be one that tests share.
     pub fn start(context: &'c Context) -> Result<Self, Failure> {
         match std::env::var_os(SHARED) {
-            Some(folder) => Self::in_cluster(context, Cluster::open(Path::new(&folder))?, None),
+            Some(folder) => Self::in_cluster(
+                context,
+                Cluster::open(Path::new(&folder))?,
+                &NodeOptions::from_environment(),
+            ),
             None => Self::start_alone(context),
         }
     }
 
     /// The same with a control plane that only this test uses, and may stop.
     pub fn start_alone(context: &'c Context) -> Result<Self, Failure> {
-        let control_plane = own_control_plane(context)?;
-        Self::in_cluster(context, control_plane.cluster().clone(), Some(control_plane))
+        Self::start_with(context, &NodeOptions::from_environment())
     }
 
-    fn in_cluster(
+    /// The same with a node of this kind.
+    pub fn start_with(context: &'c Context, options: &NodeOptions<'_>) -> Result<Self, Failure> {
+        let control_plane = own_control_plane(context, false)?;
+        let mut this = Self::in_cluster(context, control_plane.cluster().clone(), options)?;
+        this.control_plane = Some(control_plane);
+        Ok(this)
+    }
+
+    /// Starts a node in a cluster of others.
+    pub fn in_cluster(
         context: &'c Context,
         cluster: Cluster,
-        control_plane: Option<ControlPlane>,
+        options: &NodeOptions<'_>,
     ) -> Result<Self, Failure> {
         let containerd = Containerd::private(context)?;
-        let name = format!("n{}-{}", context.runner(), context.name.replace('_', "-"));
-        let port = || free_port().map_err(Failure::file("a free port"));
-        let authority = cluster.authority();
-        let settings = NodeSettings { authority: &authority, port: port()?, read_only_port: 0 };
-        let kubeconfig = cluster.node(&name)?;
-        let (node, root) = if std::env::var_os(NODE).is_some_and(|node| node == "kubelet") {
-            let root = TestRoot::new(context)?;
-            let manifests = context.temp.join("manifests");
-            let text = settings.kubelet(root.group().path(), &manifests);
-            let options = KubeletOptions {
-                folder: context.temp.join("k"),
-                kubeconfig,
-                node: name.clone(),
-                runtime: containerd.socket().to_owned(),
-                manifests,
-                settings: text,
-            };
-            (Node::Kubelet { _kubelet: Kubelet::start(options, context.problems())? }, Some(root))
-        } else {
-            let managed =
-                HierarchyFixture::new(context, Driver::Cgroupfs, 60, &nodewarden(context, &settings))?
-                    .with_runtime(containerd.socket())
-                    .with_arguments(&[
-                        "--kubeconfig",
-                        &kubeconfig.to_string_lossy(),
-                        "--hostname-override",
-                        &name,
-                    ]);
-            let agent = Some(managed.start()?);
-            (Node::Nodewarden { agent, managed: Box::new(managed) }, None)
-        };
+        let test = context.name.replace('_', "-");
+        let name = format!("n{}-{test}{}", context.runner(), options.suffix);
+        let node = Node::start(context, &cluster, &name, containerd.socket(), options)?;
         let namespace = name.clone();
-        let this = Self { context, node, name, namespace, containerd, _root: root, cluster, control_plane };
+        let this = Self { context, node, name, namespace, containerd, cluster, control_plane: None };
         this.wait_node_ready()?;
         this.make_namespace()?;
         Ok(this)
@@ -106,33 +78,51 @@ impl<'c> ClusterFixture<'c> {
         &self.name
     }
 
+    /// The container runtime.
+    pub fn containerd(&self) -> &Containerd {
+        &self.containerd
+    }
+
+    /// The same, to kill and start it.
+    pub fn containerd_mut(&mut self) -> &mut Containerd {
+        &mut self.containerd
+    }
+
+    /// What runs the pods.
+    pub fn runs_by(&self) -> &Node<'c> {
+        &self.node
+    }
+
+    /// The same, to end and start it.
+    pub fn runs_by_mut(&mut self) -> &mut Node<'c> {
+        &mut self.node
+    }
+
     /// Ends the agent and starts another one with its state, calling `meanwhile` in between.
     pub fn restart_agent(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-        match &mut self.node {
-            Node::Nodewarden { agent, managed } => {
-                *agent = None;
-                meanwhile()?;
-                *agent = Some(managed.start()?);
-                Ok(())
-            }
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.stop_agent()?;
+        meanwhile()?;
+        self.node.start_agent()
     }
 
     /// Writes a manifest.
     pub fn write_manifest(&self, file: &str, pod: &Value) -> Result<(), Failure> {
-        match &self.node {
-            Node::Nodewarden { managed, .. } => managed.write(file, pod),
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.managed()?.write(file, pod)
     }
 
     /// Removes a manifest.
     pub fn remove_manifest(&self, file: &str) -> Result<(), Failure> {
-        match &self.node {
-            Node::Nodewarden { managed, .. } => managed.remove(file),
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.managed()?.remove(file)
+    }
+
+    /// The cluster's files and clients.
+    pub fn cluster(&self) -> &Cluster {
+        &self.cluster
+    }
+
+    /// The test's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// The control plane of this test alone.
@@ -269,15 +259,13 @@ pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
 }
 
 /// A control plane that only this test uses.
-fn own_control_plane(context: &Context) -> Result<ControlPlane, Failure> {
+///
+/// # Errors
+/// It does not start.
+pub fn own_control_plane(context: &Context, audit: bool) -> Result<ControlPlane, Failure> {
     let folder = context.temp.join("cluster");
-    let options = ControlPlaneOptions { folder, timeout: context.patiently(90), port: None };
+    let options = ControlPlaneOptions { folder, timeout: context.patiently(90), port: None, audit };
     Ok(ControlPlane::start(&options)?)
-}
-
-/// nodewarden's configuration.
-fn nodewarden(context: &Context, settings: &NodeSettings<'_>) -> String {
-    format!("podLogsDir: {}\n{}", context.temp.join("pod-logs").display(), settings.lines())
 }
 
 /// Fails unless the pod's only container has run without an end since it was started.

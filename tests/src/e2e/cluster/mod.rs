@@ -5,8 +5,9 @@
 
 mod configuration;
 mod deployment;
-mod fixture;
-mod manifest;
+pub(crate) mod fixture;
+pub(crate) mod manifest;
+pub(crate) mod node;
 mod outage;
 mod reports;
 mod smoke;
