@@ -1,12 +1,14 @@
 //! What runs the pods of a node: nodewarden, or the real kubelet.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use nix::sys::signal::Signal;
 
 use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture};
-use crate::fixture::{Agent, Cluster, Kubelet, KubeletOptions, NodeSettings, TestRoot, free_port};
-use crate::harness::{Context, Failure};
+use crate::fixture::{
+    Agent, Cluster, Kubelet, KubeletOptions, NodeSettings, TestRoot, free_port, unmount_below,
+};
+use crate::harness::{Context, Failure, Problems};
 
 /// Environment variable: `kubelet` for the real kubelet in place of nodewarden.
 const NODE: &str = "NODEWARDEN_NODE";
@@ -50,8 +52,30 @@ impl NodeOptions<'_> {
 
 /// A node. The fields are dropped in this order: the agent, then what it uses.
 pub enum Node<'c> {
-    Nodewarden { agent: Option<Agent>, managed: Box<HierarchyFixture<'c>>, context: &'c Context },
-    Kubelet { kubelet: Kubelet, _root: TestRoot },
+    Nodewarden {
+        agent: Option<Agent>,
+        _volumes: Volumes,
+        managed: Box<HierarchyFixture<'c>>,
+        context: &'c Context,
+    },
+    Kubelet {
+        kubelet: Kubelet,
+        _root: TestRoot,
+    },
+}
+
+/// The directory with pods' volumes. Dropping it unmounts those of pods that are still there.
+pub struct Volumes {
+    folder: PathBuf,
+    problems: Problems,
+}
+
+impl Drop for Volumes {
+    fn drop(&mut self) {
+        for path in unmount_below(&self.folder) {
+            self.problems.add(format!("{} is still mounted", path.display()));
+        }
+    }
 }
 
 impl<'c> Node<'c> {
@@ -91,8 +115,10 @@ impl<'c> Node<'c> {
             .with_runtime(runtime)
             .with_section(options.section)
             .with_arguments(&arguments);
+        let state = managed.options().state.clone().unwrap_or_else(|| context.temp.join("managed-state"));
+        let volumes = Volumes { folder: state.join("pods"), problems: context.problems() };
         let agent = Some(managed.start()?);
-        Ok(Self::Nodewarden { agent, managed: Box::new(managed), context })
+        Ok(Self::Nodewarden { agent, _volumes: volumes, managed: Box::new(managed), context })
     }
 
     /// The process id of nodewarden or the kubelet, if it runs.
