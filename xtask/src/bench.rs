@@ -49,6 +49,10 @@ pub enum BenchError {
 /// When it can't be built or started.
 pub fn run(layout: &Layout, args: &Args) -> Result<(), BenchError> {
     setup::ensure(layout, Purpose::Bench)?;
+    if ["node", "all"].contains(&args.name.as_str()) {
+        // A control plane and the real kubelet.
+        setup::ensure(layout, Purpose::Conformance)?;
+    }
     build::kernel_programs(layout, true)?;
     build::host_programs(layout, Profile::Release, &["nodewarden", "nodewarden-tests"], args.json)?;
     let bench = layout.program(Profile::Release, "nodewarden-bench");

@@ -29,6 +29,9 @@ enum What {
     Devices(DevicesArgs),
     /// Images collected all the time while pods use them and the agent is killed: none in use ever goes
     Gc(GcArgs),
+    /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API server are
+    /// killed in turn: API, runtime and cgroups agree, and no pod's status goes backwards
+    Cluster(ClusterArgs),
     /// Memory, disks, inodes and pids used up while the agent, its runtime, a file system or the clock fails: the
     /// pod that the kernel's own figures name is evicted, and no other
     Pressure(PressureArgs),
@@ -68,6 +71,19 @@ struct GcArgs {
 }
 
 #[derive(Debug, clap::Args)]
+struct ClusterArgs {
+    /// How long rounds are begun
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    /// The same seed makes the same rounds; it is printed at the start
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only the round with this seed, as its line has it
+    #[arg(long)]
+    round: Option<u64>,
+}
+
+#[derive(Debug, clap::Args)]
 struct PressureArgs {
     /// How long rounds are begun
     #[arg(long, default_value_t = 30.0)]
@@ -83,15 +99,27 @@ struct PressureArgs {
     vm: Option<KernelChoice>,
 }
 
+impl ClusterArgs {
+    /// As `nodewarden-stage soak` takes them.
+    fn words(&self) -> Vec<String> {
+        rounds("cluster", self.minutes, self.seed, self.round)
+    }
+}
+
 impl PressureArgs {
     /// As `nodewarden-stage soak` takes them.
     fn words(&self) -> Vec<String> {
-        let mut words = vec!["pressure".to_owned(), "--minutes".into(), self.minutes.to_string()];
-        for (name, value) in [("--seed", self.seed), ("--round", self.round)] {
-            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
-        }
-        words
+        rounds("pressure", self.minutes, self.seed, self.round)
     }
+}
+
+/// The arguments of a soak that consists of rounds.
+fn rounds(what: &str, minutes: f64, seed: Option<u64>, round: Option<u64>) -> Vec<String> {
+    let mut words = vec![what.to_owned(), "--minutes".into(), minutes.to_string()];
+    for (name, value) in [("--seed", seed), ("--round", round)] {
+        words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+    }
+    words
 }
 
 /// The soak could not be run.
@@ -132,7 +160,8 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
     if !layout::is_root() {
         return Err(SoakError::NotRoot);
     }
-    setup::ensure(layout, Purpose::Bench)?;
+    let purpose = if matches!(args.what, What::Cluster(_)) { Purpose::Cluster } else { Purpose::Bench };
+    setup::ensure(layout, purpose)?;
     build::kernel_programs(layout, true)?;
     build::host_programs(layout, Profile::Release, &["nodewarden", "nodewarden-tests"], false)?;
     let stage = layout.program(Profile::Release, "nodewarden-stage");
@@ -150,6 +179,10 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
         What::Gc(GcArgs { rounds, seed }) => {
             command.arg("gc").args(["--rounds", &rounds.to_string()]);
             seed
+        }
+        What::Cluster(cluster) => {
+            command.args(cluster.words());
+            &None
         }
         What::Pressure(pressure) => {
             command.args(pressure.words());

@@ -19,6 +19,7 @@ mod rate;
 pub mod review;
 pub mod serving;
 pub mod source;
+mod starting;
 pub mod status;
 mod watched_lines;
 

@@ -7,6 +7,7 @@ mod disk_use;
 mod events;
 mod eviction;
 mod figure;
+mod node;
 mod overhead;
 mod pods;
 mod probes;
@@ -47,13 +48,13 @@ pub struct Run<'a> {
 /// Sizes that replace the default ones.
 #[derive(Debug, Clone, Copy, Default, clap::Args)]
 pub struct Sizes {
-    /// For `pods` and `devices`: number of pods at most; for `probes`: number of pods with 50 containers each
+    /// For `pods`, `node` and `devices`: number of pods at most; for `probes`: number of pods with 50 containers each
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=1000).map(usize::from))]
     pub pods: Option<usize>,
-    /// For `pods`: how often one pod is started and ended, by the agent and by bare calls
+    /// For `pods` and `node`: how often one pod is started and ended
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=999).map(usize::from))]
     pub pairs: Option<usize>,
-    /// For `pods`: how long idle pods are measured; for `probes`: how long the probes are measured
+    /// For `pods` and `node`: how long idle pods are measured; for `probes`: how long the probes are measured
     #[arg(long, value_name = "SECONDS")]
     pub idle: Option<u64>,
 }
@@ -71,6 +72,7 @@ const BENCHES: &[&dyn Bench] = &[
     &scrape::Scrape,
     &cgroups::Cgroups,
     &pods::Pods,
+    &node::Node,
     &devices::Devices,
     &probes::Probes,
     &eviction::Eviction,

@@ -118,6 +118,7 @@ fn in_cluster(
         timeout: Duration::from_secs(120),
         port: None,
         signed_for: None,
+        audit: false,
     };
     let control_plane = ControlPlane::start(&options)?;
     eprintln!("starting containerd and importing the suite's images …");

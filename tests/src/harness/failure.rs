@@ -1,8 +1,8 @@
 //! Why a test did not pass.
 
 use crate::fixture::{
-    AgentError, BpfError, CgroupError, ClusterError, ContainerdError, HttpError, PrometheusError, RpcError,
-    SystemctlError, WorkerError,
+    AgentError, ApiError, BpfError, CgroupError, ClusterError, ContainerdError, HttpError, PrometheusError,
+    RpcError, SystemctlError, WorkerError,
 };
 
 /// Why a test ended early: it failed, or it cannot run on this machine.
@@ -29,6 +29,8 @@ pub enum Failure {
     Containerd(#[from] ContainerdError),
     #[error(transparent)]
     Cluster(#[from] ClusterError),
+    #[error(transparent)]
+    Api(#[from] ApiError),
     #[error(transparent)]
     Prometheus(#[from] PrometheusError),
     #[error(transparent)]

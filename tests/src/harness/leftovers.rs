@@ -13,6 +13,9 @@ use crate::fixture::{
     LINK_PREFIX, Layout, end_leftover_containerd, link_name, mount_points, remove_link, remove_tree,
 };
 
+/// How often to look for more.
+const PASSES: u32 = 4;
+
 /// Something that a test should have removed.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Leftover {
@@ -67,6 +70,17 @@ impl<'a> Sweep<'a> {
 
     /// Kills and removes everything of this runner. Returns what was found.
     pub fn clean(&self) -> Vec<Leftover> {
+        let found = self.clean_once();
+        // Until the agent was killed it went on: what it made meanwhile was not found.
+        for _ in 1..PASSES {
+            if self.clean_once().is_empty() {
+                break;
+            }
+        }
+        found
+    }
+
+    fn clean_once(&self) -> Vec<Leftover> {
         let prefix = format!("{NAME_PREFIX}{}-", self.runner);
         let mut found = all(self.layout, &prefix);
         found.retain(|found| !matches!(found, Leftover::Link(name) if *name != link_name(self.runner)));

@@ -1,10 +1,12 @@
 //! Soak tests: random changes for a long time (`nodewarden-stage soak`), and short runs of the same among the
 //! end-to-end tests. Pods are changed and removed at random while the agent is killed and containerd
 //! restarted; allocations of devices are interrupted at every step; images are collected while they are used;
-//! pods use up what the node has while things fail.
+//! pods use up what the node has while things fail; Deployments and Jobs of a real cluster change while everything that
+//! a node needs is killed in turn.
 
 mod allocations;
 mod churn;
+mod cluster;
 mod collections;
 mod evidence;
 mod manifests;
@@ -18,6 +20,7 @@ use crate::fixture::Layout;
 use crate::harness::{Context, Failure};
 pub use allocations::{Rounds, Tally, allocations};
 pub use churn::{Plan, Summary, churn};
+pub use cluster::{ClusterPlan, ClusterSummary, cluster};
 pub use collections::{Collected, collections};
 pub use pressure::{PressurePlan, PressureSummary, pressure};
 
@@ -63,6 +66,18 @@ enum What {
         #[arg(long)]
         seed: Option<u64>,
     },
+    /// Change Deployments, Jobs and config maps of a real cluster while agent, runtime and API server are killed in turn
+    Cluster {
+        /// How long rounds are begun
+        #[arg(long, default_value_t = 30.0)]
+        minutes: f64,
+        /// Seed of the rounds; their times still depend on the machine
+        #[arg(long)]
+        seed: Option<u64>,
+        /// Only the round with this seed
+        #[arg(long)]
+        round: Option<u64>,
+    },
     /// Let pods use up memory, disks, inodes and pids while the agent, its runtime, a file system or the clock fails
     Pressure {
         /// How long rounds are begun
@@ -105,6 +120,13 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
             let plan = Rounds { rounds, seed: seed.unwrap_or(now) };
             let run = |context: &Context, progress: &dyn Fn(&str)| collections(context, &plan, progress);
             ("gc", plan.seed, run_one(agent, args.patience, "gc", run).map(|done| done.to_string()))
+        }
+        What::Cluster { minutes, seed, round } => {
+            let duration = Duration::from_secs_f64(minutes.max(0.1) * 60.0);
+            let plan = ClusterPlan { duration, seed: seed.unwrap_or(now), round };
+            let run = |context: &Context, progress: &dyn Fn(&str)| cluster(context, &plan, progress);
+            let done = run_one(agent, args.patience, "cluster", run);
+            ("cluster", plan.seed, done.map(|done| done.to_string()))
         }
         What::Pressure { minutes, seed, round } => {
             let duration = Duration::from_secs_f64(minutes.max(0.1) * 60.0);

@@ -64,7 +64,13 @@ pub fn start(directory: &std::path::Path, port: Option<u16>) -> Result<ControlPl
     }
     std::fs::create_dir_all(directory).map_err(StageError::file(directory))?;
     let folder = directory.canonicalize().map_err(StageError::file(directory))?;
-    let options = ControlPlaneOptions { folder, timeout: Duration::from_secs(120), port, signed_for: None };
+    let options = ControlPlaneOptions {
+        folder,
+        timeout: Duration::from_secs(120),
+        port,
+        signed_for: None,
+        audit: false,
+    };
     Ok(ControlPlane::start(&options)?)
 }
 

@@ -11,12 +11,14 @@ use nodewarden_config::KubernetesSettings;
 use serde_json::json;
 use sha2::{Digest, Sha256};
 use tokio::runtime::Handle;
+use tower::util::MapResponseLayer;
 
 use super::State;
 use super::certificate::Validity;
 use super::store::{Store, write_private};
 use crate::KubeError;
 use crate::gate::Gate;
+use crate::starting;
 
 /// The files that the configuration names.
 #[derive(Debug, Clone)]
@@ -154,7 +156,7 @@ impl Source {
 
 fn client(config: kube::Config, gate: &Gate) -> Result<kube::Client, KubeError> {
     let builder = ClientBuilder::try_from(config).map_err(|error| KubeError::Client(Box::new(error)))?;
-    Ok(builder.with_layer(gate).build())
+    Ok(builder.with_layer(&MapResponseLayer::new(starting::correct)).with_layer(gate).build())
 }
 
 fn context(file: &Kubeconfig) -> Option<&kube::config::Context> {

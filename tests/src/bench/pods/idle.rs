@@ -29,16 +29,27 @@ pub struct Cost {
 pub fn cost(run: &Run<'_>, fixture: &PodsFixture<'_>, time: Duration) -> Result<Cost, Failure> {
     std::thread::sleep(REST);
     let agent = fixture.agent();
-    let earlier = threads(agent.pid());
+    let earlier = CpuByThread::of(agent.pid());
     let (before, begun) = (agent.cpu_time()?, Instant::now());
     std::thread::sleep(time);
     let cpu = (agent.cpu_time()? - before).as_secs_f64() * 60.0 / begun.elapsed().as_secs_f64();
-    run.progress(&format!(
-        "CPU by thread, ms a minute: {}",
-        grown(&earlier, &threads(agent.pid()), begun.elapsed())
-    ));
+    run.progress(&format!("CPU by thread, ms a minute: {}", earlier.since(agent.pid(), begun.elapsed())));
     let resident = resident(agent.pid())?;
     Ok(Cost { cpu, resident, own: agent.client()?.status()?.resident_bytes })
+}
+
+/// CPU times of a process's threads at one moment.
+pub struct CpuByThread(BTreeMap<String, u64>);
+
+impl CpuByThread {
+    pub fn of(pid: u32) -> Self {
+        Self(threads(pid))
+    }
+
+    /// What each thread has used since then in ms a minute, the largest first. `time` is how long that is.
+    pub fn since(&self, pid: u32, time: Duration) -> String {
+        grown(&self.0, &threads(pid), time)
+    }
 }
 
 /// CPU time of a process's threads in nanoseconds, by name. Threads that have ended are missing.

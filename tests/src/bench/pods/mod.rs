@@ -21,7 +21,7 @@ use one::Series;
 
 pub(super) use bare::NODE;
 pub(super) use fixture::PodsFixture;
-pub(super) use idle::resident;
+pub(super) use idle::{CpuByThread, resident};
 
 pub struct Pods;
 

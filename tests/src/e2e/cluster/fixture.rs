@@ -4,37 +4,17 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use super::node::Node;
 use super::options::{NodeOptions, Prepared};
-use crate::e2e::hierarchy::fixture::{Driver, HierarchyFixture};
 use crate::e2e::support::eventually;
 use crate::ensure;
-use crate::fixture::{
-    Agent, Cluster, Containerd, ControlPlane, Kubectl, Kubelet, KubeletOptions, NodeSettings, TestRoot,
-    free_port,
-};
+use crate::fixture::{Agent, Cluster, Containerd, ControlPlane, Kubectl, free_port};
 use crate::harness::{Context, Failure};
 
-/// Environment variable: `kubelet` for the real kubelet in place of nodewarden.
-pub const NODE: &str = "NODEWARDEN_NODE";
 /// The directory of the node's certificates below that of the test.
 pub const CERTIFICATES: &str = "pki";
 /// How long a node may take until it is ready. A kubelet takes 20 s.
 const READY_SECONDS: u64 = 60;
-
-/// What runs the pods. The fields are dropped in this order: the agent, then what it uses.
-enum Node<'c> {
-    Nodewarden {
-        agent: Option<Agent>,
-        managed: Box<HierarchyFixture<'c>>,
-        /// The one that had the node before; it removes its files when it is dropped.
-        _before: Option<Kubelet>,
-    },
-    Kubelet {
-        kubelet: Kubelet,
-        /// The agent that can take the node over.
-        next: Option<Box<HierarchyFixture<'c>>>,
-    },
-}
 
 /// A cluster of one node. A test calls [`ClusterFixture::finish`] at its end.
 pub struct ClusterFixture<'c> {
@@ -44,7 +24,6 @@ pub struct ClusterFixture<'c> {
     namespace: String,
     port: u16,
     containerd: Containerd,
-    _root: Option<TestRoot>,
     cluster: Cluster,
     control_plane: Option<ControlPlane>,
 }
@@ -60,74 +39,26 @@ impl<'c> ClusterFixture<'c> {
         Prepared::alone(context, None)?.start(NodeOptions::default())
     }
 
+    /// Starts a node in a cluster.
+    pub fn start_in(prepared: Prepared<'c>, options: &NodeOptions) -> Result<Self, Failure> {
+        let Prepared { context, name, cluster, control_plane } = prepared;
+        let containerd = Containerd::private(context)?;
+        let port = free_port().map_err(Failure::file("a free port"))?;
+        let name = name + &options.suffix;
+        let node = Node::start(context, &cluster, &name, containerd.socket(), port, options)?;
+        let namespace = name.clone();
+        let this = Self { context, node, name, namespace, port, containerd, cluster, control_plane };
+        this.wait_node_ready()?;
+        this.make_namespace()?;
+        Ok(this)
+    }
+
     /// Ends the kubelet that runs the node first ([`NodeOptions::first_a_kubelet`]), and starts nodewarden in its place.
     ///
     /// # Errors
     /// The agent cannot be started, or the node was not started with a kubelet.
     pub fn take_over(self) -> Result<Self, Failure> {
-        let Node::Kubelet { mut kubelet, next: Some(managed) } = self.node else {
-            return Err(Failure::Unexpected("no kubelet runs the node".into()));
-        };
-        kubelet.end();
-        let agent = Some(managed.start()?);
-        Ok(Self { node: Node::Nodewarden { agent, managed, _before: Some(kubelet) }, ..self })
-    }
-
-    /// Starts a node in a cluster.
-    pub fn start_in(prepared: Prepared<'c>, options: NodeOptions) -> Result<Self, Failure> {
-        let Prepared { context, name, cluster, control_plane } = prepared;
-        let containerd = Containerd::private(context)?;
-        let port = free_port().map_err(Failure::file("a free port"))?;
-        let authority = cluster.authority();
-        let settings = NodeSettings { authority: &authority, port, read_only_port: 0 };
-        let usual = options.is_usual();
-        let NodeOptions { kubeconfig, lines, arguments, first_a_kubelet } = options;
-        let kubeconfig = kubeconfig.map_or_else(|| cluster.node(&name), Ok)?;
-        let kubelet = |cgroup_root: &str| {
-            let manifests = context.temp.join("manifests");
-            let options = KubeletOptions {
-                folder: context.temp.join("k"),
-                kubeconfig: kubeconfig.clone(),
-                node: name.clone(),
-                runtime: containerd.socket().to_owned(),
-                settings: settings.kubelet(cgroup_root, &manifests),
-                manifests,
-            };
-            Kubelet::start(options, context.problems())
-        };
-        let managed = |logs: &Path| -> Result<_, Failure> {
-            let text = format!("{}{lines}", nodewarden(logs, &settings));
-            let kubeconfig = kubeconfig.to_string_lossy().into_owned();
-            let certificates = context.temp.join(CERTIFICATES).to_string_lossy().into_owned();
-            let mut all = vec!["--kubeconfig", &kubeconfig, "--hostname-override", &name];
-            all.extend(["--cert-dir", &certificates]);
-            all.extend(arguments.iter().map(String::as_str));
-            let managed = HierarchyFixture::new(context, Driver::Cgroupfs, 60, &text)?;
-            Ok(managed.with_runtime(containerd.socket()).with_arguments(&all))
-        };
-        let is_kubelet = std::env::var_os(NODE).is_some_and(|node| node == "kubelet");
-        let (node, root) = if is_kubelet && !usual {
-            return Err(Failure::Skip("the node is a kubelet".into()));
-        } else if is_kubelet {
-            let root = TestRoot::new(context)?;
-            (Node::Kubelet { kubelet: kubelet(root.group().path())?, next: None }, Some(root))
-        } else if first_a_kubelet {
-            let section = format!("devices:\n  kubeletDir: {}\n", context.temp.join("k/root").display());
-            let managed = managed(Path::new("/var/log/pods"))?.with_section(&section);
-            let root = managed.options().manage.as_ref().map_or("/", |manage| manage.root.as_str());
-            let kubelet = kubelet(root)?;
-            (Node::Kubelet { kubelet, next: Some(Box::new(managed)) }, None)
-        } else {
-            let managed = managed(&context.temp.join("pod-logs"))?;
-            let agent = Some(managed.start()?);
-            (Node::Nodewarden { agent, managed: Box::new(managed), _before: None }, None)
-        };
-        let namespace = name.clone();
-        let this =
-            Self { context, node, name, namespace, port, containerd, _root: root, cluster, control_plane };
-        this.wait_node_ready()?;
-        this.make_namespace()?;
-        Ok(this)
+        Ok(Self { node: self.node.take_over()?, ..self })
     }
 
     pub fn context(&self) -> &'c Context {
@@ -154,41 +85,51 @@ impl<'c> ClusterFixture<'c> {
         self.containerd.socket()
     }
 
+    /// The container runtime.
+    pub fn containerd(&self) -> &Containerd {
+        &self.containerd
+    }
+
+    /// The same, to kill and start it.
+    pub fn containerd_mut(&mut self) -> &mut Containerd {
+        &mut self.containerd
+    }
+
+    /// What runs the pods.
+    pub fn runs_by(&self) -> &Node<'c> {
+        &self.node
+    }
+
+    /// The same, to end and start it.
+    pub fn runs_by_mut(&mut self) -> &mut Node<'c> {
+        &mut self.node
+    }
+
     /// The agent that runs.
     pub fn agent(&self) -> Result<&Agent, Failure> {
-        match &self.node {
-            Node::Nodewarden { agent: Some(agent), .. } => Ok(agent),
-            _ => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.agent()
     }
 
     /// Ends the agent and starts another one with its state, calling `meanwhile` in between.
     pub fn restart_agent(&mut self, meanwhile: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
-        match &mut self.node {
-            Node::Nodewarden { agent, managed, .. } => {
-                *agent = None;
-                meanwhile()?;
-                *agent = Some(managed.start()?);
-                Ok(())
-            }
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.stop_agent()?;
+        meanwhile()?;
+        self.node.start_agent()
     }
 
     /// Writes a manifest.
     pub fn write_manifest(&self, file: &str, pod: &Value) -> Result<(), Failure> {
-        match &self.node {
-            Node::Nodewarden { managed, .. } => managed.write(file, pod),
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.managed()?.write(file, pod)
     }
 
     /// Removes a manifest.
     pub fn remove_manifest(&self, file: &str) -> Result<(), Failure> {
-        match &self.node {
-            Node::Nodewarden { managed, .. } => managed.remove(file),
-            Node::Kubelet { .. } => Err(Failure::Skip("the node is a kubelet".into())),
-        }
+        self.node.managed()?.remove(file)
+    }
+
+    /// The test's namespace.
+    pub fn namespace(&self) -> &str {
+        &self.namespace
     }
 
     /// The control plane of this test alone.
@@ -279,7 +220,7 @@ impl<'c> ClusterFixture<'c> {
 
     /// Fails if the API server has refused the agent anything for want of rights.
     pub fn ensure_nothing_forbidden(&self) -> Result<(), Failure> {
-        let Node::Nodewarden { agent: Some(agent), .. } = &self.node else { return Ok(()) };
+        let Ok(agent) = self.node.agent() else { return Ok(()) };
         let log = agent.log();
         let refused: Vec<&str> = log.lines().filter(|line| is_refusal(line)).collect();
         ensure!(refused.is_empty(), "the API server refused: {refused:#?}");
@@ -343,11 +284,6 @@ impl<'c> ClusterFixture<'c> {
 pub fn condition<'a>(object: &'a Value, kind: &str) -> Option<&'a str> {
     let conditions = object["status"]["conditions"].as_array()?;
     conditions.iter().find(|one| one["type"] == kind)?["status"].as_str()
-}
-
-/// nodewarden's configuration.
-fn nodewarden(logs: &Path, settings: &NodeSettings<'_>) -> String {
-    format!("podLogsDir: {}\nhealthzPort: 0\n{}", logs.display(), settings.lines())
 }
 
 fn is_refusal(line: &str) -> bool {

@@ -4,19 +4,26 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::fixture::ClusterFixture;
+use super::node::NodeKind;
 use crate::fixture::{Cluster, ControlPlane, ControlPlaneOptions};
 use crate::harness::{Context, Failure};
 
 /// Environment variable: the directory of a control plane that all tests share. Without it each test starts its own.
 pub const SHARED: &str = "NODEWARDEN_CLUSTER";
 
-/// How a node differs from the usual one. With any of it the node cannot be a kubelet.
+/// How a node differs from the usual one.
 #[derive(Debug, Clone, Default)]
 pub struct NodeOptions {
+    /// Who runs the pods; what the environment says if `None`.
+    pub kind: Option<NodeKind>,
+    /// The end of its name.
+    pub suffix: String,
     /// In place of a kubeconfig with a certificate of the node.
     pub kubeconfig: Option<PathBuf>,
-    /// Further lines of the configuration.
+    /// Further lines of the kubelet's configuration.
     pub lines: String,
+    /// Lines of nodewarden's own section.
+    pub section: String,
     /// Further arguments.
     pub arguments: Vec<String>,
     /// The real kubelet runs the node until [`ClusterFixture::take_over`], with the directories and cgroups of nodewarden.
@@ -24,10 +31,23 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// Whether nothing differs.
-    pub fn is_usual(&self) -> bool {
-        let Self { kubeconfig, lines, arguments, first_a_kubelet } = self;
-        kubeconfig.is_none() && lines.is_empty() && arguments.is_empty() && !first_a_kubelet
+    /// Who runs the pods.
+    ///
+    /// # Errors
+    /// [`Failure::Skip`] if the environment says a kubelet, and the options are nodewarden's.
+    pub fn kind(&self) -> Result<NodeKind, Failure> {
+        let Self { kubeconfig, lines, section, arguments, first_a_kubelet, .. } = self;
+        let is_usual = kubeconfig.is_none()
+            && lines.is_empty()
+            && section.is_empty()
+            && arguments.is_empty()
+            && !first_a_kubelet;
+        match self.kind.unwrap_or_else(NodeKind::of_environment) {
+            NodeKind::Kubelet if self.kind.is_none() && !is_usual => {
+                Err(Failure::Skip("the node is a kubelet".into()))
+            }
+            kind => Ok(kind),
+        }
     }
 }
 
@@ -50,13 +70,12 @@ impl<'c> Prepared<'c> {
 
     /// With a control plane that only this test uses, and may stop. `signed_for`: see [`ControlPlaneOptions`].
     pub fn alone(context: &'c Context, signed_for: Option<Duration>) -> Result<Self, Failure> {
-        let folder = context.temp.join("cluster");
-        let options = ControlPlaneOptions { folder, timeout: context.patiently(90), port: None, signed_for };
-        let control_plane = ControlPlane::start(&options)?;
+        let control_plane = own_control_plane(context, signed_for, false)?;
         Ok(Self::of(context, control_plane.cluster().clone(), Some(control_plane)))
     }
 
-    fn of(context: &'c Context, cluster: Cluster, control_plane: Option<ControlPlane>) -> Self {
+    /// In this cluster, of which `control_plane` is the test's own.
+    pub fn of(context: &'c Context, cluster: Cluster, control_plane: Option<ControlPlane>) -> Self {
         let name = format!("n{}-{}", context.runner(), context.name.replace('_', "-"));
         Self { context, name, cluster, control_plane }
     }
@@ -72,6 +91,20 @@ impl<'c> Prepared<'c> {
 
     /// Starts the node, and waits until it is ready.
     pub fn start(self, options: NodeOptions) -> Result<ClusterFixture<'c>, Failure> {
-        ClusterFixture::start_in(self, options)
+        ClusterFixture::start_in(self, &options)
     }
+}
+
+/// A control plane that only this test uses. `signed_for`, `audit`: see [`ControlPlaneOptions`].
+///
+/// # Errors
+/// It does not start.
+pub fn own_control_plane(
+    context: &Context,
+    signed_for: Option<Duration>,
+    audit: bool,
+) -> Result<ControlPlane, Failure> {
+    let folder = context.temp.join("cluster");
+    let timeout = context.patiently(90);
+    Ok(ControlPlane::start(&ControlPlaneOptions { folder, timeout, port: None, signed_for, audit })?)
 }
