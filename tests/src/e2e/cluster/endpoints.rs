@@ -84,7 +84,7 @@ fn endpoints(context: &Context) -> Result<(), Failure> {
 fn clients(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
     fixture.agent()?;
-    for account in ["reader", "stranger"] {
+    for account in ["reader", "unbound"] {
         fixture.run(&["create", "serviceaccount", account])?;
     }
     let role = format!("{}-reader", fixture.name());
@@ -103,16 +103,16 @@ fn ask(context: &Context, fixture: &ClusterFixture<'_>) -> Result<(), Failure> {
     let server = HttpsServer { port: fixture.port(), name: fixture.name(), authority: &own };
     let ask =
         |path: &str, token: Option<&str>| server.get(path, token).map_err(Failure::file("the node's server"));
-    let [reader, stranger] = ["reader", "stranger"].map(|account| token(context, fixture, account));
-    let (reader, stranger) = (reader?, stranger?);
+    let [reader, unbound] = ["reader", "unbound"].map(|account| token(context, fixture, account));
+    let (reader, unbound) = (reader?, unbound?);
     let damaged = format!("{}x", &reader[..reader.len() - 1]);
     for (who, token, path, expected) in [
         ("without a token", None, "/metrics", 401),
         ("without a token", None, "/healthz", 401),
         ("with a made-up token", Some("nonsense"), "/metrics", 401),
         ("with a damaged token", Some(damaged.as_str()), "/metrics", 401),
-        ("without rights", Some(stranger.as_str()), "/metrics", 403),
-        ("without rights", Some(stranger.as_str()), "/pods", 403),
+        ("without rights", Some(unbound.as_str()), "/metrics", 403),
+        ("without rights", Some(unbound.as_str()), "/pods", 403),
         ("with rights", Some(reader.as_str()), "/metrics/resource", 200),
         ("with rights", Some(reader.as_str()), "/metrics", 200),
         ("with rights to something else", Some(reader.as_str()), "/pods", 403),

@@ -234,6 +234,8 @@ fn drain(context: &Context) -> Result<(), Failure> {
 /// An ephemeral container is added to a pod that runs, and sees what it is for.
 fn debug(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
+    // A kubelet of 1.20 needs a feature gate for it, which later ones and nodewarden do not have.
+    fixture.agent()?;
     fixture.apply(&pod("watched", fixture.name(), WAIT))?;
     let before = fixture.wait_ready("watched")?;
     let begun = Instant::now();

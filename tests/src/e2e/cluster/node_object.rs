@@ -24,6 +24,8 @@ pub const TESTS: &[Test] = &[
 /// A node object that someone deletes is registered again, and its pods go on.
 fn deleted(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
+    // A kubelet registers its node only when it starts.
+    fixture.agent()?;
     fixture.apply(&pod("stays", fixture.name(), WAIT))?;
     let before = fixture.wait_ready("stays")?;
     let first = fixture.node()?["metadata"]["uid"].clone();
