@@ -18,6 +18,8 @@ struct Shown {
     ready: Option<Vec<String>>,
     /// With which containers it was ready before it was not, and what was shown then.
     lost: Option<(Vec<String>, Value)>,
+    /// The same of one that was ready again with the same containers.
+    flipped: Option<Value>,
     /// Whether its probes fail at random.
     is_probed: bool,
 }
@@ -49,14 +51,22 @@ impl History {
         let statuses = pod["status"]["containerStatuses"].as_array().map(Vec::as_slice).unwrap_or_default();
         found.extend(statuses.iter().flat_map(|status| shown.container(status)));
         let ends = text("/metadata/deletionTimestamp").is_some();
-        found.extend(shown.ready(pod, statuses, ends));
+        shown.ready(pod, statuses, ends);
         let name = shown.name.clone();
         self.violations.extend(found.into_iter().map(|text| format!("pod {name}: {text}")));
     }
 
-    /// What was shown and must not be. Each is returned once.
+    /// What was shown and must not be. Each is returned once. To be called when nothing changes: what is not ready may
+    /// be about to end.
     pub fn violations(&mut self) -> Vec<String> {
-        std::mem::take(&mut self.violations)
+        let mut found = std::mem::take(&mut self.violations);
+        for shown in self.pods.values_mut() {
+            let flipped = shown.flipped.take();
+            found.extend(flipped.map(|status| {
+                format!("pod {}: not ready without a cause, and ready again: {status}", shown.name)
+            }));
+        }
+        found
     }
 
     /// How many pods there were.
@@ -117,24 +127,24 @@ impl Shown {
     }
 
     /// A pod without failing probes that was ready stays ready, unless it ends or its containers end: a container whose
-    /// process has ended is unready a moment before the runtime says that it has ended.
-    fn ready(&mut self, pod: &Value, statuses: &[Value], ends: bool) -> Option<String> {
+    /// process has ended is unready a moment before the runtime says that it has ended. (A runtime that takes very long
+    /// has it ready again until then.)
+    fn ready(&mut self, pod: &Value, statuses: &[Value], ends: bool) {
         let conditions = pod["status"]["conditions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let ready = conditions.iter().find(|one| one["type"] == "Ready");
         let is_ready = ready.is_some_and(|one| one["status"] == "True");
         let ids: Vec<String> =
             statuses.iter().filter_map(|one| one["containerID"].as_str().map(str::to_owned)).collect();
         let before = std::mem::replace(&mut self.ready, is_ready.then(|| ids.clone()));
-        if ends || self.is_probed || statuses.iter().any(|one| one["state"]["terminated"].is_object()) {
+        if ends || self.is_probed {
             self.lost = None;
-            return None;
-        }
-        if !is_ready {
+        } else if statuses.iter().any(|one| one["state"]["terminated"].is_object()) {
+            (self.lost, self.flipped) = (None, None);
+        } else if !is_ready {
             self.lost = before.map(|before| (before, pod["status"].clone())).or(self.lost.take());
-            return None;
+        } else if let Some((_, shown)) = self.lost.take().filter(|(before, _)| *before == ids) {
+            self.flipped = Some(shown);
         }
-        let (_, shown) = self.lost.take().filter(|(before, _)| *before == ids)?;
-        Some(format!("not ready without a cause, with the same containers before and after: {shown}"))
     }
 }
 
@@ -179,7 +189,9 @@ mod tests {
             assert_eq!(found(&wrong).len(), 1, "{wrong:?}");
         }
         let unready = || pod("Running", 0, running(), "False");
+        let over = || pod("Failed", 0, ended(), "False");
         assert_eq!(found(&[up(), unready(), unready(), up()]).len(), 1);
+        assert!(found(&[up(), unready(), up(), over()]).is_empty());
         assert!(found(&[up(), unready(), pod("Running", 0, ended(), "False")]).is_empty());
         let mut late = up();
         late["status"]["startTime"] = "later".into();

@@ -192,8 +192,11 @@ impl<'c> Node<'c> {
         let path = self.evidence.join(CALM);
         match calm {
             true => fs::write(&path, "").map_err(Failure::file(&path)),
-            // It is not there in the first round.
-            false => Ok(drop(fs::remove_file(&path))),
+            false => {
+                // It is not there in the first round.
+                let _first = fs::remove_file(&path);
+                Ok(())
+            }
         }
     }
 

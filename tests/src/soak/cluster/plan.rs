@@ -82,7 +82,7 @@ pub enum Change {
         app: usize,
         pod: u64,
     },
-    ChangeConfig {
+    SetConfig {
         value: u64,
     },
 }
@@ -138,7 +138,7 @@ fn step(dice: &mut Dice) -> Step {
         5 => Change::Replace { app },
         6 => Change::DeletePod { app, pod },
         7 | 8 => Change::EvictPod { app, pod },
-        _ => Change::ChangeConfig { value: dice.roll(1 << 30) },
+        _ => Change::SetConfig { value: dice.roll(1 << 30) },
     };
     Step { pause_ms: dice.roll(1500), change }
 }

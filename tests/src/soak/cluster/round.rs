@@ -233,7 +233,7 @@ fn change(
             }
             None => Ok(()),
         },
-        Change::ChangeConfig { value: new } => {
+        Change::SetConfig { value: new } => {
             counts.configs += 1;
             *value = new;
             node.set_config(new)
