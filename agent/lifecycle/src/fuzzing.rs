@@ -1,6 +1,7 @@
 //! Entry points for the fuzz targets of `tests/fuzz`: parsers that are private otherwise. Only with the feature `fuzzing`.
 
 use nodewarden_cri::Listing;
+use nodewarden_pods::spec::Ownership;
 use nodewarden_proto::runtime::v1 as cri;
 use nodewarden_storage::fuzzing::{read_state, write_state};
 
@@ -41,5 +42,5 @@ pub fn observed(
         let _ = (seen.newest(&container.name), seen.ended(&container.name).count());
     }
     let _ = seen.sandbox();
-    look::differs(&seen, &look::ours(listing.clone(), ""))
+    look::differs(&seen, &look::ours(listing.clone(), &Ownership::new(String::new(), false)))
 }
