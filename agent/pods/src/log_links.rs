@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(fs::read_to_string(links.join("a.log")).unwrap(), "two");
 
         fs::write(links.join("file.log"), "").unwrap();
-        assert!(link(&links, "file.log", &log).is_err(), "a file of somebody else is not replaced");
+        assert!(link(&links, "file.log", &log).is_err(), "a file that is no link is not replaced");
         symlink(temp.path().join("elsewhere"), links.join("foreign.log")).unwrap();
         symlink(logs.join("gone"), links.join("other")).unwrap();
         assert_eq!(remove_dangling(&links, &logs).unwrap(), 0);
