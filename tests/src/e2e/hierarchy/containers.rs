@@ -27,7 +27,8 @@ fn corrects(context: &Context) -> Result<(), Failure> {
     let containerd = Containerd::start(context)?;
     let runtime = Cri::connect(containerd.socket())?;
     let driver = if runtime.uses_systemd()? { Driver::Systemd } else { Driver::Cgroupfs };
-    let managed = HierarchyFixture::new(context, driver, u64::from(context.patience).min(3), "")?
+    let lines = format!("podLogsDir: {}\n", context.temp.join("pod-logs").display());
+    let managed = HierarchyFixture::new(context, driver, u64::from(context.patience).min(3), &lines)?
         .with_runtime(containerd.socket());
     let limits = json!({ "requests": { "cpu": "500m" }, "limits": { "cpu": "777m", "memory": "64Mi" } });
     let manifest = json!({
