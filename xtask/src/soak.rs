@@ -31,7 +31,7 @@ enum What {
     Gc(GcArgs),
     /// Deployments, Jobs and config maps of a real cluster changed at random while agent, runtime and API server are
     /// killed in turn: API, runtime and cgroups agree, and no pod's status goes backwards
-    Cluster(ClusterArgs),
+    Cluster(RoundArgs),
     /// Memory, disks, inodes and pids used up while the agent, its runtime, a file system or the clock fails: the
     /// pod that the kernel's own figures name is evicted, and no other
     Pressure(PressureArgs),
@@ -70,8 +70,12 @@ struct GcArgs {
     seed: Option<u64>,
 }
 
+/// Its name for `nodewarden-stage soak`.
+const PRESSURE: &str = "pressure";
+
+/// Of a soak that begins rounds for some time.
 #[derive(Debug, clap::Args)]
-struct ClusterArgs {
+struct RoundArgs {
     /// How long rounds are begun
     #[arg(long, default_value_t = 30.0)]
     minutes: f64,
@@ -85,41 +89,22 @@ struct ClusterArgs {
 
 #[derive(Debug, clap::Args)]
 struct PressureArgs {
-    /// How long rounds are begun
-    #[arg(long, default_value_t = 30.0)]
-    minutes: f64,
-    /// The same seed makes the same rounds; it is printed at the start
-    #[arg(long)]
-    seed: Option<u64>,
-    /// Only the round with this seed, as its line has it
-    #[arg(long)]
-    round: Option<u64>,
+    #[command(flatten)]
+    rounds: RoundArgs,
     /// In a virtual machine with this kernel and systemd, whose clock is set too; needs no root
     #[arg(long, value_name = "KERNEL")]
     vm: Option<KernelChoice>,
 }
 
-impl ClusterArgs {
-    /// As `nodewarden-stage soak` takes them.
-    fn words(&self) -> Vec<String> {
-        rounds("cluster", self.minutes, self.seed, self.round)
+impl RoundArgs {
+    /// As `nodewarden-stage soak` takes them for the soak `what`.
+    fn words(&self, what: &str) -> Vec<String> {
+        let mut words = vec![what.to_owned(), "--minutes".into(), self.minutes.to_string()];
+        for (name, value) in [("--seed", self.seed), ("--round", self.round)] {
+            words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
+        }
+        words
     }
-}
-
-impl PressureArgs {
-    /// As `nodewarden-stage soak` takes them.
-    fn words(&self) -> Vec<String> {
-        rounds("pressure", self.minutes, self.seed, self.round)
-    }
-}
-
-/// The arguments of a soak that consists of rounds.
-fn rounds(what: &str, minutes: f64, seed: Option<u64>, round: Option<u64>) -> Vec<String> {
-    let mut words = vec![what.to_owned(), "--minutes".into(), minutes.to_string()];
-    for (name, value) in [("--seed", seed), ("--round", round)] {
-        words.extend(value.into_iter().flat_map(|value| [name.to_owned(), value.to_string()]));
-    }
-    words
 }
 
 /// The soak could not be run.
@@ -152,10 +137,10 @@ pub enum SoakError {
 /// # Errors
 /// When it can't be built or started.
 pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
-    if let What::Pressure(pressure @ PressureArgs { vm: Some(kernel), minutes, .. }) = &args.what {
+    if let What::Pressure(PressureArgs { vm: Some(kernel), rounds }) = &args.what {
         vm::build(layout)?;
-        let limit = Duration::from_secs_f64(minutes.max(0.0) * 60.0);
-        return Ok(nodewarden_vm::soak(layout, *kernel, &pressure.words(), limit)?);
+        let limit = Duration::from_secs_f64(rounds.minutes.max(0.0) * 60.0);
+        return Ok(nodewarden_vm::soak(layout, *kernel, &rounds.words(PRESSURE), limit)?);
     }
     if !layout::is_root() {
         return Err(SoakError::NotRoot);
@@ -181,11 +166,11 @@ pub fn run(layout: &Layout, args: &Args) -> Result<ExitCode, SoakError> {
             seed
         }
         What::Cluster(cluster) => {
-            command.args(cluster.words());
+            command.args(cluster.words("cluster"));
             &None
         }
         What::Pressure(pressure) => {
-            command.args(pressure.words());
+            command.args(pressure.rounds.words(PRESSURE));
             &None
         }
     };

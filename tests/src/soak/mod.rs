@@ -67,29 +67,29 @@ enum What {
         seed: Option<u64>,
     },
     /// Change Deployments, Jobs and config maps of a real cluster while agent, runtime and API server are killed in turn
-    Cluster {
-        /// How long rounds are begun
-        #[arg(long, default_value_t = 30.0)]
-        minutes: f64,
-        /// Seed of the rounds; their times still depend on the machine
-        #[arg(long)]
-        seed: Option<u64>,
-        /// Only the round with this seed
-        #[arg(long)]
-        round: Option<u64>,
-    },
+    Cluster(RoundArgs),
     /// Let pods use up memory, disks, inodes and pids while the agent, its runtime, a file system or the clock fails
-    Pressure {
-        /// How long rounds are begun
-        #[arg(long, default_value_t = 30.0)]
-        minutes: f64,
-        /// Seed of the rounds; their times still depend on the machine
-        #[arg(long)]
-        seed: Option<u64>,
-        /// Only the round with this seed
-        #[arg(long)]
-        round: Option<u64>,
-    },
+    Pressure(RoundArgs),
+}
+
+/// Of a soak that begins rounds for some time.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub struct RoundArgs {
+    /// How long rounds are begun
+    #[arg(long, default_value_t = 30.0)]
+    minutes: f64,
+    /// Seed of the rounds; their times still depend on the machine
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Only the round with this seed
+    #[arg(long)]
+    round: Option<u64>,
+}
+
+impl RoundArgs {
+    fn duration(self) -> Duration {
+        Duration::from_secs_f64(self.minutes.max(0.1) * 60.0)
+    }
 }
 
 /// Runs a soak test and prints its result.
@@ -121,16 +121,16 @@ pub fn main(agent: &Path, args: &Args) -> ExitCode {
             let run = |context: &Context, progress: &dyn Fn(&str)| collections(context, &plan, progress);
             ("gc", plan.seed, run_one(agent, args.patience, "gc", run).map(|done| done.to_string()))
         }
-        What::Cluster { minutes, seed, round } => {
-            let duration = Duration::from_secs_f64(minutes.max(0.1) * 60.0);
-            let plan = ClusterPlan { duration, seed: seed.unwrap_or(now), round };
+        What::Cluster(rounds) => {
+            let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));
+            let plan = ClusterPlan { duration, seed, round: rounds.round };
             let run = |context: &Context, progress: &dyn Fn(&str)| cluster(context, &plan, progress);
             let done = run_one(agent, args.patience, "cluster", run);
             ("cluster", plan.seed, done.map(|done| done.to_string()))
         }
-        What::Pressure { minutes, seed, round } => {
-            let duration = Duration::from_secs_f64(minutes.max(0.1) * 60.0);
-            let plan = PressurePlan { duration, seed: seed.unwrap_or(now), round };
+        What::Pressure(rounds) => {
+            let (duration, seed) = (rounds.duration(), rounds.seed.unwrap_or(now));
+            let plan = PressurePlan { duration, seed, round: rounds.round };
             let run = |context: &Context, progress: &dyn Fn(&str)| pressure(context, &plan, progress);
             let done = run_one(agent, args.patience, "pressure", run);
             ("pressure", plan.seed, done.map(|done| done.to_string()))

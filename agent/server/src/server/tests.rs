@@ -442,7 +442,7 @@ async fn idle_streams_are_closed() {
 }
 
 #[tokio::test]
-async fn hundreds_of_silent_connections_keep_out_nobody() {
+async fn hundreds_of_silent_connections_keep_no_client_out() {
     // Both ends are of this process, which may have no more files open than 1,024.
     const SILENT: usize = 400;
     let server = Fixture::start(|_, limits| limits.handshake = Duration::from_secs(60)).await;

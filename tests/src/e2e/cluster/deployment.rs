@@ -1,10 +1,10 @@
 //! A Deployment: pods that controllers make and the scheduler places.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::NEEDS;
 use super::fixture::{ClusterFixture, condition};
-use super::manifest::{WAIT, spec};
+use super::manifest::{WAIT, deployment};
 use crate::e2e::support::eventually;
 use crate::ensure_eq;
 use crate::harness::{Context, Failure, Test};
@@ -14,17 +14,7 @@ pub const TESTS: &[Test] = &[Test::new("cluster_deployment", scaled).timeout(240
 /// Three replicas, then one: two pods go, and the third stays as it is.
 fn scaled(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
-    let labels = json!({ "app": "web" });
-    fixture.apply(&json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": { "name": "web" },
-        "spec": {
-            "replicas": 3,
-            "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": spec(fixture.name(), WAIT) },
-        },
-    }))?;
+    fixture.apply(&deployment("web", fixture.name(), 3, WAIT))?;
     let three = wait_ready(&fixture, 3)?;
     fixture.run(&["scale", "deployment", "web", "--replicas=1"])?;
     let one = wait_ready(&fixture, 1)?;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::NEEDS;
 use super::fixture::ClusterFixture;
-use super::manifest::{WAIT, pod, spec};
+use super::manifest::{WAIT, deployment, pod};
 use crate::e2e::support::eventually;
 use crate::fixture::BUSYBOX_IMAGE;
 use crate::harness::{Context, Failure, REPORTED, Test};
@@ -198,17 +198,7 @@ fn describe(context: &Context) -> Result<(), Failure> {
 /// A drained node's pod is evicted, its successor waits, and runs when the node is there again.
 fn drain(context: &Context) -> Result<(), Failure> {
     let fixture = ClusterFixture::start(context)?;
-    let labels = json!({ "app": "web" });
-    fixture.apply(&json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": { "name": "web" },
-        "spec": {
-            "replicas": 1,
-            "selector": { "matchLabels": labels },
-            "template": { "metadata": { "labels": labels }, "spec": spec(fixture.name(), WAIT) },
-        },
-    }))?;
+    fixture.apply(&deployment("web", fixture.name(), 1, WAIT))?;
     let only = |ready: bool| -> Result<Option<Value>, Failure> {
         let list = fixture.get(&["pods", "--selector", "app=web"])?;
         let pods = list["items"].as_array().cloned().unwrap_or_default();

@@ -19,6 +19,21 @@ pub fn pod(name: &str, node: &str, script: &str) -> Value {
     })
 }
 
+/// A Deployment of so many such pods, with the label `app` of its name.
+pub fn deployment(name: &str, node: &str, replicas: u32, script: &str) -> Value {
+    let labels = json!({ "app": name });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": { "name": name },
+        "spec": {
+            "replicas": replicas,
+            "selector": { "matchLabels": labels },
+            "template": { "metadata": { "labels": labels }, "spec": spec(node, script) },
+        },
+    })
+}
+
 /// The specification of such a pod.
 pub fn spec(node: &str, script: &str) -> Value {
     json!({

@@ -135,7 +135,7 @@ impl<'a> Go<'a> {
         command.env("GOROOT", &self.source.go).env("GOPATH", &self.path);
         command.env("GOCACHE", self.layout.kubernetes().join("cache"));
         command.envs([("GO111MODULE", "off"), ("CGO_ENABLED", "0"), ("GOFLAGS", ""), ("GOENV", "off")]);
-        // The compiler spends a fifth of its time on freeing memory that there is enough of.
+        // The compiler collects its garbage less often, and takes more memory for that.
         command.env("GOGC", "400");
         command
     }
