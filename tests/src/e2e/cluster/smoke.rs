@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use super::NEEDS;
 use super::fixture::{ClusterFixture, condition, ensure_no_restart};
 use super::manifest::{WAIT, pod};
+use crate::e2e::support::eventually;
 use crate::harness::{Context, Failure, REPORTED, Test};
 use crate::{ensure, ensure_eq};
 
@@ -63,6 +64,7 @@ fn a_pod_runs_and_is_deleted(fixture: &ClusterFixture<'_>) -> Result<(), Failure
         "container id: {container}"
     );
     ensure_no_restart(&ready)?;
+    collectors_find_the_log(fixture, container["containerID"].as_str().unwrap_or_default())?;
 
     let began = Instant::now();
     fixture.run(&["delete", "pod", "one", "--wait=false"])?;
@@ -93,4 +95,19 @@ fn the_grace_is_kept(fixture: &ClusterFixture<'_>) -> Result<(), Failure> {
         "a pod that needs 2 s of its 20 s of grace was gone after {took:?}"
     );
     Ok(())
+}
+
+/// A collector of logs knows a container's log by the name of its link.
+fn collectors_find_the_log(fixture: &ClusterFixture<'_>, container: &str) -> Result<(), Failure> {
+    if fixture.agent().is_err() {
+        // A kubelet's are not in the test's directory.
+        return Ok(());
+    }
+    let id = container.strip_prefix("containerd://").unwrap_or_default();
+    let link =
+        fixture.context().temp.join("containers").join(format!("one_{}_main-{id}.log", fixture.namespace()));
+    eventually(fixture.context().patiently(10), "the link to the log shows nothing", || {
+        let text = std::fs::read_to_string(&link).map_err(Failure::file(&link))?;
+        Ok(text.contains("begun").then_some(()))
+    })
 }
