@@ -191,6 +191,17 @@ impl Part {
     /// `task` as the part, which works whenever it is polled and waits in between: it stands still when it
     /// blocks its thread.
     pub fn task<F: Future<Output = ()> + Send>(self, task: F) -> impl Future<Output = ()> + Send {
+        self.fallible_task(async move {
+            task.await;
+            Ok(())
+        })
+    }
+
+    /// The same for a task that may fail, which it logs itself: then the part has ended by itself.
+    pub fn fallible_task<F>(self, task: F) -> impl Future<Output = ()> + Send
+    where
+        F: Future<Output = Result<(), Failed>> + Send,
+    {
         Task { task: Some(Box::pin(task)), part: Some(self), polled: true }
     }
 
@@ -201,6 +212,10 @@ impl Part {
         task: impl FnOnce(Pulse) -> F,
     ) -> impl Future<Output = ()> + Send {
         let task = task(self.pulse.clone());
+        let task = async move {
+            task.await;
+            Ok(())
+        };
         Task { task: Some(Box::pin(task)), part: Some(self), polled: false }
     }
 
@@ -230,6 +245,10 @@ impl Drop for Part {
     }
 }
 
+/// A part could not go on. It has logged why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Failed;
+
 /// A task that is a part.
 struct Task<F> {
     task: Option<Pin<Box<F>>>,
@@ -238,7 +257,7 @@ struct Task<F> {
     polled: bool,
 }
 
-impl<F: Future<Output = ()>> Future for Task<F> {
+impl<F: Future<Output = Result<(), Failed>>> Future for Task<F> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
@@ -251,7 +270,12 @@ impl<F: Future<Output = ()>> Future for Task<F> {
         if this.polled {
             part.waits();
         }
-        done
+        done.map(|done| {
+            if done == Err(Failed) {
+                // Dropped without having been asked to end.
+                this.part = None;
+            }
+        })
     }
 }
 

@@ -10,7 +10,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
 use super::ConformanceError;
-use crate::fixture::{Cluster, Kubelet, KubeletOptions, NodeSettings, die_with_parent, unmount_below};
+use crate::fixture::{
+    Cluster, FixedDirectories, Kubelet, KubeletOptions, NodeSettings, die_with_parent, unmount_below,
+};
 use crate::harness::Problems;
 
 /// The names of both in files of results.
@@ -67,6 +69,8 @@ pub struct Agent {
     child: Child,
     state: std::path::PathBuf,
     problems: Problems,
+    /// Dropped after the agent has ended.
+    _directories: FixedDirectories,
 }
 
 impl Agent {
@@ -106,8 +110,9 @@ impl Agent {
         command.arg("--hostname-override").arg(place.name);
         command.stdin(Stdio::null()).stdout(output).stderr(errors).process_group(0);
         die_with_parent(&mut command);
+        let directories = FixedDirectories::remember();
         let child = command.spawn().map_err(ConformanceError::file(program))?;
-        Ok(Self { child, state, problems: place.problems.clone() })
+        Ok(Self { child, state, problems: place.problems.clone(), _directories: directories })
     }
 }
 

@@ -15,6 +15,9 @@ use xtask_common::tally::Tally;
 
 /// The names of these tests begin so.
 pub const PREFIX: &str = "cluster_";
+/// Tests at a time of those that do not disturb each other. They wait more than they work: for the control plane, for pods
+/// that end with grace, for certificates that run out.
+const JOBS: usize = 4;
 /// What the tests read: the directory of the control plane, and what the node is.
 const SHARED_VARIABLE: &str = "NODEWARDEN_CLUSTER";
 /// See [`SHARED_VARIABLE`].
@@ -62,8 +65,9 @@ pub fn run_built(
     let shared = Set::ControlPlane.is_there(layout);
     let shared = shared.then(|| ControlPlane::start(layout, profile, &folder)).transpose()?;
     let mut command = e2e::command(layout, profile);
-    // One at a time: the scheduler places by what all nodes have.
-    command.arg(filter.unwrap_or(PREFIX));
+    // A kubelet uses fixed paths of the machine.
+    let jobs = if kubelet { 1 } else { JOBS };
+    command.arg(filter.unwrap_or(PREFIX)).args(["--jobs", &jobs.to_string()]);
     if shared.is_some() {
         command.env(SHARED_VARIABLE, &folder);
     }

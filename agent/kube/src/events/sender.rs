@@ -209,3 +209,39 @@ fn count(result: &'static str, events: u64) {
         ::metrics::counter!(Own::KubeEvents.name(), "result" => result).increment(events);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use kube::core::response::{Status, StatusCause, StatusDetails};
+
+    use super::*;
+
+    fn refusal(reasons: &[&str]) -> kube::Error {
+        let cause = |reason: &&str| StatusCause {
+            reason: (*reason).to_owned(),
+            message: "namespace web is being terminated".to_owned(),
+            field: "metadata.namespace".to_owned(),
+        };
+        let details = StatusDetails {
+            name: String::new(),
+            group: String::new(),
+            kind: "events".to_owned(),
+            uid: String::new(),
+            causes: reasons.iter().map(cause).collect(),
+            retry_after_seconds: 0,
+        };
+        let status = Status::failure("events is forbidden", "Forbidden").with_code(403);
+        kube::Error::Api(Box::new(status.with_details(details)))
+    }
+
+    #[test]
+    fn a_refusal_because_the_namespace_ends_differs_from_others() {
+        assert!(namespace_ends(&refusal(&["NamespaceTerminating"])));
+        assert!(namespace_ends(&refusal(&["FieldValueInvalid", "NamespaceTerminating"])));
+        assert!(!namespace_ends(&refusal(&["FieldValueInvalid"])));
+        assert!(!namespace_ends(&refusal(&[])), "a node that may not write events");
+        let status = Status::failure("events is forbidden", "Forbidden").with_code(403);
+        assert!(!namespace_ends(&kube::Error::Api(Box::new(status))));
+        assert!(!namespace_ends(&kube::Error::LinesCodecMaxLineLengthExceeded));
+    }
+}

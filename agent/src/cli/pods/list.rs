@@ -24,7 +24,7 @@ const ALIGNS: [Align; 13] = {
 pub fn text(before: &ListPodsResponse, now: &ListPodsResponse, wide: bool, time: Timestamp) -> String {
     if now.pods.is_empty() {
         return match now.mode.as_str() {
-            "manage" => "No pods: the manifest directory has none.\n".into(),
+            "manage" => "No pods: no source, such as the manifest directory, has any.\n".into(),
             _ => "No pods: in mode observe the agent runs no pods. See `nodewarden tree --pods`.\n".into(),
         };
     }

@@ -55,6 +55,17 @@ async fn a_task_that_panics_is_reported_too() {
 }
 
 #[tokio::test]
+async fn a_task_that_fails_has_ended_by_itself_and_one_that_returns_has_not() {
+    let parts = Parts::default();
+    parts.register("returns", LIMIT).fallible_task(async { Ok(()) }).await;
+    assert_eq!(parts.health(), []);
+    parts.register("fails", LIMIT).fallible_task(async { Err(Failed) }).await;
+    let ended = tokio::time::timeout(Duration::from_secs(5), parts.ended()).await.unwrap();
+    assert_eq!(ended.to_string(), "fails ended by itself");
+    assert_eq!(problem(&parts, "fails").as_deref(), Some("ended by itself"));
+}
+
+#[tokio::test]
 async fn an_end_that_was_asked_for_is_none() {
     let parts = Parts::default();
     parts.register("eviction", LIMIT).end();

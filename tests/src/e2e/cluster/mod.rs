@@ -38,20 +38,21 @@ pub(crate) const NEEDS: &[Capability] = &[
 ];
 
 pub fn tests() -> Vec<Test> {
-    [
-        smoke::TESTS,
+    // The first shows whether any can pass; two count the cluster's certificate signing requests; and a kubelet's paths
+    // are those of the machine.
+    let alone = [smoke::TESTS, credentials::TESTS, take_over::TESTS].concat();
+    let parallel = [
         deployment::TESTS,
         streams::TESTS,
         configuration::TESTS,
         outage::TESTS,
         reports::TESTS,
-        take_over::TESTS,
-        credentials::TESTS,
         renewal::TESTS,
         node_object::TESTS,
         watch::TESTS,
         kubectl::TESTS,
         endpoints::TESTS,
     ]
-    .concat()
+    .concat();
+    alone.into_iter().chain(parallel.into_iter().map(Test::in_parallel)).collect()
 }

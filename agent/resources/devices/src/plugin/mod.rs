@@ -138,11 +138,13 @@ impl PluginServer {
                 closed.closed().await;
             },
         );
-        let server = tokio::spawn(async move {
-            if let Err(error) = server.await {
+        let server = async move {
+            server.await.map_err(|error| {
                 warn!(%error, "the registration server of device plugins failed");
-            }
-        });
+                parts::Failed
+            })
+        };
+        let server = tokio::spawn(parts::register("device plugin registration", LIMIT).fallible_task(server));
         let watcher = tokio::spawn(
             parts::register("device plugins", LIMIT).task(watcher::watch(settings.clone(), registry.clone())),
         );
